@@ -1,0 +1,74 @@
+"""The five STREAM operations in PyTorch, each into a preallocated result, with the values that it must leave."""
+
+from collections.abc import Callable
+
+import torch
+
+# BabelStream's default: 2^25 elements, 256 MiB of double precision.
+ELEMENTS = 2**25
+# BabelStream's scalar and first values; exact in binary, or off by less than the check's tolerance.
+SCALAR = 0.4
+FIRST_A, FIRST_B, FIRST_C = 0.1, 0.2, 0.3
+
+Operation = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
+
+
+class Arrays:
+    """Makes the three arrays a, b and c of one STREAM operation and checks them afterwards.
+
+    Args:
+        elements: elements of each array.
+        device: where they are.
+        dtype: float64 as BabelStream has it, or float32.
+    """
+
+    def __init__(self, elements: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.elements = elements
+        self.array_bytes = elements * dtype.itemsize
+        self._device, self._dtype = device, dtype
+        self._dots: list[torch.Tensor] = []
+
+    def make(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Arrays a, b, c: each [elements], filled with BabelStream's first values."""
+        a, b, c = (
+            torch.full((self.elements,), value, dtype=self._dtype, device=self._device)
+            for value in (FIRST_A, FIRST_B, FIRST_C)
+        )
+        return a, b, c
+
+    def operation(self, name: str) -> Operation:
+        """What to time, called as `f(a, b, c)`."""
+
+        def dot(a: torch.Tensor, b: torch.Tensor, _: torch.Tensor) -> None:
+            self._dots[:] = [torch.dot(a, b)]
+
+        operations: dict[str, Operation] = {
+            "copy": lambda a, _, c: c.copy_(a),
+            "scale": lambda _, b, c: torch.mul(c, SCALAR, out=b),
+            "add": lambda a, b, c: torch.add(a, b, out=c),
+            "triad": lambda a, b, c: torch.add(b, c, alpha=SCALAR, out=a),
+            "dot": dot,
+        }
+        return operations[name]
+
+    def check(self, name: str) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], bool]:
+        """Whether arrays and dot product hold what one call of the operation leaves; every element is looked at."""
+        left = {
+            "copy": (FIRST_A, FIRST_B, FIRST_A),
+            "scale": (FIRST_A, SCALAR * FIRST_C, FIRST_C),
+            "add": (FIRST_A, FIRST_B, FIRST_A + FIRST_B),
+            "triad": (FIRST_B + SCALAR * FIRST_C, FIRST_B, FIRST_C),
+            "dot": (FIRST_A, FIRST_B, FIRST_C),
+        }[name]
+        # A few roundings; the dot product sums 2^25 terms, pairwise or in blocks.
+        close = 16 * torch.finfo(self._dtype).eps
+
+        def check(*arrays: torch.Tensor) -> bool:
+            for array, value in zip(arrays, left, strict=True):
+                low, high = torch.aminmax(array)
+                if max(abs(float(low) - value), abs(float(high) - value)) > close:
+                    return False
+            expected = FIRST_A * FIRST_B * self.elements
+            return name != "dot" or abs(float(self._dots[0]) - expected) < expected * 1e3 * close
+
+        return check

@@ -1,0 +1,29 @@
+"""Every error that a user can meet, each saying what was observed, what was expected and what to do."""
+
+
+class RooflineError(Exception):
+    """Base of everything that pytest-roofline raises on purpose."""
+
+
+class BadInput(RooflineError, ValueError):
+    """An argument, option or name that cannot be used as given."""
+
+
+class BadFile(RooflineError):
+    """A run or baseline file that is missing, damaged, or of another schema."""
+
+
+class OtherHardware(RooflineError):
+    """A comparison across hardware keys, which would mean nothing."""
+
+
+class WrongData(RooflineError, AssertionError):
+    """The buffers that were timed do not hold what the measured function should have left in them."""
+
+
+class DeviceError(RooflineError):
+    """The device is not there, or stopped answering."""
+
+
+class CannotStore(RooflineError):
+    """A file could not be written."""

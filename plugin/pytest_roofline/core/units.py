@@ -1,0 +1,115 @@
+"""SI inside, scaled only here: how bytes, seconds, rates and percentages are shown and read."""
+
+import math
+import re
+import unicodedata
+
+from .errors import BadInput
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+
+def format_bytes(size_bytes: int, separator: str = " ") -> str:
+    """A size as people say it: exact binary multiples as KiB, MiB or GiB, anything else in plain bytes."""
+    for unit, label in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{size_bytes // unit}{separator}{label}"
+    return f"{size_bytes}{separator}B"
+
+
+def format_amount(size_bytes: float) -> str:
+    """An amount of memory, rounded to three digits: `4.2 GB`, `312 MB`."""
+    for unit, label in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size_bytes >= unit:
+            return f"{_three_digits(size_bytes / unit)} {label}"
+    return f"{size_bytes:.0f} B"
+
+
+def size_label(size_bytes: int) -> str:
+    """A size as it stands in a test id: `4KiB`, `2101346304B`."""
+    return format_bytes(size_bytes, separator="")
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration with three digits in the unit that fits: `512 ns`, `1.34 µs`, `21.0 ms`, `3.00 s`."""
+    for unit, label in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= unit:
+            return f"{_three_digits(seconds / unit)} {label}"
+    return f"{_three_digits(seconds / 1e-9)} ns"
+
+
+def format_rate(bytes_per_second: float) -> str:
+    """A rate in GB/s, where GB is 1e9 bytes: `1511 GB/s`, `0.412 GB/s`."""
+    return f"{_three_digits(bytes_per_second / 1e9)} GB/s"
+
+
+def format_flops(flops_per_second: float) -> str:
+    """Arithmetic throughput: `359 TFLOP/s`, `12.1 GFLOP/s`."""
+    if flops_per_second >= 1e12:
+        return f"{_three_digits(flops_per_second / 1e12)} TFLOP/s"
+    return f"{_three_digits(flops_per_second / 1e9)} GFLOP/s"
+
+
+def format_percent(fraction: float) -> str:
+    """A signed change in percent: `+25.1 %`."""
+    return f"{fraction * 100:+.1f} %"
+
+
+def format_tolerance(fraction: float) -> str:
+    """An unsigned share in percent, without needless zeros: `5 %`, `2.5 %`."""
+    return f"{fraction * 100:g} %"
+
+
+def _three_digits(value: float) -> str:
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+
+
+def parse_fraction(text: str, what: str) -> float:
+    """A share from `5%` or `0.05`.
+
+    Raises:
+        BadInput: not a number, not above zero, or a bare number above 1, which could mean either.
+    """
+    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(%?)\s*", text)
+    try:
+        number = float(match[1]) if match else math.nan
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadInput(f"{what} is {text!r}; expected a share such as 5% or 0.05")
+    value = number / 100 if match and match[2] else number
+    if value <= 0:
+        raise BadInput(f"{what} is {text!r}; expected a share above zero, such as 5% or 0.05")
+    if value > 1 and not (match and match[2]):
+        raise BadInput(f"{what} is {text!r}, which could mean {number:g} % or {number * 100:g} %; write {number:g}%")
+    return value
+
+
+def parse_seconds(text: str, what: str) -> float:
+    """A positive duration in seconds from `2`, `0.5` or `2s`.
+
+    Raises:
+        BadInput: not a positive finite number.
+    """
+    try:
+        value = float(text.strip().removesuffix("s"))
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise BadInput(f"{what} is {text!r}; expected a number of seconds above zero, such as 1 or 0.5")
+    return value
+
+
+def printable(text: str) -> str:
+    """Text from ids, files and drivers without control characters, so that it cannot steer a terminal or a log."""
+    return "".join(
+        char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else repr(char)[1:-1] for char in text
+    )
+
+
+def slug(text: str) -> str:
+    """A lower-case name of letters, digits and hyphens, safe as a key and as a file name."""
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", ascii_text.lower()).strip("-") or "unknown"

@@ -1,0 +1,84 @@
+"""What one call does, in bytes and floating-point operations; every rate is derived from it and the time."""
+
+from dataclasses import dataclass, fields
+
+from .errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of one call of a measured function.
+
+    Args:
+        read_bytes: bytes read from the device's memory.
+        write_bytes: bytes written to the device's memory.
+        payload_bytes: bytes that arrive at their destination, counted once.
+        flops: floating-point operations; a fused multiply-add counts as two.
+        wire_bytes: bytes that cross a link (PCIe, NVLink, Infinity Fabric), one direction.
+
+    A copy inside one device gives read, write and payload, and is shown as traffic (read + write). A copy across a
+    link gives payload and wire, and is shown as payload.
+
+    Raises:
+        BadInput: a negative or fractional amount, or no work at all.
+    """
+
+    read_bytes: int = 0
+    write_bytes: int = 0
+    payload_bytes: int = 0
+    flops: int = 0
+    wire_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            amount = getattr(self, field.name)
+            if not isinstance(amount, int) or isinstance(amount, bool):
+                raise BadInput(f"Work.{field.name} is {amount!r}; expected a whole number")
+            if amount < 0:
+                raise BadInput(f"Work.{field.name} is {amount}; expected zero or more")
+        if not any(getattr(self, field.name) for field in fields(self)):
+            raise BadInput(
+                "Work is zero throughout; expected at least one of read_bytes, write_bytes, payload_bytes, flops or "
+                "wire_bytes above zero, since a rate cannot be derived from no work"
+            )
+
+    @property
+    def traffic_bytes(self) -> int:
+        """Bytes read plus bytes written."""
+        return self.read_bytes + self.write_bytes
+
+    @property
+    def operational_intensity(self) -> float | None:
+        """Floating-point operations per byte of traffic; None without traffic."""
+        return self.flops / self.traffic_bytes if self.traffic_bytes else None
+
+    @property
+    def metric(self) -> str:
+        """The metric under which this work is shown: traffic where there is any, else payload, wire or FLOP/s."""
+        if self.traffic_bytes:
+            return "traffic_GBps"
+        if self.payload_bytes:
+            return "payload_GBps"
+        return "wirebw_GBps" if self.wire_bytes else "TFLOPS"
+
+    def amount(self, metric: str) -> float | None:
+        """What a rate named `metric` divides by the time: bytes, or FLOPs; None where this work has none of it."""
+        for suffix, amount in (
+            ("traffic_GBps", self.traffic_bytes),
+            ("payload_GBps", self.payload_bytes),
+            ("wirebw_GBps", self.wire_bytes),
+            ("TFLOPS", self.flops),
+        ):
+            if metric == suffix or metric.endswith("_" + suffix):
+                return amount or None
+        return None
+
+
+# A public rate ends in one of these, so that nobody has to guess how bytes were counted.
+RATE_SUFFIXES = ("traffic_GBps", "payload_GBps", "wirebw_GBps", "TFLOPS")
+RATE_UNITS = {"traffic_GBps": 1e9, "payload_GBps": 1e9, "wirebw_GBps": 1e9, "TFLOPS": 1e12}
+
+
+def rate_suffix(metric: str) -> str | None:
+    """The counting convention that the name of a metric ends in; None where it names none."""
+    return next((suffix for suffix in RATE_SUFFIXES if metric == suffix or metric.endswith("_" + suffix)), None)

@@ -1,0 +1,103 @@
+"""What a run prints: the header, progress, and the closing summary, put together from the pure parts in `reporting`."""
+
+import time
+
+import pytest
+
+from .core.units import GIB, format_tolerance, printable
+from .judging.comparators import RunComparator
+from .judging.curves import summarise
+from .judging.hardware import family_of
+from .judging.verdicts import DEFAULT_TOLERANCE
+from .reporting.messages import counts_line, curve_line, gate_lines
+from .reporting.tables import results_table, roofline_note
+from .selection import unmet_need
+from .session import RooflineSession
+from .version import __version__
+
+# Beside the measuring: making and checking buffers, warm-up. Measured on a CPU sweep; an estimate for a person.
+OVERHEAD = 1.0
+
+
+def header_lines(session: RooflineSession) -> list[str]:
+    """Version, device, driver, baseline in use and tier; then what is planned and about how long it takes."""
+    if not session.opened:
+        return [f"roofline {__version__}: {len(session.planned)} tests measure (tier {session.options.tier})"]
+    ground, device = session.ground, session.ground.environment.device
+    software = ground.environment.software
+    facts = [f"{ground.device.name} ({printable(device.product)}, {_memory(device.memory_bytes)})"]
+    facts += [f"driver {printable(device.driver)}"] if device.driver else []
+    facts += [f"torch {software['torch']}"] if "torch" in software else []
+    lines = [f"roofline {__version__}: {', '.join(facts)}, against {_against(session)}"]
+    tests = [p for p in session.planned.values() if unmet_need(session, p.marks.needs) is None]
+    seconds = sum((p.marks.budget or session.options.budget_s) + OVERHEAD for p in tests)
+    tolerance = session.options.tolerance or DEFAULT_TOLERANCE
+    lines.append(
+        f"roofline: {len(tests)} measuring tests planned, at most about {_duration(seconds)} "
+        f"(tier {session.options.tier}, tolerance {format_tolerance(tolerance)})"
+    )
+    if session.warning:
+        lines.append(f"roofline WARNING: {session.warning}")
+    return lines
+
+
+def _memory(size_bytes: int | None) -> str:
+    return "memory unknown" if size_bytes is None else f"{size_bytes / GIB:.0f} GiB"
+
+
+def _against(session: RooflineSession) -> str:
+    comparator = session.ground.comparator
+    if isinstance(comparator, RunComparator):
+        names = [run.header.run_id for run in comparator.runs]
+        return f"{len(names)} saved run{'s' * (len(names) > 1)} ({', '.join(names)})"
+    return printable(comparator.name)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+class _Progress:
+    """When the last line of progress was written; one object a run."""
+
+    def __init__(self) -> None:
+        self.began_s: float | None = None
+        self.said_s = 0.0
+        self.started = 0
+
+
+_progress_key = pytest.StashKey[_Progress]()
+
+
+def progress_line(session: RooflineSession, item: pytest.Item, every_s: float, now_s: float | None = None) -> str:
+    """A line that tells how far the run is, at most one every `every_s` seconds; empty in between."""
+    now_s = time.monotonic() if now_s is None else now_s
+    state = session.config.stash.setdefault(_progress_key, _Progress())
+    if state.began_s is None:
+        state.began_s = state.said_s = now_s
+    done, total = state.started, len(session.planned)
+    state.started += 1
+    if now_s - state.said_s < every_s or done == 0:
+        return ""
+    state.said_s = now_s
+    left_s = (now_s - state.began_s) / done * (total - done)
+    return f"roofline: {done} of {total} done, about {_duration(left_s)} left, now {printable(item.name)}"
+
+
+def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[str]:
+    """The table, the curves, the counts and the closing sentence."""
+    lines: list[str] = []
+    results = session.results
+    if results:
+        lines += results_table(results, width, colour).split("\n")
+        note = roofline_note(results)
+        lines += [note] if note else []
+        lines += [curve_line(curve) for curve in summarise(result.measurement for result in results)]
+    family = family_of(session.ground.environment.device)
+    if session.writer.trouble:
+        lines.append(f"WARNING: {session.writer.trouble}")
+    elif session.writer.path is not None:
+        lines.append(f"run saved as {session.writer.path}")
+    lines += gate_lines(results, session.run_name, family)
+    lines.append(counts_line(len(results), session.not_measured))
+    return lines

@@ -1,0 +1,331 @@
+"""The `roofline` fixture: what a test calls to measure something."""
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .core.errors import BadInput, WrongData
+from .core.records import CACHES, TIMINGS, Cache, Key, Measurement, Samples, Timing
+from .core.units import format_amount
+from .core.work import RATE_SUFFIXES, Work, rate_suffix
+from .judging.hardware import above_peak
+from .options import Marks
+from .session import Planned, RooflineSession, benchmark_name, encodable, parameters_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from .measuring.timing import Engine
+
+# Setting up argument sets may take this many times the measuring budget.
+SETUP_SHARE = 1.0
+
+
+class Roofline:
+    """Measures functions for one test. Comes as the fixture `roofline`."""
+
+    def __init__(self, session: RooflineSession, item: pytest.Item, marks: Marks) -> None:
+        self._session = session
+        self._item = item
+        self._marks = marks
+        self._names: set[str] = set()
+
+    @property
+    def device(self) -> "torch.device":
+        """The device that is measured, for making tensors on it."""
+        import torch
+
+        name = self._session.ground.device.name
+        return torch.device("cpu" if name == "fake" else name)
+
+    def measure(
+        self,
+        fn: Callable[..., object],
+        *,
+        work: Work | None = None,
+        args: tuple[object, ...] | list[object] | None = None,
+        make_args: Callable[[], object] | None = None,
+        name: str | None = None,
+        cache: Cache | None = None,
+        verify: Callable[..., object] | None = None,
+        timing: Timing = "device",
+        budget: float | None = None,
+        tolerance: float | None = None,
+        metric: str | None = None,
+    ) -> Measurement:
+        """Time `fn` on the device and write the measurement down; the verdict follows when the test's body has ended.
+
+        Args:
+            fn: the function to time, called as `fn(*args)`; its result is ignored.
+            work: bytes and FLOPs of one call, from which rates are derived.
+            args: arguments for every call.
+            make_args: makes one fresh set of arguments; called once, or as often as a rotation needs.
+            name: tells several measurements of one test apart.
+            cache: `warm` (default) calls with the same buffers, `rotate` goes through so many sets of `make_args` that
+                a buffer has left the last-level cache when its turn comes again, `flush` evicts before every call.
+            verify: called as `verify(*args)` on every set of arguments that was timed, after timing; False or an
+                AssertionError means wrong data.
+            timing: `device` times the device's own work, `wall` the host's clock around call and wait.
+            budget: seconds of measuring, instead of `--roofline-budget`.
+            tolerance: how much slower is still the same, as a share of the time (0.05).
+            metric: name of the rate to show, ending in its counting convention (`sm_traffic_GBps`).
+
+        Returns:
+            The measurement, with samples in seconds per call.
+
+        Raises:
+            BadInput: an argument cannot be used as given.
+            WrongData: the timed buffers do not hold what they should; the measurement can never become a baseline.
+            DeviceError: the device stopped answering.
+            Exception: whatever `fn` raises, out of memory included; what was held is released.
+        """
+        request = _Request(
+            fn=_check_callable(fn),
+            work=_check_work(work),
+            name=self._fresh_name(name),
+            cache=_one_of("cache", cache or self._marks.cache or "warm", CACHES),
+            timing=_one_of("timing", timing, TIMINGS),
+            budget_s=_positive("budget", budget) or self._marks.budget or self._session.options.budget_s,
+            tolerance=_positive("tolerance", tolerance) or self._marks.tolerance,
+            metric=_check_metric(metric, work),
+            verify=verify,
+        )
+        make = _argument_maker(args, make_args, request.cache)
+        return self._measure(request, make)
+
+    def require_memory(self, size_bytes: int, where: str = "device") -> None:
+        """Skip the test where an allocation of this size cannot fit, with what it needs and what was found.
+
+        Args:
+            size_bytes: bytes that the test is going to allocate.
+            where: `device` or `host`.
+        """
+        from .measuring.host import free_memory_bytes
+
+        device = self._session.ground.device
+        free = device.free_bytes() if where == "device" else free_memory_bytes()
+        if size_bytes > free:
+            self.skip_for_hardware(f"needs {format_amount(size_bytes)} of {where} memory, found {format_amount(free)}")
+
+    def skip_for_hardware(self, reason: str) -> None:
+        """Skip the test for lack of hardware; a failure under `--roofline-require-hardware`.
+
+        Args:
+            reason: need and finding: "needs 2 GPUs, found 1".
+        """
+        if self._session.options.require_hardware:
+            pytest.fail(f"{reason}, and --roofline-require-hardware is set", pytrace=False)
+        pytest.skip(reason)
+
+    def _measure(self, request: "_Request", make: Callable[[], object]) -> Measurement:
+        from .measuring.timing import Engine
+
+        replaced = self._item.config.hook.pytest_roofline_function(item=self._item, name=request.name, fn=request.fn)
+        sets, labels = self._argument_sets(request, make)
+        if replaced is not None:
+            labels.add("replaced")
+        engine = Engine(self._session.ground.device, self._plan(request, replaced or request.fn, sets))
+        engine.log.labels |= labels
+        try:
+            engine.run()
+            verified, wrong = _verify(request.verify, engine)
+            measurement = self._write(request, engine.samples(), verified, wrong)
+        except BaseException as error:
+            self._write_partial(request, engine, error)
+            raise
+        finally:
+            # The traceback of a failure holds on to this frame; what it measured must not stay allocated for that.
+            sets.clear()
+            del engine
+            self._session.ground.device.release()
+        assert measurement is not None
+        if wrong:
+            raise WrongData(f"{measurement.label}: {wrong}")
+        return measurement
+
+    def _argument_sets(
+        self, request: "_Request", make: Callable[[], object]
+    ) -> tuple[list[tuple[object, ...]], set[str]]:
+        from .measuring import cache
+
+        device = self._session.ground.device
+        if request.cache != "rotate":
+            return [cache.as_tuple(make())], set()
+        cache_bytes = self._cache_bytes
+        count = cache.rotation_sets(request.work, cache_bytes, device.free_bytes())
+        sets = cache.make_sets(make, count, SETUP_SHARE * request.budget_s, device.host_s)
+        cold = cache.is_cold(len(sets), request.work, cache_bytes)
+        return sets, set() if cold else {"cache_resident"}
+
+    @property
+    def _cache_bytes(self) -> int:
+        return self._session.ground.environment.device.last_level_cache_bytes or 0
+
+    def _plan(self, request: "_Request", fn: Callable[..., object], sets: list[tuple[object, ...]]) -> Any:
+        from .measuring import cache, timing
+
+        flush = cache.flusher(self._session.ground.device.name, self._cache_bytes) if request.cache == "flush" else None
+        return timing.Plan(
+            fn=fn, sets=sets, budget_s=request.budget_s, cache=request.cache, timing=request.timing, flush=flush
+        )
+
+    def _write(
+        self, request: "_Request", samples: Samples | None, verified: bool | None, invalid: str
+    ) -> Measurement | None:
+        if samples is None:
+            return None
+        session, plan = self._session, self._planned
+        metric = request.metric or request.work.metric
+        measurement = Measurement(
+            key=Key(
+                benchmark=plan.benchmark,
+                parameters=plan.parameters,  # type: ignore[arg-type]
+                metric=metric,
+                hardware=session.ground.hardware,
+                cache=request.cache,
+                timing=request.timing,
+                name=request.name,
+            ),
+            test_id=encodable(self._item.nodeid),
+            label=encodable(self._item.name.removeprefix("test_")) + (f".{request.name}" if request.name else ""),
+            process=session.process,
+            work=request.work,
+            samples=samples,
+            gate=self._marks.gate,
+            tolerance=request.tolerance,
+            ceiling=session.ceiling(request.work, metric) if not invalid else None,
+            verified=verified,
+            invalid=invalid,
+        )
+        measurement = _with_sanity(measurement)
+        session.record(measurement)
+        return measurement
+
+    def _write_partial(self, request: "_Request", engine: "Engine", error: BaseException) -> None:
+        """Keep what was measured before something went wrong, marked so that nobody takes it for a result."""
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"raised {type(error).__name__}: {error}"
+        self._write(request, engine.samples(), None, encodable(why)[:500])
+
+    @property
+    def _planned(self) -> Planned:
+        known = self._session.planned.get(self._item.nodeid)
+        return known or Planned(self._item, benchmark_name(self._item), parameters_of(self._item), self._marks)
+
+    def _fresh_name(self, name: str | None) -> str:
+        if name is not None and not (isinstance(name, str) and name):
+            raise BadInput(f"name is {name!r}; expected text, or None for the only measurement of a test")
+        fresh = encodable(name or "")
+        if fresh in self._names:
+            called = f"the name {fresh!r}" if fresh else "no name"
+            raise BadInput(f"this test measures twice under {called}; give each measurement a name of its own")
+        self._names.add(fresh)
+        return fresh
+
+
+class _Request:
+    """The checked arguments of one `measure`."""
+
+    def __init__(
+        self,
+        *,
+        fn: Callable[..., object],
+        work: Work,
+        name: str,
+        cache: Cache,
+        timing: Timing,
+        budget_s: float,
+        tolerance: float | None,
+        metric: str | None,
+        verify: Callable[..., object] | None,
+    ) -> None:
+        if verify is not None and not callable(verify):
+            raise BadInput(f"verify is {verify!r}; expected a function of the same arguments as fn")
+        self.fn, self.work, self.name, self.cache, self.timing = fn, work, name, cache, timing
+        self.budget_s, self.tolerance, self.metric, self.verify = budget_s, tolerance, metric, verify
+
+
+def _check_callable(fn: Callable[..., object]) -> Callable[..., object]:
+    if not callable(fn):
+        raise BadInput(f"measure was given {fn!r}; expected a function to time")
+    inner = fn if inspect.isroutine(fn) else getattr(fn, "__call__", fn)  # noqa: B004
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        raise BadInput(
+            f"{getattr(fn, '__name__', fn)!r} is async, so calling it does no work; expected a plain function that "
+            "returns when the work is submitted or done"
+        )
+    return fn
+
+
+def _check_work(work: Work | None) -> Work:
+    if not isinstance(work, Work):
+        raise BadInput(f"measure was given work={work!r}; expected Work(read_bytes=…, write_bytes=…, flops=…)")
+    return work
+
+
+def _check_metric(metric: str | None, work: Work | None) -> str | None:
+    if metric is None:
+        return None
+    if rate_suffix(metric) is None:
+        raise BadInput(f"metric is {metric!r}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}")
+    if work is not None and work.amount(metric) is None:
+        raise BadInput(f"metric is {metric!r}, but work has none of what it counts: {work}")
+    return metric
+
+
+def _one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    if value not in allowed:
+        raise BadInput(f"{what} is {value!r}; expected one of {', '.join(allowed)}")
+    return value
+
+
+def _positive(what: str, value: float | None) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise BadInput(f"{what} is {value!r}; expected a number above zero")
+    return float(value)
+
+
+def _argument_maker(
+    args: tuple[object, ...] | list[object] | None, make_args: Callable[[], object] | None, cache: Cache
+) -> Callable[[], object]:
+    if args is not None and make_args is not None:
+        raise BadInput("measure was given both args and make_args; expected one of them")
+    if make_args is not None and not callable(make_args):
+        raise BadInput(f"make_args is {make_args!r}; expected a function that makes one set of arguments")
+    if cache == "rotate" and make_args is None:
+        raise BadInput("cache='rotate' needs make_args, which makes each fresh set of arguments to rotate through")
+    if args is not None and not isinstance(args, tuple | list):
+        raise BadInput(f"args is a {type(args).__name__}; expected a tuple of arguments")
+    return make_args or (lambda: args)
+
+
+def _verify(verify: Callable[..., object] | None, engine: "Engine") -> tuple[bool | None, str]:
+    """Whether every set that was timed holds the right data, and what is wrong if one does not."""
+    if verify is None:
+        return None, ""
+    engine.device.synchronize()
+    for index, arguments in enumerate(engine.sets_touched):
+        try:
+            answer = verify(*arguments)
+        except AssertionError as error:
+            return False, f"wrong data in argument set {index}: {error}"
+        # Functions that assert return None; everything else is taken at its truth.
+        if answer is not None and not answer:
+            return (
+                False,
+                f"wrong data in argument set {index} of {len(engine.sets_touched)}: verify returned {answer!r}",
+            )
+    return True, ""
+
+
+def _with_sanity(measurement: Measurement) -> Measurement:
+    """The measurement, marked invalid where its rate is above what the hardware can do."""
+    from dataclasses import replace
+
+    if measurement.invalid:
+        return measurement
+    why = above_peak(measurement.ceiling, measurement.work, measurement.share_of_ceiling, measurement.samples.labels)
+    return replace(measurement, invalid=why) if why else measurement

@@ -1,0 +1,183 @@
+"""What a measurement is compared with: the entries of baseline files, or saved runs, behind one question."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from statistics import median
+from typing import Protocol
+
+from ..core.errors import BadFile
+from ..core.records import Entry, HardwareKey, Key, Measurement
+from ..core.work import Work
+from .baselines import Entries, nearest
+from .runs import Run, read_run
+from .verdicts import Reference
+
+
+class Comparator(Protocol):
+    """Something that may know how long a measurement used to take."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in a header: file names."""
+
+    def reference(self, key: Key) -> Reference | None:
+        """What stands under exactly this key."""
+
+    def work(self, key: Key) -> Work | None:
+        """The work that was timed under this key; times of different work must not be compared."""
+
+    def elsewhere(self, key: Key) -> list[HardwareKey]:
+        """The hardware on which the same benchmark is known."""
+
+    def hardware(self) -> list[HardwareKey]:
+        """Every hardware that has an entry."""
+
+    def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
+        """How many measurements of a test are known on a hardware."""
+
+
+class BaselineComparator:
+    """Compares with the `measured` entries of baseline files."""
+
+    def __init__(self, entries: Entries) -> None:
+        self.entries = entries
+
+    @property
+    def name(self) -> str:
+        """The paths of the files."""
+        return ", ".join(str(path) for path in self.entries.paths) or "no baseline"
+
+    def reference(self, key: Key) -> Reference | None:
+        """The processes of the entry for `key`."""
+        for entry in self._measured(key.benchmark, key.name):
+            if entry.matches(key):
+                return Reference(
+                    medians_s=entry.medians,
+                    source=str(self.entries.path_of(entry)),
+                    environments=tuple(session.environment for session in entry.sessions),
+                    tolerance=entry.tolerance,
+                )
+        return None
+
+    def work(self, key: Key) -> Work | None:
+        """The work of the entry for `key`."""
+        return next((e.work for e in self._measured(key.benchmark, key.name) if e.matches(key)), None)
+
+    def elsewhere(self, key: Key) -> list[HardwareKey]:
+        """The hardware of the other entries of the same benchmark."""
+        return [entry.hardware for entry in self._measured(key.benchmark, key.name)]
+
+    def hardware(self) -> list[HardwareKey]:
+        """The hardware of every measured entry."""
+        return [entry.hardware for entry in self.entries if entry.kind == "measured"]
+
+    def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
+        """The measured entries of a test."""
+        found = (entry for name in self.entries.names(benchmark) for entry in self._measured(benchmark, name))
+        return sum(entry.parameters == parameters and entry.hardware.covers(hardware) for entry in found)
+
+    def _measured(self, benchmark: str, name: str) -> list[Entry]:
+        return [entry for entry in self.entries.of(benchmark, name) if entry.kind == "measured"]
+
+
+class RunComparator:
+    """Compares with the fit measurements of saved runs; several runs stand side by side as processes."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        fit = [
+            (run, measurement)
+            for run in runs
+            for measurement in run.measurements
+            if not run.unfit(measurement, accept_slower=True)
+        ]
+        self._processes: dict[str, dict[str, list[Measurement]]] = {}
+        self._keys: dict[str, Key] = {}
+        self._environments: dict[str, dict[str, str]] = {}
+        for run, measurement in fit:
+            identity = measurement.key.identity
+            self._keys[identity] = measurement.key
+            self._processes.setdefault(identity, {}).setdefault(measurement.process, []).append(measurement)
+            self._environments[measurement.process] = run.header.environment.comparable()
+
+    @property
+    def name(self) -> str:
+        """The paths of the runs."""
+        return ", ".join(str(run.path) for run in self.runs)
+
+    def reference(self, key: Key) -> Reference | None:
+        """The processes that measured `key`."""
+        processes = self._processes.get(key.identity)
+        if not processes:
+            return None
+        return Reference(
+            medians_s=tuple(pooled_median(measurements) for measurements in processes.values()),
+            source=self.name,
+            environments=tuple(self._environments[process] for process in processes),
+        )
+
+    def work(self, key: Key) -> Work | None:
+        """The work that the runs timed."""
+        processes = self._processes.get(key.identity)
+        return next(iter(processes.values()))[0].work if processes else None
+
+    def elsewhere(self, key: Key) -> list[HardwareKey]:
+        """The hardware on which the runs measured the same benchmark."""
+        return [known.hardware for known in self._keys.values() if known.benchmark == key.benchmark]
+
+    def hardware(self) -> list[HardwareKey]:
+        """The hardware of every measurement."""
+        return [key.hardware for key in self._keys.values()]
+
+    def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
+        """The keys that the runs measured in a test."""
+        wanted = (benchmark, parameters, hardware)
+        return sum((key.benchmark, key.parameters, key.hardware) == wanted for key in self._keys.values())
+
+    def keys(self) -> list[Key]:
+        """Every key measured, in the order of the runs."""
+        return list(self._keys.values())
+
+
+def pooled_median(measurements: Iterable[Measurement]) -> float:
+    """The median over every sample that one process took under one key, so that a rerun cannot replace the first."""
+    return median(sample for measurement in measurements for sample in measurement.samples.seconds)
+
+
+def open_comparator(paths: Sequence[Path]) -> Comparator:
+    """A comparator from run files or baseline files, by what is inside.
+
+    Raises:
+        BadFile: a file cannot be used, or runs and baselines are mixed.
+    """
+    runs = [path for path in paths if path.suffix != ".json"]
+    baselines = [path for path in paths if path.suffix == ".json"]
+    if runs and baselines:
+        raise BadFile(f"{runs[0]} is a run and {baselines[0]} a baseline; expected all of one kind")
+    if runs:
+        return RunComparator([read_run(path) for path in runs])
+    return BaselineComparator(Entries.merged(baselines))
+
+
+def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Reference | None, str]:
+    """What to compare a measurement of `work` with, or why there is nothing."""
+    known = comparator.work(key)
+    if known is not None and known != work:
+        return None, f"the test's work changed from {_brief(known)} to {_brief(work)}, so the times are not comparable"
+    reference = comparator.reference(key)
+    return reference, "" if reference is not None else _explain_missing(comparator, key)
+
+
+def _brief(work: Work) -> str:
+    amounts = {field.name: getattr(work, field.name) for field in fields(work)}
+    return ", ".join(f"{name}={amount}" for name, amount in amounts.items() if amount)
+
+
+def _explain_missing(comparator: Comparator, key: Key) -> str:
+    """Why a comparator has nothing for a key, naming the nearest hardware that it does know."""
+    others = [hardware for hardware in comparator.elsewhere(key) if hardware != key.hardware]
+    if not others:
+        return f"{comparator.name} has no such measurement" if comparator.hardware() else "no baseline recorded"
+    known = "; ".join(str(hardware) for hardware in nearest(key.hardware, others))
+    return f"no entry for this hardware ({key.hardware}); nearest known: {known}"

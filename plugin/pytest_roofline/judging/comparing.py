@@ -1,0 +1,95 @@
+"""The offline comparison of two files, by the same verdicts as a live run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.errors import BadInput, OtherHardware
+from ..core.records import Key
+from ..core.work import Work
+from . import stats
+from .baselines import nearest
+from .comparators import BaselineComparator, Comparator, RunComparator, find_reference, open_comparator
+from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, judge
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement on both sides."""
+
+    key: Key
+    label: str
+    old_s: float | None
+    new_s: float
+    verdict: Verdict
+
+
+def compare(old: Path, new: Path, tolerance: float = DEFAULT_TOLERANCE) -> list[Row]:
+    """Every measurement of `new` against `old`, worst first.
+
+    Args:
+        old: a run or a baseline.
+        new: a run or a baseline.
+        tolerance: of time, where an entry of `old` has none of its own.
+
+    Raises:
+        BadFile: a file cannot be used.
+        OtherHardware: the two are of different hardware.
+        BadInput: they share no measurement.
+    """
+    before, after = open_comparator([old]), open_comparator([new])
+    keys = _keys(after)
+    _refuse_other_hardware(before, after)
+    shared = [(key, *find_reference(before, key, _work(after, key))) for key in keys]
+    count = sum(reference is not None for _, reference, _ in shared)
+    if not count:
+        raise BadInput(f"{old} and {new} share no measurement; expected runs of the same tests")
+    rows = []
+    for key, reference, why_none in shared:
+        fresh = after.reference(key)
+        assert fresh is not None
+        policy = Policy(
+            tolerance=(reference and reference.tolerance) or tolerance,
+            comparisons=count,
+            prior=stats.prior_for(_device_type(key)),
+        )
+        verdict = judge(fresh.medians_s, reference, policy, why_none=why_none)
+        rows.append(Row(key, key.label, reference.median_s if reference else None, fresh.median_s, verdict))
+    return sorted(rows, key=worst_first)
+
+
+def _keys(comparator: Comparator) -> list[Key]:
+    if isinstance(comparator, RunComparator):
+        return comparator.keys()
+    assert isinstance(comparator, BaselineComparator)
+    return [
+        Key(e.benchmark, e.parameters, e.metric, e.hardware, e.cache, e.timing, e.name)
+        for e in comparator.entries
+        if e.kind == "measured" and e.cache is not None and e.timing is not None
+    ]
+
+
+def _work(comparator: Comparator, key: Key) -> Work:
+    work = comparator.work(key)
+    assert work is not None
+    return work
+
+
+def _device_type(key: Key) -> str:
+    """A CPU's partition names its cores; no accelerator's does."""
+    return "cpu" if "-cores" in (key.hardware.partition or "") else "device"
+
+
+def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
+    mine, theirs = after.hardware(), before.hardware()
+    if mine and theirs and not any(key in theirs for key in mine):
+        known = "; ".join(str(key) for key in nearest(mine[0], theirs))
+        raise OtherHardware(
+            f"{after.name} was measured on {mine[0]}, but {before.name} knows only {known}; "
+            "a comparison across hardware would mean nothing"
+        )
+
+
+def worst_first(row: Row) -> tuple[int, float]:
+    """Sort key: regressions first, by how much slower; then what could not be judged; then the rest."""
+    rank = {Kind.REGRESSED: 0, Kind.INVALID: 1, Kind.INCONCLUSIVE: 2, Kind.NO_BASELINE: 4}.get(row.verdict.kind, 3)
+    return rank, -(row.verdict.estimate or 0.0)

@@ -1,0 +1,121 @@
+"""Which hardware this is, and what it can reach at most: hardware keys and datasheet peaks, as data with sources.
+
+Products are found by the exact name that the driver prints, never by a part of it: "H200" contains "H20".
+"""
+
+import functools
+import json
+from dataclasses import dataclass
+from importlib import resources
+
+from ..core.records import Ceiling, DeviceFacts, Environment, HardwareKey, HostFacts
+from ..core.units import GIB, MIB, slug
+from ..core.work import Work, rate_suffix
+
+# Datasheet peaks bound what is believable from here up; smaller sizes may sit in a cache.
+BOUNDED_FROM_BYTES = 16 * MIB
+# Clocks and counting differ by a percent or two between datasheet and reality.
+UPPER_BOUND = 1.02
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """A datasheet figure in GB/s (1e9 bytes per second) with its source."""
+
+    value: float
+    source: str
+    confidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One exact product: the names that drivers print for it, and its datasheet peaks.
+
+    Peaks: `memory_GBps` (read + write), `pcie_GBps` (one direction).
+    """
+
+    family: str
+    product: str
+    memory: str
+    names: tuple[str, ...]
+    peaks: dict[str, Peak]
+    last_level_cache_bytes: int | None = None
+
+
+@functools.cache
+def products() -> dict[str, Product]:
+    """Every known product, by each name that a driver prints for it."""
+    text = resources.files(__package__).joinpath("specs.json").read_text(encoding="utf-8")
+    known: dict[str, Product] = {}
+    for raw in json.loads(text)["products"]:
+        peaks = {name: Peak(**peak) for name, peak in raw.pop("peaks").items()}
+        product = Product(peaks=peaks, **{**raw, "names": tuple(raw["names"])})
+        known.update(dict.fromkeys(product.names, product))
+    return known
+
+
+def family_of(device: DeviceFacts) -> str:
+    """The name of the baseline file for a device: `cpu`, `h100`, or the device's own name where it is unknown."""
+    if device.type == "cpu":
+        return "cpu"
+    known = products().get(device.product)
+    return known.family if known else slug(device.product)
+
+
+def key_of(environment: Environment, devices: int = 1, link: str = "none") -> HardwareKey:
+    """The hardware key of a measurement on `environment`'s device."""
+    device = environment.device
+    if device.type == "cpu":
+        return _cpu_key(environment.host, device, link)
+    known = products().get(device.product)
+    return HardwareKey(
+        product=known.product if known else slug(device.product),
+        memory=known.memory if known else _whole_gib(device.memory_bytes),
+        partition=device.partition or "none",
+        devices=devices,
+        link=link,
+    )
+
+
+def _cpu_key(host: HostFacts, device: DeviceFacts, link: str) -> HardwareKey:
+    cores = f"{host.usable_cores}-cores"
+    quota = f"-quota-{host.cgroup_cpus:g}" if host.cgroup_cpus is not None else ""
+    # Virtual machines print a bare "AMD EPYC" for chips years apart; family and model tell them from each other.
+    product = slug(" ".join(filter(None, (device.product, device.architecture))))
+    return HardwareKey(
+        product=product, memory=_whole_gib(host.usable_memory_bytes), partition=cores + quota, devices=1, link=link
+    )
+
+
+def _whole_gib(size_bytes: int | None) -> str:
+    return "unknown" if size_bytes is None else f"{round(size_bytes / GIB)}gib"
+
+
+def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling | None:
+    """The roofline of `metric` from the device's datasheet; None where the product or the peak is unknown.
+
+    Traffic is held against the memory's bandwidth; a payload that crosses the host's link against PCIe, one way.
+    """
+    known = products().get(device.product)
+    convention = rate_suffix(metric)
+    if known is None:
+        return None
+    if convention == "traffic_GBps":
+        name = "memory_GBps"
+    elif convention == "payload_GBps" and work.wire_bytes:
+        name = "pcie_GBps"
+    else:
+        return None
+    peak = known.peaks.get(name)
+    if peak is None:
+        return None
+    return Ceiling(metric=str(convention), value=peak.value * 1e9, source="datasheet", origin=peak.source)
+
+
+def above_peak(ceiling: Ceiling | None, work: Work, share: float | None, labels: tuple[str, ...]) -> str:
+    """Why a rate cannot be true: more than 1.02 times a datasheet peak, from 16 MiB up and outside caches; else ``."""
+    if ceiling is None or ceiling.source != "datasheet" or share is None or "cache_resident" in labels:
+        return ""
+    if max(work.payload_bytes, work.traffic_bytes // 2) < BOUNDED_FROM_BYTES or share <= UPPER_BOUND:
+        return ""
+    return f"{share:.0%} of the datasheet's peak ({ceiling.value / 1e9:g} GB/s): the work was not done, or not counted"

@@ -1,0 +1,222 @@
+"""Run files: JSON lines, written as things happen, so that an interrupted run keeps what it had."""
+
+import datetime
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from ..core.errors import BadFile, CannotStore
+from ..core.records import Footer, Header, Measurement, Outcome
+from .storage import check_name, check_schema, decode_json, read_text, to_plain, to_record
+
+Line = Header | Measurement | Outcome | Footer
+_TYPES: dict[str, type[Line]] = {
+    "header": Header,
+    "measurement": Measurement,
+    "outcome": Outcome,
+    "footer": Footer,
+}
+
+
+def now() -> str:
+    """The time in UTC, to the second, as ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def new_run_id() -> str:
+    """A name for a run that sorts by time and that two sessions at once do not share."""
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
+    return f"{stamp}-{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run file, read back."""
+
+    path: Path
+    header: Header
+    measurements: tuple[Measurement, ...]
+    outcomes: tuple[Outcome, ...]
+    footer: Footer | None
+    cut: bool = False
+
+    @property
+    def failed_tests(self) -> dict[str, Outcome]:
+        """Tests whose last outcome is a failure; a later outcome overrules an earlier one."""
+        last = {outcome.test_id: outcome for outcome in self.outcomes}
+        return {test_id: outcome for test_id, outcome in last.items() if outcome.outcome == "failed"}
+
+    def unfit(self, measurement: Measurement, accept_slower: bool) -> str:
+        """Why a measurement may not stand for this hardware in a comparison or a baseline; empty where it may.
+
+        Args:
+            measurement: one of this run's.
+            accept_slower: take it even if its test failed, as long as it failed only for being slower.
+        """
+        if measurement.invalid:
+            return measurement.invalid
+        failed = self.failed_tests.get(measurement.test_id)
+        if failed is None or (failed.by_verdict and accept_slower):
+            return ""
+        return f"its test failed: {failed.reason}"
+
+
+def resolve_run(name: str, folder: Path) -> Path:
+    """The path that a user's NAME|PATH means: a path if it has a `/` or ends in .json or .jsonl, else a saved name."""
+    if "/" in name or os.sep in name or name.endswith((".json", ".jsonl")):
+        return Path(name)
+    return folder / "runs" / f"{check_name(name, 'run name')}.jsonl"
+
+
+def read_run(path: Path) -> Run:
+    """A run file. A last line that was cut in the middle is left out, and said so by `cut`.
+
+    Raises:
+        BadFile: missing, empty, not JSON lines, another schema version, or a line that cannot be understood.
+    """
+    lines = read_text(path, "run file").split("\n")
+    tail = lines.pop()
+    records: list[Line] = [_read_line(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
+    cut = False
+    if tail.strip():
+        try:
+            records.append(_read_line(tail, len(lines) + 1, path))
+        except BadFile:
+            if not records:
+                raise
+            cut = True
+    return _assemble(path, records, cut)
+
+
+def _read_line(line: str, number: int, path: Path) -> Line:
+    where = f"run file {path}, line {number}"
+    raw = decode_json(line, where)
+    kind = raw.pop("type", None) if isinstance(raw, dict) else None
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise BadFile(f"{where} has type {kind!r}; expected one of {', '.join(_TYPES)}")
+    if kind == "header":
+        check_schema(raw, where)
+    if kind == "measurement":
+        raw.pop("derived", None)
+    return to_record(raw, _TYPES[kind], where)
+
+
+def _assemble(path: Path, records: list[Line], cut: bool) -> Run:
+    header = records[0]
+    if not isinstance(header, Header):
+        raise BadFile(f"run file {path} starts with a {type(header).__name__.lower()}; expected its header")
+    if sum(isinstance(record, Header) for record in records) > 1:
+        raise BadFile(f"run file {path} has two headers; expected one run a file")
+    footers = [record for record in records if isinstance(record, Footer)]
+    return Run(
+        path=path,
+        header=header,
+        measurements=tuple(record for record in records if isinstance(record, Measurement)),
+        outcomes=tuple(record for record in records if isinstance(record, Outcome)),
+        footer=footers[-1] if footers else None,
+        cut=cut,
+    )
+
+
+def encode_line(record: Line) -> str:
+    """One line of a run file, newline included."""
+    plain: dict[str, Any] = {"type": type(record).__name__.lower(), **to_plain(record)}
+    if isinstance(record, Measurement):
+        plain["derived"] = record.derived()
+    return json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+class RunWriter:
+    """Appends records to a run file, each on disk before the next test starts.
+
+    Where the folder cannot be written or is full, the whole run goes on in a file under the system's temporary folder,
+    and if that fails too, in memory alone; `trouble` then holds a sentence for the user.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.name = name
+        self.path: Path | None = None
+        self.trouble = ""
+        self._lines: list[str] = []
+        self._file: TextIO | None = None
+
+    def write(self, record: Line) -> None:
+        """Append one record."""
+        line = encode_line(record)
+        self._lines.append(line)
+        if self._file is None and not self.trouble:
+            self._open_first()
+        elif self._file is not None:
+            self._append(line)
+
+    def close(self) -> None:
+        """Close the file; a full disk may speak up only now."""
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                self._fall_back(error)
+
+    def _open_first(self) -> None:
+        try:
+            make_run_folder(self.folder)
+            self._start(self.folder / "runs" / f"{self.name}.jsonl")
+        except OSError as error:
+            self._fall_back(error)
+
+    def _start(self, path: Path) -> None:
+        # "x": an existing run is never overwritten, whatever happened between the first look and now.
+        self._file = path.open("x", encoding="utf-8")
+        self.path = path
+        self._file.writelines(self._lines)
+        self._file.flush()
+
+    def _append(self, line: str) -> None:
+        assert self._file is not None
+        try:
+            self._file.write(line)
+            self._file.flush()
+        except OSError as error:
+            self._fall_back(error)
+
+    def _fall_back(self, error: OSError) -> None:
+        wanted = self.folder / "runs" / f"{self.name}.jsonl"
+        first = not self.trouble
+        self._file, self.path = None, None
+        self.trouble = f"the run could not be saved as {wanted}: {error.strerror or error}"
+        if first:
+            try:
+                spare = Path(tempfile.mkdtemp(prefix="roofline-"))
+                self._start(spare / f"{self.name}.jsonl")
+                self.trouble += f"; saved as {self.path} instead, choose another place with --roofline-dir"
+                return
+            except OSError:
+                self._file, self.path = None, None
+        self.trouble += "; its measurements are printed here and nowhere else, choose another place with --roofline-dir"
+
+
+def make_run_folder(folder: Path) -> None:
+    """Make the folder for runs, which ignores itself in git.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+
+
+def refuse_existing(folder: Path, name: str) -> None:
+    """Raise where a run of that name is already saved.
+
+    Raises:
+        CannotStore: with the path of the run that is there.
+    """
+    path = folder / "runs" / f"{name}.jsonl"
+    if path.exists():
+        raise CannotStore(f"a run named {name!r} is already saved as {path}; choose another name or remove that file")

@@ -1,0 +1,75 @@
+"""Cache policy: warm buffers, buffers in rotation, or a flush before every call; and whether it holds."""
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from ..core.work import Work
+
+# A rotation must touch this many times the last-level cache before it comes back to a buffer.
+ROTATION_FACTOR = 4
+# Rotating through more sets than this costs more in set-up than it can tell.
+MOST_SETS = 65_536
+# Of the free memory, so that the machine does not start to swap under a measurement.
+MEMORY_SHARE = 0.5
+
+
+def bytes_per_set(work: Work) -> int:
+    """Memory that one call touches: what it reads and writes, or carries."""
+    return max(work.traffic_bytes, work.payload_bytes, work.wire_bytes)
+
+
+def rotation_sets(work: Work, cache_bytes: int, free_bytes: int) -> int:
+    """How many argument sets a rotation needs so that a buffer has left the cache when its turn comes again.
+
+    Fewer where memory does not allow it; `is_cold` tells.
+    """
+    touched = bytes_per_set(work)
+    if touched == 0:
+        return 1
+    if touched >= ROTATION_FACTOR * cache_bytes:
+        return 1
+    needed = math.ceil(ROTATION_FACTOR * cache_bytes / touched) + 1
+    affordable = max(1, int(free_bytes * MEMORY_SHARE // touched))
+    return min(needed, affordable, MOST_SETS)
+
+
+def is_cold(sets: int, work: Work, cache_bytes: int) -> bool:
+    """Whether a rotation through so many sets really leaves the cache; one call that overflows it needs no second."""
+    between = max(1, sets - 1) * bytes_per_set(work)
+    return (sets > 1 or bytes_per_set(work) >= ROTATION_FACTOR * cache_bytes) and (
+        between >= ROTATION_FACTOR * cache_bytes
+    )
+
+
+def make_sets(
+    make_args: Callable[[], object], count: int, seconds: float, clock: Callable[[], float]
+) -> list[tuple[object, ...]]:
+    """Up to `count` fresh argument sets; fewer where making them takes longer than `seconds`."""
+    until = clock() + seconds
+    sets = [as_tuple(make_args())]
+    while len(sets) < count and clock() < until:
+        sets.append(as_tuple(make_args()))
+    return sets
+
+
+def as_tuple(arguments: object) -> tuple[object, ...]:
+    """Arguments as given: a tuple or list is several, None is none, anything else is one."""
+    if arguments is None:
+        return ()
+    if isinstance(arguments, tuple | list):
+        return tuple(arguments)
+    return (arguments,)
+
+
+def flusher(device_name: str, cache_bytes: int) -> Callable[[], object]:
+    """A function that evicts the last-level cache: writes twice its size, then reads it, so no dirty line is left."""
+    kind = "cpu" if device_name == "fake" else device_name
+    buffer = torch.empty(2 * cache_bytes // 4, dtype=torch.int32, device=kind)
+
+    def flush() -> None:
+        buffer.zero_()
+        buffer.sum()
+
+    return flush

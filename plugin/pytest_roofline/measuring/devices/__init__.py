@@ -1,0 +1,58 @@
+"""Devices behind one small protocol: CPU, CUDA and ROCm, MPS, XPU, and a fake with a scripted clock."""
+
+import re
+
+from ...core.errors import BadInput
+from .base import Device, Stamp
+
+__all__ = ["Device", "Stamp", "check_device_name", "open_device"]
+
+_NAMES = re.compile(r"(cpu|mps|(cuda|xpu)(:(\d{1,3}))?)")
+
+
+def check_device_name(name: str) -> str:
+    """`name` where it names a kind of device.
+
+    Raises:
+        BadInput: it does not.
+    """
+    if not _NAMES.fullmatch(name):
+        raise BadInput(f"--roofline-device is {name!r}; expected cpu, cuda, cuda:N, mps, xpu or xpu:N")
+    return name
+
+
+def open_device(name: str | None) -> Device:
+    """The device that the user asked for, or the best that there is: CUDA or ROCm, XPU, MPS, then the CPU.
+
+    Raises:
+        BadInput: `name` names no kind of device.
+        DeviceError: the device asked for is not there.
+    """
+    wanted = check_device_name(name) if name else _best()
+    kind, _, index = wanted.partition(":")
+    # Each kind is imported only when opened: a torch without it may lack the whole module.
+    if kind == "cuda":
+        from .cuda import open_cuda
+
+        return open_cuda(int(index or 0))
+    if kind == "xpu":
+        from .xpu import open_xpu
+
+        return open_xpu(int(index or 0))
+    if kind == "mps":
+        from .mps import open_mps
+
+        return open_mps()
+    from .cpu import CpuDevice
+
+    return CpuDevice()
+
+
+def _best() -> str:
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if hasattr(torch, "xpu") and torch.xpu.is_available():
+        return "xpu"
+    return "mps" if torch.backends.mps.is_available() else "cpu"

@@ -1,0 +1,64 @@
+"""The host's processor as a device: the embedded default, so that everything can be tried and tested anywhere."""
+
+import functools
+import time
+
+from ...core.records import DeviceFacts
+from .. import host
+from .base import HostClock, Stamp
+
+
+@functools.cache
+def _tick_s() -> float:
+    """The smallest non-zero difference seen between two readings of the clock, in seconds."""
+    smallest = 1_000_000
+    for _ in range(2000):
+        first = time.perf_counter_ns()
+        second = time.perf_counter_ns()
+        while second == first:
+            second = time.perf_counter_ns()
+        smallest = min(smallest, second - first)
+    return smallest * 1e-9
+
+
+class CpuDevice(HostClock):
+    """Times with `perf_counter_ns`; work on the CPU is done when the call returns, so there is nothing to wait for."""
+
+    def __init__(self) -> None:
+        self.name = "cpu"
+        self.tick_s = _tick_s()
+        # Long enough that one interrupt of the operating system does not double a sample.
+        self.shortest_span_s = 200e-6
+
+    def stamp(self) -> Stamp:
+        """The clock, in nanoseconds."""
+        return time.perf_counter_ns()
+
+    def elapsed_s(self, start: Stamp, end: Stamp) -> float:
+        """Seconds between two readings."""
+        assert isinstance(start, int)
+        assert isinstance(end, int)
+        return (end - start) * 1e-9
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def free_bytes(self) -> int:
+        """The smaller of the machine's free memory and what the cgroup still allows."""
+        return host.free_memory_bytes()
+
+    def release(self) -> None:
+        """Nothing is cached here: freed host memory is free."""
+
+    def facts(self) -> DeviceFacts:
+        """Model, family, cores and last-level cache."""
+        facts = host.host_facts()
+        return DeviceFacts(
+            type="cpu",
+            product=facts.cpu_model,
+            architecture=host.cpu_family(),
+            memory_bytes=facts.usable_memory_bytes,
+            units=facts.usable_cores,
+            last_level_cache_bytes=host.last_level_cache_bytes(),
+            clock_mhz=host.clock_mhz(),
+        )

@@ -1,0 +1,77 @@
+"""Intel GPUs through torch.xpu. Event times exist since torch 2.6 with oneAPI 2025."""
+
+from typing import Any
+
+import torch
+
+from ...core.errors import DeviceError
+from ...core.records import DeviceFacts
+from .base import HostClock, Stamp
+
+
+class XpuDevice(HostClock):
+    """One Intel GPU."""
+
+    def __init__(self, index: int) -> None:
+        self.name = f"xpu:{index}"
+        self.index = index
+        self.tick_s = 1e-6
+        self.shortest_span_s = 200 * self.tick_s
+        torch.xpu.set_device(index)
+
+    def stamp(self) -> Stamp:
+        """An event behind the work on the current stream."""
+        event = torch.xpu.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def elapsed_s(self, start: Stamp, end: Stamp) -> float:
+        """Seconds between two events, after waiting for the later one."""
+        assert isinstance(start, torch.xpu.Event)
+        assert isinstance(end, torch.xpu.Event)
+        end.synchronize()
+        try:
+            return float(start.elapsed_time(end)) * 1e-3
+        except NotImplementedError:
+            raise DeviceError(
+                f"{self.name} cannot time its events with torch {torch.__version__}; expected torch 2.6 or newer "
+                "with oneAPI 2025, or --roofline-device=cpu"
+            ) from None
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        torch.xpu.synchronize(self.index)
+
+    def free_bytes(self) -> int:
+        """Memory that is not allocated; from the total where the driver does not tell."""
+        total = int(torch.xpu.get_device_properties(self.index).total_memory)
+        return total - torch.xpu.memory_allocated(self.index)
+
+    def release(self) -> None:
+        """Give torch's cached blocks back."""
+        torch.xpu.empty_cache()
+
+    def facts(self) -> DeviceFacts:
+        """torch's properties."""
+        properties: Any = torch.xpu.get_device_properties(self.index)
+        return DeviceFacts(
+            type="xpu",
+            product=properties.name,
+            index=self.index,
+            memory_bytes=properties.total_memory,
+            units=getattr(properties, "gpu_eu_count", None),
+            last_level_cache_bytes=int(getattr(properties, "last_level_cache_size", 0) or 0) or 64 * 2**20,
+            driver=getattr(properties, "driver_version", None),
+        )
+
+
+def open_xpu(index: int) -> XpuDevice:
+    """The Intel GPU with this index.
+
+    Raises:
+        DeviceError: no such device.
+    """
+    count = torch.xpu.device_count() if hasattr(torch, "xpu") and torch.xpu.is_available() else 0
+    if index >= count:
+        raise DeviceError(f"--roofline-device asks for xpu:{index}, found {count} of its kind")
+    return XpuDevice(index)

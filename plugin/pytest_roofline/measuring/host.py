@@ -1,0 +1,165 @@
+"""The facts of the host: processor, memory, cgroup limits, governor. Linux in full, elsewhere what Python knows."""
+
+import contextlib
+import functools
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..core.records import HostFacts
+
+# Where a machine keeps its last-level cache secret (macOS virtual machines, some hypervisors).
+ASSUMED_CACHE_BYTES = 64 * 2**20
+_UNLIMITED = 2**60
+_ROOT = Path("/")
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _cpuinfo(field: str) -> str | None:
+    match = re.search(rf"^{re.escape(field)}\s*:\s*(.+)$", _read(_ROOT / "proc/cpuinfo") or "", re.MULTILINE)
+    return match[1].strip() if match else None
+
+
+def _sysctl(name: str) -> str | None:
+    if platform.system() != "Darwin":
+        return None
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5).stdout.strip() or None
+    return None
+
+
+def cpu_model() -> str:
+    """The processor's name as the system prints it."""
+    known = _cpuinfo("model name") or _sysctl("machdep.cpu.brand_string") or platform.processor()
+    return known or platform.machine() or "unknown"
+
+
+def cpu_family() -> str | None:
+    """Family and model, `f26m2`: virtual machines print the same name for chips years apart."""
+    family, model = _cpuinfo("cpu family"), _cpuinfo("model")
+    return f"f{family}m{model}" if family and model else None
+
+
+def clock_mhz() -> float | None:
+    """The clock of the first core right now."""
+    text = _cpuinfo("cpu MHz")
+    return float(text) if text else None
+
+
+def last_level_cache_bytes() -> int:
+    """Size of the last-level cache; 64 MiB is assumed where the machine does not tell."""
+    sizes = [0]
+    for size in (_ROOT / "sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        match = re.fullmatch(r"(\d+)([KMG]?)", _read(size) or "")
+        if match:
+            sizes.append(int(match[1]) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[match[2]])
+    told = _sysctl("hw.l3cachesize") or _sysctl("hw.perflevel0.l2cachesize")
+    return max(sizes) or (int(told) if told and told.isdigit() else 0) or ASSUMED_CACHE_BYTES
+
+
+def _meminfo(field: str) -> int | None:
+    match = re.search(rf"^{field}:\s+(\d+) kB$", _read(_ROOT / "proc/meminfo") or "", re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+def memory_bytes() -> int:
+    """Physical memory of the machine."""
+    told = _meminfo("MemTotal")
+    return told if told is not None else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _cgroup_folders(controller: str) -> Iterator[Path]:
+    """This process's cgroup of a controller and its parents, innermost first; of v2, or of v1 in its own tree."""
+    base = _ROOT / "sys/fs/cgroup"
+    for line in (_read(_ROOT / "proc/self/cgroup") or "").splitlines():
+        _, names, path = line.split(":", 2)
+        if names == "" or controller in names.split(","):
+            top = base if names == "" else base / controller
+            folder = top / path.lstrip("/")
+            while True:
+                yield folder
+                if folder in (top, _ROOT) or top not in folder.parents:
+                    break
+                folder = folder.parent
+
+
+def _numbers(controller: str, *names: str) -> list[tuple[Path, int]]:
+    found = []
+    for folder in _cgroup_folders(controller):
+        for name in names:
+            text = _read(folder / name)
+            if text is not None and text.isdigit() and int(text) < _UNLIMITED:
+                found.append((folder, int(text)))
+    return found
+
+
+def cgroup_memory_bytes() -> int | None:
+    """The tightest memory limit of this process's cgroups; None without one."""
+    limits = [limit for _, limit in _numbers("memory", "memory.max", "memory.limit_in_bytes")]
+    tightest = min(limits, default=None)
+    return tightest if tightest is not None and tightest < memory_bytes() else None
+
+
+def cgroup_cpus() -> float | None:
+    """The tightest processor quota of this process's cgroups, in cores; None without one."""
+    quotas = []
+    for folder in _cgroup_folders("cpu"):
+        words = (_read(folder / "cpu.max") or "").split()
+        if not words:
+            words = [_read(folder / "cpu.cfs_quota_us") or "", _read(folder / "cpu.cfs_period_us") or ""]
+        if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]) > 0:
+            quotas.append(int(words[0]) / int(words[1]))
+    return min(quotas, default=None)
+
+
+def free_memory_bytes() -> int:
+    """What an allocation can still get: the smaller of the machine's available memory and the cgroup's headroom."""
+    free = [_meminfo("MemAvailable") or memory_bytes()]
+    for folder, limit in _numbers("memory", "memory.max", "memory.limit_in_bytes"):
+        used = _read(folder / "memory.current") or _read(folder / "memory.usage_in_bytes") or "0"
+        # Page cache counts as used but is given back on demand.
+        cache = re.search(r"^(?:inactive_file|total_inactive_file) (\d+)$", _read(folder / "memory.stat") or "", re.M)
+        if used.isdigit():
+            free.append(limit - int(used) + (int(cache[1]) if cache else 0))
+    return max(0, min(free))
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def host_facts() -> HostFacts:
+    """The host as this process sees it; read once."""
+    nodes = len(list((_ROOT / "sys/devices/system/node").glob("node[0-9]*")))
+    limit = cgroup_memory_bytes()
+    return HostFacts(
+        name=platform.node(),
+        cpu_model=cpu_model(),
+        cores=os.cpu_count() or 1,
+        usable_cores=usable_cores(),
+        memory_bytes=memory_bytes(),
+        usable_memory_bytes=min(memory_bytes(), limit or _UNLIMITED),
+        kernel=platform.release(),
+        threads=_torch_threads(),
+        numa_nodes=nodes or None,
+        cgroup_cpus=cgroup_cpus(),
+        cgroup_memory_bytes=limit,
+        governor=_read(_ROOT / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    )
+
+
+def _torch_threads() -> int:
+    import torch
+
+    return torch.get_num_threads()

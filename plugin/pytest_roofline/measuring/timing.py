@@ -1,0 +1,219 @@
+"""The timing engine: warm up, size the samples, take them until the median is known or the budget is spent.
+
+A sample is `iterations` calls between two stamps, long enough for the clock; every sample is kept. This is the engine
+in its basics: events or the host's clock, cache rotation or flush, raw samples. It asks a device for nothing but the
+`Device` protocol.
+"""
+
+import contextlib
+import gc
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ..core.errors import DeviceError
+from ..core.records import Cache, Samples, Timing
+from .devices import Device, Stamp
+
+# A sample must span this many ticks of the clock, or its value is the clock's and not the device's.
+TICKS_PER_SAMPLE = 200
+WARMUP_CALLS = 20
+WARMUP_SHARE = 0.2
+WARMUP_FLOOR_S = 0.1
+FEWEST_SAMPLES = 5
+ENOUGH_SAMPLES = 20
+# Stop early only after this share of the budget: a burst of agreeing samples is no steady state.
+EARLIEST_STOP = 0.25
+# Half the width of the median's interval, as a share of it.
+ENOUGH_PRECISION = 0.01
+# More samples than this tell nothing new about one process.
+SAMPLES_AIMED_AT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to time and how. `sets` are the argument tuples to call with, in turn."""
+
+    fn: Callable[..., object]
+    sets: Sequence[tuple[object, ...]]
+    budget_s: float
+    cache: Cache = "warm"
+    timing: Timing = "device"
+    flush: Callable[[], object] | None = None
+
+
+@dataclass(slots=True)
+class Log:
+    """What was taken so far; readable after an exception or Ctrl-C in the middle."""
+
+    seconds: list[float] = field(default_factory=list)
+    iterations: int = 1
+    warmup_iterations: int = 0
+    warmup_s: float = 0.0
+    measuring_s: float = 0.0
+    calls: int = 0
+    labels: set[str] = field(default_factory=set)
+
+
+class Engine:
+    """Times one function on one device."""
+
+    def __init__(self, device: Device, plan: Plan) -> None:
+        self.device = device
+        self.plan = plan
+        self.log = Log()
+        self._turn = itertools.cycle(plan.sets)
+
+    def run(self) -> None:
+        """Take the samples; whatever is raised on the way, `log` keeps what there is."""
+        with _collector_off():
+            estimate_s = self._warm_up()
+            self.log.iterations = self._iterations(estimate_s)
+            self._take()
+
+    @property
+    def sets_touched(self) -> Sequence[tuple[object, ...]]:
+        """The argument sets that were called with."""
+        return self.plan.sets[: self.log.calls]
+
+    def samples(self) -> Samples | None:
+        """The record of what was taken; None where there is no sample yet."""
+        log = self.log
+        if not log.seconds:
+            return None
+        return Samples(
+            seconds=tuple(log.seconds),
+            iterations=log.iterations,
+            tick_s=self.device.tick_s,
+            warmup_iterations=log.warmup_iterations,
+            warmup_s=log.warmup_s,
+            measuring_s=log.measuring_s,
+            argument_sets=len(self.plan.sets),
+            labels=tuple(sorted(log.labels)),
+        )
+
+    def _span_s(self, count: int) -> float:
+        """Seconds between the stamps around `count` calls."""
+        if self.plan.flush is not None:
+            self.plan.flush()
+        if self.plan.timing == "wall":
+            with self._answering():
+                self.device.synchronize()
+            start_s = self.device.host_s()
+            self._call(count)
+            with self._answering():
+                self.device.synchronize()
+            return self.device.host_s() - start_s
+        start = self._stamp()
+        self._call(count)
+        end = self._stamp()
+        with self._answering():
+            return self.device.elapsed_s(start, end)
+
+    def _call(self, count: int) -> None:
+        fn = self.plan.fn
+        for arguments in itertools.islice(self._turn, count):
+            fn(*arguments)
+        self.log.calls += count
+
+    def _stamp(self) -> Stamp:
+        with self._answering():
+            return self.device.stamp()
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Name the device where it, and not the measured function, fails."""
+        try:
+            yield
+        except DeviceError:
+            raise
+        except Exception as error:
+            raise DeviceError(f"{self.device.name} stopped answering: {error}") from error
+
+    def _warm_up(self) -> float:
+        """Call until 0.1 s and 20 calls, or a fifth of the budget, have gone by; the last span's seconds per call."""
+        log, device = self.log, self.device
+        began_s = device.host_s()
+        cap_s = self.plan.budget_s * WARMUP_SHARE
+        floor_s = min(WARMUP_FLOOR_S, cap_s)
+        count, longest = 1, self._longest_batch()
+        while True:
+            span_s = self._span_s(count)
+            log.warmup_iterations += count
+            log.warmup_s = device.host_s() - began_s
+            enough = log.warmup_iterations >= WARMUP_CALLS and log.warmup_s >= floor_s
+            readable = span_s >= self._shortest_span_s or count == longest
+            if (enough and readable) or log.warmup_s >= cap_s or span_s >= cap_s:
+                return max(span_s, device.tick_s) / count
+            if span_s < self._shortest_span_s:
+                count = min(2 * count, longest)
+            if log.warmup_iterations >= WARMUP_CALLS and count == longest == 1 and span_s == 0:
+                return device.tick_s
+
+    @property
+    def _shortest_span_s(self) -> float:
+        return max(self.device.shortest_span_s, TICKS_PER_SAMPLE * self.device.tick_s)
+
+    def _longest_batch(self) -> int:
+        # A flush goes before every call, so each call is a sample of its own.
+        return 1 if self.plan.flush is not None else 1 << 30
+
+    def _iterations(self, estimate_s: float) -> int:
+        """Calls per sample: enough for the clock, and no more samples in the budget than tell something."""
+        span_s = max(self._shortest_span_s, self.plan.budget_s / SAMPLES_AIMED_AT / 2)
+        iterations = min(max(1, math.ceil(span_s / estimate_s)), self._longest_batch())
+        if iterations * estimate_s < TICKS_PER_SAMPLE * self.device.tick_s:
+            self.log.labels.add("unresolved")
+        return iterations
+
+    def _take(self) -> None:
+        """Samples until the median is known well enough, or the budget is spent."""
+        log, device = self.log, self.device
+        began_s = device.host_s()
+        while True:
+            span_s = self._span_s(log.iterations)
+            if span_s <= 0:
+                # Below one tick: record the tick, which the time is certainly not above.
+                log.labels.add("unresolved")
+                span_s = device.tick_s
+            log.seconds.append(span_s / log.iterations)
+            log.measuring_s = device.host_s() - began_s
+            if log.measuring_s >= self.plan.budget_s:
+                break
+            if log.measuring_s >= EARLIEST_STOP * self.plan.budget_s and self._precise():
+                return
+        if not self._precise():
+            log.labels.add("noisy")
+
+    def _precise(self) -> bool:
+        count = len(self.log.seconds)
+        return count >= FEWEST_SAMPLES and median_half_width(self.log.seconds) <= ENOUGH_PRECISION and (
+            count >= ENOUGH_SAMPLES or self.log.iterations == 1
+        )  # fmt: skip
+
+
+def median_half_width(seconds: Sequence[float]) -> float:
+    """Half the width of a 95 % interval of the median, as a share of it.
+
+    Distribution-free, from order statistics: ranks n/2 ± 1.96·√n/2 (Conover, Practical Nonparametric Statistics, 3.2).
+    """
+    ordered = sorted(seconds)
+    count = len(ordered)
+    reach = 1.96 * math.sqrt(count) / 2
+    low = max(0, math.floor(count / 2 - reach))
+    high = min(count - 1, math.ceil(count / 2 + reach))
+    return (ordered[high] - ordered[low]) / 2 / ordered[count // 2]
+
+
+@contextlib.contextmanager
+def _collector_off() -> Iterator[None]:
+    """No garbage collection inside a sample; restored after, whatever happened."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

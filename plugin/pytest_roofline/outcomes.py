@@ -1,0 +1,57 @@
+"""How each test ended, for the run file and for the closing counts."""
+
+from typing import Literal
+
+import pytest
+
+from .core.records import Outcome
+from .session import RooflineSession, encodable
+
+
+def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport, by_verdict: bool) -> None:
+    """Write a test's end down: after its call, and again where its teardown fails.
+
+    Args:
+        session: the run.
+        item: a test that measures.
+        report: of one phase.
+        by_verdict: whether the test failed only because a verdict turned it red.
+    """
+    if report.skipped and report.when in ("setup", "call") and not hasattr(report, "wasxfail"):
+        session.not_measured[_skip_reason(report)] += 1
+    if report.when == "call" or report.failed or (report.when == "setup" and report.skipped):
+        verdicts = tuple(
+            result.word for result in session.results if result.measurement.test_id == encodable(item.nodeid)
+        )
+        session.note_outcome(
+            Outcome(
+                test_id=encodable(item.nodeid),
+                outcome=_outcome(report, by_verdict),
+                verdicts=verdicts,
+                reason=_reason(report),
+                by_verdict=by_verdict and report.when == "call",
+            )
+        )
+
+
+def _outcome(report: pytest.TestReport, by_verdict: bool) -> Literal["passed", "failed", "skipped"]:
+    if report.failed or by_verdict:
+        return "failed"
+    # An expected failure is reported as skipped, but what it measured did not pass.
+    return "failed" if hasattr(report, "wasxfail") and report.skipped else report.outcome
+
+
+def _skip_reason(report: pytest.TestReport) -> str:
+    longrepr = report.longrepr
+    reason = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
+    return encodable(reason.removeprefix("Skipped: "))
+
+
+def _reason(report: pytest.TestReport) -> str:
+    if hasattr(report, "wasxfail"):
+        return encodable(f"xfail: {report.wasxfail}")
+    if report.failed:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        text = crash.message if crash is not None else str(report.longrepr)
+        return encodable(text.splitlines()[0] if text else "failed")[:300]
+    return _skip_reason(report) if report.skipped else ""

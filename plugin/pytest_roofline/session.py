@@ -1,0 +1,267 @@
+"""One pytest invocation: its device, what it compares with, its run file and its results."""
+
+import os
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .core.errors import DeviceError, OtherHardware, RooflineError
+from .core.records import Ceiling, Entry, Environment, Footer, HardwareKey, Header, Key, Measurement, Outcome
+from .core.work import Work, rate_suffix
+from .judging import stats
+from .judging.baselines import Entries, Shelf, nearest
+from .judging.comparators import BaselineComparator, Comparator, find_reference, open_comparator, pooled_median
+from .judging.curves import summarise
+from .judging.hardware import datasheet_ceiling, family_of, key_of
+from .judging.runs import RunWriter, new_run_id, now
+from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, judge, limit_seconds
+from .options import Marks, Options
+from .reporting.messages import Result
+from .version import __version__
+
+if TYPE_CHECKING:
+    from .measuring.devices import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A selected test that will measure."""
+
+    item: pytest.Item
+    benchmark: str
+    parameters: dict[str, object]
+    marks: Marks
+
+
+@dataclass(slots=True)
+class Ground:
+    """What is known once the device is open: the device, its surroundings, what to compare with."""
+
+    device: "Device"
+    environment: Environment
+    hardware: HardwareKey
+    comparator: Comparator
+    entries: Entries
+    comparisons: int
+    ceilings: dict[str, Ceiling | None] = field(default_factory=dict)
+
+
+class RooflineSession:
+    """The state of a run, from collection to the last line."""
+
+    def __init__(self, config: pytest.Config, options: Options) -> None:
+        self.config = config
+        self.options = options
+        self.planned: dict[str, Planned] = {}
+        self.results: list[Result] = []
+        self.not_measured: Counter[str] = Counter()
+        self.run_name = options.save or new_run_id()
+        self.writer = RunWriter(options.folder, self.run_name)
+        self.process = uuid.uuid4().hex
+        self.warning = ""
+        self._ground: Ground | None = None
+        self._attempts: dict[str, list[Measurement]] = {}
+        self._pending: dict[str, list[Measurement]] = {}
+        self._closed = False
+
+    @property
+    def ground(self) -> Ground:
+        """The open device and what belongs to it.
+
+        Raises:
+            pytest.UsageError: the device is not there, a baseline is unusable, or the comparison is across hardware.
+        """
+        if self._ground is None:
+            try:
+                self._ground = self._open()
+            except RooflineError as error:
+                raise pytest.UsageError(str(error)) from None
+        return self._ground
+
+    @property
+    def opened(self) -> bool:
+        """Whether the device is open."""
+        return self._ground is not None
+
+    def _open(self) -> Ground:
+        from .measuring.devices import open_device
+        from .measuring.environment import gather, unused_accelerator
+
+        asked = self.options.device
+        device = self.config.hook.pytest_roofline_device(config=self.config, name=asked) or open_device(asked)
+        self.warning = "" if asked == "cpu" else unused_accelerator(device)
+        if self.warning and self.options.require_hardware:
+            raise DeviceError(self.warning)
+        environment = gather(device)
+        hardware = key_of(environment)
+        entries = Shelf(self.options.baselines).family(family_of(environment.device))
+        comparator = open_comparator(self.options.against) if self.options.against else BaselineComparator(entries)
+        if self.options.against:
+            self._refuse_other_hardware(comparator, hardware)
+        comparisons = sum(comparator.count(p.benchmark, p.parameters, hardware) for p in self.planned.values())
+        return Ground(device, environment, hardware, comparator, entries, max(1, comparisons))
+
+    def _refuse_other_hardware(self, comparator: Comparator, hardware: HardwareKey) -> None:
+        known = comparator.hardware()
+        if known and not any(key == hardware for key in known):
+            names = "; ".join(str(key) for key in nearest(hardware, known))
+            raise OtherHardware(
+                f"--roofline-against={comparator.name} was measured on other hardware: this is {hardware}, nearest "
+                f"known there: {names}; a comparison across hardware would mean nothing"
+            )
+
+    def ceiling(self, work: Work, metric: str) -> Ceiling | None:
+        """The roofline of a metric: the datasheet's, or for a CPU's traffic a triad measured once."""
+        ground = self.ground
+        found = datasheet_ceiling(ground.environment.device, work, metric)
+        if found is not None or ground.environment.device.type != "cpu" or rate_suffix(metric) != "traffic_GBps":
+            return found
+        if "triad" not in ground.ceilings:
+            from .measuring.ceiling import measure_triad
+
+            cache_bytes = ground.environment.device.last_level_cache_bytes or 0
+            ground.ceilings["triad"] = measure_triad(ground.device, "cpu", cache_bytes)
+        return ground.ceilings["triad"]
+
+    def record(self, measurement: Measurement) -> None:
+        """Write a measurement down at once, whatever becomes of its test."""
+        if self.writer.path is None and not self.writer.trouble:
+            self._write_header()
+        self.writer.write(measurement)
+        self._pending.setdefault(measurement.test_id, []).append(measurement)
+
+    def _write_header(self) -> None:
+        self.writer.write(
+            Header(
+                run_id=self.run_name,
+                started=now(),
+                command=(os.path.basename(sys.argv[0]), *self.options.command),  # noqa: PTH119
+                tool=f"pytest-roofline {__version__}",
+                environment=self.ground.environment,
+            )
+        )
+
+    def judge(self, item: pytest.Item) -> list[Result]:
+        """The verdicts on everything that a test measured, once its body has ended well."""
+        return [self._judge(measurement) for measurement in self._take_pending(item.nodeid)]
+
+    def abandon(self, item: pytest.Item) -> None:
+        """Keep the measurements of a test that failed for itself in the table, without a verdict."""
+        for measurement in self._take_pending(item.nodeid):
+            self.results.append(Result(measurement, None, self.ground.environment.comparable()))
+
+    def _take_pending(self, test_id: str) -> list[Measurement]:
+        return self._pending.pop(test_id, [])
+
+    def _judge(self, measurement: Measurement) -> Result:
+        ground = self.ground
+        # A rerun does not replace what came before it: every attempt counts, so luck cannot be retried into green.
+        attempts = self._attempts.setdefault(measurement.key.identity, [])
+        attempts.append(measurement)
+        reference, why_none = find_reference(ground.comparator, measurement.key, measurement.work)
+        policy = Policy(
+            tolerance=self._tolerance(measurement, reference.tolerance if reference else None),
+            comparisons=ground.comparisons,
+            prior=stats.prior_for(ground.environment.device.type),
+        )
+        verdict = judge(
+            (pooled_median(attempts),),
+            reference,
+            policy,
+            invalid=measurement.invalid,
+            thresholds=self._thresholds(measurement),
+            why_none=why_none,
+        )
+        result = Result(measurement, verdict, ground.environment.comparable())
+        self.results.append(result)
+        return result
+
+    def _tolerance(self, measurement: Measurement, entry: float | None) -> float:
+        """Marker or argument, then the baseline's entry, then command line and ini, then the default."""
+        return measurement.tolerance or entry or self.options.tolerance or DEFAULT_TOLERANCE
+
+    def _thresholds(self, measurement: Measurement) -> list[tuple[Entry, float]]:
+        key: Key = measurement.key
+        limits = (
+            (entry, limit_seconds(entry, measurement))
+            for entry in self.ground.entries.of(key.benchmark, key.name)
+            if entry.gates and entry.matches(key)
+        )
+        return [(entry, limit_s) for entry, limit_s in limits if limit_s is not None]
+
+    def fails(self, verdict: Verdict) -> bool:
+        """Whether a verdict turns its test red."""
+        return verdict.kind is Kind.REGRESSED or (verdict.kind is Kind.NO_BASELINE and self.options.require_baseline)
+
+    def note_outcome(self, outcome: Outcome) -> None:
+        """Write down how a test that measured, or would have, ended."""
+        if self.writer.path is not None or self.writer.trouble:
+            self.writer.write(outcome)
+
+    def close(self, exit_status: int) -> None:
+        """End the run file."""
+        if self._closed:
+            return
+        self._closed = True
+        if self.writer.path is not None or self.writer.trouble:
+            curves = tuple(summarise(result.measurement for result in self.results))
+            self.writer.write(
+                Footer(
+                    finished=now(),
+                    exit_status=exit_status,
+                    measured=len(self.results),
+                    not_measured=dict(self.not_measured),
+                    curves=curves,
+                )
+            )
+        self.writer.close()
+
+
+def benchmark_name(item: pytest.Item) -> str:
+    """The benchmark that a test is: its function's name without `test_`, with the class in front if it has one."""
+    function = getattr(item, "originalname", None) or item.name
+    name = str(function).removeprefix("test_")
+    owner = getattr(item, "cls", None)
+    return f"{owner.__name__}.{name}" if owner is not None else name
+
+
+def parameters_of(item: pytest.Item) -> dict[str, object]:
+    """The scalars of a test's parameters; the id text for those that are none."""
+    spec = getattr(item, "callspec", None)
+    if spec is None:
+        return {}
+    parameters: dict[str, object] = {}
+    for name, value in spec.params.items():
+        if type(value) in (int, bool, type(None)) or (type(value) is float and value - value == 0):
+            parameters[name] = value
+        elif type(value) is str:
+            parameters[name] = encodable(value)
+        else:
+            parameters["id"] = encodable(spec.id)
+    return parameters
+
+
+def encodable(text: str) -> str:
+    """Text that UTF-8 can hold: lone surrogates become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def refuse_collisions(planned: Sequence[Planned]) -> None:
+    """Two tests must not share a benchmark name and parameters, or their baselines would mix.
+
+    Raises:
+        pytest.UsageError: naming both.
+    """
+    seen: dict[tuple[str, str], Planned] = {}
+    for plan in planned:
+        other = seen.setdefault((plan.benchmark, repr(sorted(plan.parameters.items()))), plan)
+        if other is not plan and other.item.nodeid != plan.item.nodeid:
+            raise pytest.UsageError(
+                f"{other.item.nodeid} and {plan.item.nodeid} are both the benchmark {plan.benchmark!r} with parameters "
+                f"{plan.parameters}; files are no part of the name, so that they can move: rename one of the tests"
+            )
