@@ -9,7 +9,7 @@ from .judging.comparators import RunComparator
 from .judging.curves import summarise
 from .judging.hardware import family_of
 from .judging.verdicts import DEFAULT_TOLERANCE
-from .reporting.messages import counts_line, curve_line, gate_lines
+from .reporting.messages import counts_line, curve_line, gate_lines, published_lines
 from .reporting.tables import results_table, roofline_note
 from .selection import unmet_need
 from .session import RooflineSession
@@ -92,6 +92,7 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
         lines += results_table(results, width, colour).split("\n")
         note = roofline_note(results)
         lines += [note] if note else []
+        lines += published_lines(results)
         lines += [curve_line(curve) for curve in summarise(result.measurement for result in results)]
     family = family_of(session.ground.environment.device)
     if session.writer.trouble:

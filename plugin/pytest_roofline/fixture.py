@@ -11,8 +11,8 @@ from .core.records import CACHES, TIMINGS, Cache, Key, Measurement, Samples, Tim
 from .core.units import format_amount
 from .core.work import RATE_SUFFIXES, Work, rate_suffix
 from .judging.hardware import above_peak
-from .options import Marks
 from .session import Planned, RooflineSession, benchmark_name, encodable, parameters_of
+from .settings import Marks
 
 if TYPE_CHECKING:
     import torch
@@ -151,9 +151,10 @@ class Roofline:
         from .measuring import cache
 
         device = self._session.ground.device
-        if request.cache != "rotate":
-            return [cache.as_tuple(make())], set()
         cache_bytes = self._cache_bytes
+        if request.cache != "rotate":
+            fits = request.cache == "warm" and cache.bytes_per_set(request.work) <= cache_bytes
+            return [cache.as_tuple(make())], {"cache_resident"} if fits else set()
         count = cache.rotation_sets(request.work, cache_bytes, device.free_bytes())
         sets = cache.make_sets(make, count, SETUP_SHARE * request.budget_s, device.host_s)
         cold = cache.is_cold(len(sets), request.work, cache_bytes)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .judging.baselines import Shelf
-from .options import TIERS, Marks, parse_options, read_marks
+from .options import TIERS
 from .session import Planned, RooflineSession, benchmark_name, parameters_of, refuse_collisions
+from .settings import Marks, parse_options, read_marks
 
 if TYPE_CHECKING:
     from .judging.baselines import Entries

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .core.errors import DeviceError, OtherHardware, RooflineError
-from .core.records import Ceiling, Entry, Environment, Footer, HardwareKey, Header, Key, Measurement, Outcome
+from .core.records import Ceiling, Entry, Environment, Footer, HardwareKey, Header, Measurement, Outcome
 from .core.work import Work, rate_suffix
 from .judging import stats
 from .judging.baselines import Entries, Shelf, nearest
@@ -20,8 +20,8 @@ from .judging.curves import summarise
 from .judging.hardware import datasheet_ceiling, family_of, key_of
 from .judging.runs import RunWriter, new_run_id, now
 from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, judge, limit_seconds
-from .options import Marks, Options
 from .reporting.messages import Result
+from .settings import Marks, Options
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -148,11 +148,14 @@ class RooflineSession:
 
     def judge(self, item: pytest.Item) -> list[Result]:
         """The verdicts on everything that a test measured, once its body has ended well."""
-        return [self._judge(measurement) for measurement in self._take_pending(item.nodeid)]
+        return [self._judge(measurement) for measurement in self._take_pending(encodable(item.nodeid))]
 
     def abandon(self, item: pytest.Item) -> None:
         """Keep the measurements of a test that failed for itself in the table, without a verdict."""
-        for measurement in self._take_pending(item.nodeid):
+        self._keep_unjudged(encodable(item.nodeid))
+
+    def _keep_unjudged(self, test_id: str) -> None:
+        for measurement in self._take_pending(test_id):
             self.results.append(Result(measurement, None, self.ground.environment.comparable()))
 
     def _take_pending(self, test_id: str) -> list[Measurement]:
@@ -177,7 +180,10 @@ class RooflineSession:
             thresholds=self._thresholds(measurement),
             why_none=why_none,
         )
-        result = Result(measurement, verdict, ground.environment.comparable())
+        published = tuple(
+            entry for entry in self._entries_for(measurement) if entry.kind != "measured" and not entry.gates
+        )
+        result = Result(measurement, verdict, ground.environment.comparable(), published)
         self.results.append(result)
         return result
 
@@ -186,13 +192,12 @@ class RooflineSession:
         return measurement.tolerance or entry or self.options.tolerance or DEFAULT_TOLERANCE
 
     def _thresholds(self, measurement: Measurement) -> list[tuple[Entry, float]]:
-        key: Key = measurement.key
-        limits = (
-            (entry, limit_seconds(entry, measurement))
-            for entry in self.ground.entries.of(key.benchmark, key.name)
-            if entry.gates and entry.matches(key)
-        )
+        limits = ((entry, limit_seconds(entry, measurement)) for entry in self._entries_for(measurement) if entry.gates)
         return [(entry, limit_s) for entry, limit_s in limits if limit_s is not None]
+
+    def _entries_for(self, measurement: Measurement) -> list[Entry]:
+        key = measurement.key
+        return [entry for entry in self.ground.entries.of(key.benchmark, key.name) if entry.matches(key)]
 
     def fails(self, verdict: Verdict) -> bool:
         """Whether a verdict turns its test red."""
@@ -208,6 +213,8 @@ class RooflineSession:
         if self._closed:
             return
         self._closed = True
+        for test_id in list(self._pending):
+            self._keep_unjudged(test_id)
         if self.writer.path is not None or self.writer.trouble:
             curves = tuple(summarise(result.measurement for result in self.results))
             self.writer.write(

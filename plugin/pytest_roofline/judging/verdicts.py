@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core.records import Entry, Measurement
+from ..core.records import OUT_OF_MEMORY, Entry, Measurement
 from ..core.units import format_percent, format_tolerance
 from ..core.work import RATE_UNITS, rate_suffix
 from . import stats
@@ -172,8 +172,10 @@ def limit_seconds(entry: Entry, measurement: Measurement) -> float | None:
 
 
 def describe(entry: Entry) -> str:
-    """A published figure in words: `threshold 235 GB/s (payload, 1e9), NVIDIA docs`."""
-    return f"{entry.kind} {entry.value} {entry.unit} ({entry.convention}), {entry.source}"
+    """A published figure in words: `threshold 235 GB/s (payload, 1e9; vendor's acceptance guide)`."""
+    value = f"{entry.value[0]:g} to {entry.value[1]:g}" if isinstance(entry.value, tuple) else f"{entry.value}"
+    unit = "" if entry.value == OUT_OF_MEMORY else f" {entry.unit}"
+    return f"{entry.kind} {value}{unit} ({entry.convention}; {entry.source})"
 
 
 def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..core.records import CurveSummary, Measurement
+from ..core.records import CurveSummary, Entry, Measurement
 from ..core.units import (
     MIB,
     format_bytes,
@@ -15,7 +15,7 @@ from ..core.units import (
     printable,
 )
 from ..core.work import rate_suffix
-from ..judging.verdicts import CONFIDENCE, Kind, Verdict, changed_environment, interval_text
+from ..judging.verdicts import CONFIDENCE, Kind, Verdict, changed_environment, describe, interval_text
 
 # Below this a link's rate says more about its latency; the time is shown instead.
 RATE_FROM_BYTES = 16 * MIB
@@ -23,11 +23,15 @@ RATE_FROM_BYTES = 16 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A measurement with what was said of it; no verdict where its test failed for itself."""
+    """A measurement with what was said of it; no verdict where its test failed for itself.
+
+    `published` holds figures from elsewhere that are shown beside it and never gate.
+    """
 
     measurement: Measurement
     verdict: Verdict | None
     environment: Mapping[str, str]
+    published: tuple[Entry, ...] = ()
 
     @property
     def word(self) -> str:
@@ -136,6 +140,19 @@ def curve_line(curve: CurveSummary) -> str:
         f"{printable(curve.label)}: plateau {curve.plateau / unit:.3g} {name} ({curve.metric}), {reached}; "
         f"fits {format_seconds(curve.latency_s)}{bandwidth}"
     )
+
+
+def published_lines(results: Sequence[Result], at_most: int = 12) -> list[str]:
+    """Published figures beside what was measured; for a reader, never a gate."""
+    lines = [
+        printable(
+            f"{describe(entry)} is published for {result.measurement.label}: measured {figure(result.measurement)}"
+        )
+        for result in results
+        for entry in result.published
+    ]
+    more = [f"… and {len(lines) - at_most} more published figures"] if len(lines) > at_most else []
+    return lines[:at_most] + more
 
 
 def counts_line(measured: int, not_measured: Mapping[str, int]) -> str:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..core.records import Measurement
 from ..core.units import format_bytes, format_percent, format_seconds, printable
 from ..judging.comparing import Row
 from ..judging.proposals import Change
@@ -29,23 +30,34 @@ def results_table(results: Sequence[Result], width: int, colour: bool) -> str:
     """Test, size, time, rate, share of the roofline, baseline, difference, verdict; worst first when one failed."""
     failed = any(result.word in ("FAILED", Kind.REGRESSED.value) for result in results)
     ordered = sorted(results, key=_badness) if failed else list(results)
-    table = _table(("test", "left"), ("size", "right"), ("time", "right"), ("rate", "right"), ("roof", "right"),
-                   ("baseline", "right"), ("diff", "right"), ("verdict", "left"))  # fmt: skip
-    for result in ordered:
+    rates = [rate_text(result.measurement) for result in ordered]
+    # One unit for all goes into the heading, which leaves its room to the tests' names.
+    units = {rate.rpartition(" ")[2] for rate in rates}
+    heading = units.pop() if len(units) == 1 else ""
+    table = _table(("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"),
+                   ("roof", "right"), ("baseline", "right"), ("diff", "right"), ("verdict", "left"))  # fmt: skip
+    for result, rate in zip(ordered, rates, strict=True):
         measurement, verdict = result.measurement, result.verdict
-        share = measurement.share_of_ceiling
-        measured = measurement.ceiling is not None and measurement.ceiling.source == "measured"
         table.add_row(
             _short(result),
             _size(result),
             format_seconds(measurement.median_s),
-            rate_text(measurement),
-            "" if share is None else f"{share:.0%}" + ("*" if measured else ""),
+            rate.removesuffix(heading).strip(),
+            _roof(measurement),
             _baseline(verdict),
             "" if verdict is None or verdict.change is None else format_percent(verdict.change),
             Text(result.word, style=_STYLES.get(result.word, "")),
         )
     return _render(table, width, colour)
+
+
+def _roof(measurement: Measurement) -> str:
+    """The share of the roofline, with a star where that was measured; `cache` where no memory stood behind the rate."""
+    if measurement.share_of_ceiling is None or measurement.ceiling is None:
+        return ""
+    if "cache_resident" in measurement.samples.labels:
+        return "cache"
+    return f"{measurement.share_of_ceiling:.0%}" + "*" * (measurement.ceiling.source == "measured")
 
 
 def roofline_note(results: Sequence[Result]) -> str:

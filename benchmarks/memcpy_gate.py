@@ -1,0 +1,120 @@
+"""Does the gate hold on this machine? Five saved runs, five more against them, and a drill that copies more.
+
+    python benchmarks/memcpy_gate.py -o docs/results/memcpy-gate.md
+
+Runs `pytest perf_tests -k memcpy` eleven times, each in a process of its own, and writes a table: none of the five
+unchanged runs may be red; the drill must be.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = 5
+
+
+def run_suite(folder: Path, save: str, against: list[str], drill: bool) -> tuple[int, int]:
+    """Run the memcpy tests once; exit status and JUnit's failures."""
+    junit = folder / f"{save}.xml"
+    command = [sys.executable, "-m", "pytest", "perf_tests", "-k", "memcpy", "-q", f"--junitxml={junit}"]
+    command += [f"--roofline-dir={folder}", f"--roofline-save={save}"]
+    command += [f"--roofline-against={name}" for name in against]
+    command += ["-p", "copy_more"] if drill else []
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "benchmarks" / "drills")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    suite = ElementTree.parse(junit).getroot().find("testsuite")
+    assert suite is not None
+    return done.returncode, int(suite.get("failures", "0"))
+
+
+def read(folder: Path, save: str) -> dict[str, tuple[float, str]]:
+    """Median seconds and verdict of each test of a saved run."""
+    lines = [json.loads(line) for line in (folder / "runs" / f"{save}.jsonl").read_text().splitlines()]
+    verdicts = {line["test_id"]: line.get("verdicts", [""]) for line in lines if line["type"] == "outcome"}
+    return {
+        line["label"]: (line["derived"]["median_s"], verdicts[line["test_id"]][0])
+        for line in lines
+        if line["type"] == "measurement"
+    }
+
+
+def facts(folder: Path) -> str:
+    """The machine in a line."""
+    header = json.loads((folder / "runs" / "base-1.jsonl").read_text().splitlines()[0])
+    environment = header["environment"]
+    host = environment["host"]
+    return (
+        f"{host['cpu_model']} ({environment['device'].get('architecture', '')}), {host['usable_cores']} cores, "
+        f"{host['usable_memory_bytes'] / 2**30:.0f} GiB, kernel {host['kernel']}, "
+        f"torch {environment['software']['torch']}, {header['started'][:10]}"
+    )
+
+
+def table(folder: Path, outcomes: dict[str, tuple[int, int]]) -> str:
+    """The result as Markdown."""
+    base = [read(folder, f"base-{i}") for i in range(1, RUNS + 1)]
+    again = [read(folder, f"again-{i}") for i in range(1, RUNS + 1)]
+    drill = read(folder, "drill")
+    lines = [
+        "| size | median of the saved | max/min of all ten | the other five | copying 1.3 × the bytes | verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    for label in base[0]:
+        times = [run[label][0] for run in (*base, *again)]
+        centre = median(run[label][0] for run in base)
+        words = [run[label][1] for run in again]
+        counted = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+        lines.append(
+            f"| {label} | {centre * 1e6:.4g} µs | {max(times) / min(times):.2f} | {counted} "
+            f"| {drill[label][0] / centre:.2f} × the time | {drill[label][1]} |"
+        )
+    red = sum(status != 0 for name, (status, _) in outcomes.items() if name.startswith("again"))
+    status, failures = outcomes["drill"]
+    lines += [
+        "",
+        f"Red among the {RUNS} unchanged runs: {red}. The drill: exit status {status}, JUnit failures {failures}.",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
+    parser.add_argument("--keep", type=Path, help="folder for the run files (default: a temporary one)")
+    options = parser.parse_args()
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="memcpy-gate-"))
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    outcomes = {}
+    base = [f"base-{i}" for i in range(1, RUNS + 1)]
+    for name in base:
+        outcomes[name] = run_suite(folder, name, [], drill=False)
+    for name in [f"again-{i}" for i in range(1, RUNS + 1)]:
+        outcomes[name] = run_suite(folder, name, base, drill=False)
+        print(name, outcomes[name], flush=True)
+    outcomes["drill"] = run_suite(folder, "drill", base, drill=True)
+    text = table(folder, outcomes)
+    print(text)
+    if options.output:
+        page = f"""# The memcpy gate on an unchanged machine, and on a slower copy
+
+Made by `python benchmarks/memcpy_gate.py` on {facts(folder)}. Five runs of `pytest perf_tests -k memcpy` were
+saved; five more were compared with them, and one in which every copy moves 1.3 times its bytes (`benchmarks/drills/copy_more.py`,
+through the hook `pytest_roofline_function`). Times are medians of one process each.
+
+{text}
+"""
+        options.output.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""The hooks of a run that measures, a few lines each, registered when collection has found a test that does."""
+
+import traceback
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .display import header_lines, progress_line, summary_lines
+from .fixture import Roofline
+from .options import FIXTURE
+from .outcomes import note
+from .reporting.messages import Result, failure_message, properties, status_word
+from .selection import plan, select, skip_for_device
+from .session import RooflineSession
+from .settings import parse_options, read_marks
+
+# A line of progress at most this often, so that a log of hours stays readable.
+PROGRESS_EVERY_S = 20.0
+
+XDIST = (
+    "roofline measures, and pytest-xdist runs tests side by side (-n above 0), which disturbs every timing; "
+    "run without -n, or with -n 0"
+)
+
+_session_key: pytest.StashKey[RooflineSession] = pytest.StashKey()
+_results_key: pytest.StashKey[list[Result]] = pytest.StashKey()
+_by_verdict_key: pytest.StashKey[bool] = pytest.StashKey()
+
+
+def measures(item: pytest.Item) -> bool:
+    """Whether a test uses the fixture."""
+    return FIXTURE in getattr(item, "fixturenames", ())
+
+
+def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[pytest.Item]) -> None:
+    """Check the markers, leave out what is not for this run, and register the hooks.
+
+    Args:
+        config: pytest's configuration.
+        items: everything collected; changed in place.
+        concerned: those that measure or carry the marker.
+
+    Raises:
+        pytest.UsageError: an unusable marker, or two tests that share a name.
+    """
+    marked = {item.nodeid: read_marks(item) for item in concerned}
+    if not any(map(measures, concerned)):
+        return
+    if hasattr(config, "workerinput"):
+        # A worker that fails to collect crashes the whole run; its first test refuses in its place.
+        config.pluginmanager.register(Refusing(), "roofline-refusing")
+        return
+    select(config, items, marked)
+    config.pluginmanager.register(Running(config), "roofline-running")
+
+
+def make_fixture(request: pytest.FixtureRequest) -> Roofline:
+    """The fixture's value for a test."""
+    state = request.config.stash.get(_session_key, None)
+    if state is None:
+        raise pytest.UsageError(
+            f"{request.node.nodeid} asks for the fixture 'roofline' by getfixturevalue; expected it among the test's "
+            "arguments, or in @pytest.mark.usefixtures, so that collection knows what will be measured"
+        )
+    return Roofline(state, request.node, read_marks(request.node))
+
+
+class Refusing:
+    """In a worker of xdist: refuses every test that measures."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Refuse before anything is set up."""
+        if measures(item):
+            pytest.fail(XDIST, pytrace=False)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Tell the controller why."""
+        report = yield
+        if measures(item):
+            report.roofline_refused = XDIST  # type: ignore[attr-defined]
+        return report
+
+
+class Running:
+    """In a run that measures: opens the device, judges, writes, reports."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.state = config.stash[_session_key] = RooflineSession(config, parse_options(config))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Open the device and the baselines before the first test, so that what cannot work says so at once."""
+        self.state.planned = plan([item for item in session.items if measures(item)])
+        if self.state.planned and not self.config.option.collectonly:
+            assert self.state.ground
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        """The header line, once it is known that something will be measured."""
+        return header_lines(self.state) if self.state.planned else []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Say now and then how far a long run is."""
+        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if measures(item) and reporter is not None:
+            line = progress_line(self.state, item, PROGRESS_EVERY_S)
+            if line:
+                reporter.write_line(line)
+        return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skip what this device cannot do, before anything is set up for it."""
+        if measures(item):
+            skip_for_device(self.state, item)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Judge a test's measurements when its body has ended well; a regression fails it here, in the call phase."""
+        if not measures(item):
+            return (yield)
+        item.stash[_results_key], item.stash[_by_verdict_key] = [], False
+        try:
+            outcome = yield
+        except BaseException:
+            self.state.abandon(item)
+            raise
+        results = item.stash[_results_key] = self.state.judge(item)
+        # A rerun publishes its own figures, not the earlier attempt's beside them.
+        others = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
+        item.user_properties[:] = [*others, *properties(results)]
+        red = [result for result in results if result.verdict is not None and self.state.fails(result.verdict)]
+        if red:
+            item.stash[_by_verdict_key] = True
+            where = _relative(self.state.writer.path, item.config.rootpath)
+            pytest.fail("\n".join(failure_message(result, where) for result in red), pytrace=False)
+        return outcome
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Give the report its number for the status word, and note a test's end in the run file."""
+        report = yield
+        if not measures(item):
+            return report
+        if call.when == "call":
+            word = "; ".join(status_word(result) for result in item.stash.get(_results_key, []))
+            report.roofline_word = word  # type: ignore[attr-defined]
+        note(self.state, item, report, by_verdict=item.stash.get(_by_verdict_key, False))
+        if call.excinfo is not None and not item.config.getoption("usepdb", False):
+            # The traceback outlives the test (sys.last_traceback); its buffers must not, or the next test finds no room.
+            traceback.clear_frames(call.excinfo.tb)
+        return report
+
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """`PASSED 1511 GB/s +0.2 %` in a verbose run; a plain FAILED for failures, since tools look for it."""
+        word = getattr(report, "roofline_word", "")
+        if word and report.when == "call" and report.outcome == "passed" and not hasattr(report, "wasxfail"):
+            return "passed", ".", f"PASSED {word}"
+        return None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """End the run file; a run that was to be kept under a name and could not be is no success."""
+        if not self.state.opened:
+            return
+        self.state.close(int(exitstatus))
+        if self.state.writer.trouble and self.state.options.save and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """The table, the curves and what was compared."""
+        if not self.state.opened:
+            return
+        terminalreporter.section("roofline")
+        writer = terminalreporter._tw
+        for line in summary_lines(self.state, width=writer.fullwidth, colour=writer.hasmarkup):
+            terminalreporter.write_line(line)
+
+
+def _relative(path: Path | None, folder: Path) -> str:
+    if path is None:
+        return ""
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -1,0 +1,183 @@
+"""What the user asked for, parsed once at the border into frozen records: options with ini twins, and the marker."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .options import MARKER, MARKER_KEYWORDS, NEEDS, TIERS, option_value
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for, checked. Paths are absolute."""
+
+    folder: Path
+    rootdir: Path
+    device: str | None = None
+    tier: str = "quick"
+    budget_s: float = 1.0
+    tolerance: float | None = None
+    save: str | None = None
+    against: tuple[Path, ...] = ()
+    baselines: tuple[Path, ...] = ()
+    require_baseline: bool = False
+    require_hardware: bool = False
+    command: tuple[str, ...] = field(default=())
+
+
+def parse_options(config: pytest.Config) -> Options:
+    """The options of this run: command line before ini before default.
+
+    Raises:
+        pytest.UsageError: a value cannot be used, or two contradict each other.
+    """
+    from .core.errors import RooflineError
+
+    try:
+        return _parse(config)
+    except RooflineError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _parsed(config: pytest.Config, name: str, parse: Callable[[str, str], Any], default: Any) -> Any:
+    text = option_value(config, name)
+    return default if text is None else parse(text, f"--roofline-{name}")
+
+
+def _parse(config: pytest.Config) -> Options:
+    from .core.errors import BadInput
+    from .core.units import parse_fraction, parse_seconds
+
+    tier = option_value(config, "tier") or "quick"
+    if tier not in TIERS:
+        raise BadInput(f"--roofline-tier is {tier!r}; expected one of {', '.join(TIERS)}")
+    device = option_value(config, "device")
+    if device is not None:
+        from .measuring.devices import check_device_name
+
+        check_device_name(device)
+    asked = option_value(config, "dir")
+    folder = config.rootpath / ".roofline" if asked is None else config.invocation_params.dir / asked
+    save, against = option_value(config, "save"), _against(config, folder)
+    if save is not None:
+        _check_save(folder, save, against)
+    return Options(
+        folder=folder,
+        rootdir=config.rootpath,
+        device=device,
+        tier=tier,
+        budget_s=_parsed(config, "budget", parse_seconds, 1.0),
+        tolerance=_parsed(config, "tolerance", parse_fraction, None),
+        save=save,
+        against=against,
+        baselines=_folders(config),
+        require_baseline=bool(option_value(config, "require-baseline")),
+        require_hardware=bool(option_value(config, "require-hardware")),
+        command=tuple(str(argument) for argument in config.invocation_params.args),
+    )
+
+
+def _check_save(folder: Path, save: str, against: tuple[Path, ...]) -> None:
+    from .core.errors import BadInput
+    from .judging.runs import refuse_existing
+    from .judging.storage import check_name
+
+    check_name(save, "--roofline-save")
+    if folder / "runs" / f"{save}.jsonl" in against:
+        raise BadInput(f"--roofline-save and --roofline-against both name {save!r}; a run cannot be its own baseline")
+    refuse_existing(folder, save)
+
+
+def _against(config: pytest.Config, folder: Path) -> tuple[Path, ...]:
+    names = option_value(config, "against") or []
+    if not names:
+        return ()
+    from .core.errors import BadInput
+    from .judging.runs import resolve_run
+
+    paths = []
+    for name in names:
+        path = config.invocation_params.dir / resolve_run(name, folder)
+        if not path.exists():
+            raise BadInput(f"--roofline-against={name}: {path} does not exist{_known_runs(folder)}")
+        paths.append(path)
+    return tuple(paths)
+
+
+def _known_runs(folder: Path) -> str:
+    known = sorted(path.stem for path in (folder / "runs").glob("*.jsonl")) if (folder / "runs").is_dir() else []
+    return (
+        f"; saved runs: {', '.join(known[-5:])}"
+        if known
+        else "; no run is saved yet, save one with --roofline-save=NAME"
+    )
+
+
+def _folders(config: pytest.Config) -> tuple[Path, ...]:
+    from .core.errors import BadInput
+
+    folders = []
+    for name in option_value(config, "baselines") or []:
+        folder = config.invocation_params.dir / name
+        if not folder.is_dir():
+            raise BadInput(f"--roofline-baselines={name}: {folder} is no directory; expected one with baseline files")
+        folders.append(folder)
+    shipped = config.rootpath / "baselines"
+    return (*folders, shipped) if shipped.is_dir() else tuple(folders)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What `@pytest.mark.roofline(...)` says of a test; the marker nearest to the test wins."""
+
+    tolerance: float | None = None
+    cache: str | None = None
+    budget: float | None = None
+    ranks: int | None = None
+    gate: bool = False
+    tier: str = "quick"
+    needs: str | None = None
+
+
+def read_marks(item: pytest.Item) -> Marks:
+    """The marker's values for a test.
+
+    Raises:
+        pytest.UsageError: an unknown keyword or an impossible value, naming the test.
+    """
+    merged: dict[str, Any] = {}
+    for mark in reversed(list(item.iter_markers(MARKER))):
+        unknown = sorted(set(mark.kwargs) - set(MARKER_KEYWORDS))
+        if unknown or mark.args:
+            seen = ", ".join(unknown) if unknown else "a positional argument"
+            raise pytest.UsageError(
+                f"{item.nodeid}: @pytest.mark.roofline does not know {seen}; expected {', '.join(MARKER_KEYWORDS)}"
+            )
+        merged |= mark.kwargs
+    _check_marks(item, merged)
+    return Marks(**merged)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
+def _check_marks(item: pytest.Item, values: dict[str, Any]) -> None:
+    from .core.records import CACHES
+
+    rules: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "tolerance": (_is_positive, "a share above zero, such as 0.05"),
+        "budget": (_is_positive, "seconds above zero"),
+        "cache": (lambda value: value in CACHES, f"one of {', '.join(CACHES)}"),
+        "ranks": (lambda value: _is_positive(value) and isinstance(value, int), "a whole number above zero"),
+        "gate": (lambda value: isinstance(value, bool), "True or False"),
+        "tier": (lambda value: value in TIERS, f"one of {', '.join(TIERS)}"),
+        "needs": (lambda value: value in NEEDS, f"one of {', '.join(NEEDS)}"),
+    }
+    for name, value in values.items():
+        fits, expected = rules[name]
+        if value is not None and not fits(value):
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline has {name}={value!r}; expected {expected}")
