@@ -154,7 +154,7 @@ class Running:
             report.roofline_word = word  # type: ignore[attr-defined]
         note(self.state, item, report, by_verdict=item.stash.get(_by_verdict_key, False))
         if call.excinfo is not None and not item.config.getoption("usepdb", False):
-            # The traceback outlives the test (sys.last_traceback); its buffers must not, or the next test finds no room.
+            # The traceback outlives the test (sys.last_traceback); its buffers must not, or the next finds no room.
             traceback.clear_frames(call.excinfo.tb)
         return report
 

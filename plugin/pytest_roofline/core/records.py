@@ -132,6 +132,11 @@ def _require_positive(values: tuple[float, ...], what: str) -> None:
             raise BadInput(f"{what}[{index}] is {value!r}; expected a finite number above zero")
 
 
+def _check_tolerance(tolerance: float | None) -> None:
+    if tolerance is not None and not (math.isfinite(tolerance) and tolerance > 0):
+        raise BadInput(f"tolerance is {tolerance!r}; expected a share above zero, such as 0.05")
+
+
 @dataclass(frozen=True, slots=True)
 class Ceiling:
     """The roofline of a metric: `value` in bytes (or FLOP) per second, from a datasheet or measured on this machine."""
@@ -140,6 +145,10 @@ class Ceiling:
     value: float
     source: Literal["datasheet", "measured"]
     origin: str
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.value) and self.value > 0):
+            raise BadInput(f"ceiling is {self.value!r}; expected a finite number above zero")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +197,15 @@ class Samples:
     labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.seconds:
+            raise BadInput("samples is empty; expected at least one")
         _require_positive(self.seconds, "samples")
-        if self.iterations < 1:
-            raise BadInput(f"iterations is {self.iterations}; expected 1 or more")
+        for name in ("iterations", "argument_sets"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"{name} is {getattr(self, name)}; expected 1 or more")
+        for name in ("tick_s", "warmup_s", "measuring_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise BadInput(f"{name} is {getattr(self, name)!r}; expected a finite number, zero or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +228,9 @@ class Measurement:
     ceiling: Ceiling | None = None
     verified: bool | None = None
     invalid: str = ""
+
+    def __post_init__(self) -> None:
+        _check_tolerance(self.tolerance)
 
     @property
     def median_s(self) -> float:
@@ -363,8 +381,7 @@ class Entry:
     confidence: Literal["high", "medium", "low", "recalled"] | None = None
 
     def __post_init__(self) -> None:
-        if self.tolerance is not None and not (math.isfinite(self.tolerance) and self.tolerance > 0):
-            raise BadInput(f"tolerance is {self.tolerance!r}; expected a share above zero, such as 0.05")
+        _check_tolerance(self.tolerance)
         if self.kind == "measured":
             self._check_measured()
         else:
@@ -407,7 +424,8 @@ class Entry:
     def identity(self) -> str:
         """What makes two entries the same one; published figures from different sources are different entries."""
         key = (self.benchmark, self.name, self.parameters, self.metric, self.kind, asdict(self.hardware))
-        return json.dumps([*key, self.cache, self.timing, self.source], sort_keys=True, separators=(",", ":"))
+        source = None if self.kind == "measured" else self.source
+        return json.dumps([*key, self.cache, self.timing, source], sort_keys=True, separators=(",", ":"))
 
     def matches(self, key: Key) -> bool:
         """Whether this entry speaks of the measurement with `key`."""

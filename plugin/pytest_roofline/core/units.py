@@ -21,7 +21,7 @@ def format_amount(size_bytes: float) -> str:
     """An amount of memory, rounded to three digits: `4.2 GB`, `312 MB`."""
     for unit, label in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size_bytes >= unit:
-            return f"{_three_digits(size_bytes / unit)} {label}"
+            return f"{three_digits(size_bytes / unit)} {label}"
     return f"{size_bytes:.0f} B"
 
 
@@ -33,21 +33,22 @@ def size_label(size_bytes: int) -> str:
 def format_seconds(seconds: float) -> str:
     """A duration with three digits in the unit that fits: `512 ns`, `1.34 µs`, `21.0 ms`, `3.00 s`."""
     for unit, label in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= unit:
-            return f"{_three_digits(seconds / unit)} {label}"
-    return f"{_three_digits(seconds / 1e-9)} ns"
+        # Rounded to three digits before the unit is chosen, so that 999.6 ns is 1.00 µs and not 1000 ns.
+        if float(f"{seconds:.3g}") >= unit:
+            return f"{three_digits(seconds / unit)} {label}"
+    return f"{three_digits(seconds / 1e-9)} ns"
 
 
 def format_rate(bytes_per_second: float) -> str:
     """A rate in GB/s, where GB is 1e9 bytes: `1511 GB/s`, `0.412 GB/s`."""
-    return f"{_three_digits(bytes_per_second / 1e9)} GB/s"
+    return f"{three_digits(bytes_per_second / 1e9)} GB/s"
 
 
 def format_flops(flops_per_second: float) -> str:
     """Arithmetic throughput: `359 TFLOP/s`, `12.1 GFLOP/s`."""
     if flops_per_second >= 1e12:
-        return f"{_three_digits(flops_per_second / 1e12)} TFLOP/s"
-    return f"{_three_digits(flops_per_second / 1e9)} GFLOP/s"
+        return f"{three_digits(flops_per_second / 1e12)} TFLOP/s"
+    return f"{three_digits(flops_per_second / 1e9)} GFLOP/s"
 
 
 def format_percent(fraction: float) -> str:
@@ -60,10 +61,12 @@ def format_tolerance(fraction: float) -> str:
     return f"{fraction * 100:g} %"
 
 
-def _three_digits(value: float) -> str:
-    if value >= 100:
+def three_digits(value: float) -> str:
+    """A number of at least three significant digits, never in powers of ten from 0.001 up: `1511`, `40.3`, `0.412`."""
+    rounded = float(f"{value:.3g}")
+    if rounded >= 100:
         return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+    return f"{value:.1f}" if rounded >= 10 else f"{value:.2f}" if rounded >= 1 else f"{value:.3g}"
 
 
 def parse_fraction(text: str, what: str) -> float:

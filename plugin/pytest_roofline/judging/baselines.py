@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..core.errors import BadFile, BadInput
 from ..core.records import Baseline, Entry, HardwareKey
-from .storage import check_name, check_schema, decode_json, read_text, to_plain, to_record, write_atomically
+from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record, write_atomically
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -17,7 +17,7 @@ def read_baseline(path: Path) -> Baseline:
         BadFile: missing, empty, damaged, another schema version, unknown field, impossible value, duplicate entry.
     """
     where = f"baseline {path}"
-    raw = decode_json(read_text(path, "baseline"), where)
+    raw = decode_json(read_bytes(path, "baseline"), where)
     check_schema(raw, where)
     baseline = to_record(raw, Baseline, where)
     try:

@@ -92,11 +92,21 @@ class RunComparator:
             for measurement in run.measurements
             if not run.unfit(measurement, accept_slower=True)
         ]
+        self.unfit = [
+            (measurement, why)
+            for run in runs
+            for measurement in run.measurements
+            if (why := run.unfit(measurement, accept_slower=True))
+        ]
         self._processes: dict[str, dict[str, list[Measurement]]] = {}
         self._keys: dict[str, Key] = {}
         self._environments: dict[str, dict[str, str]] = {}
+        works: dict[str, Work] = {}
         for run, measurement in fit:
             identity = measurement.key.identity
+            # Times of different work do not mix; the first run says which work is meant.
+            if measurement.work != works.setdefault(identity, measurement.work):
+                continue
             self._keys[identity] = measurement.key
             self._processes.setdefault(identity, {}).setdefault(measurement.process, []).append(measurement)
             self._environments[measurement.process] = run.header.environment.comparable()

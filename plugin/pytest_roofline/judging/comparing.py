@@ -54,7 +54,26 @@ def compare(old: Path, new: Path, tolerance: float = DEFAULT_TOLERANCE) -> list[
         )
         verdict = judge(fresh.medians_s, reference, policy, why_none=why_none)
         rows.append(Row(key, key.label, reference.median_s if reference else None, fresh.median_s, verdict))
-    return sorted(rows, key=worst_first)
+    return sorted([*rows, *_unfit_rows(before, after, set(map(_identity, keys)), tolerance)], key=worst_first)
+
+
+def _identity(key: Key) -> str:
+    return key.identity
+
+
+def _unfit_rows(before: Comparator, after: Comparator, known: set[str], tolerance: float) -> list[Row]:
+    """What the new run measured but cannot vouch for: shown as INVALID, never left out in silence."""
+    if not isinstance(after, RunComparator):
+        return []
+    rows = {}
+    for measurement, why in after.unfit:
+        key = measurement.key
+        if key.identity not in known:
+            reference, _ = find_reference(before, key, measurement.work)
+            verdict = Verdict(Kind.INVALID, tolerance, reason=why, reference=reference)
+            old_s = reference.median_s if reference else None
+            rows[key.identity] = Row(key, key.label, old_s, measurement.median_s, verdict)
+    return list(rows.values())
 
 
 def _keys(comparator: Comparator) -> list[Key]:

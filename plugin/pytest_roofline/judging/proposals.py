@@ -64,6 +64,8 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
         for identity, measurements in fit.items():
             if identity not in unfit:
                 taken.setdefault(identity, []).append((run, measurements))
+    for sessions in taken.values():
+        _refuse_changed_work(sessions)
     if not taken:
         raise BadInput(f"no measurement in {_names(runs)} is fit for a baseline: {'; '.join(left_out) or 'none there'}")
     return Proposal(Baseline(family, tuple(_entry(sessions) for sessions in taken.values())), tuple(left_out))
@@ -90,6 +92,16 @@ def _refuse_repeated(runs: Sequence[Run]) -> None:
                 f"{run.path} and {seen[run.header.run_id]} are the same run ({run.header.run_id}); a run counts once"
             )
         seen[run.header.run_id] = run.path
+
+
+def _refuse_changed_work(sessions: Sequence[tuple[Run, list[Measurement]]]) -> None:
+    first_run, first = sessions[0][0], sessions[0][1][0]
+    for run, measurements in sessions:
+        if any(measurement.work != first.work for measurement in measurements):
+            raise BadInput(
+                f"{first.label} did different work in {first_run.path} and {run.path}, so its times cannot stand in "
+                "one entry; propose the runs from before and after the change apart"
+            )
 
 
 def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
@@ -131,7 +143,7 @@ def changes(proposal: Baseline, folder: Path) -> list[Change]:
     return [
         Change(entry, _centre(known[entry.identity]) if entry.identity in known else None, _centre(entry))
         for entry in proposal.entries
-        if known.get(entry.identity) != entry
+        if known.get(entry.identity) != _keep_tolerance(entry, known.get(entry.identity))
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from ..core.errors import BadFile, CannotStore
 from ..core.records import Footer, Header, Measurement, Outcome
-from .storage import check_name, check_schema, decode_json, read_text, to_plain, to_record
+from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 
 Line = Header | Measurement | Outcome | Footer
 _TYPES: dict[str, type[Line]] = {
@@ -77,7 +77,7 @@ def read_run(path: Path) -> Run:
     Raises:
         BadFile: missing, empty, not JSON lines, another schema version, or a line that cannot be understood.
     """
-    lines = read_text(path, "run file").split("\n")
+    lines = read_bytes(path, "run file").split(b"\n")
     tail = lines.pop()
     records: list[Line] = [_read_line(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
     cut = False
@@ -91,7 +91,7 @@ def read_run(path: Path) -> Run:
     return _assemble(path, records, cut)
 
 
-def _read_line(line: str, number: int, path: Path) -> Line:
+def _read_line(line: bytes, number: int, path: Path) -> Line:
     where = f"run file {path}, line {number}"
     raw = decode_json(line, where)
     kind = raw.pop("type", None) if isinstance(raw, dict) else None

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import math
 import os
 import re
 import tempfile
@@ -38,50 +39,72 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
-def read_text(path: Path, what: str) -> str:
-    """The text of a file.
+def read_bytes(path: Path, what: str) -> bytes:
+    """The content of a file.
 
     Raises:
-        BadFile: the file is missing, empty, no regular file, or not UTF-8.
+        BadFile: the file is missing, empty, or no file.
     """
     try:
-        text = path.read_bytes().decode()
+        data = path.read_bytes()
     except FileNotFoundError:
         raise BadFile(f"{what} {path} does not exist") from None
     except IsADirectoryError:
         raise BadFile(f"{what} {path} is a directory; expected a file") from None
-    except UnicodeDecodeError as error:
-        raise BadFile(f"{what} {path} is not UTF-8 text (byte {error.start}); expected JSON") from None
-    except OSError as error:
-        raise BadFile(f"{what} {path} cannot be read: {error.strerror or error}") from None
-    if not text.strip():
+    except (OSError, ValueError) as error:
+        raise BadFile(f"{what} {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not data.strip():
         raise BadFile(f"{what} {path} is empty; expected JSON")
-    return text
+    return data
 
 
-def decode_json(text: str, where: str) -> Any:
+def decode_json(data: bytes | str, where: str) -> Any:
     """Plain data from JSON text.
 
     Raises:
-        BadFile: not JSON; NaN and infinities, which JSON does not have, are named as such.
+        BadFile: not UTF-8, not JSON, a name twice in one object, half a surrogate pair, or a number that is none: NaN,
+            infinities, and what is beyond every range.
     """
-
-    def refuse(name: str) -> float:
-        raise BadFile(f"{where} holds {name}, which is no number; expected finite values")
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        if len(names) != len(set(names)):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise BadFile(f"{where} gives {twice!r} twice in one object; expected it once")
-        return dict(pairs)
-
     try:
-        return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+        text = data.decode() if isinstance(data, bytes) else data
+        raw = json.loads(text, parse_constant=_refuse_number, parse_float=_finite, object_pairs_hook=_unique_names)
+        if "\\ud" in text.lower():
+            json.dumps(raw, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{where} is not UTF-8 text (byte {error.start}); expected JSON") from None
+    except UnicodeEncodeError:
+        raise BadFile(f"{where} holds half a character (a lone surrogate); expected whole ones") from None
     except json.JSONDecodeError as error:
         raise BadFile(f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise BadFile(f"{where} is nested too deeply to be one of ours") from None
+    except _Refused as error:
+        raise BadFile(f"{where} {error}") from None
+    except ValueError as error:
+        raise BadFile(f"{where} holds a number that is too long: {error}") from None
+    return raw
+
+
+class _Refused(ValueError):
+    """JSON that the standard library would take and we do not."""
+
+
+def _refuse_number(name: str) -> float:
+    raise _Refused(f"holds {name}, which is no number; expected finite values")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    return value if math.isfinite(value) else _refuse_number(digits)
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = dict(pairs)
+    if len(names) != len(pairs):
+        seen = [name for name, _ in pairs]
+        twice = next(name for name in seen if seen.count(name) > 1)
+        raise _Refused(f"gives {twice!r} twice in one object; expected it once")
+    return names
 
 
 def check_schema(raw: object, where: str) -> None:

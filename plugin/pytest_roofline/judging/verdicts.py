@@ -136,8 +136,8 @@ def _what_would_decide(found: stats.Difference, policy: Policy, processes: int) 
     needed = 2 * (found.spread * (2.33 + 1.64) / math.log1p(policy.tolerance)) ** 2
     return (
         f"processes differ by {format_tolerance(round(found.spread, 3))} ({origin}), too much to tell "
-        f"{format_tolerance(policy.tolerance)}; about {max(2, math.ceil(needed))} processes a side would decide, "
-        "or a wider --roofline-tolerance"
+        f"{format_tolerance(policy.tolerance)}; about {max(processes + 1, math.ceil(needed))} processes a side would "
+        "decide, or a wider --roofline-tolerance"
     )
 
 

@@ -13,6 +13,7 @@ from ..core.units import (
     format_seconds,
     format_tolerance,
     printable,
+    three_digits,
 )
 from ..core.work import rate_suffix
 from ..judging.verdicts import CONFIDENCE, Kind, Verdict, changed_environment, describe, interval_text
@@ -135,9 +136,9 @@ def curve_line(curve: CurveSummary) -> str:
     reached = ", ".join(
         f"{share} from {format_bytes(size)}" for share, size in curve.reached.items() if size is not None
     )
-    bandwidth = f" + size at {curve.bandwidth / unit:.3g} {name}" if curve.bandwidth is not None else ""
+    bandwidth = f" + size at {three_digits(curve.bandwidth / unit)} {name}" if curve.bandwidth is not None else ""
     return (
-        f"{printable(curve.label)}: plateau {curve.plateau / unit:.3g} {name} ({curve.metric}), {reached}; "
+        f"{printable(curve.label)}: plateau {three_digits(curve.plateau / unit)} {name} ({curve.metric}), {reached}; "
         f"fits {format_seconds(curve.latency_s)}{bandwidth}"
     )
 
@@ -145,9 +146,7 @@ def curve_line(curve: CurveSummary) -> str:
 def published_lines(results: Sequence[Result], at_most: int = 12) -> list[str]:
     """Published figures beside what was measured; for a reader, never a gate."""
     lines = [
-        printable(
-            f"{describe(entry)} is published for {result.measurement.label}: measured {figure(result.measurement)}"
-        )
+        printable(f"{result.measurement.label}: measured {figure(result.measurement)}, {describe(entry)}")
         for result in results
         for entry in result.published
     ]

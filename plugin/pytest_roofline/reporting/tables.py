@@ -98,7 +98,7 @@ def changes_table(changes: Sequence[Change], width: int, colour: bool) -> str:
         table.add_row(
             printable(entry.label),
             "new" if change.before_s is None else format_seconds(change.before_s),
-            f"{entry.value} {entry.unit}" if change.after_s is None else format_seconds(change.after_s),
+            printable(f"{entry.value} {entry.unit}") if change.after_s is None else format_seconds(change.after_s),
             format_percent(change.after_s / change.before_s - 1) if both else "",  # type: ignore[operator]
             f"{processes} process{'es' * (processes > 1)}" if processes else entry.kind,
         )
@@ -145,6 +145,8 @@ def _render(table: Table, width: int, colour: bool) -> str:
     console = Console(
         file=out, width=width, force_terminal=colour, color_system="standard" if colour else None, highlight=False,
         legacy_windows=False,
+        markup=False,
+        emoji=False,
     )  # fmt: skip
     console.print(table)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))

@@ -1,0 +1,89 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.work import RATE_SUFFIXES, RATE_UNITS, Work, rate_suffix
+
+FIELDS = ("read_bytes", "write_bytes", "payload_bytes", "flops", "wire_bytes")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("amount", [1.0, "1", None, True, float("nan")])
+def test_an_amount_that_is_no_whole_number_is_refused(field, amount):
+    with pytest.raises(BadInput) as error:
+        Work(**{field: amount})
+    assert str(error.value) == f"Work.{field} is {amount!r}; expected a whole number"
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_negative_amount_is_refused(field):
+    with pytest.raises(BadInput) as error:
+        Work(**{field: -1})
+    assert str(error.value) == f"Work.{field} is -1; expected zero or more"
+
+
+@pytest.mark.parametrize("work", [{}, {"read_bytes": 0, "flops": 0}])
+def test_no_work_at_all_is_refused(work):
+    with pytest.raises(BadInput, match="Work is zero throughout; expected at least one of read_bytes"):
+        Work(**work)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_one_amount_is_enough(field):
+    assert getattr(Work(**{field: 1}), field) == 1
+
+
+@pytest.mark.parametrize(
+    ("work", "metric"),
+    [
+        (Work(read_bytes=1, payload_bytes=1, flops=1), "traffic_GBps"),
+        (Work(write_bytes=1), "traffic_GBps"),
+        (Work(payload_bytes=1, wire_bytes=1), "payload_GBps"),
+        (Work(wire_bytes=1, flops=1), "wirebw_GBps"),
+        (Work(flops=1), "TFLOPS"),
+    ],
+)
+def test_work_is_shown_as_traffic_then_payload_then_wire_then_arithmetic(work, metric):
+    assert metric == work.metric
+
+
+@given(st.builds(Work, *[st.integers(1, 2**50)] * 5))
+def test_work_has_an_amount_of_its_own_metric(work):
+    assert work.amount(work.metric) == work.read_bytes + work.write_bytes
+
+
+def test_traffic_is_what_is_read_and_what_is_written():
+    assert Work(read_bytes=3, write_bytes=4).amount("traffic_GBps") == 7
+
+
+def test_operational_intensity_is_arithmetic_by_traffic():
+    assert Work(read_bytes=2, write_bytes=2, flops=8).operational_intensity == 2.0
+
+
+def test_operational_intensity_is_unknown_without_traffic():
+    assert Work(flops=8).operational_intensity is None
+
+
+@pytest.mark.parametrize("metric", ["payload_GBps", "triton_payload_GBps"])
+def test_an_engine_before_the_convention_changes_no_amount(metric):
+    assert Work(payload_bytes=5, read_bytes=9).amount(metric) == 5
+
+
+@pytest.mark.parametrize("metric", ["traffic_GBps", "time_s", "peak_bytes", "mypayload_GBps", "payload_GBps_x", ""])
+def test_work_has_no_amount_of_what_it_does_not_count(metric):
+    assert Work(payload_bytes=5).amount(metric) is None
+
+
+@pytest.mark.parametrize("suffix", RATE_SUFFIXES)
+def test_a_metric_names_its_convention_at_its_end(suffix):
+    assert rate_suffix(f"triton_{suffix}") == suffix
+
+
+@pytest.mark.parametrize("metric", ["time_s", "xtraffic_GBps", "traffic_GBps2", ""])
+def test_a_metric_without_a_convention_has_none(metric):
+    assert rate_suffix(metric) is None
+
+
+def test_every_convention_has_a_unit():
+    assert set(RATE_UNITS) == set(RATE_SUFFIXES)

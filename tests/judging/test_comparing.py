@@ -1,0 +1,121 @@
+import pytest
+
+from pytest_roofline.core.errors import BadInput, OtherHardware
+from pytest_roofline.core.records import Baseline, HardwareKey
+from pytest_roofline.judging.baselines import write_baseline
+from pytest_roofline.judging.comparing import compare
+from pytest_roofline.judging.verdicts import Kind
+
+
+def kinds(rows):
+    return [(row.label.partition("[")[0], row.verdict.kind) for row in rows]
+
+
+def pair(make, folder, old, new):
+    return make.save(folder / "old.jsonl", *old), make.save(folder / "new.jsonl", *new)
+
+
+def timed(make, **seconds):
+    return [make.measurement(value, key=make.key(name)) for name, value in seconds.items()]
+
+
+def test_a_run_held_against_itself_has_not_changed(make, tmp_path):
+    path = make.save(tmp_path / "r.jsonl", *timed(make, a=1.0, b=2.0))
+    assert kinds(compare(path, path)) == [("a", Kind.PASSED), ("b", Kind.PASSED)]
+
+
+def test_rows_stand_worst_first(make, tmp_path):
+    old = timed(make, same=1.0, bad=1.0, better=1.0, worse=1.0, unsure=1.0)
+    new = timed(make, same=1.0, bad=1.2, better=0.5, worse=2.0, unsure=1.03, unknown=1.0)
+    rows = compare(*pair(make, tmp_path, old, new))
+    assert kinds(rows) == [
+        ("worse", Kind.REGRESSED),
+        ("bad", Kind.REGRESSED),
+        ("unsure", Kind.INCONCLUSIVE),
+        ("same", Kind.PASSED),
+        ("better", Kind.IMPROVED),
+        ("unknown", Kind.NO_BASELINE),
+    ]
+
+
+def test_old_and_new_times_stand_beside_the_verdict(make, tmp_path):
+    (row,) = compare(*pair(make, tmp_path, timed(make, a=1.0), timed(make, a=2.0)))
+    assert (row.old_s, row.new_s) == (pytest.approx(1.0), pytest.approx(2.0))
+    assert row.verdict.change == pytest.approx(1.0)
+
+
+def test_the_tolerance_of_the_caller_counts(make, tmp_path):
+    (row,) = compare(*pair(make, tmp_path, timed(make, a=1.0), timed(make, a=1.2)), tolerance=0.5)
+    assert (row.verdict.kind, row.verdict.tolerance) == (Kind.PASSED, 0.5)
+
+
+def test_the_tolerance_of_an_entry_comes_before_the_callers(make, tmp_path):
+    old = tmp_path / "h200.json"
+    write_baseline(old, Baseline("h200", (make.measured(1.0, tolerance=0.5),)))
+    new = make.save(tmp_path / "new.jsonl", make.measurement(1.2))
+    (row,) = compare(old, new, tolerance=0.01)
+    assert (row.verdict.kind, row.verdict.tolerance) == (Kind.PASSED, 0.5)
+
+
+def test_two_baselines_can_be_compared(make, tmp_path):
+    for name, seconds in (("old.json", 1.0), ("new.json", 2.0)):
+        write_baseline(tmp_path / name, Baseline("h200", (make.measured(seconds), make.published())))
+    assert kinds(compare(tmp_path / "old.json", tmp_path / "new.json")) == [("memcpy_d2d", Kind.REGRESSED)]
+
+
+def test_other_hardware_is_refused_with_both_names(make, tmp_path):
+    other = make.measurement(key=make.key(hardware=make.hardware(product="h100-sxm", memory="80gb")))
+    old, new = pair(make, tmp_path, [other], [make.measurement()])
+    with pytest.raises(OtherHardware) as error:
+        compare(old, new)
+    assert str(error.value) == (
+        f"{new} was measured on h200-sxm, 141gb, but {old} knows only h100-sxm, 80gb; "
+        "a comparison across hardware would mean nothing"
+    )
+
+
+def test_runs_without_a_shared_measurement_are_refused(make, tmp_path):
+    old, new = pair(make, tmp_path, timed(make, a=1.0), timed(make, b=1.0))
+    with pytest.raises(BadInput, match="share no measurement; expected runs of the same tests"):
+        compare(old, new)
+
+
+@pytest.mark.parametrize("empty", ["old", "new"])
+def test_a_run_without_measurements_is_refused(make, tmp_path, empty):
+    sides = {"old": timed(make, a=1.0), "new": timed(make, a=1.0)} | {empty: []}
+    with pytest.raises(BadInput, match="share no measurement"):
+        compare(*pair(make, tmp_path, sides["old"], sides["new"]))
+
+
+def test_changed_work_is_not_compared_and_says_so(make, tmp_path):
+    changed = make.measurement(2.0, key=make.key("b"), work=make.copy(2**27))
+    rows = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), [*timed(make, a=1.0), changed]))
+    assert kinds(rows) == [("a", Kind.PASSED), ("b", Kind.NO_BASELINE)]
+    assert "the test's work changed" in rows[1].verdict.reason
+
+
+def test_an_invalid_measurement_of_the_new_run_is_shown_as_such(make, tmp_path):
+    bad = make.measurement(1.0, key=make.key("b"), invalid="wrong data")
+    rows = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), [*timed(make, a=1.0), bad]))
+    assert ("b", Kind.INVALID) in kinds(rows)
+
+
+def test_every_comparison_has_its_share_of_the_false_alarms(make, tmp_path):
+    """The same difference decides alone, and not among a thousand."""
+    one, many = timed(make, a=1.0), timed(make, a=1.0, **{f"b{number}": 1.0 for number in range(1000)})
+    alone = compare(*pair(make, tmp_path, one, timed(make, a=1.05001)))
+    among = compare(*pair(make, tmp_path, many, [*timed(make, a=1.05001), *many[1:]]))
+    assert [alone[0].verdict.kind, among[0].verdict.kind] == [Kind.REGRESSED, Kind.INCONCLUSIVE]
+
+
+def test_a_cpu_of_one_process_is_given_the_spread_of_a_cpu(make, tmp_path):
+    cpu = make.key(hardware=HardwareKey("amd-epyc", "24gib", "2-cores", 1, "none"))
+    old, new = ([make.measurement(value, key=cpu)] for value in (1.0, 1.3))
+    (row,) = compare(*pair(make, tmp_path, old, new))
+    assert row.verdict.kind is Kind.INCONCLUSIVE
+
+
+def test_processes_of_the_new_run_are_judged_together(make, tmp_path):
+    new = [make.measurement(value, process=f"process-{value}") for value in (1.0, 4.0)]
+    (row,) = compare(*pair(make, tmp_path, [make.measurement(1.0)], new))
+    assert row.new_s == pytest.approx(2.0)

@@ -1,0 +1,294 @@
+import errno
+import io
+import json
+import os
+
+import pytest
+
+from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
+from pytest_roofline.judging.runs import (
+    RunWriter,
+    encode_line,
+    make_run_folder,
+    new_run_id,
+    read_run,
+    refuse_existing,
+    resolve_run,
+)
+
+
+class FullDisk(io.StringIO):
+    """A file on a disk that has no room left."""
+
+    def flush(self):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture(autouse=True)
+def _temporary_files_stay_in_the_test(tmp_path, monkeypatch):
+    (tmp_path / "system-tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system-tmp"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / ".roofline"
+
+
+def test_a_run_reads_back_as_it_was_written(make, tmp_path):
+    measurement = make.measurement(1.0, 2.0)
+    run = make.run(tmp_path / "r.jsonl", measurement, make.outcome(measurement), make.footer())
+    assert (measurement,) == run.measurements
+    assert (make.outcome(measurement),) == run.outcomes
+    assert make.footer() == run.footer
+    assert make.header("r") == run.header
+    assert not run.cut
+
+
+def test_a_line_is_on_disk_as_soon_as_it_is_written(make, folder):
+    writer = RunWriter(folder, "r")
+    writer.write(make.header())
+    for count in (1, 2, 3):
+        writer.write(make.measurement())
+        assert count == len(read_run(writer.path).measurements)
+    writer.close()
+
+
+def test_a_line_holds_the_rates_that_a_reader_would_work_out(make):
+    line = json.loads(encode_line(make.measurement(1e-3)))
+    assert line["derived"]["traffic_GBps"] == pytest.approx(2 * 64 * 2**20 / 1e-3 / 1e9)
+
+
+def test_a_record_takes_one_line_whatever_its_texts(make):
+    assert encode_line(make.measurement(label="two\nlines\r\u2028")).count("\n") == 1
+
+
+def expected_measurements(lines, cut):
+    """How many measurements a file cut after `cut` bytes still holds whole; a missing newline loses nothing."""
+    end = whole = 0
+    for line in lines:
+        end += len(line)
+        whole += cut >= end - 1 and b'"type": "measurement"' in line
+    return whole
+
+
+@pytest.mark.parametrize("label", ["memcpy_d2d[64MiB]", "cópia[µ…64MiB]"])
+def test_a_run_cut_at_any_byte_keeps_every_finished_measurement(make, tmp_path, label):
+    one, other = make.measurement(1.0, label=label), make.measurement(2.0, 3.0, label=label, process="process-2")
+    path = make.save(tmp_path / "r.jsonl", one, make.outcome(one), other, make.footer())
+    lines = path.read_bytes().splitlines(keepends=True)
+    whole = b"".join(lines)
+    lost = {}
+    for cut in range(len(lines[0]) - 1, len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        try:
+            found = len(read_run(path).measurements)
+        except BadFile as error:
+            found = str(error)
+        if found != expected_measurements(lines, cut):
+            lost[cut] = found
+    assert lost == {}
+
+
+def test_a_run_cut_inside_its_header_is_refused_at_any_byte(make, tmp_path):
+    path = make.save(tmp_path / "r.jsonl", make.measurement())
+    header = path.read_bytes().splitlines()[0]
+    for cut in range(len(header)):
+        path.write_bytes(header[:cut])
+        with pytest.raises(BadFile) as error:
+            read_run(path)
+        assert str(path) in str(error.value)
+
+
+def test_a_cut_last_line_is_said(make, tmp_path):
+    path = make.save(tmp_path / "r.jsonl", make.measurement())
+    path.write_bytes(path.read_bytes()[:-10])
+    assert read_run(path).cut
+
+
+def test_a_damaged_line_in_the_middle_names_file_and_line(make, tmp_path):
+    path = make.save(tmp_path / "r.jsonl", make.measurement(), make.measurement())
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:-5], lines[2]]) + "\n")
+    with pytest.raises(BadFile, match=f"run file {path}, line 2 is not JSON"):
+        read_run(path)
+
+
+def damaged(make, path, number, **changes):
+    lines = make.save(path, make.measurement(), make.footer()).read_text().splitlines()
+    lines[number] = json.dumps(json.loads(lines[number]) | changes)
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(BadFile) as error:
+        read_run(path)
+    return str(error.value).replace(str(path), "FILE")
+
+
+def test_an_unknown_field_names_file_line_and_field(make, tmp_path):
+    said = damaged(make, tmp_path / "r.jsonl", 1, surprise=1)
+    assert said == "run file FILE, line 2: Object contains unknown field `surprise`"
+
+
+def test_another_schema_version_of_a_run_is_refused(make, tmp_path):
+    said = damaged(make, tmp_path / "r.jsonl", 0, schema=99, future_field=1)
+    assert said == "run file FILE, line 1 has schema version 99; this pytest-roofline reads version 1"
+
+
+@pytest.mark.parametrize("kind", ["surprise", None, 1, [], {}])
+def test_a_line_of_unknown_type_is_refused(make, tmp_path, kind):
+    assert damaged(make, tmp_path / "r.jsonl", 1, type=kind).startswith(f"run file FILE, line 2 has type {kind!r};")
+
+
+def test_a_second_header_is_refused(make, tmp_path):
+    path = make.save(tmp_path / "r.jsonl", make.header("again"))
+    with pytest.raises(BadFile, match="has two headers; expected one run a file"):
+        read_run(path)
+
+
+def test_a_run_without_its_header_is_refused(make, tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.write_text(encode_line(make.measurement()))
+    with pytest.raises(BadFile, match="starts with a measurement; expected its header"):
+        read_run(path)
+
+
+def test_a_run_with_no_number_for_a_sample_is_refused(make, tmp_path):
+    path = make.save(tmp_path / "r.jsonl", make.measurement(1.25))
+    path.write_text(path.read_text().replace('"seconds": [1.25]', '"seconds": [NaN]'))
+    with pytest.raises(BadFile, match="line 2 holds NaN, which is no number"):
+        read_run(path)
+
+
+def test_a_later_outcome_overrules_an_earlier_one(make, tmp_path):
+    measurement = make.measurement()
+    run = make.run(tmp_path / "r.jsonl", make.outcome(measurement, "failed"), make.outcome(measurement))
+    assert run.failed_tests == {}
+
+
+def test_a_measurement_whose_test_failed_is_unfit(make, tmp_path):
+    measurement = make.measurement()
+    run = make.run(tmp_path / "r.jsonl", measurement, make.outcome(measurement, "failed", reason="wrong data"))
+    assert run.unfit(measurement, accept_slower=True) == "its test failed: wrong data"
+
+
+def test_an_invalid_measurement_is_unfit_for_its_own_reason(make, tmp_path):
+    measurement = make.measurement(invalid="wrong data")
+    run = make.run(tmp_path / "r.jsonl", measurement, make.outcome(measurement))
+    assert run.unfit(measurement, accept_slower=True) == "wrong data"
+
+
+@pytest.mark.parametrize(("accept_slower", "why"), [(True, ""), (False, "its test failed: slower")])
+def test_a_test_that_was_only_slower_is_fit_where_a_person_accepts_it(make, tmp_path, accept_slower, why):
+    measurement = make.measurement()
+    outcome = make.outcome(measurement, "failed", reason="slower", by_verdict=True)
+    assert why == make.run(tmp_path / "r.jsonl", outcome).unfit(measurement, accept_slower)
+
+
+@pytest.mark.parametrize("name", ["./r", "a/r.jsonl", "/tmp/r", "r.json", "r.jsonl"])
+def test_what_has_a_slash_or_a_suffix_of_ours_is_a_path(folder, name):
+    assert name.removeprefix("./") == str(resolve_run(name, folder))
+
+
+def test_anything_else_is_the_name_of_a_saved_run(folder):
+    assert folder / "runs" / "driver-550.jsonl" == resolve_run("driver-550", folder)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a b", ".r"])
+def test_a_name_that_no_run_can_have_is_refused(folder, name):
+    with pytest.raises(BadInput, match="run name is"):
+        resolve_run(name, folder)
+
+
+def test_two_runs_at_once_do_not_share_a_name():
+    assert str(os.getpid()) in new_run_id()
+
+
+def test_the_folder_of_runs_ignores_itself_in_git(folder):
+    make_run_folder(folder)
+    assert (folder / ".gitignore").read_text() == "*\n"
+
+
+def test_a_gitignore_of_the_users_own_is_kept(folder):
+    folder.mkdir()
+    (folder / ".gitignore").write_text("mine\n")
+    make_run_folder(folder)
+    assert (folder / ".gitignore").read_text() == "mine\n"
+
+
+def test_a_name_that_is_taken_is_refused_with_the_run_that_has_it(make, folder):
+    path = make.save(folder / "runs" / "r.jsonl")
+    with pytest.raises(CannotStore, match=f"a run named 'r' is already saved as {path}; choose another name"):
+        refuse_existing(folder, "r")
+
+
+def test_a_name_that_is_free_is_not_refused(folder):
+    refuse_existing(folder, "r")
+
+
+def test_a_run_that_appears_meanwhile_is_never_overwritten(make, folder):
+    path = make.save(folder / "runs" / "r.jsonl", make.measurement())
+    before = path.read_bytes()
+    writer = RunWriter(folder, "r")
+    writer.write(make.header())
+    writer.close()
+    assert before == path.read_bytes()
+    assert f"the run could not be saved as {path}: File exists; saved as {writer.path} instead" in writer.trouble
+
+
+def test_a_run_whose_folder_is_a_file_goes_on_under_the_systems_temporary_folder(make, folder, tmp_path):
+    folder.write_text("not a folder")
+    writer = RunWriter(folder, "r")
+    for record in (make.header(), make.measurement(), make.measurement()):
+        writer.write(record)
+    writer.close()
+    assert tmp_path / "system-tmp" == writer.path.parent.parent
+    assert len(read_run(writer.path).measurements) == 2
+    assert writer.trouble.endswith(f"saved as {writer.path} instead, choose another place with --roofline-dir")
+
+
+def test_a_disk_that_fills_up_moves_the_whole_run_elsewhere(make, folder, tmp_path):
+    writer = RunWriter(folder, "r")
+    for record in (make.header(), make.measurement(1.0)):
+        writer.write(record)
+    writer._file.close()
+    writer._file = FullDisk()
+    writer.write(make.measurement(2.0))
+    writer.close()
+    assert [measurement.median_s for measurement in read_run(writer.path).measurements] == [1.0, 2.0]
+    assert tmp_path / "system-tmp" in writer.path.parents
+    assert "No space left on device" in writer.trouble
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which only Linux has")  # noqa: PTH110
+def test_a_disk_that_is_full_from_the_start_moves_the_run_elsewhere(make, folder, monkeypatch):
+    writer = RunWriter(folder, "r")
+    writer.write(make.header())
+    writer._file.close()
+    writer._file = open("/dev/full", "w", encoding="utf-8", buffering=1)  # noqa: PTH123, SIM115
+    writer.write(make.measurement())
+    assert len(read_run(writer.path).measurements) == 1
+    writer.close()
+
+
+def test_a_run_that_can_be_saved_nowhere_says_so_and_goes_on(make, folder, tmp_path, monkeypatch):
+    folder.write_text("not a folder")
+    (tmp_path / "system-tmp").rmdir()
+    writer = RunWriter(folder, "r")
+    for record in (make.header(), make.measurement()):
+        writer.write(record)
+    writer.close()
+    assert writer.path is None
+    assert writer.trouble.endswith(
+        "its measurements are printed here and nowhere else, choose another place with --roofline-dir"
+    )
+
+
+def test_a_second_failure_ends_in_memory_without_a_second_folder(make, folder, tmp_path):
+    folder.write_text("not a folder")
+    writer = RunWriter(folder, "r")
+    writer.write(make.header())
+    writer._file.close()
+    writer._file = FullDisk()
+    writer.write(make.measurement())
+    writer.close()
+    assert writer.path is None
+    assert len(list((tmp_path / "system-tmp").iterdir())) == 1

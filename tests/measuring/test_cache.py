@@ -1,0 +1,144 @@
+"""Cache policy: how many sets a rotation takes, whether it is cold, and the flush."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_roofline.core.work import Work
+from pytest_roofline.measuring import cache
+
+MIB = 2**20
+PLENTY = 2**50
+
+
+def copy_of(size_bytes):
+    """The work of a copy within one memory, which touches twice its size."""
+    return Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes)
+
+
+def test_a_copy_touches_what_it_reads_and_what_it_writes():
+    assert 2 * MIB == cache.bytes_per_set(copy_of(MIB))
+
+
+def test_a_copy_over_a_link_touches_its_payload():
+    assert MIB == cache.bytes_per_set(Work(payload_bytes=MIB, wire_bytes=MIB))
+
+
+@pytest.mark.parametrize(
+    ("touched", "sets"),
+    [
+        (4 * MIB, 1),
+        (5 * MIB, 1),
+        (4 * MIB - 2, 3),
+        (2 * MIB, 3),
+        (MIB, 5),
+        (MIB // 2, 9),
+    ],
+)
+def test_other_sets_between_two_uses_of_one_touch_four_times_the_cache(touched, sets):
+    assert sets == cache.rotation_sets(copy_of(touched // 2), MIB, PLENTY)
+
+
+def test_a_rotation_takes_no_more_than_half_of_the_free_memory():
+    assert 4 == cache.rotation_sets(copy_of(MIB), 100 * MIB, free_bytes=16 * MIB)
+
+
+def test_at_least_one_set_is_made_however_short_memory_is():
+    assert 1 == cache.rotation_sets(copy_of(MIB), 100 * MIB, free_bytes=0)
+
+
+def test_the_number_of_sets_is_bounded():
+    assert cache.MOST_SETS == cache.rotation_sets(copy_of(1), 2**30, PLENTY)
+
+
+def test_work_without_bytes_needs_one_set():
+    assert 1 == cache.rotation_sets(Work(flops=1), MIB, PLENTY)
+
+
+@given(st.integers(1, 2**32), st.integers(1, 2**30))
+def test_a_rotation_with_enough_memory_is_cold_unless_its_sets_are_too_many(size_bytes, cache_bytes):
+    sets = cache.rotation_sets(copy_of(size_bytes), cache_bytes, PLENTY)
+    assert cache.is_cold(sets, copy_of(size_bytes), cache_bytes) or sets == cache.MOST_SETS
+
+
+@given(st.integers(1, 2**32), st.integers(1, 2**30), st.integers(0, 2**34))
+def test_a_rotation_is_cold_exactly_if_it_touches_four_times_the_cache_between_two_uses(size_bytes, cache_bytes, free):
+    sets = cache.rotation_sets(copy_of(size_bytes), cache_bytes, free)
+    others = 2 * size_bytes * max(1, sets - 1)
+    assert (others >= 4 * cache_bytes) == cache.is_cold(sets, copy_of(size_bytes), cache_bytes)
+
+
+def test_one_set_that_overflows_the_cache_four_times_is_cold():
+    assert cache.is_cold(1, copy_of(2 * MIB), MIB)
+
+
+def test_one_set_that_just_fits_four_caches_is_not_cold():
+    assert not cache.is_cold(1, copy_of(2 * MIB - 1), MIB)
+
+
+def test_two_sets_are_no_colder_than_the_one_between():
+    assert not cache.is_cold(2, copy_of(MIB), MIB)
+
+
+def test_a_rotation_of_work_without_bytes_is_not_cold():
+    assert not cache.is_cold(1, Work(flops=1), MIB)
+
+
+def counted(seconds_per_set):
+    """A maker of numbered sets, and a clock that each of them moves."""
+    made = itertools.count()
+    now = [0.0]
+
+    def make():
+        now[0] += seconds_per_set
+        return (next(made),)
+
+    return make, lambda: now[0]
+
+
+def test_as_many_sets_are_made_as_asked_for():
+    make, clock = counted(0.0)
+    assert [(0,), (1,), (2,)] == cache.make_sets(make, 3, 1.0, clock)
+
+
+def test_no_set_is_begun_after_the_time_is_up():
+    make, clock = counted(0.25)
+    assert [(0,), (1,), (2,), (3,)] == cache.make_sets(make, 100, 1.0, clock)
+
+
+def test_one_set_is_made_however_long_it_takes():
+    make, clock = counted(60.0)
+    assert [(0,)] == cache.make_sets(make, 100, 1.0, clock)
+
+
+@pytest.mark.parametrize(
+    ("given_arguments", "expected"),
+    [((1, 2), (1, 2)), ([1, 2], (1, 2)), (None, ()), (1, (1,)), ("ab", ("ab",)), ((), ())],
+)
+def test_arguments_become_a_tuple(given_arguments, expected):
+    assert expected == cache.as_tuple(given_arguments)
+
+
+def test_a_tensor_is_one_argument():
+    tensor = torch.zeros(3)
+    assert cache.as_tuple(tensor)[0] is tensor
+
+
+@pytest.mark.parametrize("device", ["cpu", "fake"])
+def test_a_flush_writes_and_reads_twice_the_cache(device, monkeypatch):
+    sizes = []
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *size, **how: sizes.append((size, how)) or empty(*size, **how))
+    cache.flusher(device, 4096)()
+    ((size, how),) = sizes
+    assert 2 * 4096 == size[0] * how["dtype"].itemsize
+
+
+def test_a_flush_writes_its_buffer(monkeypatch):
+    buffer = torch.ones(16, dtype=torch.int32)
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: buffer)
+    cache.flusher("cpu", 32)()
+    assert 0 == int(buffer.sum())

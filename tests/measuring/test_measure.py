@@ -1,0 +1,633 @@
+"""`roofline.measure`, as tests call it: what it takes, refuses, writes down and lets go."""
+
+import pytest
+
+from pytest_roofline.core.errors import BadInput
+from pytest_roofline.judging.proposals import propose
+
+GIB, MIB = 2**30, 2**20
+
+
+def body(*lines):
+    """A test module with one test of these lines."""
+    return "def test_it(roofline, fake):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+MEASURE = "roofline.measure(lambda *_: fake.work(1e-3), work=WORK"
+
+
+def test_a_measurement_is_in_the_run_file_with_its_samples(suite):
+    suite.run(body(f"{MEASURE})"))
+    (measurement,) = suite.saved().measurements
+    assert {1e-3} == {pytest.approx(sample, rel=1e-5) for sample in measurement.samples.seconds}
+
+
+def test_what_measure_returns_is_what_the_run_file_holds(suite):
+    suite.run(body(f"result = {MEASURE})", "print('MEDIAN', result.median_s, len(result.samples.seconds))"), "-s")
+    (measurement,) = suite.saved().measurements
+    assert f"MEDIAN {measurement.median_s} {len(measurement.samples.seconds)}" in "".join(suite.result.outlines)
+
+
+def test_measure_gives_the_function_its_arguments(suite):
+    result = suite.run(
+        body("seen = set()", "roofline.measure(lambda *a: seen.add(a) or fake.work(1e-3), work=WORK, args=(1, 2))")
+        + "    assert seen == {(1, 2)}\n"
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_list_of_arguments_is_several(suite):
+    result = suite.run(
+        body("seen = set()", "roofline.measure(lambda *a: seen.add(a) or fake.work(1e-3), work=WORK, args=[1, 2])")
+        + "    assert seen == {(1, 2)}\n"
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_make_args_is_called_once_without_rotation(suite):
+    result = suite.run(
+        body("made = []", f"{MEASURE}, make_args=lambda: made.append(1) or (1,))") + "    assert len(made) == 1\n"
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_test_may_measure_several_times_under_several_names(suite):
+    suite.run(body(f"{MEASURE}, name='first')", f"{MEASURE}, name='second')"))
+    assert ["first", "second"] == [measurement.key.name for measurement in suite.saved().measurements]
+
+
+def test_names_are_part_of_the_labels(suite):
+    suite.run(body(f"{MEASURE})", f"{MEASURE}, name='second')"))
+    assert ["it", "it.second"] == [measurement.label for measurement in suite.saved().measurements]
+
+
+def test_two_tests_may_use_the_same_name(suite):
+    result = suite.run(
+        "@pytest.mark.parametrize('n', [1, 2])\ndef test_it(roofline, fake, n):\n    " + MEASURE + ", name='a')\n"
+    )
+    result.assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("", "this test measures twice under no name; give each measurement a name of its own"),
+        (", name='a'", "this test measures twice under the name 'a'; give each measurement a name of its own"),
+    ],
+)
+def test_measuring_twice_under_one_name_is_refused(suite, arguments, sentence):
+    result = suite.run(body(f"{MEASURE}{arguments})", f"{MEASURE}{arguments})"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"E *BadInput: {sentence}"])
+
+
+def test_measuring_twice_under_one_name_keeps_the_first(suite):
+    suite.run(body(f"{MEASURE})", f"{MEASURE})"))
+    assert 1 == len(suite.saved().measurements)
+
+
+BAD = {
+    "async function": ("async def fn(): pass", "fn, work=WORK", "'fn' is async*expected a plain function*"),
+    "async partial": (
+        "async def fn(a): pass",
+        "functools.partial(fn, 1), work=WORK",
+        "* is async*expected a plain function*",
+    ),
+    "async callable": (
+        "class Fn:\n        async def __call__(self): pass",
+        "Fn(), work=WORK",
+        "* is async*expected a plain function*",
+    ),
+    "async method": (
+        "class Fn:\n        async def go(self): pass",
+        "Fn().go, work=WORK",
+        "'go' is async*expected a plain function*",
+    ),
+    "async generator": ("async def fn(): yield", "fn, work=WORK", "'fn' is async*expected a plain function*"),
+    "no function": ("fn = 5", "fn, work=WORK", "measure was given 5; expected a function to time"),
+    "a result": ("fn = None", "fn, work=WORK", "measure was given None; expected a function to time"),
+    "no work": ("", "fn", "measure was given work=None; expected Work(*"),
+    "bytes for work": ("", "fn, work=4096", "measure was given work=4096; expected Work(*"),
+    "zero work": ("", "fn, work=Work()", "Work is zero throughout; expected at least one of *"),
+    "zero bytes": ("", "fn, work=Work(read_bytes=0, write_bytes=0)", "Work is zero throughout; expected *"),
+    "negative work": ("", "fn, work=Work(read_bytes=-1)", "Work.read_bytes is -1; expected zero or more"),
+    "both arguments": (
+        "",
+        "fn, work=WORK, args=(), make_args=tuple",
+        "measure was given both args and make_args; expected one of them",
+    ),
+    "no maker": (
+        "",
+        "fn, work=WORK, make_args=5",
+        "make_args is 5; expected a function that makes one set of arguments",
+    ),
+    "bare argument": ("", "fn, work=WORK, args=5", "args is a int; expected a tuple of arguments"),
+    "text argument": ("", "fn, work=WORK, args='ab'", "args is a str; expected a tuple of arguments"),
+    "rotation without a maker": ("", "fn, work=WORK, cache='rotate'", "cache='rotate' needs make_args, *"),
+    "rotation of given arguments": (
+        "",
+        "fn, work=WORK, cache='rotate', args=(1,)",
+        "cache='rotate' needs make_args, *",
+    ),
+    "cache": ("", "fn, work=WORK, cache='hot'", "cache is 'hot'; expected one of warm, rotate, flush"),
+    "timing": ("", "fn, work=WORK, timing='cpu'", "timing is 'cpu'; expected one of device, wall"),
+    "zero budget": ("", "fn, work=WORK, budget=0", "budget is 0; expected a number above zero"),
+    "negative budget": ("", "fn, work=WORK, budget=-1.0", "budget is -1.0; expected a number above zero"),
+    "no number as budget": ("", "fn, work=WORK, budget='1s'", "budget is '1s'; expected a number above zero"),
+    "NaN as budget": ("", "fn, work=WORK, budget=float('nan')", "budget is nan; expected a number above zero"),
+    "infinite budget": ("", "fn, work=WORK, budget=float('inf')", "budget is inf; expected a number above zero"),
+    "truth as budget": ("", "fn, work=WORK, budget=True", "budget is True; expected a number above zero"),
+    "zero tolerance": ("", "fn, work=WORK, tolerance=0", "tolerance is 0; expected a number above zero"),
+    "negative tolerance": ("", "fn, work=WORK, tolerance=-0.1", "tolerance is -0.1; expected a number above zero"),
+    "bare bandwidth": ("", "fn, work=WORK, metric='bandwidth'", "metric is 'bandwidth'; expected a name that ends *"),
+    "metric without amount": ("", "fn, work=WORK, metric='TFLOPS'", "metric is 'TFLOPS', but work has none of *"),
+    "metric no text": ("", "fn, work=WORK, metric=5", "metric is 5; expected a name that ends *"),
+    "name no text": ("", "fn, work=WORK, name=5", "name is 5; expected text*"),
+    "empty name": ("", "fn, work=WORK, name=''", "name is ''; expected text*"),
+    "verify no function": ("", "fn, work=WORK, verify=True", "verify is True; expected a function *"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_in_one_sentence(suite, case):
+    prepare, arguments, sentence = BAD[case]
+    result = suite.run(
+        body(
+            "calls = []",
+            "fn = lambda *_: calls.append(1)",
+            prepare or "pass",
+            f"with pytest.raises(ValueError) as caught:\n        roofline.measure({arguments})",
+            "print('SAID', type(caught.value).__name__, caught.value)",
+            "assert not calls",
+        ),
+        "-s",
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([f"*SAID {BadInput.__name__} {sentence.replace('[', '[[]')}"])
+
+
+def test_refused_input_measures_nothing(suite):
+    suite.run(body("roofline.measure(5, work=WORK)"))
+    assert [] == list((suite.pytester.path / ".roofline").rglob("*.jsonl")) or not suite.saved().measurements
+
+
+def test_refused_input_fails_its_test_alone(suite):
+    result = suite.run(body("roofline.measure(5, work=WORK)") + body(f"{MEASURE})").replace("test_it", "test_other"))
+    result.assert_outcomes(failed=1, passed=1)
+
+
+WRONG = {
+    "False": "lambda *_: False",
+    "zero": "lambda *_: 0",
+    "tensor": "lambda *_: torch.tensor(False)",
+    "AssertionError": "lambda *_: pytest.fail.__class__ and (_ for _ in ()).throw(AssertionError('byte 7 is 0'))",
+}
+
+
+@pytest.mark.parametrize("verify", WRONG)
+def test_wrong_data_fail_the_test(suite, verify):
+    result = suite.run(body(f"{MEASURE}, verify={WRONG[verify]})"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E *WrongData: it: wrong data in argument set 0*"])
+
+
+@pytest.mark.parametrize("verify", WRONG)
+def test_a_record_of_wrong_data_is_marked(suite, verify):
+    suite.run(body(f"{MEASURE}, verify={WRONG[verify]})"))
+    (measurement,) = suite.saved().measurements
+    assert (False, "wrong data in argument set 0") == (measurement.verified, measurement.invalid[:28])
+
+
+def test_an_assertions_message_says_what_is_wrong(suite):
+    result = suite.run(body(f"{MEASURE}, verify={WRONG['AssertionError']})"))
+    result.stdout.fnmatch_lines(["E *WrongData: it: wrong data in argument set 0: byte 7 is 0"])
+
+
+def test_wrong_data_are_never_proposed_as_a_baseline(suite):
+    suite.run(body(f"{MEASURE}, verify=lambda *_: False)"))
+    with pytest.raises(BadInput, match="wrong data in argument set 0"):
+        propose([suite.saved()], everything=True, accept_slower=True)
+
+
+def test_wrong_data_that_a_test_swallows_are_not_proposed_either(suite):
+    suite.run(body(f"with pytest.raises(AssertionError):\n        {MEASURE}, verify=lambda *_: False)"))
+    with pytest.raises(BadInput, match="wrong data in argument set 0"):
+        propose([suite.saved()], everything=True, accept_slower=True)
+
+
+@pytest.mark.parametrize("answer", ["True", "None", "torch.tensor(True)", "1"])
+def test_right_data_pass_and_are_noted(suite, answer):
+    result = suite.run(body(f"{MEASURE}, verify=lambda *_: {answer})"))
+    result.assert_outcomes(passed=1)
+    (measurement,) = suite.saved().measurements
+    assert (True, "") == (measurement.verified, measurement.invalid)
+
+
+def test_unverified_data_are_noted_as_such(suite):
+    suite.run(body(f"{MEASURE})"))
+    assert suite.saved().measurements[0].verified is None
+
+
+def test_verify_comes_after_the_last_call(suite):
+    result = suite.run(
+        body(
+            "order = []",
+            "roofline.measure(lambda: order.append('call') or fake.work(1e-3), work=WORK,"
+            " verify=lambda: order.append('verify'))",
+            "assert order.index('verify') == len(order) - 1",
+        )
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_verify_sees_every_set_that_was_timed(suite):
+    suite.device("cache_bytes=4000")
+    result = suite.run(
+        body(
+            "count = iter(range(100))",
+            "called, verified = set(), set()",
+            "roofline.measure(lambda n: called.add(n) or fake.work(1e-3), work=WORK, cache='rotate',"
+            " make_args=lambda: (next(count),), verify=lambda n: verified.add(n))",
+            "assert called == verified == set(range(9))",
+        )
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_one_wrong_set_among_many_is_found(suite):
+    suite.device("cache_bytes=4000")
+    result = suite.run(
+        body(
+            "count = iter(range(100))",
+            f"{MEASURE}, cache='rotate', make_args=lambda: (next(count),), verify=lambda n: n != 5)",
+        )
+    )
+    result.stdout.fnmatch_lines(["E *WrongData: it: wrong data in argument set 5 of 9: verify returned False"])
+
+
+def test_an_error_in_verify_leaves_no_valid_record(suite):
+    suite.run(body(f"{MEASURE}, verify=lambda *_: 1 / 0)"))
+    assert "raised ZeroDivisionError: division by zero" == suite.saved().measurements[0].invalid
+
+
+OUT_OF_MEMORY = body(
+    "def fn():",
+    "    if fake.works >= AFTER:",
+    "        raise RuntimeError('out of memory: tried to allocate 2 GiB')",
+    "    fake.work(1e-2)",
+    "roofline.measure(fn, work=WORK)",
+)
+
+
+def test_an_exception_in_the_function_fails_the_test_with_its_cause(suite):
+    result = suite.run("AFTER = 0\n" + OUT_OF_MEMORY)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E *RuntimeError: out of memory: tried to allocate 2 GiB"])
+
+
+def test_an_exception_in_the_function_does_not_touch_the_next_test(suite):
+    result = suite.run("AFTER = 0\n" + OUT_OF_MEMORY + body(f"{MEASURE})").replace("test_it", "test_next"))
+    result.assert_outcomes(failed=1, passed=1)
+
+
+def test_samples_before_an_exception_are_kept(suite):
+    suite.run("AFTER = 60\n" + OUT_OF_MEMORY)
+    (measurement,) = suite.saved().measurements
+    samples = measurement.samples
+    assert (60 - samples.warmup_iterations) // samples.iterations == len(samples.seconds)
+
+
+def test_samples_before_an_exception_are_marked_with_it(suite):
+    suite.run("AFTER = 60\n" + OUT_OF_MEMORY)
+    assert "raised RuntimeError: out of memory: tried to allocate 2 GiB" == suite.saved().measurements[0].invalid
+
+
+def test_samples_before_an_exception_never_become_a_baseline(suite):
+    suite.run("AFTER = 60\n" + OUT_OF_MEMORY)
+    with pytest.raises(BadInput, match="out of memory"):
+        propose([suite.saved()], everything=True, accept_slower=True)
+
+
+HOLDING = """
+HELD = []
+
+@pytest.fixture
+def before():
+    return [reference() for reference in HELD]
+
+def make():
+    tensor = torch.zeros(1000)
+    HELD.append(weakref.ref(tensor))
+    return (tensor,)
+"""
+
+NEXT = "def test_next(roofline, before):\n    assert before and set(before) == {None}\n"
+
+
+def test_tensors_of_a_good_measurement_are_released_when_it_ends(suite):
+    result = suite.run(
+        HOLDING + body(f"{MEASURE}, make_args=make)", "assert [reference() for reference in HELD] == [None]")
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_tensors_of_a_rotation_are_released_when_it_ends(suite):
+    suite.device("cache_bytes=4000")
+    result = suite.run(
+        HOLDING
+        + body(f"{MEASURE}, make_args=make, cache='rotate')", "assert {reference() for reference in HELD} == {None}")
+    )
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("after", [0, 60])
+def test_tensors_are_released_before_the_next_test_is_set_up_after_an_exception(suite, after):
+    result = suite.run(
+        HOLDING
+        + body(
+            "def fn(tensor):",
+            f"    if fake.works >= {after}:",
+            "        raise RuntimeError('out of memory')",
+            "    fake.work(1e-2)",
+            "roofline.measure(fn, work=WORK, make_args=make)",
+        )
+        + NEXT
+    )
+    result.assert_outcomes(failed=1, passed=1)
+
+
+def test_tensors_are_released_before_the_next_test_is_set_up_after_wrong_data(suite):
+    result = suite.run(HOLDING + body(f"{MEASURE}, make_args=make, verify=lambda _: False)") + NEXT)
+    result.assert_outcomes(failed=1, passed=1)
+
+
+def test_tensors_are_released_even_while_the_exception_is_looked_at(suite):
+    result = suite.run(
+        HOLDING
+        + body(
+            "def fn(tensor):",
+            "    raise RuntimeError('out of memory')",
+            "with pytest.raises(RuntimeError) as caught:",
+            "    roofline.measure(fn, work=WORK, make_args=make)",
+            # The function's own frame is the test's business; the plugin must hold no set beside it.
+            "frames = [entry.frame.f_locals for entry in caught.traceback]",
+            "held = [f for f in frames if 'sets' in f and f['sets'] or 'arguments' in f and f['arguments']]",
+            "assert not held",
+        )
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_the_devices_cache_is_given_back_after_every_measurement(suite):
+    suite.device(body="RELEASED = []\nDEVICE.release = lambda: RELEASED.append(DEVICE.works)\n")
+    result = suite.run(
+        body(
+            "released = []",
+            "fake.release = lambda: released.append(1)",
+            f"{MEASURE})",
+            "with pytest.raises(ZeroDivisionError):",
+            "    roofline.measure(lambda: 1 / 0, work=WORK, name='bad')",
+            "assert len(released) == 2",
+        )
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_device_that_vanishes_fails_the_test_by_name(suite):
+    suite.device("vanish_after=100")
+    result = suite.run(body("roofline.measure(lambda: fake.work(1e-2), work=WORK)"))
+    result.stdout.fnmatch_lines(["E *DeviceError: fake stopped answering: the device fell off the bus"])
+
+
+def test_samples_before_a_device_vanished_are_kept_and_marked(suite):
+    suite.device("vanish_after=100")
+    suite.run(body("roofline.measure(lambda: fake.work(1e-2), work=WORK)"))
+    (measurement,) = suite.saved().measurements
+    assert "raised DeviceError: fake stopped answering" in measurement.invalid
+
+
+def test_a_release_that_fails_too_does_not_hide_why_the_device_stopped(suite):
+    suite.device("vanish_after=100")
+    suite.run(
+        body(
+            "def release():",
+            "    raise RuntimeError('no device')",
+            "fake.release = release",
+            "roofline.measure(lambda: fake.work(1e-2), work=WORK)",
+        )
+    )
+    (outcome,) = suite.saved().outcomes
+    assert "fake stopped answering: the device fell off the bus" in outcome.reason
+
+
+def test_ctrl_c_in_the_middle_keeps_what_was_measured(suite):
+    suite.run(
+        body(
+            "def fn():",
+            "    if fake.works == 60:",
+            "        raise KeyboardInterrupt",
+            "    fake.work(1e-2)",
+            "roofline.measure(fn, work=WORK)",
+        ),
+        no_reraise_ctrlc=True,
+    )
+    assert "interrupted" == suite.saved().measurements[0].invalid
+
+
+def test_operational_intensity_and_flops_stand_beside_the_samples(suite):
+    suite.run(
+        body(
+            "work = Work(read_bytes=600, write_bytes=400, flops=3000)",
+            "roofline.measure(lambda: fake.work(1e-3), work=work)",
+        )
+    )
+    (line,) = suite.lines("measurement")
+    assert (3.0, pytest.approx(3e6)) == (line["derived"]["operational_intensity"], line["derived"]["flops_per_s"])
+
+
+def test_iterations_and_work_stand_beside_the_samples(suite):
+    suite.run(body(f"{MEASURE})"))
+    (line,) = suite.lines("measurement")
+    assert (1000, True) == (line["work"]["payload_bytes"], line["samples"]["iterations"] >= 1)
+
+
+def test_rates_in_the_run_file_are_per_second_of_the_median(suite):
+    suite.run(body(f"{MEASURE})"))
+    derived = suite.lines("measurement")[0]["derived"]
+    assert (pytest.approx(2e-3), pytest.approx(1e-3)) == (derived["traffic_GBps"], derived["payload_GBps"])
+
+
+@pytest.mark.parametrize(("arguments", "timing"), [("", "device"), (", timing='wall'", "wall")])
+def test_the_timing_asked_for_is_part_of_the_key(suite, arguments, timing):
+    suite.run(body(f"{MEASURE}{arguments})"))
+    assert timing == suite.saved().measurements[0].key.timing
+
+
+@pytest.mark.parametrize("cache", ["warm", "flush"])
+def test_the_cache_policy_asked_for_is_part_of_the_key(suite, cache):
+    suite.device("cache_bytes=4096")
+    suite.run(body(f"{MEASURE}, cache='{cache}')"))
+    assert cache == suite.saved().measurements[0].key.cache
+
+
+def test_a_budget_given_to_measure_wins_over_the_command_line(suite):
+    suite.run(body(f"{MEASURE}, budget=0.02)"), "--roofline-budget=5")
+    assert suite.saved().measurements[0].samples.measuring_s < 0.03
+
+
+def test_the_command_lines_budget_is_that_of_every_measurement(suite):
+    suite.run(body(f"{MEASURE})"), "--roofline-budget=0.02")
+    assert suite.saved().measurements[0].samples.measuring_s < 0.03
+
+
+COPY = """
+@pytest.mark.parametrize("case", ["it"])
+def test_copy(roofline, fake, case):
+    size = {size}
+    work = Work(read_bytes=size, write_bytes=size, payload_bytes=size)
+    roofline.measure(lambda *_: fake.work({seconds}), make_args=lambda: (), work=work, cache="{cache}")
+"""
+
+
+def labels_of(suite, **case):
+    """The labels of one copy."""
+    suite.run(COPY.format(**{"seconds": 1e-2, "cache": "rotate", "size": MIB} | case))
+    return suite.saved().measurements[0].samples.labels
+
+
+def test_a_rotation_that_memory_does_not_allow_is_cache_resident(suite):
+    suite.device("cache_bytes=50 * 2**20, memory_bytes=64 * 2**20")
+    assert "cache_resident" in labels_of(suite, size=16 * MIB)
+
+
+def test_a_rotation_that_memory_allows_is_not_cache_resident(suite):
+    assert "cache_resident" not in labels_of(suite, size=16 * MIB)
+
+
+def test_a_rotation_whose_sets_took_too_long_to_make_is_cache_resident(suite):
+    suite.run(
+        body(
+            "roofline.measure(lambda: fake.work(1e-2), make_args=lambda: fake.work(0.6) or (), work=WORK,"
+            " cache='rotate')"
+        )
+    )
+    assert "cache_resident" in suite.saved().measurements[0].samples.labels
+
+
+def test_a_copy_far_larger_than_the_cache_is_not_cache_resident_with_one_set(suite):
+    suite.device("cache_bytes=2**20, memory_bytes=16 * 2**20")
+    assert "cache_resident" not in labels_of(suite, size=4 * MIB)
+
+
+def test_warm_buffers_that_fit_the_cache_are_cache_resident(suite):
+    # bandwidth.md: rotated over 4 × the last-level cache, or labelled.
+    assert "cache_resident" in labels_of(suite, size=16 * MIB, cache="warm")
+
+
+def test_warm_buffers_that_overflow_the_cache_are_not_cache_resident(suite):
+    assert "cache_resident" not in labels_of(suite, size=256 * MIB, cache="warm")
+
+
+def test_flushed_buffers_are_not_cache_resident(suite):
+    suite.device("cache_bytes=4096")
+    assert "cache_resident" not in labels_of(suite, size=1024, cache="flush")
+
+
+def verdict_of(suite, **case):
+    """The verdict on one copy, and why it is invalid."""
+    suite.run(COPY.format(**{"cache": "rotate"} | case))
+    run = suite.saved()
+    return run.outcomes[-1].verdicts, run.measurements[0].invalid
+
+
+def test_more_than_the_datasheets_peak_is_invalid(suite):
+    verdicts, why = verdict_of(suite, size=GIB, seconds=10e-6)
+    assert (("INVALID",), True) == (verdicts, "of the datasheet's peak (3350 GB/s)" in why)
+
+
+def test_more_than_the_datasheets_peak_never_becomes_a_baseline(suite):
+    verdict_of(suite, size=GIB, seconds=10e-6)
+    with pytest.raises(BadInput, match="of the datasheet's peak"):
+        propose([suite.saved()], everything=True, accept_slower=True)
+
+
+def seconds_at(share, size):
+    """How long a copy takes at this share of an H100's 3350 GB/s."""
+    return 2 * size / (share * 3350e9)
+
+
+def test_two_percent_above_the_peak_are_believed(suite):
+    assert "" == verdict_of(suite, size=GIB, seconds=seconds_at(1.019, GIB))[1]
+
+
+def test_three_percent_above_the_peak_are_not_believed(suite):
+    assert verdict_of(suite, size=GIB, seconds=seconds_at(1.03, GIB))[1]
+
+
+def test_the_bound_holds_from_sixteen_mebibytes(suite):
+    assert verdict_of(suite, size=16 * MIB, seconds=seconds_at(2, 16 * MIB))[1]
+
+
+def test_smaller_copies_than_sixteen_mebibytes_are_not_bounded(suite):
+    assert "" == verdict_of(suite, size=8 * MIB, seconds=seconds_at(2, 8 * MIB))[1]
+
+
+def test_cache_resident_copies_are_not_bounded(suite):
+    suite.device("cache_bytes=50 * 2**20, memory_bytes=64 * 2**20")
+    assert "" == verdict_of(suite, size=16 * MIB, seconds=seconds_at(2, 16 * MIB))[1]
+
+
+def test_warm_copies_within_the_cache_are_not_bounded(suite):
+    assert "" == verdict_of(suite, size=16 * MIB, seconds=seconds_at(2, 16 * MIB), cache="warm")[1]
+
+
+def test_an_unknown_product_has_no_peak_to_be_above(suite):
+    suite.device("product='Some New GPU'")
+    assert "" == verdict_of(suite, size=GIB, seconds=10e-6)[1]
+
+
+def test_memory_that_is_not_there_is_a_skip_with_need_and_found(suite):
+    suite.device("memory_bytes=2 * 10**9")
+    result = suite.run(body("roofline.require_memory(4_730_000_000)"), "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*needs 4.73 GB of device memory, found 2.00 GB"])
+
+
+def test_memory_that_is_just_there_is_no_skip(suite):
+    suite.device("memory_bytes=2 * 10**9")
+    suite.run(body("roofline.require_memory(2 * 10**9)")).assert_outcomes(passed=1)
+
+
+def test_host_memory_is_asked_of_the_host(suite, machine):
+    machine.memory(64 * GIB, GIB)
+    result = suite.run(body("roofline.require_memory(2 * 10**9, where='host')"), "-rs")
+    result.stdout.fnmatch_lines(["SKIPPED*needs 2.00 GB of host memory, found 1.07 GB"])
+
+
+def test_missing_memory_fails_where_hardware_is_required(suite):
+    suite.device("memory_bytes=2 * 10**9")
+    result = suite.run(body("roofline.require_memory(4_730_000_000)"), "--roofline-require-hardware")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*needs 4.73 GB of device memory, found 2.00 GB, and --roofline-require-hardware*"])
+
+
+def test_the_device_of_the_fixture_is_a_torch_device(suite):
+    suite.run(body("assert roofline.device == torch.device('cpu')")).assert_outcomes(passed=1)
+
+
+def test_a_replaced_function_is_what_is_measured_and_labelled(suite):
+    suite.device(
+        body="def pytest_roofline_function(item, name, fn):\n    return lambda: (fn(), DEVICE.work(3e-3))\n",
+    )
+    suite.run(body(f"{MEASURE})"))
+    samples = suite.saved().measurements[0].samples
+    assert (("replaced",), pytest.approx(4e-3, rel=1e-4)) == (samples.labels, samples.seconds[0])
+
+
+def test_a_replaced_function_never_becomes_a_baseline(suite):
+    suite.device(
+        body="def pytest_roofline_function(item, name, fn):\n    return lambda: (fn(), DEVICE.work(3e-3))\n",
+    )
+    suite.run(body(f"{MEASURE})"))
+    with pytest.raises(BadInput, match="replaced"):
+        propose([suite.saved()], everything=True, accept_slower=True)

@@ -1,0 +1,230 @@
+"""A machine on a desk: pytest runs inside pytest, on a device whose clock only moves when a test says so."""
+
+import gc
+import json
+from pathlib import Path
+
+# pytester forgets every module that an inner run imported first; torch and numpy do not survive a second import.
+import msgspec  # noqa: F401
+import pytest
+import scipy.special  # noqa: F401
+import torch  # noqa: F401
+from click.testing import CliRunner, Result
+
+import pytest_roofline.cli
+import pytest_roofline.display
+import pytest_roofline.fixture
+import pytest_roofline.judging.comparing
+import pytest_roofline.measuring.ceiling
+import pytest_roofline.measuring.devices.cpu
+import pytest_roofline.measuring.environment
+import pytest_roofline.measuring.timing
+import pytest_roofline.outcomes
+import pytest_roofline.plugin
+import pytest_roofline.selection
+from pytest_roofline.core.records import Baseline
+from pytest_roofline.judging.baselines import read_baseline
+from pytest_roofline.judging.runs import Run, read_run
+
+# Written beside the tests of an inner run. `script.json` says which device there is and how fast.
+CONFTEST = '''
+import json
+from pathlib import Path
+
+import pytest
+
+SCRIPT = json.loads(Path(__file__).with_name("script.json").read_text())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_roofline_device(config, name):
+    from pytest_roofline.measuring.devices.fake import FakeDevice
+
+    Path("opened").touch()
+    config.fake = FakeDevice(**SCRIPT["device"])
+    return config.fake
+
+
+@pytest.fixture
+def fake(pytestconfig):
+    return pytestconfig.fake
+
+
+@pytest.fixture
+def busy(request):
+    """Keeps the device busy for `seconds`, times what the script says of this test."""
+    factor = SCRIPT["slow"].get(request.node.name, SCRIPT["slow"].get("*", 1.0))
+    return lambda seconds: request.config.fake.work(seconds * factor)
+'''
+
+# 2000 GB/s of traffic, below the datasheet's peak of the default fake device.
+SUITE = """
+import pytest
+from pytest_roofline import Work
+
+MIB = 2**20
+
+@pytest.mark.parametrize("size_bytes", [64 * MIB, 1024 * MIB], ids=["64MiB", "1GiB"])
+def test_copy(roofline, busy, size_bytes):
+    work = Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes)
+    roofline.measure(lambda: busy(2 * size_bytes / 2e12), work=work)
+"""
+
+ONE = """
+import pytest
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9)
+
+{marks}
+def test_one(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+"""
+
+# Five sessions differ by this much; a sixth is compared with them.
+SCATTER = (1.0, 1.004, 0.996, 1.002, 0.998)
+
+
+class Desk:
+    """Runs suites on the fake device and reads what they leave behind."""
+
+    def __init__(self, pytester: pytest.Pytester, recorded: dict[str, list[str]]) -> None:
+        self.pytester = pytester
+        self.path = pytester.path
+        self._recorded = recorded
+        self.pytester.makeconftest(CONFTEST)
+        self.pytester.makefile(".ini", pytest="[pytest]\n")
+        self.script()
+
+    def script(self, *, slow: float | dict[str, float] = 1.0, **device: object) -> None:
+        """Say which device there is, and how much slower each test (or every one) is on it."""
+        factors = slow if isinstance(slow, dict) else {"*": slow}
+        (self.path / "script.json").write_text(json.dumps({"device": device, "slow": factors}))
+
+    def suite(self, text: str = SUITE, name: str = "test_suite") -> Path:
+        """Put a test file in place."""
+        path = self.path / f"{name}.py"
+        path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        return path
+
+    def one(self, marks: str = "") -> Path:
+        """Put a file with a single test of a millisecond in place."""
+        return self.suite(ONE.format(marks=marks))
+
+    def ini(self, *lines: str) -> None:
+        """Replace the ini file."""
+        (self.path / "pytest.ini").write_text("\n".join(["[pytest]", *lines, ""]))
+
+    def run(self, *args: str) -> pytest.RunResult:
+        """pytest in this process. Ctrl-C inside ends the inner run only."""
+        # Hypothesis would be imported anew in every inner run, which takes longer than all the rest.
+        return self.pytester.runpytest_inprocess("-p", "no:hypothesispytest", *map(str, args), no_reraise_ctrlc=True)
+
+    def subprocess(self, *args: str) -> pytest.RunResult:
+        """pytest in a process of its own."""
+        return self.pytester.runpytest_subprocess(*map(str, args))
+
+    def five_runs(self, text: str = SUITE) -> list[str]:
+        """Five saved runs of a suite, as the options that compare with them. Measured once, then copied."""
+        names = [f"run{index}" for index in range(len(SCATTER))]
+        self.suite(text)
+        if text not in self._recorded:
+            for name, factor in zip(names, SCATTER, strict=True):
+                self.script(slow=factor)
+                result = self.run("-q", f"--roofline-save={name}")
+                assert result.ret == 0, result.stdout.str()
+            self._recorded[text] = [self.run_path(name).read_text() for name in names]
+            self.script()
+        for name, content in zip(names, self._recorded[text], strict=True):
+            self.run_path(name).parent.mkdir(parents=True, exist_ok=True)
+            self.run_path(name).write_text(content)
+        return [f"--roofline-against={name}" for name in names]
+
+    def five_runs_of_one(self, marks: str = "") -> list[str]:
+        """Five saved runs of the single test of a millisecond, which then stands there with `marks`."""
+        options = self.five_runs(ONE.format(marks=""))
+        self.one(marks)
+        return options
+
+    def run_path(self, name: str) -> Path:
+        """Where a saved run lies."""
+        return self.path / ".roofline" / "runs" / f"{name}.jsonl"
+
+    def run_paths(self) -> list[Path]:
+        """All run files of the desk, oldest first."""
+        return sorted((self.path / ".roofline" / "runs").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+
+    def last_run(self) -> Run:
+        """The newest run file, read back."""
+        return read_run(self.run_paths()[-1])
+
+    def saved(self, name: str) -> Run:
+        """A saved run, read back."""
+        return read_run(self.run_path(name))
+
+    def cli(self, *args: str) -> Result:
+        """The `roofline` command, in the folder of the desk."""
+        return CliRunner().invoke(pytest_roofline.cli.main, [str(argument) for argument in args])
+
+    def baseline(self, folder: str = "baselines", *, slow: float = 1.0, text: str = SUITE) -> Baseline:
+        """Five saved runs, `slow` times as long, approved into a folder of baselines; the runs are removed."""
+        self.five_runs(text)
+        paths = [self.run_path(f"run{index}") for index in range(len(SCATTER))]
+        proposal = self.path / "proposal.json"
+        assert self.cli("baseline", "propose", *map(str, paths), "-o", str(proposal)).exit_code == 0
+        if slow != 1.0:
+            raw = json.loads(proposal.read_text())
+            for entry in raw["entries"]:
+                for session in entry["sessions"]:
+                    session["process_medians"] = [value * slow for value in session["process_medians"]]
+            proposal.write_text(json.dumps(raw))
+        assert self.cli("baseline", "approve", str(proposal), "--into", folder).exit_code == 0
+        for path in (*paths, proposal):
+            path.unlink()
+        return read_baseline(self.path / folder / "h100.json")
+
+
+@pytest.fixture(scope="session")
+def _recorded() -> dict[str, list[str]]:
+    return {}
+
+
+@pytest.fixture(scope="session")
+def _small_heap():
+    # Every measurement collects garbage first, which takes 0.15 s with all of torch on the heap.
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture
+def desk(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _recorded: dict[str, list[str]], _small_heap: None
+) -> Desk:
+    """A folder with a fake device, in which pytest runs."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS", "CI", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    return Desk(pytester, _recorded)
+
+
+def texts(result: pytest.RunResult) -> str:
+    """Everything that an inner run printed."""
+    return f"{result.stdout.str()}\n{result.stderr.str()}"
+
+
+@pytest.fixture
+def sentence():
+    """Checks a usage error: exit status 4, one sentence that holds all the given words, and no traceback."""
+
+    def check(result: pytest.RunResult, *words: str) -> str:
+        assert result.ret == pytest.ExitCode.USAGE_ERROR, texts(result)
+        lines = [line for line in texts(result).splitlines() if line.startswith("ERROR: ")]
+        assert len(lines) == 1, texts(result)
+        assert "Traceback" not in texts(result)
+        assert "INTERNALERROR" not in texts(result)
+        for word in words:
+            assert word in lines[0], lines[0]
+        return lines[0]
+
+    return check

@@ -1,0 +1,177 @@
+"""Test ids of any kind: the run works, its file loads, the terminal stays steady, nothing leaves the folder."""
+
+import unicodedata
+
+import pytest
+
+NAMES = {
+    "quotes": 'it\'s "quoted" `so`',
+    "newline": "two\nlines\r\nand\ttabs",
+    "dots": "../../../../etc/passwd",
+    "slashes": "/absolute\\and/relative",
+    "html": "<script>alert(1)</script>&amp;",
+    "brackets": "a[b][/c][]] [bold]x[/bold]",
+    "closing": "[/]",
+    "unicode": "größe-测量-🔥",
+    "escape": "\x1b[31mred\x1b[0m\x07",
+    "bidi": "abc\u202edcba\u2066",
+    "surrogate": "lone \ud800 surrogate",
+    "nul": "nul\x00byte",
+    "long": "x" * 3000,
+    "empty": "",
+    "percent": "100% {braces} %s $HOME",
+}
+
+SUITE = """
+import pytest
+from pytest_roofline import Work
+VALUE = {value!a}
+@pytest.mark.parametrize("value", [VALUE])
+def test_copy(roofline, busy, value):
+    assert value == VALUE
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
+"""
+
+
+def files_below(folder):
+    return {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+
+
+def assert_steady(text):
+    wild = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs") and char != "\n"}
+    assert not wild
+
+
+@pytest.mark.parametrize("raw_ids", [False, True], ids=["escaped", "raw"])
+@pytest.mark.parametrize("name", NAMES)
+def test_any_id_is_measured_written_and_read_back(desk, name, raw_ids):
+    value = NAMES[name]
+    if raw_ids:
+        if name == "surrogate":
+            pytest.skip("pytest itself cannot put such an id into the environment")
+        # pytest escapes ids unless it is told not to.
+        desk.ini("disable_test_id_escaping_and_forfeit_all_rights_to_community_support = true")
+    desk.suite(SUITE.format(value=value))
+    before = files_below(desk.path.parent)
+    result = desk.run("-p", "no:cacheprovider")
+    assert result.ret == 0, result.stdout.str()
+    result.stdout.fnmatch_lines(["THIS RUN GATES NOTHING: 0 of 1 compared*", "1 measured"])
+    assert_steady(result.stdout.str().partition("= roofline =")[2])
+    run = desk.last_run()
+    (measurement,) = run.measurements
+    assert measurement.key.parameters["value"].encode() == value.encode("utf-8", "backslashreplace")
+    assert run.failed_tests == {}
+    made = files_below(desk.path.parent) - before
+    assert {path.parent for path in made} <= {
+        desk.path, desk.path / ".roofline", desk.path / ".roofline" / "runs", desk.path.parent,
+    }  # fmt: skip
+    assert len([path for path in made if path.suffix == ".jsonl"]) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_id_is_gated(desk, name):
+    text = SUITE.format(value=NAMES[name])
+    desk.suite(text)
+    desk.run("--roofline-save=before")
+    desk.script(slow=1.5)
+    result = desk.run("--roofline-against=before", "--junitxml=junit.xml")
+    assert result.ret == 1, result.stdout.str()
+    assert "REGRESSED" in (desk.path / "junit.xml").read_text()
+
+
+def test_a_test_in_a_folder_whose_name_is_no_utf8_is_gated(desk):
+    folder = desk.path / "caf\udce9"
+    folder.mkdir()
+    (folder / "test_it.py").write_text(SUITE.format(value="v"))
+    before = desk.run("--roofline-save=before", "-p", "no:cacheprovider")
+    before.stdout.fnmatch_lines(["THIS RUN GATES NOTHING: 0 of 1 compared*", "1 measured"])
+    desk.script(slow=1.5)
+    result = desk.run("--roofline-against=before", "-p", "no:cacheprovider")
+    assert result.ret == 1
+    assert "REGRESSED, tolerance" in result.stdout.str()
+
+
+@pytest.mark.parametrize("name", ["quotes", "newline", "brackets", "closing", "html", "unicode", "escape", "dots"])
+def test_any_id_is_proposed_approved_and_compared(desk, name):
+    desk.suite(SUITE.format(value=NAMES[name]))
+    desk.run("--roofline-save=before")
+    proposed = desk.cli("baseline", "propose", "before", "-o", "p.json")
+    assert proposed.exit_code == 0, proposed.output
+    approved = desk.cli("baseline", "approve", "p.json")
+    assert approved.exit_code == 0, approved.output
+    assert_steady(approved.output)
+    desk.run().stdout.fnmatch_lines(["1 of 1 compared: 1 PASSED"])
+    compared = desk.cli("compare", "before", "before")
+    assert compared.exit_code == 0, compared.output
+    assert_steady(compared.output)
+
+
+def test_parameters_that_are_no_scalars_are_known_by_their_id(desk):
+    desk.suite("""
+import pytest
+from pytest_roofline import Work
+@pytest.mark.parametrize("shape", [(1, 2), (3, 4)])
+@pytest.mark.parametrize("size_bytes", [2**26])
+def test_copy(roofline, busy, shape, size_bytes):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+""")
+    desk.run().assert_outcomes(passed=2)
+    parameters = [measurement.key.parameters for measurement in desk.last_run().measurements]
+    assert parameters == [
+        {"size_bytes": 2**26, "id": "67108864-shape0"},
+        {"size_bytes": 2**26, "id": "67108864-shape1"},
+    ]
+
+
+def test_a_parameter_called_id_does_not_hide_the_others(desk):
+    desk.suite("""
+import pytest
+from pytest_roofline import Work
+@pytest.mark.parametrize(("shape", "id"), [((1, 2), 7), ((3, 4), 7)])
+def test_copy(roofline, busy, shape, id):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+""")
+    result = desk.run()
+    assert result.ret == 0, result.stderr.str()
+    assert len({str(measurement.key.parameters) for measurement in desk.last_run().measurements}) == 2
+
+
+@pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "1e308", "10**400", "-0.0", "None", "True", "2.5"])
+def test_numbers_of_any_kind_are_gated(desk, value):
+    desk.suite(f"""
+import pytest
+from pytest_roofline import Work
+@pytest.mark.parametrize("value", [{value}], ids=["it"])
+def test_copy(roofline, busy, value):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+""")
+    desk.run("--roofline-save=before")
+    proposed = desk.cli("baseline", "propose", "before", "-o", "p.json")
+    assert proposed.exit_code == 0, proposed.output or proposed.exception
+    assert desk.cli("baseline", "approve", "p.json").exit_code == 0
+    desk.run().stdout.fnmatch_lines(["1 of 1 compared: 1 PASSED"])
+
+
+def test_a_measurement_name_of_any_kind_stays_in_the_table_and_the_folder(desk):
+    desk.suite("""
+from pytest_roofline import Work
+def test_copy(roofline, busy):
+    for name in ("../up", "[/x]", "a\\nb", "\\ud800", "<b>"):
+        roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9), name=name)
+""")
+    result = desk.run()
+    assert result.ret == 0, result.stdout.str()
+    result.stdout.fnmatch_lines(["5 measured"])
+    assert len(desk.last_run().measurements) == 5
+    assert "copy.[/x]" in result.stdout.str().partition("= roofline =")[2]
+
+
+def test_a_product_name_with_tricks_stays_in_its_folder_and_line(desk):
+    desk.script(product="../../Evil\nGPU \x1b[31m[bold]")
+    desk.suite()
+    result = desk.run("--roofline-save=before")
+    assert result.ret == 0, result.stdout.str()
+    assert_steady(result.stdout.str())
+    assert desk.cli("baseline", "propose", "before", "-o", "p.json").exit_code == 0
+    assert desk.cli("baseline", "approve", "p.json").exit_code == 0
+    assert [path.name for path in (desk.path / "baselines").iterdir()] == ["evil-gpu-31m-bold.json"]

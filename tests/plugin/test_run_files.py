@@ -1,0 +1,223 @@
+"""The run file: written as things happen, kept whatever happens, and never in the way of a result."""
+
+import errno
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_roofline.judging.runs import read_run
+
+THREE = """
+import os
+import signal
+from pytest_roofline import Work
+WORK = Work(read_bytes=10**9, write_bytes=10**9)
+
+def test_first(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+
+def test_second(roofline, busy):
+    calls = []
+    def fn():
+        calls.append(1)
+        busy(1e-3)
+        if len(calls) == {after}:
+            {event}
+    roofline.measure(fn, work=WORK)
+
+def test_third(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+"""
+# A millisecond a call: 0.1 s of warm-up are over by then, some samples are taken, and the end is far.
+IN_THE_MIDDLE = 200
+
+
+def test_a_killed_run_keeps_every_finished_measurement(desk):
+    desk.suite(THREE.format(after=IN_THE_MIDDLE, event="os.kill(os.getpid(), signal.SIGKILL)"))
+    desk.subprocess("--roofline-save=killed", "-p", "no:hypothesispytest")
+    run = desk.saved("killed")
+    assert [measurement.label for measurement in run.measurements] == ["first"]
+    assert not run.measurements[0].invalid
+    assert run.outcomes[0].outcome == "passed"
+    assert run.footer is None
+
+
+def interrupted(desk, after=IN_THE_MIDDLE):
+    desk.suite(THREE.format(after=after, event="os.kill(os.getpid(), signal.SIGINT)"))
+    return desk.run("--roofline-save=stopped")
+
+
+def test_ctrl_c_ends_with_pytests_own_status(desk):
+    result = interrupted(desk)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert desk.saved("stopped").footer.exit_status == 2
+
+
+def test_ctrl_c_keeps_what_is_finished_and_marks_the_rest(desk):
+    interrupted(desk)
+    first, second = desk.saved("stopped").measurements
+    assert (first.label, first.invalid) == ("first", "")
+    assert (second.label, second.invalid) == ("second", "interrupted")
+    assert len(second.samples.seconds) < len(first.samples.seconds)
+
+
+def test_ctrl_c_still_prints_the_table(desk):
+    lines = interrupted(desk).stdout.lines
+    assert any(line.startswith("first ") and "NO BASELINE" in line for line in lines)
+    assert any(line.startswith("second ") and "NO BASELINE" not in line and "PASSED" not in line for line in lines)
+
+
+def test_ctrl_c_during_warm_up_leaves_no_measurement(desk):
+    interrupted(desk, after=3)
+    assert [measurement.label for measurement in desk.saved("stopped").measurements] == ["first"]
+
+
+def test_an_interrupted_run_is_proposed_without_its_partial_size(desk):
+    interrupted(desk)
+    answer = desk.cli("baseline", "propose", "stopped", "-o", "p.json")
+    assert answer.exit_code == 0
+    assert "left out: second of stopped: interrupted" in answer.output
+    assert '"benchmark": "second"' not in (desk.path / "p.json").read_text()
+
+
+def test_a_run_is_saved_under_its_name(desk):
+    desk.suite()
+    desk.run("--roofline-save=driver-570.86+a_b")
+    run = desk.saved("driver-570.86+a_b")
+    assert run.header.run_id == "driver-570.86+a_b"
+    assert run.footer.measured == 2
+    assert run.header.environment.device.driver == "550.54"
+    assert "--roofline-save=driver-570.86+a_b" in run.header.command
+
+
+def test_a_run_without_a_name_is_saved_too(desk):
+    desk.suite()
+    desk.run()
+    desk.run()
+    assert len(desk.run_paths()) == 2
+
+
+def test_the_run_file_holds_raw_samples_in_seconds(desk):
+    desk.suite()
+    desk.run()
+    samples = desk.last_run().measurements[0].samples
+    assert len(samples.seconds) >= 20
+    assert samples.seconds[0] == pytest.approx(2 * 64 * 2**20 / 2e12, rel=1e-3)
+
+
+def fallback(result):
+    """The file that the one WARNING names."""
+    warnings = [line for line in result.stdout.lines if line.startswith("WARNING: ")]
+    assert len(warnings) == 1, result.stdout.str()
+    return Path(re.search(r"saved as (\S+\.jsonl) instead", warnings[0])[1])
+
+
+@pytest.fixture(params=["a-file", "/dev/null/x", "/proc/x"])
+def unwritable(desk, request):
+    """Something that no run folder can be made of, also not by root."""
+    (desk.path / "a-file").write_text("in the way")
+    return request.param
+
+
+def test_an_unwritable_folder_costs_a_warning_and_no_measurement(desk, unwritable):
+    desk.suite()
+    result = desk.run(f"--roofline-dir={unwritable}")
+    assert result.ret == 0
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["copy *64 MiB *", "copy *1 GiB *", "2 measured"])
+    run = read_run(fallback(result))
+    assert len(run.measurements) == 2
+    assert run.footer is not None
+
+
+def test_a_named_run_that_cannot_be_saved_is_no_success(desk, unwritable):
+    desk.suite()
+    result = desk.run(f"--roofline-dir={unwritable}", "--roofline-save=kept")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert fallback(result).stem == "kept"
+
+
+def test_an_unwritable_folder_does_not_hide_a_regression(desk):
+    desk.baseline()
+    desk.script(slow=1.3)
+    result = desk.run("--roofline-dir=/dev/null/x")
+    assert result.ret == 1
+    result.assert_outcomes(failed=2)
+
+
+def full_disk(monkeypatch, under, after):
+    """Writing below `under` fails after so many lines, as on a full disk."""
+    opened = Path.open
+
+    def open_full(path, *args, **keywords):
+        file = opened(path, *args, **keywords)
+        return Full(file, after) if path.is_relative_to(under) and path.suffix == ".jsonl" else file
+
+    monkeypatch.setattr(Path, "open", open_full)
+
+
+class Full:
+    """A file on a disk that has room for a few lines."""
+
+    def __init__(self, file, room):
+        self.file, self.room = file, room
+
+    def write(self, text):
+        self.room -= 1
+        if self.room < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self.file.write(text)
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def flush(self):
+        self.file.flush()
+
+    def close(self):
+        self.file.close()
+
+
+@pytest.mark.parametrize("room", [0, 1, 3])
+def test_a_disk_that_is_full_costs_a_warning_and_no_measurement(desk, monkeypatch, room):
+    desk.suite()
+    full_disk(monkeypatch, desk.path, room)
+    result = desk.run("--roofline-save=kept")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["WARNING: *No space left on device*", "2 measured"])
+    run = read_run(fallback(result))
+    assert [measurement.label for measurement in run.measurements] == ["copy[64MiB]", "copy[1GiB]"]
+    assert run.footer is not None
+
+
+def test_with_no_room_anywhere_the_measurements_are_still_printed(desk, monkeypatch):
+    desk.suite()
+    full_disk(monkeypatch, Path("/"), 0)
+    result = desk.run()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["copy *64 MiB *", "copy *1 GiB *", "WARNING: *printed here and nowhere else*"])
+
+
+def test_the_warning_names_a_file_only_where_it_holds_the_run(desk, monkeypatch):
+    # The spare file fails too, in the middle: it must not be praised as the place of the run.
+    desk.suite()
+    full_disk(monkeypatch, Path("/"), 3)
+    (warning,) = [line for line in desk.run().stdout.lines if line.startswith("WARNING: ")]
+    assert "nowhere else" in warning
+    assert "instead" not in warning
+
+
+def test_commands_are_printed_only_for_a_run_that_they_can_find(desk):
+    desk.suite()
+    result = desk.run("--roofline-dir=/dev/null/x")
+    (line,) = [line for line in result.stdout.lines if "baseline propose" in line]
+    name = line.split()[3]
+    assert name == str(fallback(result))
+
+
+def test_asking_for_a_name_is_answered_when_nothing_was_measured(desk):
+    desk.suite("def test_two(roofline): roofline.skip_for_hardware('needs 2 GPUs, found 1')\n")
+    result = desk.run("--roofline-save=kept")
+    assert desk.run_path("kept").exists() or "kept" in result.stdout.str()

@@ -1,0 +1,231 @@
+"""What a user sees: header, status words, the table at the end, and nothing where nothing is measured."""
+
+import re
+
+import pytest
+
+
+def table_of(result):
+    """The lines of the closing table, head first."""
+    lines = result.stdout.lines
+    start = next(index for index, line in enumerate(lines) if line.startswith("test ") and "verdict" in line)
+    end = next(index for index in range(start, len(lines)) if lines[index].startswith(("roof:", "run saved", "copy:")))
+    return lines[start:end]
+
+
+def test_the_header_names_version_device_driver_and_baseline(desk):
+    from pytest_roofline import __version__
+
+    desk.baseline()
+    result = desk.run()
+    header = next(line for line in result.stdout.lines if line.startswith("roofline "))
+    assert __version__ in header
+    assert "NVIDIA H100 80GB HBM3" in header
+    assert "driver 550.54" in header
+    assert header.endswith("baselines/h100.json")
+
+
+def test_the_header_names_the_runs_compared_with(desk):
+    against = desk.five_runs()
+    desk.run(*against).stdout.fnmatch_lines(["roofline *against 5 saved runs (run0, run1, run2, run3, run4)"])
+
+
+def test_the_header_says_that_there_is_no_baseline(desk):
+    desk.suite()
+    desk.run().stdout.fnmatch_lines(["roofline *against no baseline"])
+
+
+def test_the_header_counts_what_is_planned_and_how_long_it_takes(desk):
+    desk.suite()
+    desk.run("--roofline-budget=3").stdout.fnmatch_lines(["roofline: 2 measuring tests planned, at most about 8 s*"])
+
+
+def test_the_plan_counts_only_what_was_selected(desk):
+    desk.suite()
+    desk.run("-k", "64MiB").stdout.fnmatch_lines(["roofline: 1 measuring test* planned*"])
+
+
+def test_the_header_stands_once(desk):
+    desk.suite()
+    assert sum(line.startswith("roofline 0") for line in desk.run().stdout.lines) == 1
+
+
+def test_a_suite_that_does_not_measure_sees_nothing_of_it(desk):
+    desk.suite("def test_nothing(): pass\n")
+    result = desk.run("-v")
+    assert result.ret == 0
+    # The list of plugins is pytest's own line.
+    seen = [
+        line for line in result.stdout.lines if "roofline" in line and not line.startswith(("plugins:", "rootdir:"))
+    ]
+    assert [line for line in seen if str(desk.path) not in line] == []
+    assert not (desk.path / ".roofline").exists()
+    assert not (desk.path / "opened").exists()
+
+
+def test_a_suite_that_does_not_measure_imports_nothing_heavy(desk):
+    desk.suite("def test_nothing(): pass\n")
+    desk.pytester.makeconftest("""
+import sys
+HEAVY = ("torch", "numpy", "pandas", "scipy", "triton", "msgspec", "rich", "pytest_roofline.session")
+def pytest_unconfigure():
+    print("HEAVY:", sorted(name for name in HEAVY if name in sys.modules))
+""")
+    # Other plugins of this environment import what they like.
+    result = desk.subprocess("-p", "no:hypothesispytest", "-p", "no:benchmark", "--collect-only")
+    result.stdout.fnmatch_lines(["HEAVY: []"])
+    result = desk.subprocess("-p", "no:hypothesispytest", "-p", "no:benchmark")
+    result.stdout.fnmatch_lines(["HEAVY: []"])
+
+
+def test_the_status_word_holds_number_and_difference(desk):
+    against = desk.five_runs()
+    result = desk.run("-v", *against)
+    words = [line for line in result.stdout.lines if "::test_copy" in line]
+    assert len(words) == 2
+    assert all(re.search(r"PASSED 2000 GB/s [+-]\d\.\d % ", line + " ") for line in words), words
+
+
+def test_failures_are_plainly_failed(desk):
+    against = desk.five_runs()
+    desk.script(slow={"test_copy[64MiB]": 1.3})
+    result = desk.run("-v", *against)
+    assert re.search(r"::test_copy\[64MiB\] FAILED +\[ *50%\]", result.stdout.str())
+
+
+def test_other_tests_keep_their_status_word(desk):
+    desk.suite()
+    desk.suite("def test_plain(): pass\n", "test_plain")
+    result = desk.run("-v")
+    assert re.search(r"::test_plain PASSED +\[", result.stdout.str())
+
+
+def test_the_table_has_the_promised_columns(desk):
+    desk.baseline()
+    head = table_of(desk.run())[0].split()
+    assert [name.replace("GB/s", "rate") for name in head] == [
+        "test", "size", "time", "rate", "roof", "baseline", "diff", "verdict",
+    ]  # fmt: skip
+
+
+def test_the_table_fits_eighty_columns(desk):
+    against = desk.five_runs()
+    desk.script(slow=1.3)
+    assert max(map(len, table_of(desk.run(*against)))) <= 80
+
+
+def test_long_names_fold_inside_eighty_columns_and_lose_nothing(desk):
+    name = "a_benchmark_whose_name_goes_on_and_on_and_on_for_longer_than_any_table_is_wide_and_then_some_more"
+    desk.suite(f"""
+from pytest_roofline import Work
+def test_{name}(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
+""")
+    table = table_of(desk.run())
+    assert max(map(len, table)) <= 80
+    assert name in "".join(line.partition(" ")[0] for line in table[2:])
+    assert any("1.00 ms" in line and "2000" in line and "NO BASELINE" in line for line in table)
+
+
+def test_the_worst_comes_first_when_something_failed(desk):
+    against = desk.five_runs()
+    desk.script(slow={"test_copy[1GiB]": 1.3})
+    table = table_of(desk.run(*against))
+    assert "REGRESSED" in table[2]
+    assert "1 GiB" in table[2]
+    assert "PASSED" in table[3]
+
+
+def test_the_order_of_the_tests_stays_when_nothing_failed(desk):
+    desk.suite()
+    table = table_of(desk.run())
+    assert "64 MiB" in table[2]
+    assert "1 GiB" in table[3]
+
+
+def test_there_are_no_escape_codes_without_a_terminal(desk):
+    against = desk.five_runs()
+    desk.script(slow=1.3)
+    assert "\x1b" not in desk.run(*against).stdout.str()
+
+
+def test_colour_that_is_asked_for_colours_the_verdict(desk):
+    against = desk.five_runs()
+    desk.script(slow=1.3)
+    lines = desk.run("--color=yes", *against).stdout.lines
+    assert any("\x1b" in line and "REGRESSED" in line and "1 GiB" in line for line in lines)
+
+
+def test_words_in_brackets_stay_whole_in_the_table(desk):
+    desk.suite("""
+import pytest
+from pytest_roofline import Work
+@pytest.mark.parametrize("way", ["bold", "h2d-pinned", ":fire:"])
+def test_copy(roofline, busy, way):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
+""")
+    result = desk.run()
+    table = "\n".join(table_of(result))
+    assert "copy[bold]" in table
+    assert "copy[h2d-pinned]" in table
+    assert "copy[:fire:]" in table
+
+
+def test_words_in_brackets_beside_a_size_stay_whole_in_the_table(desk):
+    desk.suite("""
+import pytest
+from pytest_roofline import Work
+@pytest.mark.parametrize("size_bytes", [64 * 2**20])
+@pytest.mark.parametrize("way", ["red"])
+def test_copy(roofline, busy, way, size_bytes):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
+""")
+    assert "copy[red]" in "\n".join(table_of(desk.run()))
+
+
+def test_the_counts_name_what_was_not_measured_and_why(desk):
+    desk.suite("""
+import pytest
+from pytest_roofline import Work
+def test_one(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+def test_two(roofline):
+    roofline.skip_for_hardware("needs 2 GPUs, found 1")
+def test_three(roofline):
+    roofline.skip_for_hardware("needs 2 GPUs, found 1")
+""")
+    result = desk.run()
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, skipped=2)
+    result.stdout.fnmatch_lines(["1 measured, 2 not measured (needs 2 GPUs, found 1)"])
+
+
+def test_the_counts_are_the_last_line_before_pytests_own(desk):
+    desk.suite()
+    lines = [line for line in desk.run().stdout.lines if line]
+    assert lines[-2] == "2 measured"
+
+
+def test_a_sweep_is_summed_up_as_a_curve(desk):
+    desk.suite("""
+import pytest
+from pytest_roofline import Work
+@pytest.mark.parametrize("size_bytes", [2**20, 2**23, 2**26, 2**29, 2**32])
+def test_copy(roofline, busy, size_bytes):
+    work = Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes)
+    roofline.measure(lambda: busy(1e-4 + 2 * size_bytes / 2e12), work=work)
+""")
+    result = desk.run()
+    curve = next(line for line in result.stdout.lines if line.startswith("copy: plateau"))
+    assert all(share in curve for share in ("50", "80", "90"))
+    assert "fits 100 µs" in curve
+    assert len(desk.last_run().footer.curves) == 1
+
+
+@pytest.mark.parametrize("quiet", ["-q", "-qq"])
+def test_a_quiet_run_still_gates(desk, quiet):
+    against = desk.five_runs()
+    desk.script(slow=1.3)
+    result = desk.run(quiet, *against)
+    assert result.ret == 1
+    assert "REGRESSED" in result.stdout.str()

@@ -1,0 +1,306 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.cli import main
+from pytest_roofline.core.records import Baseline
+from pytest_roofline.judging.baselines import read_baseline, write_baseline
+from pytest_roofline.version import __version__
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """Runs the command in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+    return run
+
+
+@pytest.fixture
+def runs(make, tmp_path):
+    """Saved runs: `fast` and `same` take a second, `slow` takes two."""
+    for name, seconds in (("fast", 1.0), ("same", 1.0), ("slow", 2.0)):
+        make.save(tmp_path / ".roofline" / "runs" / f"{name}.jsonl", make.measurement(seconds))
+    return tmp_path / ".roofline" / "runs"
+
+
+def refused(result):
+    """The one sentence of a command that could not use its input."""
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("roofline: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr.removeprefix("roofline: ").rstrip("\n")
+
+
+@pytest.mark.parametrize(("new", "status"), [("same", 0), ("slow", 1)])
+def test_the_exit_status_of_compare_tells_a_regression(command, runs, new, status):
+    assert command("compare", "fast", new).exit_code == status
+
+
+def test_an_improvement_is_no_failure(command, runs):
+    result = command("compare", "slow", "fast")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "IMPROVED" in result.stdout
+
+
+def test_compare_prints_a_table_and_the_counts(command, runs):
+    lines = command("compare", "fast", "slow").stdout.splitlines()
+    assert lines[0].split()[:4] == ["test", "old", "new", "diff"]
+    assert lines[-1] == "1 REGRESSED"
+
+
+def test_a_run_is_given_by_name_or_by_path(command, runs):
+    assert command("compare", runs / "fast.jsonl", "slow").exit_code == 1
+
+
+def test_runs_can_be_kept_elsewhere(command, make, tmp_path):
+    make.save(tmp_path / "elsewhere" / "runs" / "r.jsonl", make.measurement())
+    assert command("compare", "r", "r", "--dir", "elsewhere").exit_code == 0
+
+
+def test_the_tolerance_decides(command, runs):
+    assert command("compare", "fast", "slow", "--tolerance", "200%").exit_code == 0
+
+
+def test_json_holds_every_figure(command, runs):
+    result = command("compare", "fast", "slow", "--json")
+    (row,) = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert (row["test"], row["verdict"], row["tolerance"]) == ("memcpy_d2d[64MiB]", "REGRESSED", 0.05)
+    assert (row["old_s"], row["new_s"], row["change"]) == pytest.approx((1.0, 2.0, 1.0))
+    assert row["parameters"] == {"size_bytes": 64 * 2**20}
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "run file bad.jsonl does not exist"),
+        ("", "run file bad.jsonl is empty; expected JSON"),
+        ("{", "run file bad.jsonl, line 1 is not JSON"),
+        ("not json\n", "run file bad.jsonl, line 1 is not JSON"),
+        ("[]\n", "run file bad.jsonl, line 1 has type None; expected one of header"),
+        ('{"type": "header", "schema": 2}\n', "schema version 2; this pytest-roofline reads version 1"),
+        ('{"type": "header", "schema": 1}\n', "missing required field `run_id`"),
+        ('{"type": "header", "schema": NaN}\n', "holds NaN, which is no number"),
+        ('{"type": "header", "schema": ' + "1" * 5000 + "}\n", "bad.jsonl, line 1"),
+        ('{"type": "header", "\\ud800": 1, "schema": 1}\n', "bad.jsonl, line 1"),
+    ],
+)
+@pytest.mark.parametrize("order", [("bad.jsonl", "fast"), ("fast", "bad.jsonl")])
+def test_an_unusable_file_gets_one_sentence_on_stderr_and_status_2(command, runs, tmp_path, content, sentence, order):
+    if content is not None:
+        (tmp_path / "bad.jsonl").write_text(content)
+    assert sentence in refused(command("compare", *order))
+
+
+def test_a_file_of_bytes_is_refused(command, runs, tmp_path):
+    (tmp_path / "bad.jsonl").write_bytes(b"\x80\x04\x95pickle")
+    assert "is not UTF-8 text" in refused(command("compare", "bad.jsonl", "fast"))
+
+
+def test_a_folder_is_refused(command, runs):
+    assert "is a directory; expected a file" in refused(command("compare", "./", "fast"))
+
+
+def test_a_measurement_without_samples_is_refused(command, runs):
+    text = (runs / "slow.jsonl").read_text()
+    (runs / "slow.jsonl").write_text(text.replace('"seconds": [2.0]', '"seconds": []'))
+    assert "slow.jsonl, line 2" in refused(command("compare", "fast", "slow"))
+
+
+@pytest.mark.parametrize("seconds", ["1e300", "1e-300"])
+def test_times_at_the_ends_of_the_range_are_compared_or_refused_but_never_a_crash(command, runs, seconds):
+    text = (runs / "slow.jsonl").read_text()
+    (runs / "slow.jsonl").write_text(text.replace('"seconds": [2.0]', f'"seconds": [{seconds}]'))
+    other = {"1e300": "1e-300", "1e-300": "1e300"}[seconds]
+    text = (runs / "fast.jsonl").read_text()
+    (runs / "fast.jsonl").write_text(text.replace('"seconds": [1.0]', f'"seconds": [{other}]'))
+    result = command("compare", "fast", "slow")
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def test_hostile_names_of_a_run_are_shown_harmlessly(command, make, tmp_path):
+    key = make.key("x\x1b[31m[/red]\n", parameters={"memory": "a\r"})
+    make.save(tmp_path / "r.jsonl", make.measurement(key=key))
+    result = command("compare", "r.jsonl", "r.jsonl")
+    assert result.exit_code == 0
+    assert "x\\x1b[31m[/red]\\n[a\\r]" in result.stdout.replace("\n", "")
+
+
+def test_other_hardware_is_refused_with_both_names(command, make, runs):
+    other = make.measurement(key=make.key(hardware=make.hardware(product="h100-sxm")))
+    make.save(runs / "other.jsonl", other)
+    sentence = refused(command("compare", "fast", "other"))
+    assert "h100-sxm, 141gb" in sentence
+    assert "h200-sxm, 141gb" in sentence
+
+
+@pytest.mark.parametrize("tolerance", ["0", "-5%", "nan", "5", "many"])
+def test_an_impossible_tolerance_is_refused(command, runs, tolerance):
+    assert refused(command("compare", "fast", "slow", "--tolerance", tolerance)).startswith(
+        f"--tolerance is '{tolerance}'"
+    )
+
+
+@pytest.mark.parametrize("name", ["..", "no such run", ".hidden"])
+def test_a_name_that_no_run_can_have_is_refused(command, runs, name):
+    assert f"run name is {name!r}" in refused(command("compare", "fast", name))
+
+
+@pytest.mark.parametrize(
+    "arguments", [["compare", "fast"], ["compare"], ["baseline", "propose"], ["nonsense"], ["compare", "--nonsense"]]
+)
+def test_a_command_that_is_not_understood_exits_2(command, runs, arguments):
+    result = command(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["compare"], ["baseline"], ["baseline", "propose"], ["baseline", "approve"]],
+    ids=lambda arguments: " ".join(arguments) or "roofline",
+)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_every_command_explains_itself(command, arguments, flag):
+    result = command(*arguments, flag)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Usage: ")
+
+
+def test_the_version_is_printed(command):
+    assert command("--version").stdout == f"roofline, version {__version__}\n"
+
+
+def test_runs_become_a_baseline_in_two_steps(command, make, runs, tmp_path):
+    proposed = command("baseline", "propose", "fast", "slow", "-o", "p.json")
+    assert (proposed.exit_code, proposed.stderr) == (0, "")
+    assert "1 entries for h200-sxm, 141gb, from up to 2 sessions, in p.json" in proposed.stdout
+    assert "provisional: fewer than 3 sessions" in proposed.stdout
+    approved = command("baseline", "approve", "p.json")
+    assert approved.exit_code == 0
+    (entry,) = read_baseline(tmp_path / "baselines" / "h200.json").entries
+    assert entry.medians == (1.0, 2.0)
+
+
+def test_a_proposal_alone_changes_no_baseline(command, runs, tmp_path):
+    command("baseline", "propose", "fast", "-o", "p.json")
+    assert not (tmp_path / "baselines").exists()
+
+
+def test_an_approved_baseline_passes_the_run_that_it_came_from(command, runs):
+    command("baseline", "propose", "fast", "-o", "p.json")
+    command("baseline", "approve", "p.json", "--into", "site")
+    assert command("compare", "site/h200.json", "same").exit_code == 0
+    assert command("compare", "site/h200.json", "slow").exit_code == 1
+
+
+def test_a_dry_run_shows_the_changes_and_writes_nothing(command, runs, tmp_path):
+    command("baseline", "propose", "fast", "-o", "p.json")
+    result = command("baseline", "approve", "p.json", "--dry-run")
+    assert result.exit_code == 0
+    assert "1 entries would change" in result.stdout
+    assert not (tmp_path / "baselines").exists()
+
+
+def test_approving_twice_has_nothing_to_change(command, runs):
+    command("baseline", "propose", "fast", "-o", "p.json")
+    command("baseline", "approve", "p.json")
+    assert command("baseline", "approve", "p.json").stdout.startswith("nothing to change: ")
+
+
+def test_what_is_left_out_of_a_proposal_is_named_on_stderr(command, make, runs):
+    bad = make.measurement(key=make.key("bad"), invalid="wrong data")
+    make.save(runs / "half.jsonl", make.measurement(), bad)
+    result = command("baseline", "propose", "half", "-o", "p.json")
+    assert result.stderr == "left out: bad[64MiB] of half: wrong data\n"
+
+
+def test_nothing_fit_writes_no_proposal(command, make, runs, tmp_path):
+    make.save(runs / "bad.jsonl", make.measurement(invalid="wrong data"))
+    assert "is fit for a baseline" in refused(command("baseline", "propose", "bad", "-o", "p.json"))
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_the_flags_of_propose_reach_the_choice(command, make, runs):
+    slow = make.measurement(key=make.key("slow"))
+    gated = make.measurement(key=make.key("gated"), gate=True)
+    make.save(runs / "r.jsonl", gated, slow, make.outcome(slow, "failed", by_verdict=True))
+    result = command("baseline", "propose", "r", "-o", "p.json", "--all", "--accept-slower")
+    assert result.stdout.startswith("2 entries for ")
+
+
+def test_a_run_that_was_cut_is_noted(command, runs):
+    whole = (runs / "fast.jsonl").read_text()
+    (runs / "fast.jsonl").write_text(whole + whole[:20])
+    result = command("baseline", "propose", "fast", "-o", "p.json")
+    assert result.exit_code == 0
+    assert result.stderr == "note: .roofline/runs/fast.jsonl ends in the middle of a line, which is left out\n"
+
+
+def test_a_cut_run_is_noted_by_compare_too(command, runs):
+    whole = (runs / "fast.jsonl").read_text()
+    (runs / "fast.jsonl").write_text(whole + whole[:20])
+    assert "fast.jsonl ends in the middle of a line" in command("compare", "fast", "same").stderr
+
+
+def test_a_proposal_that_cannot_be_written_is_refused(command, runs, tmp_path):
+    (tmp_path / "file").write_text("x")
+    assert "file/p.json cannot be written" in refused(command("baseline", "propose", "fast", "-o", "file/p.json"))
+
+
+def test_a_proposal_never_replaces_a_file_that_is_no_proposal(command, runs):
+    before = (runs / "fast.jsonl").read_text()
+    refused(command("baseline", "propose", "fast", "-o", runs / "fast.jsonl"))
+    assert before == (runs / "fast.jsonl").read_text()
+
+
+def test_hostile_hardware_names_are_spelled_out(command, make, runs):
+    key = make.key(hardware=make.hardware(product="evil\nname\x07"))
+    make.save(runs / "evil.jsonl", make.measurement(key=key))
+    result = command("baseline", "propose", "evil", "-o", "p.json")
+    assert "for evil\\nname\\x07, 141gb" in result.stdout
+
+
+def test_a_damaged_baseline_stops_an_approval_and_stays(command, make, runs, tmp_path):
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines" / "h200.json").write_text("{")
+    command("baseline", "propose", "fast", "-o", "p.json")
+    assert "baseline baselines/h200.json is not JSON" in refused(command("baseline", "approve", "p.json"))
+    assert (tmp_path / "baselines" / "h200.json").read_text() == "{"
+
+
+@pytest.mark.parametrize("family", ["../evil", "/etc/evil", ""])
+def test_a_proposal_cannot_leave_the_folder_of_baselines(command, make, tmp_path, family):
+    write_baseline(tmp_path / "p.json", Baseline(family, (make.measured(),)))
+    assert f"family is {family!r}" in refused(command("baseline", "approve", "p.json", "--into", "deep/baselines"))
+    assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
+
+
+@pytest.mark.parametrize("value", ["1e999", '"\\ud800"', "1" + "0" * 400])
+def test_a_proposal_with_values_that_cannot_be_kept_is_refused_or_kept_but_never_a_crash(
+    command, make, tmp_path, value
+):
+    key = make.key(parameters={"seed": 12345})
+    write_baseline(tmp_path / "p.json", Baseline("h200", (make.measured(key=key),)))
+    (tmp_path / "p.json").write_text((tmp_path / "p.json").read_text().replace("12345", value))
+    result = command("baseline", "approve", "p.json")
+    assert result.exit_code in (0, 2)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def as_a_user(*arguments, cwd):
+    command = [sys.executable, "-c", "from pytest_roofline.cli import main; main()", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(("new", "status"), [("same", 0), ("slow", 1), ("gone", 2)])
+def test_the_process_ends_with_the_status_and_without_a_traceback(runs, tmp_path, new, status):
+    result = as_a_user("compare", "fast", new, cwd=tmp_path)
+    assert result.returncode == status
+    assert "Traceback" not in result.stderr
