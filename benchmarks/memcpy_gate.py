@@ -108,8 +108,8 @@ def main() -> None:
         page = f"""# The memcpy gate on an unchanged machine, and on a slower copy
 
 Made by `python benchmarks/memcpy_gate.py` on {facts(folder)}. Five runs of `pytest perf_tests -k memcpy` were
-saved; five more were compared with them, and one in which every copy moves 1.3 times its bytes (`benchmarks/drills/copy_more.py`,
-through the hook `pytest_roofline_function`). Times are medians of one process each.
+saved; five more were compared with them, and one in which every copy moves 1.3 times its bytes
+(`benchmarks/drills/copy_more.py`, through the hook `pytest_roofline_function`). Times are medians of one process each.
 
 {text}
 """

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .core.errors import RooflineError
+from .core.errors import CannotStore, RooflineError
 from .core.units import parse_fraction, printable
 from .version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from .judging.comparing import Row
     from .judging.runs import Run
 
@@ -58,7 +60,13 @@ def compare(old: str, new: str, tolerance: str, as_json: bool, folder: Path) -> 
     from .judging.runs import resolve_run
     from .judging.verdicts import Kind
 
-    rows = compare_files(resolve_run(old, folder), resolve_run(new, folder), parse_fraction(tolerance, "--tolerance"))
+    compared = compare_files(
+        resolve_run(old, folder), resolve_run(new, folder), parse_fraction(tolerance, "--tolerance")
+    )
+    rows = compared.rows
+    _note_cuts(compared.runs)
+    if compared.only_old:
+        click.echo(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)
     if as_json:
         click.echo(json.dumps([_row_as_json(row) for row in rows], indent=2, ensure_ascii=False, allow_nan=False))
     else:
@@ -66,12 +74,15 @@ def compare(old: str, new: str, tolerance: str, as_json: bool, folder: Path) -> 
     sys.exit(1 if any(row.verdict.kind is Kind.REGRESSED for row in rows) else 0)
 
 
-def _print_comparison(rows: "list[Row]") -> None:
+def _print_comparison(rows: "Sequence[Row]") -> None:
     from .judging.verdicts import Kind
     from .reporting.tables import comparison_table
 
     terminal = sys.stdout.isatty()
     click.echo(comparison_table(rows, shutil.get_terminal_size((80, 24)).columns if terminal else 80, terminal))
+    for row in rows:
+        if row.verdict.reason:
+            click.echo(f"{row.verdict.kind.value} {printable(row.label)}: {printable(row.verdict.reason)}")
     counts = {kind: sum(row.verdict.kind is kind for row in rows) for kind in Kind}
     click.echo(", ".join(f"{count} {kind.value}" for kind, count in counts.items() if count))
 
@@ -116,13 +127,17 @@ def propose(runs: tuple[str, ...], output: Path, everything: bool, accept_slower
     from .judging.baselines import write_baseline
     from .judging.proposals import propose as propose_entries
 
+    if output.exists():
+        raise CannotStore(f"{output} exists already, and a proposal is a new file; choose another name or remove it")
     proposal = propose_entries(_read_runs(runs, folder), everything=everything, accept_slower=accept_slower)
     write_baseline(output, proposal.baseline)
     for line in proposal.left_out:
         click.echo(f"left out: {line}", err=True)
     entries = proposal.baseline.entries
     sessions = max(len(entry.sessions) for entry in entries)
-    click.echo(f"{len(entries)} entries for {entries[0].hardware}, from up to {sessions} sessions, in {output}")
+    click.echo(
+        f"{len(entries)} entries for {printable(str(entries[0].hardware))}, from up to {sessions} sessions, in {output}"
+    )
     if sessions < 3:
         click.echo("provisional: fewer than 3 sessions stand behind it, so how much they differ is hardly known")
     click.echo(f"read it, then: roofline baseline approve {output}")
@@ -132,10 +147,14 @@ def _read_runs(names: tuple[str, ...], folder: Path) -> "list[Run]":
     from .judging.runs import read_run, resolve_run
 
     runs = [read_run(resolve_run(name, folder)) for name in names]
+    _note_cuts(runs)
+    return runs
+
+
+def _note_cuts(runs: "Iterable[Run]") -> None:
     for run in runs:
         if run.cut:
             click.echo(f"note: {run.path} ends in the middle of a line, which is left out", err=True)
-    return runs
 
 
 @baseline.command()

@@ -1,6 +1,8 @@
 """What a run prints: the header, progress, and the closing summary, put together from the pure parts in `reporting`."""
 
+import shlex
 import time
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +86,14 @@ def progress_line(session: RooflineSession, item: pytest.Item, every_s: float, n
     return f"roofline: {done} of {total} done, about {_duration(left_s)} left, now {printable(item.name)}"
 
 
+def _run_argument(session: RooflineSession) -> str:
+    """What to type for this run: its name where `roofline` will find it from here, else its path."""
+    path = session.writer.path
+    if path is None:
+        return ""
+    return session.run_name if path.parent == Path.cwd() / ".roofline" / "runs" else shlex.quote(str(path))
+
+
 def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[str]:
     """The table, the curves, the counts and the closing sentence."""
     lines: list[str] = []
@@ -99,6 +109,6 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
         lines.append(f"WARNING: {session.writer.trouble}")
     elif session.writer.path is not None:
         lines.append(f"run saved as {session.writer.path}")
-    lines += gate_lines(results, session.run_name, family)
+    lines += gate_lines(results, len(session.planned), _run_argument(session), family)
     lines.append(counts_line(len(results), session.not_measured))
     return lines

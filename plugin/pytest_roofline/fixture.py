@@ -1,5 +1,7 @@
 """The `roofline` fixture: what a test calls to measure something."""
 
+import contextlib
+import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -81,6 +83,8 @@ class Roofline:
             DeviceError: the device stopped answering.
             Exception: whatever `fn` raises, out of memory included; what was held is released.
         """
+        if not self._session.may_measure(self._item):
+            raise BadInput("measure was called in a teardown, after the verdict; expected it in the test or its set-up")
         request = _Request(
             fn=_check_callable(fn),
             work=_check_work(work),
@@ -139,7 +143,9 @@ class Roofline:
             # The traceback of a failure holds on to this frame; what it measured must not stay allocated for that.
             sets.clear()
             del engine
-            self._session.ground.device.release()
+            # A device that cannot even do this has failed already, and that failure is the one to report.
+            with contextlib.suppress(Exception):
+                self._session.ground.device.release()
         assert measurement is not None
         if wrong:
             raise WrongData(f"{measurement.label}: {wrong}")
@@ -250,7 +256,10 @@ class _Request:
 def _check_callable(fn: Callable[..., object]) -> Callable[..., object]:
     if not callable(fn):
         raise BadInput(f"measure was given {fn!r}; expected a function to time")
-    inner = fn if inspect.isroutine(fn) else getattr(fn, "__call__", fn)  # noqa: B004
+    inner = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    inner = inner if inspect.isroutine(inner) else getattr(inner, "__call__", inner)  # noqa: B004
     if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
         raise BadInput(
             f"{getattr(fn, '__name__', fn)!r} is async, so calling it does no work; expected a plain function that "
@@ -268,7 +277,7 @@ def _check_work(work: Work | None) -> Work:
 def _check_metric(metric: str | None, work: Work | None) -> str | None:
     if metric is None:
         return None
-    if rate_suffix(metric) is None:
+    if not isinstance(metric, str) or rate_suffix(metric) is None:
         raise BadInput(f"metric is {metric!r}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}")
     if work is not None and work.amount(metric) is None:
         raise BadInput(f"metric is {metric!r}, but work has none of what it counts: {work}")

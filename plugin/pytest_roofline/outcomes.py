@@ -17,15 +17,17 @@ def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport,
         report: of one phase.
         by_verdict: whether the test failed only because a verdict turned it red.
     """
-    if report.skipped and report.when in ("setup", "call") and not hasattr(report, "wasxfail"):
+    test_id = encodable(item.nodeid)
+    measured = any(result.measurement.test_id == test_id for result in session.results)
+    if report.skipped and measured:
+        session.call_it(test_id, "XFAIL" if hasattr(report, "wasxfail") else "SKIPPED")
+    elif report.skipped and not hasattr(report, "wasxfail"):
         session.not_measured[_skip_reason(report)] += 1
     if report.when == "call" or report.failed or (report.when == "setup" and report.skipped):
-        verdicts = tuple(
-            result.word for result in session.results if result.measurement.test_id == encodable(item.nodeid)
-        )
+        verdicts = tuple(result.word for result in session.results if result.measurement.test_id == test_id)
         session.note_outcome(
             Outcome(
-                test_id=encodable(item.nodeid),
+                test_id=test_id,
                 outcome=_outcome(report, by_verdict),
                 verdicts=verdicts,
                 reason=_reason(report),

@@ -59,7 +59,7 @@ def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[py
 def make_fixture(request: pytest.FixtureRequest) -> Roofline:
     """The fixture's value for a test."""
     state = request.config.stash.get(_session_key, None)
-    if state is None:
+    if state is None or request.node.nodeid not in state.planned:
         raise pytest.UsageError(
             f"{request.node.nodeid} asks for the fixture 'roofline' by getfixturevalue; expected it among the test's "
             "arguments, or in @pytest.mark.usefixtures, so that collection knows what will be measured"
@@ -117,6 +117,7 @@ class Running:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Skip what this device cannot do, before anything is set up for it."""
         if measures(item):
+            self.state.start_measuring(item)
             skip_for_device(self.state, item)
 
     @pytest.hookimpl(wrapper=True)
@@ -141,6 +142,11 @@ class Running:
             pytest.fail("\n".join(failure_message(result, where) for result in red), pytrace=False)
         return outcome
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """Nothing that is measured from here on would be judged."""
+        self.state.end_measuring(item)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
@@ -155,7 +161,7 @@ class Running:
         note(self.state, item, report, by_verdict=item.stash.get(_by_verdict_key, False))
         if call.excinfo is not None and not item.config.getoption("usepdb", False):
             # The traceback outlives the test (sys.last_traceback); its buffers must not, or the next finds no room.
-            traceback.clear_frames(call.excinfo.tb)
+            _forget_locals(call.excinfo.value)
         return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -182,6 +188,18 @@ class Running:
         writer = terminalreporter._tw
         for line in summary_lines(self.state, width=writer.fullwidth, colour=writer.hasmarkup):
             terminalreporter.write_line(line)
+
+
+def _forget_locals(error: BaseException | None) -> None:
+    """Empty the local variables of every frame that an exception, or one that led to it, passed through."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            # Up to Python 3.12 a frame keeps the dictionary once made of its variables; asking again renews it.
+            _ = frame.f_locals
+        error = error.__cause__ or error.__context__
 
 
 def _relative(path: Path | None, folder: Path) -> str:

@@ -84,7 +84,11 @@ def skip_for_device(session: RooflineSession, item: pytest.Item) -> None:
     # Asking for the CPU's own test on a GPU is a matter of choice, not a lack of hardware.
     if needs == "accelerator" and session.options.require_hardware:
         pytest.fail(f"{reason}, and --roofline-require-hardware is set", pytrace=False)
-    pytest.skip(reason)
+    if item.config.pluginmanager.hasplugin("skipping"):
+        # Skipped by a mark, the report names the test's own line and not this one.
+        item.add_marker(pytest.mark.skip(reason=reason))
+    else:
+        pytest.skip(reason)
 
 
 def unmet_need(session: RooflineSession, needs: str | None) -> str | None:

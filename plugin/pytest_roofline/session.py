@@ -5,17 +5,17 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from .core.errors import DeviceError, OtherHardware, RooflineError
-from .core.records import Ceiling, Entry, Environment, Footer, HardwareKey, Header, Measurement, Outcome
+from .core.records import Ceiling, Entry, Environment, Footer, HardwareKey, Header, Measurement, Outcome, canonical
 from .core.work import Work, rate_suffix
 from .judging import stats
 from .judging.baselines import Entries, Shelf, nearest
-from .judging.comparators import BaselineComparator, Comparator, find_reference, open_comparator, pooled_median
+from .judging.comparators import BaselineComparator, Comparator, find_reference, open_comparator
 from .judging.curves import summarise
 from .judging.hardware import datasheet_ceiling, family_of, key_of
 from .judging.runs import RunWriter, new_run_id, now
@@ -68,6 +68,7 @@ class RooflineSession:
         self._attempts: dict[str, list[Measurement]] = {}
         self._pending: dict[str, list[Measurement]] = {}
         self._closed = False
+        self._ended: set[str] = set()
 
     @property
     def ground(self) -> Ground:
@@ -154,18 +155,31 @@ class RooflineSession:
         """Keep the measurements of a test that failed for itself in the table, without a verdict."""
         self._keep_unjudged(encodable(item.nodeid))
 
+    def call_it(self, test_id: str, word: str) -> None:
+        """Name how a test without verdicts ended, once that is known: SKIPPED, XFAIL."""
+        self.results = [
+            replace(result, ended=word) if result.measurement.test_id == test_id else result for result in self.results
+        ]
+
     def _keep_unjudged(self, test_id: str) -> None:
         for measurement in self._take_pending(test_id):
-            self.results.append(Result(measurement, None, self.ground.environment.comparable()))
+            self._show(Result(measurement, None, self.ground.environment.comparable()))
+
+    def _show(self, result: Result) -> None:
+        """One row a measurement: a rerun's takes the place of the attempt before."""
+        identity = result.measurement.key.identity
+        self.results = [known for known in self.results if known.measurement.key.identity != identity]
+        self.results.append(result)
 
     def _take_pending(self, test_id: str) -> list[Measurement]:
         return self._pending.pop(test_id, [])
 
     def _judge(self, measurement: Measurement) -> Result:
         ground = self.ground
-        # A rerun does not replace what came before it: every attempt counts, so luck cannot be retried into green.
+        # A rerun does not replace what came before: the slowest attempt stands, so luck cannot be retried into green.
         attempts = self._attempts.setdefault(measurement.key.identity, [])
         attempts.append(measurement)
+        measurement = max(attempts, key=lambda attempt: attempt.median_s)
         reference, why_none = find_reference(ground.comparator, measurement.key, measurement.work)
         policy = Policy(
             tolerance=self._tolerance(measurement, reference.tolerance if reference else None),
@@ -173,7 +187,7 @@ class RooflineSession:
             prior=stats.prior_for(ground.environment.device.type),
         )
         verdict = judge(
-            (pooled_median(attempts),),
+            (measurement.median_s,),
             reference,
             policy,
             invalid=measurement.invalid,
@@ -184,7 +198,7 @@ class RooflineSession:
             entry for entry in self._entries_for(measurement) if entry.kind != "measured" and not entry.gates
         )
         result = Result(measurement, verdict, ground.environment.comparable(), published)
-        self.results.append(result)
+        self._show(result)
         return result
 
     def _tolerance(self, measurement: Measurement, entry: float | None) -> float:
@@ -192,7 +206,9 @@ class RooflineSession:
         return measurement.tolerance or entry or self.options.tolerance or DEFAULT_TOLERANCE
 
     def _thresholds(self, measurement: Measurement) -> list[tuple[Entry, float]]:
-        limits = ((entry, limit_seconds(entry, measurement)) for entry in self._entries_for(measurement) if entry.gates)
+        limits = (
+            (entry, limit_seconds(entry, measurement.work)) for entry in self._entries_for(measurement) if entry.gates
+        )
         return [(entry, limit_s) for entry, limit_s in limits if limit_s is not None]
 
     def _entries_for(self, measurement: Measurement) -> list[Entry]:
@@ -202,6 +218,18 @@ class RooflineSession:
     def fails(self, verdict: Verdict) -> bool:
         """Whether a verdict turns its test red."""
         return verdict.kind is Kind.REGRESSED or (verdict.kind is Kind.NO_BASELINE and self.options.require_baseline)
+
+    def end_measuring(self, item: pytest.Item) -> None:
+        """From here on the test measures no more: its verdicts are out."""
+        self._ended.add(item.nodeid)
+
+    def start_measuring(self, item: pytest.Item) -> None:
+        """A test, or a rerun of it, begins."""
+        self._ended.discard(item.nodeid)
+
+    def may_measure(self, item: pytest.Item) -> bool:
+        """Whether a verdict will still be given on what the test measures."""
+        return item.nodeid not in self._ended
 
     def note_outcome(self, outcome: Outcome) -> None:
         """Write down how a test that measured, or would have, ended."""
@@ -215,6 +243,9 @@ class RooflineSession:
         self._closed = True
         for test_id in list(self._pending):
             self._keep_unjudged(test_id)
+        if self.options.save and self.writer.path is None and not self.writer.trouble:
+            # The name that was asked for exists even if every test was skipped.
+            self._write_header()
         if self.writer.path is not None or self.writer.trouble:
             curves = tuple(summarise(result.measurement for result in self.results))
             self.writer.write(
@@ -243,13 +274,17 @@ def parameters_of(item: pytest.Item) -> dict[str, object]:
     if spec is None:
         return {}
     parameters: dict[str, object] = {}
+    by_id = False
     for name, value in spec.params.items():
         if type(value) in (int, bool, type(None)) or (type(value) is float and value - value == 0):
             parameters[name] = value
         elif type(value) is str:
             parameters[name] = encodable(value)
         else:
-            parameters["id"] = encodable(spec.id)
+            by_id = True
+    if by_id:
+        # Beside a parameter that is called so itself, the id text takes the next free name.
+        parameters["id" if "id" not in spec.params else "id text"] = encodable(spec.id)
     return parameters
 
 
@@ -266,7 +301,7 @@ def refuse_collisions(planned: Sequence[Planned]) -> None:
     """
     seen: dict[tuple[str, str], Planned] = {}
     for plan in planned:
-        other = seen.setdefault((plan.benchmark, repr(sorted(plan.parameters.items()))), plan)
+        other = seen.setdefault((plan.benchmark, canonical(plan.parameters)), plan)
         if other is not plan and other.item.nodeid != plan.item.nodeid:
             raise pytest.UsageError(
                 f"{other.item.nodeid} and {plan.item.nodeid} are both the benchmark {plan.benchmark!r} with parameters "

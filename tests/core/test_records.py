@@ -314,3 +314,15 @@ def test_the_medians_of_an_entry_are_those_of_all_its_sessions(make):
 def test_unknown_facts_are_left_out_of_what_is_compared(make):
     environment = make.environment(driver=None)
     assert environment.comparable() == {"kernel": "6.8", "torch": "2.13.0"}
+
+
+@pytest.mark.parametrize(("metric", "unit"), [("time_s", "ms"), ("traffic_GBps", "GiB/s"), ("TFLOPS", "GB/s")])
+def test_a_published_unit_that_contradicts_its_metric_is_refused(make, metric, unit):
+    with pytest.raises(BadInput, match="unit is"):
+        make.published(metric=metric, unit=unit)
+
+
+@pytest.mark.parametrize("value", [1e-30, 1e30])
+def test_a_time_that_no_machine_takes_is_refused(make, value):
+    with pytest.raises(BadInput, match="expected something between"):
+        make.session(value)

@@ -115,7 +115,7 @@ def test_a_tolerance_has_no_needless_zeros(share, text):
 
 @pytest.mark.parametrize(
     ("text", "share"),
-    [("5%", 0.05), ("0.05", 0.05), (" 5 % ", 0.05), ("2.5%", 0.025), ("1e-2", 0.01), ("200%", 2.0), ("1", 1.0)],
+    [("5%", 0.05), ("0.05", 0.05), (" 5 % ", 0.05), ("2.5%", 0.025), ("1e-2", 0.01), ("200%", 2.0), ("100%", 1.0)],
 )
 def test_a_share_is_read_with_and_without_percent(text, share):
     assert share == pytest.approx(parse_fraction(text, "tolerance"))

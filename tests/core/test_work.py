@@ -20,7 +20,7 @@ def test_an_amount_that_is_no_whole_number_is_refused(field, amount):
 def test_a_negative_amount_is_refused(field):
     with pytest.raises(BadInput) as error:
         Work(**{field: -1})
-    assert str(error.value) == f"Work.{field} is -1; expected zero or more"
+    assert str(error.value) == f"Work.{field} is -1; expected zero or more, and at most 2^63"
 
 
 @pytest.mark.parametrize("work", [{}, {"read_bytes": 0, "flops": 0}])

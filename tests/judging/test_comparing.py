@@ -21,13 +21,13 @@ def timed(make, **seconds):
 
 def test_a_run_held_against_itself_has_not_changed(make, tmp_path):
     path = make.save(tmp_path / "r.jsonl", *timed(make, a=1.0, b=2.0))
-    assert kinds(compare(path, path)) == [("a", Kind.PASSED), ("b", Kind.PASSED)]
+    assert kinds(compare(path, path).rows) == [("a", Kind.PASSED), ("b", Kind.PASSED)]
 
 
 def test_rows_stand_worst_first(make, tmp_path):
     old = timed(make, same=1.0, bad=1.0, better=1.0, worse=1.0, unsure=1.0)
     new = timed(make, same=1.0, bad=1.2, better=0.5, worse=2.0, unsure=1.03, unknown=1.0)
-    rows = compare(*pair(make, tmp_path, old, new))
+    rows = compare(*pair(make, tmp_path, old, new)).rows
     assert kinds(rows) == [
         ("worse", Kind.REGRESSED),
         ("bad", Kind.REGRESSED),
@@ -39,13 +39,13 @@ def test_rows_stand_worst_first(make, tmp_path):
 
 
 def test_old_and_new_times_stand_beside_the_verdict(make, tmp_path):
-    (row,) = compare(*pair(make, tmp_path, timed(make, a=1.0), timed(make, a=2.0)))
+    (row,) = compare(*pair(make, tmp_path, timed(make, a=1.0), timed(make, a=2.0))).rows
     assert (row.old_s, row.new_s) == (pytest.approx(1.0), pytest.approx(2.0))
     assert row.verdict.change == pytest.approx(1.0)
 
 
 def test_the_tolerance_of_the_caller_counts(make, tmp_path):
-    (row,) = compare(*pair(make, tmp_path, timed(make, a=1.0), timed(make, a=1.2)), tolerance=0.5)
+    (row,) = compare(*pair(make, tmp_path, timed(make, a=1.0), timed(make, a=1.2)), tolerance=0.5).rows
     assert (row.verdict.kind, row.verdict.tolerance) == (Kind.PASSED, 0.5)
 
 
@@ -53,14 +53,14 @@ def test_the_tolerance_of_an_entry_comes_before_the_callers(make, tmp_path):
     old = tmp_path / "h200.json"
     write_baseline(old, Baseline("h200", (make.measured(1.0, tolerance=0.5),)))
     new = make.save(tmp_path / "new.jsonl", make.measurement(1.2))
-    (row,) = compare(old, new, tolerance=0.01)
+    (row,) = compare(old, new, tolerance=0.01).rows
     assert (row.verdict.kind, row.verdict.tolerance) == (Kind.PASSED, 0.5)
 
 
 def test_two_baselines_can_be_compared(make, tmp_path):
     for name, seconds in (("old.json", 1.0), ("new.json", 2.0)):
         write_baseline(tmp_path / name, Baseline("h200", (make.measured(seconds), make.published())))
-    assert kinds(compare(tmp_path / "old.json", tmp_path / "new.json")) == [("memcpy_d2d", Kind.REGRESSED)]
+    assert kinds(compare(tmp_path / "old.json", tmp_path / "new.json").rows) == [("memcpy_d2d", Kind.REGRESSED)]
 
 
 def test_other_hardware_is_refused_with_both_names(make, tmp_path):
@@ -89,33 +89,38 @@ def test_a_run_without_measurements_is_refused(make, tmp_path, empty):
 
 def test_changed_work_is_not_compared_and_says_so(make, tmp_path):
     changed = make.measurement(2.0, key=make.key("b"), work=make.copy(2**27))
-    rows = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), [*timed(make, a=1.0), changed]))
+    rows = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), [*timed(make, a=1.0), changed])).rows
     assert kinds(rows) == [("a", Kind.PASSED), ("b", Kind.NO_BASELINE)]
     assert "the test's work changed" in rows[1].verdict.reason
 
 
 def test_an_invalid_measurement_of_the_new_run_is_shown_as_such(make, tmp_path):
     bad = make.measurement(1.0, key=make.key("b"), invalid="wrong data")
-    rows = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), [*timed(make, a=1.0), bad]))
+    rows = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), [*timed(make, a=1.0), bad])).rows
     assert ("b", Kind.INVALID) in kinds(rows)
 
 
 def test_every_comparison_has_its_share_of_the_false_alarms(make, tmp_path):
     """The same difference decides alone, and not among a thousand."""
     one, many = timed(make, a=1.0), timed(make, a=1.0, **{f"b{number}": 1.0 for number in range(1000)})
-    alone = compare(*pair(make, tmp_path, one, timed(make, a=1.05001)))
-    among = compare(*pair(make, tmp_path, many, [*timed(make, a=1.05001), *many[1:]]))
+    alone = compare(*pair(make, tmp_path, one, timed(make, a=1.05001))).rows
+    among = compare(*pair(make, tmp_path, many, [*timed(make, a=1.05001), *many[1:]])).rows
     assert [alone[0].verdict.kind, among[0].verdict.kind] == [Kind.REGRESSED, Kind.INCONCLUSIVE]
 
 
 def test_a_cpu_of_one_process_is_given_the_spread_of_a_cpu(make, tmp_path):
     cpu = make.key(hardware=HardwareKey("amd-epyc", "24gib", "2-cores", 1, "none"))
     old, new = ([make.measurement(value, key=cpu)] for value in (1.0, 1.3))
-    (row,) = compare(*pair(make, tmp_path, old, new))
+    (row,) = compare(*pair(make, tmp_path, old, new)).rows
     assert row.verdict.kind is Kind.INCONCLUSIVE
 
 
 def test_processes_of_the_new_run_are_judged_together(make, tmp_path):
     new = [make.measurement(value, process=f"process-{value}") for value in (1.0, 4.0)]
-    (row,) = compare(*pair(make, tmp_path, [make.measurement(1.0)], new))
+    (row,) = compare(*pair(make, tmp_path, [make.measurement(1.0)], new)).rows
     assert row.new_s == pytest.approx(2.0)
+
+
+def test_what_only_the_old_side_knows_is_named(make, tmp_path):
+    compared = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), timed(make, a=1.0)))
+    assert compared.only_old == ("b[64MiB]",)

@@ -158,10 +158,17 @@ def test_a_run_with_no_number_for_a_sample_is_refused(make, tmp_path):
         read_run(path)
 
 
-def test_a_later_outcome_overrules_an_earlier_one(make, tmp_path):
+def test_a_rerun_that_passes_does_not_undo_a_failure(make, tmp_path):
     measurement = make.measurement()
-    run = make.run(tmp_path / "r.jsonl", make.outcome(measurement, "failed"), make.outcome(measurement))
-    assert run.failed_tests == {}
+    failed = make.outcome(measurement, "failed")
+    run = make.run(tmp_path / "r.jsonl", failed, make.outcome(measurement))
+    assert run.not_passed == {measurement.test_id: failed}
+
+
+def test_a_measurement_whose_test_was_skipped_after_all_is_unfit(make, tmp_path):
+    measurement = make.measurement()
+    run = make.run(tmp_path / "r.jsonl", measurement, make.outcome(measurement, "skipped"))
+    assert run.unfit(measurement, accept_slower=True) == "its test was skipped"
 
 
 def test_a_measurement_whose_test_failed_is_unfit(make, tmp_path):
@@ -204,7 +211,7 @@ def test_two_runs_at_once_do_not_share_a_name():
 
 def test_the_folder_of_runs_ignores_itself_in_git(folder):
     make_run_folder(folder)
-    assert (folder / ".gitignore").read_text() == "*\n"
+    assert (folder / "runs" / ".gitignore").read_text() == "*\n"
 
 
 def test_a_gitignore_of_the_users_own_is_kept(folder):

@@ -228,29 +228,29 @@ def test_a_result_within_its_limit_is_still_held_against_the_baseline(make):
 
 def test_a_limit_on_a_rate_becomes_the_time_of_that_work(make):
     measurement = make.measurement(work=Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9))
-    assert limit_seconds(make.published(value=100.0), measurement) == pytest.approx(0.02)
+    assert limit_seconds(make.published(value=100.0), measurement.work) == pytest.approx(0.02)
 
 
 def test_a_limit_in_the_payloads_counting_uses_the_payload(make):
     measurement = make.measurement(work=Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9))
-    assert limit_seconds(make.published(metric="payload_GBps", value=100.0), measurement) == pytest.approx(0.01)
+    assert limit_seconds(make.published(metric="payload_GBps", value=100.0), measurement.work) == pytest.approx(0.01)
 
 
 def test_a_limit_on_throughput_counts_1e12(make):
-    assert limit_seconds(make.published(metric="TFLOPS", value=2.0), make.measurement(work=Work(flops=10**12))) == 0.5
+    assert limit_seconds(make.published(metric="TFLOPS", value=2.0, unit="TFLOP/s"), Work(flops=10**12)) == 0.5
 
 
 def test_a_limit_on_time_is_that_time(make):
-    assert limit_seconds(make.published(metric="time_s", value=3.0, unit="s"), make.measurement()) == 3.0
+    assert limit_seconds(make.published(metric="time_s", value=3.0, unit="s"), make.copy()) == 3.0
 
 
 @pytest.mark.parametrize("value", [(1.0, 2.0), OUT_OF_MEMORY])
 def test_a_range_or_out_of_memory_is_no_limit(make, value):
-    assert limit_seconds(make.published(value=value), make.measurement()) is None
+    assert limit_seconds(make.published(value=value), make.copy()) is None
 
 
 def test_a_limit_on_what_was_not_worked_is_none(make):
-    assert limit_seconds(make.published(metric="TFLOPS"), make.measurement()) is None
+    assert limit_seconds(make.published(metric="TFLOPS", unit="TFLOP/s"), make.copy()) is None
 
 
 def test_what_changed_beside_the_code_is_named():

@@ -17,9 +17,12 @@ from pytest_roofline.judging.runs import Run, read_run
 from pytest_roofline.measuring import host
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def quick_collections():
-    """The engine collects garbage before every run; without torch's million objects that takes microseconds."""
+    """The engine collects garbage before every run; without torch's million objects that takes microseconds.
+
+    Once a module, since runs within this process leave as many behind again.
+    """
     gc.collect()
     gc.freeze()
     yield
@@ -82,7 +85,8 @@ class Suite:
         self.pytester.makepyfile(
             header + "WORK = Work(read_bytes=1000, write_bytes=1000, payload_bytes=1000)\n" + source
         )
-        self.result = self.pytester.runpytest_inprocess(*arguments, **keywords)
+        # Hypothesis imports itself anew for every summary, which takes a second.
+        self.result = self.pytester.runpytest_inprocess("-p", "no:hypothesispytest", *arguments, **keywords)
         return self.result
 
     @property

@@ -20,11 +20,11 @@ def copy_of(size_bytes):
 
 
 def test_a_copy_touches_what_it_reads_and_what_it_writes():
-    assert 2 * MIB == cache.bytes_per_set(copy_of(MIB))
+    assert cache.bytes_per_set(copy_of(MIB)) == 2 * MIB
 
 
 def test_a_copy_over_a_link_touches_its_payload():
-    assert MIB == cache.bytes_per_set(Work(payload_bytes=MIB, wire_bytes=MIB))
+    assert cache.bytes_per_set(Work(payload_bytes=MIB, wire_bytes=MIB)) == MIB
 
 
 @pytest.mark.parametrize(
@@ -43,19 +43,19 @@ def test_other_sets_between_two_uses_of_one_touch_four_times_the_cache(touched, 
 
 
 def test_a_rotation_takes_no_more_than_half_of_the_free_memory():
-    assert 4 == cache.rotation_sets(copy_of(MIB), 100 * MIB, free_bytes=16 * MIB)
+    assert cache.rotation_sets(copy_of(MIB), 100 * MIB, free_bytes=16 * MIB) == 4
 
 
 def test_at_least_one_set_is_made_however_short_memory_is():
-    assert 1 == cache.rotation_sets(copy_of(MIB), 100 * MIB, free_bytes=0)
+    assert cache.rotation_sets(copy_of(MIB), 100 * MIB, free_bytes=0) == 1
 
 
 def test_the_number_of_sets_is_bounded():
-    assert cache.MOST_SETS == cache.rotation_sets(copy_of(1), 2**30, PLENTY)
+    assert cache.rotation_sets(copy_of(1), 2**30, PLENTY) == cache.MOST_SETS
 
 
 def test_work_without_bytes_needs_one_set():
-    assert 1 == cache.rotation_sets(Work(flops=1), MIB, PLENTY)
+    assert cache.rotation_sets(Work(flops=1), MIB, PLENTY) == 1
 
 
 @given(st.integers(1, 2**32), st.integers(1, 2**30))
@@ -101,17 +101,17 @@ def counted(seconds_per_set):
 
 def test_as_many_sets_are_made_as_asked_for():
     make, clock = counted(0.0)
-    assert [(0,), (1,), (2,)] == cache.make_sets(make, 3, 1.0, clock)
+    assert cache.make_sets(make, 3, 1.0, clock) == [(0,), (1,), (2,)]
 
 
 def test_no_set_is_begun_after_the_time_is_up():
     make, clock = counted(0.25)
-    assert [(0,), (1,), (2,), (3,)] == cache.make_sets(make, 100, 1.0, clock)
+    assert cache.make_sets(make, 100, 1.0, clock) == [(0,), (1,), (2,), (3,)]
 
 
 def test_one_set_is_made_however_long_it_takes():
     make, clock = counted(60.0)
-    assert [(0,)] == cache.make_sets(make, 100, 1.0, clock)
+    assert cache.make_sets(make, 100, 1.0, clock) == [(0,)]
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_a_flush_writes_and_reads_twice_the_cache(device, monkeypatch):
     monkeypatch.setattr(torch, "empty", lambda *size, **how: sizes.append((size, how)) or empty(*size, **how))
     cache.flusher(device, 4096)()
     ((size, how),) = sizes
-    assert 2 * 4096 == size[0] * how["dtype"].itemsize
+    assert size[0] * how["dtype"].itemsize == 2 * 4096
 
 
 def test_a_flush_writes_its_buffer(monkeypatch):
     buffer = torch.ones(16, dtype=torch.int32)
     monkeypatch.setattr(torch, "empty", lambda *_, **__: buffer)
     cache.flusher("cpu", 32)()
-    assert 0 == int(buffer.sum())
+    assert int(buffer.sum()) == 0

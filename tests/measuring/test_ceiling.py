@@ -29,18 +29,18 @@ def scripted(monkeypatch):
 def test_a_triad_counts_two_reads_and_one_write(scripted):
     device = scripted(lambda _: 2.0**-8)
     ceiling = measure_triad(device, "cpu", cache_bytes=4096)
-    assert 3 * 4 * 4096 / 2.0**-8 == ceiling.value
+    assert ceiling.value == 3 * 4 * 4096 / 2.0**-8
 
 
 def test_a_ceiling_is_the_best_sample(scripted):
     device = scripted(lambda number: 2.0**-8 * (1 + number % 3))
     ceiling = measure_triad(device, "cpu", cache_bytes=4096)
-    assert 3 * 4 * 4096 / 2.0**-8 == ceiling.value
+    assert ceiling.value == 3 * 4 * 4096 / 2.0**-8
 
 
 def test_a_triads_ceiling_is_labelled_measured(scripted):
     ceiling = measure_triad(scripted(lambda _: 2.0**-8), "cpu", cache_bytes=4096)
-    assert ("measured", "traffic_GBps") == (ceiling.source, ceiling.metric)
+    assert (ceiling.source, ceiling.metric) == ("measured", "traffic_GBps")
 
 
 def test_the_arrays_of_a_triad_are_bounded(scripted):

@@ -91,7 +91,7 @@ def nvml(monkeypatch):
 def test_facts_join_torchs_properties_and_nvml(properties, nvml):
     nvml()
     facts = CudaDevice(2).facts()
-    assert ("cuda", "NVIDIA H100 80GB HBM3", 2, 80 * 2**30, "sm_90", 132, 50 * MIB) == (
+    assert (
         facts.type,
         facts.product,
         facts.index,
@@ -99,13 +99,13 @@ def test_facts_join_torchs_properties_and_nvml(properties, nvml):
         facts.architecture,
         facts.units,
         facts.last_level_cache_bytes,
-    )
+    ) == ("cuda", "NVIDIA H100 80GB HBM3", 2, 80 * 2**30, "sm_90", 132, 50 * MIB)
 
 
 def test_nvml_tells_driver_firmware_clocks_power_and_link(properties, nvml):
     nvml()
     facts = CudaDevice(0).facts()
-    assert ("570.86", "96.00.5E", 1980.0, 2619.0, 700.0, 5, 16) == (
+    assert (
         facts.driver,
         facts.firmware,
         facts.clock_mhz,
@@ -113,18 +113,18 @@ def test_nvml_tells_driver_firmware_clocks_power_and_link(properties, nvml):
         facts.power_limit_w,
         facts.pcie_generation,
         facts.pcie_width,
-    )
+    ) == ("570.86", "96.00.5E", 1980.0, 2619.0, 700.0, 5, 16)
 
 
 def test_text_in_bytes_becomes_text(properties, nvml):
     nvml(answers={"nvmlSystemGetDriverVersion": b"535.10"})
-    assert "535.10" == CudaDevice(0).facts().driver
+    assert CudaDevice(0).facts().driver == "535.10"
 
 
 def test_nvml_is_asked_by_uuid(properties, nvml):
     library = nvml()
     CudaDevice(3).facts()
-    assert ("nvmlDeviceGetHandleByUUID", "GPU-11111111-2222-3333-4444-555555555555") == library.asked[0]
+    assert library.asked[0] == ("nvmlDeviceGetHandleByUUID", "GPU-11111111-2222-3333-4444-555555555555")
 
 
 @pytest.mark.parametrize("uuid", ["GPU-1", "MIG-1"])
@@ -154,35 +154,35 @@ def test_what_nvml_withholds_is_unknown(properties, nvml, call, fact):
 def test_what_nvml_withholds_does_not_cost_the_rest(properties, nvml):
     nvml(withheld=["nvmlDeviceGetVbiosVersion", "nvmlDeviceGetMigMode"])
     facts = CudaDevice(0).facts()
-    assert ("570.86", 16) == (facts.driver, facts.pcie_width)
+    assert (facts.driver, facts.pcie_width) == ("570.86", 16)
 
 
 def test_a_gpu_that_nvml_does_not_know_has_torchs_facts(properties, nvml):
     nvml(withheld=["nvmlDeviceGetHandleByUUID"])
     facts = CudaDevice(0).facts()
-    assert ("NVIDIA H100 80GB HBM3", None) == (facts.product, facts.power_limit_w)
+    assert (facts.product, facts.power_limit_w) == ("NVIDIA H100 80GB HBM3", None)
 
 
 def test_a_library_that_cannot_start_leaves_torchs_facts(properties, nvml):
     nvml(withheld=["nvmlInit"])
-    assert (132, None) == (CudaDevice(0).facts().units, CudaDevice(0).facts().driver)
+    assert (CudaDevice(0).facts().units, CudaDevice(0).facts().driver) == (132, None)
 
 
 def test_without_the_library_torchs_facts_remain(properties, monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert ("sm_90", None) == (CudaDevice(0).facts().architecture, CudaDevice(0).facts().driver)
+    assert (CudaDevice(0).facts().architecture, CudaDevice(0).facts().driver) == ("sm_90", None)
 
 
 @pytest.mark.parametrize("withheld", [[], ["nvmlDeviceGetHandleByUUID"], ["nvmlDeviceGetVbiosVersion"], ["nvmlInit"]])
 def test_nvml_is_closed_as_often_as_opened(properties, nvml, withheld):
     library = nvml(withheld=withheld)
     CudaDevice(0).facts()
-    assert 0 == library.open
+    assert library.open == 0
 
 
 def test_a_partitioned_gpu_says_so(properties, nvml):
     nvml(answers={"nvmlDeviceGetMigMode": [1, 1]})
-    assert "mig" == CudaDevice(0).facts().partition
+    assert CudaDevice(0).facts().partition == "mig"
 
 
 def test_a_whole_gpu_has_no_partition(properties, nvml):
@@ -201,57 +201,57 @@ def test_hip_does_not_ask_nvml(properties, nvml, monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "6.2", raising=False)
     properties.gcnArchName = "gfx942:sramecc+:xnack-"
     CudaDevice(0).facts()
-    assert [] == library.asked
+    assert library.asked == []
 
 
 def test_hip_names_its_architecture(properties, monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "6.2", raising=False)
     properties.gcnArchName = "gfx942:sramecc+:xnack-"
-    assert "gfx942:sramecc+:xnack-" == CudaDevice(0).facts().architecture
+    assert CudaDevice(0).facts().architecture == "gfx942:sramecc+:xnack-"
 
 
 @pytest.mark.parametrize("architecture", ["gfx942", "gfx942:sramecc+:xnack-", "gfx950"])
 def test_an_infinity_cache_counts_as_the_last_level(architecture):
     properties = SimpleNamespace(L2_cache_size=4 * MIB, gcnArchName=architecture)
-    assert 256 * MIB == last_level_cache_bytes(properties, is_hip=True)
+    assert last_level_cache_bytes(properties, is_hip=True) == 256 * MIB
 
 
 def test_an_older_amd_part_has_the_cache_that_it_reports():
     properties = SimpleNamespace(L2_cache_size=8 * MIB, gcnArchName="gfx90a")
-    assert 8 * MIB == last_level_cache_bytes(properties, is_hip=True)
+    assert last_level_cache_bytes(properties, is_hip=True) == 8 * MIB
 
 
 def test_an_architecture_that_only_begins_alike_has_no_infinity_cache():
     properties = SimpleNamespace(L2_cache_size=8 * MIB, gcnArchName="gfx9420")
-    assert 8 * MIB == last_level_cache_bytes(properties, is_hip=True)
+    assert last_level_cache_bytes(properties, is_hip=True) == 8 * MIB
 
 
 def test_the_infinity_cache_counts_under_hip_only():
     properties = SimpleNamespace(L2_cache_size=4 * MIB, gcnArchName="gfx942")
-    assert 4 * MIB == last_level_cache_bytes(properties, is_hip=False)
+    assert last_level_cache_bytes(properties, is_hip=False) == 4 * MIB
 
 
 def test_a_larger_cache_than_the_infinity_cache_stays():
     properties = SimpleNamespace(L2_cache_size=512 * MIB, gcnArchName="gfx942")
-    assert 512 * MIB == last_level_cache_bytes(properties, is_hip=True)
+    assert last_level_cache_bytes(properties, is_hip=True) == 512 * MIB
 
 
 @pytest.mark.parametrize("reported", [{}, {"L2_cache_size": 0}])
 def test_an_unknown_cache_is_assumed_large(reported):
-    assert 64 * MIB == last_level_cache_bytes(SimpleNamespace(**reported), is_hip=False)
+    assert last_level_cache_bytes(SimpleNamespace(**reported), is_hip=False) == 64 * MIB
 
 
 def test_the_tick_of_hip_is_twice_that_of_cuda(properties, monkeypatch):
     cuda = CudaDevice(0).tick_s
     monkeypatch.setattr(torch.version, "hip", "6.2", raising=False)
-    assert (0.5e-6, 1e-6) == (cuda, CudaDevice(0).tick_s)
+    assert (cuda, CudaDevice(0).tick_s) == (0.5e-6, 1e-6)
 
 
 def test_free_memory_counts_what_torch_keeps_in_its_cache(properties, monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (10, 100))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda index: 7)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda index: 3)
-    assert 14 == CudaDevice(0).free_bytes()
+    assert CudaDevice(0).free_bytes() == 14
 
 
 class FakeEvent:
@@ -286,9 +286,9 @@ def events(monkeypatch):
 def test_elapsed_is_in_seconds_and_waits_for_the_later_event(properties, events):
     device = CudaDevice(0)
     start, end = device.stamp(), device.stamp()
-    assert 1.5 == device.elapsed_s(start, end)
+    assert device.elapsed_s(start, end) == 1.5
 
 
 def test_a_stamp_does_not_wait(properties, events):
     CudaDevice(0).stamp()
-    assert ["record"] == events
+    assert events == ["record"]

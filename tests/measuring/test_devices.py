@@ -23,11 +23,11 @@ def test_the_tick_of_the_cpu_is_measured_once():
 def test_a_coarse_clock_has_a_coarse_tick(monkeypatch):
     readings = iter(range(10_000_000))
     monkeypatch.setattr(cpu.time, "perf_counter_ns", lambda: next(readings) // 3 * 100)
-    assert 100e-9 == pytest.approx(cpu._tick_s.__wrapped__())
+    assert pytest.approx(cpu._tick_s.__wrapped__()) == 100e-9
 
 
 def test_elapsed_on_the_cpu_is_the_difference_of_stamps_in_seconds():
-    assert 1.5 == CpuDevice().elapsed_s(1_000_000_000, 2_500_000_000)
+    assert CpuDevice().elapsed_s(1_000_000_000, 2_500_000_000) == 1.5
 
 
 def test_stamps_of_the_cpu_never_go_back():
@@ -37,18 +37,18 @@ def test_stamps_of_the_cpu_never_go_back():
 
 
 def test_the_cpu_calls_itself_cpu():
-    assert "cpu" == CpuDevice().name
+    assert CpuDevice().name == "cpu"
 
 
 def test_free_memory_of_the_cpu_is_the_hosts(machine):
     machine.memory(64 * 2**30, 20 * 2**30)
-    assert 20 * 2**30 == CpuDevice().free_bytes()
+    assert CpuDevice().free_bytes() == 20 * 2**30
 
 
 def test_facts_of_the_cpu_carry_its_family(machine):
     machine.write("proc/cpuinfo", "cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n")
     facts = CpuDevice().facts()
-    assert ("cpu", "AMD EPYC", "f26m2") == (facts.type, facts.product, facts.architecture)
+    assert (facts.type, facts.product, facts.architecture) == ("cpu", "AMD EPYC", "f26m2")
 
 
 def test_facts_of_the_cpu_count_the_cores_that_may_be_used(monkeypatch):
@@ -56,7 +56,7 @@ def test_facts_of_the_cpu_count_the_cores_that_may_be_used(monkeypatch):
     host.host_facts.cache_clear()
     units = CpuDevice().facts().units
     host.host_facts.cache_clear()
-    assert 3 == units
+    assert units == 3
 
 
 def test_cpu_opens_the_cpu():
@@ -66,7 +66,7 @@ def test_cpu_opens_the_cpu():
 @needs_no_gpu
 def test_without_a_name_and_an_accelerator_the_cpu_is_the_best_there_is(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert "cpu" == open_device(None).name
+    assert open_device(None).name == "cpu"
 
 
 @needs_no_gpu
@@ -98,8 +98,8 @@ def test_cuda_without_an_index_is_the_first_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    assert "cuda:0" == open_device("cuda").name
-    assert [0] == chosen
+    assert open_device("cuda").name == "cuda:0"
+    assert chosen == [0]
 
 
 @needs_no_gpu
@@ -130,21 +130,21 @@ def test_the_fake_clock_moves_by_the_work_alone():
     device = FakeDevice(tick_s=2.0**-20)
     start = device.stamp()
     device.work(0.5)
-    assert 0.5 == device.elapsed_s(start, device.stamp())
+    assert device.elapsed_s(start, device.stamp()) == 0.5
 
 
 def test_the_fake_clock_shows_whole_ticks():
     device = FakeDevice(tick_s=0.25)
     start = device.stamp()
     device.work(0.3)
-    assert 0.25 == device.elapsed_s(start, device.stamp())
+    assert device.elapsed_s(start, device.stamp()) == 0.25
 
 
 def test_the_fakes_slowdown_is_scripted_by_the_number_of_the_work():
     device = FakeDevice(slowdown=lambda number: 10.0**number)
     for _ in range(3):
         device.work(1.0)
-    assert 111.0 == device.host_s()
+    assert device.host_s() == 111.0
 
 
 def test_the_fake_vanishes_after_so_many_stamps():

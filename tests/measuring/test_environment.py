@@ -38,20 +38,20 @@ def test_the_warning_says_what_to_do(nodes):
 
 def test_a_machine_without_an_accelerator_gives_no_warning(nodes):
     nodes[0].unlink()
-    assert "" == environment.unused_accelerator(CpuDevice())
+    assert environment.unused_accelerator(CpuDevice()) == ""
 
 
 def test_a_torch_that_can_use_it_gives_no_warning(nodes, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert "" == environment.unused_accelerator(CpuDevice())
+    assert environment.unused_accelerator(CpuDevice()) == ""
 
 
 def test_measuring_another_device_than_the_cpu_gives_no_warning(nodes):
-    assert "" == environment.unused_accelerator(FakeDevice())
+    assert environment.unused_accelerator(FakeDevice()) == ""
 
 
 def test_the_nodes_looked_for_are_nvidias_and_amds():
-    assert ["/dev/nvidiactl", "/dev/kfd"] == [str(node) for node in environment.ACCELERATOR_NODES]
+    assert [str(node) for node in environment.ACCELERATOR_NODES] == ["/dev/nvidiactl", "/dev/kfd"]
 
 
 def test_software_names_python_and_torch():
@@ -69,7 +69,7 @@ def test_software_leaves_out_what_is_not_installed(monkeypatch):
 
 def test_software_names_the_triton_of_rocm(monkeypatch):
     monkeypatch.setattr(environment.metadata, "version", lambda distribution: f"1.0 of {distribution}")
-    assert "1.0 of pytorch-triton-rocm" == environment.software()["pytorch-triton-rocm"]
+    assert environment.software()["pytorch-triton-rocm"] == "1.0 of pytorch-triton-rocm"
 
 
 @pytest.mark.parametrize(("name", "value"), [("cuda", "12.8"), ("hip", "6.2")])
@@ -80,4 +80,4 @@ def test_software_names_what_torch_was_built_for(monkeypatch, name, value):
 
 def test_an_environment_holds_the_devices_own_facts():
     facts = environment.gather(FakeDevice(product="NVIDIA A100-SXM4-80GB")).device
-    assert ("NVIDIA A100-SXM4-80GB", True) == (facts.product, isinstance(facts, DeviceFacts))
+    assert (facts.product, isinstance(facts, DeviceFacts)) == ("NVIDIA A100-SXM4-80GB", True)

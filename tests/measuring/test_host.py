@@ -47,12 +47,12 @@ cpu MHz\t\t: 2700.5
 
 def test_the_model_is_the_name_that_the_system_prints(machine):
     machine.write("proc/cpuinfo", CPUINFO)
-    assert "AMD EPYC" == host.cpu_model()
+    assert host.cpu_model() == "AMD EPYC"
 
 
 def test_family_and_model_tell_chips_of_one_name_apart(machine):
     machine.write("proc/cpuinfo", CPUINFO)
-    assert "f26m2" == host.cpu_family()
+    assert host.cpu_family() == "f26m2"
 
 
 def test_a_processor_without_families_has_none(machine):
@@ -63,18 +63,18 @@ def test_a_processor_without_families_has_none(machine):
 def test_a_machine_without_cpuinfo_is_called_by_its_architecture(machine, monkeypatch):
     monkeypatch.setattr(platform, "processor", lambda: "")
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert "aarch64" == host.cpu_model()
+    assert host.cpu_model() == "aarch64"
 
 
 def test_an_empty_name_is_not_read_from_the_next_line(machine, monkeypatch):
     monkeypatch.setattr(platform, "processor", lambda: "some processor")
     machine.write("proc/cpuinfo", "model name\t:\nstepping\t: 3\n")
-    assert "some processor" == host.cpu_model()
+    assert host.cpu_model() == "some processor"
 
 
 def test_the_clock_is_that_of_the_first_core(machine):
     machine.write("proc/cpuinfo", CPUINFO + "processor\t: 1\ncpu MHz\t\t: 1200.0\n")
-    assert 2700.5 == host.clock_mhz()
+    assert host.clock_mhz() == 2700.5
 
 
 def test_an_unknown_clock_is_none(machine):
@@ -89,7 +89,7 @@ def test_a_clock_that_is_no_number_is_none(machine):
 def test_the_last_level_cache_is_the_largest(machine):
     for index, size in enumerate(("48K", "32K", "1024K", "32768K")):
         machine.write(f"sys/devices/system/cpu/cpu0/cache/index{index}/size", size + "\n")
-    assert 32 * MIB == host.last_level_cache_bytes()
+    assert host.last_level_cache_bytes() == 32 * MIB
 
 
 @pytest.mark.parametrize(("text", "size_bytes"), [("4096", 4096), ("512K", 512 * 1024), ("32M", 32 * MIB), ("1G", GIB)])
@@ -102,12 +102,12 @@ def test_cache_sizes_come_in_any_unit(machine, text, size_bytes):
 def test_a_secret_cache_is_assumed_large(machine, text):
     if text is not None:
         machine.write("sys/devices/system/cpu/cpu0/cache/index0/size", text)
-    assert 64 * MIB == host.last_level_cache_bytes()
+    assert host.last_level_cache_bytes() == 64 * MIB
 
 
 def test_memory_is_the_machines_total(machine):
     machine.memory(64 * GIB, None)
-    assert 64 * GIB == host.memory_bytes()
+    assert host.memory_bytes() == 64 * GIB
 
 
 def test_memory_is_known_without_meminfo(machine):
@@ -116,31 +116,31 @@ def test_memory_is_known_without_meminfo(machine):
 
 def test_a_memory_limit_of_version_2_is_found(v2):
     v2.write(f"{CGROUP}/outer/inner/memory.max", f"{4 * GIB}\n")
-    assert 4 * GIB == host.cgroup_memory_bytes()
+    assert host.cgroup_memory_bytes() == 4 * GIB
 
 
 def test_a_memory_limit_of_version_1_is_found(v1):
     v1.write(f"{CGROUP}/memory/outer/inner/memory.limit_in_bytes", f"{4 * GIB}\n")
-    assert 4 * GIB == host.cgroup_memory_bytes()
+    assert host.cgroup_memory_bytes() == 4 * GIB
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(2, 4), (4, 2)])
 def test_the_tightest_of_nested_memory_limits_wins(v2, outer, inner):
     v2.write(f"{CGROUP}/outer/memory.max", f"{outer * GIB}\n")
     v2.write(f"{CGROUP}/outer/inner/memory.max", f"{inner * GIB}\n")
-    assert 2 * GIB == host.cgroup_memory_bytes()
+    assert host.cgroup_memory_bytes() == 2 * GIB
 
 
 def test_a_limit_at_the_root_of_a_container_is_found(machine):
     machine.memory(64 * GIB, 64 * GIB)
     machine.write("proc/self/cgroup", "0::/\n")
     machine.write(f"{CGROUP}/memory.max", f"{4 * GIB}\n")
-    assert 4 * GIB == host.cgroup_memory_bytes()
+    assert host.cgroup_memory_bytes() == 4 * GIB
 
 
 def test_a_limit_of_version_1_is_found_where_the_container_does_not_see_its_own_path(v1):
     v1.write(f"{CGROUP}/memory/memory.limit_in_bytes", f"{4 * GIB}\n")
-    assert 4 * GIB == host.cgroup_memory_bytes()
+    assert host.cgroup_memory_bytes() == 4 * GIB
 
 
 def test_a_memory_limit_of_max_is_none(v2):
@@ -160,7 +160,7 @@ def test_a_limit_above_the_machines_memory_is_none(v2):
 
 def test_a_machine_without_cgroups_has_no_limits(machine):
     machine.memory(64 * GIB, 64 * GIB)
-    assert (None, None) == (host.cgroup_memory_bytes(), host.cgroup_cpus())
+    assert (host.cgroup_memory_bytes(), host.cgroup_cpus()) == (None, None)
 
 
 def test_another_controllers_limit_is_not_memorys(v1):
@@ -177,13 +177,13 @@ def test_a_path_that_leaves_the_cgroup_tree_is_no_trap(machine):
 
 def test_a_quota_of_version_2_is_in_cores(v2):
     v2.write(f"{CGROUP}/outer/inner/cpu.max", "150000 100000\n")
-    assert 1.5 == host.cgroup_cpus()
+    assert host.cgroup_cpus() == 1.5
 
 
 def test_a_quota_of_version_1_is_in_cores(v1):
     v1.write(f"{CGROUP}/cpu/outer/inner/cpu.cfs_quota_us", "250000\n")
     v1.write(f"{CGROUP}/cpu/outer/inner/cpu.cfs_period_us", "100000\n")
-    assert 2.5 == host.cgroup_cpus()
+    assert host.cgroup_cpus() == 2.5
 
 
 def test_a_quota_of_max_is_none(v2):
@@ -200,49 +200,49 @@ def test_a_quota_of_minus_one_is_none(v1):
 def test_the_tightest_of_nested_quotas_wins(v2):
     v2.write(f"{CGROUP}/outer/cpu.max", "100000 100000\n")
     v2.write(f"{CGROUP}/outer/inner/cpu.max", "400000 100000\n")
-    assert 1.0 == host.cgroup_cpus()
+    assert host.cgroup_cpus() == 1.0
 
 
 def test_free_memory_is_what_the_machine_has_available(machine):
     machine.memory(64 * GIB, 20 * GIB)
-    assert 20 * GIB == host.free_memory_bytes()
+    assert host.free_memory_bytes() == 20 * GIB
 
 
 def test_free_memory_is_the_total_where_the_machine_does_not_tell(machine):
     machine.memory(64 * GIB, None)
-    assert 64 * GIB == host.free_memory_bytes()
+    assert host.free_memory_bytes() == 64 * GIB
 
 
 def test_no_available_memory_is_none_free(machine):
     machine.memory(64 * GIB, 0)
-    assert 0 == host.free_memory_bytes()
+    assert host.free_memory_bytes() == 0
 
 
 def test_free_memory_is_no_more_than_the_cgroups_headroom(v2):
     v2.write(f"{CGROUP}/outer/inner/memory.max", f"{4 * GIB}\n")
     v2.write(f"{CGROUP}/outer/inner/memory.current", f"{3 * GIB}\n")
-    assert GIB == host.free_memory_bytes()
+    assert host.free_memory_bytes() == GIB
 
 
 def test_free_memory_is_no_more_than_the_machines_under_a_wide_limit(v2):
     v2.memory(64 * GIB, 2 * GIB)
     v2.write(f"{CGROUP}/outer/inner/memory.max", f"{32 * GIB}\n")
     v2.write(f"{CGROUP}/outer/inner/memory.current", "0\n")
-    assert 2 * GIB == host.free_memory_bytes()
+    assert host.free_memory_bytes() == 2 * GIB
 
 
 def test_file_cache_counts_as_free_since_it_is_given_back(v2):
     v2.write(f"{CGROUP}/outer/inner/memory.max", f"{4 * GIB}\n")
     v2.write(f"{CGROUP}/outer/inner/memory.current", f"{3 * GIB}\n")
     v2.write(f"{CGROUP}/outer/inner/memory.stat", f"anon {GIB}\nactive_file 7\ninactive_file {GIB}\n")
-    assert 2 * GIB == host.free_memory_bytes()
+    assert host.free_memory_bytes() == 2 * GIB
 
 
 def test_free_memory_of_version_1_counts_the_file_cache_of_the_whole_subtree(v1):
     v1.write(f"{CGROUP}/memory/outer/memory.limit_in_bytes", f"{4 * GIB}\n")
     v1.write(f"{CGROUP}/memory/outer/memory.usage_in_bytes", f"{3 * GIB}\n")
     v1.write(f"{CGROUP}/memory/outer/memory.stat", f"inactive_file 0\ntotal_inactive_file {GIB}\n")
-    assert 2 * GIB == host.free_memory_bytes()
+    assert host.free_memory_bytes() == 2 * GIB
 
 
 def test_the_tightest_headroom_of_nested_cgroups_wins(v2):
@@ -250,29 +250,29 @@ def test_the_tightest_headroom_of_nested_cgroups_wins(v2):
     v2.write(f"{CGROUP}/outer/memory.current", f"{7 * GIB}\n")
     v2.write(f"{CGROUP}/outer/inner/memory.max", f"{4 * GIB}\n")
     v2.write(f"{CGROUP}/outer/inner/memory.current", f"{GIB}\n")
-    assert GIB == host.free_memory_bytes()
+    assert host.free_memory_bytes() == GIB
 
 
 def test_free_memory_is_never_below_zero(v2):
     v2.write(f"{CGROUP}/outer/inner/memory.max", f"{GIB}\n")
     v2.write(f"{CGROUP}/outer/inner/memory.current", f"{2 * GIB}\n")
-    assert 0 == host.free_memory_bytes()
+    assert host.free_memory_bytes() == 0
 
 
 def test_usable_memory_is_the_cgroups_limit(v2):
     v2.write(f"{CGROUP}/outer/inner/memory.max", f"{4 * GIB}\n")
-    assert (64 * GIB, 4 * GIB) == (host.host_facts().memory_bytes, host.host_facts().usable_memory_bytes)
+    assert (host.host_facts().memory_bytes, host.host_facts().usable_memory_bytes) == (64 * GIB, 4 * GIB)
 
 
 def test_usable_memory_is_all_of_it_without_a_limit(v2):
-    assert 64 * GIB == host.host_facts().usable_memory_bytes
+    assert host.host_facts().usable_memory_bytes == 64 * GIB
 
 
 def test_numa_nodes_are_counted(machine):
     for node in range(3):
         machine.write(f"sys/devices/system/node/node{node}/cpulist", "0\n")
     machine.write("sys/devices/system/node/possible", "0-2\n")
-    assert 3 == host.host_facts().numa_nodes
+    assert host.host_facts().numa_nodes == 3
 
 
 def test_unknown_numa_nodes_are_none(machine):
@@ -281,7 +281,7 @@ def test_unknown_numa_nodes_are_none(machine):
 
 def test_the_governor_is_read(machine):
     machine.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
-    assert "performance" == host.host_facts().governor
+    assert host.host_facts().governor == "performance"
 
 
 def test_facts_are_read_once(machine):
@@ -292,13 +292,13 @@ def test_facts_are_read_once(machine):
 
 def test_usable_cores_are_those_of_the_affinity(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3}, raising=False)
-    assert 2 == host.usable_cores()
+    assert host.usable_cores() == 2
 
 
 def test_usable_cores_are_all_where_there_is_no_affinity(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    assert 6 == host.usable_cores()
+    assert host.usable_cores() == 6
 
 
 class Told:
@@ -316,7 +316,7 @@ def test_a_mac_is_asked_by_sysctl(machine, monkeypatch):
     }
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     monkeypatch.setattr(host.subprocess, "run", lambda command, **_: Told(answers[command[-1]]))
-    assert ("Apple M4", 16 * MIB) == (host.cpu_model(), host.last_level_cache_bytes())
+    assert (host.cpu_model(), host.last_level_cache_bytes()) == ("Apple M4", 16 * MIB)
 
 
 def test_a_mac_without_sysctl_is_no_error(machine, monkeypatch):
@@ -325,4 +325,4 @@ def test_a_mac_without_sysctl_is_no_error(machine, monkeypatch):
 
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     monkeypatch.setattr(host.subprocess, "run", run)
-    assert 64 * MIB == host.last_level_cache_bytes()
+    assert host.last_level_cache_bytes() == 64 * MIB

@@ -19,7 +19,7 @@ MEASURE = "roofline.measure(lambda *_: fake.work(1e-3), work=WORK"
 def test_a_measurement_is_in_the_run_file_with_its_samples(suite):
     suite.run(body(f"{MEASURE})"))
     (measurement,) = suite.saved().measurements
-    assert {1e-3} == {pytest.approx(sample, rel=1e-5) for sample in measurement.samples.seconds}
+    assert pytest.approx(len(measurement.samples.seconds) * 1e-3) == sum(measurement.samples.seconds)
 
 
 def test_what_measure_returns_is_what_the_run_file_holds(suite):
@@ -53,12 +53,12 @@ def test_make_args_is_called_once_without_rotation(suite):
 
 def test_a_test_may_measure_several_times_under_several_names(suite):
     suite.run(body(f"{MEASURE}, name='first')", f"{MEASURE}, name='second')"))
-    assert ["first", "second"] == [measurement.key.name for measurement in suite.saved().measurements]
+    assert [measurement.key.name for measurement in suite.saved().measurements] == ["first", "second"]
 
 
 def test_names_are_part_of_the_labels(suite):
     suite.run(body(f"{MEASURE})", f"{MEASURE}, name='second')"))
-    assert ["it", "it.second"] == [measurement.label for measurement in suite.saved().measurements]
+    assert [measurement.label for measurement in suite.saved().measurements] == ["it", "it.second"]
 
 
 def test_two_tests_may_use_the_same_name(suite):
@@ -83,7 +83,7 @@ def test_measuring_twice_under_one_name_is_refused(suite, arguments, sentence):
 
 def test_measuring_twice_under_one_name_keeps_the_first(suite):
     suite.run(body(f"{MEASURE})", f"{MEASURE})"))
-    assert 1 == len(suite.saved().measurements)
+    assert len(suite.saved().measurements) == 1
 
 
 BAD = {
@@ -110,7 +110,7 @@ BAD = {
     "bytes for work": ("", "fn, work=4096", "measure was given work=4096; expected Work(*"),
     "zero work": ("", "fn, work=Work()", "Work is zero throughout; expected at least one of *"),
     "zero bytes": ("", "fn, work=Work(read_bytes=0, write_bytes=0)", "Work is zero throughout; expected *"),
-    "negative work": ("", "fn, work=Work(read_bytes=-1)", "Work.read_bytes is -1; expected zero or more"),
+    "negative work": ("", "fn, work=Work(read_bytes=-1)", "Work.read_bytes is -1; expected zero or more*"),
     "both arguments": (
         "",
         "fn, work=WORK, args=(), make_args=tuple",
@@ -151,6 +151,8 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_refused_in_one_sentence(suite, case):
     prepare, arguments, sentence = BAD[case]
+    # Should it be taken after all, time goes by at every stamp, and the run ends.
+    suite.device(body="stamp = DEVICE.stamp\nDEVICE.stamp = lambda: (DEVICE.work(1.0), stamp())[1]\n")
     result = suite.run(
         body(
             "calls = []",
@@ -168,7 +170,7 @@ def test_bad_input_is_refused_in_one_sentence(suite, case):
 
 def test_refused_input_measures_nothing(suite):
     suite.run(body("roofline.measure(5, work=WORK)"))
-    assert [] == list((suite.pytester.path / ".roofline").rglob("*.jsonl")) or not suite.saved().measurements
+    assert list((suite.pytester.path / ".roofline").rglob("*.jsonl")) == [] or not suite.saved().measurements
 
 
 def test_refused_input_fails_its_test_alone(suite):
@@ -195,7 +197,7 @@ def test_wrong_data_fail_the_test(suite, verify):
 def test_a_record_of_wrong_data_is_marked(suite, verify):
     suite.run(body(f"{MEASURE}, verify={WRONG[verify]})"))
     (measurement,) = suite.saved().measurements
-    assert (False, "wrong data in argument set 0") == (measurement.verified, measurement.invalid[:28])
+    assert (measurement.verified, measurement.invalid[:28]) == (False, "wrong data in argument set 0")
 
 
 def test_an_assertions_message_says_what_is_wrong(suite):
@@ -220,7 +222,7 @@ def test_right_data_pass_and_are_noted(suite, answer):
     result = suite.run(body(f"{MEASURE}, verify=lambda *_: {answer})"))
     result.assert_outcomes(passed=1)
     (measurement,) = suite.saved().measurements
-    assert (True, "") == (measurement.verified, measurement.invalid)
+    assert (measurement.verified, measurement.invalid) == (True, "")
 
 
 def test_unverified_data_are_noted_as_such(suite):
@@ -267,7 +269,7 @@ def test_one_wrong_set_among_many_is_found(suite):
 
 def test_an_error_in_verify_leaves_no_valid_record(suite):
     suite.run(body(f"{MEASURE}, verify=lambda *_: 1 / 0)"))
-    assert "raised ZeroDivisionError: division by zero" == suite.saved().measurements[0].invalid
+    assert suite.saved().measurements[0].invalid == "raised ZeroDivisionError: division by zero"
 
 
 OUT_OF_MEMORY = body(
@@ -291,19 +293,19 @@ def test_an_exception_in_the_function_does_not_touch_the_next_test(suite):
 
 
 def test_samples_before_an_exception_are_kept(suite):
-    suite.run("AFTER = 60\n" + OUT_OF_MEMORY)
+    suite.run("AFTER = 40\n" + OUT_OF_MEMORY)
     (measurement,) = suite.saved().measurements
     samples = measurement.samples
-    assert (60 - samples.warmup_iterations) // samples.iterations == len(samples.seconds)
+    assert (40 - samples.warmup_iterations) // samples.iterations == len(samples.seconds)
 
 
 def test_samples_before_an_exception_are_marked_with_it(suite):
-    suite.run("AFTER = 60\n" + OUT_OF_MEMORY)
-    assert "raised RuntimeError: out of memory: tried to allocate 2 GiB" == suite.saved().measurements[0].invalid
+    suite.run("AFTER = 40\n" + OUT_OF_MEMORY)
+    assert suite.saved().measurements[0].invalid == "raised RuntimeError: out of memory: tried to allocate 2 GiB"
 
 
 def test_samples_before_an_exception_never_become_a_baseline(suite):
-    suite.run("AFTER = 60\n" + OUT_OF_MEMORY)
+    suite.run("AFTER = 40\n" + OUT_OF_MEMORY)
     with pytest.raises(BadInput, match="out of memory"):
         propose([suite.saved()], everything=True, accept_slower=True)
 
@@ -321,7 +323,15 @@ def make():
     return (tensor,)
 """
 
-NEXT = "def test_next(roofline, before):\n    assert before and set(before) == {None}\n"
+NEXT = """
+def test_next(roofline, {fixture}):
+    held = [reference() for reference in HELD]
+    assert {what} and set({what}) == {{None}}
+"""
+WHEN = {
+    "body": NEXT.format(fixture="fake", what="held"),
+    "set-up": NEXT.format(fixture="before", what="before"),
+}
 
 
 def test_tensors_of_a_good_measurement_are_released_when_it_ends(suite):
@@ -340,8 +350,9 @@ def test_tensors_of_a_rotation_are_released_when_it_ends(suite):
     result.assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("after", [0, 60])
-def test_tensors_are_released_before_the_next_test_is_set_up_after_an_exception(suite, after):
+@pytest.mark.parametrize("when", WHEN)
+@pytest.mark.parametrize("after", [0, 40])
+def test_tensors_are_released_before_the_next_test_after_an_exception(suite, after, when):
     result = suite.run(
         HOLDING
         + body(
@@ -351,31 +362,15 @@ def test_tensors_are_released_before_the_next_test_is_set_up_after_an_exception(
             "    fake.work(1e-2)",
             "roofline.measure(fn, work=WORK, make_args=make)",
         )
-        + NEXT
+        + WHEN[when]
     )
     result.assert_outcomes(failed=1, passed=1)
 
 
-def test_tensors_are_released_before_the_next_test_is_set_up_after_wrong_data(suite):
-    result = suite.run(HOLDING + body(f"{MEASURE}, make_args=make, verify=lambda _: False)") + NEXT)
+@pytest.mark.parametrize("when", WHEN)
+def test_tensors_are_released_before_the_next_test_after_wrong_data(suite, when):
+    result = suite.run(HOLDING + body(f"{MEASURE}, make_args=make, verify=lambda _: False)") + WHEN[when])
     result.assert_outcomes(failed=1, passed=1)
-
-
-def test_tensors_are_released_even_while_the_exception_is_looked_at(suite):
-    result = suite.run(
-        HOLDING
-        + body(
-            "def fn(tensor):",
-            "    raise RuntimeError('out of memory')",
-            "with pytest.raises(RuntimeError) as caught:",
-            "    roofline.measure(fn, work=WORK, make_args=make)",
-            # The function's own frame is the test's business; the plugin must hold no set beside it.
-            "frames = [entry.frame.f_locals for entry in caught.traceback]",
-            "held = [f for f in frames if 'sets' in f and f['sets'] or 'arguments' in f and f['arguments']]",
-            "assert not held",
-        )
-    )
-    result.assert_outcomes(passed=1)
 
 
 def test_the_devices_cache_is_given_back_after_every_measurement(suite):
@@ -394,20 +389,20 @@ def test_the_devices_cache_is_given_back_after_every_measurement(suite):
 
 
 def test_a_device_that_vanishes_fails_the_test_by_name(suite):
-    suite.device("vanish_after=100")
+    suite.device("vanish_after=70")
     result = suite.run(body("roofline.measure(lambda: fake.work(1e-2), work=WORK)"))
     result.stdout.fnmatch_lines(["E *DeviceError: fake stopped answering: the device fell off the bus"])
 
 
 def test_samples_before_a_device_vanished_are_kept_and_marked(suite):
-    suite.device("vanish_after=100")
+    suite.device("vanish_after=70")
     suite.run(body("roofline.measure(lambda: fake.work(1e-2), work=WORK)"))
     (measurement,) = suite.saved().measurements
     assert "raised DeviceError: fake stopped answering" in measurement.invalid
 
 
 def test_a_release_that_fails_too_does_not_hide_why_the_device_stopped(suite):
-    suite.device("vanish_after=100")
+    suite.device("vanish_after=70")
     suite.run(
         body(
             "def release():",
@@ -424,14 +419,14 @@ def test_ctrl_c_in_the_middle_keeps_what_was_measured(suite):
     suite.run(
         body(
             "def fn():",
-            "    if fake.works == 60:",
+            "    if fake.works == 40:",
             "        raise KeyboardInterrupt",
             "    fake.work(1e-2)",
             "roofline.measure(fn, work=WORK)",
         ),
         no_reraise_ctrlc=True,
     )
-    assert "interrupted" == suite.saved().measurements[0].invalid
+    assert suite.saved().measurements[0].invalid == "interrupted"
 
 
 def test_operational_intensity_and_flops_stand_beside_the_samples(suite):
@@ -448,7 +443,7 @@ def test_operational_intensity_and_flops_stand_beside_the_samples(suite):
 def test_iterations_and_work_stand_beside_the_samples(suite):
     suite.run(body(f"{MEASURE})"))
     (line,) = suite.lines("measurement")
-    assert (1000, True) == (line["work"]["payload_bytes"], line["samples"]["iterations"] >= 1)
+    assert (line["work"]["payload_bytes"], line["samples"]["iterations"] >= 1) == (1000, True)
 
 
 def test_rates_in_the_run_file_are_per_second_of_the_median(suite):
@@ -542,7 +537,7 @@ def verdict_of(suite, **case):
 
 def test_more_than_the_datasheets_peak_is_invalid(suite):
     verdicts, why = verdict_of(suite, size=GIB, seconds=10e-6)
-    assert (("INVALID",), True) == (verdicts, "of the datasheet's peak (3350 GB/s)" in why)
+    assert (verdicts, "of the datasheet's peak (3350 GB/s)" in why) == (("INVALID",), True)
 
 
 def test_more_than_the_datasheets_peak_never_becomes_a_baseline(suite):
@@ -557,7 +552,7 @@ def seconds_at(share, size):
 
 
 def test_two_percent_above_the_peak_are_believed(suite):
-    assert "" == verdict_of(suite, size=GIB, seconds=seconds_at(1.019, GIB))[1]
+    assert verdict_of(suite, size=GIB, seconds=seconds_at(1.019, GIB))[1] == ""
 
 
 def test_three_percent_above_the_peak_are_not_believed(suite):
@@ -569,21 +564,21 @@ def test_the_bound_holds_from_sixteen_mebibytes(suite):
 
 
 def test_smaller_copies_than_sixteen_mebibytes_are_not_bounded(suite):
-    assert "" == verdict_of(suite, size=8 * MIB, seconds=seconds_at(2, 8 * MIB))[1]
+    assert verdict_of(suite, size=8 * MIB, seconds=seconds_at(2, 8 * MIB))[1] == ""
 
 
 def test_cache_resident_copies_are_not_bounded(suite):
     suite.device("cache_bytes=50 * 2**20, memory_bytes=64 * 2**20")
-    assert "" == verdict_of(suite, size=16 * MIB, seconds=seconds_at(2, 16 * MIB))[1]
+    assert verdict_of(suite, size=16 * MIB, seconds=seconds_at(2, 16 * MIB))[1] == ""
 
 
 def test_warm_copies_within_the_cache_are_not_bounded(suite):
-    assert "" == verdict_of(suite, size=16 * MIB, seconds=seconds_at(2, 16 * MIB), cache="warm")[1]
+    assert verdict_of(suite, size=16 * MIB, seconds=seconds_at(2, 16 * MIB), cache="warm")[1] == ""
 
 
 def test_an_unknown_product_has_no_peak_to_be_above(suite):
     suite.device("product='Some New GPU'")
-    assert "" == verdict_of(suite, size=GIB, seconds=10e-6)[1]
+    assert verdict_of(suite, size=GIB, seconds=10e-6)[1] == ""
 
 
 def test_memory_that_is_not_there_is_a_skip_with_need_and_found(suite):
@@ -621,7 +616,7 @@ def test_a_replaced_function_is_what_is_measured_and_labelled(suite):
     )
     suite.run(body(f"{MEASURE})"))
     samples = suite.saved().measurements[0].samples
-    assert (("replaced",), pytest.approx(4e-3, rel=1e-4)) == (samples.labels, samples.seconds[0])
+    assert (True, pytest.approx(4e-3, rel=1e-4)) == ("replaced" in samples.labels, samples.seconds[0])
 
 
 def test_a_replaced_function_never_becomes_a_baseline(suite):

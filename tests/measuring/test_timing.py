@@ -61,7 +61,7 @@ def test_samples_equal_the_scripted_duration_exactly():
 def test_a_sample_is_the_mean_of_its_calls():
     device = FakeDevice(tick_s=TICK_S, slowdown=lambda number: 1.0 + 2 * (number % 2))
     engine = timed(device, seconds=2.0**-20)
-    assert 2 * 2.0**-20 == pytest.approx(median(engine.log.seconds), rel=1e-2)
+    assert pytest.approx(median(engine.log.seconds), rel=1e-2) == 2 * 2.0**-20
 
 
 def test_calls_are_those_of_the_warm_up_and_of_the_samples():
@@ -138,7 +138,7 @@ def test_batches_make_a_short_function_resolved():
 
 def test_a_function_much_shorter_than_a_tick_is_timed_by_batches():
     engine = timed(FakeDevice(tick_s=2.0**-20), seconds=2.0**-26, budget_s=2.0**-10)
-    assert 2.0**-26 == pytest.approx(median(engine.log.seconds), rel=1 / TICKS_PER_SAMPLE)
+    assert pytest.approx(median(engine.log.seconds), rel=1 / TICKS_PER_SAMPLE) == 2.0**-26
 
 
 def test_a_device_may_ask_for_longer_spans_than_its_ticks_need():
@@ -264,18 +264,18 @@ def test_a_budget_that_runs_out_before_the_median_is_known_is_noisy():
 
 
 def test_a_precise_median_is_not_noisy():
-    assert () == timed(FakeDevice(tick_s=TICK_S)).samples().labels
+    assert timed(FakeDevice(tick_s=TICK_S)).samples().labels == ()
 
 
 def test_a_function_slower_than_the_budget_gives_one_sample():
     engine = timed(FakeDevice(tick_s=TICK_S), seconds=8.0)
-    assert [8.0] == engine.log.seconds
+    assert engine.log.seconds == [8.0]
 
 
 def test_a_function_slower_than_the_budget_is_called_twice_in_all():
     device = FakeDevice(tick_s=TICK_S)
     timed(device, seconds=8.0)
-    assert 2 == device.works
+    assert device.works == 2
 
 
 def test_a_function_slower_than_the_budget_is_noisy():
@@ -413,7 +413,7 @@ def test_rotation_carries_its_position_from_one_batch_to_the_next():
 
 def test_every_set_that_was_called_counts_as_touched():
     engine, _ = rotation("abc")
-    assert [("a",), ("b",), ("c",)] == list(engine.sets_touched)
+    assert list(engine.sets_touched) == [("a",), ("b",), ("c",)]
 
 
 def test_a_set_whose_turn_never_came_does_not_count_as_touched():
@@ -438,7 +438,7 @@ def test_after_an_exception_no_set_counts_as_touched_that_was_not_called():
 
 def test_the_record_says_how_many_sets_there_were():
     engine, _ = rotation("abc")
-    assert 3 == engine.samples().argument_sets
+    assert engine.samples().argument_sets == 3
 
 
 class LaggingHost(FakeDevice):
@@ -459,7 +459,7 @@ def test_wall_timing_reads_the_hosts_clock():
 def test_wall_timing_takes_no_stamps():
     device = FakeDevice(tick_s=TICK_S)
     timed(device, seconds=2.0**-8, timing="wall")
-    assert 0 == device.stamps
+    assert device.stamps == 0
 
 
 class Asynchronous(FakeDevice):

@@ -118,7 +118,7 @@ def test_the_width_does_not_depend_on_the_order_of_samples(seconds, random):
 
 @given(st.floats(1e-9, 10.0), st.integers(1, 60))
 def test_equal_samples_have_no_width(duration, count):
-    assert 0.0 == median_half_width([duration] * count)
+    assert median_half_width([duration] * count) == 0.0
 
 
 @given(st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=60), st.integers(-8, 8))

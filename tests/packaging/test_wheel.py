@@ -55,8 +55,8 @@ def test_wheel_declares_no_upper_bound_on_torch_and_no_triton(wheel):
     metadata = archive.read(next(name for name in archive.namelist() if name.endswith("METADATA"))).decode()
     needs = [line.removeprefix("Requires-Dist: ") for line in metadata.splitlines() if line.startswith("Requires-Dist")]
     core = [need for need in needs if "extra ==" not in need]
-    assert ["torch>=2.4"] == [need for need in core if need.startswith("torch")]
-    assert [] == [need for need in core if need.startswith("triton")]
+    assert [need for need in core if need.startswith("torch")] == ["torch>=2.4"]
+    assert [need for need in core if need.startswith("triton")] == []
 
 
 def test_installing_leaves_a_vendor_torch_and_triton_untouched(wheel, tmp_path):
@@ -71,11 +71,11 @@ def test_installing_leaves_a_vendor_torch_and_triton_untouched(wheel, tmp_path):
     vendor = [f"{name}=={version}" for name, version in VENDOR.items()]
     subprocess.run([*pip, *vendor], check=True, capture_output=True)
     installed = subprocess.run([*pip, str(wheel)], capture_output=True, text=True)
-    assert 0 == installed.returncode, installed.stderr
+    assert installed.returncode == 0, installed.stderr
     told = subprocess.run(
         [python, "-c", "import torch, triton; print(torch.made_for, triton.made_for)"], capture_output=True, text=True
     )
-    assert "('torch', '2.9.0+rocm6.4') ('pytorch-triton-rocm', '3.5.0')" == told.stdout.strip()
+    assert told.stdout.strip() == "('torch', '2.9.0+rocm6.4') ('pytorch-triton-rocm', '3.5.0')"
 
 
 def test_version_is_told_by_package_and_metadata_alike(wheel):

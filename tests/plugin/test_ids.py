@@ -60,7 +60,7 @@ def test_any_id_is_measured_written_and_read_back(desk, name, raw_ids):
     run = desk.last_run()
     (measurement,) = run.measurements
     assert measurement.key.parameters["value"].encode() == value.encode("utf-8", "backslashreplace")
-    assert run.failed_tests == {}
+    assert run.not_passed == {}
     made = files_below(desk.path.parent) - before
     assert {path.parent for path in made} <= {
         desk.path, desk.path / ".roofline", desk.path / ".roofline" / "runs", desk.path.parent,

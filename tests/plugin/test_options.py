@@ -101,7 +101,7 @@ def test_a_tolerance_is_a_share_or_a_percentage(desk, text):
         ("save=a\nb", ["a\\nb"]),
         ("against=", ["''"]),
         ("against=nowhere/x.json", ["nowhere/x.json"]),
-        ("dir=", ["''"]),
+        ("dir=", ["empty"]),
     ],
 )
 def test_an_option_that_cannot_be_used_is_one_sentence(desk, sentence, option, words):
@@ -215,7 +215,7 @@ def test_a_folder_of_ones_own_gets_no_gitignore_beside_the_tests(desk):
 def test_the_default_folder_ignores_itself_in_git(desk):
     desk.suite()
     desk.run()
-    assert (desk.path / ".roofline" / ".gitignore").read_text() == "*\n"
+    assert (desk.path / ".roofline" / "runs" / ".gitignore").read_text() == "*\n"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_a_failed_test_stands_in_the_table_as_failed_and_first(desk):
 
 def test_a_failed_test_is_marked_in_the_run_file(desk):
     ending(desk, "assert 1 == 2")
-    failed = desk.saved("it").failed_tests["test_suite.py::test_other"]
+    failed = desk.saved("it").not_passed["test_suite.py::test_other"]
     assert not failed.by_verdict
     assert "assert 1 == 2" in failed.reason
 

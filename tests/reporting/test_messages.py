@@ -70,7 +70,7 @@ def test_hostile_text_cannot_break_out_of_its_two_lines(make, kind):
     facts = {
         "regressed": {"reference": Reference((1e-3, 1.001e-3), "b", ({"driver": "old\n"},))},
         "missing": {"reference": None, "why_none": HOSTILE},
-        "breach": {"reference": None, "thresholds": [(make.published(source=HOSTILE, unit=HOSTILE), 1e-3)]},
+        "breach": {"reference": None, "thresholds": [(make.published(source=HOSTILE, convention=HOSTILE), 1e-3)]},
     }[kind]
     message = failure_message(result(make, 2e-3, label=HOSTILE, environment={"driver": HOSTILE}, **facts), "r")
     assert message.count("\n") == 1
@@ -157,7 +157,7 @@ def test_verdicts_are_counted_worst_first(make):
 
 
 def test_a_run_that_compares_nothing_says_that_it_gates_nothing(make):
-    lines = gate_lines([result(make, 1e-3, None), result(make, 1e-3, None)], "r1", "h200")
+    lines = gate_lines([result(make, 1e-3, None), result(make, 1e-3, None)], 9, "r1", "h200")
     assert lines == [
         "THIS RUN GATES NOTHING: 0 of 2 compared (no baseline recorded). Record a baseline with",
         "  roofline baseline propose r1 -o h200-proposal.json",
@@ -168,27 +168,32 @@ def test_a_run_that_compares_nothing_says_that_it_gates_nothing(make):
 @pytest.mark.parametrize("invalid", ["wrong data", None])
 def test_invalid_and_failed_measurements_gate_nothing(make, invalid):
     one = result(make, 1e-3, invalid=invalid) if invalid else Result(make.measurement(), None, {})
-    assert gate_lines([one], "r1", "h200")[0].startswith("THIS RUN GATES NOTHING: 0 of 1 compared")
+    assert gate_lines([one], 9, "r1", "h200")[0].startswith("THIS RUN GATES NOTHING: 0 of 1 compared")
 
 
 def test_a_run_that_compares_something_says_how_much(make):
-    (line,) = gate_lines([result(make, 1e-3), result(make, 2e-3)], "r1", "h200")
+    (line,) = gate_lines([result(make, 1e-3), result(make, 2e-3)], 9, "r1", "h200")
     assert line == "2 of 2 compared: 1 REGRESSED, 1 PASSED"
 
 
 def test_what_has_no_baseline_is_named_beside_what_was_compared(make):
     missing = [result(make, 1e-3, None, label=f"m{number}") for number in range(4)]
-    (line,) = gate_lines([result(make, 1e-3), *missing], "r1", "h200")
+    (line,) = gate_lines([result(make, 1e-3), *missing], 9, "r1", "h200")
     assert line.endswith("NO BASELINE for m0, m1, m2, …: no baseline recorded")
 
 
 def test_hostile_text_cannot_add_a_line_to_the_closing_sentence(make):
-    lines = gate_lines([result(make, 1e-3, None, why_none=HOSTILE)], "r1", "h200")
+    lines = gate_lines([result(make, 1e-3, None, why_none=HOSTILE)], 9, "r1", "h200")
     assert not set("".join(lines)) & set("\x1b\r\n\u202e")
 
 
-def test_nothing_measured_needs_no_closing_sentence():
-    assert gate_lines([], "r1", "h200") == []
+def test_a_run_that_measured_nothing_says_that_it_gates_nothing():
+    assert gate_lines([], 9, "r1", "h200") == ["THIS RUN GATES NOTHING: 0 of 9 compared, since nothing was measured"]
+
+
+def test_no_command_is_printed_for_a_run_that_could_not_be_saved(make):
+    (line,) = gate_lines([result(make, 1e-3, None)], 1, "", "h200")
+    assert line == "THIS RUN GATES NOTHING: 0 of 1 compared (no baseline recorded)."
 
 
 def test_a_sweep_is_one_line():

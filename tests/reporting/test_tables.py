@@ -48,7 +48,9 @@ def hostile_tables(make, text, seconds=1e-3, width=80):
         "parameter": lambda: results_table([result(make, seconds, parameters={"memory": text})], width, False),
         "comparison": lambda: comparison_table([row(make, text, 1e-3, seconds)], width, False),
         "change": lambda: changes_table([change(make, text, 1e-3, seconds)], width, False),
-        "published": lambda: changes_table([Change(make.published(unit=text), None, None)], width, False),
+        "published": lambda: changes_table(
+            [Change(make.published("reference", metric="peak_bytes", unit=text), None, None)], width, False
+        ),
     }
 
 

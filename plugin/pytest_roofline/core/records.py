@@ -5,6 +5,7 @@ Each class checks its own values, so that a record made in code and one read fro
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from statistics import median
 from typing import Literal
@@ -22,6 +23,9 @@ TIMINGS: tuple[Timing, ...] = ("device", "wall")
 
 SCHEMA = 1
 OUT_OF_MEMORY = "out of memory"
+
+# No time in seconds and no published figure lies outside of these; beyond them, ratios overflow.
+SMALLEST, LARGEST = 1e-18, 1e18
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,8 @@ def _require_positive(values: tuple[float, ...], what: str) -> None:
     for index, value in enumerate(values):
         if not (math.isfinite(value) and value > 0):
             raise BadInput(f"{what}[{index}] is {value!r}; expected a finite number above zero")
+        if not SMALLEST <= value <= LARGEST:
+            raise BadInput(f"{what}[{index}] is {value!r}; expected something between {SMALLEST:g} and {LARGEST:g}")
 
 
 def _check_tolerance(tolerance: float | None) -> None:
@@ -172,6 +178,11 @@ class Key:
     def label(self) -> str:
         """The key as people call it, without hardware: `memcpy_d2d[64MiB]`."""
         return label_of(self.benchmark, self.parameters, self.name)
+
+
+def canonical(parameters: Mapping[str, object]) -> str:
+    """Parameters as one string: equal only where type and value agree, since 1, 1.0 and True are three ids."""
+    return json.dumps(parameters, sort_keys=True, separators=(",", ":"), default=str)
 
 
 def label_of(benchmark: str, parameters: dict[str, Scalar], name: str) -> str:
@@ -410,8 +421,16 @@ class Entry:
                 raise BadInput(f"value is the range {self.value}; expected the smaller number first")
         elif isinstance(self.value, float | int):
             _require_positive((self.value,), "value")
+        self._check_unit()
         if self.kind == "threshold" and rate_suffix(self.metric) is None and self.metric != "time_s":
             raise BadInput(f"metric is {self.metric!r}; a threshold gates a rate ({', '.join(RATE_UNITS)}) or time_s")
+
+    def _check_unit(self) -> None:
+        """A limit of 3 ms must not gate at 3 s."""
+        suffix = "time_s" if self.metric == "time_s" else rate_suffix(self.metric)
+        expected = None if suffix is None else {"time_s": "s", "TFLOPS": "TFLOP/s"}.get(suffix, "GB/s")
+        if expected is not None and self.unit != expected:
+            raise BadInput(f"unit is {self.unit!r} under the metric {self.metric!r}; expected {expected!r}")
 
     @property
     def gates(self) -> bool:
@@ -432,12 +451,12 @@ class Entry:
         if (self.benchmark, self.name) != (key.benchmark, key.name) or not self.hardware.covers(key.hardware):
             return False
         if self.kind == "measured":
-            mine = (self.parameters, self.metric, self.cache, self.timing)
-            return mine == (key.parameters, key.metric, key.cache, key.timing)
-        asked = self.parameters.items()
+            mine = (canonical(self.parameters), self.metric, self.cache, self.timing)
+            return mine == (canonical(key.parameters), key.metric, key.cache, key.timing)
+        named = {name: value for name, value in key.parameters.items() if name in self.parameters}
         return (
             self.metric in (key.metric, rate_suffix(key.metric), "time_s")
-            and all(name in key.parameters and key.parameters[name] == value for name, value in asked)
+            and canonical(named) == canonical(self.parameters)
             and self.cache in (None, key.cache)
             and self.timing in (None, key.timing)
         )

@@ -85,7 +85,7 @@ def parse_fraction(text: str, what: str) -> float:
     value = number / 100 if match and match[2] else number
     if value <= 0:
         raise BadInput(f"{what} is {text!r}; expected a share above zero, such as 5% or 0.05")
-    if value > 1 and not (match and match[2]):
+    if value >= 1 and not (match and match[2]):
         raise BadInput(f"{what} is {text!r}, which could mean {number:g} % or {number * 100:g} %; write {number:g}%")
     return value
 

@@ -4,6 +4,9 @@ from dataclasses import dataclass, fields
 
 from .errors import BadInput
 
+# Eight exabytes, or as many FLOPs, in one call: beyond it is a mistake, and arithmetic would overflow.
+MOST = 2**63
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -34,8 +37,8 @@ class Work:
             amount = getattr(self, field.name)
             if not isinstance(amount, int) or isinstance(amount, bool):
                 raise BadInput(f"Work.{field.name} is {amount!r}; expected a whole number")
-            if amount < 0:
-                raise BadInput(f"Work.{field.name} is {amount}; expected zero or more")
+            if not 0 <= amount <= MOST:
+                raise BadInput(f"Work.{field.name} is {amount}; expected zero or more, and at most 2^63")
         if not any(getattr(self, field.name) for field in fields(self)):
             raise BadInput(
                 "Work is zero throughout; expected at least one of read_bytes, write_bytes, payload_bytes, flops or "

@@ -52,7 +52,7 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 def _order(entry: Entry) -> tuple[str, str, tuple[tuple[str, bool, float, str], ...], str]:
     """Sort key: by benchmark and name, then parameters with numbers in numeric order."""
     parameters = tuple(
-        (name, isinstance(value, str), float(value) if isinstance(value, int | float) else 0.0, str(value))
+        (name, isinstance(value, str), value if isinstance(value, int | float) else 0, str(value))
         for name, value in sorted(entry.parameters.items())
     )
     return (entry.benchmark, entry.name, parameters, entry.identity)
@@ -70,7 +70,7 @@ class Shelf:
         Raises:
             BadFile: one of the files cannot be used.
         """
-        paths = [path for folder in self.folders if (path := folder / f"{family}.json").is_file()]
+        paths = [path for folder in self.folders if (path := folder / f"{family}.json").exists()]
         return Entries.merged(paths)
 
     def everything(self) -> "Entries":
@@ -93,7 +93,8 @@ class Entries:
         """The entries of several files."""
         entries: dict[str, tuple[Entry, Path]] = {}
         for path in paths:
-            for entry in read_baseline(path).entries:
+            baseline = read_baseline(path)
+            for entry in baseline.entries:
                 entries.setdefault(entry.identity, (entry, path))
         return cls(entries, paths)
 

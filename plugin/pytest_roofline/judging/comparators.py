@@ -7,7 +7,7 @@ from statistics import median
 from typing import Protocol
 
 from ..core.errors import BadFile
-from ..core.records import Entry, HardwareKey, Key, Measurement
+from ..core.records import Entry, HardwareKey, Key, Measurement, canonical
 from ..core.work import Work
 from .baselines import Entries, nearest
 from .runs import Run, read_run
@@ -75,7 +75,8 @@ class BaselineComparator:
     def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
         """The measured entries of a test."""
         found = (entry for name in self.entries.names(benchmark) for entry in self._measured(benchmark, name))
-        return sum(entry.parameters == parameters and entry.hardware.covers(hardware) for entry in found)
+        asked = canonical(parameters)
+        return sum(canonical(entry.parameters) == asked and entry.hardware.covers(hardware) for entry in found)
 
     def _measured(self, benchmark: str, name: str) -> list[Entry]:
         return [entry for entry in self.entries.of(benchmark, name) if entry.kind == "measured"]
@@ -142,8 +143,8 @@ class RunComparator:
 
     def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
         """The keys that the runs measured in a test."""
-        wanted = (benchmark, parameters, hardware)
-        return sum((key.benchmark, key.parameters, key.hardware) == wanted for key in self._keys.values())
+        wanted = (benchmark, canonical(parameters), hardware)
+        return sum((key.benchmark, canonical(key.parameters), key.hardware) == wanted for key in self._keys.values())
 
     def keys(self) -> list[Key]:
         """Every key measured, in the order of the runs."""

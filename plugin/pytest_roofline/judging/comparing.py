@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.errors import BadInput, OtherHardware
-from ..core.records import Key
+from ..core.records import Entry, Key
 from ..core.work import Work
 from . import stats
 from .baselines import nearest
 from .comparators import BaselineComparator, Comparator, RunComparator, find_reference, open_comparator
-from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, judge
+from .runs import Run
+from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, judge, limit_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,17 @@ class Row:
     verdict: Verdict
 
 
-def compare(old: Path, new: Path, tolerance: float = DEFAULT_TOLERANCE) -> list[Row]:
-    """Every measurement of `new` against `old`, worst first.
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The rows, worst first; what only the old side knows; and the runs that were read."""
+
+    rows: tuple[Row, ...]
+    only_old: tuple[str, ...]
+    runs: tuple[Run, ...]
+
+
+def compare(old: Path, new: Path, tolerance: float = DEFAULT_TOLERANCE) -> Comparison:
+    """Every measurement of `new` against `old`.
 
     Args:
         old: a run or a baseline.
@@ -52,13 +62,26 @@ def compare(old: Path, new: Path, tolerance: float = DEFAULT_TOLERANCE) -> list[
             comparisons=count,
             prior=stats.prior_for(_device_type(key)),
         )
-        verdict = judge(fresh.medians_s, reference, policy, why_none=why_none)
+        thresholds = _thresholds(before, key, _work(after, key))
+        verdict = judge(fresh.medians_s, reference, policy, thresholds=thresholds, why_none=why_none)
         rows.append(Row(key, key.label, reference.median_s if reference else None, fresh.median_s, verdict))
-    return sorted([*rows, *_unfit_rows(before, after, set(map(_identity, keys)), tolerance)], key=worst_first)
+    known = {key.identity for key in keys}
+    rows += _unfit_rows(before, after, known, tolerance)
+    known |= {row.key.identity for row in rows}
+    return Comparison(
+        rows=tuple(sorted(rows, key=worst_first)),
+        only_old=tuple(key.label for key in _keys(before) if key.identity not in known),
+        runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
+    )
 
 
-def _identity(key: Key) -> str:
-    return key.identity
+def _thresholds(before: Comparator, key: Key, work: Work) -> list[tuple[Entry, float]]:
+    """The published limits in a baseline file that speak of a measurement."""
+    if not isinstance(before, BaselineComparator):
+        return []
+    entries = before.entries.of(key.benchmark, key.name)
+    limits = ((entry, limit_seconds(entry, work)) for entry in entries if entry.gates and entry.matches(key))
+    return [(entry, limit_s) for entry, limit_s in limits if limit_s is not None]
 
 
 def _unfit_rows(before: Comparator, after: Comparator, known: set[str], tolerance: float) -> list[Row]:

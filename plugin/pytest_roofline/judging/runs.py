@@ -44,10 +44,15 @@ class Run:
     cut: bool = False
 
     @property
-    def failed_tests(self) -> dict[str, Outcome]:
-        """Tests whose last outcome is a failure; a later outcome overrules an earlier one."""
-        last = {outcome.test_id: outcome for outcome in self.outcomes}
-        return {test_id: outcome for test_id, outcome in last.items() if outcome.outcome == "failed"}
+    def not_passed(self) -> dict[str, Outcome]:
+        """Tests that did not pass, with the outcome that says so; a rerun that passed does not undo a failure."""
+        found: dict[str, Outcome] = {}
+        for outcome in self.outcomes:
+            known = found.get(outcome.test_id)
+            # A failure for itself weighs more than one by verdict, whichever came first.
+            if outcome.outcome != "passed" and (known is None or known.by_verdict):
+                found[outcome.test_id] = outcome
+        return found
 
     def unfit(self, measurement: Measurement, accept_slower: bool) -> str:
         """Why a measurement may not stand for this hardware in a comparison or a baseline; empty where it may.
@@ -58,17 +63,23 @@ class Run:
         """
         if measurement.invalid:
             return measurement.invalid
-        failed = self.failed_tests.get(measurement.test_id)
-        if failed is None or (failed.by_verdict and accept_slower):
+        if "replaced" in measurement.samples.labels:
+            return "what was measured had been replaced through pytest_roofline_function"
+        ended = self.not_passed.get(measurement.test_id)
+        if ended is None or (ended.by_verdict and accept_slower):
             return ""
-        return f"its test failed: {failed.reason}"
+        return f"its test {ended.outcome}: {ended.reason}" if ended.outcome == "failed" else "its test was skipped"
 
 
-def resolve_run(name: str, folder: Path) -> Path:
-    """The path that a user's NAME|PATH means: a path if it has a `/` or ends in .json or .jsonl, else a saved name."""
+def resolve_run(name: str, folder: Path, what: str = "run name") -> Path:
+    """The path that a user's NAME|PATH means: a path if it has a `/` or ends in .json or .jsonl, else a saved name.
+
+    Raises:
+        BadInput: neither; the sentence calls it `what`.
+    """
     if "/" in name or os.sep in name or name.endswith((".json", ".jsonl")):
         return Path(name)
-    return folder / "runs" / f"{check_name(name, 'run name')}.jsonl"
+    return folder / "runs" / f"{check_name(name, what)}.jsonl"
 
 
 def read_run(path: Path) -> Run:
@@ -160,6 +171,8 @@ class RunWriter:
                 self._file.close()
             except OSError as error:
                 self._fall_back(error)
+                if self._file is not None:
+                    self._file.close()
 
     def _open_first(self) -> None:
         try:
@@ -186,12 +199,16 @@ class RunWriter:
     def _fall_back(self, error: OSError) -> None:
         wanted = self.folder / "runs" / f"{self.name}.jsonl"
         first = not self.trouble
+        begun = self.path
         self._file, self.path = None, None
         self.trouble = f"the run could not be saved as {wanted}: {error.strerror or error}"
         if first:
             try:
                 spare = Path(tempfile.mkdtemp(prefix="roofline-"))
                 self._start(spare / f"{self.name}.jsonl")
+                if begun is not None:
+                    # Everything is in the new file; half a run must not keep its name taken.
+                    begun.unlink(missing_ok=True)
                 self.trouble += f"; saved as {self.path} instead, choose another place with --roofline-dir"
                 return
             except OSError:
@@ -200,15 +217,15 @@ class RunWriter:
 
 
 def make_run_folder(folder: Path) -> None:
-    """Make the folder for runs, which ignores itself in git.
+    """Make `folder`/runs, which ignores itself in git; a folder that was there already is left as it is.
 
     Raises:
         OSError: it cannot be made.
     """
-    (folder / "runs").mkdir(parents=True, exist_ok=True)
-    ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+    runs = folder / "runs"
+    if not runs.is_dir():
+        runs.mkdir(parents=True)
+        (runs / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def refuse_existing(folder: Path, name: str) -> None:

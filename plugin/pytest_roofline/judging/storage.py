@@ -46,11 +46,13 @@ def read_bytes(path: Path, what: str) -> bytes:
         BadFile: the file is missing, empty, or no file.
     """
     try:
+        if path.is_dir():
+            raise BadFile(f"{what} {path} is a directory; expected a file")
+        if path.exists() and not path.is_file():
+            raise BadFile(f"{what} {path} is a device or a pipe; expected a file")
         data = path.read_bytes()
     except FileNotFoundError:
         raise BadFile(f"{what} {path} does not exist") from None
-    except IsADirectoryError:
-        raise BadFile(f"{what} {path} is a directory; expected a file") from None
     except (OSError, ValueError) as error:
         raise BadFile(f"{what} {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not data.strip():

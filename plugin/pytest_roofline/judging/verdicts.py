@@ -8,10 +8,11 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-from ..core.records import OUT_OF_MEMORY, Entry, Measurement
+from ..core.records import OUT_OF_MEMORY, Entry
 from ..core.units import format_percent, format_tolerance
-from ..core.work import RATE_UNITS, rate_suffix
+from ..core.work import RATE_UNITS, Work, rate_suffix
 from . import stats
 
 DEFAULT_TOLERANCE = 0.05
@@ -101,7 +102,7 @@ def judge(
         return _compare(medians_s, reference, policy)
     if thresholds:
         entry = thresholds[0][0]
-        return Verdict(Kind.PASSED, policy.tolerance, reason=f"not below {describe(entry)}", threshold=entry)
+        return Verdict(Kind.PASSED, policy.tolerance, reason=f"not surely below {describe(entry)}", threshold=entry)
     return Verdict(Kind.NO_BASELINE, policy.tolerance, reason=why_none)
 
 
@@ -125,7 +126,7 @@ def _compare(medians_s: tuple[float, ...], reference: Reference, policy: Policy)
         interval=found.interval(CONFIDENCE),
         p=p,
         reference=reference,
-        slower_processes=sum(math.fsum(medians_s) / len(medians_s) > other for other in reference.medians_s),
+        slower_processes=sum(fmean(map(math.log, medians_s)) > math.log(other) for other in reference.medians_s),
         spread_assumed=found.assumed,
     )
 
@@ -160,13 +161,13 @@ def _breach(medians_s: tuple[float, ...], thresholds: Sequence[tuple[Entry, floa
     return None
 
 
-def limit_seconds(entry: Entry, measurement: Measurement) -> float | None:
-    """The time at which a published limit is just met by `measurement`'s work; None where it says nothing of it."""
+def limit_seconds(entry: Entry, work: Work) -> float | None:
+    """The time at which `work` just meets a published limit; None where the limit says nothing of it."""
     if not isinstance(entry.value, float | int):
         return None
     if entry.metric == "time_s":
         return float(entry.value)
-    amount = measurement.work.amount(entry.metric)
+    amount = work.amount(entry.metric)
     unit = RATE_UNITS[rate_suffix(entry.metric) or "traffic_GBps"]
     return None if amount is None else amount / (entry.value * unit)
 

@@ -25,7 +25,7 @@ def _read(path: Path) -> str | None:
 
 
 def _cpuinfo(field: str) -> str | None:
-    match = re.search(rf"^{re.escape(field)}\s*:\s*(.+)$", _read(_ROOT / "proc/cpuinfo") or "", re.MULTILINE)
+    match = re.search(rf"^{re.escape(field)}[ \t]*:[ \t]*(.+)$", _read(_ROOT / "proc/cpuinfo") or "", re.MULTILINE)
     return match[1].strip() if match else None
 
 
@@ -51,8 +51,10 @@ def cpu_family() -> str | None:
 
 def clock_mhz() -> float | None:
     """The clock of the first core right now."""
-    text = _cpuinfo("cpu MHz")
-    return float(text) if text else None
+    try:
+        return float(_cpuinfo("cpu MHz") or "")
+    except ValueError:
+        return None
 
 
 def last_level_cache_bytes() -> int:
@@ -123,11 +125,14 @@ def cgroup_cpus() -> float | None:
 
 def free_memory_bytes() -> int:
     """What an allocation can still get: the smaller of the machine's available memory and the cgroup's headroom."""
-    free = [_meminfo("MemAvailable") or memory_bytes()]
+    available = _meminfo("MemAvailable")
+    free = [memory_bytes() if available is None else available]
     for folder, limit in _numbers("memory", "memory.max", "memory.limit_in_bytes"):
         used = _read(folder / "memory.current") or _read(folder / "memory.usage_in_bytes") or "0"
         # Page cache counts as used but is given back on demand.
-        cache = re.search(r"^(?:inactive_file|total_inactive_file) (\d+)$", _read(folder / "memory.stat") or "", re.M)
+        stat = _read(folder / "memory.stat") or ""
+        # Version 1 counts the subtree under another name, and its usage is the subtree's.
+        cache = re.search(r"^total_inactive_file (\d+)$", stat, re.M) or re.search(r"^inactive_file (\d+)$", stat, re.M)
         if used.isdigit():
             free.append(limit - int(used) + (int(cache[1]) if cache else 0))
     return max(0, min(free))

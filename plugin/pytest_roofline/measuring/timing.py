@@ -18,6 +18,8 @@ from .devices import Device, Stamp
 
 # A sample must span this many ticks of the clock, or its value is the clock's and not the device's.
 TICKS_PER_SAMPLE = 200
+# More calls between two stamps tell nothing new, and a function without work must come to an end.
+MOST_CALLS = 1 << 15
 WARMUP_CALLS = 20
 WARMUP_SHARE = 0.2
 WARMUP_FLOOR_S = 0.1
@@ -132,40 +134,45 @@ class Engine:
             raise DeviceError(f"{self.device.name} stopped answering: {error}") from error
 
     def _warm_up(self) -> float:
-        """Call until 0.1 s and 20 calls, or a fifth of the budget, have gone by; the last span's seconds per call."""
+        """Call until 0.1 s and 20 calls, or a fifth of the budget, have gone by; the last span's seconds per call.
+
+        The first call stands alone: it may compile or load. Where it took all the time there was, `_enlarge` mends what
+        it misjudged.
+        """
         log, device = self.log, self.device
-        began_s = device.host_s()
-        cap_s = self.plan.budget_s * WARMUP_SHARE
+        cap_s = WARMUP_SHARE * self.plan.budget_s
         floor_s = min(WARMUP_FLOOR_S, cap_s)
-        count, longest = 1, self._longest_batch()
-        while True:
-            span_s = self._span_s(count)
-            log.warmup_iterations += count
+        began_s = device.host_s()
+        count, span_s = 1, self._warm_up_span_s(1)
+        log.warmup_s = device.host_s() - began_s
+        while log.warmup_s < cap_s:
+            span_s = self._warm_up_span_s(count)
             log.warmup_s = device.host_s() - began_s
-            enough = log.warmup_iterations >= WARMUP_CALLS and log.warmup_s >= floor_s
-            readable = span_s >= self._shortest_span_s or count == longest
-            if (enough and readable) or log.warmup_s >= cap_s or span_s >= cap_s:
-                return max(span_s, device.tick_s) / count
+            readable = span_s >= self._shortest_span_s or count == self._longest_batch
+            long_enough = log.warmup_s >= floor_s or log.warmup_s == 0
+            if readable and long_enough and log.warmup_iterations >= WARMUP_CALLS:
+                break
             if span_s < self._shortest_span_s:
-                count = min(2 * count, longest)
-            if log.warmup_iterations >= WARMUP_CALLS and count == longest == 1 and span_s == 0:
-                return device.tick_s
+                count = min(2 * count, self._longest_batch)
+        return max(span_s, device.tick_s) / count
+
+    def _warm_up_span_s(self, count: int) -> float:
+        self.log.warmup_iterations += count
+        return self._span_s(count)
 
     @property
     def _shortest_span_s(self) -> float:
         return max(self.device.shortest_span_s, TICKS_PER_SAMPLE * self.device.tick_s)
 
+    @property
     def _longest_batch(self) -> int:
         # A flush goes before every call, so each call is a sample of its own.
-        return 1 if self.plan.flush is not None else 1 << 30
+        return 1 if self.plan.flush is not None else MOST_CALLS
 
     def _iterations(self, estimate_s: float) -> int:
         """Calls per sample: enough for the clock, and no more samples in the budget than tell something."""
         span_s = max(self._shortest_span_s, self.plan.budget_s / SAMPLES_AIMED_AT / 2)
-        iterations = min(max(1, math.ceil(span_s / estimate_s)), self._longest_batch())
-        if iterations * estimate_s < TICKS_PER_SAMPLE * self.device.tick_s:
-            self.log.labels.add("unresolved")
-        return iterations
+        return min(max(1, math.ceil(span_s / estimate_s)), self._longest_batch)
 
     def _take(self) -> None:
         """Samples until the median is known well enough, or the budget is spent."""
@@ -173,18 +180,35 @@ class Engine:
         began_s = device.host_s()
         while True:
             span_s = self._span_s(log.iterations)
-            if span_s <= 0:
-                # Below one tick: record the tick, which the time is certainly not above.
-                log.labels.add("unresolved")
-                span_s = device.tick_s
-            log.seconds.append(span_s / log.iterations)
             log.measuring_s = device.host_s() - began_s
-            if log.measuring_s >= self.plan.budget_s:
+            if not log.seconds and self._enlarge(span_s):
+                continue
+            if span_s < TICKS_PER_SAMPLE * device.tick_s:
+                log.labels.add("unresolved")
+            # Below one tick: the time is certainly not above it.
+            log.seconds.append(max(span_s, device.tick_s) / log.iterations)
+            if log.measuring_s >= self.plan.budget_s or self._standing_still():
                 break
             if log.measuring_s >= EARLIEST_STOP * self.plan.budget_s and self._precise():
                 return
         if not self._precise():
             log.labels.add("noisy")
+
+    def _enlarge(self, span_s: float) -> bool:
+        """Make samples longer where the very first shows that the warm-up misjudged them; it counts as warm-up then."""
+        log = self.log
+        if span_s >= self._shortest_span_s or log.measuring_s >= self.plan.budget_s:
+            return False
+        larger = self._iterations(max(span_s, self.device.tick_s) / log.iterations)
+        if larger <= log.iterations:
+            return False
+        log.warmup_iterations += log.iterations
+        log.iterations = larger
+        return True
+
+    def _standing_still(self) -> bool:
+        """Whether no clock moves, however often the function is called; only a scripted one can do that."""
+        return self.log.measuring_s == 0 and len(self.log.seconds) >= FEWEST_SAMPLES
 
     def _precise(self) -> bool:
         count = len(self.log.seconds)

@@ -33,11 +33,12 @@ class Result:
     verdict: Verdict | None
     environment: Mapping[str, str]
     published: tuple[Entry, ...] = ()
+    ended: str = "FAILED"
 
     @property
     def word(self) -> str:
-        """The verdict in a word."""
-        return self.verdict.kind.value if self.verdict else "FAILED"
+        """The verdict in a word, or how the test ended that has none."""
+        return self.verdict.kind.value if self.verdict else self.ended
 
 
 def rate_text(measurement: Measurement, seconds: float | None = None) -> str:
@@ -173,18 +174,28 @@ def verdicts_line(results: Sequence[Result]) -> str:
     return ", ".join(f"{counts[kind]} {kind.value}" for kind in order if counts[kind])
 
 
-def gate_lines(results: Sequence[Result], run_name: str, family: str) -> list[str]:
-    """The closing sentence on what was compared, and the command that changes it where nothing was."""
+def gate_lines(results: Sequence[Result], planned: int, run: str, family: str) -> list[str]:
+    """The closing sentence on what was compared, and the command that changes it where nothing was.
+
+    Args:
+        results: what was measured.
+        planned: how many tests were to measure.
+        run: the run's name or path, for the command; empty where it could not be saved.
+        family: the hardware family.
+    """
     judged = [result for result in results if result.verdict is not None]
     compared = sum(r.verdict is not None and r.verdict.kind not in (Kind.NO_BASELINE, Kind.INVALID) for r in judged)
     if not results:
-        return []
+        return [f"THIS RUN GATES NOTHING: 0 of {planned} compared, since nothing was measured"]
     if compared == 0:
         reasons = {r.verdict.reason for r in judged if r.verdict and r.verdict.kind is Kind.NO_BASELINE}
         why = f" ({printable('; '.join(sorted(reasons)))})" if reasons else ""
+        line = f"THIS RUN GATES NOTHING: 0 of {len(results)} compared{why}."
+        if not run:
+            return [line]
         return [
-            f"THIS RUN GATES NOTHING: 0 of {len(results)} compared{why}. Record a baseline with",
-            f"  roofline baseline propose {run_name} -o {family}-proposal.json",
+            f"{line} Record a baseline with",
+            f"  roofline baseline propose {run} -o {family}-proposal.json",
             f"  roofline baseline approve {family}-proposal.json",
         ]
     missing = [r for r in judged if r.verdict and r.verdict.kind is Kind.NO_BASELINE]

@@ -1,0 +1,271 @@
+"""Copies: the sizes of the sweep, buffers that no faulty copy can fool, and the check that sees every byte."""
+
+import zlib
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofline_kernels import memcpy
+
+CPU = torch.device("cpu")
+MIB = 2**20
+SIZES = [1, 15, 4096, 65_537, 1_000_003, 3 * MIB]
+# More than half a slab, and in huge pages.
+LARGE_BYTES = 40 * MIB
+SLAB_BYTES = memcpy._SLAB_BYTES
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_slabs():
+    """Slabs that fill in a millisecond; what depends on their size sets it itself."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(memcpy, "_SLAB_BYTES", 2 * MIB)
+        yield
+
+
+def buffers(size_bytes, **keywords):
+    """Buffers of both ends on the CPU."""
+    return memcpy.CopyBuffers(size_bytes, CPU, CPU, **keywords)
+
+
+def test_the_sweep_begins_at_four_kibibytes_and_ends_at_the_embedding_of_llama_3():
+    assert (4096, 2_101_346_304) == (min(memcpy.SIZES_BYTES), max(memcpy.SIZES_BYTES))
+
+
+def test_the_last_size_is_the_embedding_of_llama_3_8b_in_single_precision():
+    assert 4096 * 128_256 * 4 == memcpy.LAST_SIZE_BYTES
+
+
+def test_the_sweep_holds_every_power_of_two():
+    powers = [2**exponent for exponent in range(64) if 4096 <= 2**exponent <= 2_101_346_304]
+    assert powers == [size for size in memcpy.SIZES_BYTES if size & (size - 1) == 0]
+
+
+def test_the_sweep_holds_three_odd_sizes():
+    assert [1, 1, 1] == [size % 2 for size in memcpy.ODD_SIZES_BYTES]
+
+
+def test_odd_sizes_lie_within_the_sweep():
+    assert all(4096 < size < 2_101_346_304 for size in memcpy.ODD_SIZES_BYTES)
+
+
+def test_no_size_comes_twice():
+    sizes = (*memcpy.SIZES_BYTES, *memcpy.ODD_SIZES_BYTES)
+    assert 23 == len(set(sizes)) == len(sizes)
+
+
+def test_decades_are_the_powers_of_two_nearest_to_ten_times_the_one_before():
+    decades = [4096 * 10**k for k in range(6)]
+    nearest = [min(memcpy.POWERS_BYTES, key=lambda power: abs(power - decade)) for decade in decades]
+    assert [*nearest, memcpy.LAST_SIZE_BYTES] == list(memcpy.DECADE_SIZES_BYTES)
+
+
+@pytest.mark.parametrize("odd_address", [False, True])
+@pytest.mark.parametrize("size_bytes", [*SIZES, LARGE_BYTES])
+def test_every_byte_of_a_target_differs_from_its_source(size_bytes, odd_address):
+    source, target = buffers(size_bytes, odd_address=odd_address).pair()
+    assert not bool((source == target).any())
+
+
+@pytest.mark.parametrize("size_bytes", SIZES)
+def test_buffers_are_contiguous_bytes_of_the_size_asked_for(size_bytes):
+    expected = (torch.uint8, (size_bytes,), True)
+    assert [expected] * 2 == [(b.dtype, tuple(b.shape), b.is_contiguous()) for b in buffers(size_bytes).pair()]
+
+
+@pytest.mark.parametrize("size_bytes", SIZES)
+def test_buffers_start_where_vectors_of_sixteen_bytes_may(size_bytes):
+    assert [0, 0] == [buffer.data_ptr() % 16 for buffer in buffers(size_bytes).pair()]
+
+
+@pytest.mark.parametrize("size_bytes", [*SIZES, LARGE_BYTES])
+def test_an_odd_address_is_odd(size_bytes):
+    assert [1, 1] == [buffer.data_ptr() % 2 for buffer in buffers(size_bytes, odd_address=True).pair()]
+
+
+def ranges(pairs):
+    """The address ranges of all buffers, sorted."""
+    return sorted((b.data_ptr(), b.data_ptr() + b.numel()) for pair in pairs for b in pair)
+
+
+@pytest.mark.parametrize("odd_address", [False, True])
+@pytest.mark.parametrize(("size_bytes", "count"), [(1, 500), (4096, 500), (65_537, 500), (3 * MIB, 25)])
+def test_no_buffer_overlaps_another(size_bytes, count, odd_address):
+    made = buffers(size_bytes, odd_address=odd_address)
+    taken = ranges([made.pair() for _ in range(count)])
+    assert all(end <= start for (_, end), (start, _) in zip(taken, taken[1:], strict=False))
+
+
+def test_no_byte_outside_a_pair_changes_when_it_is_copied():
+    made = buffers(1000)
+    pairs = [made.pair() for _ in range(20)]
+    others = [pair for index, pair in enumerate(pairs) if index != 7]
+    before = [target.clone() for _, target in others]
+    memcpy.copy(*pairs[7])
+    assert all(torch.equal(old, target) for old, (_, target) in zip(before, others, strict=True))
+
+
+@pytest.mark.parametrize("size_bytes", [MIB, LARGE_BYTES])
+def test_a_source_cannot_be_compressed(size_bytes):
+    source, _ = buffers(size_bytes).pair()
+    data = source[:MIB].numpy().tobytes()
+    assert len(zlib.compress(data, 6)) / len(data) > 0.99
+
+
+def test_a_target_cannot_be_compressed():
+    _, target = buffers(MIB).pair()
+    data = target.numpy().tobytes()
+    assert len(zlib.compress(data, 6)) / len(data) > 0.99
+
+
+@pytest.mark.parametrize(("size_bytes", "count"), [(4096, 9000), (65_537, 400), (3 * MIB, 12), (LARGE_BYTES, 3)])
+def test_sources_of_different_pairs_differ(size_bytes, count, monkeypatch):
+    monkeypatch.setattr(memcpy, "_SLAB_BYTES", SLAB_BYTES)
+    made = buffers(size_bytes)
+    starts = [bytes(made.pair()[0][:64].numpy()) for _ in range(count)]
+    assert count == len(set(starts))
+
+
+def test_two_makers_of_buffers_give_the_same_data():
+    first, second = (buffers(4096).pair()[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def wrong_at(position, size_bytes=65_537):
+    """What `same` says of a copied pair with one byte flipped in one bit."""
+    source, target = buffers(size_bytes).pair()
+    memcpy.copy(source, target)
+    target[position] ^= 1
+    return memcpy.same(source, target)
+
+
+def test_a_true_copy_is_the_same():
+    source, target = buffers(65_537, odd_address=True).pair()
+    memcpy.copy(source, target)
+    assert memcpy.same(source, target)
+
+
+@pytest.mark.parametrize("position", [0, 1, 32_768, -2, -1])
+def test_one_wrong_byte_is_seen(position):
+    assert not wrong_at(position)
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 4095), st.integers(0, 7))
+def test_one_wrong_bit_is_seen_wherever_it_is(position, bit):
+    source, _ = buffers(4096).pair()
+    target = source.clone()
+    target[position] ^= 1 << bit
+    assert not memcpy.same(source, target)
+
+
+def first_bytes_missing(source, target):
+    target[16:].copy_(source[16:])
+
+
+def last_byte_missing(source, target):
+    target[:-1].copy_(source[:-1])
+
+
+def middle_byte_missing(source, target):
+    middle = source.numel() // 2
+    target[:middle].copy_(source[:middle])
+    target[middle + 1 :].copy_(source[middle + 1 :])
+
+
+def shifted_by_one(source, target):
+    target[1:].copy_(source[:-1])
+    target[0] = source[0]
+
+
+def whole_words_only(source, target):
+    words = source.numel() // 8 * 8
+    target[:words].copy_(source[:words])
+
+
+MUTANTS = {
+    "nothing": lambda source, target: None,
+    "first sixteen bytes missing": first_bytes_missing,
+    "last byte missing": last_byte_missing,
+    "middle byte missing": middle_byte_missing,
+    "shifted by one": shifted_by_one,
+    "zeros": lambda source, target: target.zero_(),
+    "reversed": lambda source, target: target.copy_(source.flip(0)),
+    "complement": lambda source, target: target.copy_(~source),
+}
+
+
+@pytest.mark.parametrize("size_bytes", [17, 4096, 65_537])
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_faulty_copy_is_caught(mutant, size_bytes):
+    source, target = buffers(size_bytes).pair()
+    MUTANTS[mutant](source, target)
+    assert not memcpy.same(source, target)
+
+
+@pytest.mark.parametrize("size_bytes", memcpy.ODD_SIZES_BYTES)
+def test_a_copy_of_whole_words_only_is_caught_at_the_odd_sizes(size_bytes):
+    source, target = buffers(size_bytes).pair()
+    whole_words_only(source, target)
+    assert not memcpy.same(source, target)
+
+
+def test_a_copy_from_another_pair_is_caught():
+    made = buffers(4096)
+    (source, target), (other, _) = made.pair(), made.pair()
+    memcpy.copy(other, target)
+    assert not memcpy.same(source, target)
+
+
+@pytest.mark.parametrize("start", [0, 1, 1_000_003, 8 * MIB + 8])
+def test_filling_begins_at_the_start_asked_for(start):
+    tile = memcpy.random_tile("cpu")
+    filled = memcpy.fill_random(torch.zeros(1, dtype=torch.uint8), start)
+    assert int(tile[start]) == int(filled[0])
+
+
+@pytest.mark.parametrize("start", [0, 5, 8 * MIB, 3 * (8 * MIB + 9) + 5])
+def test_filling_goes_round_the_tile(start):
+    tile = memcpy.random_tile("cpu")
+    size = tile.numel() + 1000
+    expected = tile.repeat(3)[start % tile.numel() :][:size]
+    assert torch.equal(expected, memcpy.fill_random(torch.zeros(size, dtype=torch.uint8), start))
+
+
+def test_filling_gives_the_buffer_back():
+    buffer = torch.zeros(10, dtype=torch.uint8)
+    assert memcpy.fill_random(buffer) is buffer
+
+
+def test_filling_an_empty_buffer_is_no_error():
+    assert 0 == memcpy.fill_random(torch.zeros(0, dtype=torch.uint8)).numel()
+
+
+def test_the_length_of_the_tile_is_prime():
+    length = memcpy.random_tile("cpu").numel()
+    assert all(length % divisor for divisor in range(2, int(length**0.5) + 1))
+
+
+def test_the_tile_holds_every_byte_about_as_often():
+    counts = torch.bincount(memcpy.random_tile("cpu").int(), minlength=256)
+    assert 0.95 < float(counts.min() / counts.max()) <= 1.0
+
+
+@pytest.mark.parametrize("size_bytes", [4096, 65_537, LARGE_BYTES])
+def test_a_pair_takes_no_more_memory_than_announced(size_bytes):
+    source, target = buffers(size_bytes).pair()
+    assert memcpy.memory_needed(size_bytes) >= source.numel() + target.numel()
+
+
+@pytest.mark.parametrize("size_bytes", [1, 4 * MIB - 1, 4 * MIB, 5 * MIB + 1])
+def test_allocated_memory_may_be_written_to_its_last_byte(size_bytes):
+    buffer = memcpy.allocate(size_bytes, CPU)
+    buffer[-1] = 255
+    assert (size_bytes, 255) == (buffer.numel(), int(buffer[-1]))
+
+
+def test_huge_pages_are_optional(monkeypatch):
+    monkeypatch.delattr(memcpy.mmap, "MADV_HUGEPAGE", raising=False)
+    assert 4 * MIB == memcpy.allocate(4 * MIB, CPU).numel()
