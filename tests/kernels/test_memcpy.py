@@ -1,5 +1,6 @@
 """Copies: the sizes of the sweep, buffers that no faulty copy can fool, and the check that sees every byte."""
 
+import itertools
 import zlib
 
 import pytest
@@ -31,11 +32,11 @@ def buffers(size_bytes, **keywords):
 
 
 def test_the_sweep_begins_at_four_kibibytes_and_ends_at_the_embedding_of_llama_3():
-    assert (4096, 2_101_346_304) == (min(memcpy.SIZES_BYTES), max(memcpy.SIZES_BYTES))
+    assert (min(memcpy.SIZES_BYTES), max(memcpy.SIZES_BYTES)) == (4096, 2_101_346_304)
 
 
 def test_the_last_size_is_the_embedding_of_llama_3_8b_in_single_precision():
-    assert 4096 * 128_256 * 4 == memcpy.LAST_SIZE_BYTES
+    assert memcpy.LAST_SIZE_BYTES == 4096 * 128_256 * 4
 
 
 def test_the_sweep_holds_every_power_of_two():
@@ -44,7 +45,7 @@ def test_the_sweep_holds_every_power_of_two():
 
 
 def test_the_sweep_holds_three_odd_sizes():
-    assert [1, 1, 1] == [size % 2 for size in memcpy.ODD_SIZES_BYTES]
+    assert [size % 2 for size in memcpy.ODD_SIZES_BYTES] == [1, 1, 1]
 
 
 def test_odd_sizes_lie_within_the_sweep():
@@ -77,12 +78,12 @@ def test_buffers_are_contiguous_bytes_of_the_size_asked_for(size_bytes):
 
 @pytest.mark.parametrize("size_bytes", SIZES)
 def test_buffers_start_where_vectors_of_sixteen_bytes_may(size_bytes):
-    assert [0, 0] == [buffer.data_ptr() % 16 for buffer in buffers(size_bytes).pair()]
+    assert [buffer.data_ptr() % 16 for buffer in buffers(size_bytes).pair()] == [0, 0]
 
 
 @pytest.mark.parametrize("size_bytes", [*SIZES, LARGE_BYTES])
 def test_an_odd_address_is_odd(size_bytes):
-    assert [1, 1] == [buffer.data_ptr() % 2 for buffer in buffers(size_bytes, odd_address=True).pair()]
+    assert [buffer.data_ptr() % 2 for buffer in buffers(size_bytes, odd_address=True).pair()] == [1, 1]
 
 
 def ranges(pairs):
@@ -95,7 +96,7 @@ def ranges(pairs):
 def test_no_buffer_overlaps_another(size_bytes, count, odd_address):
     made = buffers(size_bytes, odd_address=odd_address)
     taken = ranges([made.pair() for _ in range(count)])
-    assert all(end <= start for (_, end), (start, _) in zip(taken, taken[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(taken))
 
 
 def test_no_byte_outside_a_pair_changes_when_it_is_copied():
@@ -240,7 +241,7 @@ def test_filling_gives_the_buffer_back():
 
 
 def test_filling_an_empty_buffer_is_no_error():
-    assert 0 == memcpy.fill_random(torch.zeros(0, dtype=torch.uint8)).numel()
+    assert memcpy.fill_random(torch.zeros(0, dtype=torch.uint8)).numel() == 0
 
 
 def test_the_length_of_the_tile_is_prime():
@@ -268,4 +269,4 @@ def test_allocated_memory_may_be_written_to_its_last_byte(size_bytes):
 
 def test_huge_pages_are_optional(monkeypatch):
     monkeypatch.delattr(memcpy.mmap, "MADV_HUGEPAGE", raising=False)
-    assert 4 * MIB == memcpy.allocate(4 * MIB, CPU).numel()
+    assert memcpy.allocate(4 * MIB, CPU).numel() == 4 * MIB

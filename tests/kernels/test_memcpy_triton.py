@@ -47,7 +47,7 @@ def run(program):
         timeout=120,
         check=False,
     )
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -122,8 +122,8 @@ def test_the_check_of_one_operation_refuses_another(name):
 def test_arrays_are_fresh_each_time():
     arrays = Arrays(ELEMENTS, CPU, torch.float64)
     buffers = (*arrays.make(), *arrays.make())
-    assert 6 == len({buffer.data_ptr() for buffer in buffers})
+    assert len({buffer.data_ptr() for buffer in buffers}) == 6
 
 
 def test_bytes_of_an_array_are_those_of_its_elements():
-    assert [8000, 4000] == [Arrays(1000, CPU, dtype).array_bytes for dtype in (torch.float64, torch.float32)]
+    assert [Arrays(1000, CPU, dtype).array_bytes for dtype in (torch.float64, torch.float32)] == [8000, 4000]

@@ -7,19 +7,19 @@ from roofline_kernels.work import STREAM, copy_bytes, link_copy_bytes, stream_wo
 
 
 def test_a_copy_within_a_memory_reads_and_writes_every_byte():
-    assert {"read_bytes": 7, "write_bytes": 7, "payload_bytes": 7} == copy_bytes(7)
+    assert copy_bytes(7) == {"read_bytes": 7, "write_bytes": 7, "payload_bytes": 7}
 
 
 def test_a_copy_over_a_link_counts_every_byte_once():
-    assert {"payload_bytes": 7, "wire_bytes": 7} == link_copy_bytes(7)
+    assert link_copy_bytes(7) == {"payload_bytes": 7, "wire_bytes": 7}
 
 
 def test_a_copy_within_a_memory_is_shown_as_traffic():
-    assert "traffic_GBps" == Work(**copy_bytes(7)).metric
+    assert Work(**copy_bytes(7)).metric == "traffic_GBps"
 
 
 def test_a_copy_over_a_link_is_shown_as_payload():
-    assert "payload_GBps" == Work(**link_copy_bytes(7)).metric
+    assert Work(**link_copy_bytes(7)).metric == "payload_GBps"
 
 
 # BabelStream at its default size, 2^25 doubles: 2 arrays of 268,435,456 bytes for copy, mul and dot, 3 for add, triad.
@@ -45,7 +45,7 @@ def test_an_operation_counts_its_flops_for_each_element(operation, flops):
 
 
 def test_dot_writes_no_array():
-    assert 0 == stream_work("dot", 100, 8)["write_bytes"]
+    assert stream_work("dot", 100, 8)["write_bytes"] == 0
 
 
 def test_single_precision_moves_half_the_bytes():
@@ -53,7 +53,7 @@ def test_single_precision_moves_half_the_bytes():
 
 
 def test_the_five_operations_are_babelstreams():
-    assert ["copy", "scale", "add", "triad", "dot"] == list(STREAM)
+    assert list(STREAM) == ["copy", "scale", "add", "triad", "dot"]
 
 
 def test_an_unknown_operation_is_an_error():

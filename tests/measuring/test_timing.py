@@ -156,6 +156,13 @@ def test_a_slow_first_call_does_not_shrink_the_samples():
     assert min(spans) >= TICKS_PER_SAMPLE * 2.0**-20 * 0.99
 
 
+@pytest.mark.parametrize("compile_s", [0.5, 4.0])
+def test_a_slow_first_call_does_not_use_up_the_warm_up(compile_s):
+    # measuring.md, section 1: a floor of a tenth of a second or twenty calls, and a compilation is neither.
+    device = FakeDevice(tick_s=TICK_S, slowdown=lambda number: compile_s / CALL_S if number == 0 else 1.0)
+    assert timed(device).log.warmup_iterations >= 20
+
+
 def test_a_sample_that_turns_out_too_short_for_the_clock_is_never_silent():
     # Clocks rise after the warm-up: the batch that was planned is now too short.
     device = FakeDevice(tick_s=2.0**-20, slowdown=lambda number: 100.0 if number < 300 else 1.0)

@@ -42,13 +42,14 @@ def assert_steady(text):
     assert not wild
 
 
-@pytest.mark.parametrize("raw_ids", [False, True], ids=["escaped", "raw"])
-@pytest.mark.parametrize("name", NAMES)
+# pytest itself cannot put a raw lone surrogate into the environment, so that one is tried escaped only.
+IDS = [(name, raw_ids) for name in NAMES for raw_ids in (False, True) if (name, raw_ids) != ("surrogate", True)]
+
+
+@pytest.mark.parametrize(("name", "raw_ids"), IDS)
 def test_any_id_is_measured_written_and_read_back(desk, name, raw_ids):
     value = NAMES[name]
     if raw_ids:
-        if name == "surrogate":
-            pytest.skip("pytest itself cannot put such an id into the environment")
         # pytest escapes ids unless it is told not to.
         desk.ini("disable_test_id_escaping_and_forfeit_all_rights_to_community_support = true")
     desk.suite(SUITE.format(value=value))
