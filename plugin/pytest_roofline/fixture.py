@@ -159,8 +159,9 @@ class Roofline:
         device = self._session.ground.device
         cache_bytes = self._cache_bytes
         if request.cache != "rotate":
-            fits = request.cache == "warm" and cache.bytes_per_set(request.work) <= cache_bytes
-            return [cache.as_tuple(make())], {"cache_resident"} if fits else set()
+            sets = [cache.as_tuple(make())]
+            cold = request.cache == "flush" or cache.is_cold(1, request.work, cache_bytes)
+            return sets, set() if cold else {"cache_resident"}
         count = cache.rotation_sets(request.work, cache_bytes, device.free_bytes())
         sets = cache.make_sets(make, count, SETUP_SHARE * request.budget_s, device.host_s)
         cold = cache.is_cold(len(sets), request.work, cache_bytes)
@@ -316,7 +317,7 @@ def _verify(verify: Callable[..., object] | None, engine: "Engine") -> tuple[boo
     """Whether every set that was timed holds the right data, and what is wrong if one does not."""
     if verify is None:
         return None, ""
-    engine.device.synchronize()
+    engine.settle()
     for index, arguments in enumerate(engine.sets_touched):
         try:
             answer = verify(*arguments)

@@ -92,6 +92,17 @@ def test_the_last_level_cache_is_the_largest(machine):
     assert host.last_level_cache_bytes() == 32 * MIB
 
 
+def test_the_last_level_caches_of_several_dies_add_up(machine):
+    # A threaded copy spreads over both; rotating through one die's share would leave it cached.
+    for cpu, shared in enumerate(("0-1", "0-1", "2-3", "2-3")):
+        for level, size in ((2, "1024K"), (3, "32768K")):
+            folder = f"sys/devices/system/cpu/cpu{cpu}/cache/index{level}"
+            machine.write(f"{folder}/level", f"{level}\n")
+            machine.write(f"{folder}/size", f"{size}\n")
+            machine.write(f"{folder}/shared_cpu_list", f"{shared if level == 3 else cpu}\n")
+    assert host.last_level_cache_bytes() == 64 * MIB
+
+
 @pytest.mark.parametrize(("text", "size_bytes"), [("4096", 4096), ("512K", 512 * 1024), ("32M", 32 * MIB), ("1G", GIB)])
 def test_cache_sizes_come_in_any_unit(machine, text, size_bytes):
     machine.write("sys/devices/system/cpu/cpu0/cache/index3/size", text)

@@ -88,9 +88,9 @@ def test_the_warm_up_lasts_a_tenth_of_a_second():
     assert engine.log.warmup_s >= 0.1
 
 
-def test_the_warm_up_takes_no_more_than_a_fifth_of_a_small_budget():
+def test_the_warm_up_takes_no_more_than_a_fifth_of_a_small_budget_beside_its_first_call():
     engine = timed(FakeDevice(tick_s=TICK_S), budget_s=0.1)
-    assert engine.log.warmup_s <= 0.02 + CALL_S
+    assert engine.log.warmup_s <= 0.02 + 2 * CALL_S
 
 
 def test_the_record_carries_the_warm_up():

@@ -26,7 +26,7 @@ def format_amount(size_bytes: float) -> str:
 
 
 def size_label(size_bytes: int) -> str:
-    """A size as it stands in a test id: `4KiB`, `2101346304B`."""
+    """A size as it stands in a test id: `4KiB`, `2004MiB`, `65537B`."""
     return format_bytes(size_bytes, separator="")
 
 

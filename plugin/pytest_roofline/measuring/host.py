@@ -58,14 +58,21 @@ def clock_mhz() -> float | None:
 
 
 def last_level_cache_bytes() -> int:
-    """Size of the last-level cache; 64 MiB is assumed where the machine does not tell."""
-    sizes = [0]
-    for size in (_ROOT / "sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        match = re.fullmatch(r"(\d+)([KMG]?)", _read(size) or "")
-        if match:
-            sizes.append(int(match[1]) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[match[2]])
+    """Size of the last-level caches of all cores together; 64 MiB is assumed where the machine does not tell.
+
+    A threaded copy spreads over every die, so what must be evicted is the sum and not one die's share.
+    """
+    caches: dict[tuple[int, str], int] = {}
+    for index in (_ROOT / "sys/devices/system/cpu").glob("cpu[0-9]*/cache/index*"):
+        match = re.fullmatch(r"(\d+)([KMG]?)", _read(index / "size") or "")
+        level = _read(index / "level") or index.name.removeprefix("index")
+        if match and level.isdigit():
+            shared = _read(index / "shared_cpu_list") or ""
+            caches[int(level), shared] = int(match[1]) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[match[2]]
+    last = max((level for level, _ in caches), default=0)
     told = _sysctl("hw.l3cachesize") or _sysctl("hw.perflevel0.l2cachesize")
-    return max(sizes) or (int(told) if told and told.isdigit() else 0) or ASSUMED_CACHE_BYTES
+    found = sum(size for (level, _), size in caches.items() if level == last)
+    return found or (int(told) if told and told.isdigit() else 0) or ASSUMED_CACHE_BYTES
 
 
 def _meminfo(field: str) -> int | None:

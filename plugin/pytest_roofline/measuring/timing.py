@@ -70,9 +70,11 @@ class Engine:
     def run(self) -> None:
         """Take the samples; whatever is raised on the way, `log` keeps what there is."""
         with _collector_off():
-            estimate_s = self._warm_up()
-            self.log.iterations = self._iterations(estimate_s)
-            self._take()
+            if self._first_call_s() < self.plan.budget_s:
+                self.log.iterations = self._iterations(self._warm_up(0.0))
+                self._take()
+            else:
+                self._take_after_a_long_first_call()
 
     @property
     def sets_touched(self) -> Sequence[tuple[object, ...]]:
@@ -100,18 +102,21 @@ class Engine:
         if self.plan.flush is not None:
             self.plan.flush()
         if self.plan.timing == "wall":
-            with self._answering():
-                self.device.synchronize()
+            self.settle()
             start_s = self.device.host_s()
             self._call(count)
-            with self._answering():
-                self.device.synchronize()
+            self.settle()
             return self.device.host_s() - start_s
         start = self._stamp()
         self._call(count)
         end = self._stamp()
         with self._answering():
             return self.device.elapsed_s(start, end)
+
+    def settle(self) -> None:
+        """Wait until everything that was called is done."""
+        with self._answering():
+            self.device.synchronize()
 
     def _call(self, count: int) -> None:
         fn = self.plan.fn
@@ -133,23 +138,30 @@ class Engine:
         except Exception as error:
             raise DeviceError(f"{self.device.name} stopped answering: {error}") from error
 
-    def _warm_up(self) -> float:
+    def _first_call_s(self) -> float:
+        """Seconds of the very first call, which stands alone: it may compile or load."""
+        began_s = self.device.host_s()
+        span_s = self._warm_up_span_s(1)
+        self.log.warmup_s = self.device.host_s() - began_s
+        return max(span_s, self.log.warmup_s)
+
+    def _warm_up(self, span_s: float) -> float:
         """Call until 0.1 s and 20 calls, or a fifth of the budget, have gone by; the last span's seconds per call.
 
-        The first call stands alone: it may compile or load. Where it took all the time there was, `_enlarge` mends what
-        it misjudged.
+        Args:
+            span_s: seconds of the call before, which stand if there is no time for another.
         """
         log, device = self.log, self.device
         cap_s = WARMUP_SHARE * self.plan.budget_s
         floor_s = min(WARMUP_FLOOR_S, cap_s)
-        began_s = device.host_s()
-        count, span_s = 1, self._warm_up_span_s(1)
-        log.warmup_s = device.host_s() - began_s
-        while log.warmup_s < cap_s:
+        before_s, began_s = log.warmup_s, device.host_s()
+        count, warm_s = 1, 0.0
+        while warm_s < cap_s:
             span_s = self._warm_up_span_s(count)
-            log.warmup_s = device.host_s() - began_s
+            warm_s = device.host_s() - began_s
+            log.warmup_s = before_s + warm_s
             readable = span_s >= self._shortest_span_s or count == self._longest_batch
-            long_enough = log.warmup_s >= floor_s or log.warmup_s == 0
+            long_enough = warm_s >= floor_s or warm_s == 0
             if readable and long_enough and log.warmup_iterations >= WARMUP_CALLS:
                 break
             if span_s < self._shortest_span_s:
@@ -169,6 +181,21 @@ class Engine:
         # A flush goes before every call, so each call is a sample of its own.
         return 1 if self.plan.flush is not None else MOST_CALLS
 
+    def _take_after_a_long_first_call(self) -> None:
+        """A first call as long as the budget: either it compiled, or the function is just as slow ever after."""
+        began_s = self.device.host_s()
+        span_s = self._span_s(1)
+        if span_s >= WARMUP_SHARE * self.plan.budget_s:
+            # Slow for good: the second call is the first sample, and warming up would only add to the wait.
+            self.log.measuring_s = self.device.host_s() - began_s
+            self._keep(span_s)
+            self._take()
+            return
+        self.log.warmup_iterations += 1
+        self.log.warmup_s += self.device.host_s() - began_s
+        self.log.iterations = self._iterations(self._warm_up(span_s))
+        self._take()
+
     def _iterations(self, estimate_s: float) -> int:
         """Calls per sample: enough for the clock, and no more samples in the budget than tell something."""
         span_s = max(self._shortest_span_s, self.plan.budget_s / SAMPLES_AIMED_AT / 2)
@@ -177,22 +204,30 @@ class Engine:
     def _take(self) -> None:
         """Samples until the median is known well enough, or the budget is spent."""
         log, device = self.log, self.device
-        began_s = device.host_s()
-        while True:
+        began_s = device.host_s() - log.measuring_s
+        while not (log.seconds and self._at_an_end()):
             span_s = self._span_s(log.iterations)
             log.measuring_s = device.host_s() - began_s
-            if not log.seconds and self._enlarge(span_s):
-                continue
-            if span_s < TICKS_PER_SAMPLE * device.tick_s:
-                log.labels.add("unresolved")
-            # Below one tick: the time is certainly not above it.
-            log.seconds.append(max(span_s, device.tick_s) / log.iterations)
-            if log.measuring_s >= self.plan.budget_s or self._standing_still():
-                break
-            if log.measuring_s >= EARLIEST_STOP * self.plan.budget_s and self._precise():
-                return
+            if log.seconds or not self._enlarge(span_s):
+                self._keep(span_s)
         if not self._precise():
             log.labels.add("noisy")
+
+    def _keep(self, span_s: float) -> None:
+        """Write a sample down, whatever it is."""
+        if span_s < TICKS_PER_SAMPLE * self.device.tick_s:
+            self.log.labels.add("unresolved")
+        # Below one tick: the time is certainly not above it.
+        self.log.seconds.append(max(span_s, self.device.tick_s) / self.log.iterations)
+
+    def _at_an_end(self) -> bool:
+        """Whether the budget is spent, the median known, or no clock moves (which only a scripted one can do)."""
+        log, budget_s = self.log, self.plan.budget_s
+        if log.measuring_s >= budget_s:
+            return True
+        if log.measuring_s >= EARLIEST_STOP * budget_s and self._precise():
+            return True
+        return log.measuring_s == 0 and len(log.seconds) >= FEWEST_SAMPLES
 
     def _enlarge(self, span_s: float) -> bool:
         """Make samples longer where the very first shows that the warm-up misjudged them; it counts as warm-up then."""
@@ -205,10 +240,6 @@ class Engine:
         log.warmup_iterations += log.iterations
         log.iterations = larger
         return True
-
-    def _standing_still(self) -> bool:
-        """Whether no clock moves, however often the function is called; only a scripted one can do that."""
-        return self.log.measuring_s == 0 and len(self.log.seconds) >= FEWEST_SAMPLES
 
     def _precise(self) -> bool:
         count = len(self.log.seconds)
