@@ -155,6 +155,17 @@ def published_lines(results: Sequence[Result], at_most: int = 12) -> list[str]:
     return lines[:at_most] + more
 
 
+def reason_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
+    """Why a number could not be judged, and what would change that."""
+    lines = [
+        printable(f"{result.word} {result.measurement.label}: {result.verdict.reason}")
+        for result in results
+        if result.verdict is not None and result.verdict.kind in (Kind.INCONCLUSIVE, Kind.INVALID)
+    ]
+    more = [f"… and {len(lines) - at_most} more of these"] if len(lines) > at_most else []
+    return lines[:at_most] + more
+
+
 def counts_line(measured: int, not_measured: Mapping[str, int]) -> str:
     """`12 measured, 3 not measured (needs 2 GPUs, found 1)`."""
     line = f"{measured} measured"
