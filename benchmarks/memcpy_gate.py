@@ -113,8 +113,9 @@ saved; five more were compared with them, and one in which every copy moves 1.3 
 
 {text}
 
-The drill makes a second call for the extra bytes, which below a few hundred KiB costs more than the bytes themselves. Sizes whose
-unchanged runs differ by more than the drill adds cannot be told apart by any honest rule; the gate says INCONCLUSIVE there.
+The drill makes a second call for the extra bytes, which below a few hundred KiB costs more than the bytes themselves.
+Sizes whose unchanged runs differ by more than the drill adds cannot be told apart by any honest rule; the gate says
+INCONCLUSIVE there.
 The run files behind this page are in `docs/results/runs/memcpy-gate/`.
 """
         options.output.write_text(page, encoding="utf-8")

@@ -132,13 +132,13 @@ def _compare(medians_s: tuple[float, ...], reference: Reference, policy: Policy)
 
 
 def _what_would_decide(found: stats.Difference, policy: Policy, processes: int) -> str:
-    origin = "assumed, one process stands behind the baseline" if found.assumed else f"from {processes} processes"
+    origin = "assumed, from one process" if found.assumed else f"seen among {processes}"
+    low, high = (format_percent(math.expm1(bound)).removesuffix(" %") for bound in found.interval(CONFIDENCE))
     # A normal approximation: processes a side until a difference as large as the tolerance leaves the noise.
     needed = 2 * (found.spread * (2.33 + 1.64) / math.log1p(policy.tolerance)) ** 2
     return (
-        f"processes differ by {format_tolerance(round(found.spread, 3))} ({origin}), too much to tell "
-        f"{format_tolerance(policy.tolerance)}; about {max(processes + 1, math.ceil(needed))} processes a side would "
-        "decide, or a wider --roofline-tolerance"
+        f"may be {low} to {high} % with processes {format_tolerance(round(found.spread, 3))} apart ({origin}); "
+        f"about {max(processes + 1, math.ceil(needed))} processes a side would decide, or a wider --roofline-tolerance"
     )
 
 
