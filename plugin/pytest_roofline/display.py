@@ -50,7 +50,7 @@ def _memory(size_bytes: int | None) -> str:
 def _against(session: RooflineSession) -> str:
     comparator = session.ground.comparator
     if isinstance(comparator, RunComparator):
-        names = [run.header.run_id for run in comparator.runs]
+        names = [printable(run.header.run_id) for run in comparator.runs]
         return f"{len(names)} saved run{'s' * (len(names) > 1)} ({', '.join(names)})"
     return printable(comparator.name)
 

@@ -1,5 +1,6 @@
 """What the wheel holds, and that installing it never replaces the torch and triton that a machine already has."""
 
+import os
 import subprocess
 import sys
 import venv
@@ -14,6 +15,10 @@ VENDOR = {"torch": "2.9.0+rocm6.4", "pytorch-triton-rocm": "3.5.0"}
 ORDINARY = ("click", "msgspec", "numpy", "pandas", "pytest", "rich", "scipy")
 # What an index would offer: newer, and wrong for this machine.
 TEMPTATIONS = {"torch": "99.0", "triton": "99.0"}
+# Neither tox's constraint on torch nor anybody's pip configuration may decide what this test shows.
+PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")} | {
+    "PIP_CONFIG_FILE": os.devnull
+}
 
 
 @pytest.fixture(scope="session")
@@ -69,8 +74,8 @@ def test_installing_leaves_a_vendor_torch_and_triton_untouched(wheel, tmp_path):
     python = str(environment / "bin" / "python")
     pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(shelf)]
     vendor = [f"{name}=={version}" for name, version in VENDOR.items()]
-    subprocess.run([*pip, *vendor], check=True, capture_output=True)
-    installed = subprocess.run([*pip, str(wheel)], capture_output=True, text=True)
+    subprocess.run([*pip, *vendor], check=True, capture_output=True, env=PLAIN)
+    installed = subprocess.run([*pip, str(wheel)], capture_output=True, text=True, env=PLAIN)
     assert installed.returncode == 0, installed.stderr
     told = subprocess.run(
         [python, "-c", "import torch, triton; print(torch.made_for, triton.made_for)"], capture_output=True, text=True
