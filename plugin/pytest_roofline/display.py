@@ -77,7 +77,11 @@ def progress_line(session: RooflineSession, item: pytest.Item, every_s: float, n
     state = session.config.stash.setdefault(_progress_key, _Progress())
     if state.began_s is None:
         state.began_s = state.said_s = now_s
-    done, total = state.started, len(session.planned)
+    if unmet_need(session, session.planned[item.nodeid].marks.needs) is not None:
+        return ""
+    # What will be skipped takes no time, so it is no part of what is left.
+    total = sum(unmet_need(session, plan.marks.needs) is None for plan in session.planned.values())
+    done = state.started
     state.started += 1
     if now_s - state.said_s < every_s or done == 0:
         return ""
