@@ -62,8 +62,8 @@ class Arrays:
             "triad": (FIRST_B + SCALAR * FIRST_C, FIRST_B, FIRST_C),
             "dot": (FIRST_A, FIRST_B, FIRST_C),
         }[name]
-        # A few roundings; a sum of n terms may be off by n of them (Higham, Accuracy and Stability, 4.2), which in single
-        # precision would let everything pass.
+        # A few roundings; a sum of n terms may be off by n of them (Higham, Accuracy and Stability, section 4.2), which
+        # in single precision would let everything pass.
         epsilon = torch.finfo(self._dtype).eps
         close, sum_close = 16 * epsilon, min(self.elements * epsilon, 1e-3)
 
