@@ -4,20 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.core.records import (
-    DeviceFacts,
-    Entry,
-    Environment,
-    Footer,
-    HardwareKey,
-    Header,
-    HostFacts,
-    Key,
-    Measurement,
-    Outcome,
-    Samples,
-    Session,
-)
+from pytest_roofline.core.entries import Entry, Session
+from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
+from pytest_roofline.core.keys import Key
+from pytest_roofline.core.records import Footer, Header, Measurement, Outcome, Samples
 from pytest_roofline.core.work import Work
 
 MIB = 2**20

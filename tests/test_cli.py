@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.cli import main
-from pytest_roofline.core.records import Baseline
+from pytest_roofline.core.entries import Baseline
 from pytest_roofline.judging.baselines import read_baseline, write_baseline
 from pytest_roofline.version import __version__
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .core.errors import BadInput, WrongData
-from .core.records import CACHES, TIMINGS, Cache, Key, Measurement, Samples, Timing
+from .core.keys import CACHES, TIMINGS, Cache, Key, Timing
+from .core.records import Measurement, Samples
 from .core.units import format_amount
 from .core.work import RATE_SUFFIXES, Work, rate_suffix
 from .judging.hardware import above_peak

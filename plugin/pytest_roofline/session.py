@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from .core.entries import Entry
 from .core.errors import DeviceError, OtherHardware, RooflineError
-from .core.records import Ceiling, Entry, Environment, Footer, HardwareKey, Header, Measurement, Outcome, canonical
+from .core.facts import Environment, HardwareKey
+from .core.keys import canonical
+from .core.records import Ceiling, Footer, Header, Measurement, Outcome
 from .core.work import Work, rate_suffix
 from .judging import stats
 from .judging.baselines import Entries, Shelf, nearest

@@ -177,7 +177,7 @@ def _is_positive(value: object) -> bool:
 
 
 def _check_marks(item: pytest.Item, values: dict[str, Any]) -> None:
-    from .core.records import CACHES
+    from .core.keys import CACHES
 
     rules: dict[str, tuple[Callable[[Any], bool], str]] = {
         "tolerance": (_is_positive, "a share above zero, such as 0.05"),

@@ -2,8 +2,10 @@ import dataclasses
 
 import pytest
 
+from pytest_roofline.core.entries import OUT_OF_MEMORY, Session
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.records import OUT_OF_MEMORY, Ceiling, HardwareKey, Samples, Session, rate
+from pytest_roofline.core.facts import HardwareKey
+from pytest_roofline.core.records import Ceiling, Samples, rate
 from pytest_roofline.core.work import Work
 
 BAD_NUMBERS = (0.0, -1.0, float("nan"), float("inf"), -float("inf"))

@@ -1,7 +1,8 @@
 import pytest
 
+from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadInput, OtherHardware
-from pytest_roofline.core.records import Baseline, HardwareKey
+from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.judging.baselines import write_baseline
 from pytest_roofline.judging.comparing import compare
 from pytest_roofline.judging.verdicts import Kind

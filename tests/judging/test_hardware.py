@@ -3,7 +3,8 @@ from importlib import resources
 
 import pytest
 
-from pytest_roofline.core.records import Ceiling, DeviceFacts, HostFacts
+from pytest_roofline.core.facts import DeviceFacts, HostFacts
+from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.hardware import above_peak, datasheet_ceiling, family_of, key_of, products
 from pytest_roofline.judging.storage import check_name

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadFile, BadInput, OtherHardware
-from pytest_roofline.core.records import Baseline
 from pytest_roofline.judging.baselines import read_baseline, write_baseline
 from pytest_roofline.judging.proposals import approve, changes, propose
 

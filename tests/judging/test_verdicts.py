@@ -7,7 +7,7 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.records import OUT_OF_MEMORY
+from pytest_roofline.core.entries import OUT_OF_MEMORY
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.verdicts import (
     Kind,

@@ -5,7 +5,7 @@ import platform
 import pytest
 import torch
 
-from pytest_roofline.core.records import DeviceFacts
+from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.measuring import environment
 from pytest_roofline.measuring.devices.cpu import CpuDevice
 from pytest_roofline.measuring.devices.fake import FakeDevice

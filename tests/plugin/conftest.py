@@ -22,7 +22,7 @@ import pytest_roofline.measuring.timing
 import pytest_roofline.outcomes
 import pytest_roofline.plugin
 import pytest_roofline.selection
-from pytest_roofline.core.records import Baseline
+from pytest_roofline.core.entries import Baseline
 from pytest_roofline.judging.baselines import read_baseline
 from pytest_roofline.judging.runs import Run, read_run
 

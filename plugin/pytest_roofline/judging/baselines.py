@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from ..core.entries import Baseline, Entry
 from ..core.errors import BadFile, BadInput
-from ..core.records import Baseline, Entry, HardwareKey
+from ..core.facts import HardwareKey
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record, write_atomically
 
 

@@ -6,8 +6,11 @@ from pathlib import Path
 from statistics import median
 from typing import Protocol
 
+from ..core.entries import Entry
 from ..core.errors import BadFile
-from ..core.records import Entry, HardwareKey, Key, Measurement, canonical
+from ..core.facts import HardwareKey
+from ..core.keys import Key, canonical
+from ..core.records import Measurement
 from ..core.work import Work
 from .baselines import Entries, nearest
 from .runs import Run, read_run

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core.entries import Entry
 from ..core.errors import BadInput, OtherHardware
-from ..core.records import Entry, Key
+from ..core.keys import Key
 from ..core.work import Work
 from . import stats
 from .baselines import nearest

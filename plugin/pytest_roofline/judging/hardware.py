@@ -8,7 +8,8 @@ import json
 from dataclasses import dataclass
 from importlib import resources
 
-from ..core.records import Ceiling, DeviceFacts, Environment, HardwareKey, HostFacts
+from ..core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
+from ..core.records import Ceiling
 from ..core.units import GIB, MIB, slug
 from ..core.work import Work, rate_suffix
 

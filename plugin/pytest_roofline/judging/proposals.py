@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..core.entries import Baseline, Entry, Session
 from ..core.errors import BadInput, OtherHardware
-from ..core.records import Baseline, Entry, Key, Measurement, Session
+from ..core.keys import Key
+from ..core.records import Measurement
 from ..core.units import printable
 from .baselines import read_baseline, write_baseline
 from .comparators import pooled_median

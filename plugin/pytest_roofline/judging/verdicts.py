@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from ..core.records import OUT_OF_MEMORY, Entry
+from ..core.entries import OUT_OF_MEMORY, Entry
 from ..core.units import format_percent, format_tolerance
 from ..core.work import RATE_UNITS, Work, rate_suffix
 from . import stats

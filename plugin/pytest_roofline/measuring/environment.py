@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from ..core.records import Environment
+from ..core.facts import Environment
 from .devices import Device
 from .host import host_facts
 

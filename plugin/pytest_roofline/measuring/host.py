@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..core.records import HostFacts
+from ..core.facts import HostFacts
 
 # Where a machine keeps its last-level cache secret (macOS virtual machines, some hypervisors).
 ASSUMED_CACHE_BYTES = 64 * 2**20

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..core.errors import DeviceError
-from ..core.records import Cache, Samples, Timing
+from ..core.keys import Cache, Timing
+from ..core.records import Samples
 from .devices import Device, Stamp
 
 # A sample must span this many ticks of the clock, or its value is the clock's and not the device's.

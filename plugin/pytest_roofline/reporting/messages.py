@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..core.records import CurveSummary, Entry, Measurement
+from ..core.entries import Entry
+from ..core.records import CurveSummary, Measurement
 from ..core.units import (
     MIB,
     format_bytes,

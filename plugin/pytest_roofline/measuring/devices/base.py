@@ -3,7 +3,7 @@
 import time
 from typing import Protocol
 
-from ...core.records import DeviceFacts
+from ...core.facts import DeviceFacts
 
 Stamp = object
 

@@ -3,7 +3,7 @@
 import functools
 import time
 
-from ...core.records import DeviceFacts
+from ...core.facts import DeviceFacts
 from .. import host
 from .base import HostClock, Stamp
 

@@ -6,7 +6,7 @@ a minute on hardware takes a millisecond.
 
 from collections.abc import Callable
 
-from ...core.records import DeviceFacts
+from ...core.facts import DeviceFacts
 from .base import Stamp
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from ...core.errors import DeviceError
-from ...core.records import DeviceFacts
+from ...core.facts import DeviceFacts
 from .. import host
 from .base import HostClock, Stamp
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from ...core.errors import DeviceError
-from ...core.records import DeviceFacts
+from ...core.facts import DeviceFacts
 from .base import HostClock, Stamp
 
 

@@ -1,0 +1,23 @@
+"""Checks that several records share."""
+
+import math
+
+from .errors import BadInput
+
+# No time in seconds and no published figure lies outside of these; beyond them, ratios overflow.
+SMALLEST, LARGEST = 1e-18, 1e18
+
+
+def require_positive(values: tuple[float, ...], what: str) -> None:
+    """Raise BadInput, naming the first culprit, unless every value is a finite number above zero."""
+    for index, value in enumerate(values):
+        if not (math.isfinite(value) and value > 0):
+            raise BadInput(f"{what}[{index}] is {value!r}; expected a finite number above zero")
+        if not SMALLEST <= value <= LARGEST:
+            raise BadInput(f"{what}[{index}] is {value!r}; expected something between {SMALLEST:g} and {LARGEST:g}")
+
+
+def check_tolerance(tolerance: float | None) -> None:
+    """Raise BadInput unless a tolerance is None or a share above zero."""
+    if tolerance is not None and not (math.isfinite(tolerance) and tolerance > 0):
+        raise BadInput(f"tolerance is {tolerance!r}; expected a share above zero, such as 0.05")

@@ -1,0 +1,147 @@
+"""The entries of a baseline: what is known of a measurement on a hardware, recorded or published."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from .checks import check_tolerance, require_positive
+from .errors import BadInput
+from .facts import HardwareKey
+from .keys import Cache, Key, Scalar, Timing, canonical, label_of
+from .records import SCHEMA
+from .work import RATE_UNITS, Work, rate_suffix
+
+Kind = Literal["measured", "threshold", "reference"]
+OUT_OF_MEMORY = "out of memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One recorded run as a baseline holds it: the median of every process, in seconds per call."""
+
+    run_id: str
+    started: str
+    process_medians: tuple[float, ...]
+    device_uuid: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.process_medians:
+            raise BadInput("process_medians is empty; expected the median of at least one process")
+        require_positive(self.process_medians, "process_medians")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a baseline: what is known of one measurement on one hardware.
+
+    `measured` entries carry sessions, in seconds; `threshold` and `reference` entries carry a value in the unit of
+    their metric with its source. In the latter, an omitted part of the key means any.
+    """
+
+    benchmark: str
+    metric: str
+    kind: Kind
+    hardware: HardwareKey = field(default_factory=HardwareKey)
+    name: str = ""
+    parameters: dict[str, Scalar] = field(default_factory=dict)
+    cache: Cache | None = None
+    timing: Timing | None = None
+    work: Work | None = None
+    tolerance: float | None = None
+    provenance: dict[str, str] = field(default_factory=dict)
+    sessions: tuple[Session, ...] = ()
+    value: float | tuple[float, float] | Literal["out of memory"] | None = None
+    unit: str | None = None
+    convention: str | None = None
+    source: str | None = None
+    confidence: Literal["high", "medium", "low", "recalled"] | None = None
+
+    def __post_init__(self) -> None:
+        check_tolerance(self.tolerance)
+        if self.kind == "measured":
+            self._check_measured()
+        else:
+            self._check_published()
+
+    def _check_measured(self) -> None:
+        missing = [name for name in ("cache", "timing", "work") if getattr(self, name) is None]
+        if missing:
+            raise BadInput(f"a measured entry lacks {', '.join(missing)}")
+        if not self.sessions:
+            raise BadInput("a measured entry has no sessions; expected at least one")
+        if not self.hardware.complete:
+            raise BadInput(f"a measured entry names its hardware only in part ({self.hardware}); expected every field")
+        if self.value is not None:
+            raise BadInput("a measured entry has a value; expected sessions only")
+
+    def _check_published(self) -> None:
+        missing = [n for n in ("value", "unit", "convention", "source", "confidence") if getattr(self, n) is None]
+        if missing:
+            raise BadInput(f"a {self.kind} entry lacks {', '.join(missing)}")
+        if self.sessions:
+            raise BadInput(f"a {self.kind} entry has sessions; expected a value only")
+        if isinstance(self.value, tuple):
+            require_positive(self.value, "value")
+            if self.value[0] > self.value[1]:
+                raise BadInput(f"value is the range {self.value}; expected the smaller number first")
+        elif isinstance(self.value, float | int):
+            require_positive((self.value,), "value")
+        self._check_unit()
+        if self.kind == "threshold" and rate_suffix(self.metric) is None and self.metric != "time_s":
+            raise BadInput(f"metric is {self.metric!r}; a threshold gates a rate ({', '.join(RATE_UNITS)}) or time_s")
+
+    def _check_unit(self) -> None:
+        """A limit of 3 ms must not gate at 3 s."""
+        suffix = "time_s" if self.metric == "time_s" else rate_suffix(self.metric)
+        expected = None if suffix is None else {"time_s": "s", "TFLOPS": "TFLOP/s"}.get(suffix, "GB/s")
+        if expected is not None and self.unit != expected:
+            raise BadInput(f"unit is {self.unit!r} under the metric {self.metric!r}; expected {expected!r}")
+
+    @property
+    def gates(self) -> bool:
+        """Whether a result below this published value may fail a test: a number, from a source that can be trusted."""
+        return (
+            self.kind == "threshold" and isinstance(self.value, float | int) and self.confidence in ("high", "medium")
+        )
+
+    @property
+    def identity(self) -> str:
+        """What makes two entries the same one; published figures from different sources are different entries."""
+        key = (self.benchmark, self.name, self.parameters, self.metric, self.kind, asdict(self.hardware))
+        source = None if self.kind == "measured" else self.source
+        return json.dumps([*key, self.cache, self.timing, source], sort_keys=True, separators=(",", ":"))
+
+    def matches(self, key: Key) -> bool:
+        """Whether this entry speaks of the measurement with `key`."""
+        if (self.benchmark, self.name) != (key.benchmark, key.name) or not self.hardware.covers(key.hardware):
+            return False
+        if self.kind == "measured":
+            mine = (canonical(self.parameters), self.metric, self.cache, self.timing)
+            return mine == (canonical(key.parameters), key.metric, key.cache, key.timing)
+        named = {name: value for name, value in key.parameters.items() if name in self.parameters}
+        return (
+            self.metric in (key.metric, rate_suffix(key.metric), "time_s")
+            and canonical(named) == canonical(self.parameters)
+            and self.cache in (None, key.cache)
+            and self.timing in (None, key.timing)
+        )
+
+    @property
+    def label(self) -> str:
+        """The entry as people call it: `memcpy_d2d[64MiB]`."""
+        return label_of(self.benchmark, self.parameters, self.name)
+
+    @property
+    def medians(self) -> tuple[float, ...]:
+        """Every process's median, in seconds per call, over all sessions."""
+        return tuple(value for session in self.sessions for value in session.process_medians)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """One baseline file: the entries of one hardware family."""
+
+    family: str
+    entries: tuple[Entry, ...]
+    schema: int = SCHEMA

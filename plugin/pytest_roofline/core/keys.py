@@ -1,0 +1,52 @@
+"""Which measurement is meant: the key that must agree before two times are compared."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from .facts import HardwareKey
+from .units import size_label
+
+Scalar = str | int | float | bool | None
+Cache = Literal["warm", "rotate", "flush"]
+Timing = Literal["device", "wall"]
+CACHES: tuple[Cache, ...] = ("warm", "rotate", "flush")
+TIMINGS: tuple[Timing, ...] = ("device", "wall")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Which measurement this is: everything that must be equal before two of them are the same one."""
+
+    benchmark: str
+    parameters: dict[str, Scalar]
+    metric: str
+    hardware: HardwareKey
+    cache: Cache
+    timing: Timing
+    name: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The key as one canonical string, for dictionaries and duplicates."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def label(self) -> str:
+        """The key as people call it, without hardware: `memcpy_d2d[64MiB]`."""
+        return label_of(self.benchmark, self.parameters, self.name)
+
+
+def canonical(parameters: Mapping[str, object]) -> str:
+    """Parameters as one string: equal only where type and value agree, since 1, 1.0 and True are three ids."""
+    return json.dumps(parameters, sort_keys=True, separators=(",", ":"), default=str)
+
+
+def label_of(benchmark: str, parameters: dict[str, Scalar], name: str) -> str:
+    """A measurement as people call it, without hardware: `memcpy_d2d[64MiB]`."""
+    inside = "-".join(
+        size_label(value) if parameter.endswith("_bytes") and isinstance(value, int) else f"{value}"
+        for parameter, value in parameters.items()
+    )
+    return benchmark + (f"[{inside}]" if inside else "") + (f".{name}" if name else "")
