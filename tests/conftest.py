@@ -92,20 +92,27 @@ class Make:
         }
         return Entry(kind=kind, **(facts | changes))
 
-    def save(self, path: Path, *records, run_id=None, **environment):
-        """Write a run file as a run does; the header is made up, and `run_id` is the file's name unless given."""
+    def save(self, path: Path, *records, run_id=None, ended=True, **environment):
+        """Write a run file as a run does; the header is made up, and `run_id` is the file's name unless given.
+
+        Tests that no outcome is given for have passed, unless the run was killed before they `ended`.
+        """
         from pytest_roofline.judging.runs import encode_line
 
         header = self.header(run_id or path.stem, **environment)
+        if ended:
+            told = {record.test_id for record in records if isinstance(record, Outcome)}
+            silent = {r.test_id: r for r in records if isinstance(r, Measurement) and r.test_id not in told}
+            records += tuple(self.outcome(measurement) for measurement in silent.values())
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(map(encode_line, (header, *records))), encoding="utf-8")
         return path
 
-    def run(self, path: Path, *records, run_id=None, **environment):
+    def run(self, path: Path, *records, run_id=None, ended=True, **environment):
         """A run as it is read back from its file."""
         from pytest_roofline.judging.runs import read_run
 
-        return read_run(self.save(path, *records, run_id=run_id, **environment))
+        return read_run(self.save(path, *records, run_id=run_id, ended=ended, **environment))
 
 
 @pytest.fixture(scope="session")

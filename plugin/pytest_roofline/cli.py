@@ -37,6 +37,9 @@ class _Commands(click.Group):
         except RooflineError as error:
             click.echo(f"roofline: {printable(str(error))}", err=True)
             ctx.exit(2)
+        except OSError as error:
+            click.echo(f"roofline: {printable(f'{error.filename}: {error.strerror}')}", err=True)
+            ctx.exit(2)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

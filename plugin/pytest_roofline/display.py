@@ -18,7 +18,7 @@ from .session import RooflineSession
 from .version import __version__
 
 # Beside the measuring: making and checking buffers, warm-up. Measured on a CPU sweep; an estimate for a person.
-OVERHEAD = 1.0
+OVERHEAD = 1.5
 
 
 def header_lines(session: RooflineSession) -> list[str]:
@@ -35,7 +35,7 @@ def header_lines(session: RooflineSession) -> list[str]:
     seconds = sum((p.marks.budget or session.options.budget_s) + OVERHEAD for p in tests)
     tolerance = session.options.tolerance or DEFAULT_TOLERANCE
     lines.append(
-        f"roofline: {len(tests)} measuring tests planned, at most about {_duration(seconds)} "
+        f"roofline: {len(tests)} measuring tests planned, about {_duration(seconds)} "
         f"(tier {session.options.tier}, tolerance {format_tolerance(tolerance)})"
     )
     if session.warning:

@@ -20,10 +20,10 @@ from .settings import Marks
 if TYPE_CHECKING:
     import torch
 
-    from .measuring.timing import Engine
+    from .measuring.timing import Engine, Plan
 
-# Setting up argument sets may take this many times the measuring budget.
-SETUP_SHARE = 1.0
+# Making argument sets may take so many seconds; no share of the budget, or a smaller one would measure something else.
+SETUP_S = 2.0
 
 
 class Roofline:
@@ -96,6 +96,7 @@ class Roofline:
             tolerance=_positive("tolerance", tolerance) or self._marks.tolerance,
             metric=_check_metric(metric, work),
             verify=verify,
+            fresh=make_args is not None and verify is not None,
         )
         make = _argument_maker(args, make_args, request.cache)
         return self._measure(request, make)
@@ -125,18 +126,23 @@ class Roofline:
         pytest.skip(reason)
 
     def _measure(self, request: "_Request", make: Callable[[], object]) -> Measurement:
+        from .measuring import host
         from .measuring.timing import Engine
 
         replaced = self._item.config.hook.pytest_roofline_function(item=self._item, name=request.name, fn=request.fn)
         sets, labels = self._argument_sets(request, make)
         if replaced is not None:
             labels.add("replaced")
-        engine = Engine(self._session.ground.device, self._plan(request, replaced or request.fn, sets))
+        plan = self._plan(request, replaced or request.fn, sets, make if request.fresh else None)
+        engine = Engine(self._session.ground.device, plan)
         engine.log.labels |= labels
         try:
+            watch = host.Neighbours()
             engine.run()
+            on_cpu = self._session.ground.environment.device.type == "cpu"
+            disturbed = host.too_busy(watch.cores_taken()) if on_cpu else ""
             verified, wrong = _verify(request.verify, engine)
-            measurement = self._write(request, engine.samples(), verified, wrong)
+            measurement = self._write(request, engine.samples(), verified, wrong or disturbed)
         except BaseException as error:
             self._write_partial(request, engine, error)
             raise
@@ -164,7 +170,7 @@ class Roofline:
             cold = request.cache == "flush" or cache.is_cold(1, request.work, cache_bytes)
             return sets, set() if cold else {"cache_resident"}
         count = cache.rotation_sets(request.work, cache_bytes, device.free_bytes())
-        sets = cache.make_sets(make, count, SETUP_SHARE * request.budget_s, device.host_s)
+        sets = cache.make_sets(make, count, SETUP_S, device.host_s)
         cold = cache.is_cold(len(sets), request.work, cache_bytes)
         return sets, set() if cold else {"cache_resident"}
 
@@ -172,12 +178,30 @@ class Roofline:
     def _cache_bytes(self) -> int:
         return self._session.ground.environment.device.last_level_cache_bytes or 0
 
-    def _plan(self, request: "_Request", fn: Callable[..., object], sets: list[tuple[object, ...]]) -> Any:
+    def _plan(
+        self,
+        request: "_Request",
+        fn: Callable[..., object],
+        sets: list[tuple[object, ...]],
+        make: Callable[[], object] | None,
+    ) -> "Plan":
         from .measuring import cache, timing
+
+        def renew(count: int) -> None:
+            for index in range(count):
+                # The old buffers go first: there may be no room for both.
+                sets[index] = ()
+                sets[index] = cache.as_tuple(make()) if make is not None else ()
 
         flush = cache.flusher(self._session.ground.device.name, self._cache_bytes) if request.cache == "flush" else None
         return timing.Plan(
-            fn=fn, sets=sets, budget_s=request.budget_s, cache=request.cache, timing=request.timing, flush=flush
+            fn=fn,
+            sets=sets,
+            budget_s=request.budget_s,
+            cache=request.cache,
+            timing=request.timing,
+            flush=flush,
+            renew=renew if make is not None else None,
         )
 
     def _write(
@@ -198,19 +222,25 @@ class Roofline:
                 name=request.name,
             ),
             test_id=encodable(self._item.nodeid),
-            label=encodable(self._item.name.removeprefix("test_")) + (f".{request.name}" if request.name else ""),
+            label=self._label + (f".{request.name}" if request.name else ""),
             process=session.process,
             work=request.work,
             samples=samples,
             gate=self._marks.gate,
             tolerance=request.tolerance,
-            ceiling=session.ceiling(request.work, metric) if not invalid else None,
+            ceiling=session.ceiling(request.work, metric) if verified is not False and samples else None,
             verified=verified,
             invalid=invalid,
         )
         measurement = _with_sanity(measurement)
         session.record(measurement)
         return measurement
+
+    @property
+    def _label(self) -> str:
+        """The benchmark with the test's own id text: `TestCopies.d2d[64MiB]`."""
+        spec = getattr(self._item, "callspec", None)
+        return self._planned.benchmark + (f"[{encodable(spec.id)}]" if spec is not None else "")
 
     def _write_partial(self, request: "_Request", engine: "Engine", error: BaseException) -> None:
         """Keep what was measured before something went wrong, marked so that nobody takes it for a result."""
@@ -248,11 +278,14 @@ class _Request:
         tolerance: float | None,
         metric: str | None,
         verify: Callable[..., object] | None,
+        fresh: bool,
     ) -> None:
         if verify is not None and not callable(verify):
             raise BadInput(f"verify is {verify!r}; expected a function of the same arguments as fn")
         self.fn, self.work, self.name, self.cache, self.timing = fn, work, name, cache, timing
         self.budget_s, self.tolerance, self.metric, self.verify = budget_s, tolerance, metric, verify
+        # Whether the buffers that the warm-up used are made anew before what will be verified is timed.
+        self.fresh = fresh
 
 
 def _check_callable(fn: Callable[..., object]) -> Callable[..., object]:

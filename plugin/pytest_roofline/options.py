@@ -13,7 +13,7 @@ NEEDS = ("cpu", "accelerator")
 # (option, argparse keywords, help); every one has an ini twin with underscores and the same meaning.
 _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("device", {"metavar": "DEVICE"}, "cpu, cuda, cuda:N, mps, xpu or xpu:N; the best there is by default"),
-    ("tier", {"metavar": "|".join(TIERS)}, "how many sizes: quick (default, minutes), nightly, full"),
+    ("tier", {"metavar": "|".join(TIERS)}, "how many sizes: quick (default), nightly, full"),
     ("budget", {"metavar": "SECONDS"}, "measuring time of one measurement (default 1)"),
     ("tolerance", {"metavar": "SHARE"}, "how much slower is still the same, as 5%% or 0.05 of the time (default 5%%)"),
     ("save", {"metavar": "NAME"}, "keep this run under a name"),

@@ -17,7 +17,12 @@ def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport,
         report: of one phase.
         by_verdict: whether the test failed only because a verdict turned it red.
     """
+    if type(report) is not pytest.TestReport:
+        # A sub-test's report; the test's own follows.
+        return
     test_id = encodable(item.nodeid)
+    if report.failed and not by_verdict and report.when == "call":
+        session.retract(test_id)
     measured = any(result.measurement.test_id == test_id for result in session.results)
     if report.skipped and measured:
         session.call_it(test_id, "XFAIL" if hasattr(report, "wasxfail") else "SKIPPED")

@@ -19,6 +19,9 @@ from .settings import parse_options, read_marks
 # A line of progress at most this often, so that a log of hours stays readable.
 PROGRESS_EVERY_S = 20.0
 
+# With these, pytest looks at tests but runs none.
+NOT_RUNNING = ("collectonly", "setupplan", "setuponly", "showfixtures", "show_fixtures_per_test")
+
 XDIST = (
     "roofline measures, and pytest-xdist runs tests side by side (-n above 0), which disturbs every timing; "
     "run without -n, or with -n 0"
@@ -26,7 +29,7 @@ XDIST = (
 
 _session_key: pytest.StashKey[RooflineSession] = pytest.StashKey()
 _results_key: pytest.StashKey[list[Result]] = pytest.StashKey()
-_by_verdict_key: pytest.StashKey[bool] = pytest.StashKey()
+_raised_key: pytest.StashKey[BaseException | None] = pytest.StashKey()
 
 
 def measures(item: pytest.Item) -> bool:
@@ -90,13 +93,14 @@ class Running:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
+        self.only_looking = any(config.getoption(name, False) for name in NOT_RUNNING)
         self.state = config.stash[_session_key] = RooflineSession(config, parse_options(config))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Open the device and the baselines before the first test, so that what cannot work says so at once."""
         self.state.planned = plan([item for item in session.items if measures(item)])
-        if self.state.planned and not self.config.option.collectonly:
+        if self.state.planned and not self.only_looking:
             assert self.state.ground
 
     def pytest_report_collectionfinish(self) -> list[str]:
@@ -107,7 +111,7 @@ class Running:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Say now and then how far a long run is."""
         reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
-        if measures(item) and reporter is not None:
+        if measures(item) and reporter is not None and not self.only_looking:
             line = progress_line(self.state, item, PROGRESS_EVERY_S)
             if line:
                 reporter.write_line(line)
@@ -116,7 +120,7 @@ class Running:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Skip what this device cannot do, before anything is set up for it."""
-        if measures(item):
+        if measures(item) and not self.only_looking:
             self.state.start_measuring(item)
             skip_for_device(self.state, item)
 
@@ -125,7 +129,7 @@ class Running:
         """Judge a test's measurements when its body has ended well; a regression fails it here, in the call phase."""
         if not measures(item):
             return (yield)
-        item.stash[_results_key], item.stash[_by_verdict_key] = [], False
+        item.stash[_results_key], item.stash[_raised_key] = [], None
         try:
             outcome = yield
         except BaseException:
@@ -137,9 +141,10 @@ class Running:
         item.user_properties[:] = [*others, *properties(results)]
         red = [result for result in results if result.verdict is not None and self.state.fails(result.verdict)]
         if red:
-            item.stash[_by_verdict_key] = True
             where = _relative(self.state.writer.path, item.config.rootpath)
-            pytest.fail("\n".join(failure_message(result, where) for result in red), pytrace=False)
+            slower = pytest.fail.Exception("\n".join(failure_message(result, where) for result in red), pytrace=False)
+            item.stash[_raised_key] = slower
+            raise slower
         return outcome
 
     @pytest.hookimpl(tryfirst=True)
@@ -158,7 +163,10 @@ class Running:
         if call.when == "call":
             word = "; ".join(status_word(result) for result in item.stash.get(_results_key, []))
             report.roofline_word = word  # type: ignore[attr-defined]
-        note(self.state, item, report, by_verdict=item.stash.get(_by_verdict_key, False))
+        raised = item.stash.get(_raised_key, None)
+        # unittest's failures do not pass through the call hook, so only the very exception raised there is a verdict's.
+        by_verdict = raised is not None and call.excinfo is not None and call.excinfo.value is raised
+        note(self.state, item, report, by_verdict)
         if call.excinfo is not None and not item.config.getoption("usepdb", False):
             # The traceback outlives the test (sys.last_traceback); its buffers must not, or the next finds no room.
             _forget_locals(call.excinfo.value)

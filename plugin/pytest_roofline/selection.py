@@ -67,9 +67,7 @@ def _has_threshold(planned: Planned | None, entries: "Entries") -> bool:
     if planned is None:
         return False
     return any(
-        entry.kind == "threshold"
-        and entry.parameters
-        and all(planned.parameters.get(name) == value for name, value in entry.parameters.items())
+        entry.gates and entry.parameters and entry.speaks_of(planned.parameters)
         for name in entries.names(planned.benchmark)
         for entry in entries.of(planned.benchmark, name)
     )

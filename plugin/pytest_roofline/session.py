@@ -85,6 +85,8 @@ class RooflineSession:
                 self._ground = self._open()
             except RooflineError as error:
                 raise pytest.UsageError(str(error)) from None
+            except OSError as error:
+                raise pytest.UsageError(f"{error.filename}: {error.strerror}") from None
         return self._ground
 
     @property
@@ -166,7 +168,15 @@ class RooflineSession:
 
     def _keep_unjudged(self, test_id: str) -> None:
         for measurement in self._take_pending(test_id):
-            self._show(Result(measurement, None, self.ground.environment.comparable()))
+            ended = "INTERRUPTED" if measurement.invalid == "interrupted" else "FAILED"
+            self._show(Result(measurement, None, self.ground.environment.comparable(), ended=ended))
+
+    def retract(self, test_id: str) -> None:
+        """Take back the verdicts of a test that failed for itself after all, as unittest's do behind pytest's back."""
+        self.results = [
+            replace(result, verdict=None) if result.measurement.test_id == test_id else result
+            for result in self.results
+        ]
 
     def _show(self, result: Result) -> None:
         """One row a measurement: a rerun's takes the place of the attempt before."""
@@ -187,7 +197,7 @@ class RooflineSession:
         policy = Policy(
             tolerance=self._tolerance(measurement, reference.tolerance if reference else None),
             comparisons=ground.comparisons,
-            prior=stats.prior_for(ground.environment.device.type),
+            prior=stats.prior_for(ground.environment.device.type, measurement.key.metric),
         )
         verdict = judge(
             (measurement.median_s,),
@@ -215,8 +225,12 @@ class RooflineSession:
         return [(entry, limit_s) for entry, limit_s in limits if limit_s is not None]
 
     def _entries_for(self, measurement: Measurement) -> list[Entry]:
-        key = measurement.key
-        return [entry for entry in self.ground.entries.of(key.benchmark, key.name) if entry.matches(key)]
+        key, comparator = measurement.key, self.ground.comparator
+        shelves = [self.ground.entries]
+        if isinstance(comparator, BaselineComparator) and comparator.entries is not self.ground.entries:
+            shelves.append(comparator.entries)
+        found = (entry for shelf in shelves for entry in shelf.of(key.benchmark, key.name) if entry.matches(key))
+        return list({entry.identity: entry for entry in found}.values())
 
     def fails(self, verdict: Verdict) -> bool:
         """Whether a verdict turns its test red."""
@@ -268,7 +282,7 @@ def benchmark_name(item: pytest.Item) -> str:
     function = getattr(item, "originalname", None) or item.name
     name = str(function).removeprefix("test_")
     owner = getattr(item, "cls", None)
-    return f"{owner.__name__}.{name}" if owner is not None else name
+    return f"{owner.__qualname__}.{name}" if owner is not None else name
 
 
 def parameters_of(item: pytest.Item) -> dict[str, object]:
@@ -279,7 +293,9 @@ def parameters_of(item: pytest.Item) -> dict[str, object]:
     parameters: dict[str, object] = {}
     by_id = False
     for name, value in spec.params.items():
-        if type(value) in (int, bool, type(None)) or (type(value) is float and value - value == 0):
+        if type(value) is int and abs(value) >= 2**63:
+            parameters[name] = str(value)
+        elif type(value) in (int, bool, type(None)) or (type(value) is float and value - value == 0):
             parameters[name] = value
         elif type(value) is str:
             parameters[name] = encodable(value)

@@ -40,6 +40,8 @@ def parse_options(config: pytest.Config) -> Options:
         return _parse(config)
     except RooflineError as error:
         raise pytest.UsageError(str(error)) from None
+    except OSError as error:
+        raise pytest.UsageError(f"{error.filename} cannot be used as a path: {error.strerror}") from None
 
 
 def _parsed(config: pytest.Config, name: str, parse: Callable[[str, str], Any], default: Any) -> Any:

@@ -165,6 +165,20 @@ def test_a_rerun_that_passes_does_not_undo_a_failure(make, tmp_path):
     assert run.not_passed == {measurement.test_id: failed}
 
 
+def test_a_measurement_whose_test_never_ended_is_unfit(make, tmp_path):
+    # Killed between its measuring and its last assertion: nobody knows whether it would have passed.
+    measurement = make.measurement()
+    run = make.run(tmp_path / "r.jsonl", measurement, ended=False)
+    assert run.unfit(measurement, accept_slower=True) == "its test did not come to its end"
+
+
+def test_a_measurement_whose_test_failed_for_having_no_baseline_is_fit(make, tmp_path):
+    measurement = make.measurement()
+    failed = make.outcome(measurement, "failed", verdicts=("NO BASELINE",), by_verdict=True)
+    run = make.run(tmp_path / "r.jsonl", measurement, failed)
+    assert run.unfit(measurement, accept_slower=False) == ""
+
+
 def test_a_measurement_whose_test_was_skipped_after_all_is_unfit(make, tmp_path):
     measurement = make.measurement()
     run = make.run(tmp_path / "r.jsonl", measurement, make.outcome(measurement, "skipped"))

@@ -147,7 +147,7 @@ def test_every_option_has_an_ini_twin(desk):
 def test_the_ini_sets_tier_budget_save_and_folder(desk):
     desk.suite()
     desk.ini("roofline_tier = full", "roofline_budget = 3", "roofline_save = kept", "roofline_dir = results")
-    desk.run().stdout.fnmatch_lines(["roofline: *about 8 s (tier full*"])
+    desk.run().stdout.fnmatch_lines(["roofline: *about * s (tier full*"])
     assert (desk.path / "results" / "runs" / "kept.jsonl").is_file()
 
 

@@ -1,6 +1,7 @@
 """The entries of a baseline: what is known of a measurement on a hardware, recorded or published."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
@@ -119,12 +120,20 @@ class Entry:
         if self.kind == "measured":
             mine = (canonical(self.parameters), self.metric, self.cache, self.timing)
             return mine == (canonical(key.parameters), key.metric, key.cache, key.timing)
-        named = {name: value for name, value in key.parameters.items() if name in self.parameters}
         return (
             self.metric in (key.metric, rate_suffix(key.metric), "time_s")
-            and canonical(named) == canonical(self.parameters)
+            and self.speaks_of(key.parameters)
             and self.cache in (None, key.cache)
             and self.timing in (None, key.timing)
+        )
+
+    def speaks_of(self, parameters: Mapping[str, object]) -> bool:
+        """Whether a published entry's parameters, as far as it names any, are these; 64 and 64.0 are one size."""
+        return all(
+            name in parameters
+            and parameters[name] == value
+            and isinstance(parameters[name], bool) == isinstance(value, bool)
+            for name, value in self.parameters.items()
         )
 
     @property

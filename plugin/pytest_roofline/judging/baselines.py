@@ -75,8 +75,20 @@ class Shelf:
         return Entries.merged(paths)
 
     def everything(self) -> "Entries":
-        """All entries of all families, for questions that no device can be asked for."""
-        return Entries.merged([path for folder in self.folders for path in sorted(folder.glob("*.json"))])
+        """All entries of all families, for questions that no device can be asked for.
+
+        A file that is no baseline is passed over: it is none of ours, or its own family will complain of it.
+        """
+        paths = [path for folder in self.folders for path in sorted(folder.glob("*.json"))]
+        return Entries.merged([path for path in paths if _is_baseline(path)])
+
+
+def _is_baseline(path: Path) -> bool:
+    try:
+        read_baseline(path)
+    except BadFile:
+        return False
+    return True
 
 
 class Entries:

@@ -149,6 +149,11 @@ class RunComparator:
         wanted = (benchmark, canonical(parameters), hardware)
         return sum((key.benchmark, canonical(key.parameters), key.hardware) == wanted for key in self._keys.values())
 
+    def tolerance(self, key: Key) -> float | None:
+        """The tolerance that the test itself asked for, in its marker or its call."""
+        processes = self._processes.get(key.identity, {})
+        return next((m.tolerance for measurements in processes.values() for m in measurements if m.tolerance), None)
+
     def keys(self) -> list[Key]:
         """Every key measured, in the order of the runs."""
         return list(self._keys.values())

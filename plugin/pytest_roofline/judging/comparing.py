@@ -59,9 +59,9 @@ def compare(old: Path, new: Path, tolerance: float = DEFAULT_TOLERANCE) -> Compa
         fresh = after.reference(key)
         assert fresh is not None
         policy = Policy(
-            tolerance=(reference and reference.tolerance) or tolerance,
+            tolerance=_own_tolerance(after, key) or (reference and reference.tolerance) or tolerance,
             comparisons=count,
-            prior=stats.prior_for(_device_type(key)),
+            prior=stats.prior_for(_device_type(key), key.metric),
         )
         thresholds = _thresholds(before, key, _work(after, key))
         verdict = judge(fresh.medians_s, reference, policy, thresholds=thresholds, why_none=why_none)
@@ -109,6 +109,10 @@ def _keys(comparator: Comparator) -> list[Key]:
         for e in comparator.entries
         if e.kind == "measured" and e.cache is not None and e.timing is not None
     ]
+
+
+def _own_tolerance(comparator: Comparator, key: Key) -> float | None:
+    return comparator.tolerance(key) if isinstance(comparator, RunComparator) else None
 
 
 def _work(comparator: Comparator, key: Key) -> Work:

@@ -31,6 +31,7 @@ class Change:
     entry: Entry
     before_s: float | None
     after_s: float | None
+    processes_before: int = 0
 
 
 def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: bool = False) -> Proposal:
@@ -143,7 +144,9 @@ def changes(proposal: Baseline, folder: Path) -> list[Change]:
     path = folder / f"{proposal.family}.json"
     known = {entry.identity: entry for entry in read_baseline(path).entries} if path.exists() else {}
     return [
-        Change(entry, _centre(known[entry.identity]) if entry.identity in known else None, _centre(entry))
+        Change(entry, _centre(known[entry.identity]), _centre(entry), len(known[entry.identity].medians))
+        if entry.identity in known
+        else Change(entry, None, _centre(entry))
         for entry in proposal.entries
         if known.get(entry.identity) != _keep_tolerance(entry, known.get(entry.identity))
     ]

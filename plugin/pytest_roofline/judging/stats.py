@@ -16,9 +16,9 @@ PRIOR_CPU = 0.15
 FALSE_ALARM = 0.01
 
 
-def prior_for(device_type: str) -> float:
-    """The spread between processes to assume for a kind of device, in log seconds."""
-    return PRIOR_CPU if device_type == "cpu" else PRIOR_DEVICE
+def prior_for(device_type: str, metric: str = "") -> float:
+    """The spread between processes to assume, in log seconds; copies from pageable memory are the host's work."""
+    return PRIOR_CPU if device_type == "cpu" or metric.startswith("pageable_") else PRIOR_DEVICE
 
 
 @dataclass(frozen=True, slots=True)

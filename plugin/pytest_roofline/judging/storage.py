@@ -69,7 +69,9 @@ def decode_json(data: bytes | str, where: str) -> Any:
     """
     try:
         text = data.decode() if isinstance(data, bytes) else data
-        raw = json.loads(text, parse_constant=_refuse_number, parse_float=_finite, object_pairs_hook=_unique_names)
+        raw = json.loads(
+            text, parse_constant=_refuse_number, parse_float=_finite, parse_int=_whole, object_pairs_hook=_unique_names
+        )
         if "\\ud" in text.lower():
             json.dumps(raw, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
@@ -82,8 +84,6 @@ def decode_json(data: bytes | str, where: str) -> Any:
         raise BadFile(f"{where} is nested too deeply to be one of ours") from None
     except _Refused as error:
         raise BadFile(f"{where} {error}") from None
-    except ValueError as error:
-        raise BadFile(f"{where} holds a number that is too long: {error}") from None
     return raw
 
 
@@ -98,6 +98,12 @@ def _refuse_number(name: str) -> float:
 def _finite(digits: str) -> float:
     value = float(digits)
     return value if math.isfinite(value) else _refuse_number(digits)
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 19:
+        raise _Refused(f"holds a whole number of {len(digits)} digits; expected at most 64 bits")
+    return int(digits)
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from ..core.work import Work
 # A rotation must touch this many times the last-level cache before it comes back to a buffer.
 ROTATION_FACTOR = 4
 # Rotating through more sets than this costs more in set-up than it can tell.
-MOST_SETS = 65_536
+MOST_SETS = 1 << 18
 # Of the free memory, so that the machine does not start to swap under a measurement.
 MEMORY_SHARE = 0.5
 

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,11 @@ from ..core.facts import HostFacts
 # Where a machine keeps its last-level cache secret (macOS virtual machines, some hypervisors).
 ASSUMED_CACHE_BYTES = 64 * 2**20
 _UNLIMITED = 2**60
+# What neighbours may take of the usable cores before a measurement is theirs rather than the machine's.
+MOST_CORES_TAKEN = 0.25
+MOST_SHARE_TAKEN = 0.05
+# The kernel counts in hundredths of a second; below this its figure is too coarse.
+SHORTEST_WATCH_S = 0.1
 _ROOT = Path("/")
 
 
@@ -147,7 +153,54 @@ def free_memory_bytes() -> int:
 
 def usable_cores() -> int:
     """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(_usable_cpus())
+
+
+def _usable_cpus() -> set[int]:
+    everything = set(range(os.cpu_count() or 1))
+    # OpenMP binds the main thread alone when it loads; the others get the other cores, so its affinity is not ours.
+    bound = os.environ.get("OMP_PROC_BIND", "false").lower() not in ("", "false")
+    return everything if bound or not hasattr(os, "sched_getaffinity") else os.sched_getaffinity(0)
+
+
+class Neighbours:
+    """How busy other processes keep the cores that this one uses, from its making until `cores_taken` is asked."""
+
+    def __init__(self) -> None:
+        self._busy_s, self._own_s, self._wall_s = _busy_s(), time.process_time(), time.perf_counter()
+
+    def cores_taken(self) -> float | None:
+        """Cores that others kept busy on average; None where the machine does not tell or the time was too short."""
+        busy_s, wall_s = _busy_s(), time.perf_counter() - self._wall_s
+        if busy_s is None or self._busy_s is None or wall_s < SHORTEST_WATCH_S:
+            return None
+        return max(0.0, busy_s - self._busy_s - (time.process_time() - self._own_s)) / wall_s
+
+
+def _busy_s() -> float | None:
+    """Seconds that the usable cores have worked since boot, for anybody."""
+    total, usable = 0, {f"cpu{number}" for number in _usable_cpus()}
+    seen = False
+    for line in (_read(_ROOT / "proc/stat") or "").splitlines():
+        words = line.split()
+        if words and words[0] in usable and len(words) > 7:
+            # user, nice, system, irq, softirq; not idle, waiting for disks, or stolen by the hypervisor.
+            total += sum(int(words[column]) for column in (1, 2, 3, 6, 7))
+            seen = True
+    return total / os.sysconf("SC_CLK_TCK") if seen else None
+
+
+def too_busy(cores_taken: float | None) -> str:
+    """Why a CPU measurement beside such neighbours tells nothing of the machine; empty where it does.
+
+    A threaded copy that has to wait for one core waits for whole slices of the scheduler, so a little is too much.
+    """
+    usable = usable_cores()
+    if cores_taken is None or cores_taken <= max(MOST_CORES_TAKEN, MOST_SHARE_TAKEN * usable):
+        return ""
+    return (
+        f"other processes kept {cores_taken:.1f} of {usable} cores busy while it was timed; run it on a quiet machine"
+    )
 
 
 @functools.cache

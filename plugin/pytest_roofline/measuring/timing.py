@@ -7,12 +7,13 @@ in its basics: events or the host's clock, cache rotation or flush, raw samples.
 
 import contextlib
 import gc
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..core.errors import DeviceError
+from ..core.errors import BadInput, DeviceError
 from ..core.keys import Cache, Timing
 from ..core.records import Samples
 from .devices import Device, Stamp
@@ -44,6 +45,8 @@ class Plan:
     cache: Cache = "warm"
     timing: Timing = "device"
     flush: Callable[[], object] | None = None
+    renew: Callable[[int], object] | None = None
+    """Replaces the first so many sets by fresh ones, so that what the warm-up left behind is not what is verified."""
 
 
 @dataclass(slots=True)
@@ -73,13 +76,21 @@ class Engine:
         with _collector_off():
             if self._first_call_s() < self.plan.budget_s:
                 self.log.iterations = self._iterations(self._warm_up(0.0))
+                self._renew()
                 self._take()
             else:
                 self._take_after_a_long_first_call()
 
+    def _renew(self) -> None:
+        if self.plan.renew is not None:
+            self.settle()
+            self.plan.renew(min(self.log.calls, len(self.plan.sets)))
+            self._turn = itertools.cycle(self.plan.sets)
+            self.log.calls = 0
+
     @property
     def sets_touched(self) -> Sequence[tuple[object, ...]]:
-        """The argument sets that were called with."""
+        """The argument sets that were called with, since they were last renewed."""
         return self.plan.sets[: self.log.calls]
 
     def samples(self) -> Samples | None:
@@ -121,8 +132,11 @@ class Engine:
 
     def _call(self, count: int) -> None:
         fn = self.plan.fn
-        for arguments in itertools.islice(self._turn, count):
-            fn(*arguments)
+        if self.log.warmup_iterations == 1:
+            _refuse_awaitable(fn(*next(self._turn)))
+        else:
+            for arguments in itertools.islice(self._turn, count):
+                fn(*arguments)
         self.log.calls += count
 
     def _stamp(self) -> Stamp:
@@ -195,6 +209,7 @@ class Engine:
         self.log.warmup_iterations += 1
         self.log.warmup_s += self.device.host_s() - began_s
         self.log.iterations = self._iterations(self._warm_up(span_s))
+        self._renew()
         self._take()
 
     def _iterations(self, estimate_s: float) -> int:
@@ -260,6 +275,17 @@ def median_half_width(seconds: Sequence[float]) -> float:
     low = max(0, math.floor(count / 2 - reach))
     high = min(count - 1, math.ceil(count / 2 + reach))
     return (ordered[high] - ordered[low]) / 2 / ordered[count // 2]
+
+
+def _refuse_awaitable(result: object) -> None:
+    """Refuse what only promises to work: an async function hidden in another one."""
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise BadInput(
+            f"the measured function returned {type(result).__name__}, which does its work only when awaited; expected "
+            "a plain function that returns when the work is submitted or done"
+        )
 
 
 @contextlib.contextmanager

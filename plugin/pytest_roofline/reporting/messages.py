@@ -203,7 +203,7 @@ def gate_lines(results: Sequence[Result], planned: int, run: str, family: str) -
         reasons = {r.verdict.reason for r in judged if r.verdict and r.verdict.kind is Kind.NO_BASELINE}
         why = f" ({printable('; '.join(sorted(reasons)))})" if reasons else ""
         line = f"THIS RUN GATES NOTHING: 0 of {len(results)} compared{why}."
-        if not run:
+        if not run or not reasons:
             return [line]
         return [
             f"{line} Record a baseline with",

@@ -57,6 +57,8 @@ def _roof(measurement: Measurement) -> str:
         return ""
     if "cache_resident" in measurement.samples.labels:
         return "cache"
+    if measurement.share_of_ceiling >= 10:
+        return ">999%"
     return f"{measurement.share_of_ceiling:.0%}" + "*" * (measurement.ceiling.source == "measured")
 
 
@@ -94,15 +96,23 @@ def changes_table(changes: Sequence[Change], width: int, colour: bool) -> str:
     for change in changes:
         entry = change.entry
         both = change.before_s is not None and change.after_s is not None
-        processes = len(entry.medians)
         table.add_row(
             printable(entry.label),
             "new" if change.before_s is None else format_seconds(change.before_s),
             printable(f"{entry.value} {entry.unit}") if change.after_s is None else format_seconds(change.after_s),
             format_percent(change.after_s / change.before_s - 1) if both else "",  # type: ignore[operator]
-            f"{processes} process{'es' * (processes > 1)}" if processes else entry.kind,
+            _processes(change),
         )
     return _render(table, width, colour)
+
+
+def _processes(change: Change) -> str:
+    """How many processes stand behind an entry, and how many stood there before."""
+    count = len(change.entry.medians)
+    if not count:
+        return change.entry.kind
+    before = f"{change.processes_before} → " * (change.processes_before not in (0, count))
+    return f"{before}{count} process{'es' * (count > 1)}"
 
 
 def _short(result: Result) -> str:

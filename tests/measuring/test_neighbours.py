@@ -1,0 +1,62 @@
+"""Neighbours on the cores: a machine that is kept busy by others is not a slow machine."""
+
+import os
+import time
+
+import pytest
+
+from pytest_roofline.measuring import host
+
+
+@pytest.fixture
+def watched(tmp_path, monkeypatch):
+    """Time and processor time as scripted: (wall seconds, own seconds, busy seconds of both cores)."""
+    clock = {"wall": 0.0, "own": 0.0}
+    monkeypatch.setattr(host, "_ROOT", tmp_path)
+    monkeypatch.setattr(host, "_usable_cpus", lambda: {0, 1})
+    monkeypatch.setattr(time, "perf_counter", lambda: clock["wall"])
+    monkeypatch.setattr(time, "process_time", lambda: clock["own"])
+    (tmp_path / "proc").mkdir()
+
+    def at(wall, own, busy):
+        clock.update(wall=wall, own=own)
+        ticks = round(busy * os.sysconf("SC_CLK_TCK"))
+        text = f"cpu  9 9 9 9 9 9 9 9\ncpu0 {ticks} 0 0 9 9 0 0 9\ncpu1 0 0 0 9 9 0 0 9\ncpu2 999 0 0 0 0 0 0 0\n"
+        (tmp_path / "proc" / "stat").write_text(text)
+
+    at(0.0, 0.0, 0.0)
+    return at
+
+
+def test_a_process_alone_takes_nothing_from_itself(watched):
+    watch = host.Neighbours()
+    watched(1.0, 2.0, 2.0)
+    assert watch.cores_taken() == 0
+
+
+def test_what_others_worked_on_our_cores_is_counted(watched):
+    watch = host.Neighbours()
+    watched(2.0, 2.0, 3.5)
+    assert watch.cores_taken() == pytest.approx(0.75)
+
+
+def test_too_short_a_watch_tells_nothing(watched):
+    watch = host.Neighbours()
+    watched(0.01, 0.01, 0.02)
+    assert watch.cores_taken() is None
+
+
+def test_a_machine_that_does_not_tell_is_unknown(watched, tmp_path):
+    (tmp_path / "proc" / "stat").unlink()
+    assert host.Neighbours().cores_taken() is None
+
+
+@pytest.mark.parametrize(("taken", "busy"), [(None, False), (0.0, False), (0.25, False), (0.4, True)])
+def test_a_quarter_of_a_core_is_the_most_that_others_may_take_of_two(watched, taken, busy):
+    assert bool(host.too_busy(taken)) == busy
+
+
+def test_the_reason_says_what_was_seen_and_what_to_do(watched):
+    assert host.too_busy(1.0) == (
+        "other processes kept 1.0 of 2 cores busy while it was timed; run it on a quiet machine"
+    )
