@@ -154,3 +154,11 @@ def test_a_measured_roofline_invalidates_nothing():
 @pytest.mark.parametrize(("ceiling", "share"), [(None, 9.0), (PEAK, None)])
 def test_without_a_roofline_nothing_is_bounded(ceiling, share):
     assert above_peak(ceiling, COPY, share, ()) == ""
+
+
+@pytest.mark.parametrize(("memory_bytes", "partition"), [(206_141_652_992, "none"), (25_752_502_272, "24gib")])
+def test_a_partition_that_no_driver_names_is_seen_by_its_memory(make, memory_bytes, partition):
+    # An MI300X in CPX mode is eight devices of the same name, each with an eighth of the memory.
+    environment = make.environment()
+    device = DeviceFacts("cuda", "AMD Instinct MI300X", memory_bytes=memory_bytes)
+    assert key_of(type(environment)(device, environment.host, {})).partition == partition

@@ -17,6 +17,8 @@ from ..core.work import Work, rate_suffix
 BOUNDED_FROM_BYTES = 16 * MIB
 # Clocks and counting differ by a percent or two between datasheet and reality.
 UPPER_BOUND = 1.02
+# Drivers and error correction keep some of the rated memory; a partition keeps half or more of it away.
+LEAST_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,18 @@ def key_of(environment: Environment, devices: int = 1, link: str = "none") -> Ha
     return HardwareKey(
         product=known.product if known else slug(device.product),
         memory=known.memory if known else _whole_gib(device.memory_bytes),
-        partition=device.partition or "none",
+        partition=device.partition or _share_of_memory(device, known),
         devices=devices,
         link=link,
     )
+
+
+def _share_of_memory(device: DeviceFacts, known: Product | None) -> str:
+    """A partition that no driver named, seen by its memory: an MI300X in CPX mode shows an eighth of its own."""
+    if known is None or device.memory_bytes is None:
+        return "none"
+    rated_bytes = int(known.memory.removesuffix("gb")) * 1e9
+    return "none" if device.memory_bytes > LEAST_SHARE * rated_bytes else _whole_gib(device.memory_bytes)
 
 
 def _cpu_key(host: HostFacts, device: DeviceFacts, link: str) -> HardwareKey:
