@@ -149,6 +149,7 @@ saved; five more were compared with them, and one in which every copy moves 1.3 
 The drill makes a second call for the extra bytes, which below a few hundred KiB costs more than the bytes themselves.
 Sizes whose unchanged runs differ by more than the drill adds cannot be told apart by any honest rule; the gate says
 INCONCLUSIVE there.
+
 ## How often the rule errs here
 
 Resampled from the same ten unchanged runs ({DRAWS} draws, seed {SEED}): R runs as the baseline, another one as new, all

@@ -9,10 +9,9 @@ import pytest
 
 from .display import header_lines, progress_line, summary_lines
 from .fixture import Roofline
-from .options import FIXTURE
 from .outcomes import note
 from .reporting.messages import Result, failure_message, properties, status_word
-from .selection import plan, select, skip_for_device
+from .selection import measures, plan, select, skip_for_device
 from .session import RooflineSession
 from .settings import parse_options, read_marks
 
@@ -30,11 +29,6 @@ XDIST = (
 _session_key: pytest.StashKey[RooflineSession] = pytest.StashKey()
 _results_key: pytest.StashKey[list[Result]] = pytest.StashKey()
 _raised_key: pytest.StashKey[BaseException | None] = pytest.StashKey()
-
-
-def measures(item: pytest.Item) -> bool:
-    """Whether a test uses the fixture."""
-    return FIXTURE in getattr(item, "fixturenames", ())
 
 
 def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[pytest.Item]) -> None:

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .judging.baselines import Shelf
-from .options import TIERS
+from .options import FIXTURE, TIERS
 from .session import Planned, RooflineSession, benchmark_name, parameters_of, refuse_collisions
 from .settings import Marks, parse_options, read_marks
 
 if TYPE_CHECKING:
     from .judging.baselines import Entries
+
+
+def measures(item: pytest.Item) -> bool:
+    """Whether a test uses the fixture."""
+    return FIXTURE in getattr(item, "fixturenames", ())
 
 
 def plan(items: Sequence[pytest.Item]) -> dict[str, Planned]:
@@ -28,7 +33,7 @@ def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str,
     Raises:
         pytest.UsageError: two tests share a name, or a baseline file cannot be used.
     """
-    measuring = plan([item for item in items if "roofline" in getattr(item, "fixturenames", ())])
+    measuring = plan([item for item in items if measures(item)])
     refuse_collisions(list(measuring.values()))
     options = parse_options(config)
     above = TIERS[TIERS.index(options.tier) + 1 :]

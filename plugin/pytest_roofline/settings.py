@@ -15,7 +15,6 @@ class Options:
     """What the user asked for, checked. Paths are absolute."""
 
     folder: Path
-    rootdir: Path
     device: str | None = None
     tier: str = "quick"
     budget_s: float = 1.0
@@ -68,7 +67,6 @@ def _parse(config: pytest.Config) -> Options:
         _check_save(folder, save, against)
     return Options(
         folder=folder,
-        rootdir=config.rootpath,
         device=device,
         tier=tier,
         budget_s=_parsed(config, "budget", parse_seconds, 1.0),
