@@ -1,14 +1,21 @@
 """Small records for tests: every argument has a default, so that a test names only what it is about."""
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from pytest_roofline.core.entries import Entry, Session
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Footer, Header, Measurement, Outcome, Samples
 from pytest_roofline.core.work import Work
+
+# Shared machines pause at will, so no example has a deadline; CI tries the same examples every time.
+settings.register_profile("shared", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("shared")
+
 
 MIB = 2**20
 STARTED = "2026-01-02T03:04:05Z"
