@@ -22,7 +22,7 @@ from .judging.comparators import BaselineComparator, Comparator, find_reference,
 from .judging.curves import summarise
 from .judging.hardware import datasheet_ceiling, family_of, key_of
 from .judging.runs import RunWriter, new_run_id, now
-from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, judge, limit_seconds
+from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, gating_limits, judge
 from .reporting.messages import Result
 from .settings import Marks, Options
 from .version import __version__
@@ -199,17 +199,16 @@ class RooflineSession:
             comparisons=ground.comparisons,
             prior=stats.prior_for(ground.environment.device.type, measurement.key.metric),
         )
+        entries = self._entries_for(measurement)
         verdict = judge(
             (measurement.median_s,),
             reference,
             policy,
             invalid=measurement.invalid,
-            thresholds=self._thresholds(measurement),
+            thresholds=gating_limits(entries, measurement.work),
             why_none=why_none,
         )
-        published = tuple(
-            entry for entry in self._entries_for(measurement) if entry.kind != "measured" and not entry.gates
-        )
+        published = tuple(entry for entry in entries if entry.kind != "measured" and not entry.gates)
         result = Result(measurement, verdict, ground.environment.comparable(), published)
         self._show(result)
         return result
@@ -217,12 +216,6 @@ class RooflineSession:
     def _tolerance(self, measurement: Measurement, entry: float | None) -> float:
         """Marker or argument, then the baseline's entry, then command line and ini, then the default."""
         return measurement.tolerance or entry or self.options.tolerance or DEFAULT_TOLERANCE
-
-    def _thresholds(self, measurement: Measurement) -> list[tuple[Entry, float]]:
-        limits = (
-            (entry, limit_seconds(entry, measurement.work)) for entry in self._entries_for(measurement) if entry.gates
-        )
-        return [(entry, limit_s) for entry, limit_s in limits if limit_s is not None]
 
     def _entries_for(self, measurement: Measurement) -> list[Entry]:
         key, comparator = measurement.key, self.ground.comparator

@@ -11,7 +11,7 @@ from . import stats
 from .baselines import nearest
 from .comparators import BaselineComparator, Comparator, RunComparator, find_reference, open_comparator
 from .runs import Run
-from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, judge, limit_seconds
+from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, gating_limits, judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,7 @@ def _thresholds(before: Comparator, key: Key, work: Work) -> list[tuple[Entry, f
     if not isinstance(before, BaselineComparator):
         return []
     entries = before.entries.of(key.benchmark, key.name)
-    limits = ((entry, limit_seconds(entry, work)) for entry in entries if entry.gates and entry.matches(key))
-    return [(entry, limit_s) for entry, limit_s in limits if limit_s is not None]
+    return gating_limits((entry for entry in entries if entry.matches(key)), work)
 
 
 def _unfit_rows(before: Comparator, after: Comparator, known: set[str], tolerance: float) -> list[Row]:

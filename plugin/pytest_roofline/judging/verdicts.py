@@ -6,7 +6,7 @@ comparison of the run. It sits behind `judge`, whose callers do not know the sta
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -170,6 +170,12 @@ def limit_seconds(entry: Entry, work: Work) -> float | None:
     amount = work.amount(entry.metric)
     unit = RATE_UNITS[rate_suffix(entry.metric) or "traffic_GBps"]
     return None if amount is None else amount / (entry.value * unit)
+
+
+def gating_limits(entries: Iterable[Entry], work: Work) -> list[tuple[Entry, float]]:
+    """The published limits among `entries` that may fail a measurement of `work`, each with its limit in seconds."""
+    limits = ((entry, limit_seconds(entry, work)) for entry in entries if entry.gates)
+    return [(entry, limit_s) for entry, limit_s in limits if limit_s is not None]
 
 
 def describe(entry: Entry) -> str:
