@@ -1,10 +1,8 @@
 """The `roofline` fixture: what a test calls to measure something."""
 
 import contextlib
-import functools
-import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,8 +10,9 @@ from .core.errors import BadInput, WrongData
 from .core.keys import CACHES, TIMINGS, Cache, Key, Timing
 from .core.records import Measurement, Samples
 from .core.units import format_amount
-from .core.work import RATE_SUFFIXES, Work, rate_suffix
+from .core.work import Work
 from .judging.hardware import above_peak
+from .requests import Request, argument_maker, check_callable, check_metric, check_work, one_of, positive
 from .session import Planned, RooflineSession, benchmark_name, encodable, parameters_of
 from .settings import Marks
 
@@ -86,19 +85,19 @@ class Roofline:
         """
         if not self._session.may_measure(self._item):
             raise BadInput("measure was called in a teardown, after the verdict; expected it in the test or its set-up")
-        request = _Request(
-            fn=_check_callable(fn),
-            work=_check_work(work),
+        request = Request(
+            fn=check_callable(fn),
+            work=check_work(work),
             name=self._fresh_name(name),
-            cache=_one_of("cache", cache or self._marks.cache or "warm", CACHES),
-            timing=_one_of("timing", timing, TIMINGS),
-            budget_s=_positive("budget", budget) or self._marks.budget or self._session.options.budget_s,
-            tolerance=_positive("tolerance", tolerance) or self._marks.tolerance,
-            metric=_check_metric(metric, work),
+            cache=one_of("cache", cache or self._marks.cache or "warm", CACHES),
+            timing=one_of("timing", timing, TIMINGS),
+            budget_s=positive("budget", budget) or self._marks.budget or self._session.options.budget_s,
+            tolerance=positive("tolerance", tolerance) or self._marks.tolerance,
+            metric=check_metric(metric, work),
             verify=verify,
             fresh=make_args is not None and verify is not None,
         )
-        make = _argument_maker(args, make_args, request.cache)
+        make = argument_maker(args, make_args, request.cache)
         return self._measure(request, make)
 
     def require_memory(self, size_bytes: int, where: str = "device") -> None:
@@ -125,7 +124,7 @@ class Roofline:
             pytest.fail(f"{reason}, and --roofline-require-hardware is set", pytrace=False)
         pytest.skip(reason)
 
-    def _measure(self, request: "_Request", make: Callable[[], object]) -> Measurement:
+    def _measure(self, request: Request, make: Callable[[], object]) -> Measurement:
         from .measuring import host
         from .measuring.timing import Engine
 
@@ -158,9 +157,7 @@ class Roofline:
             raise WrongData(f"{measurement.label}: {wrong}")
         return measurement
 
-    def _argument_sets(
-        self, request: "_Request", make: Callable[[], object]
-    ) -> tuple[list[tuple[object, ...]], set[str]]:
+    def _argument_sets(self, request: Request, make: Callable[[], object]) -> tuple[list[tuple[object, ...]], set[str]]:
         from .measuring import cache
 
         device = self._session.ground.device
@@ -180,7 +177,7 @@ class Roofline:
 
     def _plan(
         self,
-        request: "_Request",
+        request: Request,
         fn: Callable[..., object],
         sets: list[tuple[object, ...]],
         make: Callable[[], object] | None,
@@ -205,7 +202,7 @@ class Roofline:
         )
 
     def _write(
-        self, request: "_Request", samples: Samples | None, verified: bool | None, invalid: str
+        self, request: Request, samples: Samples | None, verified: bool | None, invalid: str
     ) -> Measurement | None:
         if samples is None:
             return None
@@ -242,7 +239,7 @@ class Roofline:
         spec = getattr(self._item, "callspec", None)
         return self._planned.benchmark + (f"[{encodable(spec.id)}]" if spec is not None else "")
 
-    def _write_partial(self, request: "_Request", engine: "Engine", error: BaseException) -> None:
+    def _write_partial(self, request: Request, engine: "Engine", error: BaseException) -> None:
         """Keep what was measured before something went wrong, marked so that nobody takes it for a result."""
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"raised {type(error).__name__}: {error}"
         self._write(request, engine.samples(), None, encodable(why)[:500])
@@ -261,90 +258,6 @@ class Roofline:
             raise BadInput(f"this test measures twice under {called}; give each measurement a name of its own")
         self._names.add(fresh)
         return fresh
-
-
-class _Request:
-    """The checked arguments of one `measure`."""
-
-    def __init__(
-        self,
-        *,
-        fn: Callable[..., object],
-        work: Work,
-        name: str,
-        cache: Cache,
-        timing: Timing,
-        budget_s: float,
-        tolerance: float | None,
-        metric: str | None,
-        verify: Callable[..., object] | None,
-        fresh: bool,
-    ) -> None:
-        if verify is not None and not callable(verify):
-            raise BadInput(f"verify is {verify!r}; expected a function of the same arguments as fn")
-        self.fn, self.work, self.name, self.cache, self.timing = fn, work, name, cache, timing
-        self.budget_s, self.tolerance, self.metric, self.verify = budget_s, tolerance, metric, verify
-        # Whether the buffers that the warm-up used are made anew before what will be verified is timed.
-        self.fresh = fresh
-
-
-def _check_callable(fn: Callable[..., object]) -> Callable[..., object]:
-    if not callable(fn):
-        raise BadInput(f"measure was given {fn!r}; expected a function to time")
-    inner = fn
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    inner = inner if inspect.isroutine(inner) else getattr(inner, "__call__", inner)  # noqa: B004
-    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
-        raise BadInput(
-            f"{getattr(fn, '__name__', fn)!r} is async, so calling it does no work; expected a plain function that "
-            "returns when the work is submitted or done"
-        )
-    return fn
-
-
-def _check_work(work: Work | None) -> Work:
-    if not isinstance(work, Work):
-        raise BadInput(f"measure was given work={work!r}; expected Work(read_bytes=…, write_bytes=…, flops=…)")
-    return work
-
-
-def _check_metric(metric: str | None, work: Work | None) -> str | None:
-    if metric is None:
-        return None
-    if not isinstance(metric, str) or rate_suffix(metric) is None:
-        raise BadInput(f"metric is {metric!r}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}")
-    if work is not None and work.amount(metric) is None:
-        raise BadInput(f"metric is {metric!r}, but work has none of what it counts: {work}")
-    return metric
-
-
-def _one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    if value not in allowed:
-        raise BadInput(f"{what} is {value!r}; expected one of {', '.join(allowed)}")
-    return value
-
-
-def _positive(what: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise BadInput(f"{what} is {value!r}; expected a number above zero")
-    return float(value)
-
-
-def _argument_maker(
-    args: tuple[object, ...] | list[object] | None, make_args: Callable[[], object] | None, cache: Cache
-) -> Callable[[], object]:
-    if args is not None and make_args is not None:
-        raise BadInput("measure was given both args and make_args; expected one of them")
-    if make_args is not None and not callable(make_args):
-        raise BadInput(f"make_args is {make_args!r}; expected a function that makes one set of arguments")
-    if cache == "rotate" and make_args is None:
-        raise BadInput("cache='rotate' needs make_args, which makes each fresh set of arguments to rotate through")
-    if args is not None and not isinstance(args, tuple | list):
-        raise BadInput(f"args is a {type(args).__name__}; expected a tuple of arguments")
-    return make_args or (lambda: args)
 
 
 def _verify(verify: Callable[..., object] | None, engine: "Engine") -> tuple[bool | None, str]:

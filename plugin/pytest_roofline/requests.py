@@ -1,0 +1,94 @@
+"""The arguments of `roofline.measure`, checked: bad ones get a sentence with what was seen and what was expected."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from .core.errors import BadInput
+from .core.keys import Cache, Timing
+from .core.work import RATE_SUFFIXES, Work, rate_suffix
+
+
+class Request:
+    """The checked arguments of one `measure`."""
+
+    def __init__(
+        self,
+        *,
+        fn: Callable[..., object],
+        work: Work,
+        name: str,
+        cache: Cache,
+        timing: Timing,
+        budget_s: float,
+        tolerance: float | None,
+        metric: str | None,
+        verify: Callable[..., object] | None,
+        fresh: bool,
+    ) -> None:
+        if verify is not None and not callable(verify):
+            raise BadInput(f"verify is {verify!r}; expected a function of the same arguments as fn")
+        self.fn, self.work, self.name, self.cache, self.timing = fn, work, name, cache, timing
+        self.budget_s, self.tolerance, self.metric, self.verify = budget_s, tolerance, metric, verify
+        # Whether the buffers that the warm-up used are made anew before what will be verified is timed.
+        self.fresh = fresh
+
+
+def check_callable(fn: Callable[..., object]) -> Callable[..., object]:
+    if not callable(fn):
+        raise BadInput(f"measure was given {fn!r}; expected a function to time")
+    inner = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    inner = inner if inspect.isroutine(inner) else getattr(inner, "__call__", inner)  # noqa: B004
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        raise BadInput(
+            f"{getattr(fn, '__name__', fn)!r} is async, so calling it does no work; expected a plain function that "
+            "returns when the work is submitted or done"
+        )
+    return fn
+
+
+def check_work(work: Work | None) -> Work:
+    if not isinstance(work, Work):
+        raise BadInput(f"measure was given work={work!r}; expected Work(read_bytes=…, write_bytes=…, flops=…)")
+    return work
+
+
+def check_metric(metric: str | None, work: Work | None) -> str | None:
+    if metric is None:
+        return None
+    if not isinstance(metric, str) or rate_suffix(metric) is None:
+        raise BadInput(f"metric is {metric!r}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}")
+    if work is not None and work.amount(metric) is None:
+        raise BadInput(f"metric is {metric!r}, but work has none of what it counts: {work}")
+    return metric
+
+
+def one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    if value not in allowed:
+        raise BadInput(f"{what} is {value!r}; expected one of {', '.join(allowed)}")
+    return value
+
+
+def positive(what: str, value: float | None) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise BadInput(f"{what} is {value!r}; expected a number above zero")
+    return float(value)
+
+
+def argument_maker(
+    args: tuple[object, ...] | list[object] | None, make_args: Callable[[], object] | None, cache: Cache
+) -> Callable[[], object]:
+    if args is not None and make_args is not None:
+        raise BadInput("measure was given both args and make_args; expected one of them")
+    if make_args is not None and not callable(make_args):
+        raise BadInput(f"make_args is {make_args!r}; expected a function that makes one set of arguments")
+    if cache == "rotate" and make_args is None:
+        raise BadInput("cache='rotate' needs make_args, which makes each fresh set of arguments to rotate through")
+    if args is not None and not isinstance(args, tuple | list):
+        raise BadInput(f"args is a {type(args).__name__}; expected a tuple of arguments")
+    return make_args or (lambda: args)
