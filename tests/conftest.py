@@ -9,7 +9,8 @@ from hypothesis import settings
 from pytest_roofline.core.entries import Entry, Session
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from pytest_roofline.core.keys import Key
-from pytest_roofline.core.records import Footer, Header, Measurement, Outcome, Samples
+from pytest_roofline.core.records import Footer, Header, Measurement, Outcome
+from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
 
 # Shared machines pause at will, so no example has a deadline; CI tries the same examples every time.

@@ -11,7 +11,7 @@ from .judging.comparators import RunComparator
 from .judging.curves import summarise
 from .judging.hardware import family_of
 from .judging.verdicts import DEFAULT_TOLERANCE
-from .reporting.messages import counts_line, curve_line, gate_lines, published_lines, reason_lines
+from .reporting.messages import condition_lines, counts_line, curve_line, gate_lines, published_lines, reason_lines
 from .reporting.tables import results_table, roofline_note
 from .selection import unmet_need
 from .session import RooflineSession
@@ -107,6 +107,7 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
         note = roofline_note(results)
         lines += [note] if note else []
         lines += reason_lines(results)
+        lines += condition_lines(results)
         lines += published_lines(results)
         lines += [curve_line(curve) for curve in summarise(result.measurement for result in results)]
     family = family_of(session.ground.environment.device)

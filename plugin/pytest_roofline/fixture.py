@@ -8,7 +8,7 @@ import pytest
 
 from .core.errors import BadInput, WrongData
 from .core.keys import CACHES, TIMINGS, Cache, Key, Timing
-from .core.records import Measurement, Samples
+from .core.records import Measurement
 from .core.units import format_amount
 from .core.work import Work
 from .judging.hardware import above_peak
@@ -56,6 +56,7 @@ class Roofline:
         budget: float | None = None,
         tolerance: float | None = None,
         metric: str | None = None,
+        peak_bytes: bool = False,
     ) -> Measurement:
         """Time `fn` on the device and write the measurement down; the verdict follows when the test's body has ended.
 
@@ -73,6 +74,8 @@ class Roofline:
             budget: seconds of measuring, instead of `--roofline-budget`.
             tolerance: how much slower is still the same, as a share of the time (0.05).
             metric: name of the rate to show, ending in its counting convention (`sm_traffic_GBps`).
+            peak_bytes: also find the most memory that a call holds above what is allocated before it, in a pass of its
+                own after timing.
 
         Returns:
             The measurement, with samples in seconds per call.
@@ -96,6 +99,7 @@ class Roofline:
             metric=check_metric(metric, work),
             verify=verify,
             fresh=make_args is not None and verify is not None,
+            peak_bytes=peak_bytes,
         )
         make = argument_maker(args, make_args, request.cache)
         return self._measure(request, make)
@@ -140,8 +144,9 @@ class Roofline:
             engine.run()
             on_cpu = self._session.ground.environment.device.type == "cpu"
             disturbed = host.too_busy(watch.cores_taken()) if on_cpu else ""
+            peak_bytes = engine.peak_bytes() if request.peak_bytes else None
             verified, wrong = _verify(request.verify, engine)
-            measurement = self._write(request, engine.samples(), verified, wrong or disturbed)
+            measurement = self._write(request, engine, verified, wrong or disturbed, peak_bytes)
         except BaseException as error:
             self._write_partial(request, engine, error)
             raise
@@ -190,20 +195,26 @@ class Roofline:
                 sets[index] = ()
                 sets[index] = cache.as_tuple(make()) if make is not None else ()
 
-        flush = cache.flusher(self._session.ground.device.name, self._cache_bytes) if request.cache == "flush" else None
+        device = self._session.ground.device
+        flush = device.flusher(cache.FLUSH_FACTOR * self._cache_bytes) if request.cache == "flush" else None
         return timing.Plan(
             fn=fn,
             sets=sets,
             budget_s=request.budget_s,
-            cache=request.cache,
             timing=request.timing,
             flush=flush,
             renew=renew if make is not None else None,
         )
 
     def _write(
-        self, request: Request, samples: Samples | None, verified: bool | None, invalid: str
+        self,
+        request: Request,
+        engine: "Engine",
+        verified: bool | None,
+        invalid: str,
+        peak_bytes: int | None = None,
     ) -> Measurement | None:
+        samples = engine.samples()
         if samples is None:
             return None
         session, plan = self._session, self._planned
@@ -225,12 +236,13 @@ class Roofline:
             samples=samples,
             gate=self._marks.gate,
             tolerance=request.tolerance,
-            ceiling=session.ceiling(request.work, metric) if verified is not False and samples else None,
+            ceiling=session.ceiling(request.work, metric) if verified is not False else None,
             verified=verified,
-            invalid=invalid,
+            invalid=invalid or samples.trouble,
+            peak_bytes=peak_bytes,
         )
         measurement = _with_sanity(measurement)
-        session.record(measurement)
+        session.record(measurement, engine.calibration)
         return measurement
 
     @property
@@ -242,7 +254,7 @@ class Roofline:
     def _write_partial(self, request: Request, engine: "Engine", error: BaseException) -> None:
         """Keep what was measured before something went wrong, marked so that nobody takes it for a result."""
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"raised {type(error).__name__}: {error}"
-        self._write(request, engine.samples(), None, encodable(why)[:500])
+        self._write(request, engine, None, encodable(why)[:500])
 
     @property
     def _planned(self) -> Planned:

@@ -26,6 +26,7 @@ class Request:
         metric: str | None,
         verify: Callable[..., object] | None,
         fresh: bool,
+        peak_bytes: bool,
     ) -> None:
         if verify is not None and not callable(verify):
             raise BadInput(f"verify is {verify!r}; expected a function of the same arguments as fn")
@@ -33,6 +34,7 @@ class Request:
         self.budget_s, self.tolerance, self.metric, self.verify = budget_s, tolerance, metric, verify
         # Whether the buffers that the warm-up used are made anew before what will be verified is timed.
         self.fresh = fresh
+        self.peak_bytes = peak_bytes
 
 
 def check_callable(fn: Callable[..., object]) -> Callable[..., object]:

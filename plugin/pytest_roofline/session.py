@@ -15,6 +15,7 @@ from .core.errors import DeviceError, OtherHardware, RooflineError
 from .core.facts import Environment, HardwareKey
 from .core.keys import canonical
 from .core.records import Ceiling, Footer, Header, Measurement, Outcome
+from .core.samples import Calibration
 from .core.work import Work, rate_suffix
 from .judging import stats
 from .judging.baselines import Entries, Shelf, nearest
@@ -22,7 +23,7 @@ from .judging.comparators import BaselineComparator, Comparator, find_reference,
 from .judging.curves import summarise
 from .judging.hardware import datasheet_ceiling, family_of, key_of
 from .judging.runs import RunWriter, new_run_id, now
-from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, gating_limits, judge
+from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, gating_limits, judge, other_mode
 from .reporting.messages import Result
 from .settings import Marks, Options
 from .version import __version__
@@ -71,6 +72,7 @@ class RooflineSession:
         self._attempts: dict[str, list[Measurement]] = {}
         self._pending: dict[str, list[Measurement]] = {}
         self._closed = False
+        self._calibrated = False
         self._ended: set[str] = set()
 
     @property
@@ -134,10 +136,13 @@ class RooflineSession:
             ground.ceilings["triad"] = measure_triad(ground.device, "cpu", cache_bytes)
         return ground.ceilings["triad"]
 
-    def record(self, measurement: Measurement) -> None:
-        """Write a measurement down at once, whatever becomes of its test."""
+    def record(self, measurement: Measurement, calibration: Calibration | None = None) -> None:
+        """Write a measurement down at once, whatever becomes of its test; before the first, what stamps cost here."""
         if self.writer.path is None and not self.writer.trouble:
             self._write_header()
+        if calibration is not None and not self._calibrated:
+            self._calibrated = True
+            self.writer.write(replace(calibration, process=self.process))
         self.writer.write(measurement)
         self._pending.setdefault(measurement.test_id, []).append(measurement)
 
@@ -169,7 +174,10 @@ class RooflineSession:
     def _keep_unjudged(self, test_id: str) -> None:
         for measurement in self._take_pending(test_id):
             ended = "INTERRUPTED" if measurement.invalid == "interrupted" else "FAILED"
-            self._show(Result(measurement, None, self.ground.environment.comparable(), ended=ended))
+            self._show(Result(measurement, None, self._facts(measurement), ended=ended))
+
+    def _facts(self, measurement: Measurement) -> dict[str, str]:
+        return self.ground.environment.comparable() | measurement.samples.comparable()
 
     def retract(self, test_id: str) -> None:
         """Take back the verdicts of a test that failed for itself after all, as unittest's do behind pytest's back."""
@@ -204,12 +212,12 @@ class RooflineSession:
             (measurement.median_s,),
             reference,
             policy,
-            invalid=measurement.invalid,
+            invalid=measurement.invalid or other_mode(measurement.samples.achieved, reference),
             thresholds=gating_limits(entries, measurement.work),
             why_none=why_none,
         )
         published = tuple(entry for entry in entries if entry.kind != "measured" and not entry.gates)
-        result = Result(measurement, verdict, ground.environment.comparable(), published)
+        result = Result(measurement, verdict, self._facts(measurement), published)
         self._show(result)
         return result
 

@@ -5,7 +5,8 @@ import pytest
 from pytest_roofline.core.entries import OUT_OF_MEMORY, Session
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.facts import HardwareKey
-from pytest_roofline.core.records import Ceiling, Samples, rate
+from pytest_roofline.core.records import Ceiling, rate
+from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
 
 BAD_NUMBERS = (0.0, -1.0, float("nan"), float("inf"), -float("inf"))

@@ -2,7 +2,7 @@ import pytest
 
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.core.records import Samples
+from pytest_roofline.core.samples import Samples
 from pytest_roofline.judging.baselines import Entries, write_baseline
 from pytest_roofline.judging.comparators import (
     BaselineComparator,

@@ -12,7 +12,8 @@ from pytest_roofline.core.entries import OUT_OF_MEMORY, Baseline, Entry, Session
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from pytest_roofline.core.keys import CACHES, TIMINGS, Key
-from pytest_roofline.core.records import Ceiling, Footer, Header, Measurement, Outcome, Samples
+from pytest_roofline.core.records import Ceiling, Footer, Header, Measurement, Outcome
+from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.storage import check_name, decode_json, read_bytes, to_plain, to_record, write_atomically
 

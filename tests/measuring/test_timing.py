@@ -143,7 +143,7 @@ def test_a_function_much_shorter_than_a_tick_is_timed_by_batches():
 
 def test_a_device_may_ask_for_longer_spans_than_its_ticks_need():
     device = FakeDevice(tick_s=TICK_S)
-    device.shortest_span_s = 2.0**-4
+    device.traits = replace(device.traits, shortest_span_s=2.0**-4)
     engine = timed(device)
     assert engine.log.iterations * CALL_S >= 2.0**-4
 

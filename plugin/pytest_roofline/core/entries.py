@@ -18,13 +18,17 @@ OUT_OF_MEMORY = "out of memory"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One recorded run as a baseline holds it: the median of every process, in seconds per call."""
+    """One recorded run as a baseline holds it: the median of every process, in seconds per call.
+
+    `achieved` says where something else was measured than asked for (`host_bound`): see `Samples.achieved`.
+    """
 
     run_id: str
     started: str
     process_medians: tuple[float, ...]
     device_uuid: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    achieved: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.process_medians:

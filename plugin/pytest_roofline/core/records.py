@@ -5,13 +5,13 @@ Each class checks its own values, so that a record made in code and one read fro
 
 import math
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Literal
 
-from .checks import check_tolerance, require_positive
+from .checks import check_tolerance
 from .errors import BadInput
 from .facts import Environment
 from .keys import Key
+from .samples import Samples
 from .work import RATE_UNITS, Work
 
 # The version of run and baseline files.
@@ -33,36 +33,12 @@ class Ceiling:
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
-    """What the timing engine took: seconds per call, each the mean of `iterations` calls between two stamps."""
-
-    seconds: tuple[float, ...]
-    iterations: int
-    tick_s: float
-    warmup_iterations: int = 0
-    warmup_s: float = 0.0
-    measuring_s: float = 0.0
-    argument_sets: int = 1
-    labels: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.seconds:
-            raise BadInput("samples is empty; expected at least one")
-        require_positive(self.seconds, "samples")
-        for name in ("iterations", "argument_sets"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"{name} is {getattr(self, name)}; expected 1 or more")
-        for name in ("tick_s", "warmup_s", "measuring_s"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise BadInput(f"{name} is {getattr(self, name)!r}; expected a finite number, zero or more")
-
-
-@dataclass(frozen=True, slots=True)
 class Measurement:
     """One measured function under one key, in one process.
 
-    `seconds` holds every sample, in seconds per call and in the order taken. `invalid` says why the numbers must not
-    be trusted; it is empty for a valid measurement. Rates are derived, never stored alone.
+    `invalid` says why the numbers must not be trusted; it is empty for a valid measurement. Rates are derived, never
+    stored alone. `peak_bytes` is the most memory that one call held above what was allocated before it; None where
+    nobody asked or the device does not tell.
     """
 
     key: Key
@@ -77,19 +53,20 @@ class Measurement:
     ceiling: Ceiling | None = None
     verified: bool | None = None
     invalid: str = ""
+    peak_bytes: int | None = None
 
     def __post_init__(self) -> None:
         check_tolerance(self.tolerance)
 
     @property
     def median_s(self) -> float:
-        """Median seconds per call."""
-        return median(self.samples.seconds)
+        """Seconds per call: the median of the blocks' medians."""
+        return self.samples.median_s
 
     @property
     def rate(self) -> float | None:
-        """Bytes (or FLOP) per second under the key's metric; None where the work has none of it."""
-        return rate(self.work, self.key.metric, self.median_s)
+        """Bytes (or FLOP) per second under the key's metric; None without such work or below the clock's resolution."""
+        return self._rate(self.key.metric)
 
     @property
     def traffic_GBps(self) -> float | None:
@@ -104,14 +81,14 @@ class Measurement:
     @property
     def flops_per_s(self) -> float | None:
         """Floating-point operations per second."""
-        return rate(self.work, "TFLOPS", self.median_s)
+        return self._rate("TFLOPS")
 
     @property
     def share_of_ceiling(self) -> float | None:
         """The rate as a share of the roofline; None where either is unknown."""
         if self.ceiling is None:
             return None
-        achieved = rate(self.work, self.ceiling.metric, self.median_s)
+        achieved = self._rate(self.ceiling.metric)
         return None if achieved is None else achieved / self.ceiling.value
 
     def derived(self) -> dict[str, float]:
@@ -127,8 +104,12 @@ class Measurement:
         return {name: value for name, value in derived.items() if value is not None}
 
     def _scaled(self, metric: str) -> float | None:
-        value = rate(self.work, metric, self.median_s)
+        value = self._rate(metric)
         return None if value is None else value / RATE_UNITS[metric]
+
+    def _rate(self, metric: str) -> float | None:
+        # Below the clock's resolution the time is a bound, and a rate made of it would be an invention.
+        return None if "unresolved" in self.samples.labels else rate(self.work, metric, self.median_s)
 
 
 def rate(work: Work, metric: str, seconds: float) -> float | None:

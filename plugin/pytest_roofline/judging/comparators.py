@@ -60,6 +60,7 @@ class BaselineComparator:
                     source=str(self.entries.path_of(entry)),
                     environments=tuple(session.environment for session in entry.sessions),
                     tolerance=entry.tolerance,
+                    achieved=frozenset(session.achieved for session in entry.sessions),
                 )
         return None
 
@@ -128,7 +129,11 @@ class RunComparator:
         return Reference(
             medians_s=tuple(pooled_median(measurements) for measurements in processes.values()),
             source=self.name,
-            environments=tuple(self._environments[process] for process in processes),
+            environments=tuple(
+                self._environments[process] | measurements[0].samples.comparable()
+                for process, measurements in processes.items()
+            ),
+            achieved=frozenset(m.samples.achieved for measurements in processes.values() for m in measurements),
         )
 
     def work(self, key: Key) -> Work | None:
@@ -160,8 +165,8 @@ class RunComparator:
 
 
 def pooled_median(measurements: Iterable[Measurement]) -> float:
-    """The median over every sample that one process took under one key, so that a rerun cannot replace the first."""
-    return median(sample for measurement in measurements for sample in measurement.samples.seconds)
+    """The median of all blocks' medians that one process took under one key; a rerun cannot replace what was first."""
+    return median(sample for measurement in measurements for sample in measurement.samples.block_medians)
 
 
 def open_comparator(paths: Sequence[Path]) -> Comparator:

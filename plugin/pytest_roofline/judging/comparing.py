@@ -11,7 +11,7 @@ from . import stats
 from .baselines import nearest
 from .comparators import BaselineComparator, Comparator, RunComparator, find_reference, open_comparator
 from .runs import Run
-from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, gating_limits, judge
+from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, gating_limits, judge, other_mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,8 @@ def compare(old: Path, new: Path, tolerance: float = DEFAULT_TOLERANCE) -> Compa
             prior=stats.prior_for(_device_type(key), key.metric),
         )
         thresholds = _thresholds(before, key, _work(after, key))
-        verdict = judge(fresh.medians_s, reference, policy, thresholds=thresholds, why_none=why_none)
+        changed = next((why for mode in fresh.achieved if (why := other_mode(mode, reference))), "")
+        verdict = judge(fresh.medians_s, reference, policy, invalid=changed, thresholds=thresholds, why_none=why_none)
         rows.append(Row(key, key.label, reference.median_s if reference else None, fresh.median_s, verdict))
     known = {key.identity for key in keys}
     rows += _unfit_rows(before, after, known, tolerance)

@@ -69,6 +69,7 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
                 taken.setdefault(identity, []).append((run, measurements))
     for sessions in taken.values():
         _refuse_changed_work(sessions)
+        _refuse_other_mode(sessions)
     if not taken:
         raise BadInput(f"no measurement in {_names(runs)} is fit for a baseline: {'; '.join(left_out) or 'none there'}")
     return Proposal(Baseline(family, tuple(_entry(sessions) for sessions in taken.values())), tuple(left_out))
@@ -107,6 +108,18 @@ def _refuse_changed_work(sessions: Sequence[tuple[Run, list[Measurement]]]) -> N
             )
 
 
+def _refuse_other_mode(sessions: Sequence[tuple[Run, list[Measurement]]]) -> None:
+    first_run, first = sessions[0][0], sessions[0][1][0]
+    for run, measurements in sessions:
+        for measurement in measurements:
+            if measurement.samples.achieved != first.samples.achieved:
+                seen = [", ".join(m.samples.achieved) or "as asked" for m in (first, measurement)]
+                raise BadInput(
+                    f"{first.label} was timed {seen[0]} in {first_run.path} and {seen[1]} in {run.path}, so its times "
+                    "cannot stand in one entry; find out why, and propose runs of one kind"
+                )
+
+
 def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
     first = sessions[0][1][0]
     key: Key = first.key
@@ -135,7 +148,8 @@ def _session(run: Run, measurements: Sequence[Measurement]) -> Session:
         started=run.header.started,
         process_medians=tuple(pooled_median(group) for group in processes.values()),
         device_uuid=run.header.environment.device.uuid,
-        environment=run.header.environment.comparable(),
+        environment=run.header.environment.comparable() | measurements[0].samples.comparable(),
+        achieved=measurements[0].samples.achieved,
     )
 
 

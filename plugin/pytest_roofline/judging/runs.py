@@ -10,11 +10,13 @@ from typing import Any, TextIO
 
 from ..core.errors import BadFile, CannotStore
 from ..core.records import Footer, Header, Measurement, Outcome
+from ..core.samples import Calibration
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 
-Line = Header | Measurement | Outcome | Footer
+Line = Header | Calibration | Measurement | Outcome | Footer
 _TYPES: dict[str, type[Line]] = {
     "header": Header,
+    "calibration": Calibration,
     "measurement": Measurement,
     "outcome": Outcome,
     "footer": Footer,
@@ -42,6 +44,7 @@ class Run:
     outcomes: tuple[Outcome, ...]
     footer: Footer | None
     cut: bool = False
+    calibrations: tuple[Calibration, ...] = ()
 
     @property
     def not_passed(self) -> dict[str, Outcome]:
@@ -133,6 +136,7 @@ def _assemble(path: Path, records: list[Line], cut: bool) -> Run:
         outcomes=tuple(record for record in records if isinstance(record, Outcome)),
         footer=footers[-1] if footers else None,
         cut=cut,
+        calibrations=tuple(record for record in records if isinstance(record, Calibration)),
     )
 
 

@@ -38,6 +38,7 @@ class Reference:
     source: str
     environments: tuple[dict[str, str], ...] = ()
     tolerance: float | None = None
+    achieved: frozenset[tuple[str, ...]] = frozenset()
 
     @property
     def median_s(self) -> float:
@@ -183,6 +184,21 @@ def describe(entry: Entry) -> str:
     value = f"{entry.value[0]:g} to {entry.value[1]:g}" if isinstance(entry.value, tuple) else f"{entry.value}"
     unit = "" if entry.value == OUT_OF_MEMORY else f" {entry.unit}"
     return f"{entry.kind} {value}{unit} ({entry.convention}; {entry.source})"
+
+
+def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> str:
+    """Why a number cannot be held against its reference: one was bound by the host, or stayed in a cache; else ``."""
+    if reference is None or not reference.achieved or achieved in reference.achieved:
+        return ""
+    before = " or ".join(sorted(_mode(known) for known in reference.achieved))
+    return (
+        f"this is {_mode(achieved)}, the baseline {before}: two different things were timed; find out why it changed, "
+        "or record the baseline anew"
+    )
+
+
+def _mode(achieved: tuple[str, ...]) -> str:
+    return ", ".join(label.replace("_", "-") for label in achieved) or "timed as asked"
 
 
 def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -> list[str]:

@@ -3,16 +3,32 @@
 import math
 from collections.abc import Callable
 
-import torch
-
 from ..core.work import Work
 
 # A rotation must touch this many times the last-level cache before it comes back to a buffer.
 ROTATION_FACTOR = 4
 # Rotating through more sets than this costs more in set-up than it can tell.
 MOST_SETS = 1 << 18
+# The flush writes and reads this many times the last-level cache.
+FLUSH_FACTOR = 2
+# AMD's MI300 class reports the 4 MiB L2 of one die, while 256 MiB of Infinity Cache stand between it and memory.
+INFINITY_CACHE_BYTES = 256 * 2**20
+INFINITY_CACHE_ARCHITECTURES = ("gfx940", "gfx941", "gfx942", "gfx950")
+# Where a device does not tell: no known one has more, apart from those above.
+ASSUMED_CACHE_BYTES = 64 * 2**20
 # Of the free memory, so that the machine does not start to swap under a measurement.
 MEMORY_SHARE = 0.5
+
+
+def last_level_cache(reported_bytes: int, architecture: str) -> int:
+    """What must be evicted before a buffer is cold: what the device reports, but never less than its class has.
+
+    Args:
+        reported_bytes: as the driver says; 0 is unknown.
+        architecture: such as `sm_90` or `gfx942:sramecc+:xnack-`.
+    """
+    floor = INFINITY_CACHE_BYTES if architecture.split(":")[0] in INFINITY_CACHE_ARCHITECTURES else 0
+    return max(reported_bytes, floor) or ASSUMED_CACHE_BYTES
 
 
 def bytes_per_set(work: Work) -> int:
@@ -61,15 +77,3 @@ def as_tuple(arguments: object) -> tuple[object, ...]:
     if isinstance(arguments, tuple | list):
         return tuple(arguments)
     return (arguments,)
-
-
-def flusher(device_name: str, cache_bytes: int) -> Callable[[], object]:
-    """A function that evicts the last-level cache: writes twice its size, then reads it, so no dirty line is left."""
-    kind = "cpu" if device_name == "fake" else device_name
-    buffer = torch.empty(2 * cache_bytes // 4, dtype=torch.int32, device=kind)
-
-    def flush() -> None:
-        buffer.zero_()
-        buffer.sum()
-
-    return flush

@@ -22,9 +22,7 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
     if 3 * array_bytes > device.free_bytes() / 2:
         return None
     out, left, right = (torch.full((array_bytes // 4,), value, device=kind) for value in (0.0, 1.0, 2.0))
-    engine = Engine(
-        device, Plan(lambda: torch.add(left, right, alpha=3.0, out=out), sets=[()], budget_s=BUDGET_S, cache="warm")
-    )
+    engine = Engine(device, Plan(lambda: torch.add(left, right, alpha=3.0, out=out), sets=[()], budget_s=BUDGET_S))
     engine.run()
     samples = engine.samples()
     if samples is None:

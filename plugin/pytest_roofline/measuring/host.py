@@ -163,6 +163,15 @@ def _usable_cpus() -> set[int]:
     return everything if bound or not hasattr(os, "sched_getaffinity") else os.sched_getaffinity(0)
 
 
+def preemptions() -> int | None:
+    """How often the scheduler took a core from this process against its will; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
 class Neighbours:
     """How busy other processes keep the cores that this one uses, from its making until `cores_taken` is asked."""
 

@@ -167,6 +167,50 @@ def reason_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
     return lines[:at_most] + more
 
 
+def condition_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
+    """What must be known of how the numbers were taken: the host's pace, excluded blocks, drift, the power cap."""
+    lines: list[str] = []
+    samples = [(printable(result.measurement.label), result.measurement.samples) for result in results]
+    bound = [
+        f"{label} ({format_seconds(s.median_s)} on the device's clock, {format_seconds(s.wall_s)} on the host's)"
+        for label, s in samples
+        if "host_bound" in s.labels and s.wall_s is not None
+    ]
+    lines += _listed("host-bound, so the host and not the device is measured", bound, at_most)
+    for label, meaning in _LABELS.items():
+        lines += _listed(meaning, [name for name, s in samples if label in s.labels], at_most)
+    spoiled = [
+        f"{label} ({', '.join(f'{count} of {len(s.blocks)} by {cause}' for cause, count in s.excluded.items())})"
+        for label, s in samples
+        if s.excluded
+    ]
+    lines += _listed("blocks left out by cause", spoiled, at_most)
+    capped = [
+        f"{label} (in {s.power_capped_share:.0%} of its blocks"
+        + (f", at {s.clock_hz / 1e6:.0f} MHz)" if s.clock_hz else ")")
+        for label, s in samples
+        if s.power_capped_share
+    ]
+    lines += _listed("at the software power cap, as a busy card is", capped, at_most)
+    lines += _listed(
+        "another process holds memory of the device", [label for label, s in samples if s.neighbours == "seen"], at_most
+    )
+    return lines
+
+
+_LABELS = {
+    "drifting": "drifting: still getting slower or faster when the budget was spent (raise --roofline-budget)",
+    "wall_clock": "timed by the host's clock, since the device's events could not be read",
+}
+
+
+def _listed(meaning: str, names: Sequence[str], at_most: int) -> list[str]:
+    if not names:
+        return []
+    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
+    return [f"{meaning}: {', '.join(names[:at_most])}{more}"]
+
+
 def counts_line(measured: int, not_measured: Mapping[str, int]) -> str:
     """`12 measured, 3 not measured (needs 2 GPUs, found 1)`."""
     line = f"{measured} measured"

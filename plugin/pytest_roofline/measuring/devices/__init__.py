@@ -3,9 +3,9 @@
 import re
 
 from ...core.errors import BadInput
-from .base import Device, Stamp
+from .base import Counters, Device, Stamp, Traits
 
-__all__ = ["Device", "Stamp", "check_device_name", "open_device"]
+__all__ = ["Counters", "Device", "Stamp", "Traits", "check_device_name", "open_device"]
 
 _NAMES = re.compile(r"(cpu|mps|(cuda|xpu)(:(\d{1,3}))?)")
 

@@ -1,11 +1,66 @@
 """The seam between the timing engine and a device: small, so that a fake with a scripted clock can stand in for it."""
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...core.facts import DeviceFacts
 
 Stamp = object
+
+# Causes for which a block of samples does not count: the device was not itself.
+THERMAL = "thermal slowdown"
+HARDWARE = "hardware slowdown"
+BRAKE = "power brake"
+# A normal state of a busy card: recorded, never a cause.
+POWER_CAP = "software power cap"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a kind of device can do, and how it must be asked.
+
+    Args:
+        tick_s: the documented resolution of its clock, in seconds.
+        shortest_span_s: the shortest span between two stamps that it should be asked for, in seconds.
+        queues: whether work is queued behind the host; without, a call has done its work when it returns.
+        spins: whether it can be kept busy for a number of cycles while the host runs ahead.
+        spin_is_clock: whether spinning counts cycles of the clock that kernels run by.
+        graphs: whether calls can be captured and replayed.
+        watchdog_s: how long reading two stamps may take before they are given up; None where it cannot hang.
+        warmup_floor_s: the least time of warming up, in seconds.
+        precision: how well the median is to be known, as a share; finer than processes differ tells nothing.
+    """
+
+    tick_s: float
+    shortest_span_s: float
+    queues: bool = True
+    spins: bool = False
+    spin_is_clock: bool = True
+    graphs: bool = False
+    watchdog_s: float | None = None
+    warmup_floor_s: float = 0.1
+    precision: float = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What a device tells of its own state at one moment. None is unknown, never "fine".
+
+    Args:
+        active: the causes active right now, and the power cap.
+        seconds: how long each of them was active since boot, in seconds; only those that the device counts.
+        others_bytes: memory that other processes hold.
+        others_busy: the share of the time that other processes kept the device working, lately.
+        preemptions: how often the scheduler took the processor from this process against its will.
+    """
+
+    active: frozenset[str] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    others_bytes: int | None = None
+    others_busy: float | None = None
+    preemptions: int | None = None
 
 
 class Device(Protocol):
@@ -17,14 +72,16 @@ class Device(Protocol):
     name: str
     """As the user names it: `cpu`, `cuda:0`."""
 
-    tick_s: float
-    """The smallest difference between two stamps that the clock can show, in seconds."""
+    traits: Traits
 
-    shortest_span_s: float
-    """The shortest span between two stamps that this clock should be asked for, in seconds."""
+    def __hash__(self) -> int:
+        """By identity: what was calibrated once is this very device."""
 
     def stamp(self) -> Stamp:
         """Mark this point behind all work submitted so far."""
+
+    def reached(self, stamp: Stamp) -> bool:
+        """Whether the device has come to a stamp, without waiting."""
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
         """Seconds between two stamps, after waiting for both."""
@@ -32,11 +89,26 @@ class Device(Protocol):
     def synchronize(self) -> None:
         """Wait until all submitted work is done."""
 
+    def spin(self, cycles: int) -> None:
+        """Keep the device busy for so many cycles, behind all work submitted so far."""
+
+    def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
+        """What `submit` submits, as one replay; nothing runs before the first."""
+
+    def flusher(self, size_bytes: int) -> Callable[[], None]:
+        """A function that evicts a last-level cache of half this size: it writes so many bytes, then reads them."""
+
+    def counters(self) -> Counters:
+        """The device's own state right now."""
+
     def host_s(self) -> float:
         """The host's clock in seconds, for budgets."""
 
     def free_bytes(self) -> int:
         """Memory that an allocation on the device can still get."""
+
+    def peak_bytes(self, call: Callable[[], object]) -> int | None:
+        """The most memory that `call` held above what was allocated before it; None where the device does not tell."""
 
     def release(self) -> None:
         """Give cached memory back, so that the next test finds it free."""
@@ -45,9 +117,43 @@ class Device(Protocol):
         """What the device says of itself, as running."""
 
 
-class HostClock:
-    """The host's monotonic clock, shared by every real device."""
+class RealDevice:
+    """What every device of this world shares: the host's clock, and for a start no spin, no graph, no counters."""
+
+    name = ""
 
     def host_s(self) -> float:
         """Seconds of `time.perf_counter`."""
         return time.perf_counter()
+
+    def reached(self, stamp: Stamp) -> bool:
+        """Without a spin nobody asks."""
+        raise NotImplementedError
+
+    def spin(self, cycles: int) -> None:
+        """Cannot be kept busy."""
+        raise NotImplementedError
+
+    def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
+        """Has no graphs."""
+        raise NotImplementedError
+
+    def flusher(self, size_bytes: int) -> Callable[[], None]:
+        """Writes and reads a buffer of its own: what is only written would leave dirty lines to evict while timing."""
+        import torch
+
+        buffer = torch.empty(max(1, size_bytes // 4), dtype=torch.int32, device=self.name)
+
+        def flush() -> None:
+            buffer.zero_()
+            buffer.sum()
+
+        return flush
+
+    def counters(self) -> Counters:
+        """Everything unknown."""
+        return Counters()
+
+    def peak_bytes(self, call: Callable[[], object]) -> int | None:  # noqa: ARG002
+        """Unknown."""
+        return None

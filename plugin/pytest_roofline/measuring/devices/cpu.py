@@ -2,10 +2,11 @@
 
 import functools
 import time
+from collections.abc import Callable
 
 from ...core.facts import DeviceFacts
 from .. import host
-from .base import HostClock, Stamp
+from .base import Counters, RealDevice, Stamp, Traits
 
 
 @functools.cache
@@ -21,14 +22,21 @@ def _tick_s() -> float:
     return smallest * 1e-9
 
 
-class CpuDevice(HostClock):
+class CpuDevice(RealDevice):
     """Times with `perf_counter_ns`; work on the CPU is done when the call returns, so there is nothing to wait for."""
 
     def __init__(self) -> None:
         self.name = "cpu"
-        self.tick_s = _tick_s()
-        # Long enough that one interrupt of the operating system does not double a sample.
-        self.shortest_span_s = 200e-6
+        self.traits = Traits(
+            tick_s=_tick_s(),
+            # Long enough that one interrupt of the operating system does not double a sample.
+            shortest_span_s=200e-6,
+            queues=False,
+            # A core's clock settles in milliseconds, a GPU's in hundreds of them.
+            warmup_floor_s=0.02,
+            # Processes on a CPU differ by some 15 %: knowing one of them to a fifth of that is enough.
+            precision=0.03,
+        )
 
     def stamp(self) -> Stamp:
         """The clock, in nanoseconds."""
@@ -43,9 +51,26 @@ class CpuDevice(HostClock):
     def synchronize(self) -> None:
         """Nothing to wait for."""
 
+    def counters(self) -> Counters:
+        """How often the scheduler took the core away."""
+        return Counters(preemptions=host.preemptions())
+
     def free_bytes(self) -> int:
         """The smaller of the machine's free memory and what the cgroup still allows."""
         return host.free_memory_bytes()
+
+    def peak_bytes(self, call: Callable[[], object]) -> int:
+        """By torch's record of every allocation and release during the call, on top of what stood there before."""
+        import torch
+
+        with torch.autograd.profiler.profile(use_kineto=True, profile_memory=True) as profile:
+            call()
+        held = most = 0
+        for event in profile.kineto_results.events():
+            if event.name() == "[memory]":
+                held += event.nbytes()
+                most = max(most, held)
+        return most
 
     def release(self) -> None:
         """Nothing is cached here: freed host memory is free."""

@@ -1,24 +1,33 @@
 """CUDA and ROCm devices: events on the current stream time the device, not the launch."""
 
-import contextlib
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts
-from .base import HostClock, Stamp
+from ..cache import last_level_cache
+from . import amd, nvidia
+from .base import Counters, RealDevice, Stamp, Traits
+
+# Events resolve about 0.5 µs under CUDA and 1 µs under HIP (the vendors' manuals).
+CUDA = Traits(tick_s=0.5e-6, shortest_span_s=100e-6, spins=True, graphs=True)
+# An event under HIP carries a system-scope fence that perturbs short kernels, so a pair brackets a batch of 1 ms.
+HIP = Traits(tick_s=1e-6, shortest_span_s=1e-3, spins=True, graphs=True)
+# Whose spin counts a constant clock instead of the shader's.
+CONSTANT_SPIN = ("gfx11", "gfx12")
 
 
-class CudaDevice(HostClock):
+class CudaDevice(RealDevice):
     """One GPU behind torch.cuda, which is NVIDIA's CUDA or AMD's HIP."""
 
     def __init__(self, index: int) -> None:
         self.name = f"cuda:{index}"
         self.index = index
-        # The documented resolution of events: about 0.5 µs under CUDA, 1 µs under HIP.
-        self.tick_s = 1e-6 if torch.version.hip else 0.5e-6
-        self.shortest_span_s = 200 * self.tick_s
+        self.is_hip = torch.version.hip is not None
+        self.traits = _traits(torch.cuda.get_device_properties(index) if self.is_hip else None)
         torch.cuda.set_device(index)
 
     def stamp(self) -> Stamp:
@@ -26,6 +35,11 @@ class CudaDevice(HostClock):
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
+
+    def reached(self, stamp: Stamp) -> bool:
+        """Whether the event has happened."""
+        assert isinstance(stamp, torch.cuda.Event)
+        return bool(stamp.query())
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
         """Seconds between two events, after waiting for the later one."""
@@ -38,10 +52,41 @@ class CudaDevice(HostClock):
         """Wait for every stream of the device."""
         torch.cuda.synchronize(self.index)
 
+    def spin(self, cycles: int) -> None:
+        """One thread counts the clock; the rest of the device idles."""
+        torch.cuda._sleep(cycles)
+
+    def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
+        """A CUDA graph of what is submitted."""
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(self.index)
+        with torch.cuda.graph(graph):
+            submit()
+        return graph.replay
+
+    def counters(self) -> Counters:
+        """Throttle counters and neighbours, from the vendor's management library."""
+        own_bytes = torch.cuda.memory_reserved(self.index)
+        return self._library.counters(own_bytes)
+
+    @functools.cached_property
+    def _library(self) -> "nvidia.Nvml | amd.Amdsmi":
+        properties: Any = torch.cuda.get_device_properties(self.index)
+        return amd.Amdsmi(_pci_address(properties)) if self.is_hip else nvidia.Nvml(_uuid(properties))
+
     def free_bytes(self) -> int:
         """Memory that the driver can still hand out, with what torch holds in its cache."""
         free, _ = torch.cuda.mem_get_info(self.index)
         return free + torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index)
+
+    def peak_bytes(self, call: Callable[[], object]) -> int:
+        """By torch's allocator, above what was allocated before."""
+        self.synchronize()
+        before = torch.cuda.memory_allocated(self.index)
+        torch.cuda.reset_peak_memory_stats(self.index)
+        call()
+        self.synchronize()
+        return max(0, torch.cuda.max_memory_allocated(self.index) - before)
 
     def release(self) -> None:
         """Give torch's cached blocks back to the driver."""
@@ -50,84 +95,49 @@ class CudaDevice(HostClock):
     def facts(self) -> DeviceFacts:
         """torch's properties, with what the vendor's management library adds where it is installed."""
         properties: Any = torch.cuda.get_device_properties(self.index)
-        is_hip = torch.version.hip is not None
+        architecture = getattr(properties, "gcnArchName", None) if self.is_hip else _capability(properties)
         facts: dict[str, Any] = {
             "type": "cuda",
             "product": properties.name,
             "index": self.index,
-            "uuid": str(getattr(properties, "uuid", "")) or None,
+            "uuid": _uuid(properties),
             "memory_bytes": properties.total_memory,
-            "architecture": getattr(properties, "gcnArchName", None) if is_hip else _capability(properties),
+            "architecture": architecture,
             "units": properties.multi_processor_count,
-            "last_level_cache_bytes": last_level_cache_bytes(properties, is_hip),
+            "last_level_cache_bytes": last_level_cache(
+                int(getattr(properties, "L2_cache_size", 0) or 0), str(architecture or "")
+            ),
         }
-        extra = _amd_facts() if is_hip else _nvidia_facts(facts["uuid"])
-        return DeviceFacts(**facts | extra)
+        return DeviceFacts(**facts | (self._amd_facts() if self.is_hip else nvidia.facts(facts["uuid"])))
+
+    def _amd_facts(self) -> dict[str, Any]:
+        assert isinstance(self._library, amd.Amdsmi)
+        driver = amd.driver_version()
+        return self._library.facts() | ({"driver": driver} if driver else {})
+
+
+def _traits(hip_properties: Any) -> Traits:
+    from dataclasses import replace
+
+    if hip_properties is None:
+        return CUDA
+    constant = str(getattr(hip_properties, "gcnArchName", "")).startswith(CONSTANT_SPIN)
+    return replace(HIP, spin_is_clock=not constant)
+
+
+def _uuid(properties: Any) -> str | None:
+    return str(getattr(properties, "uuid", "")) or None
 
 
 def _capability(properties: Any) -> str:
     return f"sm_{properties.major}{properties.minor}"
 
 
-def last_level_cache_bytes(properties: Any, is_hip: bool) -> int:
-    """The last-level cache: torch's L2, but at least 256 MiB on AMD parts with an Infinity Cache.
-
-    MI300 class devices report the 4 MiB L2 of one die, while 256 MiB stand between it and memory.
-    """
-    reported = int(getattr(properties, "L2_cache_size", 0) or 0)
-    architecture = str(getattr(properties, "gcnArchName", "")).split(":")[0]
-    floor = 256 * 2**20 if is_hip and architecture in ("gfx940", "gfx941", "gfx942", "gfx950") else 0
-    return max(reported, floor) or 64 * 2**20
-
-
-def _nvidia_facts(uuid: str | None) -> dict[str, Any]:
-    """Driver, clocks, power limit, PCIe link as running, MIG mode; what NVML withholds stays out (unknown)."""
-    try:
-        import pynvml
-    except ImportError:
-        return {}
-    facts: dict[str, Any] = {}
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return {}
-    try:
-        handle = _nvml_handle(pynvml, uuid)
-        for name, ask in {
-            "driver": pynvml.nvmlSystemGetDriverVersion,
-            "firmware": lambda: pynvml.nvmlDeviceGetVbiosVersion(handle),
-            "clock_mhz": lambda: float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
-            "memory_clock_mhz": lambda: float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
-            "power_limit_w": lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
-            "pcie_generation": lambda: pynvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
-            "pcie_width": lambda: pynvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
-            "partition": lambda: "mig" if pynvml.nvmlDeviceGetMigMode(handle)[0] else None,
-        }.items():
-            with contextlib.suppress(pynvml.NVMLError):
-                value = ask()
-                facts[name] = value.decode() if isinstance(value, bytes) else value
-    except pynvml.NVMLError:
-        return facts
-    finally:
-        pynvml.nvmlShutdown()
-    return facts
-
-
-def _nvml_handle(pynvml: Any, uuid: str | None) -> Any:
-    """The device by UUID, never by index: CUDA_VISIBLE_DEVICES renumbers, NVML does not."""
-    if uuid is None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
-    prefixed = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-    return pynvml.nvmlDeviceGetHandleByUUID(prefixed)
-
-
-def _amd_facts() -> dict[str, Any]:
-    """The kernel driver's version, which needs no library."""
-    from pathlib import Path
-
-    with contextlib.suppress(OSError):
-        return {"driver": Path("/sys/module/amdgpu/version").read_text(encoding="utf-8").strip()}
-    return {}
+def _pci_address(properties: Any) -> str | None:
+    """`0000:c1:00.0`, as amdsmi prints it; None where this torch does not know it."""
+    parts = [getattr(properties, name, None) for name in ("pci_domain_id", "pci_bus_id", "pci_device_id")]
+    known = [part for part in parts if part is not None]
+    return "{:04x}:{:02x}:{:02x}.0".format(*known) if len(known) == 3 else None
 
 
 def open_cuda(index: int) -> CudaDevice:

@@ -1,27 +1,51 @@
-"""A device without hardware: a clock that only moves when told to. For tests of the engine, the gate and the reports.
+"""A device without hardware, and the shortest way to understand the timing engine: an in-order stream in a few lines.
 
-A measured function calls `device.work(seconds)`, and that is how long it took. Nothing sleeps; a run that would take
-a minute on hardware takes a millisecond.
+The host submits, the device works later. Two clocks say so: `host_s()` is the host's, `clock_s` the time at which the
+device will have finished everything submitted. Submitting costs the host time, work starts a launch latency after it
+was submitted or when the device is free, and a full queue makes the host wait. A measured function calls
+`device.work(seconds)`. Nothing sleeps: a run that would take a minute on hardware takes a millisecond.
+
+    device = FakeDevice(launch_s=8e-6, latency_s=4e-6, tick_s=0.5e-6)
+    for _ in range(3):
+        device.work(2.3e-6)      # three kernels of 2.3 µs that the host submits more slowly than the device runs them
 """
 
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from typing import Literal
 
 from ...core.facts import DeviceFacts
-from .base import Stamp
+from ..cache import last_level_cache
+from .base import Counters, Stamp, Traits
 
 
 class FakeDevice:
-    """A device with a scripted clock.
+    """A device with scripted clocks.
 
     Args:
         product: the name that its driver would print.
         tick_s: resolution of its stamps; times are rounded to it.
-        cache_bytes: its last-level cache.
+        cache_bytes: its last-level cache, as it really is: see `touch`.
+        reported_cache_bytes: the cache that its driver reports, where that is another.
+        architecture: as its driver would print it.
         memory_bytes: its memory, all free.
         driver: its driver's version.
-        slowdown: called with the number of the work item (from 0), gives the factor on its duration: a script of
-            clocks, throttling or noise.
+        slowdown: called with the number of the work item (from 0), gives the factor on its duration.
         vanish_after: after this many stamps every further one fails, as a device that fell off the bus does.
+        launch_s: host seconds to submit a piece of work.
+        record_s: host seconds to submit a stamp.
+        pair_s: device seconds that a stamp takes, so that an empty pair of them shows as much.
+        latency_s: from submitting to starting on an idle device.
+        queue_depth: submitted entries that it holds before the host must wait.
+        clock: the share of its full clock that it runs at, by the seconds that it has been busy.
+        clock_hz: its full clock, which `spin` counts.
+        throttle: causes active by the seconds that it has been busy; None is a device that does not tell.
+        others_bytes: memory that another process holds; None is a device that does not tell.
+        others_busy: the share of the time that another process works on it.
+        skew_s: how much later this rank's host starts than the others'.
+        reading: `reversed` swaps what two stamps show, `hanging` never answers (until `let_go`), as Apple's events did.
+        traits: what it can do, instead of everything.
     """
 
     def __init__(
@@ -30,52 +54,173 @@ class FakeDevice:
         *,
         tick_s: float = 1e-9,
         cache_bytes: int = 50 * 2**20,
+        reported_cache_bytes: int | None = None,
+        architecture: str = "sm_90",
         memory_bytes: int = 80 * 2**30,
         driver: str = "550.54",
         slowdown: Callable[[int], float] = lambda _: 1.0,
         vanish_after: int | None = None,
+        launch_s: float = 0.0,
+        record_s: float = 0.0,
+        pair_s: float = 0.0,
+        latency_s: float = 0.0,
+        queue_depth: int = 1024,
+        clock: Callable[[float], float] = lambda _: 1.0,
+        clock_hz: float = 2e9,
+        throttle: Callable[[float], frozenset[str]] | None = lambda _: frozenset(),
+        others_bytes: int | None = 0,
+        others_busy: float | None = 0.0,
+        skew_s: float = 0.0,
+        reading: Literal["right", "reversed", "hanging"] = "right",
+        traits: Traits | None = None,
     ) -> None:
         self.name = "fake"
-        self.tick_s = tick_s
-        self.shortest_span_s = 200 * tick_s
-        self.clock_s = 0.0
-        self.works = 0
-        self.stamps = 0
+        self.traits = traits or Traits(tick_s=tick_s, shortest_span_s=200 * tick_s, spins=True, graphs=True)
+        self.tick_s, self.launch_s, self.record_s = tick_s, launch_s, record_s
+        self.pair_s, self.latency_s, self.queue_depth = pair_s, latency_s, queue_depth
+        self.clock_hz, self.reading = clock_hz, reading
+        self.clock_s = self.busy_s = 0.0
+        self.works = self.stamps = 0
+        self._host_s = skew_s
+        self._cache_bytes = cache_bytes
+        self._clock, self._throttle, self._slowdown = clock, throttle, slowdown
+        self._others = others_bytes, others_busy
+        self._vanish_after = vanish_after
+        self._ends: deque[float] = deque()
+        self._recording: list[Callable[[], float]] | None = None
+        self._cached: OrderedDict[object, int] = OrderedDict()
+        self._held_bytes = self._most_bytes = 0
+        self._released = threading.Event()
+        told_bytes = cache_bytes if reported_cache_bytes is None else reported_cache_bytes
         self._facts = DeviceFacts(
             type="fake",
             product=product,
             uuid="GPU-fake",
             memory_bytes=memory_bytes,
-            last_level_cache_bytes=cache_bytes,
+            architecture=architecture,
+            last_level_cache_bytes=last_level_cache(told_bytes, architecture),
             driver=driver,
         )
-        self._slowdown = slowdown
-        self._vanish_after = vanish_after
 
-    def work(self, seconds: float) -> None:
-        """Keep the device busy for so long, times the scripted slowdown."""
-        self.clock_s += seconds * self._slowdown(self.works)
+    def _submit(self, seconds: float, host_s: float) -> float:
+        """Put an entry of so many seconds into the stream; when it will be done."""
+        self._host_s += host_s
+        while self._ends and self._ends[0] <= self._host_s:
+            self._ends.popleft()
+        if len(self._ends) >= self.queue_depth:
+            self._host_s = self._ends.popleft()
+        self.clock_s = max(self._host_s + self.latency_s, self.clock_s) + seconds
+        self._ends.append(self.clock_s)
+        return self.clock_s
+
+    def work(self, seconds: float, touch: object = None, size_bytes: int = 0, cached: float = 1.0) -> None:
+        """Submit a kernel that keeps the device busy for so long at its full clock, times the scripted slowdown.
+
+        Args:
+            seconds: at full clock, from memory.
+            touch: the buffer that it goes through: in the cache if fewer than `cache_bytes` were touched since.
+            size_bytes: of that buffer.
+            cached: the factor on its duration where the buffer is in the cache.
+        """
+        if self._recording is not None:
+            self._recording.append(lambda: self._takes_s(seconds, touch, size_bytes, cached))
+        else:
+            self._submit(self._takes_s(seconds, touch, size_bytes, cached), self.launch_s)
+
+    def _takes_s(self, seconds: float, touch: object, size_bytes: int, cached: float) -> float:
+        """How long a kernel takes now, with what it leaves in the cache."""
+        factor = self._slowdown(self.works) / self._clock(self.busy_s)
+        factor *= cached if touch is not None and self._touch(touch, size_bytes) else 1.0
         self.works += 1
+        self.busy_s += seconds * factor
+        return seconds * factor
+
+    def _touch(self, buffer: object, size_bytes: int) -> bool:
+        """Whether a buffer is still in the cache, which it is after this; the least recently touched leave."""
+        hit = self._cached.pop(buffer, None) is not None
+        self._cached[buffer] = size_bytes
+        while sum(self._cached.values()) > self._cache_bytes:
+            self._cached.popitem(last=False)
+        return hit
 
     def stamp(self) -> Stamp:
-        """The clock, rounded to the tick."""
+        """An entry that notes the time at which the device comes to it."""
         self.stamps += 1
         if self._vanish_after is not None and self.stamps > self._vanish_after:
             raise RuntimeError("the device fell off the bus")
-        return round(self.clock_s / self.tick_s)
+        return self._submit(self.pair_s, self.record_s)
+
+    def reached(self, stamp: Stamp) -> bool:
+        """Whether the device has come to a stamp by the host's clock."""
+        assert isinstance(stamp, float)
+        return stamp <= self._host_s
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
-        """Seconds between two stamps."""
-        assert isinstance(start, int)
-        assert isinstance(end, int)
-        return (end - start) * self.tick_s
+        """Seconds between two stamps, each rounded to the tick, after waiting for the later one."""
+        assert isinstance(start, float)
+        assert isinstance(end, float)
+        self._host_s = max(self._host_s, end)
+        if self.reading == "hanging":
+            self._released.wait()
+        ticks = round(end / self.tick_s) - round(start / self.tick_s)
+        return (-ticks if self.reading == "reversed" else ticks) * self.tick_s
+
+    def let_go(self) -> None:
+        """Answer whoever hangs."""
+        self._released.set()
 
     def synchronize(self) -> None:
-        """Nothing runs behind the host's back here."""
+        """The host waits for the device. A measured function may call it too, as one that reads a result does."""
+        self._host_s = max(self._host_s, self.clock_s)
+
+    def spin(self, cycles: int) -> None:
+        """An entry of so many cycles at the clock of the moment."""
+        seconds = cycles / (self.clock_hz * self._clock(self.busy_s))
+        self.busy_s += seconds
+        self._submit(seconds, self.launch_s)
+
+    def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
+        """Note what is submitted; a replay is one entry and costs the host one launch."""
+        nodes: list[Callable[[], float]] = []
+        self._recording = nodes
+        try:
+            submit()
+        finally:
+            self._recording = None
+
+        return lambda: self._submit_all(nodes)
+
+    def _submit_all(self, nodes: list[Callable[[], float]]) -> None:
+        self._submit(sum(takes_s() for takes_s in nodes), self.launch_s)
+
+    def flusher(self, size_bytes: int) -> Callable[[], None]:
+        """A kernel that touches so many bytes and takes as long as they do at 3 TB/s."""
+        return lambda: self.work(2 * size_bytes / 3e12, touch="flush", size_bytes=size_bytes)
+
+    def counters(self) -> Counters:
+        """As scripted; seconds are the busy ones as long as a cause is active."""
+        active = None if self._throttle is None else self._throttle(self.busy_s)
+        others_bytes, others_busy = self._others
+        return Counters(active=active, others_bytes=others_bytes, others_busy=others_busy)
 
     def host_s(self) -> float:
-        """The scripted clock serves the host too."""
-        return self.clock_s
+        """The host's clock."""
+        return self._host_s
+
+    def pass_time(self, seconds: float) -> None:
+        """The host does something else, as a slow Python function does."""
+        self._host_s += seconds
+
+    def allocate(self, size_bytes: int) -> None:
+        """Hold memory; negative gives it back."""
+        self._held_bytes += size_bytes
+        self._most_bytes = max(self._most_bytes, self._held_bytes)
+
+    def peak_bytes(self, call: Callable[[], object]) -> int:
+        """The most held during a call above what was held before."""
+        before = self._most_bytes = self._held_bytes
+        call()
+        return self._most_bytes - before
 
     def free_bytes(self) -> int:
         """All of its memory."""

@@ -5,16 +5,17 @@ import torch
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts
 from .. import host
-from .base import HostClock, Stamp
+from .base import RealDevice, Stamp, Traits
 
 
-class MpsDevice(HostClock):
+class MpsDevice(RealDevice):
     """torch.mps: one stream; `Event.synchronize` followed by `elapsed_time` can hang, so it is never called."""
 
     def __init__(self) -> None:
         self.name = "mps"
-        self.tick_s = 1e-6
-        self.shortest_span_s = 5e-3
+        # Older events take the host's time in a listener's callback, so only long spans mean something; reading them
+        # can hang or fail, so a watchdog stands by and the host's clock takes over.
+        self.traits = Traits(tick_s=1e-6, shortest_span_s=5e-3, watchdog_s=10.0)
 
     def stamp(self) -> Stamp:
         """An event behind the submitted work; recording it commits the command buffer."""

@@ -6,17 +6,23 @@ import torch
 
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts
-from .base import HostClock, Stamp
+from .base import RealDevice, Stamp, Traits
+
+# Large enough that submitting one takes less time than running it, small enough to be a fine measure of time.
+SPIN_SIZE = 1024
+CYCLES_PER_LINK = 100_000
 
 
-class XpuDevice(HostClock):
+class XpuDevice(RealDevice):
     """One Intel GPU."""
 
     def __init__(self, index: int) -> None:
         self.name = f"xpu:{index}"
         self.index = index
-        self.tick_s = 1e-6
-        self.shortest_span_s = 200 * self.tick_s
+        # torch has no kernel here that counts cycles: a chain of small matrix products keeps the device busy instead;
+        # idle gaps would corrupt the times of its events (intel/llvm 6514).
+        self.traits = Traits(tick_s=1e-6, shortest_span_s=200e-6, spins=True, spin_is_clock=False)
+        self._links: tuple[torch.Tensor, torch.Tensor] | None = None
         torch.xpu.set_device(index)
 
     def stamp(self) -> Stamp:
@@ -24,6 +30,20 @@ class XpuDevice(HostClock):
         event = torch.xpu.Event(enable_timing=True)
         event.record()
         return event
+
+    def reached(self, stamp: Stamp) -> bool:
+        """Whether the event has happened."""
+        assert isinstance(stamp, torch.xpu.Event)
+        return bool(stamp.query())
+
+    def spin(self, cycles: int) -> None:
+        """A chain of small matrix products, one for every `CYCLES_PER_LINK` cycles asked for."""
+        if self._links is None:
+            left = torch.full((SPIN_SIZE, SPIN_SIZE), 1.0 / SPIN_SIZE, device=self.name)
+            self._links = left, torch.empty_like(left)
+        left, out = self._links
+        for _ in range(max(1, cycles // CYCLES_PER_LINK)):
+            torch.mm(left, left, out=out)
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
         """Seconds between two events, after waiting for the later one."""

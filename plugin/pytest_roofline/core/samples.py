@@ -1,0 +1,167 @@
+"""What the timing engine took: samples in blocks, how they were taken, and under which conditions."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from .checks import require_positive
+from .errors import BadInput
+
+Mode = Literal["events", "graph", "host"]
+# Labels that say another thing was measured than asked for: two such numbers are comparable only if both carry them.
+ACHIEVED = ("cache_resident", "host_bound", "wall_clock")
+# More of the blocks than this spoiled, and what is left stands for nothing.
+MOST_EXCLUDED = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Samples taken in one go.
+
+    Args:
+        samples: how many.
+        excluded: the cause for which the block does not count; empty where it does. Never its values.
+        clock_hz: cycles per second of the spin kernel right behind the samples: the clock that they had.
+        power_capped: whether the software power cap was active, a normal state of a busy card; None is unknown.
+    """
+
+    samples: int
+    excluded: str = ""
+    clock_hz: float | None = None
+    power_capped: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise BadInput(f"a block holds {self.samples} samples; expected 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What the timing engine took: seconds per call, each the mean of `iterations` calls between two stamps.
+
+    Args:
+        seconds: every sample, in the order taken, those of excluded blocks included.
+        iterations: calls per sample.
+        tick_s: the resolution of the clock, in seconds.
+        blocks: which samples were taken together, and which blocks count; without any, each sample is its own.
+        mode: `events` on the device's own clock, `graph` the same around a graph's replay, `host` the host's clock.
+        overhead_s: what the stamps alone (or an empty replay) add to a call, in seconds; never subtracted.
+        wall_s: seconds per call by the host's clock, where the host and not the device set the pace.
+        neighbours: whether another process was seen at work on the device; what the driver withholds is unknown.
+        throttle_known: whether the device tells of thermal slowdown and power brake at all.
+    """
+
+    seconds: tuple[float, ...]
+    iterations: int
+    tick_s: float
+    warmup_iterations: int = 0
+    warmup_s: float = 0.0
+    measuring_s: float = 0.0
+    argument_sets: int = 1
+    labels: tuple[str, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    mode: Mode = "events"
+    overhead_s: float = 0.0
+    wall_s: float | None = None
+    neighbours: Literal["none", "seen", "unknown"] = "unknown"
+    throttle_known: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.seconds:
+            raise BadInput("samples is empty; expected at least one")
+        require_positive(self.seconds, "samples")
+        for name in ("iterations", "argument_sets"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"{name} is {getattr(self, name)}; expected 1 or more")
+        for name in ("tick_s", "warmup_s", "measuring_s", "overhead_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise BadInput(f"{name} is {getattr(self, name)!r}; expected a finite number, zero or more")
+        if self.blocks and sum(block.samples for block in self.blocks) != len(self.seconds):
+            held = sum(block.samples for block in self.blocks)
+            raise BadInput(f"the blocks hold {held} samples; expected the {len(self.seconds)} that were taken")
+
+    @property
+    def block_medians(self) -> tuple[float, ...]:
+        """The median of every block that counts, in seconds per call; of every block where none does."""
+        if not self.blocks:
+            return self.seconds
+        medians, at = [], 0
+        nothing_counts = all(block.excluded for block in self.blocks)
+        for block in self.blocks:
+            if nothing_counts or not block.excluded:
+                medians.append(median(self.seconds[at : at + block.samples]))
+            at += block.samples
+        return tuple(medians)
+
+    @property
+    def median_s(self) -> float:
+        """Median of the block medians, in seconds per call."""
+        return median(self.block_medians)
+
+    @property
+    def excluded(self) -> dict[str, int]:
+        """How many blocks do not count, by cause."""
+        return dict(Counter(block.excluded for block in self.blocks if block.excluded))
+
+    @property
+    def clock_hz(self) -> float | None:
+        """The median clock of the blocks that count; None where no probe ran."""
+        clocks = [block.clock_hz for block in self.blocks if block.clock_hz is not None and not block.excluded]
+        return median(clocks) if clocks else None
+
+    @property
+    def power_capped_share(self) -> float | None:
+        """The share of the blocks in which the software power cap was active; None where the device does not tell."""
+        known = [block.power_capped for block in self.blocks if block.power_capped is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def achieved(self) -> tuple[str, ...]:
+        """What was measured in place of what was asked for, sorted; two numbers compare only where these agree."""
+        return tuple(label for label in ACHIEVED if label in self.labels)
+
+    def comparable(self) -> dict[str, str]:
+        """What of the way of timing is worth naming when it changed."""
+        return {"timed by": self.mode}
+
+    @property
+    def trouble(self) -> str:
+        """Why the samples must not be trusted; empty where they can."""
+        spoiled = sum(self.excluded.values())
+        if self.blocks and spoiled > MOST_EXCLUDED * len(self.blocks):
+            causes = ", ".join(f"{count} × {cause}" for cause, count in self.excluded.items())
+            return f"{spoiled} of {len(self.blocks)} blocks of samples were spoiled: {causes}"
+        if "unresolved" in self.labels:
+            span_s = self.median_s * self.iterations
+            return (
+                f"a sample spans {span_s / self.tick_s:.3g} ticks of the clock, too few to tell a difference; "
+                "time more work in a call, or cache='rotate' or 'warm', whose calls can be batched"
+            )
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What stamps and launches cost on a device in one process: the resolution behind every number of it.
+
+    Args:
+        device: as the user names it: `cuda:0`.
+        tick_s: the smallest difference between two stamps, in seconds: seen, but never below what is documented.
+        event_pair_s: what two stamps with nothing between them show, in seconds: the median of fifty.
+        record_host_s: host seconds to submit a stamp.
+        call_host_s: host seconds of an empty call.
+        spin_hz: cycles per second of the spin kernel; None where the device has none.
+        queue_depth: entries that the queue takes before the host must wait; None where no end was seen.
+        process: which process of the run.
+    """
+
+    device: str
+    tick_s: float
+    event_pair_s: float
+    record_host_s: float
+    call_host_s: float
+    spin_hz: float | None = None
+    queue_depth: int | None = None
+    process: str = ""

@@ -1,0 +1,173 @@
+"""One block of samples: stamps around calls, behind a spin where the device has one, so that the host is ahead.
+
+With the host ahead of the device all the time, no gap between two launches can be inside a sample. One question tells:
+if the device has not reached the block's first stamp when the host has submitted its last, the whole block is valid.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ..core.errors import DeviceError
+from .devices import Device, Stamp
+from .watchdog import within
+
+# The spin behind a block that tells the clock it ran at, in seconds: some 2·10⁵ cycles.
+PROBE_S = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A block as it was taken.
+
+    Args:
+        spans: seconds of every sample.
+        ahead: whether the host was ahead of the device throughout; None without a spin.
+        host_s: host seconds spent submitting.
+        wall_s: host seconds of the whole block.
+        clocks_hz: the clock before and after, from the spins there.
+    """
+
+    spans: tuple[float, ...]
+    ahead: bool | None
+    host_s: float
+    wall_s: float
+    clocks_hz: tuple[float, float] | None = None
+
+
+class Stopwatch:
+    """Stamps and waits on a device, naming it where it fails; falls back to the host's clock where reading fails."""
+
+    def __init__(self, device: Device, wall: bool, flush: Callable[[], object] | None) -> None:
+        self.device = device
+        self.flush = flush
+        self.wall = wall
+        self.fell_back = False
+
+    def settle(self) -> None:
+        """Wait until everything submitted is done."""
+        with self.answering():
+            self.device.synchronize()
+
+    def span_s(self, submit: Callable[[], None]) -> float:
+        """Seconds of what `submit` submits, waited for; the host may well be behind."""
+        if self.flush is not None:
+            self.flush()
+        if self.wall:
+            self.settle()
+            began_s = self.device.host_s()
+            submit()
+            self.settle()
+            return self.device.host_s() - began_s
+        if self.device.traits.watchdog_s is not None:
+            return self._watched_span_s(submit, self.device.traits.watchdog_s)
+        start = self._stamp()
+        submit()
+        return self._read_s(start, self._stamp())
+
+    def _watched_span_s(self, submit: Callable[[], None], watchdog_s: float) -> float:
+        """One pair, the whole device waited for, and the host's clock beside it in case the pair makes no sense."""
+        self.settle()
+        began_s = self.device.host_s()
+        start = self._stamp()
+        submit()
+        end = self._stamp()
+        self.settle()
+        wall_s = self.device.host_s() - began_s
+        try:
+            span_s = within(watchdog_s, lambda: self.device.elapsed_s(start, end))
+        except Exception:  # It hung, or did not know its own events: both were seen.
+            span_s = -1.0
+        if 0 < span_s <= wall_s:
+            return span_s
+        self.wall = self.fell_back = True
+        return wall_s
+
+    def plain(self, submit: Callable[[], None], samples: int) -> Taken:
+        """Samples one after the other, each waited for."""
+        began_s, submitting_s = self.device.host_s(), 0.0
+
+        def timed() -> None:
+            nonlocal submitting_s
+            before_s = self.device.host_s()
+            submit()
+            submitting_s += self.device.host_s() - before_s
+
+        spans = tuple(self.span_s(timed if self.device.traits.queues else submit) for _ in range(samples))
+        return Taken(spans, None, submitting_s, self.device.host_s() - began_s)
+
+    def behind(self, submit: Callable[[], None], samples: int) -> Taken:
+        """Samples in a row on a device that the host cannot stay ahead of: gaps are inside, and `wall_s` tells."""
+        self.settle()
+        began_s = self.device.host_s()
+        pairs = self._submit_pairs(submit, samples)
+        host_s = self.device.host_s() - began_s
+        self.settle()
+        wall_s = self.device.host_s() - began_s
+        return Taken(self._read_pairs(pairs), None, host_s, wall_s)
+
+    def ahead(self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int) -> Taken:
+        """Samples behind a spin, a clock probe at either end."""
+        self.settle()
+        began_s = self.device.host_s()
+        lead = self._spin(spin_cycles)
+        submitting_s = self.device.host_s()
+        pairs = self._submit_pairs(submit, samples)
+        ahead = not self._reached(pairs[0][0])
+        host_s = self.device.host_s() - submitting_s
+        tail = self._spin(probe_cycles)
+        self.settle()
+        wall_s = self.device.host_s() - began_s
+        clocks = self._clock_hz(lead, spin_cycles), self._clock_hz(tail, probe_cycles)
+        clocks_hz = (clocks[0], clocks[1]) if clocks[0] and clocks[1] else None
+        return Taken(self._read_pairs(pairs), ahead, host_s, wall_s, clocks_hz)
+
+    def clock_hz(self, probe_cycles: int) -> float | None:
+        """The clock right now: cycles per second of a spin; None where it is too short for the stamps."""
+        self.settle()
+        return self._clock_hz(self._spin(probe_cycles), probe_cycles)
+
+    def _spin(self, cycles: int) -> tuple[Stamp, Stamp]:
+        with self.answering():
+            start = self.device.stamp()
+            self.device.spin(cycles)
+            return start, self.device.stamp()
+
+    def _clock_hz(self, pair: tuple[Stamp, Stamp], cycles: int) -> float | None:
+        span_s = self._read_s(*pair)
+        return cycles / span_s if span_s > 0 else None
+
+    def _submit_pairs(self, submit: Callable[[], None], samples: int) -> list[tuple[Stamp, Stamp]]:
+        pairs = []
+        for _ in range(samples):
+            if self.flush is not None:
+                self.flush()
+            start = self._stamp()
+            submit()
+            pairs.append((start, self._stamp()))
+        return pairs
+
+    def _read_pairs(self, pairs: list[tuple[Stamp, Stamp]]) -> tuple[float, ...]:
+        return tuple(self._read_s(start, end) for start, end in pairs)
+
+    def _stamp(self) -> Stamp:
+        with self.answering():
+            return self.device.stamp()
+
+    def _reached(self, stamp: Stamp) -> bool:
+        with self.answering():
+            return self.device.reached(stamp)
+
+    def _read_s(self, start: Stamp, end: Stamp) -> float:
+        with self.answering():
+            return self.device.elapsed_s(start, end)
+
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """Name the device where it, and not the measured function, fails."""
+        try:
+            yield
+        except DeviceError:
+            raise
+        except Exception as error:
+            raise DeviceError(f"{self.device.name} stopped answering: {error}") from error

@@ -1,0 +1,110 @@
+"""What stamps and launches cost on a device: measured once a process, and stored beside every result."""
+
+import functools
+import itertools
+from statistics import median
+
+from ..core.samples import Calibration
+from .devices import Device, Stamp
+
+PAIRS = 50
+CALLS = 1000
+# How long the device is kept busy while the host submits the pairs, in seconds.
+LEAD_S = 2e-3
+# A first guess of a spin's cycles per second, for the one spin that measures it.
+GUESSED_HZ = 1.5e9
+# How long the device is kept busy while the queue is filled, in seconds.
+SEARCH_S = 50e-3
+# Submitting more than this without having to wait: the queue's end does not matter then.
+DEEPEST = 2500
+# A single submission that takes longer waited for the queue.
+STALL_S = 1e-3
+
+
+@functools.lru_cache(maxsize=1)
+def calibrate(device: Device) -> Calibration:
+    """The calibration of a device, measured when first asked for.
+
+    Raises:
+        Exception: what the device raises when it does not answer.
+    """
+    traits = device.traits
+    # The first spin and stamps load what they need; they are not looked at.
+    spin_hz = _spin_hz(device) if traits.spins else None
+    spans = _empty_spans(device, spin_hz)
+    return Calibration(
+        device=device.name,
+        tick_s=max(traits.tick_s, _smallest_step(spans) or 0.0),
+        event_pair_s=max(0.0, median(spans)),
+        record_host_s=_record_host_s(device),
+        call_host_s=_call_host_s(device),
+        spin_hz=spin_hz,
+        queue_depth=_queue_depth(device, spin_hz) if spin_hz else None,
+    )
+
+
+def _spin_hz(device: Device) -> float:
+    """Cycles per second of the spin, from two spins of different length, which leaves out what both cost."""
+    spans = []
+    for cycles in (int(GUESSED_HZ * LEAD_S), int(GUESSED_HZ * LEAD_S), int(2 * GUESSED_HZ * LEAD_S)):
+        device.synchronize()
+        start = device.stamp()
+        device.spin(cycles)
+        end = device.stamp()
+        spans.append(device.elapsed_s(start, end))
+    difference_s = spans[2] - spans[1]
+    return GUESSED_HZ * LEAD_S / difference_s if difference_s > 0 else GUESSED_HZ
+
+
+def _empty_spans(device: Device, spin_hz: float | None) -> list[float]:
+    device.synchronize()
+    if spin_hz:
+        device.spin(int(spin_hz * LEAD_S))
+    pairs: list[tuple[Stamp, Stamp]] = [(device.stamp(), device.stamp()) for _ in range(PAIRS)]
+    if device.traits.watchdog_s is not None:
+        # Reading short spans is what hangs there; nothing is learned from them.
+        device.synchronize()
+        return [0.0]
+    return [device.elapsed_s(start, end) for start, end in pairs]
+
+
+def _smallest_step(spans: list[float]) -> float | None:
+    """The smallest difference between two spans, unless it is the rounding of a 32-bit float of milliseconds."""
+    ordered = sorted(set(spans))
+    steps = [later - earlier for earlier, later in itertools.pairwise(ordered)]
+    return min((step for step in steps if step > 1e-6 * ordered[-1]), default=None)
+
+
+def _record_host_s(device: Device) -> float:
+    device.synchronize()
+    began_s = device.host_s()
+    for _ in range(PAIRS):
+        device.stamp()
+    cost_s = (device.host_s() - began_s) / PAIRS
+    device.synchronize()
+    return cost_s
+
+
+def _call_host_s(device: Device) -> float:
+    def nothing() -> None:
+        """What the engine's loop costs around a call."""
+
+    began_s = device.host_s()
+    for _ in range(CALLS):
+        nothing()
+    return (device.host_s() - began_s) / CALLS
+
+
+def _queue_depth(device: Device, spin_hz: float) -> int | None:
+    """Stamps that fit behind a spin before submitting one has to wait; None where no end was found."""
+    device.synchronize()
+    device.spin(int(spin_hz * SEARCH_S))
+    depth = next((count for count in range(DEEPEST) if _stalls(device)), None)
+    device.synchronize()
+    return depth
+
+
+def _stalls(device: Device) -> bool:
+    began_s = device.host_s()
+    device.stamp()
+    return device.host_s() - began_s > STALL_S

@@ -1,0 +1,91 @@
+"""AMD's management library and kernel driver: facts, throttle counters and neighbours of a GPU."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from .base import BRAKE, POWER_CAP, THERMAL, Counters
+
+# Fields of `amdsmi_get_violation_status` (MI300 and newer) and what they mean here. PROCHOT is a signal from outside.
+_VIOLATIONS = {
+    "socket_thrm": THERMAL,
+    "vr_thrm": THERMAL,
+    "hbm_thrm": THERMAL,
+    "prochot_thrm": BRAKE,
+    "ppt_pwr": POWER_CAP,
+}
+# The accumulators count in milliseconds of the firmware's clock.
+_SECONDS = 1e-3
+OWN_CONTEXT_BYTES = 2**30
+_ROOT = Path("/")
+
+
+class Amdsmi:
+    """One GPU behind amdsmi, found by its PCI address. Every question may go unanswered."""
+
+    def __init__(self, pci_address: str | None) -> None:
+        self._smi: Any = None
+        self._handle: Any = None
+        # The package loads the driver's library when imported, and fails in many ways where there is none.
+        with contextlib.suppress(Exception):
+            import amdsmi
+
+            amdsmi.amdsmi_init()
+            for handle in amdsmi.amdsmi_get_processor_handles():
+                if pci_address and amdsmi.amdsmi_get_gpu_device_bdf(handle).lower() == pci_address.lower():
+                    self._smi, self._handle = amdsmi, handle
+
+    def counters(self, own_bytes: int) -> Counters:
+        """The state right now; what is in use beyond `own_bytes` belongs to others."""
+        if self._smi is None:
+            return Counters()
+        status = self._ask("amdsmi_get_violation_status") or {}
+        active = {
+            cause for field, cause in _VIOLATIONS.items() if _number(status.get(f"active_{field}")) not in (None, 0)
+        }
+        known = any(_number(status.get(f"active_{field}")) is not None for field in _VIOLATIONS)
+        seconds: dict[str, float] = {}
+        for field, cause in _VIOLATIONS.items():
+            count = _number(status.get(f"acc_{field}"))
+            if count is not None:
+                seconds[cause] = seconds.get(cause, 0.0) + count * _SECONDS
+        used = _number((self._ask("amdsmi_get_gpu_vram_usage") or {}).get("vram_used"))
+        return Counters(
+            active=frozenset(active) if known else None,
+            seconds=seconds,
+            others_bytes=None if used is None else max(0, int(used * 2**20) - own_bytes - OWN_CONTEXT_BYTES),
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Power limit, PCIe link as running and partition."""
+        if self._smi is None:
+            return {}
+        cap = _number((self._ask("amdsmi_get_power_cap_info") or {}).get("power_cap"))
+        link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_metric", {})
+        partition = self._ask("amdsmi_get_gpu_compute_partition")
+        found = {
+            # Microwatts in some versions of the library, watts in others.
+            "power_limit_w": None if cap is None else cap / 1e6 if cap > 1e4 else float(cap),
+            "pcie_width": _number(link.get("pcie_width")),
+            # A whole device is no partition.
+            "partition": partition.lower() if isinstance(partition, str) and partition not in ("SPX", "N/A") else None,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _ask(self, function: str) -> Any:
+        try:
+            return getattr(self._smi, function)(self._handle)
+        except Exception:  # The library has a tree of its own exceptions, and older ones lack functions.
+            return None
+
+
+def _number(value: Any) -> float | int | None:
+    """A number, or None for the library's "N/A"."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def driver_version() -> str | None:
+    """The kernel driver's version, which needs no library."""
+    with contextlib.suppress(OSError):
+        return (_ROOT / "sys/module/amdgpu/version").read_text(encoding="utf-8").strip()
+    return None

@@ -1,0 +1,226 @@
+"""Finding out how to time a function: behind a spin where the host can get ahead, else honestly beside the host."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+
+from ..core.samples import Calibration, Mode
+from .blocks import PROBE_S, Stopwatch, Taken
+from .calls import Calls
+from .shape import MOST_CALLS, Shape, direct_shape, graph_calls, is_short, queued_shape, shortest_span_s, spin_for
+
+# Attempts at a block that the host stays ahead of; each failure takes three quarters of the entries away.
+TRIES = 12
+# Of those, with nothing left to take away: the spin doubles.
+LAST_TRIES = 3
+# A shape is good enough when another look would not change the calls per sample by more than this.
+GOOD_ENOUGH = 1.25
+# A spin whose length is added to a call's host time by at least this share was waited for.
+WAITED_SHARE = 0.5
+# A host that needs less than this share of a call's time to submit it is ahead without help.
+AHEAD_SHARE = 0.5
+# How long the device spins to find out whether a call waits for it, in seconds.
+TRIAL_SPIN_S = 1e-3
+# A graph much faster than its calls one by one has not captured their work.
+LEAST_GRAPH_SHARE = 0.5
+# Replays of an empty graph, to learn what a replay costs.
+EMPTY_REPLAYS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the blocks of a measurement are taken.
+
+    Args:
+        shape: of a block.
+        submit: submits one sample.
+        mode: by which clock.
+        ahead: whether blocks stand behind a spin.
+        labels: what must be said of the numbers.
+        call_s: device seconds of a call, as far as known.
+        overhead_s: what stamps or an empty replay add to a call.
+    """
+
+    shape: Shape
+    submit: Callable[[], None]
+    mode: Mode
+    ahead: bool = False
+    labels: frozenset[str] = frozenset()
+    call_s: float = 0.0
+    overhead_s: float = 0.0
+
+
+class Sizing:
+    """Tries blocks of a function until one is right.
+
+    Args:
+        watch: times on the device.
+        calls: the function.
+        calibration: of the device.
+        budget_s: of the measurement.
+    """
+
+    def __init__(self, watch: Stopwatch, calls: Calls, calibration: Calibration, budget_s: float) -> None:
+        self.watch = watch
+        self.calls = calls
+        self.calibration = calibration
+        self.budget_s = budget_s
+        self.traits = watch.device.traits
+        self.shortest_s = shortest_span_s(self.traits, calibration)
+        # A flush goes before every call, so each call is a sample of its own.
+        self.most_calls = 1 if watch.flush is not None else MOST_CALLS
+        self.tried = 0
+        """Calls made on the way; they count as warm-up."""
+
+    @property
+    def spins(self) -> bool:
+        """Whether the device can be kept busy while the host submits."""
+        return self.traits.spins and not self.watch.wall
+
+    def cycles(self, seconds: float) -> int:
+        """Cycles of so long a spin."""
+        return max(1, int(seconds * (self.calibration.spin_hz or 0.0)))
+
+    def clock_hz(self) -> float | None:
+        """The device's clock right now; None where it cannot be probed."""
+        return self.watch.clock_hz(self.cycles(PROBE_S)) if self.spins else None
+
+    def at_once(self) -> Way:
+        """One call a sample, for a function that is as slow as the whole budget."""
+        return self._way(Shape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host")
+
+    def way(self, call_s: float) -> Way:
+        """How to time a function of about so many seconds a call."""
+        call_s = max(call_s, self.calibration.tick_s / MOST_CALLS)
+        if not self.spins:
+            return self._directly(call_s)
+        idle_s = self._host_cost_s(0.0)
+        if self._waits_inside(idle_s):
+            # Either it synchronizes, or it submits more than the queue holds. If the host alone would be done in half
+            # the time, it is ahead all the same, and there are no gaps.
+            labels = ("host_bound", "waits_inside") if idle_s > AHEAD_SHARE * call_s else ("waits_inside",)
+            return self._behind(call_s, *labels)
+        return self._queued(call_s, idle_s) or self._behind(call_s, "host_bound")
+
+    def block(self, way: Way) -> Taken:
+        """One block, taken this way."""
+        if way.ahead:
+            return self._ahead(way.submit, way.shape)
+        if self.spins:
+            return self.watch.behind(way.submit, way.shape.samples)
+        return self.watch.plain(way.submit, way.shape.samples)
+
+    def _way(self, shape: Shape, mode: Mode, **more: object) -> Way:
+        overhead_s = self.calibration.event_pair_s / shape.calls if mode == "events" else 0.0
+        return Way(shape, self._submit(shape.calls), mode, overhead_s=overhead_s, **more)  # type: ignore[arg-type]
+
+    def _submit(self, calls: int) -> Callable[[], None]:
+        return lambda: self.calls(calls)
+
+    def _directly(self, call_s: float) -> Way:
+        """Samples long enough for the clock; looked at once more where the warm-up misjudged them."""
+        for _ in range(3):
+            shape = self._direct_shape(call_s)
+            self.tried += shape.calls
+            span_s = self.watch.span_s(self._submit(shape.calls))
+            if span_s >= self.shortest_s or shape.calls == self.most_calls:
+                break
+            call_s = max(span_s, self.calibration.tick_s) / shape.calls
+        return self._way(shape, "events" if self.traits.queues and not self.watch.wall else "host", call_s=call_s)
+
+    def _direct_shape(self, call_s: float) -> Shape:
+        return direct_shape(call_s, self.shortest_s, self.budget_s, self.most_calls, not self.watch.wall)
+
+    def _behind(self, call_s: float, *labels: str) -> Way:
+        """The host sets the pace: samples with its gaps inside, and its own time beside them."""
+        return self._way(self._direct_shape(call_s), "events", labels=frozenset(labels))
+
+    def _waits_inside(self, idle_s: float) -> bool:
+        """Whether a call waits for the device: then the length of a spin in front of it is in its host time."""
+        spin_s = max(TRIAL_SPIN_S, 4 * idle_s)
+        return self._host_cost_s(spin_s) - idle_s >= WAITED_SHARE * spin_s
+
+    def _host_cost_s(self, spin_s: float) -> float:
+        """Host seconds to submit one call, behind a spin."""
+        device = self.watch.device
+        self.watch.settle()
+        if spin_s:
+            with self.watch.answering():
+                device.spin(self.cycles(spin_s))
+        began_s = device.host_s()
+        self.tried += 1
+        self.calls(1)
+        cost_s = device.host_s() - began_s
+        self.watch.settle()
+        return cost_s
+
+    def _queued(self, call_s: float, host_s: float) -> Way | None:
+        """A block that the host stays ahead of; None where there is none."""
+        most_calls, failures = self.most_calls, 0
+        shape = self._queued_shape(call_s, host_s, most_calls)
+        for _ in range(TRIES):
+            self.tried += shape.calls * shape.samples
+            taken = self._ahead(self._submit(shape.calls), shape)
+            if taken.ahead:
+                call_s = max(median(taken.spans), self.calibration.tick_s) / shape.calls
+                better = self._queued_shape(call_s, taken.host_s / (shape.calls * shape.samples), most_calls)
+                if better.calls <= GOOD_ENOUGH * shape.calls:
+                    # Never more than was tried: a larger block might fill the queue.
+                    shape = replace(shape, samples=min(better.samples, shape.samples))
+                    return self._way(shape, "events", ahead=True, call_s=call_s)
+                shape = better
+            elif (smaller := shape.smaller()) is not None:
+                # What the host waited for the spin to end is not the cost of a call.
+                per_call_s = max(host_s, (taken.host_s - shape.spin_s) / (shape.calls * shape.samples))
+                most_calls = smaller.calls if shape.samples == 1 else most_calls
+                spin_s = max(shape.spin_s, spin_for(per_call_s * smaller.calls * smaller.samples))
+                shape = replace(smaller, spin_s=spin_s)
+            elif failures < LAST_TRIES:
+                failures += 1
+                shape = Shape(1, 1, 2 * shape.spin_s)
+            else:
+                break
+        return None
+
+    def _queued_shape(self, call_s: float, host_s: float, most_calls: int) -> Shape:
+        depth = self.calibration.queue_depth
+        return queued_shape(call_s, host_s, self.shortest_s, self.budget_s, most_calls, depth)
+
+    def _ahead(self, submit: Callable[[], None], shape: Shape) -> Taken:
+        return self.watch.ahead(submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S))
+
+    def graphed(self, way: Way) -> Way:
+        """The same by replaying a graph of calls, where they are too short for launches and stamps of their own."""
+        unresolved = way.call_s * way.shape.calls < self.shortest_s
+        wanted = unresolved or is_short(way.call_s, self.calibration)
+        if not (way.ahead and wanted and self.traits.graphs and self.watch.flush is None):
+            return way
+        count = graph_calls(way.call_s, len(self.calls.sets))
+        replay = self._captured(self._submit(count)) if count is not None else None
+        if count is None or replay is None:
+            return way
+        taken = self._ahead(replay, Shape(count, 1, spin_for(0.0)))
+        span_s = max(taken.spans[0], self.calibration.tick_s)
+        if span_s < LEAST_GRAPH_SHARE * way.call_s * count:
+            return way
+        shape = self._queued_shape(span_s, taken.host_s, 1)
+        overhead_s = self._empty_replay_s() / count
+        return replace(
+            way, shape=replace(shape, calls=count), submit=replay, mode="graph", call_s=span_s / count,
+            overhead_s=overhead_s,
+        )  # fmt: skip
+
+    def _captured(self, submit: Callable[[], None]) -> Callable[[], None] | None:
+        """What is submitted, as one replay; None where this function cannot be captured."""
+        try:
+            return self.watch.device.capture(submit)
+        except Exception:  # Whatever a capture may not contain; the events are there all the same.
+            self.watch.settle()
+            return None
+
+    def _empty_replay_s(self) -> float:
+        """What the replay of a graph without work shows between two stamps."""
+        replay = self._captured(lambda: None)
+        if replay is None:
+            return self.calibration.event_pair_s
+        return max(0.0, median(self._ahead(replay, Shape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans))

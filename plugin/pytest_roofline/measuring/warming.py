@@ -1,0 +1,97 @@
+"""Warming up until nothing moves any more: two windows of calls agree, and so does the clock at their ends.
+
+A fixed time is too short for a clock that droops for 300 ms, and too long for everything else.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+
+from .devices import Traits
+
+FEWEST_CALLS = 20
+# Of the measurement's budget, so that something is left to measure with.
+SHARE_QUEUED = 0.5
+SHARE_DIRECT = 0.2
+# A window is this share of the floor; two of them must agree.
+WINDOW_SHARE = 0.25
+# Spans in a window, so that its median means something.
+SPANS = 5
+CLOCK_AGREEMENT = 0.02
+
+
+@dataclass(slots=True)
+class _Window:
+    seconds: list[float] = field(default_factory=list)
+    lasted_s: float = 0.0
+    clock_hz: float | None = None
+
+    @property
+    def median_s(self) -> float:
+        return median(self.seconds)
+
+
+class WarmUp:
+    """Calls in spans of growing count, gathered into windows.
+
+    Args:
+        traits: of the device.
+        budget_s: of the whole measurement.
+        most_calls: the longest span, in calls.
+    """
+
+    def __init__(self, traits: Traits, budget_s: float, most_calls: int) -> None:
+        self.cap_s = (SHARE_QUEUED if traits.queues else SHARE_DIRECT) * budget_s
+        self.floor_s = min(traits.warmup_floor_s, self.cap_s)
+        self.precision = traits.precision
+        self.calls = 0
+        self.lasted_s = 0.0
+        self._window_s = WINDOW_SHARE * self.floor_s
+        self._shortest_s = max(traits.shortest_span_s, self._window_s / SPANS)
+        self._most_calls = most_calls
+        self._windows = [_Window()]
+        self._last_s = 0.0
+
+    def run(
+        self, span_s: Callable[[int], float], clock_hz: Callable[[], float | None], host_s: Callable[[], float]
+    ) -> float:
+        """Seconds per call at the end.
+
+        Args:
+            span_s: makes so many calls and gives the seconds that they took.
+            clock_hz: probes the clock.
+            host_s: the host's clock.
+        """
+        began_s, count, readable = host_s(), 1, False
+        while not (self.lasted_s >= self.cap_s or (readable and self._converged)):
+            before_s = host_s()
+            taken_s = span_s(count)
+            self.calls += count
+            self._add(taken_s / count, host_s() - before_s, clock_hz)
+            self.lasted_s = host_s() - began_s
+            readable = taken_s >= self._shortest_s or count == self._most_calls
+            if not readable:
+                count = min(2 * count, self._most_calls)
+            if self.lasted_s == 0 and self.calls >= FEWEST_CALLS * self._most_calls:
+                break  # Nothing moves any clock, which only a scripted one can do.
+        return self._last_s
+
+    def _add(self, seconds: float, lasted_s: float, clock_hz: Callable[[], float | None]) -> None:
+        window = self._windows[-1]
+        window.seconds.append(seconds)
+        window.lasted_s += lasted_s
+        self._last_s = window.median_s
+        if window.lasted_s >= self._window_s:
+            window.clock_hz = clock_hz()
+            self._windows = [*self._windows[-2:], _Window()]
+
+    @property
+    def _converged(self) -> bool:
+        if self.lasted_s < self.floor_s or self.calls < FEWEST_CALLS or len(self._windows) < 3:
+            return False
+        before, last = self._windows[-3], self._windows[-2]
+        if abs(last.median_s - before.median_s) > self.precision * before.median_s:
+            return False
+        if last.clock_hz is None or before.clock_hz is None:
+            return True
+        return abs(last.clock_hz / before.clock_hz - 1) <= CLOCK_AGREEMENT
