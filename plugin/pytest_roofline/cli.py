@@ -1,4 +1,4 @@
-"""The `roofline` command: compare runs, make and renew baselines. Exit status 0 fine, 1 regression, 2 bad input."""
+"""The `roofline` command: compare runs, make baselines, look at the machine. Exit status 0 fine, 1 not, 2 bad input."""
 
 import json
 import shutil
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .cli_machine import doctor, selftest
 from .core.errors import CannotStore, RooflineError
 from .core.units import parse_fraction, printable
 from .version import __version__
@@ -190,3 +191,7 @@ def approve(proposal: Path, into: Path, dry_run: bool) -> None:
         return
     path = approve_entries(proposed, into)
     click.echo(f"{len(pending)} entries written to {path}")
+
+
+main.add_command(doctor)
+main.add_command(selftest)

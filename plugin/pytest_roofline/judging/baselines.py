@@ -1,6 +1,5 @@
 """Baseline files: read, searched, written. One file a hardware family, one entry a measurement and exact variant."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 from ..core.entries import Baseline, Entry
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
-from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record, write_atomically
+from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record, write_json
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -46,8 +45,7 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     Raises:
         CannotStore: the file cannot be written.
     """
-    plain = to_plain(Baseline(baseline.family, tuple(sorted(baseline.entries, key=_order))))
-    write_atomically(path, json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+    write_json(path, to_plain(Baseline(baseline.family, tuple(sorted(baseline.entries, key=_order)))))
 
 
 def _order(entry: Entry) -> tuple[str, str, tuple[tuple[str, bool, float, str], ...], str]:

@@ -203,6 +203,15 @@ def _plain_value(value: Any) -> Any:
     return value
 
 
+def write_json(path: Path, plain: dict[str, Any]) -> None:
+    """Write plain data so that a change is a reviewable diff: sorted keys, two spaces, final newline.
+
+    Raises:
+        CannotStore: the file cannot be written.
+    """
+    write_atomically(path, json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file whole: whoever reads it sees the old text or the new, never half.
 

@@ -189,10 +189,16 @@ class Sizing:
     def _ahead(self, submit: Callable[[], None], shape: Shape) -> Taken:
         return self.watch.ahead(submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S))
 
-    def graphed(self, way: Way) -> Way:
-        """The same by replaying a graph of calls, where they are too short for launches and stamps of their own."""
-        unresolved = way.call_s * way.shape.calls < self.shortest_s
-        wanted = unresolved or is_short(way.call_s, self.calibration)
+    def graphed(self, way: Way, wanted: bool | None = None) -> Way:
+        """The same by replaying a graph of calls, where they are too short for launches and stamps of their own.
+
+        Args:
+            way: found by `way`.
+            wanted: whether to do so; None leaves it to the length of a call.
+        """
+        if wanted is None:
+            unresolved = way.call_s * way.shape.calls < self.shortest_s
+            wanted = unresolved or is_short(way.call_s, self.calibration)
         if not (way.ahead and wanted and self.traits.graphs and self.watch.flush is None):
             return way
         count = graph_calls(way.call_s, len(self.calls.sets))

@@ -38,6 +38,8 @@ class Plan:
     flush: Callable[[], object] | None = None
     renew: Callable[[int], object] | None = None
     """Replaces the first so many sets by fresh ones, so that what the warm-up left behind is not what is verified."""
+    graph: bool | None = None
+    """Whether to replay a graph; None leaves it to the length of a call."""
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ class Engine:
             if self._first_call_s() < self.plan.budget_s or not self._slow_for_good(sizing, way):
                 way = self._warm_up(sizing)
                 self._renew()
-                way = self._timed(lambda: sizing.graphed(way))
+                way = self._timed(lambda: sizing.graphed(way, self.plan.graph))
             self._take(sizing, way)
 
     @property

@@ -57,20 +57,41 @@ class Amdsmi:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Power limit, PCIe link as running and partition."""
+        """Power limit, PCIe link as running and partition, of what the library answers."""
         if self._smi is None:
             return {}
-        cap = _number((self._ask("amdsmi_get_power_cap_info") or {}).get("power_cap"))
         link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_metric", {})
         partition = self._ask("amdsmi_get_gpu_compute_partition")
         found = {
-            # Microwatts in some versions of the library, watts in others.
-            "power_limit_w": None if cap is None else cap / 1e6 if cap > 1e4 else float(cap),
+            "power_limit_w": _watts((self._ask("amdsmi_get_power_cap_info") or {}).get("power_cap")),
             "pcie_width": _number(link.get("pcie_width")),
             # A whole device is no partition.
             "partition": partition.lower() if isinstance(partition, str) and partition not in ("SPX", "N/A") else None,
         }
         return {name: value for name, value in found.items() if value is not None}
+
+    def inventory(self) -> dict[str, Any]:
+        """What `roofline doctor` lists of a GPU beside `facts`."""
+        asic = self._ask("amdsmi_get_gpu_asic_info") or {}
+        memory = self._ask("amdsmi_get_gpu_vram_usage") or {}
+        static = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_static", {})
+        total, used = _number(memory.get("vram_total")), _number(memory.get("vram_used"))
+        found = {
+            "uuid": self._ask("amdsmi_get_gpu_device_uuid"),
+            "memory_bytes": None if total is None else int(total * 2**20),
+            "others_bytes": None if used is None else max(0, int(used * 2**20) - OWN_CONTEXT_BYTES),
+            "driver": driver_version(),
+            "power_default_w": _watts((self._ask("amdsmi_get_power_cap_info") or {}).get("default_power_cap")),
+            "pcie_width_rated": _number(static.get("max_pcie_width")),
+        }
+        known = {name: value for name, value in found.items() if value is not None}
+        throttle_known = THERMAL in self.counters(0).seconds
+        return {
+            "product": asic.get("market_name", "unknown"),
+            "throttle_known": throttle_known,
+            **known,
+            **self.facts(),
+        }
 
     def _ask(self, function: str) -> Any:
         try:
@@ -82,6 +103,12 @@ class Amdsmi:
 def _number(value: Any) -> float | int | None:
     """A number, or None for the library's "N/A"."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _watts(cap: Any) -> float | None:
+    """Microwatts in some versions of the library, watts in others: no card takes ten thousand watts."""
+    value = _number(cap)
+    return None if value is None else value / 1e6 if value > 1e4 else float(value)
 
 
 def driver_version() -> str | None:

@@ -31,6 +31,7 @@ class Traits:
         watchdog_s: how long reading two stamps may take before they are given up; None where it cannot hang.
         warmup_floor_s: the least time of warming up, in seconds.
         precision: how well the median is to be known, as a share; finer than processes differ tells nothing.
+        repeatability: how far two measurements in a row may be apart, as a share, before something is wrong.
     """
 
     tick_s: float
@@ -42,6 +43,7 @@ class Traits:
     watchdog_s: float | None = None
     warmup_floor_s: float = 0.1
     precision: float = 0.01
+    repeatability: float = 0.02
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,132 @@
+"""`roofline doctor` and `roofline selftest`: what this machine has, and proof that its clocks can be trusted."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .core.errors import CannotStore
+from .core.units import printable
+
+if TYPE_CHECKING:
+    from .core.machine import Difference, Finding, Machine, Property
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
+
+
+def _dump(plain: Any) -> str:
+    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+@click.command()
+@click.option("--device", default=None, help="cpu, cuda, cuda:N, mps, xpu; the best there is by default.")
+@click.option("--json", "path", type=click.Path(path_type=Path), help="Also write every figure to this file.")
+def selftest(device: str | None, path: Path | None) -> None:
+    """Prove on this device that timing is right: a table, exit status 1 where a property fails.
+
+    It takes up to a minute, of which a GPU works at its power cap for ten seconds.
+    """
+    from .measuring.calibration import calibrate
+    from .measuring.devices import open_device
+    from .measuring.environment import gather, unused_accelerator
+    from .measuring.selftest import Limits
+    from .measuring.selftest import selftest as prove
+    from .measuring.workloads import TorchWorkloads
+    from .reporting.machine import property_line
+
+    opened = open_device(device)
+    environment = gather(opened)
+    click.echo(f"{opened.name} ({printable(environment.device.product)})")
+    warning = "" if device == "cpu" else unused_accelerator(opened)
+    if warning:
+        click.echo(f"WARNING: {warning}", err=True)
+    properties = []
+    for found in prove(opened, TorchWorkloads(opened), Limits(_memory_peak(environment.device))):
+        properties.append(found)
+        click.echo(property_line(found, _width()))
+    failed = [found.name for found in properties if found.outcome == "FAILS"]
+    click.echo(f"{len(failed)} of {len(properties)} properties fail" if failed else "timing can be trusted here")
+    if path is not None:
+        _write_selftest(path, environment, calibrate(opened), properties)
+    sys.exit(1 if failed else 0)
+
+
+def _memory_peak(device: Any) -> float | None:
+    from .judging.hardware import products
+
+    known = products().get(device.product)
+    peak = known.peaks.get("memory_GBps") if known else None
+    return peak.value * 1e9 if peak else None
+
+
+def _write_selftest(path: Path, environment: Any, calibration: Any, properties: "list[Property]") -> None:
+    from .judging.storage import to_plain, write_json
+
+    write_json(
+        path,
+        {
+            "environment": to_plain(environment),
+            "calibration": to_plain(calibration),
+            "properties": [to_plain(found) for found in properties],
+        },
+    )
+
+
+@click.command()
+@click.option("--expect", type=click.Path(path_type=Path), help="Check the machine against FILE; nothing is measured.")
+@click.option("--write-expect", type=click.Path(path_type=Path), help="Write FILE from this machine, a good one.")
+@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> None:
+    """List what this machine has, what limits the trust in its numbers, and what would mend each.
+
+    Exit status: 0, or 1 where the machine is not as --expect says.
+    """
+    from .judging.diagnosis import diagnose
+    from .judging.expectation import differences, expectation_of, read_expectation, write_expectation
+    from .measuring.inventory import take_stock
+
+    expected = read_expectation(expect) if expect is not None else None
+    if write_expect is not None and write_expect.exists():
+        raise CannotStore(f"{write_expect} exists already; choose another name or remove it")
+    machine = take_stock()
+    findings = diagnose(machine)
+    found = differences(expected, machine) if expected is not None else []
+    if as_json:
+        click.echo(_dump(_as_plain(machine, findings, found)))
+    else:
+        _print_doctor(machine, findings, found, expect)
+    if write_expect is not None:
+        write_expectation(write_expect, expectation_of(machine))
+        click.echo(f"expectation written to {write_expect}; read it, and leave out what may differ", err=as_json)
+    sys.exit(1 if found else 0)
+
+
+def _as_plain(machine: "Machine", findings: "list[Finding]", found: "list[Difference]") -> dict[str, Any]:
+    from .judging.storage import to_plain
+
+    return {
+        "machine": to_plain(machine),
+        "findings": [to_plain(finding) for finding in findings],
+        "differences": [to_plain(difference) for difference in found],
+    }
+
+
+def _print_doctor(
+    machine: "Machine", findings: "list[Finding]", found: "list[Difference]", expect: Path | None
+) -> None:
+    from .reporting.machine import difference_lines, finding_lines, machine_lines
+
+    for line in machine_lines(machine):
+        click.echo(line)
+    click.echo("")
+    for line in finding_lines(findings, _width()):
+        click.echo(line)
+    if expect is not None:
+        click.echo("")
+        for line in difference_lines(found, str(expect)):
+            click.echo(line)

@@ -1,0 +1,216 @@
+"""What limits the trust in a machine's numbers: facts in, findings out."""
+
+from collections.abc import Iterator
+
+from ..core.machine import Finding, Gpu, Machine
+from ..core.units import GIB, MIB, format_amount
+
+# NCCL and torch's loaders put their buffers here; a container's default of 64 MiB is too small for them.
+LEAST_SHM_BYTES = GIB
+# RDMA and pinned memory lock pages; the usual limit of a shell is 8 MiB or less.
+LEAST_MEMLOCK_BYTES = 64 * MIB
+# Idle contexts and the driver itself hold this much.
+OTHERS_BYTES = 256 * MIB
+
+
+def diagnose(machine: Machine) -> list[Finding]:
+    """Everything that limits trust in numbers measured here, and what the machine withholds; worst first."""
+    found = [*_accelerators(machine), *(finding for gpu in machine.gpus for finding in _gpu(gpu)), *_sharing(machine)]
+    found += [*_host(machine), *_limits(machine)]
+    return sorted(found, key=lambda finding: finding.kind != "limit")
+
+
+def _accelerators(machine: Machine) -> Iterator[Finding]:
+    if machine.accelerator_nodes and machine.torch_devices == 0:
+        yield Finding(
+            "limit",
+            "torch",
+            f"an accelerator is here ({', '.join(machine.accelerator_nodes)}), but torch uses none",
+            "the CPU would be measured in its place",
+            "install a torch that is built for it; check the driver's version",
+        )
+    if machine.accelerator_nodes and not machine.libraries:
+        yield Finding(
+            "unknown",
+            "management library",
+            "neither NVML nor amdsmi answers",
+            "clocks, throttling, neighbours and link width are not seen",
+            "install the extra `nvidia` or `amd`; in a container, hand the driver's utilities in "
+            "(NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+        )
+    if machine.profiler:
+        yield Finding(
+            "limit",
+            "profiler",
+            f"{machine.profiler} is set",
+            "a profiler inside the process slows and serialises launches",
+            f"unset {machine.profiler}",
+        )
+
+
+def _gpu(gpu: Gpu) -> Iterator[Finding]:
+    if not gpu.throttle_known:
+        yield Finding(
+            "unknown",
+            gpu.label,
+            "throttle counters are withheld",
+            "a hot device cannot be told from a slow one",
+            "run on the whole device (not MIG or vGPU), or let this user read the counters",
+        )
+    if gpu.others_bytes is None:
+        yield Finding(
+            "unknown",
+            gpu.label,
+            "memory in use is withheld",
+            "a neighbour on the device would not be seen",
+            "run on the whole device, with the management library installed",
+        )
+    elif gpu.others_bytes > OTHERS_BYTES:
+        yield Finding(
+            "limit",
+            gpu.label,
+            f"other processes hold {format_amount(gpu.others_bytes)} of its memory",
+            "whoever shares it makes times longer and noisier",
+            "ask the scheduler for the whole device, or end them",
+        )
+    if gpu.power_limit_w and gpu.power_default_w and gpu.power_limit_w < gpu.power_default_w:
+        yield Finding(
+            "limit",
+            gpu.label,
+            f"power limit {gpu.power_limit_w:g} W, shipped with {gpu.power_default_w:g} W",
+            "clocks fall under load",
+            f"nvidia-smi -i {gpu.index} -pl {gpu.power_default_w:g}, or rocm-smi --resetpoweroverdrive",
+        )
+    yield from _link(gpu)
+    if gpu.compute_mode not in (None, "default"):
+        yield Finding(
+            "limit",
+            gpu.label,
+            f"compute mode is {gpu.compute_mode}",
+            "a second process of the run (a rank, a round) cannot use it",
+            f"nvidia-smi -i {gpu.index} -c DEFAULT",
+        )
+    if gpu.partition:
+        yield Finding(
+            "limit",
+            gpu.label,
+            f"partitioned ({gpu.partition})",
+            "a slice is measured, and its neighbours share the memory",
+            "compare with baselines of the same partition only",
+        )
+    if gpu.persistence is False:
+        yield Finding(
+            "limit",
+            gpu.label,
+            "persistence mode is off",
+            "the driver unloads between runs: slow first calls, lost settings",
+            "nvidia-smi -pm 1, or run nvidia-persistenced",
+        )
+
+
+def _link(gpu: Gpu) -> Iterator[Finding]:
+    for name, now, rated in (
+        ("generation", gpu.pcie_generation, gpu.pcie_generation_rated),
+        ("width", gpu.pcie_width, gpu.pcie_width_rated),
+    ):
+        if now is not None and rated is not None and now < rated:
+            yield Finding(
+                "limit",
+                gpu.label,
+                f"PCIe {name} {now} of {rated}",
+                "copies between host and device are slower",
+                "reseat the card or the riser; look at the slot's settings and at `dmesg` for link errors",
+            )
+
+
+def _sharing(machine: Machine) -> Iterator[Finding]:
+    if machine.no_peers:
+        pairs = ", ".join(f"{one}–{other}" for one, other in machine.no_peers[:6])
+        more = f" and {len(machine.no_peers) - 6} more" if len(machine.no_peers) > 6 else ""
+        yield Finding(
+            "limit",
+            "peer access",
+            f"GPUs {pairs}{more} cannot reach each other's memory",
+            "copies between them go through the host",
+            "look at IOMMU and ACS settings; in a VM, at how GPUs are handed in",
+        )
+    if machine.mps:
+        yield Finding(
+            "limit",
+            "CUDA MPS",
+            "a daemon shares the GPUs between processes",
+            "kernels of others run beside ours",
+            "echo quit | nvidia-cuda-mps-control, or ask for a node without it",
+        )
+    if machine.gpus:
+        yield Finding(
+            "unknown",
+            "time slicing",
+            "no driver says whether a GPU is given out to several containers in turns",
+            "such a neighbour shows only as spread of the clock probe and as memory in use",
+            "ask the cluster's operator; `roofline selftest` shows the spread",
+        )
+
+
+def _host(machine: Machine) -> Iterator[Finding]:
+    host = machine.host
+    if host.governor is None:
+        yield Finding(
+            "unknown",
+            "frequency governor",
+            "not readable, as in most virtual machines",
+            "whether clocks move with the load is not known",
+            "none from inside; compare on the same machine only",
+        )
+    elif host.governor != "performance":
+        yield Finding(
+            "limit",
+            "frequency governor",
+            f"it is {host.governor}",
+            "clocks move with the load: launches and CPU copies vary",
+            "cpupower frequency-set -g performance",
+        )
+    if host.usable_cores == 1 and host.cores > 1:
+        yield Finding(
+            "limit",
+            "affinity",
+            f"this process may use 1 of {host.cores} cores",
+            "host threads wait for each other",
+            "start it with all cores (taskset, srun --cpus-per-task, or a launcher's binding options)",
+        )
+    if host.cgroup_cpus is not None and host.cgroup_cpus < host.usable_cores:
+        yield Finding(
+            "limit",
+            "cgroup",
+            f"{host.cgroup_cpus:g} cores' worth of time on {host.usable_cores} cores",
+            "the kernel stops the process for the rest of every period",
+            "raise the container's CPU limit, or remove it",
+        )
+
+
+def _limits(machine: Machine) -> Iterator[Finding]:
+    host = machine.host
+    if machine.shm_bytes is not None and machine.shm_bytes < LEAST_SHM_BYTES:
+        yield Finding(
+            "limit",
+            "/dev/shm",
+            f"{format_amount(machine.shm_bytes)}",
+            "collectives on one node fail or take a slower path",
+            "docker run --shm-size=16g (or --ipc=host); in Kubernetes mount an emptyDir with medium Memory",
+        )
+    if machine.memlock_bytes is not None and machine.memlock_bytes < LEAST_MEMLOCK_BYTES:
+        yield Finding(
+            "limit",
+            "memlock",
+            f"{format_amount(machine.memlock_bytes)} may be locked",
+            "RDMA and pinned buffers are refused",
+            "ulimit -l unlimited; docker run --ulimit memlock=-1",
+        )
+    if host.cgroup_memory_bytes is not None:
+        yield Finding(
+            "limit",
+            "cgroup",
+            f"{format_amount(host.cgroup_memory_bytes)} of {format_amount(host.memory_bytes)} memory",
+            "large host buffers are skipped",
+            "raise the container's memory limit for the full sweep",
+        )

@@ -1,0 +1,258 @@
+"""Proof that timing is right on the device at hand: what no fake can show, each property with the figures behind it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from ..core.machine import Property
+from ..core.samples import Samples
+from ..core.units import format_amount, format_rate, format_seconds
+from .blocks import Stopwatch
+from .cache import FLUSH_FACTOR, ROTATION_FACTOR
+from .calibration import calibrate
+from .devices import Device, Traits
+from .timing import Engine, Plan
+from .workloads import Workloads
+
+# A pair of stamps that costs more could not time anything short.
+DEAREST_PAIR_S = 1e-4
+SPIN_S = 5e-3
+SPIN_TOLERANCE = 0.02
+# Twice the bytes take twice the time from sizes on where launches and caches no longer matter.
+COPY_TOLERANCE = 0.15
+# A copy from a cold cache pays what memory asks; more than this above it came from the cache.
+COLD_ADVANTAGE = 1.15
+GRAPH_TOLERANCE = 0.10
+BUDGET_S = 0.5
+LOAD_S = 10.0
+UPPER_BOUND = 1.02
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the machine's datasheet says; None where it is not known."""
+
+    memory_bytes_per_s: float | None = None
+
+
+def selftest(device: Device, workloads: Workloads, limits: Limits, load_s: float = LOAD_S) -> Iterator[Property]:
+    """Every property in turn.
+
+    Args:
+        device: to prove timing on.
+        workloads: known work for it.
+        limits: of its datasheet.
+        load_s: how long to keep it at the power cap, in seconds.
+    """
+    checks = _Checks(device, workloads, limits, load_s)
+    for check in (checks.stamps, checks.spin_ahead, checks.spin_lands, checks.copy_lands, checks.below_peak,
+                  checks.flush_evicts, checks.graph_agrees, checks.runs_agree, checks.under_load):  # fmt: skip
+        yield check()
+
+
+class _Checks:
+    def __init__(self, device: Device, workloads: Workloads, limits: Limits, load_s: float) -> None:
+        self.device = device
+        self.traits: Traits = device.traits
+        self.workloads = workloads
+        self.limits = limits
+        self.load_s = load_s
+        self.cache_bytes = device.facts().last_level_cache_bytes or 0
+        self.watch = Stopwatch(device, wall=False, flush=None)
+
+    def stamps(self) -> Property:
+        """The clock resolves what it must."""
+        known = calibrate(self.device)
+        fine = known.event_pair_s <= DEAREST_PAIR_S and 200 * known.tick_s <= max(self.traits.shortest_span_s, 1e-3)
+        return _property(
+            "an empty pair of stamps is short, and the clock fine",
+            fine,
+            f"pair {format_seconds(known.event_pair_s)}, tick {format_seconds(known.tick_s)}",
+            f"pair at most {format_seconds(DEAREST_PAIR_S)}, 200 ticks within a sample",
+            event_pair_s=known.event_pair_s,
+            tick_s=known.tick_s,
+            record_host_s=known.record_host_s,
+            queue_depth=known.queue_depth,
+        )
+
+    def spin_ahead(self) -> Property:
+        """The host gets ahead of a spinning device, and the device catches up."""
+        name = "the host gets ahead of a spinning device"
+        known = calibrate(self.device)
+        if known.spin_hz is None:
+            return _missing(name, "this device cannot spin")
+        self.device.synchronize()
+        self.device.spin(int(SPIN_S * known.spin_hz))
+        first = self.device.stamp()
+        last = [self.device.stamp() for _ in range(20)][-1]
+        ahead = not self.device.reached(first)
+        self.device.synchronize()
+        caught_up = self.device.reached(last)
+        return _property(
+            name,
+            ahead and caught_up,
+            f"{'ahead' if ahead else 'behind'} after 21 stamps, then {'all' if caught_up else 'not all'} reached",
+            f"ahead during {format_seconds(SPIN_S)}, and all reached after waiting",
+        )
+
+    def spin_lands(self) -> Property:
+        """A spin of so many cycles takes as long as they do."""
+        name = "twice the cycles spin twice as long"
+        known = calibrate(self.device)
+        if known.spin_hz is None:
+            return _missing(name, "this device cannot spin")
+        spans = [median(self._spin_s(int(share * SPIN_S * known.spin_hz)) for _ in range(5)) for share in (1, 2)]
+        off = (spans[1] - spans[0]) / SPIN_S - 1
+        return _property(
+            name,
+            abs(off) <= SPIN_TOLERANCE,
+            f"{format_seconds(spans[0])} and {format_seconds(spans[1])}",
+            f"{format_seconds(SPIN_S)} more for the longer one, within {SPIN_TOLERANCE:.0%}",
+            spin_hz=known.spin_hz,
+            off=off,
+        )
+
+    def _spin_s(self, cycles: int) -> float:
+        self.device.synchronize()
+        start = self.device.stamp()
+        self.device.spin(cycles)
+        return self.device.elapsed_s(start, self.device.stamp())
+
+    def copy_lands(self) -> Property:
+        """Known work takes its time: twice the bytes, twice the seconds."""
+        small_s, large_s = self._interleaved(
+            self.workloads.copy(self._beyond_cache), self.workloads.copy(2 * self._beyond_cache)
+        )
+        off = large_s / small_s / 2 - 1
+        allowed = max(COPY_TOLERANCE, self.traits.repeatability)
+        return _property(
+            "a copy of twice the bytes takes twice the time",
+            abs(off) <= allowed,
+            f"{format_seconds(small_s)} and {format_seconds(large_s)}",
+            f"a factor of 2 within {allowed:.0%}",
+            size_bytes=self._beyond_cache,
+            off=off,
+        )
+
+    def below_peak(self) -> Property:
+        """No copy beats the memory's datasheet."""
+        name = "a copy stays below the memory's datasheet"
+        if self.limits.memory_bytes_per_s is None:
+            return _missing(name, "no datasheet is known for this device")
+        rate = 2 * self._beyond_cache / self._copy(self._beyond_cache).median_s
+        share = rate / self.limits.memory_bytes_per_s
+        return _property(
+            name,
+            share <= UPPER_BOUND,
+            f"{format_rate(rate)}, {share:.0%}",
+            f"at most {UPPER_BOUND:.0%} of {format_rate(self.limits.memory_bytes_per_s)}",
+            share=share,
+        )
+
+    def flush_evicts(self) -> Property:
+        """A quarter-cache copy after the flush must not beat memory."""
+        size_bytes = self.cache_bytes // 4
+        memory = 2 * self._beyond_cache / self._copy(self._beyond_cache).median_s
+        flush = self.device.flusher(FLUSH_FACTOR * self.cache_bytes)
+        cold = 2 * size_bytes / self._copy(size_bytes, flush).median_s
+        warm = 2 * size_bytes / self._copy(size_bytes).median_s
+        return _property(
+            "a flush evicts the cache",
+            cold <= COLD_ADVANTAGE * memory,
+            f"{format_amount(size_bytes)} copied cold at {format_rate(cold)}, warm at {format_rate(warm)}",
+            f"cold at most {COLD_ADVANTAGE:g} × memory's {format_rate(memory)}",
+            cold_bytes_per_s=cold,
+            warm_bytes_per_s=warm,
+            memory_bytes_per_s=memory,
+        )
+
+    def graph_agrees(self) -> Property:
+        """The replay of a graph and the same calls between events take the same time."""
+        name = "a graph's replay agrees with events"
+        if not (self.traits.graphs and self.traits.spins):
+            return _missing(name, "this device has no graphs")
+        call = self.workloads.copy(max(4096, self.cache_bytes // 8))
+        events, graph = self._time(call, graph=False), self._time(call, graph=True)
+        if graph.mode != "graph":
+            return _property(name, False, "the capture of a copy was refused", "a replay of the same calls")
+        off = graph.median_s / events.median_s - 1
+        slack = GRAPH_TOLERANCE + events.overhead_s / events.median_s
+        return _property(
+            name,
+            abs(off) <= slack,
+            f"{format_seconds(graph.median_s)} by graph, {format_seconds(events.median_s)} by events",
+            f"within {slack:.0%}",
+            off=off,
+        )
+
+    def runs_agree(self) -> Property:
+        """Two measurements of the same thing, interleaved, say the same."""
+        one_s, other_s = self._interleaved(
+            self.workloads.copy(self._beyond_cache), self.workloads.copy(self._beyond_cache)
+        )
+        off = other_s / one_s - 1
+        return _property(
+            "two runs of the same agree",
+            abs(off) <= self.traits.repeatability,
+            f"{off:+.2%} apart in the order A B B A",
+            f"at most {self.traits.repeatability:.0%}",
+            off=off,
+        )
+
+    def under_load(self) -> Property:
+        """At the power cap, a normal state of a busy card, results stay valid."""
+        name = f"{self.load_s:g} s of bf16 matrix products give valid results"
+        call = self.workloads.matmul()
+        if call is None:
+            return _missing(name, "this device has no power cap that matters to it")
+        began_s, runs = self.device.host_s(), list[Samples]()
+        while not runs or self.device.host_s() - began_s < self.load_s:
+            runs.append(self._time(call))
+        troubles = [samples.trouble for samples in runs if samples.trouble]
+        capped = [samples.power_capped_share for samples in runs if samples.power_capped_share is not None]
+        clocks = [samples.clock_hz for samples in runs if samples.clock_hz is not None]
+        return _property(
+            name,
+            not troubles,
+            troubles[0]
+            if troubles
+            else f"{len(runs)} measurements, all valid; last {format_seconds(runs[-1].median_s)}"
+            + (f", clock {clocks[0] / 1e6:.0f} to {clocks[-1] / 1e6:.0f} MHz" if clocks else "")
+            + (f", power cap active in {sum(capped) / len(capped):.0%} of the blocks" if capped else ""),
+            "no measurement invalid, since the software power cap is no fault",
+            measurements=len(runs),
+            first_s=runs[0].median_s,
+            last_s=runs[-1].median_s,
+            power_capped_share=sum(capped) / len(capped) if capped else None,
+        )
+
+    @property
+    def _beyond_cache(self) -> int:
+        """Bytes of a buffer that no cache holds: so large that a copy touches four times the cache."""
+        return max(ROTATION_FACTOR * self.cache_bytes // 2, 2**22)
+
+    def _interleaved(self, one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
+        """Seconds of two calls, measured in the order A B B A, which cancels a steady drift."""
+        times = [self._time(call).median_s for call in (one, other, other, one)]
+        return (times[0] + times[3]) / 2, (times[1] + times[2]) / 2
+
+    def _copy(self, size_bytes: int, flush: Callable[[], object] | None = None) -> Samples:
+        return self._time(self.workloads.copy(size_bytes), flush)
+
+    def _time(
+        self, call: Callable[[], object], flush: Callable[[], object] | None = None, graph: bool | None = None
+    ) -> Samples:
+        engine = Engine(self.device, Plan(call, sets=[()], budget_s=BUDGET_S, flush=flush, graph=graph))
+        engine.run()
+        samples = engine.samples()
+        assert samples is not None
+        return samples
+
+
+def _property(name: str, holds: bool, observed: str, expected: str, **figures: float | None) -> Property:
+    known = {figure: float(value) for figure, value in figures.items() if value is not None}
+    return Property(name, "holds" if holds else "FAILS", observed, expected, known)
+
+
+def _missing(name: str, why: str) -> Property:
+    return Property(name, "does not apply", why, "")

@@ -1,0 +1,66 @@
+"""A machine, what limits it and what was proven on it, in lines that a person reads."""
+
+import textwrap
+from collections.abc import Sequence
+
+from ..core.machine import Difference, Finding, Gpu, Machine, Property
+from ..core.units import format_amount, printable
+
+
+def machine_lines(machine: Machine) -> list[str]:
+    """Processor, memory and every GPU."""
+    host = machine.host
+    limits = f", of which {format_amount(host.usable_memory_bytes)} usable" * (
+        host.usable_memory_bytes < host.memory_bytes
+    )
+    lines = [
+        f"host {printable(host.name)}: {printable(host.cpu_model)}, {host.usable_cores} of {host.cores} cores, "
+        f"{format_amount(host.memory_bytes)} memory{limits}, kernel {printable(host.kernel)}"
+    ]
+    lines += [printable(_gpu_line(gpu)) for gpu in machine.gpus]
+    usable = "" if machine.torch_devices is None else f"; torch uses {machine.torch_devices}"
+    lines.append(f"{len(machine.gpus) or 'no'} GPU{'s' * (len(machine.gpus) != 1)} seen{usable}")
+    return lines
+
+
+def _gpu_line(gpu: Gpu) -> str:
+    facts = [
+        None if gpu.memory_bytes is None else format_amount(gpu.memory_bytes),
+        gpu.partition,
+        None if gpu.driver is None else f"driver {gpu.driver}",
+        None if gpu.power_limit_w is None else f"{gpu.power_limit_w:g} W",
+        None if gpu.pcie_generation is None else f"PCIe {gpu.pcie_generation} × {gpu.pcie_width or '?'}",
+        None if gpu.links is None else f"{gpu.links} links up",
+        None if gpu.ecc is None else f"ECC {'on' if gpu.ecc else 'off'}",
+    ]
+    return f"{gpu.label}: {', '.join(fact for fact in facts if fact)}"
+
+
+def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:
+    """What limits trust and what would mend it, wrapped to a terminal."""
+    if not findings:
+        return ["nothing that limits the trust in numbers was found"]
+    lines = []
+    for finding in findings:
+        text = (
+            f"{finding.kind.upper():8}{finding.subject}: {finding.observed}: {finding.effect}. Mend: {finding.remedy}."
+        )
+        lines += textwrap.wrap(printable(text), width, subsequent_indent=" " * 8, break_on_hyphens=False)
+    return lines
+
+
+def difference_lines(found: Sequence[Difference], where: str) -> list[str]:
+    """Every fact that is not as expected."""
+    if not found:
+        return [f"as expected by {printable(where)}"]
+    lines = [printable(f"{d.subject}: {d.fact} expected {d.expected}, found {d.observed}") for d in found]
+    count = f"{len(found)} difference{'s' * (len(found) > 1)}"
+    return [*lines, f"{count} from {printable(where)}"]
+
+
+def property_line(found: Property, width: int) -> str:
+    """One property: outcome, name, what was seen and, where it fails, what must be."""
+    text = f"{found.outcome:15}{found.name}: {found.observed}"
+    if found.outcome == "FAILS":
+        text += f"; expected {found.expected}"
+    return "\n".join(textwrap.wrap(printable(text), width, subsequent_indent=" " * 15, break_on_hyphens=False))
