@@ -23,7 +23,7 @@ from .judging.comparators import BaselineComparator, Comparator, find_reference,
 from .judging.curves import summarise
 from .judging.hardware import datasheet_ceiling, family_of, key_of
 from .judging.runs import RunWriter, new_run_id, now
-from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, gating_limits, judge, other_mode
+from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, gating_limits, judge, other_mode
 from .reporting.messages import Result
 from .settings import Marks, Options
 from .version import __version__
@@ -197,11 +197,8 @@ class RooflineSession:
 
     def _judge(self, measurement: Measurement) -> Result:
         ground = self.ground
-        # A rerun does not replace what came before: the slowest attempt stands, so luck cannot be retried into green.
-        attempts = self._attempts.setdefault(measurement.key.identity, [])
-        attempts.append(measurement)
-        measurement = max(attempts, key=lambda attempt: attempt.median_s)
         reference, why_none = find_reference(ground.comparator, measurement.key, measurement.work)
+        measurement, invalid = self._standing(measurement, reference)
         policy = Policy(
             tolerance=self._tolerance(measurement, reference.tolerance if reference else None),
             comparisons=ground.comparisons,
@@ -212,7 +209,7 @@ class RooflineSession:
             (measurement.median_s,),
             reference,
             policy,
-            invalid=measurement.invalid or other_mode(measurement.samples.achieved, reference),
+            invalid=invalid,
             thresholds=gating_limits(entries, measurement.work),
             why_none=why_none,
         )
@@ -220,6 +217,20 @@ class RooflineSession:
         result = Result(measurement, verdict, self._facts(measurement), published)
         self._show(result)
         return result
+
+    def _standing(self, measurement: Measurement, reference: Reference | None) -> tuple[Measurement, str]:
+        """The attempt that stands for its test, and why it is invalid.
+
+        A rerun does not replace what came before: of the attempts that can be judged the slowest stands, so luck cannot
+        be retried into green, nor a regression into INVALID.
+        """
+        attempts = self._attempts.setdefault(measurement.key.identity, [])
+        attempts.append(measurement)
+        troubles = [attempt.invalid or other_mode(attempt.samples.achieved, reference) for attempt in attempts]
+        sound = [attempt for attempt, trouble in zip(attempts, troubles, strict=True) if not trouble]
+        if sound:
+            return max(sound, key=lambda attempt: attempt.median_s), ""
+        return measurement, troubles[-1]
 
     def _tolerance(self, measurement: Measurement, entry: float | None) -> float:
         """Marker or argument, then the baseline's entry, then command line and ini, then the default."""

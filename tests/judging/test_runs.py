@@ -2,10 +2,12 @@ import errno
 import io
 import json
 import os
+from pathlib import Path
 
 import pytest
 
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
+from pytest_roofline.core.samples import Block, Calibration, Samples
 from pytest_roofline.judging.runs import (
     RunWriter,
     encode_line,
@@ -15,6 +17,11 @@ from pytest_roofline.judging.runs import (
     refuse_existing,
     resolve_run,
 )
+
+# Runs of before there were blocks, calibrations and modes; they are read like any other.
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "runs"
+OLD_RUNS = [path for path in sorted(RESULTS.rglob("*.jsonl")) if '"type": "calibration"' not in path.read_text()]
+CALIBRATION = Calibration("cuda:0", 5e-7, 1e-6, 2e-6, 1e-7, spin_hz=1.9e9, queue_depth=1023, process="process-1")
 
 
 class FullDisk(io.StringIO):
@@ -313,3 +320,101 @@ def test_a_second_failure_ends_in_memory_without_a_second_folder(make, folder, t
     writer.close()
     assert writer.path is None
     assert len(list((tmp_path / "system-tmp").iterdir())) == 1
+
+
+def test_what_stamps_cost_reads_back_as_it_was_written(make, tmp_path):
+    bare = Calibration("cpu", 1e-9, 0.0, 1e-7, 1e-7, process="process-2")
+    run = make.run(tmp_path / "r.jsonl", CALIBRATION, make.measurement(), bare)
+    assert run.calibrations == (CALIBRATION, bare)
+
+
+def test_blocks_and_the_way_of_timing_read_back_as_they_were_written(make, tmp_path):
+    blocks = (Block(2, "host gap", 1.9e9, True), Block(1), Block(1, power_capped=False))
+    how = {"mode": "graph", "overhead_s": 1e-7, "wall_s": 3.0, "neighbours": "seen", "throttle_known": True}
+    samples = Samples((1.0, 2.0, 3.0, 4.0), 10, 1e-9, blocks=blocks, **how)
+    assert make.run(tmp_path / "r.jsonl", make.measurement(samples=samples)).measurements[0].samples == samples
+
+
+@pytest.mark.parametrize("mode", ["events", "graph", "host"])
+def test_the_way_of_timing_reads_back_whatever_it_is(make, tmp_path, mode):
+    samples = Samples((1.0,), 1, 1e-9, mode=mode)
+    assert make.run(tmp_path / "r.jsonl", make.measurement(samples=samples)).measurements[0].samples.mode == mode
+
+
+def refused(make, path, record, where=(), **changes):
+    """What is said of a run whose second line is `record` with changes at the path `where`; None removes a field."""
+    raw = json.loads(encode_line(record))
+    place = raw
+    for name in where:
+        place = place[name]
+    place.update(changes)
+    for name in [name for name, value in changes.items() if value is None]:
+        del place[name]
+    header = make.save(path).read_text()
+    path.write_text(header + json.dumps(raw) + "\n")
+    with pytest.raises(BadFile) as error:
+        read_run(path)
+    assert "\n" not in str(error.value)
+    return str(error.value).replace(str(path), "FILE")
+
+
+@pytest.mark.parametrize("field", ["device", "tick_s", "event_pair_s", "record_host_s", "call_host_s"])
+def test_a_calibration_that_lacks_a_field_is_refused_with_its_name(make, tmp_path, field):
+    said = refused(make, tmp_path / "r.jsonl", CALIBRATION, **{field: None})
+    assert said.startswith("run file FILE, line 2: ")
+    assert f"`{field}`" in said
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("surprise", 1), ("tick_s", "1e-9"), ("spin_hz", "fast"), ("queue_depth", 1.5), ("process", 7), ("device", [])],
+)
+def test_a_calibration_with_a_field_of_another_kind_is_refused_with_its_name(make, tmp_path, field, value):
+    assert field in refused(make, tmp_path / "r.jsonl", CALIBRATION, **{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tick_s", -1e-9),
+        ("event_pair_s", -1e-9),
+        ("record_host_s", -1e-9),
+        ("call_host_s", -1e-9),
+        ("spin_hz", 0.0),
+        ("spin_hz", -1e9),
+        ("queue_depth", -1),
+    ],
+)
+def test_a_calibration_that_cannot_be_is_refused(make, tmp_path, field, value):
+    assert field in refused(make, tmp_path / "r.jsonl", CALIBRATION, **{field: value})
+
+
+def test_blocks_that_do_not_add_up_are_refused_with_file_and_line(make, tmp_path):
+    measurement = make.measurement(samples=Samples((1.0, 2.0), 1, 1e-9, blocks=(Block(2),)))
+    said = refused(make, tmp_path / "r.jsonl", measurement, ["samples"], blocks=[{"samples": 3}])
+    assert said.startswith("run file FILE, line 2: the blocks hold 3 samples; expected the 2 that were taken")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("mode", "guess"), ("neighbours", "maybe"), ("blocks", [{"samples": 1, "surprise": 1}])]
+)
+def test_a_way_of_timing_that_is_unknown_is_refused(make, tmp_path, field, value):
+    assert field in refused(make, tmp_path / "r.jsonl", make.measurement(1.0), ["samples"], **{field: value})
+
+
+@pytest.mark.parametrize("path", OLD_RUNS, ids=lambda path: path.stem)
+def test_a_run_of_before_there_were_blocks_reads_with_the_medians_that_it_had(path):
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    medians = [line["derived"]["median_s"] for line in told if line["type"] == "measurement"]
+    run = read_run(path)
+    assert [measurement.median_s for measurement in run.measurements] == medians
+    assert (run.cut, run.calibrations) == (False, ())
+
+
+def test_there_are_runs_of_before_there_were_blocks():
+    assert OLD_RUNS
+
+
+def test_a_run_of_before_there_were_modes_claims_none():
+    """Or a regression against it would be told as `timed by events → host`, where nothing has changed."""
+    assert {m.samples.comparable().get("timed by") for m in read_run(OLD_RUNS[0]).measurements} == {None}

@@ -1,10 +1,14 @@
+import re
+
 import pytest
 
-from pytest_roofline.core.records import CurveSummary
+from pytest_roofline.core.records import Ceiling, CurveSummary
+from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.verdicts import Policy, Reference, judge
 from pytest_roofline.reporting.messages import (
     Result,
+    condition_lines,
     counts_line,
     curve_line,
     failure_message,
@@ -13,9 +17,11 @@ from pytest_roofline.reporting.messages import (
     properties,
     published_lines,
     rate_text,
+    reason_lines,
     status_word,
     verdicts_line,
 )
+from pytest_roofline.reporting.tables import results_table
 
 MIB = 2**20
 HOSTILE = "x\x1b[31m\r\ny\u202e"
@@ -229,3 +235,170 @@ def test_only_so_many_published_figures_are_shown_and_the_rest_counted(make):
     published = tuple(make.published("reference", source=f"{number}") for number in range(15))
     lines = published_lines([Result(make.measurement(), None, {}, published)])
     assert (len(lines), lines[-1]) == (13, "… and 3 more published figures")
+
+
+THERMAL = "thermal slowdown"
+# One measurement in each of the conditions of which a reader must know.
+CONDITIONS = {
+    "host-bound": {"labels": ("host_bound",), "wall_s": 8e-3},
+    "drifting": {"labels": ("drifting",)},
+    "host's clock": {"labels": ("wall_clock",), "mode": "host"},
+    THERMAL: {"blocks": (Block(1), Block(1, THERMAL))},
+    "power cap": {"blocks": (Block(1, power_capped=True),) * 2},
+    "another process": {"neighbours": "seen"},
+}
+
+
+def under(make, label="copy", **facts):
+    """A result of two samples of 2 ms, taken under such conditions."""
+    samples = Samples((2e-3, 2e-3), 1, 1e-9, **facts)
+    return Result(make.measurement(label=label, samples=samples), None, {})
+
+
+def line_about(make, **facts):
+    (line,) = condition_lines([under(make, **facts)])
+    return line
+
+
+def test_what_was_taken_under_good_conditions_needs_no_line(make):
+    good = {"blocks": (Block(1, clock_hz=2e9, power_capped=False),) * 2, "neighbours": "none", "throttle_known": True}
+    assert condition_lines([under(make, **good), under(make)]) == []
+
+
+def test_without_results_there_are_no_conditions():
+    assert condition_lines([]) == []
+
+
+@pytest.mark.parametrize("labels", [("noisy",), ("cache_resident",), ("waits_inside",)])
+def test_labels_that_the_table_or_the_verdict_tell_need_no_line(make, labels):
+    assert condition_lines([under(make, labels=labels)]) == []
+
+
+@pytest.mark.parametrize("about", CONDITIONS)
+def test_every_condition_has_a_line_that_names_it_and_the_test(make, about):
+    line = line_about(make, **CONDITIONS[about])
+    assert about in line
+    assert re.search(r": copy( |$)", line)
+
+
+def test_what_is_host_bound_stands_with_both_times(make):
+    line = line_about(make, labels=("host_bound",), wall_s=8e-3)
+    assert line.endswith("copy (2.00 ms on the device's clock, 8.00 ms on the host's)")
+
+
+def test_blocks_left_out_are_counted_by_cause(make):
+    causes = [THERMAL, "host gap", THERMAL, "", "", "", ""]
+    facts = {"seconds": (1.0,) * 7, "iterations": 1, "tick_s": 1e-9}
+    samples = Samples(**facts, blocks=tuple(Block(1, cause) for cause in causes))
+    (line,) = condition_lines([Result(make.measurement(samples=samples, label="copy"), None, {})])
+    assert line.endswith("copy (2 of 7 by thermal slowdown, 1 of 7 by host gap)")
+
+
+def test_the_power_cap_stands_with_its_share_and_the_clock_that_was_left(make):
+    blocks = (Block(1, clock_hz=1.53e9, power_capped=True), Block(1, clock_hz=1.53e9, power_capped=False))
+    assert line_about(make, blocks=blocks).endswith("copy (in 50% of its blocks, at 1530 MHz)")
+
+
+def test_the_power_cap_of_a_clock_that_was_not_probed_stands_with_its_share_alone(make):
+    assert line_about(make, blocks=(Block(2, power_capped=True),)).endswith("copy (in 100% of its blocks)")
+
+
+def test_a_drift_says_what_to_raise(make):
+    assert "raise --roofline-budget" in line_about(make, labels=("drifting",))
+
+
+@pytest.mark.parametrize("neighbours", ["none", "unknown"])
+def test_a_neighbour_that_was_not_seen_is_not_claimed(make, neighbours):
+    assert condition_lines([under(make, neighbours=neighbours)]) == []
+
+
+@pytest.mark.parametrize("about", CONDITIONS)
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (3, ""), (4, " and 1 more"), (60, " and 57 more")])
+def test_at_most_three_tests_are_named_and_the_rest_counted(make, about, count, more):
+    (line,) = condition_lines([under(make, f"copy{number}", **CONDITIONS[about]) for number in range(count)])
+    assert re.findall(r"copy\d+", line) == [f"copy{number}" for number in range(min(3, count))]
+    assert line.endswith(more)
+    assert (" more" in line) == bool(more)
+
+
+def test_only_the_tests_that_it_concerns_are_named(make):
+    (line,) = condition_lines([under(make, "one"), under(make, "two", neighbours="seen"), under(make, "three")])
+    assert line.endswith(": two")
+
+
+def test_a_test_under_several_conditions_stands_in_the_line_of_each(make):
+    facts = {"labels": ("drifting", "host_bound"), "wall_s": 8e-3, "neighbours": "seen"}
+    lines = condition_lines([under(make, **facts)])
+    assert len(lines) == 3
+    assert all("copy" in line for line in lines)
+
+
+@pytest.mark.parametrize("about", CONDITIONS)
+def test_a_hostile_name_cannot_steer_the_terminal_from_a_line_on_conditions(make, about):
+    (line,) = condition_lines([under(make, HOSTILE, **CONDITIONS[about])])
+    assert not set(line) & set("\x1b\r\n\u202e")
+    assert "x\\x1b[31m\\r\\ny\\u202e" in line
+
+
+@pytest.mark.parametrize("about", CONDITIONS)
+@pytest.mark.parametrize("label", ["[bold red]x[/]", ":smile:", "100 %s {0}"])
+def test_markup_in_a_name_is_text_in_a_line_on_conditions(make, about, label):
+    assert label in line_about(make, label=label, **CONDITIONS[about])
+
+
+UNRESOLVED = ("unresolved",)
+RATE = re.compile("B/s|FLOP/s|GBps|_per_s|share|%")
+TEXTS = {
+    "rate": lambda one: rate_text(one.measurement),
+    "figure": lambda one: figure(one.measurement),
+    "status": status_word,
+    "table": lambda one: results_table([one], 80, False),
+    "properties": lambda one: str(properties([one])),
+    "derived": lambda one: str(one.measurement.derived()),
+    "published": lambda one: published_lines([one])[0].partition(", reference ")[0],
+}
+
+
+def shortest(make, labels, metric="traffic_GBps"):
+    """A result of 20 ns on a clock of 10, which tells a time or, where it says so, does not."""
+    samples = Samples((2e-8,), 1, 1e-8, labels=labels)
+    facts = {"ceiling": Ceiling("traffic_GBps", 1e12, "datasheet", "vendor"), "invalid": samples.trouble}
+    work = Work(read_bytes=10**3, write_bytes=10**3, payload_bytes=10**3, flops=10**3)
+    measurement = make.measurement(samples=samples, key=make.key(metric=metric), work=work, **facts)
+    verdict = judge((2e-8,), None, Policy(), invalid=measurement.invalid)
+    return Result(measurement, verdict, {}, (make.published("reference"),))
+
+
+@pytest.mark.parametrize(("labels", "known"), [(UNRESOLVED, False), ((), True)])
+@pytest.mark.parametrize("name", ["rate", "traffic_GBps", "payload_GBps", "flops_per_s", "share_of_ceiling"])
+def test_a_time_below_the_clocks_resolution_has_no_rate(make, name, labels, known):
+    assert known == (getattr(shortest(make, labels).measurement, name) is not None)
+
+
+@pytest.mark.parametrize(("labels", "known"), [(UNRESOLVED, False), ((), True)])
+@pytest.mark.parametrize("place", TEXTS)
+def test_no_text_makes_a_rate_of_a_time_below_the_clocks_resolution(make, place, labels, known):
+    assert known == bool(RATE.search(TEXTS[place](shortest(make, labels))))
+
+
+@pytest.mark.parametrize("metric", ["traffic_GBps", "payload_GBps", "TFLOPS"])
+def test_a_time_below_the_clocks_resolution_is_shown_as_it_is(make, metric):
+    assert rate_text(shortest(make, UNRESOLVED, metric).measurement) == "20.0 ns"
+
+
+def test_the_reason_of_an_unresolved_time_says_what_to_do(make):
+    (line,) = reason_lines([shortest(make, UNRESOLVED)])
+    assert line.startswith("INVALID memcpy_d2d[64MiB]: a sample spans 2 ticks of the clock")
+    assert "time more work in a call" in line
+
+
+def test_a_regression_names_the_clock_that_it_was_timed_by_where_that_changed(make):
+    before = Reference((1e-3, 1.001e-3, 0.999e-3), "h200.json", ({"timed by": "events"},))
+    _, second = failure_message(result(make, 1.25e-3, before, {"timed by": "graph"}), "r").split("\n")
+    assert second.startswith("  timed by events → graph; ")
+
+
+@pytest.mark.parametrize("known", [{"timed by": "graph"}, {}])
+def test_a_regression_names_no_clock_where_it_is_the_same_or_was_not_noted(make, known):
+    before = Reference((1e-3, 1.001e-3, 0.999e-3), "h200.json", (known,))
+    assert "timed by" not in failure_message(result(make, 1.25e-3, before, {"timed by": "graph"}), "r")

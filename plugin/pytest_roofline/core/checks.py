@@ -21,3 +21,13 @@ def check_tolerance(tolerance: float | None) -> None:
     """Raise BadInput unless a tolerance is None or a share above zero."""
     if tolerance is not None and not (math.isfinite(tolerance) and tolerance > 0):
         raise BadInput(f"tolerance is {tolerance!r}; expected a share above zero, such as 0.05")
+
+
+def require_seconds(value: float, name: str) -> None:
+    """Refuse what is no duration.
+
+    Raises:
+        BadInput: negative, infinite, or no number.
+    """
+    if not 0 <= value < math.inf:
+        raise BadInput(f"{name} is {value!r}; expected a finite number, zero or more")

@@ -62,7 +62,10 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """The machine around the device: what it has, and how much of it this process may use."""
+    """The machine around the device: what it has, and how much of it this process may use.
+
+    `affinity` lists the cores that it may run on: `0-3,8`.
+    """
 
     name: str
     cpu_model: str
@@ -76,6 +79,7 @@ class HostFacts:
     cgroup_cpus: float | None = None
     cgroup_memory_bytes: int | None = None
     governor: str | None = None
+    affinity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ class Environment:
             "kernel": self.host.kernel,
             "threads": _text(self.host.threads),
             "governor": self.host.governor,
+            "affinity": self.host.affinity,
         }
         return {name: value for name, value in (facts | self.software).items() if value is not None}
 

@@ -1,15 +1,14 @@
 """What the timing engine took: samples in blocks, how they were taken, and under which conditions."""
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from .checks import require_positive
+from .checks import require_positive, require_seconds
 from .errors import BadInput
 
-Mode = Literal["events", "graph", "host"]
+Mode = Literal["events", "graph", "host", "unknown"]
 # Labels that say another thing was measured than asked for: two such numbers are comparable only if both carry them.
 ACHIEVED = ("cache_resident", "host_bound", "wall_clock")
 # More of the blocks than this spoiled, and what is left stands for nothing.
@@ -35,6 +34,8 @@ class Block:
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise BadInput(f"a block holds {self.samples} samples; expected 1 or more")
+        if self.clock_hz is not None:
+            require_positive((self.clock_hz,), "clock_hz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class Samples:
         iterations: calls per sample.
         tick_s: the resolution of the clock, in seconds.
         blocks: which samples were taken together, and which blocks count; without any, each sample is its own.
-        mode: `events` on the device's own clock, `graph` the same around a graph's replay, `host` the host's clock.
+        mode: `events` on the device's own clock, `graph` the same around a graph's replay, `host` the host's clock,
+            `unknown` in runs of older versions.
         overhead_s: what the stamps alone (or an empty replay) add to a call, in seconds; never subtracted.
         wall_s: seconds per call by the host's clock, where the host and not the device set the pace.
         neighbours: whether another process was seen at work on the device; what the driver withholds is unknown.
@@ -62,7 +64,7 @@ class Samples:
     argument_sets: int = 1
     labels: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
-    mode: Mode = "events"
+    mode: Mode = "unknown"
     overhead_s: float = 0.0
     wall_s: float | None = None
     neighbours: Literal["none", "seen", "unknown"] = "unknown"
@@ -76,8 +78,9 @@ class Samples:
             if getattr(self, name) < 1:
                 raise BadInput(f"{name} is {getattr(self, name)}; expected 1 or more")
         for name in ("tick_s", "warmup_s", "measuring_s", "overhead_s"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise BadInput(f"{name} is {getattr(self, name)!r}; expected a finite number, zero or more")
+            require_seconds(getattr(self, name), name)
+        if self.wall_s is not None:
+            require_positive((self.wall_s,), "wall_s")
         if self.blocks and sum(block.samples for block in self.blocks) != len(self.seconds):
             held = sum(block.samples for block in self.blocks)
             raise BadInput(f"the blocks hold {held} samples; expected the {len(self.seconds)} that were taken")
@@ -124,7 +127,7 @@ class Samples:
 
     def comparable(self) -> dict[str, str]:
         """What of the way of timing is worth naming when it changed."""
-        return {"timed by": self.mode}
+        return {} if self.mode == "unknown" else {"timed by": self.mode}
 
     @property
     def trouble(self) -> str:
@@ -135,8 +138,9 @@ class Samples:
             return f"{spoiled} of {len(self.blocks)} blocks of samples were spoiled: {causes}"
         if "unresolved" in self.labels:
             span_s = self.median_s * self.iterations
+            ticks = f"{span_s / self.tick_s:.3g} ticks of the clock" if self.tick_s else "too few ticks of the clock"
             return (
-                f"a sample spans {span_s / self.tick_s:.3g} ticks of the clock, too few to tell a difference; "
+                f"a sample spans {ticks}, not enough to tell a difference; "
                 "time more work in a call, or cache='rotate' or 'warm', whose calls can be batched"
             )
         return ""
@@ -165,3 +169,11 @@ class Calibration:
     spin_hz: float | None = None
     queue_depth: int | None = None
     process: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("tick_s", "event_pair_s", "record_host_s", "call_host_s"):
+            require_seconds(getattr(self, name), name)
+        if self.spin_hz is not None:
+            require_positive((self.spin_hz,), "spin_hz")
+        if self.queue_depth is not None and self.queue_depth < 0:
+            raise BadInput(f"queue_depth is {self.queue_depth}; expected zero or more entries")

@@ -188,9 +188,9 @@ def describe(entry: Entry) -> str:
 
 def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> str:
     """Why a number cannot be held against its reference: one was bound by the host, or stayed in a cache; else ``."""
-    if reference is None or not reference.achieved or achieved in reference.achieved:
+    if reference is None or not reference.achieved or reference.achieved == {achieved}:
         return ""
-    before = " or ".join(sorted(_mode(known) for known in reference.achieved))
+    before = " and ".join(sorted(_mode(known) for known in reference.achieved))
     return (
         f"this is {_mode(achieved)}, the baseline {before}: two different things were timed; find out why it changed, "
         "or record the baseline anew"

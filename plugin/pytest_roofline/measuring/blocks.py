@@ -78,7 +78,7 @@ class Stopwatch:
             span_s = within(watchdog_s, lambda: self.device.elapsed_s(start, end))
         except Exception:  # It hung, or did not know its own events: both were seen.
             span_s = -1.0
-        if 0 < span_s <= wall_s:
+        if 0 < span_s <= wall_s + self.device.traits.tick_s:
             return span_s
         self.wall = self.fell_back = True
         return wall_s

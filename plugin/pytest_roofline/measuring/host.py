@@ -172,6 +172,17 @@ def preemptions() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
+def _ranges(numbers: list[int]) -> str:
+    """Ascending numbers as the kernel writes them: `0-3,8`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+
+
 class Neighbours:
     """How busy other processes keep the cores that this one uses, from its making until `cores_taken` is asked."""
 
@@ -230,6 +241,7 @@ def host_facts() -> HostFacts:
         cgroup_cpus=cgroup_cpus(),
         cgroup_memory_bytes=limit,
         governor=_read(_ROOT / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        affinity=_ranges(sorted(_usable_cpus())),
     )
 
 

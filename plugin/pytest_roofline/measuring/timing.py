@@ -52,7 +52,7 @@ class Log:
     warmup_iterations: int = 0
     warmup_s: float = 0.0
     measuring_s: float = 0.0
-    mode: Mode = "events"
+    mode: Mode = "unknown"
     overhead_s: float = 0.0
     walls_s: list[float] = field(default_factory=list)
     labels: set[str] = field(default_factory=set)
@@ -213,7 +213,7 @@ class Engine:
             log.labels.add("host_bound")
         # Below one tick: the time is certainly not above it.
         log.seconds += [max(span_s, tick_s) / calls for span_s in taken.spans]
-        clock_hz = taken.clocks_hz[1] if taken.clocks_hz else None
+        clock_hz = taken.clocks_hz[1] if taken.clocks_hz and self.device.traits.spin_is_clock else None
         log.blocks.append(Block(len(taken.spans), cause, clock_hz, self._conditions.power_capped))
         log.walls_s.append(taken.wall_s / (calls * len(taken.spans)))
         return cause
@@ -232,7 +232,8 @@ class Engine:
 def _collector_off() -> Iterator[None]:
     """No garbage collection inside a sample; restored after, whatever happened."""
     was_on = gc.isenabled()
-    gc.collect()
+    # Recent garbage only: a full collection visits torch's 200 000 objects, which takes longer than many a measurement.
+    gc.collect(1)
     gc.disable()
     try:
         yield

@@ -45,7 +45,7 @@ class Result:
 def rate_text(measurement: Measurement, seconds: float | None = None) -> str:
     """The rate, in the metric's unit; of another time than the measurement's own where `seconds` is given."""
     amount = measurement.work.amount(measurement.key.metric)
-    if amount is None:
+    if amount is None or measurement.rate is None:
         return format_seconds(seconds or measurement.median_s)
     per_second = amount / (seconds or measurement.median_s)
     return format_flops(per_second) if rate_suffix(measurement.key.metric) == "TFLOPS" else format_rate(per_second)
@@ -193,7 +193,7 @@ def condition_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
     ]
     lines += _listed("at the software power cap, as a busy card is", capped, at_most)
     lines += _listed(
-        "another process holds memory of the device", [label for label, s in samples if s.neighbours == "seen"], at_most
+        "another process uses the device", [label for label, s in samples if s.neighbours == "seen"], at_most
     )
     return lines
 

@@ -30,9 +30,9 @@ def results_table(results: Sequence[Result], width: int, colour: bool) -> str:
     """Test, size, time, rate, share of the roofline, baseline, difference, verdict; worst first when one failed."""
     failed = any(result.word in ("FAILED", Kind.REGRESSED.value) for result in results)
     ordered = sorted(results, key=_badness) if failed else list(results)
-    rates = [rate_text(result.measurement) for result in ordered]
+    rates = ["" if _unresolved(result.measurement) else rate_text(result.measurement) for result in ordered]
     # One unit for all goes into the heading, which leaves its room to the tests' names.
-    units = {rate.rpartition(" ")[2] for rate in rates}
+    units = {rate.rpartition(" ")[2] for rate in rates if rate}
     heading = units.pop() if len(units) == 1 else ""
     table = _table(("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"),
                    ("roof", "right"), ("baseline", "right"), ("diff", "right"), ("verdict", "left"))  # fmt: skip
@@ -49,6 +49,10 @@ def results_table(results: Sequence[Result], width: int, colour: bool) -> str:
             Text(result.word, style=_STYLES.get(result.word, "")),
         )
     return _render(table, width, colour)
+
+
+def _unresolved(measurement: Measurement) -> bool:
+    return "unresolved" in measurement.samples.labels
 
 
 def _roof(measurement: Measurement) -> str:

@@ -1,0 +1,122 @@
+"""How long a memcpy sweep takes on this CPU and how far repeated runs spread, by three timing rules.
+
+    python benchmarks/memcpy_sweep.py -o docs/results/memcpy-sweep.md
+
+Each rule runs the same sweep in a fresh pytest process, the three rules in turn, ten times over; the order turns too,
+so that a drift of the machine meets all of them. Takes about ten minutes; leave the machine alone meanwhile.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from pytest_roofline.core.units import format_bytes, format_seconds
+from pytest_roofline.measuring.host import host_facts
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITE = ROOT / "benchmarks/suites/sweep_by_rule.py"
+RULES = {
+    "loop": "one-second loop",
+    "benchmark": "pytest-benchmark",
+    "roofline": "this engine",
+}
+REPEATS = 10
+
+
+def run(rule: str, folder: Path, number: int) -> dict[int, dict[str, float]]:
+    """One sweep by one rule, in a process of its own: seconds and wall seconds by size."""
+    out = folder / f"{rule}-{number}.jsonl"
+    command = [sys.executable, "-m", "pytest", "-q", f"{SUITE}::test_{rule}", "-p", "no:cacheprovider"]
+    command += [f"--roofline-dir={folder}", "--roofline-device=cpu"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"SWEEP_RESULTS": str(out)}, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    return {row["size_bytes"]: row for row in rows}
+
+
+def spread(values: list[float]) -> float:
+    """Interquartile range over the median: one odd run among ten does not decide it."""
+    ordered = sorted(values)
+    quarter = len(ordered) / 4
+    low, high = ordered[int(quarter)], ordered[min(len(ordered) - 1, int(3 * quarter))]
+    return (high - low) / median(ordered)
+
+
+def whole_range(values: list[float]) -> float:
+    """The slowest above the fastest, as a share."""
+    return max(values) / min(values) - 1
+
+
+HEAD = """# The memcpy sweep by three rules, on a CPU
+
+Made by `python benchmarks/memcpy_sweep.py`: {sizes} sizes from {first} to {last}, `target.copy_(source)` of the same
+two buffers; {repeats} repeated runs of each rule, each in a fresh process, the rules in turn. {cpu}, {cores} cores, a
+virtual machine. Wall time is that of the tests, buffers included and interpreter start excluded. Spread is of the
+reported times of a size: interquartile range over median, and in brackets the whole range.
+"""
+
+
+def report(runs: dict[str, list[dict[int, dict[str, float]]]]) -> str:
+    """The page."""
+    sizes = list(runs["loop"][0])
+    times = {rule: {size: [one[size]["seconds"] for one in runs[rule]] for size in sizes} for rule in RULES}
+    walls = {rule: median(sum(row["wall_s"] for row in one.values()) for one in runs[rule]) for rule in RULES}
+    spreads = {rule: [spread(times[rule][size]) for size in sizes] for rule in RULES}
+    ranges = {rule: [whole_range(times[rule][size]) for size in sizes] for rule in RULES}
+    host = host_facts()
+    head = HEAD.format(
+        sizes=len(sizes), first=format_bytes(sizes[0]), last=format_bytes(sizes[-1]), repeats=len(runs["loop"]),
+        cpu=host.cpu_model, cores=host.usable_cores,
+    )  # fmt: skip
+    summary = {
+        "wall time of the sweep (median)": [f"{walls[rule]:.2f} s" for rule in RULES],
+        "… against the one-second loop": [f"{walls['loop'] / walls[rule]:.1f} ×" for rule in RULES],
+        "median spread over the sizes": [f"{median(spreads[r]):.1%} ({median(ranges[r]):.1%})" for r in RULES],
+        "largest spread": [f"{max(spreads[r]):.1%} ({max(ranges[r]):.1%})" for r in RULES],
+    }
+    details = {
+        format_bytes(size): [
+            f"{format_seconds(median(times[r][size]))}, {spreads[r][at]:.1%} ({ranges[r][at]:.1%})" for r in RULES
+        ]
+        for at, size in enumerate(sizes)
+    }
+    return "\n".join([head, *_table("", summary), "", "Time and spread by size:", "", *_table("size", details), ""])
+
+
+def _table(corner: str, rows: dict[str, list[str]]) -> list[str]:
+    lines = [f"| {corner} | {' | '.join(RULES.values())} |", "|---" * (len(RULES) + 1) + "|"]
+    return lines + [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
+
+
+def main() -> None:
+    """Run all sweeps and write the page and the figures behind it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    arguments = parser.parse_args()
+    runs: dict[str, list[dict[int, dict[str, float]]]] = {rule: [] for rule in RULES}
+    with tempfile.TemporaryDirectory() as name:
+        for number in range(arguments.repeats):
+            rules = list(RULES)
+            for rule in rules[number % 3 :] + rules[: number % 3]:
+                runs[rule].append(run(rule, Path(name), number))
+                print(number, rule, f"{sum(row['wall_s'] for row in runs[rule][-1].values()):.2f} s", flush=True)
+    text = report(runs)
+    arguments.output.write_text(text, encoding="utf-8")
+    rows = [row | {"run": number} for rule in RULES for number, one in enumerate(runs[rule]) for row in one.values()]
+    figures = arguments.output.parent / "runs" / f"{arguments.output.stem}.jsonl"
+    figures.parent.mkdir(parents=True, exist_ok=True)
+    figures.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
