@@ -153,7 +153,8 @@ class Roofline:
         finally:
             # The traceback of a failure holds on to this frame; what it measured must not stay allocated for that.
             sets.clear()
-            del engine
+            engine.close()
+            del engine, plan
             # A device that cannot even do this has failed already, and that failure is the one to report.
             with contextlib.suppress(Exception):
                 self._session.ground.device.release()

@@ -1,4 +1,4 @@
-"""Cache policy: how many sets a rotation takes, whether it is cold, and the flush."""
+"""Cache policy: how many sets a rotation takes, whether it is cold, and how large the last-level cache is."""
 
 import itertools
 
@@ -127,18 +127,20 @@ def test_a_tensor_is_one_argument():
     assert cache.as_tuple(tensor)[0] is tensor
 
 
-@pytest.mark.parametrize("device", ["cpu", "fake"])
-def test_a_flush_writes_and_reads_twice_the_cache(device, monkeypatch):
-    sizes = []
-    empty = torch.empty
-    monkeypatch.setattr(torch, "empty", lambda *size, **how: sizes.append((size, how)) or empty(*size, **how))
-    cache.flusher(device, 4096)()
-    ((size, how),) = sizes
-    assert size[0] * how["dtype"].itemsize == 2 * 4096
+@pytest.mark.parametrize("architecture", ["gfx940", "gfx942", "gfx942:sramecc+:xnack-", "gfx950"])
+def test_an_infinity_cache_counts_as_the_last_level(architecture):
+    assert cache.last_level_cache(4 * MIB, architecture) == 256 * MIB
 
 
-def test_a_flush_writes_its_buffer(monkeypatch):
-    buffer = torch.ones(16, dtype=torch.int32)
-    monkeypatch.setattr(torch, "empty", lambda *_, **__: buffer)
-    cache.flusher("cpu", 32)()
-    assert int(buffer.sum()) == 0
+@pytest.mark.parametrize("architecture", ["gfx90a", "gfx1100", "gfx9420", "sm_90", ""])
+def test_other_architectures_have_the_cache_that_they_report(architecture):
+    assert cache.last_level_cache(8 * MIB, architecture) == 8 * MIB
+
+
+def test_a_larger_cache_than_the_infinity_cache_stays():
+    assert cache.last_level_cache(512 * MIB, "gfx942") == 512 * MIB
+
+
+@pytest.mark.parametrize(("architecture", "size_bytes"), [("sm_90", 64 * MIB), ("gfx942", 256 * MIB)])
+def test_an_unknown_cache_is_assumed_large(architecture, size_bytes):
+    assert cache.last_level_cache(0, architecture) == size_bytes

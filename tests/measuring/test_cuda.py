@@ -1,12 +1,16 @@
-"""Facts of CUDA and ROCm devices, with torch's properties and NVML as stand-ins."""
+"""CUDA and ROCm devices, with stand-ins for torch's pieces and the vendors' libraries."""
 
+import contextlib
 import sys
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
-from pytest_roofline.measuring.devices.cuda import CudaDevice, last_level_cache_bytes
+from pytest_roofline.measuring.devices import amd
+from pytest_roofline.measuring.devices.base import Counters
+from pytest_roofline.measuring.devices.cuda import CUDA, HIP, CudaDevice
 
 MIB = 2**20
 
@@ -73,6 +77,15 @@ def properties(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_device", lambda index: None)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
     monkeypatch.setattr(torch.version, "hip", None, raising=False)
+    return properties
+
+
+@pytest.fixture
+def hip(properties, monkeypatch):
+    """The same under HIP, which has no compute capability: an MI300X, to be changed."""
+    monkeypatch.setattr(torch.version, "hip", "6.2", raising=False)
+    properties.gcnArchName = "gfx942:sramecc+:xnack-"
+    properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id = 0, 0xC1, 0
     return properties
 
 
@@ -196,55 +209,53 @@ def test_a_torch_without_uuids_has_none(properties, nvml):
     assert CudaDevice(0).facts().uuid is None
 
 
-def test_hip_does_not_ask_nvml(properties, nvml, monkeypatch):
+def test_hip_does_not_ask_nvml(hip, nvml):
     library = nvml()
-    monkeypatch.setattr(torch.version, "hip", "6.2", raising=False)
-    properties.gcnArchName = "gfx942:sramecc+:xnack-"
-    CudaDevice(0).facts()
+    device = CudaDevice(0)
+    device.facts(), device._library
     assert library.asked == []
 
 
-def test_hip_names_its_architecture(properties, monkeypatch):
-    monkeypatch.setattr(torch.version, "hip", "6.2", raising=False)
-    properties.gcnArchName = "gfx942:sramecc+:xnack-"
+def test_hip_names_its_architecture(hip):
     assert CudaDevice(0).facts().architecture == "gfx942:sramecc+:xnack-"
 
 
-@pytest.mark.parametrize("architecture", ["gfx942", "gfx942:sramecc+:xnack-", "gfx950"])
-def test_an_infinity_cache_counts_as_the_last_level(architecture):
-    properties = SimpleNamespace(L2_cache_size=4 * MIB, gcnArchName=architecture)
-    assert last_level_cache_bytes(properties, is_hip=True) == 256 * MIB
+@pytest.mark.parametrize(
+    ("architecture", "size_bytes"), [("gfx942:sramecc+:xnack-", 256 * MIB), ("gfx90a:sramecc+:xnack-", 4 * MIB)]
+)
+def test_hip_counts_the_infinity_cache_as_the_last_level_where_there_is_one(hip, architecture, size_bytes):
+    hip.gcnArchName, hip.L2_cache_size = architecture, 4 * MIB
+    assert CudaDevice(0).facts().last_level_cache_bytes == size_bytes
 
 
-def test_an_older_amd_part_has_the_cache_that_it_reports():
-    properties = SimpleNamespace(L2_cache_size=8 * MIB, gcnArchName="gfx90a")
-    assert last_level_cache_bytes(properties, is_hip=True) == 8 * MIB
+def test_a_torch_that_does_not_tell_the_cache_has_a_large_one_assumed(properties, nvml):
+    nvml()
+    del properties.L2_cache_size
+    assert CudaDevice(0).facts().last_level_cache_bytes == 64 * MIB
 
 
-def test_an_architecture_that_only_begins_alike_has_no_infinity_cache():
-    properties = SimpleNamespace(L2_cache_size=8 * MIB, gcnArchName="gfx9420")
-    assert last_level_cache_bytes(properties, is_hip=True) == 8 * MIB
+def test_a_stamp_of_hip_is_coarser_than_one_of_cuda():
+    assert (CUDA.tick_s, HIP.tick_s) == (0.5e-6, 1e-6)
 
 
-def test_the_infinity_cache_counts_under_hip_only():
-    properties = SimpleNamespace(L2_cache_size=4 * MIB, gcnArchName="gfx942")
-    assert last_level_cache_bytes(properties, is_hip=False) == 4 * MIB
+def test_cuda_has_a_queue_a_spin_by_its_own_clock_and_graphs(properties):
+    traits = CudaDevice(0).traits
+    assert (traits.queues, traits.spins, traits.spin_is_clock, traits.graphs) == (True,) * 4
 
 
-def test_a_larger_cache_than_the_infinity_cache_stays():
-    properties = SimpleNamespace(L2_cache_size=512 * MIB, gcnArchName="gfx942")
-    assert last_level_cache_bytes(properties, is_hip=True) == 512 * MIB
+@pytest.mark.parametrize(
+    ("architecture", "by_its_own_clock"),
+    [("gfx90a", True), ("gfx942:sramecc+:xnack-", True), ("gfx1030", True), ("gfx1100", False), ("gfx1201", False)],
+)
+def test_the_spin_of_hip_counts_the_clock_of_kernels_up_to_gfx10(hip, architecture, by_its_own_clock):
+    hip.gcnArchName = architecture
+    assert CudaDevice(0).traits == replace(HIP, spin_is_clock=by_its_own_clock)
 
 
-@pytest.mark.parametrize("reported", [{}, {"L2_cache_size": 0}])
-def test_an_unknown_cache_is_assumed_large(reported):
-    assert last_level_cache_bytes(SimpleNamespace(**reported), is_hip=False) == 64 * MIB
-
-
-def test_the_tick_of_hip_is_twice_that_of_cuda(properties, monkeypatch):
-    cuda = CudaDevice(0).tick_s
-    monkeypatch.setattr(torch.version, "hip", "6.2", raising=False)
-    assert (cuda, CudaDevice(0).tick_s) == (0.5e-6, 1e-6)
+def test_the_device_that_is_opened_is_the_current_one(properties, monkeypatch):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    assert (CudaDevice(3).name, chosen) == ("cuda:3", [3])
 
 
 def test_free_memory_counts_what_torch_keeps_in_its_cache(properties, monkeypatch):
@@ -292,3 +303,187 @@ def test_elapsed_is_in_seconds_and_waits_for_the_later_event(properties, events)
 def test_a_stamp_does_not_wait(properties, events):
     CudaDevice(0).stamp()
     assert events == ["record"]
+
+
+class Answering:
+    """An event that has happened, or has not."""
+
+    def __init__(self, happened):
+        self.query = lambda: happened
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_stamp_is_reached_when_its_event_has_happened(properties, monkeypatch, happened):
+    monkeypatch.setattr(torch.cuda, "Event", Answering)
+    assert CudaDevice(0).reached(Answering(happened)) is happened
+
+
+def test_asking_for_a_stamp_does_not_wait(properties, events, monkeypatch):
+    monkeypatch.setattr(FakeEvent, "query", lambda self: False, raising=False)
+    device = CudaDevice(0)
+    device.reached(device.stamp())
+    assert events == ["record"]
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """What is asked of torch.cuda, in order."""
+    log = []
+
+    class Graph:
+        def replay(self):
+            log.append("replay")
+
+    @contextlib.contextmanager
+    def capturing(graph):
+        assert isinstance(graph, Graph)
+        log.append("capture begins")
+        try:
+            yield
+        finally:
+            log.append("capture ends")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", capturing)
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: log.append(f"spin {cycles}"), raising=False)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda index: log.append(f"wait for {index}"))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: log.append("release"))
+    return log
+
+
+def test_a_spin_lasts_so_many_cycles_and_is_not_waited_for(properties, log):
+    CudaDevice(0).spin(12345)
+    assert log == ["spin 12345"]
+
+
+def test_waiting_is_for_this_device(properties, log):
+    CudaDevice(2).synchronize()
+    assert log == ["wait for 2"]
+
+
+def test_release_empties_torchs_cache(properties, log):
+    CudaDevice(0).release()
+    assert log == ["release"]
+
+
+@pytest.mark.parametrize("kind", ["properties", "hip"])
+def test_a_capture_holds_what_is_submitted_once_all_earlier_work_is_done(request, log, kind):
+    request.getfixturevalue(kind)
+    CudaDevice(0).capture(lambda: log.append("submit"))
+    assert log == ["wait for 0", "capture begins", "submit", "capture ends"]
+
+
+def test_a_replay_replays_and_submits_nothing_anew(properties, log):
+    replay = CudaDevice(0).capture(lambda: log.append("submit"))
+    log.clear()
+    replay(), replay()
+    assert log == ["replay", "replay"]
+
+
+def test_a_capture_that_fails_is_ended_and_says_why(properties, log):
+    def submit():
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        CudaDevice(0).capture(submit)
+    assert log[-1] == "capture ends"
+
+
+class Allocator:
+    """torch's allocator: what is allocated now, and the most since the last reset."""
+
+    def __init__(self, allocated):
+        self.allocated = self.most = allocated
+
+    def take(self, size_bytes):
+        """Allocate; negative gives back."""
+        self.allocated += size_bytes
+        self.most = max(self.most, self.allocated)
+
+    def reset(self, index):
+        """Forget the most."""
+        self.most = self.allocated
+
+
+@pytest.fixture
+def allocator(properties, log, monkeypatch):
+    """An allocator that already holds 100 bytes, and held 1000."""
+    allocator = Allocator(1000)
+    allocator.take(-900)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda index: allocator.allocated)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda index: allocator.most)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", allocator.reset)
+    return allocator
+
+
+@pytest.mark.parametrize(("sizes", "peak"), [((), 0), ((7, -7), 7), ((7, -7, 5), 7), ((7, 5), 12), ((-50, 20), 0)])
+def test_the_peak_is_the_most_allocated_at_once_above_what_was_before(allocator, sizes, peak):
+    assert CudaDevice(0).peak_bytes(lambda: [allocator.take(size) for size in sizes]) == peak
+
+
+def test_the_peak_is_that_of_the_call_alone_and_all_of_it(allocator, log):
+    # Work from before is done when the call begins, and the call's own when the peak is read.
+    CudaDevice(0).peak_bytes(lambda: log.append("call"))
+    assert log == ["wait for 0", "call", "wait for 0"]
+
+
+@pytest.fixture
+def reserved(monkeypatch):
+    """Torch holds 2 GiB, whether allocated or not."""
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda index: 2 * 2**30)
+
+
+def test_what_torch_reserved_is_no_neighbours_memory(properties, nvml, reserved):
+    nvml(answers={"nvmlDeviceGetMemoryInfo": SimpleNamespace(used=5 * 2**30)})
+    assert CudaDevice(0).counters().others_bytes == 2 * 2**30
+
+
+def test_counters_of_cuda_open_nvml_once(properties, nvml, reserved):
+    library = nvml()
+    device = CudaDevice(0)
+    device.counters(), device.counters()
+    assert library.open == 1
+
+
+def test_counters_without_a_library_are_unknown(properties, reserved, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert CudaDevice(0).counters() == Counters()
+
+
+class FakeAmdsmi(ModuleType):
+    """AMD's management library with one GPU at a PCI address."""
+
+    def __init__(self, address):
+        super().__init__("amdsmi")
+        self.amdsmi_init = lambda: None
+        self.amdsmi_get_processor_handles = lambda: ["handle"]
+        self.amdsmi_get_gpu_device_bdf = lambda handle: address
+        self.amdsmi_get_gpu_vram_usage = lambda handle: {"vram_used": 5 * 1024}
+        self.amdsmi_get_power_cap_info = lambda handle: {"power_cap": 750_000_000}
+
+
+@pytest.mark.parametrize(("address", "others_bytes"), [("0000:c1:00.0", 2 * 2**30), ("0000:c2:00.0", None)])
+def test_counters_of_hip_are_those_of_the_gpu_at_its_pci_address(hip, reserved, monkeypatch, address, others_bytes):
+    monkeypatch.setitem(sys.modules, "amdsmi", FakeAmdsmi(address))
+    assert CudaDevice(0).counters().others_bytes == others_bytes
+
+
+@pytest.mark.parametrize("missing", ["pci_domain_id", "pci_bus_id", "pci_device_id"])
+def test_a_torch_without_pci_addresses_leaves_hips_counters_unknown(hip, reserved, monkeypatch, missing):
+    delattr(hip, missing)
+    monkeypatch.setitem(sys.modules, "amdsmi", FakeAmdsmi("0000:c1:00.0"))
+    assert CudaDevice(0).counters() == Counters()
+
+
+def test_facts_of_hip_join_amdsmi_and_the_kernels_driver(hip, monkeypatch):
+    monkeypatch.setitem(sys.modules, "amdsmi", FakeAmdsmi("0000:c1:00.0"))
+    monkeypatch.setattr(amd, "driver_version", lambda: "6.12.12")
+    facts = CudaDevice(0).facts()
+    assert (facts.power_limit_w, facts.driver) == (750.0, "6.12.12")
+
+
+def test_facts_of_hip_without_a_library_are_torchs(hip, monkeypatch):
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    monkeypatch.setattr(amd, "driver_version", lambda: None)
+    facts = CudaDevice(0).facts()
+    assert (facts.units, facts.power_limit_w, facts.driver) == (132, None, None)

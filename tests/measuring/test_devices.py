@@ -1,4 +1,4 @@
-"""Devices: the CPU, opening one by name, and the fake one that the other tests stand on."""
+"""Devices: the CPU, what all real ones share, and opening one by name."""
 
 import pytest
 import torch
@@ -6,18 +6,20 @@ import torch
 from pytest_roofline.core.errors import BadInput, DeviceError
 from pytest_roofline.measuring import host
 from pytest_roofline.measuring.devices import check_device_name, cpu, open_device
+from pytest_roofline.measuring.devices.base import Counters, RealDevice
 from pytest_roofline.measuring.devices.cpu import CpuDevice
-from pytest_roofline.measuring.devices.fake import FakeDevice
+
+MIB = 2**20
 
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU, found one")
 
 
 def test_the_tick_of_the_cpu_is_a_positive_part_of_a_millisecond():
-    assert 0 < CpuDevice().tick_s < 1e-3
+    assert 0 < CpuDevice().traits.tick_s < 1e-3
 
 
 def test_the_tick_of_the_cpu_is_measured_once():
-    assert CpuDevice().tick_s == CpuDevice().tick_s
+    assert CpuDevice().traits.tick_s == CpuDevice().traits.tick_s
 
 
 def test_a_coarse_clock_has_a_coarse_tick(monkeypatch):
@@ -57,6 +59,129 @@ def test_facts_of_the_cpu_count_the_cores_that_may_be_used(monkeypatch):
     units = CpuDevice().facts().units
     host.host_facts.cache_clear()
     assert units == 3
+
+
+def test_work_on_the_cpu_is_done_when_the_call_returns():
+    assert not CpuDevice().traits.queues
+
+
+def test_the_cpu_tells_how_often_it_was_preempted_and_nothing_else(monkeypatch):
+    monkeypatch.setattr(host, "preemptions", lambda: 7)
+    assert CpuDevice().counters() == Counters(preemptions=7)
+
+
+def mebibytes(count):
+    """A tensor of so many MiB."""
+    return torch.empty(count * MIB, dtype=torch.uint8)
+
+
+def one_after_the_other():
+    """Two temporaries, the first gone before the second."""
+    mebibytes(1)
+    mebibytes(2)
+
+
+def both_at_once():
+    """Two temporaries side by side."""
+    _first, _second = mebibytes(1), mebibytes(2)
+
+
+def one_within_another():
+    """A temporary that comes and goes beside one that stays."""
+    _first = mebibytes(2)
+    mebibytes(3)
+    mebibytes(1)
+
+
+@pytest.mark.parametrize(
+    ("call", "peak"),
+    [
+        (lambda: None, 0),
+        (lambda: mebibytes(1), 1),
+        (one_after_the_other, 2),
+        (both_at_once, 3),
+        (one_within_another, 5),
+    ],
+)
+def test_the_peak_of_the_cpu_is_the_most_that_was_held_at_once(call, peak):
+    assert CpuDevice().peak_bytes(call) == peak * MIB
+
+
+def test_the_peak_of_the_cpu_counts_what_the_call_leaves_behind():
+    kept = []
+    assert CpuDevice().peak_bytes(lambda: kept.append(mebibytes(1))) == MIB
+
+
+def test_the_peak_of_the_cpu_counts_temporaries_within_an_operation():
+    left = torch.ones(512, 512)
+    assert CpuDevice().peak_bytes(lambda: left + left + left) == 2 * left.nbytes
+
+
+def test_the_peak_of_the_cpu_does_not_count_what_was_there_before():
+    before = mebibytes(8)
+    assert CpuDevice().peak_bytes(lambda: before.zero_()) == 0
+
+
+def test_the_peak_of_the_cpu_calls_once():
+    calls = []
+    CpuDevice().peak_bytes(lambda: calls.append(1))
+    assert calls == [1]
+
+
+def test_a_peak_after_a_call_that_raised_is_right():
+    with pytest.raises(ZeroDivisionError):
+        CpuDevice().peak_bytes(lambda: 1 / 0)
+    assert CpuDevice().peak_bytes(both_at_once) == 3 * MIB
+
+
+class Buffer:
+    """What a flush allocates: notes what is done to it."""
+
+    def __init__(self):
+        self.done = []
+
+    def zero_(self):
+        self.done.append("write")
+
+    def sum(self):
+        self.done.append("read")
+
+
+def test_a_flush_writes_then_reads_so_many_bytes(monkeypatch):
+    buffer, asked = Buffer(), []
+    monkeypatch.setattr(torch, "empty", lambda size, **how: asked.append(size * how["dtype"].itemsize) or buffer)
+    CpuDevice().flusher(8192)()
+    assert (asked, buffer.done) == ([8192], ["write", "read"])
+
+
+def test_a_flush_allocates_once_for_all_calls(monkeypatch):
+    made = []
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: made.append(1) or Buffer())
+    flush = CpuDevice().flusher(8192)
+    flush(), flush()
+    assert made == [1]
+
+
+def test_a_flush_lies_on_its_device(monkeypatch):
+    where = []
+    monkeypatch.setattr(torch, "empty", lambda *_, device, **__: where.append(device) or Buffer())
+    device = RealDevice()
+    device.name = "xpu:3"
+    device.flusher(4096)
+    assert where == ["xpu:3"]
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 3])
+def test_the_smallest_flush_is_no_error(size_bytes):
+    assert CpuDevice().flusher(size_bytes)() is None
+
+
+def test_a_device_that_tells_nothing_is_unknown_throughout():
+    assert RealDevice().counters() == Counters(active=None, others_bytes=None, others_busy=None, preemptions=None)
+
+
+def test_a_device_that_does_not_tell_its_peak_calls_nothing():
+    assert RealDevice().peak_bytes(lambda: 1 / 0) is None
 
 
 def test_cpu_opens_the_cpu():
@@ -124,31 +249,3 @@ def test_other_names_are_refused_with_those_expected(name):
 def test_open_device_refuses_other_names_too():
     with pytest.raises(BadInput, match="--roofline-device is 'gpu'"):
         open_device("gpu")
-
-
-def test_the_fake_clock_moves_by_the_work_alone():
-    device = FakeDevice(tick_s=2.0**-20)
-    start = device.stamp()
-    device.work(0.5)
-    assert device.elapsed_s(start, device.stamp()) == 0.5
-
-
-def test_the_fake_clock_shows_whole_ticks():
-    device = FakeDevice(tick_s=0.25)
-    start = device.stamp()
-    device.work(0.3)
-    assert device.elapsed_s(start, device.stamp()) == 0.25
-
-
-def test_the_fakes_slowdown_is_scripted_by_the_number_of_the_work():
-    device = FakeDevice(slowdown=lambda number: 10.0**number)
-    for _ in range(3):
-        device.work(1.0)
-    assert device.host_s() == 111.0
-
-
-def test_the_fake_vanishes_after_so_many_stamps():
-    device = FakeDevice(vanish_after=2)
-    device.stamp(), device.stamp()
-    with pytest.raises(RuntimeError, match="fell off the bus"):
-        device.stamp()

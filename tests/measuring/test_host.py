@@ -2,6 +2,8 @@
 
 import os
 import platform
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -310,6 +312,17 @@ def test_usable_cores_are_all_where_there_is_no_affinity(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     assert host.usable_cores() == 6
+
+
+def test_preemptions_are_the_switches_against_the_process_will(monkeypatch):
+    usage = SimpleNamespace(ru_nivcsw=7, ru_nvcsw=1000)
+    monkeypatch.setitem(sys.modules, "resource", SimpleNamespace(RUSAGE_SELF=0, getrusage={0: usage}.get))
+    assert host.preemptions() == 7
+
+
+def test_preemptions_are_unknown_where_the_system_does_not_tell(monkeypatch):
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert host.preemptions() is None
 
 
 class Told:

@@ -313,11 +313,12 @@ def test_an_exception_in_the_function_does_not_touch_the_next_test(suite):
     result.assert_outcomes(failed=1, passed=1)
 
 
-def test_samples_before_an_exception_are_kept(suite):
+def test_blocks_before_an_exception_are_kept_and_the_broken_one_is_not(suite):
     suite.run("AFTER = 40\n" + OUT_OF_MEMORY)
     (measurement,) = suite.saved().measurements
     samples = measurement.samples
-    assert (40 - samples.warmup_iterations) // samples.iterations == len(samples.seconds)
+    calls_in_a_block = samples.blocks[0].samples * samples.iterations
+    assert (40 - samples.warmup_iterations) // calls_in_a_block == len(samples.blocks) > 0
 
 
 def test_samples_before_an_exception_are_marked_with_it(suite):
@@ -372,7 +373,7 @@ def test_tensors_of_a_rotation_are_released_when_it_ends(suite):
 
 
 @pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("after", [0, 40])
+@pytest.mark.parametrize("after", [0, 10, 40])
 def test_tensors_are_released_before_the_next_test_after_an_exception(suite, after, when):
     result = suite.run(
         HOLDING
@@ -409,21 +410,33 @@ def test_the_devices_cache_is_given_back_after_every_measurement(suite):
     result.assert_outcomes(passed=1)
 
 
-def test_a_device_that_vanishes_fails_the_test_by_name(suite):
-    suite.device("vanish_after=70")
+# Stamps that calibrating takes on this queue, and with them warming up and some blocks.
+CALIBRATED, MEASURING = "queue_depth=64, vanish_after=240", "queue_depth=64, vanish_after=460"
+
+
+@pytest.mark.parametrize("device", ["vanish_after=0", CALIBRATED, MEASURING])
+def test_a_device_that_vanishes_fails_the_test_by_name(suite, device):
+    suite.device(device)
     result = suite.run(body("roofline.measure(lambda: fake.work(1e-2), work=WORK)"))
     result.stdout.fnmatch_lines(["E *DeviceError: fake stopped answering: the device fell off the bus"])
 
 
+@pytest.mark.parametrize("device", ["vanish_after=0", CALIBRATED])
+def test_a_device_that_vanished_before_the_first_block_leaves_no_measurement(suite, device):
+    suite.device(device)
+    result = suite.run(body("roofline.measure(lambda: fake.work(1e-2), work=WORK)"))
+    result.stdout.fnmatch_lines(["0 measured"])
+
+
 def test_samples_before_a_device_vanished_are_kept_and_marked(suite):
-    suite.device("vanish_after=70")
+    suite.device(MEASURING)
     suite.run(body("roofline.measure(lambda: fake.work(1e-2), work=WORK)"))
     (measurement,) = suite.saved().measurements
     assert "raised DeviceError: fake stopped answering" in measurement.invalid
 
 
 def test_a_release_that_fails_too_does_not_hide_why_the_device_stopped(suite):
-    suite.device("vanish_after=70")
+    suite.device(MEASURING)
     suite.run(
         body(
             "def release():",
@@ -647,3 +660,105 @@ def test_a_replaced_function_never_becomes_a_baseline(suite):
     suite.run(body(f"{MEASURE})"))
     with pytest.raises(BadInput, match="replaced"):
         propose([suite.saved()], everything=True, accept_slower=True)
+
+
+HOLDS = "lambda *_: (fake.allocate(3 * 2**20), fake.allocate(2**20), fake.allocate(-4 * 2**20), fake.work(1e-3))"
+PEAK = f"roofline.measure({HOLDS}, work=WORK, peak_bytes=True"
+
+
+def test_the_peak_of_a_call_is_in_what_measure_returns_and_in_the_run_file(suite):
+    result = suite.run(body("fake.allocate(8 * 2**20)", f"assert {PEAK}).peak_bytes == 4 * 2**20"))
+    result.assert_outcomes(passed=1)
+    assert (suite.saved().measurements[0].peak_bytes, suite.lines("measurement")[0]["peak_bytes"]) == (4 * MIB,) * 2
+
+
+def test_a_call_that_holds_nothing_has_a_peak_of_zero(suite):
+    suite.run(body(f"{MEASURE}, peak_bytes=True)"))
+    assert suite.saved().measurements[0].peak_bytes == 0
+
+
+def test_a_peak_that_nobody_asked_for_is_unknown(suite):
+    suite.run(body(f"roofline.measure({HOLDS}, work=WORK)"))
+    assert suite.saved().measurements[0].peak_bytes is None
+
+
+def test_a_peak_that_the_device_does_not_tell_is_unknown(suite):
+    suite.device(body="DEVICE.peak_bytes = lambda call: None\n")
+    suite.run(body(f"{PEAK})")).assert_outcomes(passed=1)
+    assert suite.saved().measurements[0].peak_bytes is None
+
+
+@pytest.mark.parametrize(("arguments", "more"), [("", 0), (", peak_bytes=False", 0), (", peak_bytes=True", 1)])
+def test_the_peak_takes_one_call_that_is_not_timed(suite, arguments, more):
+    suite.run(body(f"{MEASURE}{arguments})", "print('WORKS', fake.works)"), "-s")
+    samples = suite.saved().measurements[0].samples
+    timed = samples.warmup_iterations + samples.iterations * len(samples.seconds)
+    suite.result.stdout.fnmatch_lines([f"*WORKS {timed + more}"])
+
+
+def test_the_peak_is_taken_after_all_timing(suite):
+    result = suite.run(
+        body(
+            "stamps = []",
+            "roofline.measure(lambda: stamps.append(fake.stamps) or fake.work(1e-3), work=WORK, peak_bytes=True)",
+            "assert stamps[-1] == fake.stamps > stamps[-2]",
+        )
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_what_the_peaks_call_left_is_verified_too(suite):
+    result = suite.run(
+        body(
+            "order = []",
+            "roofline.measure(lambda: order.append('call') or fake.work(1e-3), work=WORK, peak_bytes=True,"
+            " verify=lambda: order.append('verify'))",
+            "assert order.index('verify') == len(order) - 1",
+        )
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_argument_sets_are_no_part_of_the_peak(suite):
+    suite.device("cache_bytes=4000")
+    suite.run(body(f"{PEAK}, cache='rotate', make_args=lambda: fake.allocate(2**20) or ())"))
+    assert suite.saved().measurements[0].peak_bytes == 4 * MIB
+
+
+def test_a_call_that_fails_while_its_peak_is_taken_keeps_the_samples_and_marks_them(suite):
+    suite.device(body="def peak(call):\n    raise RuntimeError('out of memory')\nDEVICE.peak_bytes = peak\n")
+    suite.run(body(f"{PEAK})")).assert_outcomes(failed=1)
+    (measurement,) = suite.saved().measurements
+    assert (measurement.invalid, measurement.peak_bytes) == ("raised RuntimeError: out of memory", None)
+
+
+HOLDING_FLUSH = """
+import torch
+import weakref
+
+DEVICE.held = []
+
+def flusher(size_bytes):
+    buffer = torch.zeros(1000)
+    DEVICE.held.append(weakref.ref(buffer))
+    return lambda: buffer.zero_()
+
+DEVICE.flusher = flusher
+"""
+
+
+@pytest.mark.parametrize("after", [0, 10, 40])
+def test_the_flushs_buffer_is_released_before_the_next_test_after_an_exception(suite, after):
+    suite.device(body=HOLDING_FLUSH)
+    result = suite.run(
+        f"AFTER = {after}\n"
+        + OUT_OF_MEMORY.replace("work=WORK", "work=WORK, cache='flush'")
+        + WHEN["body"].replace("HELD", "fake.held")
+    )
+    result.assert_outcomes(failed=1, passed=1)
+
+
+def test_the_flushs_buffer_is_released_when_a_good_measurement_ends(suite):
+    suite.device(body=HOLDING_FLUSH)
+    result = suite.run(body(f"{MEASURE}, cache='flush')", "assert [reference() for reference in fake.held] == [None]"))
+    result.assert_outcomes(passed=1)

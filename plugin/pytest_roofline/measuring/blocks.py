@@ -14,6 +14,8 @@ from .watchdog import within
 
 # The spin behind a block that tells the clock it ran at, in seconds: some 2·10⁵ cycles.
 PROBE_S = 1e-4
+# A spin in front of a probe on an idle device, so that the probe's own launch is not in it.
+LEAD_IN_S = 2e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,7 @@ class Stopwatch:
 
     def span_s(self, submit: Callable[[], None]) -> float:
         """Seconds of what `submit` submits, waited for; the host may well be behind."""
-        if self.flush is not None:
-            self.flush()
+        self._flush()
         if self.wall:
             self.settle()
             began_s = self.device.host_s()
@@ -78,7 +79,7 @@ class Stopwatch:
             span_s = within(watchdog_s, lambda: self.device.elapsed_s(start, end))
         except Exception:  # It hung, or did not know its own events: both were seen.
             span_s = -1.0
-        if 0 < span_s <= wall_s + self.device.traits.tick_s:
+        if 0 <= span_s <= wall_s + self.device.traits.tick_s:
             return span_s
         self.wall = self.fell_back = True
         return wall_s
@@ -110,6 +111,7 @@ class Stopwatch:
         """Samples behind a spin, a clock probe at either end."""
         self.settle()
         began_s = self.device.host_s()
+        self._lead_in(probe_cycles)
         lead = self._spin(spin_cycles)
         submitting_s = self.device.host_s()
         pairs = self._submit_pairs(submit, samples)
@@ -125,7 +127,12 @@ class Stopwatch:
     def clock_hz(self, probe_cycles: int) -> float | None:
         """The clock right now: cycles per second of a spin; None where it is too short for the stamps."""
         self.settle()
+        self._lead_in(probe_cycles)
         return self._clock_hz(self._spin(probe_cycles), probe_cycles)
+
+    def _lead_in(self, probe_cycles: int) -> None:
+        with self.answering():
+            self.device.spin(int(LEAD_IN_S / PROBE_S * probe_cycles))
 
     def _spin(self, cycles: int) -> tuple[Stamp, Stamp]:
         with self.answering():
@@ -140,8 +147,7 @@ class Stopwatch:
     def _submit_pairs(self, submit: Callable[[], None], samples: int) -> list[tuple[Stamp, Stamp]]:
         pairs = []
         for _ in range(samples):
-            if self.flush is not None:
-                self.flush()
+            self._flush()
             start = self._stamp()
             submit()
             pairs.append((start, self._stamp()))
@@ -149,6 +155,11 @@ class Stopwatch:
 
     def _read_pairs(self, pairs: list[tuple[Stamp, Stamp]]) -> tuple[float, ...]:
         return tuple(self._read_s(start, end) for start, end in pairs)
+
+    def _flush(self) -> None:
+        if self.flush is not None:
+            with self.answering():
+                self.flush()
 
     def _stamp(self) -> Stamp:
         with self.answering():

@@ -1,20 +1,21 @@
 """The measured function and its argument sets, called in turn."""
 
 import inspect
-import itertools
 from collections.abc import Callable, Sequence
 
 from ..core.errors import BadInput
 
 
 class Calls:
-    """Calls a function with the next argument set, and the next, and counts."""
+    """Calls a function with the next argument set, and the next, and counts.
+
+    It holds no set beside the list that it was given: whoever empties that list has freed the buffers.
+    """
 
     def __init__(self, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> None:
         self.fn = fn
         self.sets = sets
         self.made = 0
-        self._turn = itertools.cycle(sets)
 
     def first(self) -> None:
         """The very first call: whatever only promises to work is found out here.
@@ -23,17 +24,16 @@ class Calls:
             BadInput: the function returned an awaitable.
         """
         self.made += 1
-        _refuse_awaitable(self.fn(*next(self._turn)))
+        _refuse_awaitable(self.fn(*self.sets[0]))
 
     def __call__(self, count: int) -> None:
-        fn = self.fn
-        for arguments in itertools.islice(self._turn, count):
-            fn(*arguments)
+        fn, sets, turn = self.fn, self.sets, len(self.sets)
+        for number in range(self.made, self.made + count):
+            fn(*sets[number % turn])
         self.made += count
 
     def restart(self) -> None:
         """Begin with the first set again: the sets were replaced."""
-        self._turn = itertools.cycle(self.sets)
         self.made = 0
 
     @property

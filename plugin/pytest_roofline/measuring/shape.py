@@ -8,6 +8,8 @@ from .devices import Traits
 
 # A sample must span this many ticks of the clock, or its value is the clock's and not the device's.
 TICKS_PER_SAMPLE = 200
+# A sample is planned longer than it must be by this, since noise goes both ways.
+PLANNED_LONGER = 1.1
 # More calls between two stamps tell nothing new, and a function without work must come to an end.
 MOST_CALLS = 1 << 15
 # A block takes this share of the budget: enough of them fit to see a trend.
@@ -41,7 +43,8 @@ class Shape:
 
     def relaxed(self) -> "Shape":
         """Easier for a host that fell behind: half the samples behind twice the spin."""
-        return Shape(self.calls, max(1, self.samples // 2), min(2 * self.spin_s, LONGEST_SPIN_S))
+        longer_s = max(self.spin_s, min(2 * self.spin_s, LONGEST_SPIN_S))
+        return Shape(self.calls, max(1, self.samples // 2), longer_s)
 
     def smaller(self) -> "Shape | None":
         """A quarter of the entries, since the queue may have been full; None where there is nothing to take away."""
@@ -51,11 +54,13 @@ class Shape:
 
 
 def shortest_span_s(traits: Traits, calibration: Calibration) -> float:
-    """The shortest sample that the clock resolves, in seconds."""
-    return max(traits.shortest_span_s, TICKS_PER_SAMPLE * calibration.tick_s)
+    """The shortest sample to plan for, in seconds: what the clock resolves, and a margin."""
+    return PLANNED_LONGER * max(traits.shortest_span_s, TICKS_PER_SAMPLE * calibration.tick_s)
 
 
-def direct_shape(call_s: float, span_s: float, budget_s: float, most_calls: int, batch: bool = True) -> Shape:
+def direct_shape(
+    call_s: float, span_s: float, budget_s: float, most_calls: int, flush_s: float = 0.0, batch: bool = True
+) -> Shape:
     """For a device without a queue, or without a spin: samples are waited for one by one.
 
     Args:
@@ -63,15 +68,22 @@ def direct_shape(call_s: float, span_s: float, budget_s: float, most_calls: int,
         span_s: the shortest sample.
         budget_s: of the measurement.
         most_calls: per sample.
+        flush_s: seconds of a flush in front of every sample.
         batch: whether more calls than the clock needs may share a sample; their waits would then be shared too.
     """
     aim_s = min(DIRECT_SHARE * budget_s, DIRECT_BLOCK_S)
     calls = _calls(call_s, max(span_s, batch * aim_s / MOST_SAMPLES), most_calls)
-    return Shape(calls, _samples(calls * call_s, aim_s))
+    return Shape(calls, _samples(calls * call_s + flush_s, aim_s))
 
 
 def queued_shape(
-    call_s: float, host_s: float, span_s: float, budget_s: float, most_calls: int, depth: int | None
+    call_s: float,
+    host_s: float,
+    span_s: float,
+    budget_s: float,
+    most_calls: int,
+    depth: int | None,
+    flush_s: float = 0.0,
 ) -> Shape:
     """For a device that is kept busy while the host submits the whole block.
 
@@ -82,6 +94,7 @@ def queued_shape(
         budget_s: of the measurement.
         most_calls: per sample.
         depth: of the queue. Half of it is used: how many entries a call makes is not known.
+        flush_s: device seconds of a flush in front of every sample.
     """
     room = (depth or ASSUMED_DEPTH) // 2
     aim_s = min(BLOCK_SHARE * budget_s, LONGEST_BLOCK_S)
@@ -90,7 +103,7 @@ def queued_shape(
     calls = max(_calls(call_s, span_s, most_calls), _calls(each_s, aim_s / MOST_SAMPLES, most_calls))
     # Better few samples than short ones, and better short ones than a full queue.
     calls = min(calls, max(1, room - 2))
-    samples = min(_samples(calls * each_s, aim_s), max(1, room // (calls + 2)))
+    samples = min(_samples(calls * each_s + flush_s, aim_s), max(1, room // (calls + 2)))
     return Shape(calls, samples, spin_for(calls * samples * host_s))
 
 

@@ -1,5 +1,6 @@
 """Finding out how to time a function: behind a spin where the host can get ahead, else honestly beside the host."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
@@ -19,6 +20,11 @@ GOOD_ENOUGH = 1.25
 WAITED_SHARE = 0.5
 # A host that needs less than this share of a call's time to submit it is ahead without help.
 AHEAD_SHARE = 0.5
+# A host that needs more than this share of the budget for a call cannot be given a head start of several.
+DEAREST_SHARE = 1 / 20
+# Calls that finding out takes at least, and the share of the budget that it may take.
+TRIAL_CALLS = 6
+SIZING_SHARE = 0.25
 # How long the device spins to find out whether a call waits for it, in seconds.
 TRIAL_SPIN_S = 1e-3
 # A graph much faster than its calls one by one has not captured their work.
@@ -71,6 +77,7 @@ class Sizing:
         self.most_calls = 1 if watch.flush is not None else MOST_CALLS
         self.tried = 0
         """Calls made on the way; they count as warm-up."""
+        self._flush_s = 0.0
 
     @property
     def spins(self) -> bool:
@@ -89,18 +96,44 @@ class Sizing:
         """One call a sample, for a function that is as slow as the whole budget."""
         return self._way(Shape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host")
 
-    def way(self, call_s: float) -> Way:
-        """How to time a function of about so many seconds a call."""
+    def way(self, call_s: float, until_s: float = math.inf) -> Way:
+        """How to time a function.
+
+        Args:
+            call_s: about so many seconds a call.
+            until_s: by the host's clock, when the budget is spent.
+        """
         call_s = max(call_s, self.calibration.tick_s / MOST_CALLS)
+        self._flush_s = self._time_flush_s()
         if not self.spins:
             return self._directly(call_s)
+        if TRIAL_CALLS * call_s > until_s - self.watch.device.host_s():
+            # There is no time to try anything; whether the host sets the pace shows in the blocks.
+            return self._behind(call_s)
         idle_s = self._host_cost_s(0.0)
+        # If the host alone would be done in half the time, it is ahead without a spin, and there are no gaps.
+        bound = ("host_bound",) if idle_s > AHEAD_SHARE * call_s else ()
+        now_s = self.watch.device.host_s()
+        if idle_s > DEAREST_SHARE * self.budget_s:
+            # There is no time for spins as long as this host needs.
+            return self._behind(call_s, *bound)
         if self._waits_inside(idle_s):
-            # Either it synchronizes, or it submits more than the queue holds. If the host alone would be done in half
-            # the time, it is ahead all the same, and there are no gaps.
-            labels = ("host_bound", "waits_inside") if idle_s > AHEAD_SHARE * call_s else ("waits_inside",)
-            return self._behind(call_s, *labels)
-        return self._queued(call_s, idle_s) or self._behind(call_s, "host_bound")
+            # Either it synchronizes, or it submits more than the queue holds.
+            return self._behind(call_s, "waits_inside", *bound)
+        queued = self._queued(call_s, idle_s, now_s + min(SIZING_SHARE * self.budget_s, until_s - now_s))
+        return queued or self._behind(call_s, "host_bound")
+
+    def _time_flush_s(self) -> float:
+        """Host seconds of a flush, waited for; the first may have to load its kernels."""
+        flush, device, lasted_s = self.watch.flush, self.watch.device, 0.0
+        for _ in range(2 if flush is not None else 0):
+            self.watch.settle()
+            began_s = device.host_s()
+            with self.watch.answering():
+                flush()  # type: ignore[misc]
+            self.watch.settle()
+            lasted_s = device.host_s() - began_s
+        return lasted_s
 
     def block(self, way: Way) -> Taken:
         """One block, taken this way."""
@@ -129,7 +162,9 @@ class Sizing:
         return self._way(shape, "events" if self.traits.queues and not self.watch.wall else "host", call_s=call_s)
 
     def _direct_shape(self, call_s: float) -> Shape:
-        return direct_shape(call_s, self.shortest_s, self.budget_s, self.most_calls, not self.watch.wall)
+        return direct_shape(
+            call_s, self.shortest_s, self.budget_s, self.most_calls, self._flush_s, batch=not self.watch.wall
+        )
 
     def _behind(self, call_s: float, *labels: str) -> Way:
         """The host sets the pace: samples with its gaps inside, and its own time beside them."""
@@ -154,11 +189,13 @@ class Sizing:
         self.watch.settle()
         return cost_s
 
-    def _queued(self, call_s: float, host_s: float) -> Way | None:
-        """A block that the host stays ahead of; None where there is none."""
+    def _queued(self, call_s: float, host_s: float, until_s: float) -> Way | None:
+        """A block that the host stays ahead of; None where none was found until then."""
         most_calls, failures = self.most_calls, 0
         shape = self._queued_shape(call_s, host_s, most_calls)
-        for _ in range(TRIES):
+        for attempt in range(TRIES):
+            if attempt and self.watch.device.host_s() > until_s:
+                break
             self.tried += shape.calls * shape.samples
             taken = self._ahead(self._submit(shape.calls), shape)
             if taken.ahead:
@@ -184,7 +221,7 @@ class Sizing:
 
     def _queued_shape(self, call_s: float, host_s: float, most_calls: int) -> Shape:
         depth = self.calibration.queue_depth
-        return queued_shape(call_s, host_s, self.shortest_s, self.budget_s, most_calls, depth)
+        return queued_shape(call_s, host_s, self.shortest_s, self.budget_s, most_calls, depth, self._flush_s)
 
     def _ahead(self, submit: Callable[[], None], shape: Shape) -> Taken:
         return self.watch.ahead(submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S))
@@ -201,13 +238,17 @@ class Sizing:
             wanted = unresolved or is_short(way.call_s, self.calibration)
         if not (way.ahead and wanted and self.traits.graphs and self.watch.flush is None):
             return way
-        count = graph_calls(way.call_s, len(self.calls.sets))
+        count, made = graph_calls(way.call_s, len(self.calls.sets)), self.calls.made
         replay = self._captured(self._submit(count)) if count is not None else None
         if count is None or replay is None:
+            self.calls.made = made
             return way
+        self.tried += count
         taken = self._ahead(replay, Shape(count, 1, spin_for(0.0)))
         span_s = max(taken.spans[0], self.calibration.tick_s)
         if span_s < LEAST_GRAPH_SHARE * way.call_s * count:
+            # What was captured may not have been done, so its sets do not count as called with.
+            self.calls.made = made
             return way
         shape = self._queued_shape(span_s, taken.host_s, 1)
         overhead_s = self._empty_replay_s() / count

@@ -1,5 +1,6 @@
 """When enough was measured: how well a median is known, whether it drifts. Pure arithmetic on seconds per call."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from statistics import median
@@ -33,27 +34,42 @@ def trend(seconds: Sequence[float]) -> float:
     return median(seconds[middle:]) / median(seconds[:middle]) - 1
 
 
-def known(seconds: Sequence[float], precision: float) -> bool:
+def is_steady(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
+    """Whether nothing drifts that would matter by the end of the budget.
+
+    A drift matters if the halves of what was measured differ by more than is to be known; or if it is more than noise,
+    and going on like this the halves of the whole budget would.
+
+    Args:
+        seconds: medians of blocks, in the order taken.
+        precision: how well the median is to be known, as a share.
+        horizon: how many times longer than so far the whole budget is.
+    """
+    limit = max(TREND, precision)
+    moved = abs(trend(seconds))
+    return moved <= limit and (moved * horizon <= limit or not _rises_or_falls(seconds))
+
+
+def _rises_or_falls(seconds: Sequence[float]) -> bool:
+    """The Mann-Kendall test at 5 %: pairs in order against pairs out of order (Kendall, Rank Correlation Methods)."""
+    count = len(seconds)
+    score = sum((later > earlier) - (later < earlier) for earlier, later in itertools.combinations(seconds, 2))
+    spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    return (abs(score) - 1) / spread > 1.96 if count > 1 else False
+
+
+def known(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
     """Whether the medians of blocks, in the order taken, are enough, agree and do not drift."""
     return (
         len(seconds) >= FEWEST_BLOCKS
         and median_half_width(seconds) <= precision
-        and abs(trend(seconds)) <= max(TREND, precision)
+        and is_steady(seconds, precision, horizon)
     )
 
 
 def ending(seconds: Sequence[float], precision: float) -> str:
-    """What to say where the budget ended a measurement: `drifting`, `noisy`, or nothing.
-
-    Drifting needs a trend that noise does not explain: two halves whose intervals have nothing in common.
-    """
+    """What to say where the budget ended a measurement: `drifting`, `noisy`, or nothing."""
     if known(seconds, precision):
         return ""
-    if not seconds:
-        return "noisy"
-    middle = len(seconds) // 2
-    if len(seconds) >= 2 * FEWEST_BLOCKS and abs(trend(seconds)) > max(TREND, precision):
-        (low, high), (later_low, later_high) = _interval(sorted(seconds[:middle])), _interval(sorted(seconds[middle:]))
-        if high < later_low or later_high < low:
-            return "drifting"
-    return "noisy"
+    moved = abs(trend(seconds)) > max(TREND, precision)
+    return "drifting" if moved and _rises_or_falls(seconds) else "noisy"

@@ -23,6 +23,8 @@ from .sizing import Sizing, Way
 from .stopping import FEWEST_BLOCKS, ending, known
 from .warming import SHARE_DIRECT, WarmUp
 
+# Of the budget, before a device with clocks of its own may be believed: a burst of agreeing blocks is no steady state.
+EARLIEST_STOP = 0.2
 # Without a spin, submitting that takes this share of a sample set its pace.
 HOST_SHARE = 0.8
 
@@ -91,13 +93,18 @@ class Engine:
             if self._first_call_s() < self.plan.budget_s or not self._slow_for_good(sizing, way):
                 way = self._warm_up(sizing)
                 self._renew()
-                way = self._timed(lambda: sizing.graphed(way, self.plan.graph))
+                way = self._graphed(sizing, way)
             self._take(sizing, way)
 
     @property
     def sets_touched(self) -> Sequence[tuple[object, ...]]:
         """The argument sets that were called with, since they were last renewed."""
         return self._calls.touched
+
+    def close(self) -> None:
+        """Let go of every buffer, so that a traceback that holds on to this engine does not hold on to them."""
+        self._watch.flush = None
+        self.plan = replace(self.plan, flush=None, renew=None, sets=())
 
     def settle(self) -> None:
         """Wait until everything that was called is done."""
@@ -163,11 +170,19 @@ class Engine:
             log.warmup_iterations += count
             return self._watch.span_s(lambda: self._calls(count))
 
+        until_s = self.device.host_s() + self.plan.budget_s
         try:
-            return self._timed(lambda: sizing.way(warm.run(span_s, sizing.clock_hz, self.device.host_s)))
+            return self._timed(lambda: sizing.way(warm.run(span_s, sizing.clock_hz, self.device.host_s), until_s))
         finally:
             log.warmup_iterations += sizing.tried
             log.warmup_s = first_s + self._before_s
+
+    def _graphed(self, sizing: Sizing, way: Way) -> Way:
+        before = sizing.tried
+        try:
+            return self._timed(lambda: sizing.graphed(way, self.plan.graph))
+        finally:
+            self.log.warmup_iterations += sizing.tried - before
 
     def _timed(self, step: Callable[[], Way]) -> Way:
         """The result of a step that is paid for by the budget."""
@@ -189,7 +204,8 @@ class Engine:
         log.labels |= way.labels
         began_s = device.host_s() - log.measuring_s
         while not (log.blocks and self._at_an_end(precision)):
-            self._conditions.begin()
+            with self._watch.answering():
+                self._conditions.begin()
             taken = sizing.block(way)
             log.measuring_s = device.host_s() - began_s
             if self._keep(taken, way) == HOST_GAP:
@@ -204,12 +220,14 @@ class Engine:
         """Write a block down, whatever it is; the cause for which it does not count."""
         log, calls = self.log, way.shape.calls
         log.iterations, log.mode, log.overhead_s = calls, way.mode, way.overhead_s
-        cause = self._conditions.cause(taken.ahead, taken.clocks_hz, taken.wall_s)
+        with self._watch.answering():
+            cause = self._conditions.cause(taken.ahead, taken.clocks_hz, taken.wall_s)
         assert self.calibration is not None
         tick_s = self.calibration.tick_s
-        if min(taken.spans) < TICKS_PER_SAMPLE * tick_s:
+        if median(taken.spans) < TICKS_PER_SAMPLE * tick_s:
             log.labels.add("unresolved")
-        if not way.ahead and way.mode == "events" and taken.host_s > HOST_SHARE * sum(taken.spans):
+        paced = not way.ahead and way.mode == "events" and not self._watch.fell_back
+        if paced and taken.host_s > HOST_SHARE * sum(taken.spans):
             log.labels.add("host_bound")
         # Below one tick: the time is certainly not above it.
         log.seconds += [max(span_s, tick_s) / calls for span_s in taken.spans]
@@ -225,7 +243,11 @@ class Engine:
             return True
         if log.measuring_s == 0 and len(log.blocks) >= FEWEST_BLOCKS:
             return True
-        return known(log.counted(), precision)
+        earliest_s = EARLIEST_STOP * self.plan.budget_s if self.device.traits.queues else 0.0
+        if log.measuring_s < earliest_s:
+            return False
+        horizon = (self.plan.budget_s - self._before_s) / log.measuring_s if log.measuring_s else 1.0
+        return known(log.counted(), precision, horizon)
 
 
 @contextlib.contextmanager

@@ -32,18 +32,19 @@ class Amdsmi:
 
             amdsmi.amdsmi_init()
             for handle in amdsmi.amdsmi_get_processor_handles():
-                if pci_address and amdsmi.amdsmi_get_gpu_device_bdf(handle).lower() == pci_address.lower():
-                    self._smi, self._handle = amdsmi, handle
+                with contextlib.suppress(Exception):
+                    if pci_address and amdsmi.amdsmi_get_gpu_device_bdf(handle).lower() == pci_address.lower():
+                        self._smi, self._handle = amdsmi, handle
 
     def counters(self, own_bytes: int) -> Counters:
         """The state right now; what is in use beyond `own_bytes` belongs to others."""
         if self._smi is None:
             return Counters()
         status = self._ask("amdsmi_get_violation_status") or {}
-        active = {
-            cause for field, cause in _VIOLATIONS.items() if _number(status.get(f"active_{field}")) not in (None, 0)
-        }
-        known = any(_number(status.get(f"active_{field}")) is not None for field in _VIOLATIONS)
+        flags = {field: status.get(f"active_{field}") for field in _VIOLATIONS}
+        # True, False or "N/A".
+        known = any(isinstance(flag, int) for flag in flags.values())
+        active = {_VIOLATIONS[field] for field, flag in flags.items() if isinstance(flag, int) and flag}
         seconds: dict[str, float] = {}
         for field, cause in _VIOLATIONS.items():
             count = _number(status.get(f"acc_{field}"))

@@ -62,7 +62,10 @@ class CpuDevice(RealDevice):
         return host.free_memory_bytes()
 
     def peak_bytes(self, call: Callable[[], object]) -> int:
-        """By torch's record of every allocation and release during the call, on top of what stood there before."""
+        """By torch's record of every allocation and release during the call.
+
+        Memory from before that the call gives back is not in that record, nor what its own Python threads allocate.
+        """
         import torch
 
         with torch.autograd.profiler.profile(use_kineto=True, profile_memory=True) as profile:

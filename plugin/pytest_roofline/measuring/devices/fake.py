@@ -85,6 +85,7 @@ class FakeDevice:
         self._cache_bytes = cache_bytes
         self._clock, self._throttle, self._slowdown = clock, throttle, slowdown
         self._others = others_bytes, others_busy
+        self._throttled_s: dict[str, float] = {}
         self._vanish_after = vanish_after
         self._ends: deque[float] = deque()
         self._recording: list[Callable[[], float]] | None = None
@@ -118,7 +119,7 @@ class FakeDevice:
 
         Args:
             seconds: at full clock, from memory.
-            touch: the buffer that it goes through: in the cache if fewer than `cache_bytes` were touched since.
+            touch: the buffer that it goes through; it stays in the cache until others, touched later, push it out.
             size_bytes: of that buffer.
             cached: the factor on its duration where the buffer is in the cache.
         """
@@ -132,8 +133,16 @@ class FakeDevice:
         factor = self._slowdown(self.works) / self._clock(self.busy_s)
         factor *= cached if touch is not None and self._touch(touch, size_bytes) else 1.0
         self.works += 1
-        self.busy_s += seconds * factor
+        self._be_busy(seconds * factor)
         return seconds * factor
+
+    def _be_busy(self, seconds: float) -> None:
+        for cause in self._active() or ():
+            self._throttled_s[cause] = self._throttled_s.get(cause, 0.0) + seconds
+        self.busy_s += seconds
+
+    def _active(self) -> frozenset[str] | None:
+        return None if self._throttle is None else self._throttle(self.busy_s)
 
     def _touch(self, buffer: object, size_bytes: int) -> bool:
         """Whether a buffer is still in the cache, which it is after this; the least recently touched leave."""
@@ -176,7 +185,7 @@ class FakeDevice:
     def spin(self, cycles: int) -> None:
         """An entry of so many cycles at the clock of the moment."""
         seconds = cycles / (self.clock_hz * self._clock(self.busy_s))
-        self.busy_s += seconds
+        self._be_busy(seconds)
         self._submit(seconds, self.launch_s)
 
     def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
@@ -199,9 +208,8 @@ class FakeDevice:
 
     def counters(self) -> Counters:
         """As scripted; seconds are the busy ones as long as a cause is active."""
-        active = None if self._throttle is None else self._throttle(self.busy_s)
         others_bytes, others_busy = self._others
-        return Counters(active=active, others_bytes=others_bytes, others_busy=others_busy)
+        return Counters(self._active(), dict(self._throttled_s), others_bytes, others_busy)
 
     def host_s(self) -> float:
         """The host's clock."""

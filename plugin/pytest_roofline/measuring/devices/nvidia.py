@@ -12,8 +12,12 @@ from .base import BRAKE, HARDWARE, POWER_CAP, THERMAL, Counters
 _REASONS = {0x4: POWER_CAP, 0x8: HARDWARE, 0x20: THERMAL, 0x40: THERMAL, 0x80: BRAKE}
 # Performance policies whose violation time NVML adds up, in nanoseconds (nvml.h: POWER 0, THERMAL 1).
 _POLICIES = {0: POWER_CAP, 1: THERMAL}
-# Counters of newer drivers, in nanoseconds (nvml.h, NVML_FI_DEV_CLOCKS_EVENT_REASON_*).
-_FIELDS = {269: THERMAL, 270: THERMAL, 271: BRAKE}
+# Counters of newer drivers, in nanoseconds, by their names in nvml.h: versions of it number them differently.
+_FIELDS = {
+    "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN": THERMAL,
+    "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN": THERMAL,
+    "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN": BRAKE,
+}
 # What a process's own context and the driver take of the memory beside torch's allocator.
 OWN_CONTEXT_BYTES = 2**30
 
@@ -62,14 +66,16 @@ class Nvml:
             return None
 
     def _violation_seconds(self) -> dict[str, float]:
+        """What every counter of a cause adds up to: some count the same, which is no matter where growth is asked."""
         seconds: dict[str, float] = {}
         for policy, cause in _POLICIES.items():
             status = self._ask(functools.partial(_violation, policy=policy))
             if status is not None:
                 seconds[cause] = int(status.violationTime) * 1e-9
-        for value in self._ask(lambda nvml, handle: nvml.nvmlDeviceGetFieldValues(handle, list(_FIELDS))) or ():
-            if value.nvmlReturn == 0 and value.fieldId in _FIELDS:
-                cause = _FIELDS[value.fieldId]
+        fields = {getattr(self._nvml, name): cause for name, cause in _FIELDS.items() if hasattr(self._nvml, name)}
+        for value in self._ask(lambda nvml, handle: nvml.nvmlDeviceGetFieldValues(handle, list(fields))) or ():
+            if value.nvmlReturn == 0 and value.fieldId in fields:
+                cause = fields[value.fieldId]
                 seconds[cause] = seconds.get(cause, 0.0) + int(value.value.ullVal) * 1e-9
         return seconds
 

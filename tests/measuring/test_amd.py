@@ -1,0 +1,249 @@
+"""The state of an AMD GPU as its management library tells it, with a stand-in for the library."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from pytest_roofline.measuring.devices import amd
+from pytest_roofline.measuring.devices.amd import Amdsmi
+from pytest_roofline.measuring.devices.base import BRAKE, POWER_CAP, THERMAL, Counters
+
+GIB = 2**30
+ADDRESS = "0000:c1:00.0"
+UNKNOWN = Counters(active=None, seconds={}, others_bytes=None, others_busy=None, preemptions=None)
+CAUSES = {
+    "prochot_thrm": BRAKE,
+    "ppt_pwr": POWER_CAP,
+    "socket_thrm": THERMAL,
+    "vr_thrm": THERMAL,
+    "hbm_thrm": THERMAL,
+}
+
+
+def status(everything=None, **changes):
+    """A violation status as the library gives it: `active_` fields are truths, `acc_` fields counts, or "N/A"."""
+    active, count = (False, 0) if everything is None else (everything, everything)
+    whole = {f"active_{field}": active for field in CAUSES} | {f"acc_{field}": count for field in CAUSES}
+    return whole | {"acc_counter": 10**6, "per_ppt_pwr": 100, "reference_timestamp": 1} | changes
+
+
+def pcie(width):
+    """PCIe information with this many lanes."""
+    return {"pcie_metric": {"pcie_width": width, "pcie_speed": 32000}, "pcie_static": {"max_pcie_width": 16}}
+
+
+ANSWERS = {
+    "amdsmi_init": None,
+    "amdsmi_get_processor_handles": ["first", "second"],
+    "amdsmi_get_gpu_device_bdf": {"first": ADDRESS, "second": "0000:c2:00.0"},
+    "amdsmi_get_violation_status": status(),
+    "amdsmi_get_gpu_vram_usage": {"vram_total": 192 * 1024, "vram_used": 10 * 1024},
+    "amdsmi_get_power_cap_info": {"power_cap": 750_000_000, "default_power_cap": 750_000_000},
+    "amdsmi_get_pcie_info": pcie(16),
+    "amdsmi_get_gpu_compute_partition": "SPX",
+}
+
+
+class FakeAmdsmi(ModuleType):
+    """A library with these answers; one that is an error is raised, one by handle is looked up."""
+
+    def __init__(self, answers):
+        super().__init__("amdsmi")
+        self.asked = []
+        for name, answer in answers.items():
+            setattr(self, name, self._question(name, answer))
+
+    def _question(self, name, answer):
+        def ask(*arguments):
+            self.asked.append((name, *arguments))
+            if isinstance(answer, Exception):
+                raise answer
+            by_handle = isinstance(answer, dict) and arguments and arguments[0] in answer
+            return answer[arguments[0]] if by_handle else answer
+
+        return ask
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Puts a stand-in for amdsmi in its place, which answers as usual but for what is given."""
+
+    def install(**answers):
+        library = FakeAmdsmi(ANSWERS | {f"amdsmi_{name}": answer for name, answer in answers.items()})
+        monkeypatch.setitem(sys.modules, "amdsmi", library)
+        return library
+
+    return install
+
+
+def counters_of(install, own_bytes=0, **answers):
+    """The counters of a GPU that gives these answers."""
+    install(**answers)
+    return Amdsmi(ADDRESS).counters(own_bytes)
+
+
+def facts_of(install, **answers):
+    """The facts of a GPU that gives these answers."""
+    install(**answers)
+    return Amdsmi(ADDRESS).facts()
+
+
+@pytest.mark.parametrize("active", [True, 1], ids=["truth", "number"])
+@pytest.mark.parametrize("field", CAUSES)
+def test_every_active_violation_is_its_cause(install, field, active):
+    # amdsmi 7.0.2 gives truths (`_validate_if_max_uint` with `isBool`); a number is understood too.
+    counters = counters_of(install, get_violation_status=status(**{f"active_{field}": active}))
+    assert counters.active == {CAUSES[field]}
+
+
+@pytest.mark.parametrize("inactive", [False, 0], ids=["truth", "number"])
+def test_no_active_violation_is_known_as_such(install, inactive):
+    answers = {f"active_{field}": inactive for field in CAUSES}
+    assert counters_of(install, get_violation_status=status(**answers)).active == frozenset()
+
+
+def test_violations_that_are_not_available_are_unknown_and_never_fine(install):
+    counters = counters_of(install, get_violation_status=status("N/A"))
+    assert (counters.active, counters.seconds) == (None, {})
+
+
+def test_one_violation_that_is_not_available_does_not_cost_the_others(install):
+    answers = {"active_hbm_thrm": "N/A", "active_vr_thrm": True}
+    assert counters_of(install, get_violation_status=status(**answers)).active == {THERMAL}
+
+
+def test_accumulated_violations_are_in_seconds_by_cause(install):
+    counters = counters_of(install, get_violation_status=status(acc_prochot_thrm=500, acc_ppt_pwr=2500))
+    assert counters.seconds == pytest.approx({BRAKE: 0.5, POWER_CAP: 2.5, THERMAL: 0.0})
+
+
+def test_accumulated_heat_adds_up_wherever_it_was(install):
+    counters = counters_of(install, get_violation_status=status(acc_socket_thrm=1000, acc_vr_thrm=200, acc_hbm_thrm=30))
+    assert counters.seconds[THERMAL] == pytest.approx(1.23)
+
+
+def test_an_accumulator_that_is_not_available_is_left_out(install):
+    counters = counters_of(install, get_violation_status=status(acc_ppt_pwr="N/A"))
+    assert set(counters.seconds) == {THERMAL, BRAKE}
+
+
+@pytest.mark.parametrize(("used", "own", "others"), [(10, 4, 5), (10, 0, 9), (5, 4, 0), (5, 5, 0), (4, 8, 0)])
+def test_memory_beyond_our_own_and_a_context_is_that_of_others(install, used, own, others):
+    counters = counters_of(install, own * GIB, get_gpu_vram_usage={"vram_used": used * 1024})
+    assert counters.others_bytes == others * GIB
+
+
+def test_memory_that_is_not_available_is_unknown(install):
+    assert counters_of(install, get_gpu_vram_usage={"vram_used": "N/A"}).others_bytes is None
+
+
+def test_the_time_of_others_is_unknown(install):
+    assert counters_of(install).others_busy is None
+
+
+@pytest.mark.parametrize(
+    ("question", "name", "unknown"),
+    [
+        ("violation_status", "active", None),
+        ("violation_status", "seconds", {}),
+        ("gpu_vram_usage", "others_bytes", None),
+    ],
+)
+def test_what_raises_is_unknown_and_never_fine(install, question, name, unknown):
+    counters = counters_of(install, **{f"get_{question}": RuntimeError("not supported")})
+    assert getattr(counters, name) == unknown
+
+
+def test_violations_that_raise_do_not_cost_the_memory(install):
+    assert counters_of(install, get_violation_status=RuntimeError()).others_bytes == 9 * GIB
+
+
+def test_an_older_library_without_violations_leaves_them_unknown(install):
+    library = install()
+    del library.amdsmi_get_violation_status
+    assert Amdsmi(ADDRESS).counters(0) == Counters(others_bytes=9 * GIB)
+
+
+@pytest.mark.parametrize(("cap", "watts"), [(750_000_000, 750.0), (750, 750.0), (1000, 1000.0), (55_000_000, 55.0)])
+def test_the_power_cap_is_understood_in_microwatts_and_in_watts(install, cap, watts):
+    assert facts_of(install, get_power_cap_info={"power_cap": cap})["power_limit_w"] == watts
+
+
+@pytest.mark.parametrize(("partition", "known"), [("CPX", "cpx"), ("DPX", "dpx"), ("SPX", None), ("N/A", None)])
+def test_a_partitioned_gpu_says_so_and_a_whole_one_does_not(install, partition, known):
+    assert facts_of(install, get_gpu_compute_partition=partition).get("partition") == known
+
+
+def test_facts_tell_the_link_as_running(install):
+    assert facts_of(install, get_pcie_info=pcie(8))["pcie_width"] == 8
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "fact"),
+    [
+        ("power_cap_info", {"power_cap": "N/A"}, "power_limit_w"),
+        ("power_cap_info", RuntimeError(), "power_limit_w"),
+        ("pcie_info", pcie("N/A"), "pcie_width"),
+        ("pcie_info", RuntimeError(), "pcie_width"),
+        ("gpu_compute_partition", RuntimeError(), "partition"),
+    ],
+)
+def test_facts_that_are_not_available_stay_out(install, question, answer, fact):
+    usual = {"get_gpu_compute_partition": "CPX"}
+    lost = facts_of(install, **usual).keys() - facts_of(install, **usual | {f"get_{question}": answer}).keys()
+    assert lost == {fact}
+
+
+@pytest.mark.parametrize("address", [ADDRESS, ADDRESS.upper()])
+def test_a_gpu_is_found_by_its_address_however_it_is_spelt(install, address):
+    library = install()
+    Amdsmi(address).counters(0)
+    assert library.asked[-1] == ("amdsmi_get_gpu_vram_usage", "first")
+
+
+def test_the_second_gpu_is_found_by_its_address(install):
+    library = install()
+    Amdsmi("0000:c2:00.0").counters(0)
+    assert library.asked[-1] == ("amdsmi_get_gpu_vram_usage", "second")
+
+
+@pytest.mark.parametrize("address", ["0000:c3:00.0", "", None])
+def test_a_gpu_that_is_not_found_is_unknown_throughout(install, address):
+    install()
+    device = Amdsmi(address)
+    assert (device.counters(0), device.facts()) == (UNKNOWN, {})
+
+
+@pytest.mark.parametrize("failing", ["init", "get_processor_handles", "get_gpu_device_bdf"])
+def test_a_library_that_finds_no_driver_leaves_everything_unknown(install, failing):
+    install(**{failing: RuntimeError("no driver")})
+    device = Amdsmi(ADDRESS)
+    assert (device.counters(0), device.facts()) == (UNKNOWN, {})
+
+
+def test_without_the_library_everything_is_unknown(monkeypatch):
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    assert Amdsmi(ADDRESS).counters(0) == UNKNOWN
+
+
+@pytest.mark.parametrize("error", ["OSError('libamd_smi.so')", "KeyError('ROCM_PATH')", "AttributeError('symbol')"])
+def test_an_import_that_fails_in_any_way_leaves_everything_unknown(monkeypatch, tmp_path, error):
+    (tmp_path / "amdsmi.py").write_text(f"raise {error}\n")
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    device = Amdsmi(ADDRESS)
+    assert (device.counters(0), device.facts()) == (UNKNOWN, {})
+
+
+def test_the_driver_is_known_without_the_library(monkeypatch, tmp_path):
+    version = tmp_path / "sys/module/amdgpu/version"
+    version.parent.mkdir(parents=True)
+    version.write_text("6.12.12\n")
+    monkeypatch.setattr(amd, "_ROOT", tmp_path)
+    assert amd.driver_version() == "6.12.12"
+
+
+def test_a_machine_without_the_driver_has_no_version(monkeypatch, tmp_path):
+    monkeypatch.setattr(amd, "_ROOT", tmp_path)
+    assert amd.driver_version() is None

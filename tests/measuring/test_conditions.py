@@ -1,0 +1,259 @@
+"""Which blocks do not count, and what is written down beside those that do."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.measuring.conditions import HOST_GAP, NEIGHBOUR, OTHERS_BYTES, PREEMPTED, Conditions
+from pytest_roofline.measuring.devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL, Counters
+from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.measuring.timing import Engine, Plan
+
+CLOCK = (2e9, 2e9)
+CAUSES = [THERMAL, HARDWARE, BRAKE]
+NONE = frozenset()
+
+
+def after(*counters, ahead=True, clocks_hz=CLOCK, wall_s=0.05):
+    """The conditions and the cause after blocks with these counters before and after."""
+    told = iter(counters)
+    conditions = Conditions(SimpleNamespace(counters=lambda: next(told)))
+    cause = ""
+    for _ in range(len(counters) // 2):
+        conditions.begin()
+        cause = conditions.cause(ahead, clocks_hz, wall_s)
+    return conditions, cause
+
+
+def cause_of(*counters, **block):
+    return after(*counters, **block)[1]
+
+
+def test_a_quiet_block_counts():
+    quiet = Counters(active=NONE, others_bytes=0, others_busy=0.0, preemptions=0)
+    assert cause_of(quiet, quiet) == ""
+
+
+def test_a_block_of_a_device_that_tells_nothing_counts():
+    assert cause_of(Counters(), Counters()) == ""
+
+
+@pytest.mark.parametrize(("ahead", "cause"), [(True, ""), (None, ""), (False, HOST_GAP)])
+def test_a_block_behind_which_the_host_fell_is_a_host_gap(ahead, cause):
+    assert cause_of(Counters(), Counters(), ahead=ahead) == cause
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize("when", [(True, False), (False, True), (True, True)])
+def test_a_slowdown_seen_at_either_end_excludes_a_block(cause, when):
+    before, behind = (Counters(active=frozenset({cause} if active else ())) for active in when)
+    assert cause_of(before, behind) == cause
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_slowdown_that_came_and_went_excludes_a_block(cause):
+    assert cause_of(Counters(NONE, {cause: 1.0}), Counters(NONE, {cause: 1.5})) == cause
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_slowdown_of_yesterday_excludes_nothing(cause):
+    assert cause_of(Counters(NONE, {cause: 1.0}), Counters(NONE, {cause: 1.0})) == ""
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_counter_that_was_not_there_before_excludes_nothing(cause):
+    assert cause_of(Counters(), Counters(seconds={cause: 1.0})) == ""
+
+
+def test_a_slowdown_of_the_block_before_excludes_only_that_block():
+    hot, cool = Counters(active=frozenset({THERMAL})), Counters(active=NONE)
+    assert cause_of(hot, hot, cool, cool) == ""
+
+
+@pytest.mark.parametrize(
+    "counters",
+    [Counters(active=frozenset({POWER_CAP})), Counters(NONE, {POWER_CAP: 2.0}), Counters(frozenset({"idle"}))],
+)
+def test_the_software_power_cap_excludes_nothing(counters):
+    assert cause_of(Counters(NONE, {POWER_CAP: 1.0}), counters) == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "capped"),
+    [
+        (Counters(active=NONE), Counters(active=frozenset({POWER_CAP})), True),
+        (Counters(active=NONE), Counters(active=NONE), False),
+        (Counters(seconds={POWER_CAP: 1.0}), Counters(seconds={POWER_CAP: 1.5}), True),
+        (Counters(seconds={POWER_CAP: 1.0}), Counters(seconds={POWER_CAP: 1.0}), False),
+        (Counters(), Counters(), None),
+        (Counters(), Counters(seconds={THERMAL: 1.0}), None),
+    ],
+)
+def test_the_software_power_cap_is_recorded_or_unknown(before, behind, capped):
+    assert after(before, behind)[0].power_capped == capped
+
+
+@pytest.mark.parametrize(
+    ("counters", "known"),
+    [(Counters(), False), (Counters(active=NONE), True), (Counters(seconds={THERMAL: 0.0}), True)],
+)
+def test_a_device_that_tells_of_no_throttling_is_not_known_to_be_well(counters, known):
+    assert after(counters, counters)[0].throttle_known == known
+
+
+@pytest.mark.parametrize(
+    ("others_bytes", "neighbours"), [(None, "unknown"), (0, "none"), (OTHERS_BYTES, "none"), (OTHERS_BYTES + 1, "seen")]
+)
+def test_neighbours_show_by_the_memory_that_they_hold(others_bytes, neighbours):
+    counters = Counters(others_bytes=others_bytes)
+    assert after(counters, counters)[0].neighbours == neighbours
+
+
+def test_memory_that_others_hold_excludes_nothing_alone():
+    holding = Counters(others_bytes=2**34)
+    assert cause_of(holding, holding) == ""
+
+
+@pytest.mark.parametrize(("busy", "cause"), [(None, ""), (0.0, ""), (0.04, ""), (0.06, NEIGHBOUR), (1.0, NEIGHBOUR)])
+def test_a_neighbour_at_work_excludes_a_block(busy, cause):
+    counters = Counters(others_busy=busy)
+    assert cause_of(counters, counters) == cause
+
+
+def test_a_neighbour_at_work_is_seen_though_its_memory_is_unknown():
+    counters = Counters(others_busy=0.5)
+    assert after(counters, counters)[0].neighbours == "seen"
+
+
+def test_a_neighbour_that_was_seen_stays_seen():
+    holding, alone = Counters(others_bytes=2**34), Counters(others_bytes=0)
+    assert after(holding, holding, alone, alone)[0].neighbours == "seen"
+
+
+@pytest.mark.parametrize(
+    ("clocks_hz", "cause"),
+    [((2e9, 1.9e9), ""), ((2e9, 1.7e9), NEIGHBOUR), ((1.7e9, 2e9), NEIGHBOUR), (None, "")],
+)
+def test_probes_that_differ_beside_a_neighbours_memory_are_its_time_slices(clocks_hz, cause):
+    holding = Counters(others_bytes=2**34)
+    assert cause_of(holding, holding, clocks_hz=clocks_hz) == cause
+
+
+@pytest.mark.parametrize("others_bytes", [0, None])
+def test_probes_that_differ_on_a_device_of_ones_own_exclude_nothing(others_bytes):
+    counters = Counters(others_bytes=others_bytes)
+    assert cause_of(counters, counters, clocks_hz=(2e9, 1.5e9)) == ""
+
+
+def test_probes_that_differ_under_the_power_cap_exclude_nothing():
+    capped = Counters(active=frozenset({POWER_CAP}), others_bytes=2**34)
+    assert cause_of(capped, capped, clocks_hz=(2e9, 1.5e9)) == ""
+
+
+@pytest.mark.parametrize(("taken", "cause"), [(0, ""), (5, ""), (6, PREEMPTED), (1000, PREEMPTED)])
+def test_a_hundred_preemptions_a_second_are_the_most(taken, cause):
+    assert cause_of(Counters(preemptions=70), Counters(preemptions=70 + taken), wall_s=0.05) == cause
+
+
+@pytest.mark.parametrize(("before", "behind"), [(None, 1000), (1000, None)])
+def test_preemptions_that_are_unknown_exclude_nothing(before, behind):
+    assert cause_of(Counters(preemptions=before), Counters(preemptions=behind)) == ""
+
+
+@pytest.mark.parametrize(("spoiled", "trouble"), [(4, False), (5, False), (6, True), (10, True)])
+def test_more_than_half_of_the_blocks_excluded_is_trouble(spoiled, trouble):
+    blocks = tuple(Block(2, THERMAL if index < spoiled else "") for index in range(10))
+    assert bool(Samples((1e-3,) * 20, 1, 1e-9, blocks=blocks).trouble) == trouble
+
+
+def test_trouble_counts_the_blocks_by_cause():
+    blocks = (Block(1, THERMAL), Block(1, HOST_GAP), Block(1, THERMAL), Block(1))
+    assert Samples((1e-3,) * 4, 1, 1e-9, blocks=blocks).trouble == (
+        "3 of 4 blocks of samples were spoiled: 2 × thermal slowdown, 1 × host gap"
+    )
+
+
+def timed(seconds=1e-4, budget_s=1.0, **facts):
+    """The samples of a function on a device with these facts."""
+    device = FakeDevice(launch_s=8e-6, record_s=1.5e-6, latency_s=4e-6, tick_s=0.5e-6, **facts)
+    engine = Engine(device, Plan(lambda: device.work(seconds), [()], budget_s=budget_s))
+    engine.run()
+    return engine.samples()
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_device_that_is_throttled_all_the_time_is_trouble(cause):
+    samples = timed(throttle=lambda _: frozenset({cause}))
+    assert samples.trouble.endswith(f"× {cause}")
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_device_that_is_throttled_all_the_time_keeps_the_budget(cause):
+    samples = timed(throttle=lambda _: frozenset({cause}))
+    assert samples.warmup_s + samples.measuring_s <= 1.0 + 0.06
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_device_that_is_throttled_all_the_time_still_has_a_number(cause):
+    assert timed(throttle=lambda _: frozenset({cause})).median_s == pytest.approx(1e-4, rel=0.01)
+
+
+def test_a_device_that_is_throttled_for_a_while_is_measured_without_that_while():
+    samples = timed(
+        throttle=lambda busy_s: frozenset({THERMAL} if busy_s < 0.25 else ()),
+        clock=lambda busy_s: 0.5 if busy_s < 0.25 else 1.0,
+    )
+    assert (samples.median_s, samples.trouble) == (pytest.approx(1e-4, rel=0.01), "")
+    assert 0 < samples.excluded[THERMAL] < len(samples.blocks) / 2
+
+
+def test_a_card_at_its_power_cap_is_measured_and_says_so():
+    samples = timed(throttle=lambda _: frozenset({POWER_CAP}), clock=lambda _: 0.8)
+    assert (samples.excluded, samples.power_capped_share) == ({}, 1.0)
+    assert samples.clock_hz == pytest.approx(0.8 * 2e9, rel=0.01)
+
+
+def test_a_card_below_its_power_cap_says_so():
+    assert timed().power_capped_share == 0.0
+
+
+def test_a_card_that_withholds_its_state_is_unknown():
+    samples = timed(throttle=None, others_bytes=None, others_busy=None)
+    assert (samples.throttle_known, samples.neighbours, samples.power_capped_share) == (False, "unknown", None)
+
+
+def test_a_neighbour_at_work_all_the_time_is_trouble():
+    assert timed(others_busy=0.5).trouble.endswith(f"× {NEIGHBOUR}")
+
+
+@pytest.mark.parametrize("seconds", [2.3e-6, 1e-4, 50e-3])
+def test_an_idle_neighbour_that_holds_memory_excludes_nothing(seconds):
+    samples = timed(seconds, others_bytes=2**30)
+    assert (samples.excluded, samples.neighbours) == ({}, "seen")
+
+
+def test_slow_launches_are_not_the_time_slices_of_an_idle_neighbour():
+    device = FakeDevice(launch_s=40e-6, record_s=1.5e-6, latency_s=4e-6, tick_s=0.5e-6, others_bytes=2**30)
+    engine = Engine(device, Plan(lambda: device.work(50e-3), [()], budget_s=2.0))
+    engine.run()
+    assert engine.samples().excluded == {}
+
+
+class Interrupted(FakeDevice):
+    """A processor that the scheduler takes away so many times a second."""
+
+    rate_hz = 0.0
+
+    def counters(self):
+        return Counters(preemptions=int(self.rate_hz * self.host_s()))
+
+
+@pytest.mark.parametrize(("rate_hz", "excluded"), [(0, 0), (30, 0), (400, 1)])
+def test_a_processor_that_is_taken_away_often_is_excluded_for_that(rate_hz, excluded):
+    device = Interrupted()
+    device.rate_hz = rate_hz
+    engine = Engine(device, Plan(lambda: device.work(1e-3), [()], budget_s=0.5))
+    engine.run()
+    samples = engine.samples()
+    assert samples.excluded == ({PREEMPTED: len(samples.blocks)} if excluded else {})
