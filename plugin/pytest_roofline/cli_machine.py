@@ -1,6 +1,7 @@
 """`roofline doctor` and `roofline selftest`: what this machine has, and proof that its clocks can be trusted."""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -39,7 +40,9 @@ def selftest(device: str | None, path: Path | None) -> None:
     from .measuring.workloads import TorchWorkloads
     from .reporting.machine import property_line
 
-    opened = open_device(device)
+    if path is not None:
+        _refuse_unwritable(path)
+    opened = open_device(device, "--device")
     environment = gather(opened)
     click.echo(f"{opened.name} ({printable(environment.device.product)})")
     warning = "" if device == "cpu" else unused_accelerator(opened)
@@ -54,6 +57,16 @@ def selftest(device: str | None, path: Path | None) -> None:
     if path is not None:
         _write_selftest(path, environment, calibrate(opened), properties)
     sys.exit(1 if failed else 0)
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Better now than after a minute of measuring."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotStore(f"{path} cannot be written: {error.strerror}") from None
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise CannotStore(f"{path} cannot be written; expected a file in a folder that may be written")
 
 
 def _memory_peak(device: Any) -> float | None:

@@ -54,9 +54,15 @@ def test_a_device_may_have_a_floor_of_its_own():
 
 
 def test_at_least_twenty_calls_are_made():
-    script = Script(lambda _: 0.02)
+    script = Script(lambda _: 0.009)
     script.run(budget_s=10.0)
     assert 20 <= sum(script.spans) <= 30
+
+
+def test_slow_calls_are_fewer_than_twenty_after_twice_the_floor():
+    script = Script(lambda _: 0.02)
+    script.run(budget_s=10.0)
+    assert 0.2 <= script.now_s <= 0.3
 
 
 @pytest.mark.parametrize("call_s", [1e-6, 1e-3, 0.02, 0.2])

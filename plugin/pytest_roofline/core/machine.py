@@ -15,8 +15,8 @@ class Gpu:
     Args:
         index: as the management library counts, which is every GPU of the machine.
         power_default_w: the limit that it was shipped with.
-        pcie_generation: as trained under load; links that idle go down on purpose.
-        pcie_generation_rated: the most that GPU and slot can do together; `pcie_width_rated` likewise.
+        pcie_generation: what card and slot agree on; links that idle go below it on purpose.
+        pcie_generation_rated: the most that the card can do; `pcie_width_rated` likewise.
         links: NVLink or xGMI links that are up.
         others_bytes: memory in use that is not this process's.
         throttle_known: whether the device tells of thermal slowdown at all.
@@ -95,7 +95,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedGpus:
-    """So many GPUs of one product, with the facts that each must have; what is omitted may be anything."""
+    """So many GPUs of one product, with the facts that each must have; what is omitted may be anything.
+
+    `partition` is `none` for a whole device.
+    """
 
     product: str
     count: int
@@ -110,6 +113,9 @@ class ExpectedGpus:
     def __post_init__(self) -> None:
         if self.count < 0:
             raise BadInput(f"count is {self.count}; expected 0 or more GPUs of a product")
+        _require_above_zero(self, "memory_bytes", "pcie_generation", "pcie_width", "power_limit_w")
+        if self.links is not None and self.links < 0:
+            raise BadInput(f"links is {self.links}; expected 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,14 @@ class Expectation:
         if len(set(products)) < len(products):
             twice = next(product for product in products if products.count(product) > 1)
             raise BadInput(f"gpus names {twice!r} twice; expected one group a product, with its count")
+        _require_above_zero(self, "usable_cores", "memory_bytes")
+
+
+def _require_above_zero(expected: object, *names: str) -> None:
+    for name in names:
+        value = getattr(expected, name)
+        if value is not None and not value > 0:
+            raise BadInput(f"{name} is {value}; expected a number above zero, or leave it out")
 
 
 @dataclass(frozen=True, slots=True)

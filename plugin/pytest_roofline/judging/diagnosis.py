@@ -81,6 +81,17 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "clocks fall under load",
             f"nvidia-smi -i {gpu.index} -pl {gpu.power_default_w:g}, or rocm-smi --resetpoweroverdrive",
         )
+    withheld = [name for name, value in (
+        ("power limit", gpu.power_limit_w), ("PCIe generation", gpu.pcie_generation), ("PCIe width", gpu.pcie_width)
+    ) if value is None]  # fmt: skip
+    if withheld:
+        yield Finding(
+            "unknown",
+            gpu.label,
+            f"{', '.join(withheld)} withheld",
+            "a lowered limit or a narrow link would not be seen",
+            "look at them on the host; a virtual GPU does not tell",
+        )
     yield from _link(gpu)
     if gpu.compute_mode not in (None, "default"):
         yield Finding(
@@ -205,6 +216,14 @@ def _limits(machine: Machine) -> Iterator[Finding]:
             f"{format_amount(machine.memlock_bytes)} may be locked",
             "RDMA and pinned buffers are refused",
             "ulimit -l unlimited; docker run --ulimit memlock=-1",
+        )
+    if not machine.memlock_known:
+        yield Finding(
+            "unknown",
+            "memlock",
+            "this system does not tell",
+            "RDMA and pinned buffers may be refused",
+            "none from inside",
         )
     if host.cgroup_memory_bytes is not None:
         yield Finding(

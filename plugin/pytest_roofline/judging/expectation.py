@@ -6,10 +6,13 @@ from dataclasses import fields
 from pathlib import Path
 
 from ..core.machine import Difference, Expectation, ExpectedGpus, Gpu, Machine
+from ..core.units import format_amount
 from .storage import check_schema, decode_json, read_bytes, to_plain, to_record, write_json
 
 # Kernels reserve some of the memory, and not always the same.
 MEMORY_TOLERANCE = 0.02
+# What a file says of a device that is no part of one.
+WHOLE = "none"
 
 
 def read_expectation(path: Path) -> Expectation:
@@ -39,7 +42,7 @@ def expectation_of(machine: Machine) -> Expectation:
     for gpu in machine.gpus:
         products.setdefault(gpu.product, []).append(_expected(gpu))
     gpus = tuple(_common(alike) for alike in products.values())
-    drivers = {gpu.driver for gpu in machine.gpus if gpu.driver}
+    drivers = {gpu.driver for gpu in machine.gpus}
     host = machine.host
     return Expectation(
         gpus=gpus,
@@ -61,14 +64,15 @@ def _expected(gpu: Gpu) -> ExpectedGpus:
     return ExpectedGpus(
         product=gpu.product,
         count=1,
-        memory_bytes=gpu.memory_bytes,
-        # What the pair of GPU and slot can do is expected, not what a link that idled showed.
-        pcie_generation=gpu.pcie_generation_rated or gpu.pcie_generation,
-        pcie_width=gpu.pcie_width_rated or gpu.pcie_width,
-        power_limit_w=gpu.power_limit_w,
+        memory_bytes=gpu.memory_bytes or None,
+        # A zero is no fact: a driver that does not know says so that way.
+        # As this good node runs, which may be less than the card alone could: its slot decides too.
+        pcie_generation=gpu.pcie_generation or None,
+        pcie_width=gpu.pcie_width or None,
+        power_limit_w=gpu.power_limit_w or None,
         ecc=gpu.ecc,
         links=gpu.links,
-        partition=gpu.partition,
+        partition=gpu.partition or WHOLE,
     )
 
 
@@ -91,10 +95,11 @@ def differences(expected: Expectation, machine: Machine) -> list[Difference]:
 def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Difference]:
     for fact in ("pcie_generation", "pcie_width", "power_limit_w", "ecc", "links", "partition"):
         wanted, seen = getattr(expected, fact), getattr(gpu, fact)
+        seen = seen or WHOLE if fact == "partition" else seen
         if wanted is not None and wanted != seen:
             yield Difference(gpu.label, fact, _text(wanted), _text(seen))
     if expected.memory_bytes is not None and not _about(expected.memory_bytes, gpu.memory_bytes):
-        yield Difference(gpu.label, "memory_bytes", _text(expected.memory_bytes), _text(gpu.memory_bytes))
+        yield Difference(gpu.label, "memory_bytes", _amount(expected.memory_bytes), _amount(gpu.memory_bytes))
 
 
 def _driver_differences(expected: Expectation, machine: Machine) -> Iterator[Difference]:
@@ -112,11 +117,15 @@ def _host_differences(expected: Expectation, machine: Machine) -> Iterator[Diffe
     if expected.usable_cores not in (None, host.usable_cores):
         yield Difference("host", "usable_cores", str(expected.usable_cores), str(host.usable_cores))
     if expected.memory_bytes is not None and not _about(expected.memory_bytes, host.usable_memory_bytes):
-        yield Difference("host", "memory_bytes", str(expected.memory_bytes), str(host.usable_memory_bytes))
+        yield Difference("host", "memory_bytes", _amount(expected.memory_bytes), _amount(host.usable_memory_bytes))
 
 
 def _about(expected: int, observed: int | None) -> bool:
     return observed is not None and abs(observed / expected - 1) <= MEMORY_TOLERANCE
+
+
+def _amount(size_bytes: int | None) -> str:
+    return "unknown" if size_bytes is None else f"{format_amount(size_bytes)} ({size_bytes})"
 
 
 def _text(value: object) -> str:

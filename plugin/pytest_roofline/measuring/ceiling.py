@@ -1,5 +1,7 @@
 """A measured roofline for a device without a datasheet: the bandwidth of a STREAM-like triad, once a session."""
 
+import mmap
+
 import torch
 
 from ..core.records import Ceiling
@@ -21,7 +23,7 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
     array_bytes = min(ROTATION_FACTOR * cache_bytes, LARGEST_ARRAY_BYTES)
     if 3 * array_bytes > device.free_bytes() / 2:
         return None
-    out, left, right = (torch.full((array_bytes // 4,), value, device=kind) for value in (0.0, 1.0, 2.0))
+    out, left, right = (_array(array_bytes, kind).fill_(value) for value in (0.0, 1.0, 2.0))
     engine = Engine(device, Plan(lambda: torch.add(left, right, alpha=3.0, out=out), sets=[()], budget_s=BUDGET_S))
     engine.run()
     samples = engine.samples()
@@ -34,3 +36,12 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
         source="measured",
         origin=f"triad over three arrays of {format_amount(array_bytes)}, best of {len(samples.seconds)}",
     )
+
+
+def _array(size_bytes: int, kind: str) -> torch.Tensor:
+    """[size_bytes / 4] float32; in huge pages where the host has them, since a roofline of page faults is too low."""
+    if kind != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.empty(size_bytes // 4, device=kind)
+    pages = mmap.mmap(-1, size_bytes)
+    pages.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(pages, dtype=torch.float32)

@@ -48,13 +48,18 @@ def _nvidia_gpus() -> list[Gpu] | None:
         if nvml is None:
             return None
         try:
-            return [_nvidia_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+            count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError:
             return None
+        return [_nvidia_gpu(nvml, index) for index in range(count)]
 
 
 def _nvidia_gpu(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError:
+        # A lost GPU is listed all the same: it is the first thing to know of this machine.
+        return Gpu(index=index, product="unknown")
     facts = nvidia.answers(
         nvml,
         {
@@ -74,10 +79,13 @@ def _nvidia_gpu(nvml: Any, index: int) -> Gpu:
             "persistence": lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)),
             "compute_mode": lambda: _COMPUTE_MODES.get(nvml.nvmlDeviceGetComputeMode(handle)),
             "partition": lambda: "mig" if nvml.nvmlDeviceGetMigMode(handle)[0] else None,
-            "throttle_known": lambda: nvml.nvmlDeviceGetViolationStatus(handle, 1).violationTime >= 0,
+            "reasons": lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle),
+            "violations": lambda: nvml.nvmlDeviceGetViolationStatus(handle, 1).violationTime,
         },
     )
-    return Gpu(index=index, links=_links(nvml, handle), **{"product": "unknown", **facts})
+    # The engine takes either.
+    throttle_known = [facts.pop(name, None) for name in ("reasons", "violations")] != [None, None]
+    return Gpu(index, links=_links(nvml, handle), throttle_known=throttle_known, **{"product": "unknown", **facts})
 
 
 def _links(nvml: Any, handle: Any) -> int | None:
@@ -102,7 +110,10 @@ def _amd_gpus() -> list[Gpu] | None:
 
 
 def _amd_gpu(smi: Any, index: int, handle: Any) -> Gpu:
-    device = amd.Amdsmi(smi.amdsmi_get_gpu_device_bdf(handle))
+    try:
+        device = amd.Amdsmi(smi.amdsmi_get_gpu_device_bdf(handle))
+    except Exception:  # The library has a tree of its own exceptions.
+        return Gpu(index=index, product="unknown")
     return Gpu(index=index, **device.inventory())
 
 

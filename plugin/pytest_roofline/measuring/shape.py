@@ -16,7 +16,7 @@ MOST_CALLS = 1 << 15
 BLOCK_SHARE = 1 / 25
 LONGEST_BLOCK_S = 0.05
 # Of a device that is waited for sample by sample, a block is as long as a few time slices of the scheduler.
-DIRECT_BLOCK_S = 0.02
+DIRECT_BLOCK_S = 0.01
 DIRECT_SHARE = 1 / 10
 # More samples in a block tell nothing new; they hold more calls instead.
 MOST_SAMPLES = 50

@@ -9,6 +9,7 @@ from statistics import median
 
 from .devices import Traits
 
+# Calls, unless so many take longer than twice the floor.
 FEWEST_CALLS = 20
 # Of the measurement's budget, so that something is left to measure with.
 SHARE_QUEUED = 0.5
@@ -87,7 +88,8 @@ class WarmUp:
 
     @property
     def _converged(self) -> bool:
-        if self.lasted_s < self.floor_s or self.calls < FEWEST_CALLS or len(self._windows) < 3:
+        enough_calls = self.calls >= FEWEST_CALLS or self.lasted_s >= 2 * self.floor_s
+        if self.lasted_s < self.floor_s or not enough_calls or len(self._windows) < 3:
             return False
         before, last = self._windows[-3], self._windows[-2]
         if abs(last.median_s - before.median_s) > self.precision * before.median_s:

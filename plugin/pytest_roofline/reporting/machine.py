@@ -29,11 +29,13 @@ def _gpu_line(gpu: Gpu) -> str:
         gpu.partition,
         None if gpu.driver is None else f"driver {gpu.driver}",
         None if gpu.power_limit_w is None else f"{gpu.power_limit_w:g} W",
-        None if gpu.pcie_generation is None else f"PCIe {gpu.pcie_generation} × {gpu.pcie_width or '?'}",
+        None
+        if gpu.pcie_generation is None and gpu.pcie_width is None
+        else f"PCIe {gpu.pcie_generation or '?'} × {gpu.pcie_width or '?'}",
         None if gpu.links is None else f"{gpu.links} links up",
         None if gpu.ecc is None else f"ECC {'on' if gpu.ecc else 'off'}",
     ]
-    return f"{gpu.label}: {', '.join(fact for fact in facts if fact)}"
+    return f"{gpu.label}: {', '.join(fact for fact in facts if fact) or 'tells nothing of itself'}"
 
 
 def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:

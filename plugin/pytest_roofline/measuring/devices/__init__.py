@@ -7,42 +7,44 @@ from .base import Counters, Device, Stamp, Traits
 
 __all__ = ["Counters", "Device", "Stamp", "Traits", "check_device_name", "open_device"]
 
+# What the user wrote the name behind, for messages.
+OPTION = "--roofline-device"
 _NAMES = re.compile(r"(cpu|mps|(cuda|xpu)(:(\d{1,3}))?)")
 
 
-def check_device_name(name: str) -> str:
+def check_device_name(name: str, option: str = OPTION) -> str:
     """`name` where it names a kind of device.
 
     Raises:
         BadInput: it does not.
     """
     if not _NAMES.fullmatch(name):
-        raise BadInput(f"--roofline-device is {name!r}; expected cpu, cuda, cuda:N, mps, xpu or xpu:N")
+        raise BadInput(f"{option} is {name!r}; expected cpu, cuda, cuda:N, mps, xpu or xpu:N")
     return name
 
 
-def open_device(name: str | None) -> Device:
+def open_device(name: str | None, option: str = OPTION) -> Device:
     """The device that the user asked for, or the best that there is: CUDA or ROCm, XPU, MPS, then the CPU.
 
     Raises:
         BadInput: `name` names no kind of device.
         DeviceError: the device asked for is not there.
     """
-    wanted = check_device_name(name) if name else _best()
+    wanted = check_device_name(name, option) if name else _best()
     kind, _, index = wanted.partition(":")
     # Each kind is imported only when opened: a torch without it may lack the whole module.
     if kind == "cuda":
         from .cuda import open_cuda
 
-        return open_cuda(int(index or 0))
+        return open_cuda(int(index or 0), option)
     if kind == "xpu":
         from .xpu import open_xpu
 
-        return open_xpu(int(index or 0))
+        return open_xpu(int(index or 0), option)
     if kind == "mps":
         from .mps import open_mps
 
-        return open_mps()
+        return open_mps(option)
     from .cpu import CpuDevice
 
     return CpuDevice()

@@ -16,6 +16,8 @@ _VIOLATIONS = {
 }
 # The accumulators count in milliseconds of the firmware's clock.
 _SECONDS = 1e-3
+# Of a lane, in GT/s (PCI-SIG).
+_GENERATIONS = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
 OWN_CONTEXT_BYTES = 2**30
 _ROOT = Path("/")
 
@@ -65,6 +67,7 @@ class Amdsmi:
         partition = self._ask("amdsmi_get_gpu_compute_partition")
         found = {
             "power_limit_w": _watts((self._ask("amdsmi_get_power_cap_info") or {}).get("power_cap")),
+            "pcie_generation": _generation(link.get("pcie_speed")),
             "pcie_width": _number(link.get("pcie_width")),
             # A whole device is no partition.
             "partition": partition.lower() if isinstance(partition, str) and partition not in ("SPX", "N/A") else None,
@@ -83,10 +86,11 @@ class Amdsmi:
             "others_bytes": None if used is None else max(0, int(used * 2**20) - OWN_CONTEXT_BYTES),
             "driver": driver_version(),
             "power_default_w": _watts((self._ask("amdsmi_get_power_cap_info") or {}).get("default_power_cap")),
+            "pcie_generation_rated": _generation(static.get("max_pcie_speed")),
             "pcie_width_rated": _number(static.get("max_pcie_width")),
         }
         known = {name: value for name, value in found.items() if value is not None}
-        throttle_known = THERMAL in self.counters(0).seconds
+        throttle_known = _tells(self.counters(0))
         return {
             "product": asic.get("market_name", "unknown"),
             "throttle_known": throttle_known,
@@ -104,6 +108,19 @@ class Amdsmi:
 def _number(value: Any) -> float | int | None:
     """A number, or None for the library's "N/A"."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _tells(counters: Counters) -> bool:
+    """Whether thermal slowdown would be seen."""
+    return counters.active is not None or THERMAL in counters.seconds
+
+
+def _generation(speed: Any) -> int | None:
+    """The PCIe generation of a lane's speed, in MT/s or in GT/s."""
+    value = _number(speed)
+    if value is None:
+        return None
+    return _GENERATIONS.get(value / 1000 if value > 1000 else value)
 
 
 def _watts(cap: Any) -> float | None:

@@ -140,7 +140,7 @@ def _pci_address(properties: Any) -> str | None:
     return "{:04x}:{:02x}:{:02x}.0".format(*known) if len(known) == 3 else None
 
 
-def open_cuda(index: int) -> CudaDevice:
+def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
     """The GPU with this index among the visible ones.
 
     Raises:
@@ -152,5 +152,5 @@ def open_cuda(index: int) -> CudaDevice:
             "no CUDA or ROCm device" if count == 0 else f"{count} device{'s' * (count > 1)}, cuda:0 to cuda:{count - 1}"
         )
         built = "" if torch.version.cuda or torch.version.hip else "; this torch is built for the CPU only"
-        raise DeviceError(f"--roofline-device asks for cuda:{index}, found {found}{built}")
+        raise DeviceError(f"{option} asks for cuda:{index}, found {found}{built}")
     return CudaDevice(index)

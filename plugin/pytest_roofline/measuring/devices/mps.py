@@ -54,7 +54,7 @@ class MpsDevice(RealDevice):
         )
 
 
-def open_mps() -> MpsDevice:
+def open_mps(option: str = "--roofline-device") -> MpsDevice:
     """Apple's GPU.
 
     Raises:
@@ -62,5 +62,5 @@ def open_mps() -> MpsDevice:
     """
     if not torch.backends.mps.is_available():
         built = "" if torch.backends.mps.is_built() else "; this torch is built without it"
-        raise DeviceError(f"--roofline-device asks for mps, found none{built}")
+        raise DeviceError(f"{option} asks for mps, found none{built}")
     return MpsDevice()

@@ -85,7 +85,7 @@ class XpuDevice(RealDevice):
         )
 
 
-def open_xpu(index: int) -> XpuDevice:
+def open_xpu(index: int, option: str = "--roofline-device") -> XpuDevice:
     """The Intel GPU with this index.
 
     Raises:
@@ -93,5 +93,5 @@ def open_xpu(index: int) -> XpuDevice:
     """
     count = torch.xpu.device_count() if hasattr(torch, "xpu") and torch.xpu.is_available() else 0
     if index >= count:
-        raise DeviceError(f"--roofline-device asks for xpu:{index}, found {count} of its kind")
+        raise DeviceError(f"{option} asks for xpu:{index}, found {count} of its kind")
     return XpuDevice(index)

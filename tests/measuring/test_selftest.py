@@ -1,0 +1,363 @@
+"""What the self test finds on a device that is sound, and on devices each broken in one way."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from pytest_roofline.core.errors import DeviceError
+from pytest_roofline.measuring.devices import Traits
+from pytest_roofline.measuring.devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL
+from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.measuring.selftest import Limits, selftest
+
+MIB = 2**20
+BYTES_PER_S = 3e12
+PRODUCT_S = 1.5e-3
+RATED = Limits(1.1 * BYTES_PER_S)
+HOST = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 0.5e-6, "pair_s": 1e-6}
+
+STAMPS = "an empty pair of stamps is short, and the clock fine"
+AHEAD = "the host gets ahead of a spinning device"
+SPIN = "twice the cycles spin twice as long"
+COPY = "a copy of twice the bytes takes twice the time"
+PEAK = "a copy stays below the memory's datasheet"
+FLUSH = "a flush evicts the cache"
+GRAPH = "a graph's replay agrees with events"
+RUNS = "two runs of the same agree"
+LOAD = "0 s of bf16 matrix products give valid results"
+ALL = [STAMPS, AHEAD, SPIN, COPY, PEAK, FLUSH, GRAPH, RUNS, LOAD]
+
+
+class FakeWorkloads:
+    """Copies at a scripted rate, more than three times as fast from the cache, and a product that may heat the device.
+
+    Args:
+        device: that they run on.
+        seconds: of a copy, by the size of its buffer.
+        buffers: the factor on the time of each copy that is asked for, in turn.
+        product_s: of a matrix product; None is a device without.
+        heat: called whenever a product is submitted.
+    """
+
+    def __init__(
+        self,
+        device,
+        seconds=lambda size_bytes: 2 * size_bytes / BYTES_PER_S,
+        buffers=(1.0,),
+        product_s=PRODUCT_S,
+        heat=lambda: None,
+    ):
+        self.device, self.seconds, self.product_s, self.heat = device, seconds, product_s, heat
+        self._buffers = enumerate(itertools.cycle(buffers))
+
+    def copy(self, size_bytes):
+        """Touches a pair of buffers of its own."""
+        number, factor = next(self._buffers)
+        time_s = factor * self.seconds(size_bytes)
+        return lambda: self.device.work(time_s, touch=number, size_bytes=2 * size_bytes, cached=0.3)
+
+    def matmul(self):
+        """A product of one duration."""
+        return None if self.product_s is None else self._product
+
+    def _product(self):
+        self.heat()
+        self.device.work(self.product_s)
+
+
+def sound(kind=FakeDevice, **changes):
+    """A device with nothing wrong, or with what is given; its cache is large, so that few samples fill a budget."""
+    return kind(**({"cache_bytes": 256 * MIB} | HOST | changes))
+
+
+def undersold(factor):
+    """A device of an unknown architecture whose cache is so many times as large as it reports."""
+    return sound(cache_bytes=256 * MIB, reported_cache_bytes=256 * MIB // factor)
+
+
+def prove(device, limits=RATED, load_s=0.0, **workloads):
+    """Every property by its name."""
+    found = selftest(device, FakeWorkloads(device, **workloads), limits, load_s=load_s)
+    return {property_.name: property_ for property_ in found}
+
+
+def outcomes(properties, outcome):
+    """The names of the properties with this outcome."""
+    return {name for name, found in properties.items() if found.outcome == outcome}
+
+
+def failing(*arguments, **keywords):
+    """The names of the properties that fail."""
+    return outcomes(prove(*arguments, **keywords), "FAILS")
+
+
+@pytest.fixture(scope="module")
+def proven():
+    """The properties of a sound device."""
+    return prove(sound())
+
+
+class RestlessDevice(FakeDevice):
+    """Its spin ends at once."""
+
+    def spin(self, cycles):
+        """Nothing."""
+
+
+class HastyDevice(FakeDevice):
+    """Claims to have reached every stamp."""
+
+    def reached(self, stamp):
+        """Always."""
+        return True
+
+
+class StuckDevice(FakeDevice):
+    """Never tells that it has reached a stamp."""
+
+    def reached(self, stamp):
+        """Never."""
+        return False
+
+
+class TiringDevice(FakeDevice):
+    """Spins half as long again once a spin is long."""
+
+    def spin(self, cycles):
+        """Not in proportion."""
+        super().spin(cycles if cycles < 15e6 else cycles + cycles // 2)
+
+
+class DoublingDevice(FakeDevice):
+    """Its graphs run everything twice."""
+
+    def capture(self, submit):
+        """A replay of twice the work."""
+        return super().capture(lambda: (submit(), submit()))
+
+
+class RefusingDevice(FakeDevice):
+    """Its graphs take nothing."""
+
+    def capture(self, submit):
+        """Not permitted."""
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+
+class EmptyDevice(FakeDevice):
+    """Its graphs leave out what they were given."""
+
+    def capture(self, submit):
+        """A replay of nothing."""
+        return super().capture(lambda: None)
+
+
+def test_every_property_holds_on_a_sound_device(proven):
+    assert dict.fromkeys(ALL, "holds") == {name: found.outcome for name, found in proven.items()}
+
+
+def test_the_properties_come_in_one_order(proven):
+    assert ALL == list(proven)
+
+
+@settings(max_examples=10, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(
+    st.fixed_dictionaries(
+        {
+            "tick_s": st.sampled_from([1e-9, 0.5e-6, 1e-6]),
+            "launch_s": st.floats(0.0, 20e-6),
+            "record_s": st.floats(0.0, 3e-6),
+            "pair_s": st.floats(0.0, 2e-6),
+            "latency_s": st.floats(0.0, 10e-6),
+            "queue_depth": st.sampled_from([256, 1000, 4096]),
+        }
+    )
+)
+def test_no_property_fails_for_what_launches_and_stamps_cost(facts):
+    assert failing(sound(**facts)) == set()
+
+
+@pytest.mark.parametrize(
+    ("device", "limits", "workloads", "name"),
+    [
+        (lambda: sound(StuckDevice), RATED, {}, AHEAD),
+        (lambda: sound(TiringDevice), RATED, {}, SPIN),
+        (sound, RATED, {"seconds": lambda size_bytes: 1e-3}, COPY),
+        (sound, Limits(BYTES_PER_S / 1.04), {}, PEAK),
+        (lambda: undersold(3), RATED, {}, FLUSH),
+        (lambda: sound(DoublingDevice), RATED, {}, GRAPH),
+        (lambda: sound(RefusingDevice), RATED, {}, GRAPH),
+        (lambda: sound(EmptyDevice), RATED, {}, GRAPH),
+        (sound, RATED, {"buffers": (1.0, 1.1)}, RUNS),
+    ],
+    ids=[
+        "stamps never reached", "spins out of proportion", "copies of one duration",
+        "above the datasheet", "a cache larger than reported", "graphs of twice the work", "graphs refused",
+        "empty graphs", "buffers that differ",
+    ],
+)  # fmt: skip
+def test_a_device_broken_in_one_way_fails_that_property_alone(device, limits, workloads, name):
+    assert {name} == failing(device(), limits, **workloads)
+
+
+def test_stamps_that_cost_more_than_a_short_kernel_fail():
+    assert STAMPS in failing(sound(pair_s=2e-4))
+
+
+def test_a_clock_coarser_than_its_traits_promise_fails():
+    promised = Traits(tick_s=1e-6, shortest_span_s=2e-4, spins=True, graphs=True)
+    assert STAMPS in failing(sound(pair_s=5e-5, tick_s=3e-5, traits=promised))
+
+
+def test_a_device_that_claims_to_have_reached_every_stamp_is_not_ahead():
+    assert AHEAD in failing(sound(HastyDevice))
+
+
+def test_a_spin_that_ends_at_once_fails_both_properties_of_spinning():
+    assert {AHEAD, SPIN} <= failing(sound(RestlessDevice))
+
+
+@pytest.mark.parametrize(("share", "outcome"), [(1.01, "holds"), (1.03, "FAILS")])
+def test_a_datasheet_is_believed_to_two_percent(share, outcome):
+    assert outcome == prove(sound(), Limits(BYTES_PER_S / share))[PEAK].outcome
+
+
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx942:sramecc+:xnack-", "gfx950"])
+def test_a_cache_that_its_class_is_known_for_is_evicted_whatever_is_reported(architecture):
+    device = sound(reported_cache_bytes=4 * MIB, architecture=architecture)
+    assert prove(device)[FLUSH].outcome == "holds"
+
+
+@pytest.mark.parametrize("factor", [3, 6, 64])
+def test_a_cache_many_times_larger_than_reported_is_found_without_a_datasheet(factor):
+    assert {COPY, PEAK, FLUSH} & failing(undersold(factor), Limits())
+
+
+@pytest.mark.parametrize("cause", [THERMAL, HARDWARE, BRAKE])
+def test_a_device_that_throttles_under_load_fails_under_load_alone(cause):
+    active = set()
+    device = sound(throttle=lambda _: frozenset(active))
+    assert {LOAD} == failing(device, heat=lambda: active.add(cause))
+
+
+def test_the_cause_of_invalid_results_under_load_is_told():
+    active = set()
+    device = sound(throttle=lambda _: frozenset(active))
+    assert THERMAL in prove(device, heat=lambda: active.add(THERMAL))[LOAD].observed
+
+
+def test_the_power_cap_alone_fails_nothing_and_is_told():
+    active = set()
+    properties = prove(sound(throttle=lambda _: frozenset(active)), heat=lambda: active.add(POWER_CAP))
+    assert outcomes(properties, "FAILS") == set()
+    assert properties[LOAD].figures["power_capped_share"] == 1.0
+
+
+def test_a_device_that_does_not_tell_its_state_gives_no_share_of_the_power_cap():
+    properties = prove(sound(throttle=None))
+    assert properties[LOAD].outcome == "holds"
+    assert "power_capped_share" not in properties[LOAD].figures
+
+
+def test_a_neighbour_at_work_makes_results_under_load_invalid():
+    assert LOAD in failing(sound(others_busy=0.5))
+
+
+@pytest.mark.parametrize("load_s", [0.0, 3.0, 10.0])
+def test_the_load_lasts_as_long_as_asked(load_s):
+    device, submitted_s = sound(), []
+    properties = prove(device, load_s=load_s, heat=lambda: submitted_s.append(device.clock_s))
+    assert submitted_s[-1] - submitted_s[0] >= load_s - 2 * PRODUCT_S
+    assert list(properties)[-1] == f"{load_s:g} s of bf16 matrix products give valid results"
+
+
+@pytest.mark.parametrize("facts", [{}, {"launch_s": 5e-5, "record_s": 1e-5}, {"queue_depth": 128}])
+def test_the_whole_of_it_takes_less_than_a_minute(facts):
+    device = sound(**facts)
+    for _ in selftest(device, FakeWorkloads(device), Limits()):
+        pass
+    assert device.host_s() < 60
+
+
+WITHOUT = {
+    "graphs": ({"graphs": False}, {}, RATED, {GRAPH}),
+    "a spin": ({"spins": False}, {}, RATED, {AHEAD, SPIN, GRAPH}),
+    "a datasheet": ({}, {}, Limits(), {PEAK}),
+    "a power cap that matters": ({}, {"product_s": None}, RATED, {LOAD}),
+}
+
+
+@pytest.mark.parametrize("lacking", WITHOUT)
+def test_what_a_device_lacks_does_not_apply_and_the_rest_holds(lacking):
+    traits, workloads, limits, names = WITHOUT[lacking]
+    device = sound()
+    device.traits = replace(device.traits, **traits)
+    properties = prove(device, limits, **workloads)
+    assert (names, set()) == (outcomes(properties, "does not apply"), outcomes(properties, "FAILS"))
+
+
+@pytest.mark.parametrize("lacking", WITHOUT)
+def test_a_property_that_does_not_apply_says_why(lacking):
+    traits, workloads, limits, names = WITHOUT[lacking]
+    device = sound()
+    device.traits = replace(device.traits, **traits)
+    properties = prove(device, limits, **workloads)
+    assert all(properties[name].observed for name in names)
+
+
+FIGURES = {
+    STAMPS: {"event_pair_s", "tick_s", "record_host_s", "queue_depth"},
+    SPIN: {"spin_hz", "off"},
+    COPY: {"size_bytes", "off"},
+    PEAK: {"share"},
+    FLUSH: {"cold_bytes_per_s", "warm_bytes_per_s", "memory_bytes_per_s"},
+    GRAPH: {"off"},
+    RUNS: {"off"},
+    LOAD: {"measurements", "first_s", "last_s", "power_capped_share"},
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_figures_behind_a_property_are_kept(proven, name):
+    assert FIGURES[name] <= set(proven[name].figures)
+
+
+def test_every_figure_is_a_finite_number(proven):
+    figures = [value for found in proven.values() for value in found.figures.values()]
+    assert all(isinstance(value, float) and math.isfinite(value) for value in figures)
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "truth"),
+    [
+        (STAMPS, "event_pair_s", 1e-6),
+        (SPIN, "spin_hz", 2e9),
+        (PEAK, "share", 1 / 1.1),
+        (FLUSH, "memory_bytes_per_s", BYTES_PER_S),
+        (FLUSH, "cold_bytes_per_s", BYTES_PER_S),
+        (FLUSH, "warm_bytes_per_s", BYTES_PER_S / 0.3),
+        (LOAD, "last_s", PRODUCT_S),
+    ],
+)
+def test_a_figure_is_the_device_s_own(proven, name, figure, truth):
+    assert proven[name].figures[figure] == pytest.approx(truth, rel=0.03)
+
+
+def test_what_was_seen_and_what_must_be_are_told_of_every_property(proven):
+    assert all(found.observed and found.expected for found in proven.values())
+
+
+def test_a_property_is_told_before_the_next_is_tried():
+    device = sound()
+    found = selftest(device, FakeWorkloads(device), Limits())
+    assert (STAMPS, 0) == (next(found).name, device.works)
+
+
+@pytest.mark.parametrize("stamps", [0, 30, 120, 5000])
+def test_a_device_that_stops_answering_is_named(stamps):
+    with pytest.raises(DeviceError, match="fake stopped answering"):
+        prove(sound(vanish_after=stamps), load_s=10.0)

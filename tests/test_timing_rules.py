@@ -1,0 +1,107 @@
+"""The published comparison of timing rules: this engine's claims, and that the page is what the program makes."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parents[1] / "benchmarks/timing_rules.py"
+# The scenarios, by the words that only they have.
+NAMES = {
+    "kernels": "three 2.3 µs kernels",
+    "droop of a long kernel": "droop, 200 µs",
+    "droop of a short kernel": "droop, 10 µs",
+    "throttled": "thermal slowdown",
+    "cache": "256 MiB cache",
+    "queue": "queue depth 1000",
+    "ticks": "0.5 µs ticks",
+}
+# What is said beside a number of which nothing else must be said.
+MODES = ("events", "graph")
+
+
+@pytest.fixture(scope="module")
+def rules():
+    """The program as a module."""
+    spec = importlib.util.spec_from_file_location("timing_rules", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    # Its dataclasses look themselves up by module.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "timing_rules", module)
+        spec.loader.exec_module(module)
+        yield module
+
+
+@pytest.fixture(scope="module")
+def page(rules):
+    """The lines of the published page."""
+    return rules.PAGE.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def scenario(rules, request):
+    """The one scenario that is asked for."""
+    (found,) = [scenario for scenario in rules.SCENARIOS if NAMES[request.param] in scenario.name]
+    return found
+
+
+def measured(rules, scenario):
+    """What this engine says of a scenario."""
+    device = scenario.device()
+    return rules.roofline(device, lambda: scenario.call(device), scenario.cold)
+
+
+def off(answer, scenario):
+    """How far an answer is from the truth, as a share."""
+    return abs(answer.seconds / scenario.truth_s - 1)
+
+
+@pytest.mark.parametrize("scenario", ["kernels"], indirect=True)
+def test_short_kernels_are_right_within_a_tick_or_a_percent_or_labelled_host_bound(rules, scenario):
+    answer = measured(rules, scenario)
+    assert "host_bound" in answer.label or off(answer, scenario) <= 0.01
+
+
+@pytest.mark.parametrize("scenario", ["droop of a long kernel", "droop of a short kernel"], indirect=True)
+def test_a_drooping_clock_is_measured_in_its_steady_state_or_said_to_drift(rules, scenario):
+    answer = measured(rules, scenario)
+    assert "drifting" in answer.label or off(answer, scenario) <= 0.01
+
+
+@pytest.mark.parametrize("scenario", ["throttled"], indirect=True)
+def test_a_device_that_is_throttled_throughout_is_invalid(rules, scenario):
+    assert measured(rules, scenario).label == "INVALID"
+
+
+@pytest.mark.parametrize("scenario", ["cache", "queue", "ticks"], indirect=True)
+def test_caches_queues_and_ticks_leave_no_more_than_a_percent(rules, scenario):
+    answer = measured(rules, scenario)
+    assert answer.label in MODES
+    assert off(answer, scenario) <= 0.01
+
+
+def test_every_scenario_is_held_against_its_claim(rules):
+    assert len(rules.SCENARIOS) == len(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_of_the_page_is_what_the_program_makes(rules, page, monkeypatch, name):
+    monkeypatch.setattr(rules, "SCENARIOS", [s for s in rules.SCENARIOS if NAMES[name] in s.name])
+    header, _, row = rules.table()
+    published = [line for line in page if line.startswith("|")]
+    assert header == published[0]
+    assert row in published
+
+
+def test_the_page_has_no_rows_of_its_own(rules, page):
+    rows = [line for line in page if line.startswith("|")][2:]
+    assert [scenario.name for scenario in rules.SCENARIOS] == [row.split("|")[1].strip() for row in rows]
+
+
+def test_the_text_of_the_page_is_what_the_program_writes(rules, page, monkeypatch, tmp_path):
+    monkeypatch.setattr(rules, "SCENARIOS", ())
+    monkeypatch.setattr(rules, "PAGE", tmp_path / "page.md")
+    rules.main()
+    written = (tmp_path / "page.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in written if not line.startswith("|")] == [line for line in page if not line.startswith("|")]
