@@ -53,9 +53,9 @@ class Shape:
         return Shape(self.calls // 4 or 1, 1, self.spin_s) if self.calls > 1 else None
 
 
-def shortest_span_s(traits: Traits, calibration: Calibration) -> float:
-    """The shortest sample to plan for, in seconds: what the clock resolves, and a margin."""
-    return PLANNED_LONGER * max(traits.shortest_span_s, TICKS_PER_SAMPLE * calibration.tick_s)
+def resolved_span_s(traits: Traits, calibration: Calibration) -> float:
+    """The shortest sample that the clock resolves, in seconds."""
+    return max(traits.shortest_span_s, TICKS_PER_SAMPLE * calibration.tick_s)
 
 
 def direct_shape(

@@ -8,14 +8,22 @@ from statistics import median
 from ..core.samples import Calibration, Mode
 from .blocks import PROBE_S, Stopwatch, Taken
 from .calls import Calls
-from .shape import MOST_CALLS, Shape, direct_shape, graph_calls, is_short, queued_shape, shortest_span_s, spin_for
+from .shape import (
+    MOST_CALLS,
+    PLANNED_LONGER,
+    Shape,
+    direct_shape,
+    graph_calls,
+    is_short,
+    queued_shape,
+    resolved_span_s,
+    spin_for,
+)
 
 # Attempts at a block that the host stays ahead of; each failure takes three quarters of the entries away.
 TRIES = 12
 # Of those, with nothing left to take away: the spin doubles.
 LAST_TRIES = 3
-# A shape is good enough when another look would not change the calls per sample by more than this.
-GOOD_ENOUGH = 1.25
 # A spin whose length is added to a call's host time by at least this share was waited for.
 WAITED_SHARE = 0.5
 # A host that needs less than this share of a call's time to submit it is ahead without help.
@@ -72,7 +80,8 @@ class Sizing:
         self.calibration = calibration
         self.budget_s = budget_s
         self.traits = watch.device.traits
-        self.shortest_s = shortest_span_s(self.traits, calibration)
+        self.resolved_s = resolved_span_s(self.traits, calibration)
+        self.shortest_s = PLANNED_LONGER * self.resolved_s
         # A flush goes before every call, so each call is a sample of its own.
         self.most_calls = 1 if watch.flush is not None else MOST_CALLS
         self.tried = 0
@@ -156,7 +165,7 @@ class Sizing:
             shape = self._direct_shape(call_s)
             self.tried += shape.calls
             span_s = self.watch.span_s(self._submit(shape.calls))
-            if span_s >= self.shortest_s or shape.calls == self.most_calls:
+            if span_s >= self.resolved_s or shape.calls == self.most_calls:
                 break
             call_s = max(span_s, self.calibration.tick_s) / shape.calls
         return self._way(shape, "events" if self.traits.queues and not self.watch.wall else "host", call_s=call_s)
@@ -201,7 +210,7 @@ class Sizing:
             if taken.ahead:
                 call_s = max(median(taken.spans), self.calibration.tick_s) / shape.calls
                 better = self._queued_shape(call_s, taken.host_s / (shape.calls * shape.samples), most_calls)
-                if better.calls <= GOOD_ENOUGH * shape.calls:
+                if better.calls <= shape.calls or call_s * shape.calls >= self.resolved_s:
                     # Never more than was tried: a larger block might fill the queue.
                     shape = replace(shape, samples=min(better.samples, shape.samples))
                     return self._way(shape, "events", ahead=True, call_s=call_s)
@@ -234,7 +243,7 @@ class Sizing:
             wanted: whether to do so; None leaves it to the length of a call.
         """
         if wanted is None:
-            unresolved = way.call_s * way.shape.calls < self.shortest_s
+            unresolved = way.call_s * way.shape.calls < self.resolved_s
             wanted = unresolved or is_short(way.call_s, self.calibration)
         if not (way.ahead and wanted and self.traits.graphs and self.watch.flush is None):
             return way

@@ -151,7 +151,8 @@ class Engine:
 
         Then it is the first sample, and warming up would only add to the wait.
         """
-        self._conditions.begin()
+        with self._watch.answering():
+            self._conditions.begin()
         taken = sizing.block(way)
         if taken.wall_s < SHARE_DIRECT * self.plan.budget_s:
             self.log.warmup_iterations += 1
