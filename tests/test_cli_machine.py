@@ -49,7 +49,7 @@ def on_this_cpu(tmp_path_factory):
         patch.setattr(host, "last_level_cache_bytes", lambda: 4 * MIB)
         patch.setattr(selftest, "BEYOND_BYTES", 8 * MIB)
         patch.setattr(selftest, "BUDGET_S", 0.05)
-        result = run("selftest", "--device=cpu", "--json", path)
+        result = run("selftest", "--device=cpu", "-o", path)
     return SimpleNamespace(result=result, json=json.loads(path.read_text(encoding="utf-8")))
 
 
@@ -130,9 +130,15 @@ def test_a_failed_property_is_status_1_and_counted(accelerator):
     assert next(line for line in lines if line.startswith("FAILS")).startswith("FAILS          a copy stays below")
 
 
+def test_json_is_all_that_the_self_test_prints_when_asked_for(accelerator):
+    accelerator(0.9 * H100_BYTES_PER_S)
+    printed = json.loads(run("selftest", "--json").stdout)
+    assert {"calibration", "environment", "properties"} == printed.keys()
+
+
 def test_a_failed_self_test_still_writes_its_figures(accelerator, tmp_path):
     accelerator(1.5 * H100_BYTES_PER_S)
-    run("selftest", "--json", tmp_path / "figures.json")
+    run("selftest", "-o", tmp_path / "figures.json")
     (failed,) = [
         found
         for found in json.loads((tmp_path / "figures.json").read_text())["properties"]

@@ -13,7 +13,9 @@ from .core.errors import CannotStore
 from .core.units import printable
 
 if TYPE_CHECKING:
+    from .core.facts import DeviceFacts, Environment
     from .core.machine import Difference, Finding, Machine, Property
+    from .core.samples import Calibration
 
 
 def _width() -> int:
@@ -26,8 +28,9 @@ def _dump(plain: Any) -> str:
 
 @click.command()
 @click.option("--device", default=None, help="cpu, cuda, cuda:N, mps, xpu; the best there is by default.")
-@click.option("--json", "path", type=click.Path(path_type=Path), help="Also write every figure to this file.")
-def selftest(device: str | None, path: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON in place of the table.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Also write the JSON to this file.")
+def selftest(device: str | None, as_json: bool, output: Path | None) -> None:
     """Prove on this device that timing is right: a table, exit status 1 where a property fails.
 
     It takes up to a minute, of which a GPU works at its power cap for ten seconds.
@@ -40,22 +43,27 @@ def selftest(device: str | None, path: Path | None) -> None:
     from .measuring.workloads import TorchWorkloads
     from .reporting.machine import property_line
 
-    if path is not None:
-        _refuse_unwritable(path)
+    if output is not None:
+        _refuse_unwritable(output)
     opened = open_device(device, "--device")
     environment = gather(opened)
-    click.echo(f"{opened.name} ({printable(environment.device.product)})")
+    # With --json, standard output is for the machine alone.
+    click.echo(f"{opened.name} ({printable(environment.device.product)})", err=as_json)
     warning = "" if device == "cpu" else unused_accelerator(opened)
     if warning:
         click.echo(f"WARNING: {warning}", err=True)
     properties = []
     for found in prove(opened, TorchWorkloads(opened), Limits(_memory_peak(environment.device))):
         properties.append(found)
-        click.echo(property_line(found, _width()))
+        click.echo(property_line(found, _width()), err=as_json)
     failed = [found.name for found in properties if found.outcome == "FAILS"]
-    click.echo(f"{len(failed)} of {len(properties)} properties fail" if failed else "timing can be trusted here")
-    if path is not None:
-        _write_selftest(path, environment, calibrate(opened), properties)
+    closing = f"{len(failed)} of {len(properties)} properties fail" if failed else "timing can be trusted here"
+    click.echo(closing, err=as_json)
+    plain = _selftest_as_plain(environment, calibrate(opened), properties)
+    if as_json:
+        click.echo(_dump(plain))
+    if output is not None:
+        _write(output, plain)
     sys.exit(1 if failed else 0)
 
 
@@ -69,7 +77,7 @@ def _refuse_unwritable(path: Path) -> None:
         raise CannotStore(f"{path} cannot be written; expected a file in a folder that may be written")
 
 
-def _memory_peak(device: Any) -> float | None:
+def _memory_peak(device: "DeviceFacts") -> float | None:
     from .judging.hardware import products
 
     known = products().get(device.product)
@@ -77,17 +85,22 @@ def _memory_peak(device: Any) -> float | None:
     return peak.value * 1e9 if peak else None
 
 
-def _write_selftest(path: Path, environment: Any, calibration: Any, properties: "list[Property]") -> None:
-    from .judging.storage import to_plain, write_json
+def _selftest_as_plain(
+    environment: "Environment", calibration: "Calibration", properties: "list[Property]"
+) -> dict[str, Any]:
+    from .judging.storage import to_plain
 
-    write_json(
-        path,
-        {
-            "environment": to_plain(environment),
-            "calibration": to_plain(calibration),
-            "properties": [to_plain(found) for found in properties],
-        },
-    )
+    return {
+        "environment": to_plain(environment),
+        "calibration": to_plain(calibration),
+        "properties": [to_plain(found) for found in properties],
+    }
+
+
+def _write(path: Path, plain: dict[str, Any]) -> None:
+    from .judging.storage import write_json
+
+    write_json(path, plain)
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -228,12 +229,21 @@ def test_a_list_without_us_is_blind_as_in_containers(install, running):
     assert counters_of(install, nvmlDeviceGetProcessUtilization=processes(**running)).others_busy is None
 
 
+def test_only_the_time_since_the_library_was_opened_is_asked_for(install):
+    library = install()
+    before_us = time.time_ns() // 1000
+    Nvml("1").counters(0)
+    (asked,) = [since for question, *_, since in library.asked if question == "nvmlDeviceGetProcessUtilization"]
+    assert before_us <= asked <= time.time_ns() // 1000
+
+
 def test_only_the_time_since_the_last_question_is_asked_for(install):
-    library = install(nvmlDeviceGetProcessUtilization=processes(mine=50, p7=20))
-    device = Nvml("1")
-    device.counters(0), device.counters(0)
-    asked = [question for question in library.asked if question[0] == "nvmlDeviceGetProcessUtilization"]
-    assert asked == [(asked[0][0], "handle", 0), (asked[0][0], "handle", 1050)]
+    library = install()
+    nvml = Nvml("1")
+    nvml.counters(0)
+    nvml.counters(0)
+    asked = [since for question, *_, since in library.asked if question == "nvmlDeviceGetProcessUtilization"]
+    assert asked[1] == 1050
 
 
 def test_the_library_is_opened_once(install):
