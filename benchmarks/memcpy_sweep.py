@@ -63,12 +63,13 @@ def pooled(spreads: list[float]) -> float:
 
 HEAD = """# The memcpy sweep by three rules, on a CPU
 
-Made by `python benchmarks/memcpy_sweep.py`: {sizes} sizes from {first} to {last}, `target.copy_(source)` of the same
-two buffers; {repeats} repeated runs of each rule, each in a fresh process, the rules in turn. {cpu}, {cores} cores, a
-virtual machine. Wall time is that of the tests; starting Python and making the buffers, which is the same for all, is
-excluded. Spread is the standard deviation of the logarithms of a size's reported times, in brackets their
-interquartile range over the median. Most of the spread from 256 KiB up is this machine's: processes fall into a fast
-and a slow group, which no rule can see from inside one of them.
+Made by `python benchmarks/memcpy_sweep.py -o docs/results/memcpy-sweep.md`: {sizes} sizes from {first} to {last},
+`target.copy_(source)` of the same two buffers; {repeats} repeated runs of each rule, each in a fresh process, the rules
+in turn. {cpu}, {cores} cores, a virtual machine. Wall time is that of the tests; starting Python and making the
+buffers, which is the same for all, is excluded. Spread is the standard deviation of the logarithms of a size's reported
+times, in brackets their interquartile range over the median, by which this engine is no steadier than the others. Most
+of the spread from 256 KiB up is this machine's: processes fall into a fast and a slow group, which no rule can see from
+inside one of them.
 """
 
 

@@ -12,6 +12,7 @@ NAMES = {
     "kernels": "three 2.3 µs kernels",
     "droop of a long kernel": "droop, 200 µs",
     "droop of a short kernel": "droop, 10 µs",
+    "late droop": "only after 0.6 s",
     "throttled": "thermal slowdown",
     "cache": "256 MiB cache",
     "queue": "queue depth 1000",
@@ -79,6 +80,15 @@ def test_caches_queues_and_ticks_leave_no_more_than_a_percent(rules, scenario):
     answer = measured(rules, scenario)
     assert answer.label in MODES
     assert off(answer, scenario) <= 0.01
+
+
+@pytest.mark.parametrize("scenario", ["late droop"], indirect=True)
+def test_a_larger_budget_sees_a_droop_that_comes_after_the_default(rules, scenario):
+    device = scenario.device()
+    engine = rules.Engine(device, rules.Plan(lambda: scenario.call(device), sets=[()], budget_s=4.0))
+    engine.run()
+    samples = engine.samples()
+    assert "drifting" in samples.labels or abs(samples.median_s / scenario.truth_s - 1) <= 0.01
 
 
 def test_every_scenario_is_held_against_its_claim(rules):

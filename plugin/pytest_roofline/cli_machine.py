@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 def _dump(plain: Any) -> str:
@@ -110,7 +110,7 @@ def _write(path: Path, plain: dict[str, Any]) -> None:
 def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> None:
     """List what this machine has, what limits the trust in its numbers, and what would mend each.
 
-    Exit status: 0, or 1 where the machine is not as --expect says.
+    Exit status: 0; 1 where the machine is not as --expect says; 2 where a file cannot be used.
     """
     from .judging.diagnosis import diagnose
     from .judging.expectation import differences, expectation_of, read_expectation, write_expectation

@@ -148,7 +148,9 @@ class Roofline:
             verified, wrong = _verify(request.verify, engine)
             measurement = self._write(request, engine, verified, wrong or disturbed, peak_bytes)
         except BaseException as error:
-            self._write_partial(request, engine, error)
+            # Whatever happens to the record, what happened to the measurement is what must be told.
+            with contextlib.suppress(Exception):
+                self._write_partial(request, engine, error)
             raise
         finally:
             # The traceback of a failure holds on to this frame; what it measured must not stay allocated for that.

@@ -140,10 +140,13 @@ def test_probes_that_differ_beside_a_neighbours_memory_are_its_time_slices(clock
     assert cause_of(holding, holding, clocks_hz=clocks_hz) == cause
 
 
-@pytest.mark.parametrize("others_bytes", [0, None])
-def test_probes_that_differ_on_a_device_of_ones_own_exclude_nothing(others_bytes):
-    counters = Counters(others_bytes=others_bytes)
+def test_probes_that_differ_on_a_device_of_ones_own_exclude_nothing():
+    counters = Counters(others_bytes=0)
     assert cause_of(counters, counters, clocks_hz=(2e9, 1.5e9)) == ""
+
+
+def test_probes_that_differ_where_nobody_knows_of_others_are_a_neighbours():
+    assert cause_of(Counters(), Counters(), clocks_hz=(2e9, 1.5e9)) == NEIGHBOUR
 
 
 def test_probes_that_differ_under_the_power_cap_exclude_nothing():

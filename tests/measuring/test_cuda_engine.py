@@ -80,9 +80,9 @@ def test_longer_kernels_are_timed_by_events_behind_a_spin(stream):
     assert (samples.mode, samples.clock_hz) == ("events", pytest.approx(2e9, rel=0.02))
 
 
-def test_a_function_that_synchronizes_is_host_bound(stream):
+def test_a_function_that_synchronizes_waits_inside(stream):
     samples = timed(lambda: (stream.work(1e-5), torch.cuda.synchronize(0)))
-    assert {"host_bound", "waits_inside"} <= set(samples.labels)
+    assert "waits_inside" in samples.labels
     assert samples.wall_s > 1e-5
 
 

@@ -29,7 +29,8 @@ FLUSH = "a flush evicts the cache"
 GRAPH = "a graph's replay agrees with events"
 RUNS = "two runs of the same agree"
 LOAD = "0 s of bf16 matrix products give valid results"
-ALL = [STAMPS, AHEAD, SPIN, COPY, PEAK, FLUSH, GRAPH, RUNS, LOAD]
+CLOCK = "the device's clock agrees with the host's"
+ALL = [STAMPS, CLOCK, AHEAD, SPIN, COPY, PEAK, FLUSH, GRAPH, RUNS, LOAD]
 
 
 class FakeWorkloads:

@@ -269,7 +269,7 @@ def test_without_results_there_are_no_conditions():
     assert condition_lines([]) == []
 
 
-@pytest.mark.parametrize("labels", [("noisy",), ("cache_resident",), ("waits_inside",)])
+@pytest.mark.parametrize("labels", [("cache_resident",), ("unresolved",)])
 def test_labels_that_the_table_or_the_verdict_tell_need_no_line(make, labels):
     assert condition_lines([under(make, labels=labels)]) == []
 

@@ -10,7 +10,7 @@ from .errors import BadInput
 
 Mode = Literal["events", "graph", "host", "unknown"]
 # Labels that say another thing was measured than asked for: two such numbers are comparable only if both carry them.
-ACHIEVED = ("cache_resident", "host_bound", "wall_clock")
+ACHIEVED = ("cache_resident", "host_bound", "waits_inside", "wall_clock")
 # More of the blocks than this spoiled, and what is left stands for nothing.
 MOST_EXCLUDED = 0.5
 
@@ -130,12 +130,19 @@ class Samples:
         return {} if self.mode == "unknown" else {"timed by": self.mode}
 
     @property
+    def spoiled(self) -> str:
+        """What spoiled more than half of the blocks; empty where most of them count."""
+        count = sum(self.excluded.values())
+        if not self.blocks or count <= MOST_EXCLUDED * len(self.blocks):
+            return ""
+        causes = ", ".join(f"{blocks} × {cause}" for cause, blocks in self.excluded.items())
+        return f"{count} of {len(self.blocks)} blocks of samples were spoiled: {causes}"
+
+    @property
     def trouble(self) -> str:
         """Why the samples must not be trusted; empty where they can."""
-        spoiled = sum(self.excluded.values())
-        if self.blocks and spoiled > MOST_EXCLUDED * len(self.blocks):
-            causes = ", ".join(f"{count} × {cause}" for cause, count in self.excluded.items())
-            return f"{spoiled} of {len(self.blocks)} blocks of samples were spoiled: {causes}"
+        if self.spoiled:
+            return self.spoiled
         if "unresolved" in self.labels:
             span_s = self.median_s * self.iterations
             ticks = f"{span_s / self.tick_s:.3g} ticks of the clock" if self.tick_s else "too few ticks of the clock"

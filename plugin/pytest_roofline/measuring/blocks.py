@@ -28,6 +28,7 @@ class Taken:
         host_s: host seconds spent submitting.
         wall_s: host seconds of the whole block.
         clocks_hz: the clock before and after, from the spins there.
+        alone: whether each sample was waited for before the next was submitted.
     """
 
     spans: tuple[float, ...]
@@ -35,6 +36,7 @@ class Taken:
     host_s: float
     wall_s: float
     clocks_hz: tuple[float, float] | None = None
+    alone: bool = False
 
 
 class Stopwatch:
@@ -45,6 +47,8 @@ class Stopwatch:
         self.flush = flush
         self.wall = wall
         self.fell_back = False
+        self.submit_s = 0.0
+        """Host seconds that submitting the last span took."""
 
     def settle(self) -> None:
         """Wait until everything submitted is done."""
@@ -57,21 +61,26 @@ class Stopwatch:
         if self.wall:
             self.settle()
             began_s = self.device.host_s()
-            submit()
+            self._submit(submit)
             self.settle()
             return self.device.host_s() - began_s
         if self.device.traits.watchdog_s is not None:
             return self._watched_span_s(submit, self.device.traits.watchdog_s)
         start = self._stamp()
-        submit()
+        self._submit(submit)
         return self._read_s(start, self._stamp())
+
+    def _submit(self, submit: Callable[[], None]) -> None:
+        began_s = self.device.host_s()
+        submit()
+        self.submit_s = self.device.host_s() - began_s
 
     def _watched_span_s(self, submit: Callable[[], None], watchdog_s: float) -> float:
         """One pair, the whole device waited for, and the host's clock beside it in case the pair makes no sense."""
         self.settle()
         began_s = self.device.host_s()
         start = self._stamp()
-        submit()
+        self._submit(submit)
         end = self._stamp()
         self.settle()
         wall_s = self.device.host_s() - began_s
@@ -86,16 +95,11 @@ class Stopwatch:
 
     def plain(self, submit: Callable[[], None], samples: int) -> Taken:
         """Samples one after the other, each waited for."""
-        began_s, submitting_s = self.device.host_s(), 0.0
-
-        def timed() -> None:
-            nonlocal submitting_s
-            before_s = self.device.host_s()
-            submit()
-            submitting_s += self.device.host_s() - before_s
-
-        spans = tuple(self.span_s(timed if self.device.traits.queues else submit) for _ in range(samples))
-        return Taken(spans, None, submitting_s, self.device.host_s() - began_s)
+        began_s, submitting_s, spans = self.device.host_s(), 0.0, []
+        for _ in range(samples):
+            spans.append(self.span_s(submit))
+            submitting_s += self.submit_s
+        return Taken(tuple(spans), None, submitting_s, self.device.host_s() - began_s, alone=True)
 
     def behind(self, submit: Callable[[], None], samples: int) -> Taken:
         """Samples in a row on a device that the host cannot stay ahead of: gaps are inside, and `wall_s` tells."""
@@ -171,7 +175,10 @@ class Stopwatch:
 
     def _read_s(self, start: Stamp, end: Stamp) -> float:
         with self.answering():
-            return self.device.elapsed_s(start, end)
+            span_s = self.device.elapsed_s(start, end)
+        if span_s < 0:
+            raise DeviceError(f"{self.device.name}'s stamps run backwards ({span_s:g} s); its times mean nothing")
+        return span_s
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:

@@ -107,13 +107,15 @@ def _call_host_s(device: Device) -> float:
 def _queue_depth(device: Device, spin_hz: float) -> int | None:
     """Stamps that fit behind a spin before submitting one has to wait; None where no end was found."""
     device.synchronize()
+    until_s = device.host_s() + SEARCH_S
     device.spin(int(spin_hz * SEARCH_S))
-    depth = next((count for count in range(DEEPEST) if _stalls(device)), None)
+    depth = next((count for count in range(DEEPEST) if _waits_for_room(device, until_s)), None)
     device.synchronize()
     return depth
 
 
-def _stalls(device: Device) -> bool:
+def _waits_for_room(device: Device, until_s: float) -> bool:
+    """Whether submitting a stamp had to wait for the end of the spin; a hiccup of the host is shorter than that."""
     began_s = device.host_s()
     device.stamp()
-    return device.host_s() - began_s > STALL_S
+    return device.host_s() - began_s > max(STALL_S, (until_s - began_s) / 2)

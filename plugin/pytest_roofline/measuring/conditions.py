@@ -16,7 +16,7 @@ PREEMPTED = "cores taken by the scheduler"
 MOST_PREEMPTIONS_HZ = 100
 # Of the device's time, by other processes.
 MOST_OTHERS_BUSY = 0.05
-# Another process holds memory: alone no harm, but a spin that then takes longer shares its time slices with it.
+# Another process holds memory, or nobody knows: no harm in itself, but a spin that then takes longer shares its time.
 OTHERS_BYTES = 256 * 2**20
 PROBE_SPREAD = 0.10
 
@@ -83,10 +83,11 @@ class Conditions:
         after = self._after
         if after.others_busy is not None and after.others_busy > MOST_OTHERS_BUSY:
             return True
-        if clocks_hz is None or (after.others_bytes or 0) <= OTHERS_BYTES:
+        alone = after.others_bytes is not None and after.others_bytes <= OTHERS_BYTES
+        if clocks_hz is None or alone:
             return False
         return abs(clocks_hz[1] / clocks_hz[0] - 1) > PROBE_SPREAD and not self._was_active(POWER_CAP)
 
     def _preempted(self, wall_s: float) -> bool:
         before, after = self._before.preemptions, self._after.preemptions
-        return before is not None and after is not None and after - before > MOST_PREEMPTIONS_HZ * wall_s
+        return before is not None and after is not None and after - before > max(1, MOST_PREEMPTIONS_HZ * wall_s)

@@ -1,7 +1,7 @@
 """Proof that timing is right on the device at hand: what no fake can show, each property with the figures behind it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from ..core.machine import Property
@@ -17,6 +17,9 @@ from .workloads import Workloads
 # A pair of stamps that costs more could not time anything short.
 DEAREST_PAIR_S = 1e-4
 SPIN_S = 5e-3
+# Copies in a row, long enough that launching and waiting are no part worth naming of what the host's clock sees.
+CLOCK_CALLS = 50
+CLOCK_TOLERANCE = 0.05
 SPIN_TOLERANCE = 0.02
 # Twice the bytes take twice the time from sizes on where launches and caches no longer matter.
 COPY_TOLERANCE = 0.15
@@ -54,10 +57,11 @@ def selftest(device: Device, workloads: Workloads, limits: Limits, load_s: float
         DeviceError: the device stopped answering.
     """
     checks = _Checks(device, workloads, limits, load_s)
-    for check in (checks.stamps, checks.spin_ahead, checks.spin_lands, checks.copy_lands, checks.below_peak,
-                  checks.flush_evicts, checks.graph_agrees, checks.runs_agree, checks.under_load):  # fmt: skip
+    for check in (checks.stamps, checks.clock_agrees, checks.spin_ahead, checks.spin_lands, checks.copy_lands,
+                  checks.below_peak, checks.flush_evicts, checks.graph_agrees, checks.runs_agree,
+                  checks.under_load):  # fmt: skip
         with checks.watch.answering():
-            found = check()
+            found = checks.judged(check)
         yield found
 
 
@@ -70,6 +74,16 @@ class _Checks:
         self.load_s = load_s
         self.cache_bytes = device.facts().last_level_cache_bytes or 0
         self.watch = Stopwatch(device, wall=False, flush=None)
+        self._spoiled = ""
+
+    def judged(self, check: Callable[[], Property]) -> Property:
+        """A property, which fails where the measurements behind it are spoiled, after a second attempt."""
+        for _ in range(2):
+            self._spoiled = ""
+            found = check()
+            if not self._spoiled:
+                return found
+        return replace(found, outcome="FAILS", observed=self._spoiled, expected="measurements that are not spoiled")
 
     def stamps(self) -> Property:
         """The clock resolves what it must."""
@@ -84,6 +98,33 @@ class _Checks:
             tick_s=known.tick_s,
             record_host_s=known.record_host_s,
             queue_depth=known.queue_depth,
+        )
+
+    def clock_agrees(self) -> Property:
+        """What stamps say of a long piece of work is what the host's clock says around it."""
+        name = "the device's clock agrees with the host's"
+        known = calibrate(self.device)
+        if not self.traits.queues:
+            return _missing(name, "it is the host's")
+        copy = self.workloads.copy(self._beyond_cache)
+
+        def work() -> None:
+            for _ in range(CLOCK_CALLS):
+                copy()
+
+        self.watch.span_s(work)
+        began_s = self.device.host_s()
+        span_s = self.watch.span_s(work)
+        wall_s = self.device.host_s() - began_s
+        off = span_s / wall_s - 1
+        slack = CLOCK_TOLERANCE + 2 * known.event_pair_s / wall_s
+        return _property(
+            name,
+            abs(off) <= slack,
+            f"{format_seconds(span_s)} between stamps, {format_seconds(wall_s)} around them",
+            f"within {slack:.0%}",
+            span_s=span_s,
+            wall_s=wall_s,
         )
 
     def spin_ahead(self) -> Property:
@@ -163,7 +204,7 @@ class _Checks:
     def flush_evicts(self) -> Property:
         """A quarter-cache copy after the flush must not beat memory; nor larger ones, should the cache be larger."""
         name = "a flush evicts the cache"
-        memory = 2 * self._beyond_cache / self._copy(self._beyond_cache).median_s
+        memory = self._memory_bytes_per_s()
         flush = self.device.flusher(FLUSH_FACTOR * self.cache_bytes)
         sizes = [
             int(share * self.cache_bytes) for share in COLD_SHARES if share * self.cache_bytes <= self._beyond_cache
@@ -176,6 +217,8 @@ class _Checks:
         }
         if not cold:
             return _missing(name, "every copy that fits a cache is too short for this clock")
+        # Once more after them: where memory itself is faster now, the cache is not what made them fast.
+        memory = max(memory, self._memory_bytes_per_s())
         fastest = max(cold, key=lambda size: cold[size])
         warm = 2 * sizes[0] / self._copy(sizes[0]).median_s
         allowed = 1 + max(COLD_ADVANTAGE, self.traits.repeatability)
@@ -238,6 +281,7 @@ class _Checks:
         while not runs or self.device.host_s() - began_s < self.load_s:
             runs.append(self._time(call))
         troubles = [samples.trouble for samples in runs if samples.trouble]
+        self._spoiled = ""
         capped = [samples.power_capped_share for samples in runs if samples.power_capped_share is not None]
         clocks = [samples.clock_hz for samples in runs if samples.clock_hz is not None]
         return _property(
@@ -254,6 +298,9 @@ class _Checks:
             last_s=runs[-1].median_s,
             power_capped_share=sum(capped) / len(capped) if capped else None,
         )
+
+    def _memory_bytes_per_s(self) -> float:
+        return 2 * self._beyond_cache / self._copy(self._beyond_cache).median_s
 
     @property
     def _beyond_cache(self) -> int:
@@ -276,6 +323,7 @@ class _Checks:
         engine.run()
         samples = engine.samples()
         assert samples is not None
+        self._spoiled = self._spoiled or samples.spoiled
         return samples
 
 

@@ -26,8 +26,6 @@ TRIES = 12
 LAST_TRIES = 3
 # A spin whose length is added to a call's host time by at least this share was waited for.
 WAITED_SHARE = 0.5
-# A host that needs less than this share of a call's time to submit it is ahead without help.
-AHEAD_SHARE = 0.5
 # A host that needs more than this share of the budget for a call cannot be given a head start of several.
 DEAREST_SHARE = 1 / 20
 # Calls that finding out takes at least, and the share of the budget that it may take.
@@ -35,8 +33,10 @@ TRIAL_CALLS = 6
 SIZING_SHARE = 0.25
 # How long the device spins to find out whether a call waits for it, in seconds.
 TRIAL_SPIN_S = 1e-3
-# A graph much faster than its calls one by one has not captured their work.
-LEAST_GRAPH_SHARE = 0.5
+# A replay saves what launches cost, but no more of a call than this; then it has not captured all of the work.
+MOST_SAVED = 0.25
+# Nor does it take longer than the calls one by one, beyond this.
+MOST_LOST = 0.10
 # Replays of an empty graph, to learn what a replay costs.
 EMPTY_REPLAYS = 20
 
@@ -105,44 +105,39 @@ class Sizing:
         """One call a sample, for a function that is as slow as the whole budget."""
         return self._way(Shape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host")
 
-    def way(self, call_s: float, until_s: float = math.inf) -> Way:
+    def way(self, call_s: float, idle_s: float = 0.0, flush_s: float = 0.0, until_s: float = math.inf) -> Way:
         """How to time a function.
 
         Args:
             call_s: about so many seconds a call.
+            idle_s: host seconds to submit a call to an idle device.
+            flush_s: host seconds of a flush, waited for.
             until_s: by the host's clock, when the budget is spent.
         """
         call_s = max(call_s, self.calibration.tick_s / MOST_CALLS)
-        self._flush_s = self._time_flush_s()
+        self._flush_s = flush_s
         if not self.spins:
-            return self._directly(call_s)
-        if TRIAL_CALLS * call_s > until_s - self.watch.device.host_s():
-            # There is no time to try anything; whether the host sets the pace shows in the blocks.
-            return self._behind(call_s)
-        idle_s = self._host_cost_s(0.0)
-        # If the host alone would be done in half the time, it is ahead without a spin, and there are no gaps.
-        bound = ("host_bound",) if idle_s > AHEAD_SHARE * call_s else ()
+            return self._directly(call_s, until_s)
         now_s = self.watch.device.host_s()
-        if idle_s > DEAREST_SHARE * self.budget_s:
-            # There is no time for spins as long as this host needs.
-            return self._behind(call_s, *bound)
+        left_s = until_s - now_s
+        if idle_s > DEAREST_SHARE * self.budget_s or TRIAL_CALLS * (call_s + flush_s) > left_s:
+            # No time for tries: a single block with a head start as long as this host needs, or none.
+            fits = spin_for(idle_s) + call_s + flush_s <= left_s
+            return (self._one_ahead(idle_s) if fits else None) or self._behind(call_s)
         if self._waits_inside(idle_s):
             # Either it synchronizes, or it submits more than the queue holds.
-            return self._behind(call_s, "waits_inside", *bound)
-        queued = self._queued(call_s, idle_s, now_s + min(SIZING_SHARE * self.budget_s, until_s - now_s))
-        return queued or self._behind(call_s, "host_bound")
+            return self._behind(call_s, "waits_inside")
+        queued = self._queued(call_s, idle_s, now_s + min(SIZING_SHARE * self.budget_s, left_s))
+        return queued or self._behind(call_s)
 
-    def _time_flush_s(self) -> float:
-        """Host seconds of a flush, waited for; the first may have to load its kernels."""
-        flush, device, lasted_s = self.watch.flush, self.watch.device, 0.0
-        for _ in range(2 if flush is not None else 0):
-            self.watch.settle()
-            began_s = device.host_s()
-            with self.watch.answering():
-                flush()  # type: ignore[misc]
-            self.watch.settle()
-            lasted_s = device.host_s() - began_s
-        return lasted_s
+    def _one_ahead(self, idle_s: float) -> Way | None:
+        """Blocks of a single call behind a spin as long as its host needs; None where that does not help."""
+        shape = Shape(1, 1, spin_for(idle_s))
+        self.tried += 1
+        taken = self._ahead(self._submit(1), shape)
+        if not taken.ahead or taken.spans[0] < self.resolved_s:
+            return None
+        return self._way(shape, "events", ahead=True, call_s=taken.spans[0])
 
     def block(self, way: Way) -> Taken:
         """One block, taken this way."""
@@ -159,10 +154,12 @@ class Sizing:
     def _submit(self, calls: int) -> Callable[[], None]:
         return lambda: self.calls(calls)
 
-    def _directly(self, call_s: float) -> Way:
-        """Samples long enough for the clock; looked at once more where the warm-up misjudged them."""
+    def _directly(self, call_s: float, until_s: float) -> Way:
+        """Samples long enough for the clock; looked at again, if there is time, where the warm-up misjudged them."""
         for _ in range(3):
             shape = self._direct_shape(call_s)
+            if self.watch.device.host_s() + shape.calls * call_s + self._flush_s > until_s:
+                break
             self.tried += shape.calls
             span_s = self.watch.span_s(self._submit(shape.calls))
             if span_s >= self.resolved_s or shape.calls == self.most_calls:
@@ -176,7 +173,7 @@ class Sizing:
         )
 
     def _behind(self, call_s: float, *labels: str) -> Way:
-        """The host sets the pace: samples with its gaps inside, and its own time beside them."""
+        """Samples with whatever gaps the host leaves in them; whether it set the pace shows in the blocks."""
         return self._way(self._direct_shape(call_s), "events", labels=frozenset(labels))
 
     def _waits_inside(self, idle_s: float) -> bool:
@@ -255,7 +252,8 @@ class Sizing:
         self.tried += count
         taken = self._ahead(replay, Shape(count, 1, spin_for(0.0)))
         span_s = max(taken.spans[0], self.calibration.tick_s)
-        if span_s < LEAST_GRAPH_SHARE * way.call_s * count:
+        longest_s = (1 + MOST_LOST) * way.call_s * count + self.calibration.event_pair_s + self.calibration.tick_s
+        if not (1 - MOST_SAVED) * way.call_s * count <= span_s <= longest_s:
             # What was captured may not have been done, so its sets do not count as called with.
             self.calls.made = made
             return way
@@ -270,7 +268,7 @@ class Sizing:
         """What is submitted, as one replay; None where this function cannot be captured."""
         try:
             return self.watch.device.capture(submit)
-        except Exception:  # Whatever a capture may not contain; the events are there all the same.
+        except RuntimeError:  # torch's error for whatever a capture may not contain; the events are there all the same.
             self.watch.settle()
             return None
 

@@ -7,9 +7,10 @@ The engine asks a device for nothing but the `Device` protocol, so all of it is 
 
 import contextlib
 import gc
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
+from statistics import fmean, median
 
 from ..core.keys import Timing
 from ..core.samples import Block, Calibration, Mode, Samples
@@ -25,8 +26,14 @@ from .warming import SHARE_DIRECT, WarmUp
 
 # Of the budget, before a device with clocks of its own may be believed: a burst of agreeing blocks is no steady state.
 EARLIEST_STOP = 0.2
-# Without a spin, submitting that takes this share of a sample set its pace.
-HOST_SHARE = 0.8
+# Without a spin, a device that is done so many calls after the host was never behind it.
+ONE_CALL = 1.5
+# A launch inside a sample that is a larger share of it is not the device's time any more.
+GAP_SHARE = 0.02
+# Of fewer calls or samples in a row, the first, which began on an idle device, decides.
+FEW = 3
+# The cause of a block whose device failed when it was asked about itself.
+UNKNOWN = "state of the device unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +51,42 @@ class Plan:
     """Whether to replay a graph; None leaves it to the length of a call."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A block in the log: its record, seconds per call, host seconds per call, and whether the host set its pace."""
+
+    block: Block
+    seconds: tuple[float, ...]
+    wall_s: float
+    paced: bool
+
+
 @dataclass(slots=True)
 class Log:
     """What was taken so far; readable after an exception or Ctrl-C in the middle."""
 
-    seconds: list[float] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
     iterations: int = 1
     warmup_iterations: int = 0
     warmup_s: float = 0.0
     measuring_s: float = 0.0
     mode: Mode = "unknown"
     overhead_s: float = 0.0
-    walls_s: list[float] = field(default_factory=list)
     labels: set[str] = field(default_factory=set)
+
+    @property
+    def seconds(self) -> list[float]:
+        """Every sample, in seconds per call."""
+        return [value for kept in self.kept for value in kept.seconds]
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Every block."""
+        return [kept.block for kept in self.kept]
 
     def counted(self) -> list[float]:
         """The medians of the blocks that count."""
-        medians, at = [], 0
-        for block in self.blocks:
-            if not block.excluded:
-                medians.append(median(self.seconds[at : at + block.samples]))
-            at += block.samples
-        return medians
+        return [median(kept.seconds) for kept in self.kept if not kept.block.excluded]
 
 
 class Engine:
@@ -89,12 +109,11 @@ class Engine:
             with self._watch.answering():
                 self.calibration = calibrate(self.device)
             sizing = Sizing(self._watch, self._calls, self.calibration, self.plan.budget_s)
-            way = sizing.at_once()
-            if self._first_call_s() < self.plan.budget_s or not self._slow_for_good(sizing, way):
+            if self._first_call_s() < self.plan.budget_s or not self._slow_for_good(sizing):
                 way = self._warm_up(sizing)
                 self._renew()
-                way = self._graphed(sizing, way)
-            self._take(sizing, way)
+                self._take(sizing, self._graphed(sizing, way))
+            self._say()
 
     @property
     def sets_touched(self) -> Sequence[tuple[object, ...]]:
@@ -118,7 +137,7 @@ class Engine:
     def samples(self) -> Samples | None:
         """The record of what was taken; None where there is no sample yet."""
         log = self.log
-        if not log.seconds or self.calibration is None:
+        if not log.kept or self.calibration is None:
             return None
         return Samples(
             seconds=tuple(log.seconds),
@@ -132,7 +151,7 @@ class Engine:
             blocks=tuple(log.blocks),
             mode=log.mode,
             overhead_s=log.overhead_s,
-            wall_s=median(log.walls_s) if log.walls_s and "host_bound" in log.labels else None,
+            wall_s=median(kept.wall_s for kept in log.kept) if log.labels & {"host_bound", "waits_inside"} else None,
             neighbours=self._conditions.neighbours,
             throttle_known=self._conditions.throttle_known,
         )
@@ -146,20 +165,25 @@ class Engine:
         self.log.warmup_s = self.device.host_s() - began_s
         return self.log.warmup_s
 
-    def _slow_for_good(self, sizing: Sizing, way: Way) -> bool:
-        """After a first call as long as the budget: whether the second is slow too, and not just the compiling one.
+    def _slow_for_good(self, sizing: Sizing) -> bool:
+        """After a first call as long as the budget: whether the next are slow too, and not just the compiling ones.
 
-        Then it is the first sample, and warming up would only add to the wait.
+        Then they are the samples, and warming up would only add to the wait. As soon as one is fast, those before it
+        count as warm-up.
         """
-        with self._watch.answering():
-            self._conditions.begin()
-        taken = sizing.block(way)
-        if taken.wall_s < SHARE_DIRECT * self.plan.budget_s:
-            self.log.warmup_iterations += 1
-            self.log.warmup_s += taken.wall_s
-            return False
-        self.log.measuring_s = taken.wall_s
-        self._keep(taken, way)
+        log, way, budget_s = self.log, sizing.at_once(), self.plan.budget_s
+        while not (log.kept and self._at_an_end()):
+            with self._watch.answering():
+                self._conditions.begin()
+            taken = sizing.block(way)
+            if taken.wall_s < SHARE_DIRECT * budget_s:
+                log.warmup_iterations += len(log.kept) + 1
+                log.warmup_s += log.measuring_s + taken.wall_s
+                log.measuring_s = 0.0
+                log.kept.clear()
+                return False
+            log.measuring_s += taken.wall_s
+            self._keep(taken, way)
         return True
 
     def _warm_up(self, sizing: Sizing) -> Way:
@@ -167,13 +191,24 @@ class Engine:
         log, first_s = self.log, self.log.warmup_s
         warm = WarmUp(self.device.traits, self.plan.budget_s, sizing.most_calls)
 
+        idle_s = math.inf
+
         def span_s(count: int) -> float:
+            nonlocal idle_s
             log.warmup_iterations += count
-            return self._watch.span_s(lambda: self._calls(count))
+            lasted_s = self._watch.span_s(lambda: self._calls(count))
+            # The least is that of a span too short to fill the queue.
+            idle_s = min(idle_s, self._watch.submit_s / count)
+            return lasted_s
+
+        def found() -> Way:
+            call_s = warm.run(span_s, sizing.clock_hz, self.device.host_s)
+            flush_s = warm.beside_s if self.plan.flush is not None else 0.0
+            return sizing.way(call_s, idle_s, flush_s, until_s)
 
         until_s = self.device.host_s() + self.plan.budget_s
         try:
-            return self._timed(lambda: sizing.way(warm.run(span_s, sizing.clock_hz, self.device.host_s), until_s))
+            return self._timed(found)
         finally:
             log.warmup_iterations += sizing.tried
             log.warmup_s = first_s + self._before_s
@@ -201,54 +236,81 @@ class Engine:
 
     def _take(self, sizing: Sizing, way: Way) -> None:
         """Blocks until the median is known well enough, or the budget is spent."""
-        log, device, precision = self.log, self.device, self.device.traits.precision
+        log, device = self.log, self.device
         log.labels |= way.labels
-        began_s = device.host_s() - log.measuring_s
-        while not (log.blocks and self._at_an_end(precision)):
+        began_s = device.host_s()
+        while not (log.kept and self._at_an_end()):
             with self._watch.answering():
                 self._conditions.begin()
             taken = sizing.block(way)
             log.measuring_s = device.host_s() - began_s
             if self._keep(taken, way) == HOST_GAP:
                 way = replace(way, shape=way.shape.relaxed())
-        label = ending(log.counted(), precision)
+
+    def _keep(self, taken: Taken, way: Way) -> str:
+        """Write a block down, whatever it is and whatever goes wrong; the cause for which it does not count."""
+        log, calls = self.log, way.shape.calls
+        assert self.calibration is not None
+        log.iterations, log.mode, log.overhead_s = calls, way.mode, way.overhead_s
+        # Below one tick: the time is certainly not above it.
+        seconds = tuple(max(span_s, self.calibration.tick_s) / calls for span_s in taken.spans)
+        clock_hz = taken.clocks_hz[1] if taken.clocks_hz and self.device.traits.spin_is_clock else None
+        wall_s = taken.wall_s / (calls * len(seconds))
+        # Of a call that waits inside, the host's time is the device's too: that label stands for both.
+        free = not way.ahead and way.mode == "events" and not self._watch.fell_back and "waits_inside" not in way.labels
+        paced = free and _sets_the_pace(taken, calls)
+        cause, capped = UNKNOWN, None
+        try:
+            with self._watch.answering():
+                cause = self._conditions.cause(taken.ahead, taken.clocks_hz, taken.wall_s)
+            capped = self._conditions.power_capped
+        finally:
+            log.kept.append(Kept(Block(len(seconds), cause, clock_hz, capped), seconds, wall_s, paced))
+        return cause
+
+    def _at_an_end(self) -> bool:
+        """Whether the budget is spent, the median known, or no clock moves (which only a scripted one can do)."""
+        log, traits, budget_s = self.log, self.device.traits, self.plan.budget_s
+        if log.measuring_s + self._before_s >= budget_s:
+            return True
+        if log.measuring_s == 0 and len(log.kept) >= FEWEST_BLOCKS:
+            return True
+        if traits.queues and log.measuring_s < EARLIEST_STOP * budget_s:
+            return False
+        horizon = (budget_s - self._before_s) / log.measuring_s if log.measuring_s else 1.0
+        return known(log.counted(), traits.precision, horizon)
+
+    def _say(self) -> None:
+        """Label what a reader must know of the samples as a whole."""
+        log = self.log
+        assert self.calibration is not None
+        label = ending(log.counted(), self.device.traits.precision)
         log.labels |= {label} if label else set()
         if self._watch.fell_back:
             log.labels.add("wall_clock")
             log.mode = "host"
-
-    def _keep(self, taken: Taken, way: Way) -> str:
-        """Write a block down, whatever it is; the cause for which it does not count."""
-        log, calls = self.log, way.shape.calls
-        log.iterations, log.mode, log.overhead_s = calls, way.mode, way.overhead_s
-        with self._watch.answering():
-            cause = self._conditions.cause(taken.ahead, taken.clocks_hz, taken.wall_s)
-        assert self.calibration is not None
-        tick_s = self.calibration.tick_s
-        if median(taken.spans) < TICKS_PER_SAMPLE * tick_s:
-            log.labels.add("unresolved")
-        paced = not way.ahead and way.mode == "events" and not self._watch.fell_back
-        if paced and taken.host_s > HOST_SHARE * sum(taken.spans):
+        counted = [kept for kept in log.kept if not kept.block.excluded] or log.kept
+        # Of most blocks, since one hiccup of the host says nothing of the rest.
+        if 2 * sum(kept.paced for kept in counted) > len(counted):
             log.labels.add("host_bound")
-        # Below one tick: the time is certainly not above it.
-        log.seconds += [max(span_s, tick_s) / calls for span_s in taken.spans]
-        clock_hz = taken.clocks_hz[1] if taken.clocks_hz and self.device.traits.spin_is_clock else None
-        log.blocks.append(Block(len(taken.spans), cause, clock_hz, self._conditions.power_capped))
-        log.walls_s.append(taken.wall_s / (calls * len(taken.spans)))
-        return cause
+        span_s = median(median(kept.seconds) for kept in counted) * log.iterations
+        if span_s < TICKS_PER_SAMPLE * self.calibration.tick_s:
+            log.labels.add("unresolved")
 
-    def _at_an_end(self, precision: float) -> bool:
-        """Whether the budget is spent, the median known, or no clock moves (which only a scripted one can do)."""
-        log = self.log
-        if log.measuring_s + self._before_s >= self.plan.budget_s:
-            return True
-        if log.measuring_s == 0 and len(log.blocks) >= FEWEST_BLOCKS:
-            return True
-        earliest_s = EARLIEST_STOP * self.plan.budget_s if self.device.traits.queues else 0.0
-        if log.measuring_s < earliest_s:
-            return False
-        horizon = (self.plan.budget_s - self._before_s) / log.measuring_s if log.measuring_s else 1.0
-        return known(log.counted(), precision, horizon)
+
+def _sets_the_pace(taken: Taken, calls: int) -> bool:
+    """Whether the host and not the device decided how long a block without a spin took.
+
+    Either the device was done as soon as the host was, within a call; or samples stand alone, each begins on an idle
+    device, and the launch of its first call is a part of it that matters.
+    """
+    samples, span_s = len(taken.spans), median(taken.spans)
+    together = calls if taken.alone else samples * calls
+    behind_s = fmean(taken.spans) - taken.host_s / samples if taken.alone else taken.wall_s - taken.host_s
+    if together >= FEW and behind_s <= ONE_CALL * span_s / calls:
+        return True
+    launch_s = taken.host_s / (samples * calls)
+    return (taken.alone or samples < FEW) and launch_s > GAP_SHARE * span_s
 
 
 @contextlib.contextmanager

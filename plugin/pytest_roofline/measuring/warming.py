@@ -52,6 +52,8 @@ class WarmUp:
         self._most_calls = most_calls
         self._windows = [_Window()]
         self._last_s = 0.0
+        self.beside_s = 0.0
+        """Host seconds of the last span that were not the span's own: a flush in front of it."""
 
     def run(
         self, span_s: Callable[[int], float], clock_hz: Callable[[], float | None], host_s: Callable[[], float]
@@ -68,6 +70,7 @@ class WarmUp:
             before_s = host_s()
             taken_s = span_s(count)
             self.calls += count
+            self.beside_s = max(0.0, host_s() - before_s - taken_s)
             self._add(taken_s / count, host_s() - before_s, clock_hz)
             self.lasted_s = host_s() - began_s
             readable = taken_s >= self._shortest_s or count == self._most_calls

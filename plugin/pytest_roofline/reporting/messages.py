@@ -171,12 +171,13 @@ def condition_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
     """What must be known of how the numbers were taken: the host's pace, excluded blocks, drift, the power cap."""
     lines: list[str] = []
     samples = [(printable(result.measurement.label), result.measurement.samples) for result in results]
-    bound = [
-        f"{label} ({format_seconds(s.median_s)} on the device's clock, {format_seconds(s.wall_s)} on the host's)"
-        for label, s in samples
-        if "host_bound" in s.labels and s.wall_s is not None
-    ]
-    lines += _listed("host-bound, so the host and not the device is measured", bound, at_most)
+    for label, meaning in _PACES.items():
+        both = [
+            f"{name} ({format_seconds(s.median_s)} on the device's clock, {format_seconds(s.wall_s)} on the host's)"
+            for name, s in samples
+            if label in s.labels and s.wall_s is not None
+        ]
+        lines += _listed(meaning, both, at_most)
     for label, meaning in _LABELS.items():
         lines += _listed(meaning, [name for name, s in samples if label in s.labels], at_most)
     spoiled = [
@@ -192,13 +193,23 @@ def condition_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
         if s.power_capped_share
     ]
     lines += _listed("at the software power cap, as a busy card is", capped, at_most)
+    withheld = [name for name, s in samples if s.mode in ("events", "graph") and s.neighbours == "unknown"]
+    lines += _listed("not known whether others used the device, since the driver does not tell", withheld, at_most)
+    untold = [name for name, s in samples if s.mode in ("events", "graph") and not s.throttle_known]
+    lines += _listed("not known whether the device was throttled, since the driver does not tell", untold, at_most)
     lines += _listed(
         "another process uses the device", [label for label, s in samples if s.neighbours == "seen"], at_most
     )
     return lines
 
 
+_PACES = {
+    "host_bound": "host-bound, so the host and not the device is measured",
+    "waits_inside": "a call waits for the device, so the host's part of it is in the time",
+}
 _LABELS = {
+    "replaced": "replaced by a hook, as a drill does; never a baseline",
+    "noisy": "noisy: the budget ended before the median was known well enough",
     "drifting": "drifting: still getting slower or faster when the budget was spent (raise --roofline-budget)",
     "wall_clock": "timed by the host's clock, since the device's events could not be read",
 }

@@ -61,13 +61,16 @@ class CpuDevice(RealDevice):
         """The smaller of the machine's free memory and what the cgroup still allows."""
         return host.free_memory_bytes()
 
-    def peak_bytes(self, call: Callable[[], object]) -> int:
+    def peak_bytes(self, call: Callable[[], object]) -> int | None:
         """By torch's record of every allocation and release during the call.
 
         Memory from before that the call gives back is not in that record, nor what its own Python threads allocate.
+        None inside a profiler of the user's, whose record a second one would end.
         """
         import torch
 
+        if torch._C._autograd._profiler_enabled():
+            return None
         with torch.autograd.profiler.profile(use_kineto=True, profile_memory=True) as profile:
             call()
         held = most = 0
