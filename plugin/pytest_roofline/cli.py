@@ -133,7 +133,10 @@ def propose(runs: tuple[str, ...], output: Path, everything: bool, accept_slower
 
     if output.exists():
         raise CannotStore(f"{output} exists already, and a proposal is a new file; choose another name or remove it")
-    proposal = propose_entries(_read_runs(runs, folder), everything=everything, accept_slower=accept_slower)
+    read = _read_runs(runs, folder)
+    proposal = propose_entries(read, everything=everything, accept_slower=accept_slower)
+    if any(run.header.environment.device.type == "fake" for run in read):
+        click.echo("note: these runs are of a fake device; approve them into no folder that real devices use", err=True)
     write_baseline(output, proposal.baseline)
     for line in proposal.left_out:
         click.echo(f"left out: {line}", err=True)

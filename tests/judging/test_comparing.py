@@ -81,6 +81,13 @@ def test_runs_without_a_shared_measurement_are_refused(make, tmp_path):
         compare(old, new)
 
 
+def test_shared_measurements_of_which_none_is_fit_are_told_with_the_reason(make, tmp_path):
+    spoiled = [make.measurement(1.0, key=make.key(name), invalid="neighbours") for name in ("a", "b")]
+    old, new = pair(make, tmp_path, timed(make, a=1.0, b=1.0), spoiled)
+    with pytest.raises(BadInput, match="fit on both sides: of 2 that they share, the first is not, since neighbours"):
+        compare(old, new)
+
+
 @pytest.mark.parametrize("empty", ["old", "new"])
 def test_a_run_without_measurements_is_refused(make, tmp_path, empty):
     sides = {"old": timed(make, a=1.0), "new": timed(make, a=1.0)} | {empty: []}

@@ -303,3 +303,10 @@ def test_a_reference_never_gates_and_never_satisfies_require_baseline(desk, valu
     h100(desk, json.dumps({"schema": 1, "family": "h100", "entries": [threshold(value) | {"kind": "reference"}]}))
     assert desk.run().ret == 0
     assert desk.run("--roofline-require-baseline").ret == 1
+
+
+def test_a_proposal_from_a_fake_device_says_so(desk):
+    desk.one()
+    desk.run("--roofline-save=r")
+    answer = desk.cli("baseline", "propose", desk.run_path("r"), "-o", desk.path / "p.json")
+    assert "note: these runs are of a fake device" in answer.output

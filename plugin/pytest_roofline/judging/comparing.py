@@ -6,6 +6,7 @@ from pathlib import Path
 from ..core.entries import Entry
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key
+from ..core.records import Measurement
 from ..core.work import Work
 from . import stats
 from .baselines import nearest
@@ -53,7 +54,9 @@ def compare(old: Path, new: Path, tolerance: float = DEFAULT_TOLERANCE) -> Compa
     shared = [(key, *find_reference(before, key, _work(after, key))) for key in keys]
     count = sum(reference is not None for _, reference, _ in shared)
     if not count:
-        raise BadInput(f"{old} and {new} share no measurement; expected runs of the same tests")
+        raise BadInput(
+            f"{old} and {new} share no measurement{_why_not(before, after)}; expected runs of the same tests"
+        )
     rows = []
     for key, reference, why_none in shared:
         fresh = after.reference(key)
@@ -75,6 +78,22 @@ def compare(old: Path, new: Path, tolerance: float = DEFAULT_TOLERANCE) -> Compa
         only_old=tuple(key.label for key in _keys(before) if key.identity not in known),
         runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
     )
+
+
+def _why_not(before: Comparator, after: Comparator) -> str:
+    """What two sides that cannot be compared share all the same: measurements that are not fit for it."""
+    unfit = {m.key.identity: why for side in (before, after) for m, why in _unfit(side)}
+    shared = set.intersection(
+        *({key.identity for key in _keys(side)} | {m.key.identity for m, _ in _unfit(side)} for side in (before, after))
+    )
+    if not shared & unfit.keys():
+        return ""
+    first = unfit[min(shared & unfit.keys())]
+    return f" that is fit on both sides: of {len(shared)} that they share, the first is not, since {first}"
+
+
+def _unfit(side: Comparator) -> list[tuple[Measurement, str]]:
+    return side.unfit if isinstance(side, RunComparator) else []
 
 
 def _thresholds(before: Comparator, key: Key, work: Work) -> list[tuple[Entry, float]]:
