@@ -1,6 +1,7 @@
 """The measured function and its argument sets, called in turn."""
 
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 
 from ..core.errors import BadInput
@@ -27,9 +28,19 @@ class Calls:
         _refuse_awaitable(self.fn(*self.sets[0]))
 
     def __call__(self, count: int) -> None:
-        fn, sets, turn = self.fn, self.sets, len(self.sets)
-        for number in range(self.made, self.made + count):
-            fn(*sets[number % turn])
+        # What this loop costs is in every sample of a CPU, so it does no arithmetic between two calls.
+        fn, sets = self.fn, self.sets
+        if len(sets) == 1:
+            arguments = sets[0]
+            for _ in itertools.repeat(None, count):
+                fn(*arguments)
+        else:
+            at, left = self.made % len(sets), count
+            while left:
+                turn = sets[at : at + left]
+                for arguments in turn:
+                    fn(*arguments)
+                at, left = 0, left - len(turn)
         self.made += count
 
     def restart(self) -> None:
