@@ -144,14 +144,15 @@ def zeroing(device: FakeDevice, size_bytes: int) -> Callable[[], None]:
     return lambda: device.work(size_bytes / 3e12, touch="zeroed", size_bytes=size_bytes)
 
 
-def _nvbench_samples(device: FakeDevice, call: Callable[[], None]) -> Iterator[float | None]:
-    """Cold samples behind a blocking kernel; None for one thrown away, at a clock below 0.75 of the default."""
+def _nvbench_samples(device: FakeDevice, call: Callable[[], None]) -> Iterator[float]:
+    """Cold samples behind a blocking kernel, for 15 s; those at a clock below 0.75 of the default are thrown away."""
     # One L2 as the driver reports it, written only.
     reported = 4 * MIB if device.facts().architecture == "gfx942" else device.facts().last_level_cache_bytes or 0
     flush = zeroing(device, reported)
     call()
     device.synchronize()
-    while True:
+    began_s = device.host_s()
+    while device.host_s() - began_s <= 15:
         flush()
         device.synchronize()
         device.spin(int(device.clock_hz * 2e-3))
@@ -161,19 +162,16 @@ def _nvbench_samples(device: FakeDevice, call: Callable[[], None]) -> Iterator[f
         before_s = device.busy_s
         device.spin(2000)
         clock = 1e-6 / (device.busy_s - before_s)
-        yield None if clock < 0.75 else device.elapsed_s(start, end)
+        time_s = device.elapsed_s(start, end)
+        if clock >= 0.75:
+            yield time_s
 
 
 def nvbench_stdrel(device: FakeDevice, call: Callable[[], None], cold: bool) -> Answer:
     """NVBench's default: 0.5 s of GPU time and a spread below 0.5 %, or a spread that no longer moves; 15 s at most."""
     times: list[float] = []
     noises: deque[float] = deque(maxlen=512)
-    began_s = device.host_s()
     for time_s in _nvbench_samples(device, call):
-        if device.host_s() - began_s > 15:
-            break
-        if time_s is None:
-            continue
         times.append(time_s)
         if len(times) >= 5:
             noises.append(pstdev(times) / fmean(times) if len(times) % 16 == 0 or len(times) < 64 else noises[-1])
@@ -190,12 +188,7 @@ def nvbench_entropy(device: FakeDevice, call: Callable[[], None], cold: bool) ->
     times: list[float] = []
     seen: Counter[float] = Counter()
     ring: deque[float] = deque(maxlen=299)
-    began_s = device.host_s()
     for time_s in _nvbench_samples(device, call):
-        if device.host_s() - began_s > 15:
-            break
-        if time_s is None:
-            continue
         times.append(time_s)
         seen[round(time_s * 1e9)] += 1
         shares = np.array(list(seen.values())) / len(times)
