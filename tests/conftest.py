@@ -1,6 +1,8 @@
 """Small records for tests: every argument has a default, so that a test names only what it is about."""
 
+import math
 import os
+import statistics
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ settings.load_profile("shared")
 
 MIB = 2**20
 STARTED = "2026-01-02T03:04:05Z"
+DEVICE = "GPU-1"
 
 
 class Make:
@@ -60,9 +63,61 @@ class Make:
             software={"torch": "2.13.0"},
         )
 
-    def header(self, run_id="run-1", **environment):
+    def spaced(self, count, spread, centre=0.0):
+        """Log seconds at equal distances around a centre, whose standard deviation is exactly `spread`."""
+        steps = [index - (count - 1) / 2 for index in range(count)]
+        unit = statistics.stdev(steps) if count > 1 else 1.0
+        return [centre + spread / unit * step for step in steps]
+
+    def group(self, *logs, device=DEVICE, started=STARTED):
+        """A session whose processes have these log-medians."""
+        from pytest_roofline.judging.spread import Group
+
+        return Group(tuple(math.exp(value) for value in logs), device, started)
+
+    def groups(self, sessions=1, processes=5, process=0.01, session=0.0, centre=0.0, device=DEVICE):
+        """Sessions on different days, whose spreads come out as exactly these when they are estimated.
+
+        Where nothing lies between sessions, the processes of all are one sample.
+        """
+        means = self.spaced(sessions, math.sqrt(session**2 + process**2 / processes), centre)
+        if session == 0 and processes > 1:
+            means = [centre] * sessions
+            process *= math.sqrt((sessions * processes - 1) / (sessions * (processes - 1)))
+        return tuple(
+            self.group(*self.spaced(processes, process, mean), device=device, started=f"2026-01-{day:02d}T03:04:05Z")
+            for day, mean in enumerate(means, 1)
+        )
+
+    def reference(self, *groups, **changes):
+        """What a measurement is compared with; fifteen processes of three sessions unless groups are given."""
+        from pytest_roofline.judging.verdicts import Reference
+
+        return Reference(**({"groups": groups or self.groups(3), "source": "h200.json"} | changes))
+
+    def result(self, *seconds, known=True, reference=None, policy=None, thresholds=(), why_none="", **changes):
+        """A measurement with its verdict: processes that took `seconds`, against fifteen of a millisecond each."""
+        from pytest_roofline.judging.spread import Group
+        from pytest_roofline.judging.verdicts import Policy, judge
+        from pytest_roofline.reporting.results import Result
+
+        seconds = seconds or (1e-3,)
+        shown = {name: changes.pop(name) for name in ("environment", "published", "left_out") if name in changes}
+        measurement = self.measurement(statistics.median_high(seconds), **changes)
+        steady = self.groups(3, process=0.001, centre=math.log(1e-3))
+        verdict = judge(
+            [Group(seconds, DEVICE, STARTED)],
+            (reference or self.reference(*steady, environments=({"driver": "550.54"},))) if known else None,
+            policy or Policy(),
+            invalid=measurement.invalid,
+            thresholds=thresholds,
+            why_none=why_none or "no baseline recorded",
+        )
+        return Result(measurement, verdict, **({"environment": {"driver": "570.86"}} | shown))
+
+    def header(self, run_id="run-1", started=STARTED, **environment):
         return Header(
-            run_id, STARTED, ("pytest", "perf_tests"), "pytest-roofline 0.1.0", self.environment(**environment)
+            run_id, started, ("pytest", "perf_tests"), "pytest-roofline 0.1.0", self.environment(**environment)
         )
 
     def outcome(self, measurement, outcome="passed", **changes):

@@ -6,8 +6,6 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.cli import main
-from pytest_roofline.core.entries import Baseline
-from pytest_roofline.judging.baselines import read_baseline, write_baseline
 from pytest_roofline.version import __version__
 
 
@@ -177,121 +175,10 @@ def test_the_version_is_printed(command):
     assert command("--version").stdout == f"roofline, version {__version__}\n"
 
 
-def test_runs_become_a_baseline_in_two_steps(command, make, runs, tmp_path):
-    proposed = command("baseline", "propose", "fast", "slow", "-o", "p.json")
-    assert (proposed.exit_code, proposed.stderr) == (0, "")
-    assert "1 entries for h200-sxm, 141gb, from up to 2 sessions, in p.json" in proposed.stdout
-    assert "provisional: fewer than 3 sessions" in proposed.stdout
-    approved = command("baseline", "approve", "p.json")
-    assert approved.exit_code == 0
-    (entry,) = read_baseline(tmp_path / "baselines" / "h200.json").entries
-    assert entry.medians == (1.0, 2.0)
-
-
-def test_a_proposal_alone_changes_no_baseline(command, runs, tmp_path):
-    command("baseline", "propose", "fast", "-o", "p.json")
-    assert not (tmp_path / "baselines").exists()
-
-
-def test_an_approved_baseline_passes_the_run_that_it_came_from(command, runs):
-    command("baseline", "propose", "fast", "-o", "p.json")
-    command("baseline", "approve", "p.json", "--into", "site")
-    assert command("compare", "site/h200.json", "same").exit_code == 0
-    assert command("compare", "site/h200.json", "slow").exit_code == 1
-
-
-def test_a_dry_run_shows_the_changes_and_writes_nothing(command, runs, tmp_path):
-    command("baseline", "propose", "fast", "-o", "p.json")
-    result = command("baseline", "approve", "p.json", "--dry-run")
-    assert result.exit_code == 0
-    assert "1 entries would change" in result.stdout
-    assert not (tmp_path / "baselines").exists()
-
-
-def test_approving_twice_has_nothing_to_change(command, runs):
-    command("baseline", "propose", "fast", "-o", "p.json")
-    command("baseline", "approve", "p.json")
-    assert command("baseline", "approve", "p.json").stdout.startswith("nothing to change: ")
-
-
-def test_what_is_left_out_of_a_proposal_is_named_on_stderr(command, make, runs):
-    bad = make.measurement(key=make.key("bad"), invalid="wrong data")
-    make.save(runs / "half.jsonl", make.measurement(), bad)
-    result = command("baseline", "propose", "half", "-o", "p.json")
-    assert result.stderr == "left out: bad[64MiB] of half: wrong data\n"
-
-
-def test_nothing_fit_writes_no_proposal(command, make, runs, tmp_path):
-    make.save(runs / "bad.jsonl", make.measurement(invalid="wrong data"))
-    assert "is fit for a baseline" in refused(command("baseline", "propose", "bad", "-o", "p.json"))
-    assert not (tmp_path / "p.json").exists()
-
-
-def test_the_flags_of_propose_reach_the_choice(command, make, runs):
-    slow = make.measurement(key=make.key("slow"))
-    gated = make.measurement(key=make.key("gated"), gate=True)
-    make.save(runs / "r.jsonl", gated, slow, make.outcome(slow, "failed", by_verdict=True))
-    result = command("baseline", "propose", "r", "-o", "p.json", "--all", "--accept-slower")
-    assert result.stdout.startswith("2 entries for ")
-
-
-def test_a_run_that_was_cut_is_noted(command, runs):
-    whole = (runs / "fast.jsonl").read_text()
-    (runs / "fast.jsonl").write_text(whole + whole[:20])
-    result = command("baseline", "propose", "fast", "-o", "p.json")
-    assert result.exit_code == 0
-    assert result.stderr == "note: .roofline/runs/fast.jsonl ends in the middle of a line, which is left out\n"
-
-
 def test_a_cut_run_is_noted_by_compare_too(command, runs):
     whole = (runs / "fast.jsonl").read_text()
     (runs / "fast.jsonl").write_text(whole + whole[:20])
     assert "fast.jsonl ends in the middle of a line" in command("compare", "fast", "same").stderr
-
-
-def test_a_proposal_that_cannot_be_written_is_refused(command, runs, tmp_path):
-    (tmp_path / "file").write_text("x")
-    assert "file/p.json cannot be written" in refused(command("baseline", "propose", "fast", "-o", "file/p.json"))
-
-
-def test_a_proposal_never_replaces_a_file_that_is_no_proposal(command, runs):
-    before = (runs / "fast.jsonl").read_text()
-    refused(command("baseline", "propose", "fast", "-o", runs / "fast.jsonl"))
-    assert before == (runs / "fast.jsonl").read_text()
-
-
-def test_hostile_hardware_names_are_spelled_out(command, make, runs):
-    key = make.key(hardware=make.hardware(product="evil\nname\x07"))
-    make.save(runs / "evil.jsonl", make.measurement(key=key))
-    result = command("baseline", "propose", "evil", "-o", "p.json")
-    assert "for evil\\nname\\x07, 141gb" in result.stdout
-
-
-def test_a_damaged_baseline_stops_an_approval_and_stays(command, make, runs, tmp_path):
-    (tmp_path / "baselines").mkdir()
-    (tmp_path / "baselines" / "h200.json").write_text("{")
-    command("baseline", "propose", "fast", "-o", "p.json")
-    assert "baseline baselines/h200.json is not JSON" in refused(command("baseline", "approve", "p.json"))
-    assert (tmp_path / "baselines" / "h200.json").read_text() == "{"
-
-
-@pytest.mark.parametrize("family", ["../evil", "/etc/evil", ""])
-def test_a_proposal_cannot_leave_the_folder_of_baselines(command, make, tmp_path, family):
-    write_baseline(tmp_path / "p.json", Baseline(family, (make.measured(),)))
-    assert f"family is {family!r}" in refused(command("baseline", "approve", "p.json", "--into", "deep/baselines"))
-    assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
-
-
-@pytest.mark.parametrize("value", ["1e999", '"\\ud800"', "1" + "0" * 400])
-def test_a_proposal_with_values_that_cannot_be_kept_is_refused_or_kept_but_never_a_crash(
-    command, make, tmp_path, value
-):
-    key = make.key(parameters={"seed": 12345})
-    write_baseline(tmp_path / "p.json", Baseline("h200", (make.measured(key=key),)))
-    (tmp_path / "p.json").write_text((tmp_path / "p.json").read_text().replace("12345", value))
-    result = command("baseline", "approve", "p.json")
-    assert result.exit_code in (0, 2)
-    assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
 def as_a_user(*arguments, cwd):

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .cli_baseline import baseline
 from .cli_machine import doctor, selftest
-from .core.errors import CannotStore, RooflineError
+from .cli_options import folder_option
+from .cli_runs import drill, explain
+from .core.errors import RooflineError
 from .core.units import parse_fraction, printable
 from .version import __version__
 
@@ -18,15 +21,6 @@ if TYPE_CHECKING:
 
     from .judging.comparing import Row
     from .judging.runs import Run
-
-folder_option = click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path(".roofline"),
-    show_default=True,
-    help="Where runs are kept; a NAME means DIR/runs/NAME.jsonl.",
-)
 
 
 class _Commands(click.Group):
@@ -56,17 +50,14 @@ def main() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 @folder_option
 def compare(old: str, new: str, tolerance: str, as_json: bool, folder: Path) -> None:
-    """Hold NEW against OLD, each a saved run (NAME or PATH) or a baseline file; worst first.
+    """Hold NEW against OLD, each a saved run (NAME or PATH), several with commas between, or a baseline; worst first.
 
     Exit status: 0 nothing regressed, 1 something did, 2 the input cannot be used.
     """
     from .judging.comparing import compare as compare_files
-    from .judging.runs import resolve_run
     from .judging.verdicts import Kind
 
-    compared = compare_files(
-        resolve_run(old, folder), resolve_run(new, folder), parse_fraction(tolerance, "--tolerance")
-    )
+    compared = compare_files(_side(old, folder), _side(new, folder), parse_fraction(tolerance, "--tolerance"))
     rows = compared.rows
     _note_cuts(compared.runs)
     if compared.only_old:
@@ -76,6 +67,16 @@ def compare(old: str, new: str, tolerance: str, as_json: bool, folder: Path) -> 
     else:
         _print_comparison(rows)
     sys.exit(1 if any(row.verdict.kind is Kind.REGRESSED for row in rows) else 0)
+
+
+def _side(names: str, folder: Path) -> list[Path]:
+    """One side of a comparison: one file, or several with commas between their names."""
+    from .judging.runs import resolve_run
+
+    whole = Path(names)
+    if whole.exists() or "," not in names:
+        return [resolve_run(names, folder)]
+    return [resolve_run(name, folder) for name in names.split(",") if name]
 
 
 def _print_comparison(rows: "Sequence[Row]") -> None:
@@ -110,91 +111,14 @@ def _row_as_json(row: "Row") -> dict[str, Any]:
     }
 
 
-@main.group()
-def baseline() -> None:
-    """Make and renew baselines: runs become a proposal, a person approves it."""
-
-
-@baseline.command()
-@click.argument("runs", nargs=-1, required=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The proposal to write.")
-@click.option("--all", "everything", is_flag=True, help="Also what is not marked gate=True.")
-@click.option(
-    "--accept-slower", is_flag=True, help="Also tests that failed only because they were slower: a slowdown accepted."
-)
-@folder_option
-def propose(runs: tuple[str, ...], output: Path, everything: bool, accept_slower: bool, folder: Path) -> None:
-    """Build baseline entries from RUNS (NAME or PATH), best from several sessions, into a new file.
-
-    What failed, was invalid or held wrong data is left out and named.
-    """
-    from .judging.baselines import write_baseline
-    from .judging.proposals import propose as propose_entries
-
-    if output.exists():
-        raise CannotStore(f"{output} exists already, and a proposal is a new file; choose another name or remove it")
-    read = _read_runs(runs, folder)
-    proposal = propose_entries(read, everything=everything, accept_slower=accept_slower)
-    if any(run.header.environment.device.type == "fake" for run in read):
-        click.echo("note: these runs are of a fake device; approve them into no folder that real devices use", err=True)
-    write_baseline(output, proposal.baseline)
-    for line in proposal.left_out:
-        click.echo(f"left out: {line}", err=True)
-    entries = proposal.baseline.entries
-    sessions = max(len(entry.sessions) for entry in entries)
-    click.echo(
-        f"{len(entries)} entries for {printable(str(entries[0].hardware))}, from up to {sessions} sessions, in {output}"
-    )
-    if sessions < 3:
-        click.echo("provisional: fewer than 3 sessions stand behind it, so how much they differ is hardly known")
-    click.echo(f"read it, then: roofline baseline approve {output}")
-
-
-def _read_runs(names: tuple[str, ...], folder: Path) -> "list[Run]":
-    from .judging.runs import read_run, resolve_run
-
-    runs = [read_run(resolve_run(name, folder)) for name in names]
-    _note_cuts(runs)
-    return runs
-
-
 def _note_cuts(runs: "Iterable[Run]") -> None:
     for run in runs:
         if run.cut:
             click.echo(f"note: {run.path} ends in the middle of a line, which is left out", err=True)
 
 
-@baseline.command()
-@click.argument("proposal", type=click.Path(path_type=Path))
-@click.option(
-    "--into",
-    type=click.Path(path_type=Path),
-    default=Path("baselines"),
-    show_default=True,
-    help="The folder that holds one baseline file a hardware family.",
-)
-@click.option("--dry-run", is_flag=True, help="Show the changes, write nothing.")
-def approve(proposal: Path, into: Path, dry_run: bool) -> None:
-    """Show what PROPOSAL changes in the baseline of its hardware, and merge it; other entries stay as they are."""
-    from .judging.baselines import read_baseline
-    from .judging.proposals import approve as approve_entries
-    from .judging.proposals import changes
-    from .reporting.tables import changes_table
-
-    proposed = read_baseline(proposal)
-    pending = changes(proposed, into)
-    if not pending:
-        click.echo(
-            f"nothing to change: {into / proposed.family}.json already holds these {len(proposed.entries)} entries"
-        )
-        return
-    click.echo(changes_table(pending, 80, sys.stdout.isatty()))
-    if dry_run:
-        click.echo(f"{len(pending)} entries would change in {into / proposed.family}.json")
-        return
-    path = approve_entries(proposed, into)
-    click.echo(f"{len(pending)} entries written to {path}")
-
-
+main.add_command(baseline)
 main.add_command(doctor)
+main.add_command(drill)
+main.add_command(explain)
 main.add_command(selftest)

@@ -8,13 +8,16 @@ import pytest
 
 from .core.units import GIB, format_tolerance, printable
 from .judging.comparators import RunComparator
-from .judging.curves import summarise
+from .judging.curves import judge_curves, summarise
 from .judging.hardware import family_of
 from .judging.verdicts import DEFAULT_TOLERANCE
+from .reporting.details import detail_lines
 from .reporting.messages import condition_lines, counts_line, curve_line, gate_lines, published_lines, reason_lines
+from .reporting.overview import curve_verdict_line, overview_lines, power_lines
 from .reporting.tables import results_table, roofline_note
 from .selection import unmet_need
 from .session import RooflineSession
+from .settings import DEFAULT_FAIL_ON, FAIL_ON
 from .version import __version__
 
 # Beside the measuring: making and checking buffers, warm-up. Measured on a CPU sweep; an estimate for a person.
@@ -36,11 +39,21 @@ def header_lines(session: RooflineSession) -> list[str]:
     tolerance = session.options.tolerance or DEFAULT_TOLERANCE
     lines.append(
         f"roofline: {len(tests)} measuring tests planned, about {_duration(seconds)} "
-        f"(tier {session.options.tier}, tolerance {format_tolerance(tolerance)})"
+        f"(tier {session.options.tier}, tolerance {format_tolerance(tolerance)}{_mode(session)})"
     )
     if session.warning:
         lines.append(f"roofline WARNING: {session.warning}")
     return lines
+
+
+def _mode(session: RooflineSession) -> str:
+    """What is not as by default: rounds, what fails, a drill."""
+    options = session.options
+    text = f", up to {options.rounds} rounds" if options.rounds > 1 else ""
+    text += f", no round after {_duration(options.time_s)}" if options.rounds > 1 and options.time_s else ""
+    if options.fail_on != frozenset(DEFAULT_FAIL_ON):
+        text += f", fails on {', '.join(word for word in FAIL_ON if word in options.fail_on)}"
+    return text + (f", DRILL +{format_tolerance(options.drill)}" if options.drill is not None else "")
 
 
 def _memory(size_bytes: int | None) -> str:
@@ -99,22 +112,44 @@ def _run_argument(session: RooflineSession) -> str:
 
 
 def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[str]:
-    """The table, the curves, the counts and the closing sentence."""
+    """What explains the run as a whole, the table, the curves, the counts and the closing sentences."""
     lines: list[str] = []
     results = session.results
+    if session.options.drill is not None:
+        lines.append(f"DRILL: every measured function was slowed down by {format_tolerance(session.options.drill)}")
     if results:
+        lines += overview_lines(results)
         lines += results_table(results, width, colour).split("\n")
         note = roofline_note(results)
         lines += [note] if note else []
+        lines += _curve_lines(session)
         lines += reason_lines(results)
         lines += condition_lines(results)
         lines += published_lines(results)
-        lines += [curve_line(curve) for curve in summarise(result.measurement for result in results)]
+        if session.config.get_verbosity() > 1:
+            lines += detail_lines(results)
+    return lines + _closing_lines(session)
+
+
+def _curve_lines(session: RooflineSession) -> list[str]:
+    judged = [(r.measurement, r.verdict) for r in session.results if r.verdict is not None]
+    lines = [curve_verdict_line(curve) for curve in judge_curves(judged)]
+    return lines + [curve_line(curve) for curve in summarise(result.measurement for result in session.results)]
+
+
+def _closing_lines(session: RooflineSession) -> list[str]:
+    results, lines = session.results, []
     family = family_of(session.ground.environment.device)
     if session.writer.trouble:
         lines.append(f"WARNING: {session.writer.trouble}")
     elif session.writer.path is not None:
         lines.append(f"run saved as {session.writer.path}")
+    if session.rounds_refused:
+        lines.append(f"WARNING: no further rounds: {session.rounds_refused}")
+    if session.health:
+        lines.append(f"device health: {session.health.splitlines()[0]}")
+    lines += power_lines(results)
     lines += gate_lines(results, len(session.planned), _run_argument(session), family)
-    lines.append(counts_line(len(results), session.not_measured))
+    rounds = f", {session.rounds_used} rounds" if session.rounds_used > 1 else ""
+    lines.append(counts_line(len(results), session.not_measured) + rounds)
     return lines

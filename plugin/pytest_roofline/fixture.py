@@ -12,8 +12,9 @@ from .core.records import Measurement
 from .core.units import format_amount
 from .core.work import Work
 from .judging.hardware import above_peak
+from .planned import Planned, benchmark_name, encodable, parameters_of
 from .requests import Request, argument_maker, check_callable, check_metric, check_work, one_of, positive
-from .session import Planned, RooflineSession, benchmark_name, encodable, parameters_of
+from .session import RooflineSession
 from .settings import Marks
 
 if TYPE_CHECKING:

@@ -10,12 +10,20 @@ FIXTURE = "roofline"
 MARKER_KEYWORDS = ("tolerance", "cache", "budget", "ranks", "gate", "tier", "needs")
 NEEDS = ("cpu", "accelerator")
 
+# Names a file into which a run writes where it was saved; `roofline drill` reads it.
+SAVED_VARIABLE = "ROOFLINE_SAVED"
+
 # (option, argparse keywords, help); every one has an ini twin with underscores and the same meaning.
 _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("device", {"metavar": "DEVICE"}, "cpu, cuda, cuda:N, mps, xpu or xpu:N; the best there is by default"),
     ("tier", {"metavar": "|".join(TIERS)}, "how many sizes: quick (default), nightly, full"),
     ("budget", {"metavar": "SECONDS"}, "measuring time of one measurement (default 1)"),
     ("tolerance", {"metavar": "SHARE"}, "how much slower is still the same, as 5%% or 0.05 of the time (default 5%%)"),
+    ("rounds", {"metavar": "N|auto"}, "run undecided tests again in fresh processes: N (default 1), auto up to 12"),
+    ("time", {"metavar": "DURATION"}, "start no further round after so long: 1800, 30m or 1h"),
+    ("fail-on", {"metavar": "LIST"}, "what fails: regressed, and some of degraded, invalid, no-baseline, inconclusive"),
+    ("expect", {"metavar": "FILE"}, "what a good node has, as `roofline doctor --write-expect` wrote it"),
+    ("drill", {"metavar": "SHARE"}, "slow every measured function down by so much, to see the gate turn red"),
     ("save", {"metavar": "NAME"}, "keep this run under a name"),
     ("against", {"metavar": "NAME|PATH"}, "compare with this saved run or baseline file instead (repeatable)"),
     ("baselines", {"metavar": "DIR"}, "a site's own baselines, searched before the shipped ones (repeatable)"),
@@ -23,6 +31,8 @@ _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
 )
 _LISTS = ("against", "baselines")
 _FLAGS = (
+    ("ci", "a gate: baseline and hardware required, rounds auto, invalid and degraded fail, at most 30 minutes"),
+    ("qualify", "the same for a new driver or node, where inconclusive fails too"),
     ("require-baseline", "fail a test that has nothing to compare with"),
     ("require-hardware", "fail a test that would be skipped for lack of hardware"),
 )
@@ -34,7 +44,7 @@ def add_options(parser: pytest.Parser) -> None:
     for name, keywords, text in _OPTIONS:
         action = "append" if name in _LISTS else "store"
         group.addoption(f"--roofline-{name}", action=action, default=None, help=text, **keywords)
-        ini = f"roofline_{name}"
+        ini = f"roofline_{name.replace('-', '_')}"
         if name in _LISTS:
             parser.addini(ini, text, type="args")
         else:

@@ -1,10 +1,16 @@
 """The plugin's entry: all that a run loads that measures nothing. `running` joins when a test at hand measures."""
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from .options import FIXTURE, MARKER, MARKER_KEYWORDS, add_options, is_configured
+from .round_child import begin as begin_round
+
+# Names a file for the list of all tests that would measure; see `selection.PlanWriter`.
+PLAN_VARIABLE = "ROOFLINE_PLAN"
 
 if TYPE_CHECKING:
     from .fixture import Roofline
@@ -22,10 +28,21 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hooks)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Become a round of another run, where that is what this process was started for."""
+    begin_round(config)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and refuse options that cannot be used."""
     known = ", ".join(f"{keyword}=…" for keyword in MARKER_KEYWORDS)
     config.addinivalue_line("markers", f"{MARKER}({known}): how to measure and judge")
+    plan_path = os.environ.get(PLAN_VARIABLE)
+    if plan_path and config.getoption("collectonly", False):
+        from .selection import PlanWriter
+
+        config.pluginmanager.register(PlanWriter(Path(plan_path)), "roofline-plan")
     if is_configured(config):
         from .settings import parse_options
 

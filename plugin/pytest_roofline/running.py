@@ -1,16 +1,21 @@
 """The hooks of a run that measures, a few lines each, registered when collection has found a test that does."""
 
+import os
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from .deciding import Deciding, publish, why_no_rounds
+from .device_item import DeviceHealth, look, wanted
 from .display import header_lines, progress_line, summary_lines
 from .fixture import Roofline
+from .holding import call_key, ended_well, failure_key, held_key, may_hold, setup_key, test_id_of, undecided
+from .options import SAVED_VARIABLE
 from .outcomes import note
-from .reporting.messages import Result, failure_message, properties, status_word
+from .reporting.verdicts import status_word
 from .selection import measures, plan, select, skip_for_device
 from .session import RooflineSession
 from .settings import parse_options, read_marks
@@ -27,8 +32,6 @@ XDIST = (
 )
 
 _session_key: pytest.StashKey[RooflineSession] = pytest.StashKey()
-_results_key: pytest.StashKey[list[Result]] = pytest.StashKey()
-_raised_key: pytest.StashKey[BaseException | None] = pytest.StashKey()
 
 
 def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[pytest.Item]) -> None:
@@ -50,7 +53,9 @@ def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[py
         config.pluginmanager.register(Refusing(), "roofline-refusing")
         return
     select(config, items, marked)
-    config.pluginmanager.register(Running(config), "roofline-running")
+    running = Running(config)
+    config.pluginmanager.register(running, "roofline-running")
+    config.pluginmanager.register(running.deciding, "roofline-deciding")
 
 
 def make_fixture(request: pytest.FixtureRequest) -> Roofline:
@@ -89,6 +94,7 @@ class Running:
         self.config = config
         self.only_looking = any(config.getoption(name, False) for name in NOT_RUNNING)
         self.state = config.stash[_session_key] = RooflineSession(config, parse_options(config))
+        self.deciding = Deciding(config, self.state, self.only_looking)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -96,6 +102,11 @@ class Running:
         self.state.planned = plan([item for item in session.items if measures(item)])
         if self.state.planned and not self.only_looking:
             assert self.state.ground
+            self.state.rounds_refused = why_no_rounds(self.state)
+            if self.state.round is None and wanted(self.state):
+                # Tests that turn red before the last item runs can point to what is known now.
+                look(self.state)
+                session.items.append(DeviceHealth.from_parent(session, state=self.state))
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """The header line, once it is known that something will be measured."""
@@ -123,23 +134,35 @@ class Running:
         """Judge a test's measurements when its body has ended well; a regression fails it here, in the call phase."""
         if not measures(item):
             return (yield)
-        item.stash[_results_key], item.stash[_raised_key] = [], None
+        item.stash[failure_key], item.stash[held_key] = None, False
         try:
             outcome = yield
         except BaseException:
             self.state.abandon(item)
             raise
-        results = item.stash[_results_key] = self.state.judge(item)
-        # A rerun publishes its own figures, not the earlier attempt's beside them.
-        others = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
-        item.user_properties[:] = [*others, *properties(results)]
-        red = [result for result in results if result.verdict is not None and self.state.fails(result.verdict)]
-        if red:
-            where = _relative(self.state.writer.path, item.config.rootpath)
-            slower = pytest.fail.Exception("\n".join(failure_message(result, where) for result in red), pytrace=False)
-            item.stash[_raised_key] = slower
-            raise slower
+        if self.state.round is not None:
+            # The parent judges; here only what went wrong by itself counts.
+            self.state.abandon(item)
+            return outcome
+        holds = may_hold(item)
+        self.state.judge(item, further=holds)
+        if holds and undecided(self.state, item):
+            item.stash[held_key] = True
+            return outcome
+        failure = publish(self.state, item)
+        if failure is not None:
+            item.stash[failure_key] = failure
+            raise failure
         return outcome
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_roofline_function(self, fn: Callable[..., object]) -> Callable[..., object] | None:
+        """In a drill: the function, slowed down on the device itself."""
+        if self.state.options.drill is None:
+            return None
+        from .measuring.drill import slowed
+
+        return slowed(fn, self.state.ground.device, self.state.options.drill)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
@@ -154,13 +177,20 @@ class Running:
         report = yield
         if not measures(item):
             return report
+        if call.when == "setup":
+            item.stash[setup_key] = call.duration
         if call.when == "call":
-            word = "; ".join(status_word(result) for result in item.stash.get(_results_key, []))
-            report.roofline_word = word  # type: ignore[attr-defined]
-        raised = item.stash.get(_raised_key, None)
+            item.stash[call_key] = call
+            if item.stash.get(held_key, False) and ended_well(report):
+                return report
+            # A test that failed for itself behind the verdict's back is no longer open.
+            item.stash[held_key] = False
+            words = [status_word(result) for result in self.state.results_of(test_id_of(item))]
+            report.roofline_word = "; ".join(words)  # type: ignore[attr-defined]
+        raised = item.stash.get(failure_key, None)
         # unittest's failures do not pass through the call hook, so only the very exception raised there is a verdict's.
         by_verdict = raised is not None and call.excinfo is not None and call.excinfo.value is raised
-        note(self.state, item, report, by_verdict)
+        note(self.state, item, report, by_verdict and test_id_of(item) not in self.deciding.failed_later)
         if call.excinfo is not None and not item.config.getoption("usepdb", False):
             # The traceback outlives the test (sys.last_traceback); its buffers must not, or the next finds no room.
             _forget_locals(call.excinfo.value)
@@ -179,6 +209,9 @@ class Running:
         if not self.state.opened:
             return
         self.state.close(int(exitstatus))
+        told = os.environ.get(SAVED_VARIABLE)
+        if told and self.state.writer.path is not None and self.state.round is None:
+            Path(told).write_text(str(self.state.writer.path), encoding="utf-8")
         if self.state.writer.trouble and self.state.options.save and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -202,9 +235,3 @@ def _forget_locals(error: BaseException | None) -> None:
             # Up to Python 3.12 a frame keeps the dictionary once made of its variables; asking again renews it.
             _ = frame.f_locals
         error = error.__cause__ or error.__context__
-
-
-def _relative(path: Path | None, folder: Path) -> str:
-    if path is None:
-        return ""
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -1,5 +1,6 @@
 """Which of the collected tests will measure: tiers, collisions, and what this device cannot do."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +9,8 @@ import pytest
 
 from .judging.baselines import Shelf
 from .options import FIXTURE, TIERS
-from .session import Planned, RooflineSession, benchmark_name, parameters_of, refuse_collisions
+from .planned import Planned, benchmark_name, parameters_of, refuse_collisions
+from .session import RooflineSession
 from .settings import Marks, parse_options, read_marks
 
 if TYPE_CHECKING:
@@ -23,6 +25,20 @@ def measures(item: pytest.Item) -> bool:
 def plan(items: Sequence[pytest.Item]) -> dict[str, Planned]:
     """The measuring tests by node id."""
     return {item.nodeid: Planned(item, benchmark_name(item), parameters_of(item), read_marks(item)) for item in items}
+
+
+class PlanWriter:
+    """Lists every test that measures, before any is deselected, for `roofline baseline prune`: a JSON line each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Write the list."""
+        plans = plan([item for item in items if measures(item)]).values()
+        lines = [json.dumps({"benchmark": one.benchmark, "parameters": one.parameters}) for one in plans]
+        self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str, Marks]) -> None:

@@ -1,58 +1,38 @@
-"""One pytest invocation: its device, what it compares with, its run file and its results."""
+"""One pytest invocation: what it compares with, its run file, its trials and its verdicts."""
 
 import os
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import pytest
 
 from .core.entries import Entry
-from .core.errors import DeviceError, OtherHardware, RooflineError
-from .core.facts import Environment, HardwareKey
-from .core.keys import canonical
+from .core.errors import RooflineError
 from .core.records import Ceiling, Footer, Header, Measurement, Outcome
 from .core.samples import Calibration
-from .core.work import Work, rate_suffix
-from .judging import stats
-from .judging.baselines import Entries, Shelf, nearest
-from .judging.comparators import BaselineComparator, Comparator, find_reference, open_comparator
-from .judging.curves import summarise
-from .judging.hardware import datasheet_ceiling, family_of, key_of
+from .core.work import Work
+from .ground import Ground, open_ground
+from .judging.comparators import BaselineComparator, find_reference
+from .judging.curves import judge_curves, summarise
+from .judging.looks import Looks
 from .judging.runs import RunWriter, new_run_id, now
-from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, gating_limits, judge, other_mode
-from .reporting.messages import Result
-from .settings import Marks, Options
+from .judging.trials import Trial
+from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, gating_limits, judge, settle
+from .planned import Planned, encodable
+from .reporting.records import judgement_of
+from .reporting.results import Result
+from .round_child import in_round
+from .settings import Options
 from .version import __version__
 
-if TYPE_CHECKING:
-    from .measuring.devices import Device
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A selected test that will measure."""
-
-    item: pytest.Item
-    benchmark: str
-    parameters: dict[str, object]
-    marks: Marks
-
-
-@dataclass(slots=True)
-class Ground:
-    """What is known once the device is open: the device, its surroundings, what to compare with."""
-
-    device: "Device"
-    environment: Environment
-    hardware: HardwareKey
-    comparator: Comparator
-    entries: Entries
-    comparisons: int
-    ceilings: dict[str, Ceiling | None] = field(default_factory=dict)
+_WORDS = {
+    Kind.REGRESSED: "regressed",
+    Kind.INVALID: "invalid",
+    Kind.NO_BASELINE: "no-baseline",
+    Kind.INCONCLUSIVE: "inconclusive",
+}
 
 
 class RooflineSession:
@@ -61,19 +41,29 @@ class RooflineSession:
     def __init__(self, config: pytest.Config, options: Options) -> None:
         self.config = config
         self.options = options
+        self.round = in_round(config)
         self.planned: dict[str, Planned] = {}
         self.results: list[Result] = []
         self.not_measured: Counter[str] = Counter()
         self.run_name = options.save or new_run_id()
         self.writer = RunWriter(options.folder, self.run_name)
         self.process = uuid.uuid4().hex
+        self.started = now()
         self.warning = ""
+        self.rounds_refused = ""
+        self.rounds_used = 1
+        # The causes for which the device is DEGRADED, once they are known: a regressed test points to them.
+        self.degraded: tuple[str, ...] = ()
+        self.health = ""
         self._ground: Ground | None = None
-        self._attempts: dict[str, list[Measurement]] = {}
+        # Rounds of a test that never gave a number: its process died, or it was skipped.
+        self.lost: dict[str, list[str]] = {}
+        self._trials: dict[str, Trial] = {}
         self._pending: dict[str, list[Measurement]] = {}
         self._closed = False
         self._calibrated = False
         self._ended: set[str] = set()
+        self._at_once: set[str] = set()
 
     @property
     def ground(self) -> Ground:
@@ -84,7 +74,7 @@ class RooflineSession:
         """
         if self._ground is None:
             try:
-                self._ground = self._open()
+                self._ground, self.warning = open_ground(self.config, self.options, self.planned)
             except RooflineError as error:
                 raise pytest.UsageError(str(error)) from None
             except OSError as error:
@@ -96,70 +86,53 @@ class RooflineSession:
         """Whether the device is open."""
         return self._ground is not None
 
-    def _open(self) -> Ground:
-        from .measuring.devices import open_device
-        from .measuring.environment import gather, unused_accelerator
-
-        asked = self.options.device
-        device = self.config.hook.pytest_roofline_device(config=self.config, name=asked) or open_device(asked)
-        self.warning = "" if asked == "cpu" else unused_accelerator(device)
-        if self.warning and self.options.require_hardware:
-            raise DeviceError(self.warning)
-        environment = gather(device)
-        hardware = key_of(environment)
-        entries = Shelf(self.options.baselines).family(family_of(environment.device))
-        comparator = open_comparator(self.options.against) if self.options.against else BaselineComparator(entries)
-        if self.options.against:
-            self._refuse_other_hardware(comparator, hardware)
-        comparisons = sum(comparator.count(p.benchmark, p.parameters, hardware) for p in self.planned.values())
-        return Ground(device, environment, hardware, comparator, entries, max(1, comparisons))
-
-    def _refuse_other_hardware(self, comparator: Comparator, hardware: HardwareKey) -> None:
-        known = comparator.hardware()
-        if known and not any(key == hardware for key in known):
-            names = "; ".join(str(key) for key in nearest(hardware, known))
-            raise OtherHardware(
-                f"--roofline-against={comparator.name} was measured on other hardware: this is {hardware}, nearest "
-                f"known there: {names}; a comparison across hardware would mean nothing"
-            )
+    @property
+    def looks(self) -> Looks:
+        """How many processes a test may take, and whether red must be possible at once, as `-x` needs."""
+        most = 1 if self.rounds_refused else self.options.rounds
+        return Looks(most, eager=bool(self.config.getoption("maxfail", 0)))
 
     def ceiling(self, work: Work, metric: str) -> Ceiling | None:
-        """The roofline of a metric: the datasheet's, or for a CPU's traffic a triad measured once."""
-        ground = self.ground
-        found = datasheet_ceiling(ground.environment.device, work, metric)
-        if found is not None or ground.environment.device.type != "cpu" or rate_suffix(metric) != "traffic_GBps":
-            return found
-        if "triad" not in ground.ceilings:
-            from .measuring.ceiling import measure_triad
-
-            cache_bytes = ground.environment.device.last_level_cache_bytes or 0
-            ground.ceilings["triad"] = measure_triad(ground.device, "cpu", cache_bytes)
-        return ground.ceilings["triad"]
+        """The roofline of a metric on this device."""
+        return self.ground.ceiling(work, metric)
 
     def record(self, measurement: Measurement, calibration: Calibration | None = None) -> None:
         """Write a measurement down at once, whatever becomes of its test; before the first, what stamps cost here."""
-        if self.writer.path is None and not self.writer.trouble:
-            self._write_header()
+        self.begin_file()
         if calibration is not None and not self._calibrated:
             self._calibrated = True
             self.writer.write(replace(calibration, process=self.process))
         self.writer.write(measurement)
         self._pending.setdefault(measurement.test_id, []).append(measurement)
 
-    def _write_header(self) -> None:
-        self.writer.write(
-            Header(
-                run_id=self.run_name,
-                started=now(),
-                command=(os.path.basename(sys.argv[0]), *self.options.command),  # noqa: PTH119
-                tool=f"pytest-roofline {__version__}",
-                environment=self.ground.environment,
+    def begin_file(self) -> None:
+        """Write the header, unless it is there."""
+        if self.writer.path is None and not self.writer.trouble:
+            self.writer.write(
+                Header(
+                    run_id=self.run_name,
+                    started=self.started,
+                    command=(os.path.basename(sys.argv[0]), *self.options.command),  # noqa: PTH119
+                    tool=f"pytest-roofline {__version__}",
+                    environment=self.ground.environment,
+                )
             )
-        )
 
-    def judge(self, item: pytest.Item) -> list[Result]:
-        """The verdicts on everything that a test measured, once its body has ended well."""
-        return [self._judge(measurement) for measurement in self._take_pending(encodable(item.nodeid))]
+    def judge(self, item: pytest.Item, *, further: bool = True) -> list[Result]:
+        """The verdicts on everything that a test measured, once its body has ended well.
+
+        Args:
+            item: the test.
+            further: whether further rounds of it may follow; if not, red must be possible now.
+        """
+        test_id = encodable(item.nodeid)
+        if not further:
+            self._at_once.add(test_id)
+        return self.take_in(test_id)
+
+    def take_in(self, test_id: str) -> list[Result]:
+        """Judge what was measured of a test since the last time, together with all that was before."""
+        return [self._judge(measurement) for measurement in self._pending.pop(test_id, [])]
 
     def abandon(self, item: pytest.Item) -> None:
         """Keep the measurements of a test that failed for itself in the table, without a verdict."""
@@ -167,74 +140,85 @@ class RooflineSession:
 
     def call_it(self, test_id: str, word: str) -> None:
         """Name how a test without verdicts ended, once that is known: SKIPPED, XFAIL."""
+        self._change(test_id, ended=word)
+
+    def retract(self, test_id: str) -> None:
+        """Take back the verdicts of a test that failed for itself after all, as unittest's do behind pytest's back."""
+        self._change(test_id, verdict=None)
+
+    def _change(self, test_id: str, **changes: object) -> None:
         self.results = [
-            replace(result, ended=word) if result.measurement.test_id == test_id else result for result in self.results
+            replace(result, **changes) if result.measurement.test_id == test_id else result  # type: ignore[arg-type]
+            for result in self.results
         ]
 
     def _keep_unjudged(self, test_id: str) -> None:
-        for measurement in self._take_pending(test_id):
+        for measurement in self._pending.pop(test_id, []):
             ended = "INTERRUPTED" if measurement.invalid == "interrupted" else "FAILED"
             self._show(Result(measurement, None, self._facts(measurement), ended=ended))
 
     def _facts(self, measurement: Measurement) -> dict[str, str]:
         return self.ground.environment.comparable() | measurement.samples.comparable()
 
-    def retract(self, test_id: str) -> None:
-        """Take back the verdicts of a test that failed for itself after all, as unittest's do behind pytest's back."""
-        self.results = [
-            replace(result, verdict=None) if result.measurement.test_id == test_id else result
-            for result in self.results
-        ]
-
     def _show(self, result: Result) -> None:
-        """One row a measurement: a rerun's takes the place of the attempt before."""
-        identity = result.measurement.key.identity
-        self.results = [known for known in self.results if known.measurement.key.identity != identity]
+        """One row a measurement: a later verdict takes the place of the one before."""
+        for index, known in enumerate(self.results):
+            if known.measurement.key.identity == result.measurement.key.identity:
+                self.results[index] = result
+                return
         self.results.append(result)
 
-    def _take_pending(self, test_id: str) -> list[Measurement]:
-        return self._pending.pop(test_id, [])
-
     def _judge(self, measurement: Measurement) -> Result:
-        ground = self.ground
-        reference, why_none = find_reference(ground.comparator, measurement.key, measurement.work)
-        measurement, invalid = self._standing(measurement, reference)
-        policy = Policy(
-            tolerance=self._tolerance(measurement, reference.tolerance if reference else None),
-            comparisons=ground.comparisons,
-            prior=stats.prior_for(ground.environment.device.type, measurement.key.metric),
-        )
+        """The verdict on all that is known under a measurement's key."""
+        self._trials.setdefault(measurement.key.identity, Trial()).measurements.append(measurement)
+        result = self._verdict_on(measurement)
+        self._show(result)
+        return result
+
+    def _verdict_on(self, measurement: Measurement, *, ended: bool = False) -> Result:
+        trial = self._trials[measurement.key.identity]
+        reference, why_none = find_reference(self.ground.comparator, measurement.key, measurement.work)
+        invalid, standing = trial.invalid(reference), trial.standing(reference)
         entries = self._entries_for(measurement)
+        group = trial.group(reference, self.ground.identity, self.started) if trial.sound(reference) else None
         verdict = judge(
-            (measurement.median_s,),
+            [group] if group is not None else [],
             reference,
-            policy,
+            self._policy(standing, reference, ended=ended),
             invalid=invalid,
             thresholds=gating_limits(entries, measurement.work),
             why_none=why_none,
         )
         published = tuple(entry for entry in entries if entry.kind != "measured" and not entry.gates)
-        result = Result(measurement, verdict, self._facts(measurement), published)
-        self._show(result)
-        return result
+        left_out = tuple(trial.unsound(reference).values()) if not invalid else ()
+        left_out += tuple(self.lost.get(measurement.test_id, ()))
+        return Result(standing, verdict, self._facts(standing), published, left_out=left_out)
 
-    def _standing(self, measurement: Measurement, reference: Reference | None) -> tuple[Measurement, str]:
-        """The attempt that stands for its test, and why it is invalid.
+    def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
+        """Give the tests that are still open their last look, although more processes were planned.
 
-        A rerun does not replace what came before: of the attempts that can be judged the slowest stands, so luck cannot
-        be retried into green, nor a regression into INVALID.
+        Args:
+            open_ids: tests whose outcome is not out yet.
+            cut: whether there will be no further process for any test, so that none could have been seen better.
         """
-        attempts = self._attempts.setdefault(measurement.key.identity, [])
-        attempts.append(measurement)
-        troubles = [attempt.invalid or other_mode(attempt.samples.achieved, reference) for attempt in attempts]
-        sound = [attempt for attempt, trouble in zip(attempts, troubles, strict=True) if not trouble]
-        if sound:
-            return max(sound, key=lambda attempt: attempt.median_s), ""
-        return measurement, troubles[-1]
+        for result in [known for known in self.results if known.verdict is not None]:
+            last = self._verdict_on(result.measurement, ended=True)
+            assert result.verdict is not None
+            assert last.verdict is not None
+            if result.measurement.test_id in open_ids:
+                self._show(last)
+            elif cut:
+                self._show(replace(result, verdict=replace(result.verdict, reach=last.verdict.reach)))
 
-    def _tolerance(self, measurement: Measurement, entry: float | None) -> float:
-        """Marker or argument, then the baseline's entry, then command line and ini, then the default."""
-        return measurement.tolerance or entry or self.options.tolerance or DEFAULT_TOLERANCE
+    def _policy(self, measurement: Measurement, reference: Reference | None, *, ended: bool) -> Policy:
+        """Tolerance: marker or argument, then the baseline's entry, then command line and ini, then the default."""
+        entry = reference.tolerance if reference is not None else None
+        return Policy(
+            tolerance=measurement.tolerance or entry or self.options.tolerance or DEFAULT_TOLERANCE,
+            comparisons=self.ground.comparisons,
+            prior=self.ground.prior(measurement.key),
+            looks=Looks(1) if measurement.test_id in self._at_once else replace(self.looks, ended=ended),
+        )
 
     def _entries_for(self, measurement: Measurement) -> list[Entry]:
         key, comparator = measurement.key, self.ground.comparator
@@ -244,9 +228,46 @@ class RooflineSession:
         found = (entry for shelf in shelves for entry in shelf.of(key.benchmark, key.name) if entry.matches(key))
         return list({entry.identity: entry for entry in found}.values())
 
+    def results_of(self, test_id: str) -> list[Result]:
+        """What is said of a test so far."""
+        return [result for result in self.results if result.measurement.test_id == test_id]
+
+    def settle(self, open_ids: set[str]) -> None:
+        """Hold all verdicts of the run against each other; only those of tests that are still held may change.
+
+        Args:
+            open_ids: tests whose outcome is not out yet.
+        """
+        named = {r.measurement.key.identity: r for r in self.results if r.verdict is not None}
+        settled = settle({name: r.verdict for name, r in named.items() if r.verdict}, self.ground.comparisons)
+        for name, result in named.items():
+            verdict = settled[name]
+            if result.measurement.test_id not in open_ids:
+                assert result.verdict is not None
+                verdict = replace(result.verdict, p_adjusted=verdict.p_adjusted)
+            self._show(replace(result, verdict=verdict))
+
+    def may_change(self, result: Result) -> bool:
+        """Whether what is said of a measurement may still change: by other tests' verdicts, or in a further round."""
+        verdict = result.verdict
+        if verdict is None or verdict.decided:
+            return False
+        return verdict.may_be_red or self.wants_round(result)
+
+    def wants_round(self, result: Result) -> bool:
+        """Whether another process might decide."""
+        verdict = result.verdict
+        if verdict is None or verdict.decided or verdict.futile or verdict.reference is None:
+            return False
+        if result.measurement.test_id in self._at_once:
+            return False
+        trial = self._trials[result.measurement.key.identity]
+        rounds = len({measurement.process for measurement in trial.measurements})
+        return rounds < self.looks.most and not trial.hopeless(verdict.reference)
+
     def fails(self, verdict: Verdict) -> bool:
         """Whether a verdict turns its test red."""
-        return verdict.kind is Kind.REGRESSED or (verdict.kind is Kind.NO_BASELINE and self.options.require_baseline)
+        return _WORDS.get(verdict.kind) in self.options.fail_on
 
     def end_measuring(self, item: pytest.Item) -> None:
         """From here on the test measures no more: its verdicts are out."""
@@ -262,6 +283,9 @@ class RooflineSession:
 
     def note_outcome(self, outcome: Outcome) -> None:
         """Write down how a test that measured, or would have, ended."""
+        if self.round is not None:
+            # The parent must hear of a test that failed before it measured anything.
+            self.begin_file()
         if self.writer.path is not None or self.writer.trouble:
             self.writer.write(outcome)
 
@@ -272,69 +296,28 @@ class RooflineSession:
         self._closed = True
         for test_id in list(self._pending):
             self._keep_unjudged(test_id)
-        if self.options.save and self.writer.path is None and not self.writer.trouble:
+        if self.round is None and self.results:
+            self.settle(set())
+        if self.options.save:
             # The name that was asked for exists even if every test was skipped.
-            self._write_header()
+            self.begin_file()
         if self.writer.path is not None or self.writer.trouble:
-            curves = tuple(summarise(result.measurement for result in self.results))
-            self.writer.write(
-                Footer(
-                    finished=now(),
-                    exit_status=exit_status,
-                    measured=len(self.results),
-                    not_measured=dict(self.not_measured),
-                    curves=curves,
-                )
-            )
+            self._write_end(exit_status)
         self.writer.close()
 
-
-def benchmark_name(item: pytest.Item) -> str:
-    """The benchmark that a test is: its function's name without `test_`, with the class in front if it has one."""
-    function = getattr(item, "originalname", None) or item.name
-    name = str(function).removeprefix("test_")
-    owner = getattr(item, "cls", None)
-    return f"{owner.__qualname__}.{name}" if owner is not None else name
-
-
-def parameters_of(item: pytest.Item) -> dict[str, object]:
-    """The scalars of a test's parameters; the id text for those that are none."""
-    spec = getattr(item, "callspec", None)
-    if spec is None:
-        return {}
-    parameters: dict[str, object] = {}
-    by_id = False
-    for name, value in spec.params.items():
-        if type(value) is int and abs(value) >= 2**63:
-            parameters[name] = str(value)
-        elif type(value) in (int, bool, type(None)) or (type(value) is float and value - value == 0):
-            parameters[name] = value
-        elif type(value) is str:
-            parameters[name] = encodable(value)
-        else:
-            by_id = True
-    if by_id:
-        # Beside a parameter that is called so itself, the id text takes the next free name.
-        parameters["id" if "id" not in spec.params else "id text"] = encodable(spec.id)
-    return parameters
-
-
-def encodable(text: str) -> str:
-    """Text that UTF-8 can hold: lone surrogates become escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def refuse_collisions(planned: Sequence[Planned]) -> None:
-    """Two tests must not share a benchmark name and parameters, or their baselines would mix.
-
-    Raises:
-        pytest.UsageError: naming both.
-    """
-    seen: dict[tuple[str, str], Planned] = {}
-    for plan in planned:
-        other = seen.setdefault((plan.benchmark, canonical(plan.parameters)), plan)
-        if other is not plan and other.item.nodeid != plan.item.nodeid:
-            raise pytest.UsageError(
-                f"{other.item.nodeid} and {plan.item.nodeid} are both the benchmark {plan.benchmark!r} with parameters "
-                f"{plan.parameters}; files are no part of the name, so that they can move: rename one of the tests"
+    def _write_end(self, exit_status: int) -> None:
+        for result in self.results:
+            if result.verdict is not None:
+                self.writer.write(judgement_of(result))
+        summaries = summarise(result.measurement for result in self.results)
+        judged = judge_curves([(r.measurement, r.verdict) for r in self.results if r.verdict is not None])
+        words = {(curve.label, curve.metric): curve.kind.value for curve in judged}
+        self.writer.write(
+            Footer(
+                finished=now(),
+                exit_status=exit_status,
+                measured=len(self.results),
+                not_measured=dict(self.not_measured),
+                curves=tuple(replace(curve, verdict=words.get((curve.label, curve.metric), "")) for curve in summaries),
             )
+        )

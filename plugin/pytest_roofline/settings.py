@@ -8,6 +8,16 @@ from typing import Any
 import pytest
 
 from .options import MARKER, MARKER_KEYWORDS, NEEDS, TIERS, option_value
+from .round_child import in_round
+
+# `--roofline-rounds=auto`; `judging.looks` plans for the same number.
+MOST_ROUNDS = 12
+# What `--roofline-fail-on` may name.
+FAIL_ON = ("regressed", "degraded", "invalid", "no-baseline", "inconclusive")
+DEFAULT_FAIL_ON = ("regressed", "degraded")
+GATE_FAIL_ON = (*DEFAULT_FAIL_ON, "invalid", "no-baseline")
+# A gate that nobody told how long it may take.
+GATE_TIME_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +34,11 @@ class Options:
     baselines: tuple[Path, ...] = ()
     require_baseline: bool = False
     require_hardware: bool = False
+    rounds: int = 1
+    time_s: float | None = None
+    fail_on: frozenset[str] = frozenset(DEFAULT_FAIL_ON)
+    expect: Path | None = None
+    drill: float | None = None
     command: tuple[str, ...] = field(default=())
 
 
@@ -50,7 +65,7 @@ def _parsed(config: pytest.Config, name: str, parse: Callable[[str, str], Any], 
 
 def _parse(config: pytest.Config) -> Options:
     from .core.errors import BadInput
-    from .core.units import parse_fraction, parse_seconds
+    from .core.units import parse_duration, parse_fraction, parse_seconds
 
     tier = option_value(config, "tier") or "quick"
     if tier not in TIERS:
@@ -62,11 +77,14 @@ def _parse(config: pytest.Config) -> Options:
         check_device_name(device)
     asked = option_value(config, "dir")
     folder = config.rootpath / ".roofline" if asked is None else _path(config, "dir", asked)
-    save, against = option_value(config, "save"), _against(config, folder)
+    asked_round = in_round(config)
+    save, against = None if asked_round else option_value(config, "save"), _against(config, folder)
     if save is not None:
         _check_save(folder, save, against)
+    qualify = bool(option_value(config, "qualify"))
+    gate = qualify or bool(option_value(config, "ci"))
     return Options(
-        folder=folder,
+        folder=asked_round.folder if asked_round else folder,
         device=device,
         tier=tier,
         budget_s=_parsed(config, "budget", parse_seconds, 1.0),
@@ -74,10 +92,58 @@ def _parse(config: pytest.Config) -> Options:
         save=save,
         against=against,
         baselines=_folders(config),
-        require_baseline=bool(option_value(config, "require-baseline")),
-        require_hardware=bool(option_value(config, "require-hardware")),
+        require_baseline=gate or bool(option_value(config, "require-baseline")),
+        require_hardware=gate or bool(option_value(config, "require-hardware")),
+        rounds=1 if asked_round else _parsed(config, "rounds", _rounds, MOST_ROUNDS if gate else 1),
+        time_s=_parsed(config, "time", parse_duration, GATE_TIME_S if gate else None),
+        fail_on=_fail_on(config, gate, qualify),
+        expect=_expect(config),
+        drill=_parsed(config, "drill", parse_fraction, None),
         command=tuple(str(argument) for argument in config.invocation_params.args),
     )
+
+
+def _rounds(text: str, what: str) -> int:
+    from .core.errors import BadInput
+
+    if text == "auto":
+        return MOST_ROUNDS
+    if not text.isdecimal() or not 1 <= int(text) <= 1000:
+        raise BadInput(f"{what} is {text!r}; expected a number of rounds from 1 to 1000, or auto")
+    return int(text)
+
+
+def _fail_on(config: pytest.Config, gate: bool, qualify: bool) -> frozenset[str]:
+    from .core.errors import BadInput
+
+    text = option_value(config, "fail-on")
+    if text is None:
+        chosen = {*(GATE_FAIL_ON if gate else DEFAULT_FAIL_ON), *(("inconclusive",) if qualify else ())}
+    else:
+        chosen = {word.strip().lower() for word in text.split(",") if word.strip()}
+        unknown = sorted(chosen - set(FAIL_ON))
+        if unknown or not chosen:
+            seen = f"names {', '.join(unknown)}" if unknown else "is empty"
+            raise BadInput(f"--roofline-fail-on {seen}; expected some of {', '.join(FAIL_ON)}")
+        if "regressed" not in chosen:
+            raise BadInput(
+                f"--roofline-fail-on={text} lets a regression pass; name regressed too, or raise --roofline-tolerance"
+            )
+    if option_value(config, "require-baseline"):
+        chosen.add("no-baseline")
+    return frozenset(chosen)
+
+
+def _expect(config: pytest.Config) -> Path | None:
+    from .core.errors import BadInput
+
+    text = option_value(config, "expect")
+    if text is None:
+        return None
+    path = _path(config, "expect", text)
+    if not path.is_file():
+        raise BadInput(f"--roofline-expect={text}: {path} is no file; write one with `roofline doctor --write-expect`")
+    return path
 
 
 def _path(config: pytest.Config, option: str, text: str) -> Path:

@@ -1,3 +1,4 @@
+import datetime
 import re
 import unicodedata
 
@@ -14,6 +15,8 @@ from pytest_roofline.core.units import (
     format_rate,
     format_seconds,
     format_tolerance,
+    moment,
+    parse_duration,
     parse_fraction,
     parse_seconds,
     printable,
@@ -160,6 +163,60 @@ def test_what_is_no_positive_duration_is_refused_with_an_example(text):
         parse_seconds(text, "--roofline-budget")
     expected = f"--roofline-budget is {text!r}; expected a number of seconds above zero, such as 1 or 0.5"
     assert str(error.value) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1800", 1800.0),
+        ("0.5", 0.5),
+        ("90s", 90.0),
+        ("30m", 1800.0),
+        ("1h", 3600.0),
+        ("1.5h", 5400.0),
+        (" 2m ", 120.0),
+        ("1e3s", 1000.0),
+    ],
+)
+def test_a_duration_is_in_seconds_minutes_or_hours(text, seconds):
+    assert seconds == parse_duration(text, "time")
+
+
+@given(st.floats(1e-3, 1e6), st.sampled_from([("s", 1), ("m", 60), ("h", 3600), ("", 1)]))
+def test_a_duration_reads_in_every_unit(number, unit):
+    assert parse_duration(f"{number!r}{unit[0]}", "time") == pytest.approx(number * unit[1])
+
+
+NO_DURATIONS = [
+    *("", " ", "m", "0", "0h", "-1", "-30m", "nan", "nanm", "inf", "infh", "1e999h"),
+    *("2d", "10ms", "2hh", "1h30m", "half an hour"),
+]
+
+
+@pytest.mark.parametrize("text", NO_DURATIONS)
+def test_what_is_no_duration_above_zero_is_refused_with_examples(text):
+    with pytest.raises(BadInput) as error:
+        parse_duration(text, "--roofline-time")
+    expected = f"--roofline-time is {text!r}; expected a duration above zero, such as 1800, 90s, 30m or 1h"
+    assert str(error.value) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "utc"),
+    [
+        ("2026-03-01", "2026-03-01T00:00:00+00:00"),
+        ("2026-03-01T06:30Z", "2026-03-01T06:30:00+00:00"),
+        ("2026-03-01T06:30:00+02:00", "2026-03-01T04:30:00+00:00"),
+        ("2026-03-01T06:30", "2026-03-01T06:30:00+00:00"),
+    ],
+)
+def test_a_moment_without_a_zone_is_utc_and_without_a_time_midnight(text, utc):
+    assert moment(text).astimezone(datetime.UTC).isoformat() == utc
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1767225600"])
+def test_what_is_no_iso_8601_is_no_moment(text):
+    assert moment(text) is None
 
 
 @pytest.mark.parametrize(

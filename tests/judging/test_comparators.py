@@ -1,16 +1,23 @@
+from dataclasses import replace
+
 import pytest
 
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.judging.baselines import Entries, write_baseline
 from pytest_roofline.judging.comparators import (
     BaselineComparator,
     RunComparator,
+    class_of_key,
     find_reference,
     open_comparator,
     pooled_median,
+    prior_of,
+    typical_clock,
 )
+from pytest_roofline.judging.hardware import identity_of
+from pytest_roofline.judging.spread import priors
 
 
 def shelf(make, path, *entries):
@@ -122,3 +129,118 @@ def test_runs_and_baselines_are_not_mixed(make, tmp_path):
 def test_the_median_of_a_process_is_over_all_its_samples(make):
     attempts = [make.measurement(samples=Samples(values, 1, 1e-9)) for values in ((1.0, 9.0), (2.0, 3.0))]
     assert pooled_median(attempts) == 2.5
+
+
+def on_clock(make, clock_hz, process):
+    samples = Samples((1.0,), 1, 1e-9, blocks=(Block(1, clock_hz=clock_hz),))
+    return make.measurement(samples=samples, process=process)
+
+
+def test_a_baselines_sessions_keep_their_processes_device_and_hour(make, tmp_path):
+    first = make.session(1.0, 2.0, device_uuid="GPU-1", clock_hz=1e9)
+    second = replace(make.session(3.0, run_id="run-2", device_uuid="GPU-2", clock_hz=2e9), started="2026-02-01")
+    third = make.session(4.0, run_id="run-3")
+    reference = shelf(make, tmp_path / "h200.json", make.measured(sessions=(first, second, third))).reference(
+        make.key()
+    )
+    assert [(group.medians_s, group.device, group.started) for group in reference.groups] == [
+        ((1.0, 2.0), "GPU-1", "2026-01-02T03:04:05Z"),
+        ((3.0,), "GPU-2", "2026-02-01"),
+        ((4.0,), "", "2026-01-02T03:04:05Z"),
+    ]
+    assert reference.clock_hz == 1.5e9
+
+
+@pytest.mark.parametrize(
+    ("clocks_hz", "typical"), [((1e9, None, 3e9, 2e9), 2e9), ((None, None), None), ((), None), ((1.5e9,), 1.5e9)]
+)
+def test_the_typical_clock_is_the_median_of_those_that_were_probed(clocks_hz, typical):
+    assert typical_clock(clocks_hz) == typical
+
+
+def test_every_run_is_a_session_of_its_own_with_all_its_rounds(make, tmp_path):
+    """A session is one invocation of pytest: its processes share a boot, an hour and a temperature."""
+    one = make.run(tmp_path / "one.jsonl", *(make.measurement(1.0 + n, process=f"one-{n}") for n in range(3)))
+    two = make.run(tmp_path / "two.jsonl", make.measurement(9.0, process="two-0"), uuid="GPU-2")
+    reference = RunComparator([one, two]).reference(make.key())
+    assert [(group.medians_s, group.device) for group in reference.groups] == [
+        ((1.0, 2.0, 3.0), "GPU-1"),
+        ((9.0,), "GPU-2"),
+    ]
+    assert {group.started for group in reference.groups} == {one.header.started}
+
+
+def test_runs_know_the_clock_that_they_had(make, tmp_path):
+    run = make.run(tmp_path / "r.jsonl", *(on_clock(make, hz, f"{hz}") for hz in (1e9, 1.2e9, 1.9e9)))
+    assert RunComparator([run]).reference(make.key()).clock_hz == 1.2e9
+
+
+@pytest.mark.parametrize(
+    ("facts", "identity"),
+    [
+        ({"uuid": "GPU-7"}, "GPU-7"),
+        ({"device_type": "cpu", "uuid": None}, ""),
+        ({"device_type": "mps", "uuid": None}, "node:0"),
+    ],
+)
+def test_a_device_is_known_by_its_uuid_or_by_its_host_and_a_cpu_is_none(make, facts, identity):
+    """Hosts of a CPU come and go under new names; another host's accelerator is another device."""
+    assert identity_of(make.environment(**facts)) == identity
+
+
+@pytest.mark.parametrize(
+    ("hardware", "metric", "kind"),
+    [
+        ({}, "traffic_GBps", "device"),
+        ({}, "pageable_payload_GBps", "host"),
+        ({"product": "amd-epyc", "partition": "2-cores"}, "traffic_GBps", "host"),
+        ({"product": "amd-epyc", "partition": "8-cores-quota-2"}, "traffic_GBps", "host"),
+        ({"partition": "1g.18gb"}, "traffic_GBps", "device"),
+    ],
+)
+def test_the_class_of_a_key_is_a_hosts_where_the_cpu_does_the_work(make, hardware, metric, kind):
+    assert class_of_key(make.key(hardware=make.hardware(**hardware), metric=metric)) == kind
+
+
+def test_many_references_of_a_class_tell_its_spread_and_another_class_keeps_its_own(make):
+    known = [
+        (make.key(f"b{number}"), make.reference(*make.groups(3, process=0.04, session=0.1))) for number in range(20)
+    ]
+    assert prior_of(known, "device").process == pytest.approx(0.04, rel=0.05)
+    assert prior_of(known, "device").borrowed
+    assert prior_of(known, "host") is priors()["host"]
+
+
+def test_few_references_leave_the_starting_value(make):
+    known = [(make.key(f"b{number}"), make.reference(*make.groups(3, process=0.04))) for number in range(7)]
+    assert prior_of(known, "device") is priors()["device"]
+
+
+def test_references_of_one_process_each_tell_no_spread(make):
+    known = [(make.key(f"b{number}"), make.reference(make.group(0.0))) for number in range(50)]
+    assert prior_of(known, "device") is priors()["device"]
+
+
+def test_a_comparator_gives_everything_that_it_knows(make, tmp_path):
+    entries = [make.measured(key=make.key(name)) for name in ("a", "b")]
+    comparator = shelf(make, tmp_path / "h200.json", *entries, make.published())
+    assert [(key.benchmark, reference.medians_s) for key, reference in comparator.references()] == [
+        ("a", (1e-3,)),
+        ("b", (1e-3,)),
+    ]
+    assert all(comparator.reference(key) == reference for key, reference in comparator.references())
+
+
+def test_runs_give_everything_that_they_know(make, tmp_path):
+    run = make.run(tmp_path / "r.jsonl", *(make.measurement(1.0, key=make.key(name)) for name in ("a", "b")))
+    comparator = RunComparator([run])
+    assert [key.benchmark for key, _ in comparator.references()] == ["a", "b"]
+    assert all(comparator.reference(key) == reference for key, reference in comparator.references())
+
+
+def test_a_measurement_that_is_unfit_is_known_with_its_reason(make, tmp_path):
+    """Nothing is left out in silence."""
+    bad = make.measurement(1.0, invalid="neighbours")
+    comparator = RunComparator([make.run(tmp_path / "r.jsonl", bad, make.measurement(2.0, process="process-2"))])
+    assert comparator.unfit == [(bad, "neighbours")]
+    assert comparator.reference(make.key()).medians_s == (2.0,)

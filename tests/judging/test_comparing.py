@@ -1,8 +1,12 @@
+import math
+from statistics import fmean
+
 import pytest
 
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadInput, OtherHardware
 from pytest_roofline.core.facts import HardwareKey
+from pytest_roofline.core.samples import Samples
 from pytest_roofline.judging.baselines import write_baseline
 from pytest_roofline.judging.comparing import compare
 from pytest_roofline.judging.verdicts import Kind
@@ -13,7 +17,7 @@ def kinds(rows):
 
 
 def pair(make, folder, old, new):
-    return make.save(folder / "old.jsonl", *old), make.save(folder / "new.jsonl", *new)
+    return [make.save(folder / "old.jsonl", *old)], [make.save(folder / "new.jsonl", *new)]
 
 
 def timed(make, **seconds):
@@ -21,8 +25,8 @@ def timed(make, **seconds):
 
 
 def test_a_run_held_against_itself_has_not_changed(make, tmp_path):
-    path = make.save(tmp_path / "r.jsonl", *timed(make, a=1.0, b=2.0))
-    assert kinds(compare(path, path).rows) == [("a", Kind.PASSED), ("b", Kind.PASSED)]
+    paths = [make.save(tmp_path / "r.jsonl", *timed(make, a=1.0, b=2.0))]
+    assert kinds(compare(paths, paths).rows) == [("a", Kind.PASSED), ("b", Kind.PASSED)]
 
 
 def test_rows_stand_worst_first(make, tmp_path):
@@ -54,14 +58,14 @@ def test_the_tolerance_of_an_entry_comes_before_the_callers(make, tmp_path):
     old = tmp_path / "h200.json"
     write_baseline(old, Baseline("h200", (make.measured(1.0, tolerance=0.5),)))
     new = make.save(tmp_path / "new.jsonl", make.measurement(1.2))
-    (row,) = compare(old, new, tolerance=0.01).rows
+    (row,) = compare([old], [new], tolerance=0.01).rows
     assert (row.verdict.kind, row.verdict.tolerance) == (Kind.PASSED, 0.5)
 
 
 def test_two_baselines_can_be_compared(make, tmp_path):
     for name, seconds in (("old.json", 1.0), ("new.json", 2.0)):
         write_baseline(tmp_path / name, Baseline("h200", (make.measured(seconds), make.published())))
-    assert kinds(compare(tmp_path / "old.json", tmp_path / "new.json").rows) == [("memcpy_d2d", Kind.REGRESSED)]
+    assert kinds(compare([tmp_path / "old.json"], [tmp_path / "new.json"]).rows) == [("memcpy_d2d", Kind.REGRESSED)]
 
 
 def test_other_hardware_is_refused_with_both_names(make, tmp_path):
@@ -70,7 +74,7 @@ def test_other_hardware_is_refused_with_both_names(make, tmp_path):
     with pytest.raises(OtherHardware) as error:
         compare(old, new)
     assert str(error.value) == (
-        f"{new} was measured on h200-sxm, 141gb, but {old} knows only h100-sxm, 80gb; "
+        f"{new[0]} was measured on h200-sxm, 141gb, but {old[0]} knows only h100-sxm, 80gb; "
         "a comparison across hardware would mean nothing"
     )
 
@@ -109,10 +113,10 @@ def test_an_invalid_measurement_of_the_new_run_is_shown_as_such(make, tmp_path):
 
 
 def test_every_comparison_has_its_share_of_the_false_alarms(make, tmp_path):
-    """The same difference decides alone, and not among a thousand."""
-    one, many = timed(make, a=1.0), timed(make, a=1.0, **{f"b{number}": 1.0 for number in range(1000)})
-    alone = compare(*pair(make, tmp_path, one, timed(make, a=1.05001))).rows
-    among = compare(*pair(make, tmp_path, many, [*timed(make, a=1.05001), *many[1:]])).rows
+    """The same difference decides alone, and not among three hundred."""
+    one, many = timed(make, a=1.0), timed(make, a=1.0, **{f"b{number}": 1.0 for number in range(300)})
+    alone = compare(*pair(make, tmp_path, one, timed(make, a=1.12))).rows
+    among = compare(*pair(make, tmp_path, many, [*timed(make, a=1.12), *many[1:]])).rows
     assert [alone[0].verdict.kind, among[0].verdict.kind] == [Kind.REGRESSED, Kind.INCONCLUSIVE]
 
 
@@ -132,3 +136,112 @@ def test_processes_of_the_new_run_are_judged_together(make, tmp_path):
 def test_what_only_the_old_side_knows_is_named(make, tmp_path):
     compared = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), timed(make, a=1.0)))
     assert compared.only_old == ("b[64MiB]",)
+
+
+OLD_DAYS, NEW_DAYS = ("2026-01-02", "2026-01-03", "2026-01-04"), ("2026-02-01", "2026-02-02")
+
+
+def nights(make, folder, side, days, *process_percents, **environment):
+    """A run a day, whose processes are slower than a second by these."""
+    return [
+        make.save(
+            folder / f"{side}-{day}.jsonl",
+            *(
+                make.measurement(1 + percent / 100, process=f"{side}-{day}-{number}")
+                for number, percent in enumerate(process_percents)
+            ),
+            started=f"{day}T03:00:00Z",
+            **environment,
+        )
+        for day in days
+    ]
+
+
+def test_sets_of_runs_are_compared_by_all_their_processes_each_run_a_session(make, tmp_path):
+    old = nights(make, tmp_path, "old", OLD_DAYS, -1, 0, 1)
+    new = nights(make, tmp_path, "new", NEW_DAYS, 9, 11)
+    compared = compare(old, new)
+    (row,) = compared.rows
+    assert (row.verdict.kind, row.verdict.processes) == (Kind.REGRESSED, 4)
+    assert row.verdict.reference.behind == "9 processes of 3 sessions"
+    assert row.fresh.behind == "4 processes of 2 sessions"
+    assert len(compared.runs) == 5
+
+
+def test_the_centre_of_a_set_of_runs_is_that_of_all_its_processes(make, tmp_path):
+    old, new = nights(make, tmp_path, "old", OLD_DAYS, 0, 4), nights(make, tmp_path, "new", NEW_DAYS, 2, 9)
+    (row,) = compare(old, new).rows
+    centres = [fmean(map(math.log, side)) for side in ((1.0, 1.04), (1.02, 1.09))]
+    assert (math.log(row.old_s), math.log(row.new_s)) == pytest.approx(centres)
+    assert row.verdict.estimate == pytest.approx(centres[1] - centres[0])
+
+
+def test_more_nights_on_either_side_know_more(make, tmp_path):
+    """What lies between sessions is averaged over them, and no number of processes of one night replaces that."""
+    few, many = (
+        compare(
+            nights(make, tmp_path / name, "old", OLD_DAYS[:count], -1, 0, 1),
+            nights(make, tmp_path / name, "new", NEW_DAYS[:count], -1, 0, 1),
+        ).rows[0]
+        for name, count in (("few", 1), ("many", 2))
+    )
+    assert many.verdict.difference.error < few.verdict.difference.error
+    assert few.verdict.difference.session.value == many.verdict.difference.session.value == 0.005
+
+
+@pytest.mark.parametrize("percents", [((0, 1), (9, 10)), ((0, 3, 6), (1, 2)), ((5,), (0,))])
+def test_old_and_new_changed_over_give_the_opposite_sign(make, tmp_path, percents):
+    old, new = (
+        nights(make, tmp_path, side, days, *those)
+        for side, days, those in zip(("old", "new"), (OLD_DAYS, NEW_DAYS), percents, strict=True)
+    )
+    there, back = (compare(*sides).rows[0].verdict for sides in ((old, new), (new, old)))
+    assert there.estimate == pytest.approx(-back.estimate)
+    assert {there.processes, len(there.reference.medians_s)} == {back.processes, len(back.reference.medians_s)}
+
+
+@pytest.mark.parametrize(("uuid", "kind"), [("GPU-1", Kind.REGRESSED), ("GPU-2", Kind.INCONCLUSIVE)])
+def test_the_same_device_is_compared_paired_and_another_one_with_what_lies_between_devices(make, tmp_path, uuid, kind):
+    old = nights(make, tmp_path, "old", OLD_DAYS, -1, 0, 1)
+    new = nights(make, tmp_path, "new", NEW_DAYS, 8, 9, 10, uuid=uuid)
+    verdict = compare(old, new).rows[0].verdict
+    assert (verdict.kind, verdict.difference.paired) == (kind, uuid == "GPU-1")
+    assert (verdict.difference.device is None) == (uuid == "GPU-1")
+
+
+def test_all_rows_are_held_against_each_other(make, tmp_path):
+    old, new = timed(make, a=1.0, b=1.0, c=1.0), timed(make, a=1.3, b=1.0, c=1.3)
+    rows = compare(*pair(make, tmp_path, old, new)).rows
+    assert all(row.verdict.p_adjusted >= row.verdict.p_spent for row in rows)
+    red = [row.verdict for row in rows if row.verdict.kind is Kind.REGRESSED]
+    assert [verdict.p_adjusted for verdict in red] == pytest.approx([25 / 2 * verdict.p_spent for verdict in red])
+
+
+def test_a_baseline_of_three_nights_and_a_run_are_compared_as_two_sides(make, tmp_path):
+    sessions = tuple(make.session(0.99, 1.0, 1.01, run_id=day, device_uuid="GPU-1") for day in OLD_DAYS)
+    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(sessions=sessions),)))
+    verdict = compare([tmp_path / "h200.json"], nights(make, tmp_path, "new", NEW_DAYS, 9, 10)).rows[0].verdict
+    assert (verdict.kind, verdict.processes, verdict.reference.behind) == (
+        Kind.REGRESSED,
+        4,
+        "9 processes of 3 sessions",
+    )
+
+
+def test_a_run_of_another_mode_among_the_new_ones_makes_the_row_invalid(make, tmp_path):
+    """One host-bound night may not hide among others that were timed as asked."""
+    old, new = nights(make, tmp_path, "old", OLD_DAYS, 0), nights(make, tmp_path, "new", NEW_DAYS, 0)
+    bound = make.measurement(samples=Samples((1.0,), 1, 1e-9, labels=("host_bound",)), process="bound")
+    other = make.save(tmp_path / "bound.jsonl", bound)
+    (row,) = compare(old, [*new, other]).rows
+    assert row.verdict.kind is Kind.INVALID
+
+
+def test_a_slow_process_cannot_be_rerun_into_green_offline_either(make, tmp_path):
+    """As in the run itself: of the attempts of a process the slowest sound one stands."""
+    old = nights(make, tmp_path, "old", OLD_DAYS, -1, 0, 1)
+    slow = [make.measurement(1.3, process=name) for name in ("a", "b")]
+    reruns = [make.measurement(1.0, process=name) for name in ("a", "b") for _ in range(3)]
+    new = make.save(tmp_path / "new.jsonl", *slow, *reruns)
+    (row,) = compare(old, [new]).rows
+    assert (row.verdict.kind, row.verdict.change) == (Kind.REGRESSED, pytest.approx(0.3, rel=0.01))

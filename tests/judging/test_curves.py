@@ -1,8 +1,12 @@
+import math
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.judging.curves import summarise
+from pytest_roofline.judging.curves import judge_curves, summarise
+from pytest_roofline.judging.verdicts import Kind, Policy, judge
 
 SIZES = [4**power for power in range(6, 16)]
 
@@ -88,3 +92,112 @@ def test_invalid_points_are_left_out(make):
 
 def test_a_measurement_without_a_size_is_on_no_curve(make):
     assert summarise([make.measurement(key=make.key(parameters={"heads": heads})) for heads in range(9)]) == []
+
+
+def judged(make, *percents, spread=0.01, new=1, sizes=SIZES, **changes):
+    """A sweep whose sizes are slower by these, each with its verdict."""
+    pairs = []
+    for size, percent in zip(sizes, percents, strict=False):
+        groups = make.groups(1, new, process=spread, centre=math.log1p(percent / 100))
+        verdict = judge(groups, make.reference(*make.groups(3, process=spread)), Policy(comparisons=len(percents)))
+        pairs.append((make.measurement(key=make.key(size_bytes=size, **changes)), verdict))
+    return pairs
+
+
+def one_verdict(make, *percents, **changes):
+    (curve,) = judge_curves(judged(make, *percents, **changes))
+    return curve
+
+
+@pytest.mark.parametrize(
+    ("percents", "kind"),
+    [
+        ((0,) * 10, Kind.PASSED),
+        ((-20,) * 10, Kind.IMPROVED),
+        ((0,) * 9 + (30,), Kind.REGRESSED),
+        ((30,) * 10, Kind.REGRESSED),
+        ((4.5,) * 10, Kind.INCONCLUSIVE),
+        ((-20,) * 9 + (30,), Kind.REGRESSED),
+    ],
+)
+def test_a_sweep_has_one_verdict_together(make, percents, kind):
+    """Red where a size is red; green where the mean of its sizes is."""
+    assert one_verdict(make, *percents).kind is kind
+
+
+def test_sizes_that_alone_are_open_pass_where_their_mean_does(make):
+    """Half a little slower, half a little faster."""
+    curve = one_verdict(make, *(4.5, -4.5) * 5)
+    assert (curve.kind, curve.passed, curve.points) == (Kind.PASSED, 5, 10)
+
+
+def test_a_size_below_its_threshold_turns_its_sweep_red(make):
+    pairs = judged(make, *(0,) * 10)
+    breach = judge([make.group(1.0)], None, Policy(), thresholds=[(make.published(), 1.0)])
+    pairs[3] = (pairs[3][0], breach)
+    (curve,) = judge_curves(pairs)
+    assert curve.kind is Kind.REGRESSED
+
+
+def test_the_sizes_of_a_process_are_slow_together_so_many_of_them_know_no_more_than_one(make):
+    """Or the interval of 23 sizes would shrink by √23, while the process that is slow is slow at every one of them."""
+    few, many = (one_verdict(make, *(2,) * count) for count in (4, 10))
+    single = judged(make, 2)[0][1]
+    assert few.interval == pytest.approx(single.interval)
+    assert many.interval == pytest.approx(single.interval)
+
+
+@given(st.lists(st.floats(-30, 30), min_size=4, max_size=10))
+def test_the_estimate_of_a_sweep_is_the_mean_of_its_sizes_inside_its_interval(make, percents):
+    curve = one_verdict(make, *percents)
+    assert curve.estimate == pytest.approx(sum(math.log1p(percent / 100) for percent in percents) / len(percents))
+    assert curve.interval[0] < curve.estimate < curve.interval[1]
+
+
+@pytest.mark.parametrize(
+    ("percents", "worst", "percent"),
+    [
+        ((0, 0, 0, 0, 0, 3, 3, 0, 0, 0), (5, 6), 3),
+        ((9, 0, 0, 0, 0, 0, 0, 0, 5, 5), (8, 9), 5),
+        ((4, 0, 0, 0), (0, 0), 4),
+        ((-9, -8, -7, -6, -5, -4, -3, -2, -2, -9), (7, 8), -2),
+    ],
+)
+def test_the_worst_region_is_the_quarter_of_the_sweep_that_got_slowest(make, percents, worst, percent):
+    curve = one_verdict(make, *percents)
+    assert curve.worst == (SIZES[worst[0]], SIZES[worst[1]])
+    assert math.expm1(curve.worst_estimate) == pytest.approx(percent / 100)
+
+
+def test_the_order_of_sizes_changes_no_verdict_on_a_sweep(make):
+    pairs = judged(make, 0, 1, 2, 3, 4, 5, 6, 7)
+    assert judge_curves(pairs) == judge_curves(pairs[::-1])
+
+
+def test_a_sweep_tells_how_many_processes_stand_behind_it(make):
+    assert one_verdict(make, *(0,) * 10, new=4).processes == (4, 15)
+
+
+def test_the_strictest_tolerance_of_its_sizes_is_that_of_the_sweep(make):
+    pairs = judged(make, *(4,) * 10)
+    loose = [(measurement, replace(verdict, tolerance=0.5, kind=Kind.PASSED)) for measurement, verdict in pairs[1:]]
+    (curve,) = judge_curves([pairs[0], *loose])
+    assert (curve.tolerance, curve.kind) == (0.05, Kind.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize("compared", [0, 3, 4])
+def test_fewer_than_four_sizes_that_were_compared_have_no_verdict_together(make, compared):
+    pairs = judged(make, *(0,) * 10)
+    none = judge([make.group(0.0)], None, Policy(), why_none="no baseline recorded")
+    pairs = pairs[:compared] + [(measurement, none) for measurement, _ in pairs[compared:]]
+    assert [curve.points for curve in judge_curves(pairs)] == [4] * (compared == 4)
+
+
+def test_every_metric_and_benchmark_has_its_own_verdict(make):
+    pairs = [
+        *judged(make, *(0,) * 5, benchmark="a"),
+        *judged(make, *(30,) * 5, benchmark="b"),
+        *judged(make, *(-30,) * 5, benchmark="a", metric="triton_traffic_GBps"),
+    ]
+    found = [(curve.label, curve.kind) for curve in judge_curves(pairs)]
+    assert found == [("a", Kind.PASSED), ("b", Kind.REGRESSED), ("a", Kind.IMPROVED)]

@@ -13,7 +13,7 @@ HOST = HostFacts("node", "AMD EPYC", 64, 64, 512 * GIB, 512 * GIB, kernel="6.8",
 GPU = Gpu(
     0, "NVIDIA H100 80GB HBM3", uuid="GPU-1", memory_bytes=80 * GIB, driver="570.86", power_limit_w=700.0,
     power_default_w=700.0, pcie_generation=5, pcie_generation_rated=5, pcie_width=16, pcie_width_rated=16, links=18,
-    ecc=True, persistence=True, compute_mode="default", others_bytes=0, throttle_known=True,
+    ecc=True, persistence=True, compute_mode="default", others_bytes=0, throttle_known=True, ecc_errors=0,
 )  # fmt: skip
 CPU_NODE = Machine(HOST, torch_devices=0, shm_bytes=64 * GIB, memlock_known=True)
 GPU_NODE = replace(
@@ -45,6 +45,11 @@ FOUND = {
     "profiler": ({"profiler": "CUDA_INJECTION64_PATH"}, "limit", "profiler", "CUDA_INJECTION64_PATH is set"),
     "a power limit that is not told": ({"power_limit_w": None}, "unknown", GPU.label, "power limit withheld"),
     "a link that is not told": ({"pcie_width": None}, "unknown", GPU.label, "PCIe width withheld"),
+    "memory errors that are not told": ({"ecc_errors": None}, "unknown", GPU.label, "ECC errors withheld"),
+    "memory errors": ({"ecc_errors": 1}, "limit", GPU.label, "1 uncorrected ECC error since"),
+    "memory to be replaced": ({"remap_pending": True}, "limit", GPU.label, "waits to be replaced"),
+    "memory that cannot be replaced": ({"remap_failed": True}, "limit", GPU.label, "could not be replaced"),
+    "links down": ({"links": 17}, "limit", GPU.label, "17 of 18 NVLinks up"),
     "no permission for counters": ({"throttle_known": False}, "unknown", GPU.label, "throttle counters"),
     "memory in use withheld": ({"others_bytes": None}, "unknown", GPU.label, "memory in use"),
     "shared GPU": ({"others_bytes": 4 * 10**9}, "limit", GPU.label, "4.00 GB"),
@@ -75,6 +80,9 @@ FINE = {
     "a raised power limit": {"power_limit_w": 750.0},
     "a power limit without a default": {"power_limit_w": 500.0, "power_default_w": None},
     "a link without its rating": {"pcie_generation": 3, "pcie_generation_rated": None},
+    "ECC switched off": {"ecc": False, "ecc_errors": None},
+    "a GPU that stands alone": {"links": 0},
+    "a power cap that is active": {"active": ("software power cap",)},
     "persistence not told": {"persistence": None},
     "compute mode not told": {"compute_mode": None},
     "peers not asked": {"no_peers": None},

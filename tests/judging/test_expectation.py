@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
 from pytest_roofline.core.facts import HostFacts
 from pytest_roofline.core.machine import Difference, Expectation, ExpectedGpus, Gpu, Machine
-from pytest_roofline.judging.expectation import differences, expectation_of, read_expectation, write_expectation
+from pytest_roofline.judging.expectation import (
+    differences,
+    expectation_of,
+    rated_by,
+    read_expectation,
+    write_expectation,
+)
+from pytest_roofline.judging.health import degraded
 
 GIB = 2**30
 H100 = "NVIDIA H100 80GB HBM3"
@@ -319,3 +326,18 @@ def test_a_file_where_none_can_be_written_is_named(tmp_path):
 def test_an_impossible_expectation_is_refused(record, sentence):
     with pytest.raises(BadInput, match=sentence):
         record()
+
+
+def test_a_card_is_rated_by_what_its_site_expects_of_it():
+    slot = Gpu(0, "H100", pcie_generation=4, pcie_generation_rated=5, power_limit_w=400, power_default_w=700)
+    site = Expectation((ExpectedGpus("H100", 8, pcie_generation=4, power_limit_w=400),))
+    rated = rated_by(site, slot)
+    assert (rated.pcie_generation_rated, rated.power_default_w) == (4, 400)
+    assert degraded(slot, slot, []) != []
+    assert degraded(rated, rated, []) == []
+
+
+def test_a_card_of_which_the_site_says_nothing_keeps_its_rating():
+    card = Gpu(0, "H100", pcie_generation=4, pcie_generation_rated=5, pcie_width_rated=16)
+    assert rated_by(Expectation((ExpectedGpus("A100", 8, pcie_generation=4),)), card) == card
+    assert rated_by(Expectation((ExpectedGpus("H100", 8),)), card) == card

@@ -12,8 +12,9 @@ from pytest_roofline.judging.baselines import Entries, read_baseline, write_base
 from pytest_roofline.judging.comparators import BaselineComparator, RunComparator
 from pytest_roofline.judging.comparing import compare
 from pytest_roofline.judging.curves import summarise
-from pytest_roofline.judging.proposals import approve, propose
-from pytest_roofline.judging.verdicts import Kind, Reference, other_mode
+from pytest_roofline.judging.proposals import propose
+from pytest_roofline.judging.renewal import approve
+from pytest_roofline.judging.verdicts import Kind, other_mode
 
 AS_ASKED = ()
 BOUND = ("host_bound",)
@@ -39,7 +40,7 @@ def saved(make, path, *measurements):
 
 
 def verdict(old, new):
-    (row,) = compare(old, new).rows
+    (row,) = compare([old], [new]).rows
     return row.verdict
 
 
@@ -86,16 +87,16 @@ def test_another_clock_alone_does_not_keep_times_apart(make, tmp_path, mode):
     assert verdict(old, new).kind is Kind.PASSED
 
 
-def test_a_change_of_mode_is_told_in_words_with_what_to_do():
-    reference = Reference((1.0,), "b", achieved=frozenset([AS_ASKED]))
+def test_a_change_of_mode_is_told_in_words_with_what_to_do(make):
+    reference = make.reference(achieved=frozenset([AS_ASKED]))
     assert other_mode(BOUND, reference) == (
         "this is host-bound, the baseline timed as asked: two different things were timed; find out why it changed, "
         "or record the baseline anew"
     )
 
 
-def test_a_change_back_names_what_the_baseline_was():
-    reference = Reference((1.0,), "b", achieved=frozenset([("cache_resident", "wall_clock")]))
+def test_a_change_back_names_what_the_baseline_was(make):
+    reference = make.reference(achieved=frozenset([("cache_resident", "wall_clock")]))
     assert other_mode(AS_ASKED, reference).startswith("this is timed as asked, the baseline cache-resident, wall-clock")
 
 
@@ -165,7 +166,8 @@ def test_every_process_of_a_run_says_by_which_clock_it_was_timed(make, tmp_path)
 
 
 def test_a_baseline_of_old_is_one_that_was_timed_as_asked(make, tmp_path):
-    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(1.0),)))
+    session = make.session(1.0, device_uuid="GPU-1")
+    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(sessions=(session,)),)))
     assert "achieved" not in (tmp_path / "h200.json").read_text()
     new = saved(make, tmp_path / "new.jsonl", timed(make, 1.0))
     assert verdict(tmp_path / "h200.json", new).kind is Kind.PASSED

@@ -1,11 +1,7 @@
-import json
-
 import pytest
 
-from pytest_roofline.core.entries import Baseline
-from pytest_roofline.core.errors import BadFile, BadInput, OtherHardware
-from pytest_roofline.judging.baselines import read_baseline, write_baseline
-from pytest_roofline.judging.proposals import approve, changes, propose
+from pytest_roofline.core.errors import BadInput, OtherHardware
+from pytest_roofline.judging.proposals import NothingFit, propose
 
 
 def runs_of(make, folder, *records_of_each):
@@ -17,15 +13,25 @@ def labels(proposal):
 
 
 def test_every_run_becomes_a_session_of_its_own(make, tmp_path):
-    runs = runs_of(make, tmp_path, [make.measurement(1.0)], [make.measurement(2.0)])
+    runs = runs_of(make, tmp_path, [make.measurement(1.0)], [make.measurement(1.01)])
     (entry,) = propose(runs).baseline.entries
-    assert [(s.run_id, s.process_medians) for s in entry.sessions] == [("run-0", (1.0,)), ("run-1", (2.0,))]
+    assert [(s.run_id, s.process_medians) for s in entry.sessions] == [("run-0", (1.0,)), ("run-1", (1.01,))]
 
 
 def test_every_process_of_a_run_has_its_median_in_the_session(make, tmp_path):
-    runs = runs_of(make, tmp_path, [make.measurement(1.0), make.measurement(2.0, process="process-2", round=2)])
-    (entry,) = propose(runs).baseline.entries
+    rounds = [make.measurement(1.0), make.measurement(2.0, process="process-2", round=2)]
+    (entry,) = propose(runs_of(make, tmp_path, rounds)).baseline.entries
     assert [session.process_medians for session in entry.sessions] == [(1.0, 2.0)]
+
+
+def test_the_rounds_of_every_run_stay_in_its_own_session(make, tmp_path):
+    """Each session numbers its processes anew, so the same name in two runs is two processes."""
+    rounds = [
+        [make.measurement(value, process=f"process-{number}", round=number) for number, value in enumerate(values, 1)]
+        for values in ((1.0, 1.01), (1.005, 1.015, 0.995))
+    ]
+    (entry,) = propose(runs_of(make, tmp_path, *rounds)).baseline.entries
+    assert [session.process_medians for session in entry.sessions] == [(1.0, 1.01), (1.005, 1.015, 0.995)]
 
 
 def test_attempts_of_one_process_are_pooled(make, tmp_path):
@@ -100,8 +106,19 @@ def test_a_run_with_a_bad_attempt_leaves_the_other_runs_in(make, tmp_path):
 
 def test_nothing_fit_is_refused_with_the_reasons(make, tmp_path):
     runs = runs_of(make, tmp_path, [make.measurement(invalid="wrong data")])
-    with pytest.raises(BadInput, match=r"no measurement in .*run-0\.jsonl is fit for a baseline: .*: wrong data"):
+    with pytest.raises(NothingFit, match=r"no measurement in .*run-0\.jsonl is fit for a baseline: .*: wrong data"):
         propose(runs)
+
+
+def test_where_nothing_is_fit_the_sentence_stays_short_and_the_reasons_are_kept(make, tmp_path):
+    """Two hundred reasons in one sentence once filled the screen."""
+    records = [[make.measurement(key=make.key(f"t{i}"), invalid="wrong data") for i in range(100)]] * 2
+    with pytest.raises(NothingFit) as error:
+        propose(runs_of(make, tmp_path, *records))
+    assert str(error.value) == (
+        "no measurement in 2 runs is fit for a baseline: t0[64MiB] of run-0: wrong data; and 199 more"
+    )
+    assert len(error.value.left_out) == 200
 
 
 def test_a_run_without_measurements_is_refused(make, tmp_path):
@@ -151,59 +168,101 @@ def test_hostile_text_is_spelled_out_in_what_was_left_out(make, tmp_path):
     assert line == "x\\x1b[31m\\n of run-0: no\\nway"
 
 
-def test_an_approval_makes_the_file_of_the_family(make, tmp_path):
-    path = approve(Baseline("h200", (make.measured(),)), tmp_path / "baselines")
-    assert path == tmp_path / "baselines" / "h200.json"
-    assert read_baseline(path) == Baseline("h200", (make.measured(),))
+def suite(make, factor, tests=6, processes=1):
+    """The measurements of a run, all slower or faster by a factor."""
+    return [
+        make.measurement(1e-3 * (1 + test) * factor, key=make.key(f"test{test}"), process=f"process-{process}")
+        for test in range(tests)
+        for process in range(processes)
+    ]
 
 
-def test_an_approval_touches_only_the_entries_that_it_names(make, tmp_path):
-    kept = (make.measured(7.0, key=make.key("other"), tolerance=0.2), make.published())
-    write_baseline(tmp_path / "h200.json", Baseline("h200", (*kept, make.measured(1.0))))
-    before = (tmp_path / "h200.json").read_text()
-    approve(Baseline("h200", (make.measured(2.0),)), tmp_path)
-    after = (tmp_path / "h200.json").read_text()
-    changed = [(old, new) for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new]
-    assert [(old.strip(), new.strip()) for old, new in changed] == [("1.0", "2.0")]
+def refusal(make, folder, *factors, **shape):
+    with pytest.raises(BadInput) as error:
+        propose(runs_of(make, folder, *[suite(make, factor, **shape) for factor in factors]))
+    return str(error.value)
 
 
-@pytest.mark.parametrize(("own", "kept"), [(None, 0.2), (0.1, 0.1)])
-def test_a_persons_tolerance_survives_a_renewal_that_names_none(make, tmp_path, own, kept):
-    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(1.0, tolerance=0.2),)))
-    approve(Baseline("h200", (make.measured(2.0, tolerance=own),)), tmp_path)
-    (entry,) = read_baseline(tmp_path / "h200.json").entries
-    assert (entry.medians, entry.tolerance) == ((2.0,), kept)
+@pytest.mark.parametrize("processes", [1, 4])
+def test_the_run_that_disagrees_with_the_others_is_named_by_how_much_and_over_how_many_tests(make, tmp_path, processes):
+    sentence = refusal(make, tmp_path, 1.0, 1.002, 1.2, processes=processes)
+    assert sentence.startswith(f"{tmp_path / 'run-2.jsonl'} is 19.9 % slower than the others (")
+    assert "standard errors, in the middle of 6 tests): more than runs of unchanged code differ" in sentence
+    assert sentence.endswith("propose the runs without it")
 
 
-def test_an_approved_file_is_sorted_and_ends_in_a_newline(make, tmp_path):
-    entries = tuple(make.measured(key=make.key(name)) for name in ("c", "a", "b"))
-    text = approve(Baseline("h200", entries), tmp_path).read_text()
-    assert [entry["benchmark"] for entry in json.loads(text)["entries"]] == ["a", "b", "c"]
-    assert text.endswith("}\n")
+def test_of_two_runs_that_disagree_nobody_can_tell_which_is_right(make, tmp_path):
+    sentence = refusal(make, tmp_path, 1.0, 1.25)
+    assert f"{tmp_path / 'run-0.jsonl'} is 20.0 % faster than {tmp_path / 'run-1.jsonl'} (" in sentence
+    assert sentence.endswith("two runs cannot tell which is right; record a third, and propose all of them")
 
 
-def test_a_damaged_baseline_is_not_replaced(make, tmp_path):
-    (tmp_path / "h200.json").write_text("{")
-    with pytest.raises(BadFile):
-        approve(Baseline("h200", (make.measured(),)), tmp_path)
-    assert (tmp_path / "h200.json").read_text() == "{"
+def test_where_all_disagree_none_is_blamed(make, tmp_path):
+    sentence = refusal(make, tmp_path, 1.0, 1.3, 2.0, processes=5)
+    assert sentence.startswith("the 3 runs disagree, so that nobody can tell which are right: ")
+    assert "--driver, --before, --after" in sentence
 
 
-def test_changes_name_what_is_new_and_what_is_renewed(make, tmp_path):
-    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(1.0),)))
-    proposal = Baseline("h200", (make.measured(2.0), make.measured(3.0, key=make.key("new"))))
-    found = [(change.entry.benchmark, change.before_s, change.after_s) for change in changes(proposal, tmp_path)]
-    assert found == [("memcpy_d2d", pytest.approx(1.0), pytest.approx(2.0)), ("new", None, pytest.approx(3.0))]
+def test_several_odd_runs_are_all_named(make, tmp_path):
+    sentence = refusal(make, tmp_path, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.3)
+    assert sentence.index("run-5.jsonl is 100.0 % slower than the others (") < sentence.index("run-6.jsonl is 30.0 %")
+    assert sentence.endswith("propose the runs without them")
 
 
-@pytest.mark.parametrize("tolerance", [None, 0.2])
-def test_approving_the_same_proposal_again_changes_nothing(make, tmp_path, tolerance):
-    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(1.0, tolerance=tolerance),)))
-    proposal = Baseline("h200", (make.measured(2.0),))
-    approve(proposal, tmp_path)
-    assert changes(proposal, tmp_path) == []
+def test_a_single_disagreement_is_said_without_a_middle(make, tmp_path):
+    assert "standard errors)" in refusal(make, tmp_path, 1.0, 1.001, 0.999, 1.5, tests=1)
 
 
-def test_a_proposal_changes_nothing_before_it_is_approved(make, tmp_path):
-    changes(Baseline("h200", (make.measured(),)), tmp_path)
-    assert list(tmp_path.iterdir()) == []
+def test_an_entry_with_one_session_far_out_is_left_out_and_named(make, tmp_path):
+    odd = make.key("odd")
+    records = [[*suite(make, 1.0), make.measurement(value, key=odd)] for value in (1.0, 1.01, 0.99, 1.4)]
+    proposal = propose(runs_of(make, tmp_path, *records))
+    assert "odd[64MiB]" not in labels(proposal)
+    assert len(labels(proposal)) == 6
+    (line,) = proposal.left_out
+    assert line.startswith("odd[64MiB]: run-3 is 40.0 % slower than its 3 other sessions (")
+    assert line.endswith("find out why, or propose without that run")
+
+
+def test_an_entry_of_two_sessions_that_disagree_blames_neither(make, tmp_path):
+    odd = make.key("odd")
+    records = [[*suite(make, 1.0), make.measurement(value, key=odd)] for value in (1.0, 3.0)]
+    (line,) = propose(runs_of(make, tmp_path, *records)).left_out
+    assert "run-0 is 66.7 % faster than run-1 (" in line
+    assert line.endswith("two sessions cannot tell which is right")
+
+
+def test_where_every_entry_disagrees_with_itself_nothing_is_fit(make, tmp_path):
+    """Half of the tests are three times slower in one run, the other half in the other: no run is the odd one."""
+    halves = [
+        [make.measurement(3.0 if test % 2 == run else 1.0, key=make.key(f"t{test}")) for test in range(8)]
+        for run in range(2)
+    ]
+    with pytest.raises(NothingFit) as error:
+        propose(runs_of(make, tmp_path, *halves))
+    assert len(error.value.left_out) == 8
+
+
+def test_a_run_that_shares_no_test_with_the_others_is_taken(make, tmp_path):
+    records = [[make.measurement(1.0)], [make.measurement(1.0)], [make.measurement(9.0, key=make.key("other"))]]
+    assert labels(propose(runs_of(make, tmp_path, *records))) == ["memcpy_d2d[64MiB]", "other[64MiB]"]
+
+
+def test_what_is_left_out_for_itself_does_not_count_against_its_run(make, tmp_path):
+    slow = [make.measurement(9.0, key=make.key(f"test{test}"), invalid="neighbours") for test in range(5)]
+    records = [suite(make, 1.0), suite(make, 1.0), [*slow, make.measurement(6e-3, key=make.key("test5"))]]
+    assert len(propose(runs_of(make, tmp_path, *records)).left_out) == 5
+
+
+def test_no_run_at_all_is_refused():
+    with pytest.raises(BadInput, match="no run is given"):
+        propose([])
+
+
+def test_runs_of_a_fake_device_never_stand_beside_real_ones(make, tmp_path):
+    runs = [
+        make.run(tmp_path / "fake.jsonl", make.measurement(), device_type="fake"),
+        make.run(tmp_path / "real.jsonl", make.measurement()),
+    ]
+    with pytest.raises(OtherHardware, match=r"fake\.jsonl is of a fake device and .*real\.jsonl of a real one"):
+        propose(runs)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
+from pytest_roofline.core.records import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.samples import Block, Calibration, Samples
 from pytest_roofline.judging.runs import (
     RunWriter,
@@ -20,6 +21,31 @@ from pytest_roofline.judging.runs import (
 
 # Runs of before there were blocks, calibrations and modes; they are read like any other.
 OLD_RUNS = sorted((Path(__file__).parent / "data").glob("run-before-*.jsonl"))
+JUDGEMENT = Judgement(
+    test_id="test_memcpy.py::test_memcpy_d2d[64MiB]",
+    label="memcpy_d2d[64MiB]",
+    verdict="INCONCLUSIVE",
+    tolerance=0.05,
+    reason="may be -1.0 to +9.0 % after 3 processes",
+    estimate=0.04,
+    interval=(-0.01, 0.09),
+    error=0.02,
+    freedom=12.0,
+    p=0.2,
+    p_adjusted=0.4,
+    mde=0.07,
+    reach=0.06,
+    processes=3,
+    new_s=1.04e-3,
+    reference_s=1e-3,
+    source="h200.json",
+    reference=(SessionRecord((1e-3, 1.1e-3), "GPU-1", "2026-01-02T03:04:05Z"), SessionRecord((9e-4,))),
+    process_spread=SpreadRecord(0.01, "estimated", 12.0),
+    session_spread=SpreadRecord(0.005, "prior, 1 session"),
+    device_spread=SpreadRecord(0.04, "prior, 1 device"),
+    unequal=True,
+    remarks=("driver 550.54 → 570.86",),
+)
 CALIBRATION = Calibration("cuda:0", 5e-7, 1e-6, 2e-6, 1e-7, spin_hz=1.9e9, queue_depth=1023, process="process-1")
 
 
@@ -399,6 +425,47 @@ def test_blocks_that_do_not_add_up_are_refused_with_file_and_line(make, tmp_path
 )
 def test_a_way_of_timing_that_is_unknown_is_refused(make, tmp_path, field, value):
     assert field in refused(make, tmp_path / "r.jsonl", make.measurement(1.0), ["samples"], **{field: value})
+
+
+def test_a_judgement_reads_back_as_it_was_written(make, tmp_path):
+    bare = Judgement("test_id", "label", "NO BASELINE", 0.05)
+    run = make.run(tmp_path / "r.jsonl", make.measurement(), JUDGEMENT, bare, make.footer())
+    assert run.judgements == (JUDGEMENT, bare)
+    assert (len(run.measurements), run.footer) == (1, make.footer())
+
+
+def test_a_judgement_is_a_line_of_its_own_type():
+    """In the file's words: nothing that JSON does not know."""
+    line = json.loads(encode_line(JUDGEMENT))
+    assert (line["type"], line["verdict"], line["interval"]) == ("judgement", "INCONCLUSIVE", [-0.01, 0.09])
+    # A spread that is taken as known has no degrees of freedom in the file.
+    assert "freedom" not in line["session_spread"] or line["session_spread"]["freedom"] is None
+
+
+def test_a_run_of_before_there_were_judgements_has_none():
+    assert all(read_run(path).judgements == () for path in OLD_RUNS)
+
+
+@pytest.mark.parametrize("field", ["test_id", "label", "verdict", "tolerance"])
+def test_a_judgement_that_lacks_a_field_is_refused_with_its_name(make, tmp_path, field):
+    said = refused(make, tmp_path / "r.jsonl", JUDGEMENT, **{field: None})
+    assert said.startswith("run file FILE, line 2: ")
+    assert f"`{field}`" in said
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("surprise", 1), ("interval", [1.0]), ("estimate", "slow"), ("reference", [{"surprise": 1}]), ("remarks", "x")],
+)
+def test_a_judgement_with_a_field_of_another_kind_is_refused_with_its_name(make, tmp_path, field, value):
+    assert field in refused(make, tmp_path / "r.jsonl", JUDGEMENT, **{field: value})
+
+
+def test_a_judgement_does_not_make_a_measurement_unfit(make, tmp_path):
+    """The outcome of its test does; a verdict alone says nothing of the number."""
+    measurement = make.measurement()
+    run = make.run(tmp_path / "r.jsonl", measurement, JUDGEMENT)
+    assert run.unfit(measurement, accept_slower=False) == ""
 
 
 @pytest.mark.parametrize("path", OLD_RUNS, ids=lambda path: path.stem)

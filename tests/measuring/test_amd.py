@@ -247,3 +247,53 @@ def test_the_driver_is_known_without_the_library(monkeypatch, tmp_path):
 def test_a_machine_without_the_driver_has_no_version(monkeypatch, tmp_path):
     monkeypatch.setattr(amd, "_ROOT", tmp_path)
     assert amd.driver_version() is None
+
+
+def gpu_of(install, **answers):
+    """What the library tells of the whole GPU."""
+    install(**answers)
+    return Amdsmi(ADDRESS).gpu()
+
+
+MEMORY = {"get_gpu_ecc_enabled": 1, "get_gpu_total_ecc_count": {"uncorrectable_count": 2}}
+
+
+@pytest.mark.parametrize(("address", "index"), [(ADDRESS, 0), ("0000:c2:00.0", 1)])
+def test_a_gpu_is_counted_as_the_library_counts(install, address, index):
+    install()
+    assert Amdsmi(address).gpu().index == index
+
+
+def test_a_gpu_that_is_not_found_is_none(install):
+    install()
+    assert Amdsmi("0000:c3:00.0").gpu() is None
+
+
+@pytest.mark.parametrize(
+    ("blocks", "told"),
+    [(0b1, (True, 2)), (0b11, (True, 2)), (0b10, (False, None)), (0, (False, None)), ("N/A", (None, None))],
+)
+def test_memory_errors_count_where_the_memory_has_ecc(install, blocks, told):
+    gpu = gpu_of(install, **MEMORY | {"get_gpu_ecc_enabled": blocks})
+    assert told == (gpu.ecc, gpu.ecc_errors)
+
+
+def test_memory_errors_that_are_not_available_are_unknown_and_not_zero(install):
+    assert gpu_of(install, **MEMORY | {"get_gpu_total_ecc_count": RuntimeError()}).ecc_errors is None
+
+
+@pytest.mark.parametrize(("rated", "known"), [(32000, 5), (64000, None), ("N/A", None)])
+def test_a_link_at_full_speed_is_a_fact_and_a_slower_one_may_idle(install, rated, known):
+    link = pcie(16) | {"pcie_static": {"max_pcie_width": 16, "max_pcie_speed": rated}}
+    assert gpu_of(install, get_pcie_info=link).pcie_generation == known
+
+
+@pytest.mark.parametrize(
+    ("violations", "active"), [({}, ()), ({"active_ppt_pwr": True, "active_hbm_thrm": True}, (POWER_CAP, THERMAL))]
+)
+def test_what_is_active_now_is_told_in_order(install, violations, active):
+    assert gpu_of(install, get_violation_status=status(**violations)).active == active
+
+
+def test_violations_that_raise_leave_what_is_active_unknown(install):
+    assert gpu_of(install, get_violation_status=RuntimeError()).active is None

@@ -1,11 +1,16 @@
 """The fake device: an in-order stream with a host beside it, which every test of the engine stands on."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.measuring.devices.base import BRAKE, THERMAL, Counters, Traits
+from pytest_roofline.core.machine import Gpu
+from pytest_roofline.judging.health import degraded
+from pytest_roofline.measuring.devices.base import BRAKE, POWER_CAP, THERMAL, Counters, Traits
 from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.measuring.timing import Engine, Plan
 from pytest_roofline.measuring.watchdog import within
 
 MIB = 2**20
@@ -490,3 +495,42 @@ def test_a_fake_can_do_no_more_than_it_was_given():
 def test_two_fakes_are_never_the_same_device():
     # The calibration of one must not be taken for that of the other.
     assert len({FakeDevice(), FakeDevice()}) == 2
+
+
+@pytest.mark.parametrize(
+    ("throttle", "found"),
+    [
+        (lambda busy_s: frozenset({THERMAL}), True),
+        (lambda busy_s: frozenset({THERMAL} if busy_s % 1 > 0.8 else ()), False),
+        (lambda busy_s: frozenset({POWER_CAP}), False),
+    ],
+    ids=["always hot", "hot at times", "at its power cap"],
+)
+def test_a_device_that_is_hot_for_most_of_a_measurement_is_degraded_by_it(make, throttle, found):
+    device = FakeDevice(tick_s=TICK, throttle=throttle)
+    engine = Engine(device, Plan(fn=lambda: device.work(1e-3), sets=[()], budget_s=5.0))
+    engine.run()
+    findings = degraded(device.gpu(), device.gpu(), [make.measurement(samples=engine.samples())])
+    assert found == any(THERMAL in finding.observed for finding in findings)
+
+
+def test_no_management_library_knows_a_device_unless_told():
+    assert FakeDevice().gpu() is None
+
+
+def test_what_is_told_of_a_device_is_known_and_the_rest_is_not():
+    device = FakeDevice("NVIDIA T4", driver="550", gpu={"power_limit_w": 60, "power_default_w": 70})
+    assert device.gpu() == Gpu(0, "NVIDIA T4", "GPU-fake", driver="550", power_limit_w=60, power_default_w=70)
+
+
+def test_what_is_told_of_a_device_may_come_from_json():
+    told = json.loads('{"index": 3, "product": "NVIDIA T4", "links": 0, "active": ["power brake"]}')
+    gpu = FakeDevice(gpu=told).gpu()
+    assert (3, "NVIDIA T4", 0, ("power brake",)) == (gpu.index, gpu.product, gpu.links, gpu.active)
+
+
+def test_what_is_told_of_a_device_may_change_while_it_runs():
+    device = FakeDevice(gpu={"ecc_errors": 0})
+    before = device.gpu()
+    device.told["ecc_errors"] = 2
+    assert (0, 2) == (before.ecc_errors, device.gpu().ecc_errors)

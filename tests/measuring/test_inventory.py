@@ -10,10 +10,12 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from pytest_roofline.core.machine import Gpu
+from pytest_roofline.core.machine import HARDWARE, POWER_CAP, THERMAL, Gpu
 from pytest_roofline.judging.diagnosis import diagnose
 from pytest_roofline.measuring import inventory
 from pytest_roofline.measuring.devices import amd
+from pytest_roofline.measuring.devices.cpu import CpuDevice
+from pytest_roofline.measuring.devices.cuda import CudaDevice
 from pytest_roofline.measuring.inventory import take_stock
 
 GIB = 2**30
@@ -39,7 +41,8 @@ WITHHELD = [NVMLError_NotSupported(3), NVMLError_NoPermission(4)]
 H100 = Gpu(
     0, "NVIDIA H100 80GB HBM3", uuid="GPU-1", memory_bytes=80 * GIB, driver="570.86", power_limit_w=700.0,
     power_default_w=700.0, pcie_generation=5, pcie_generation_rated=5, pcie_width=16, pcie_width_rated=16, links=18,
-    ecc=True, persistence=True, compute_mode="default", others_bytes=0, throttle_known=True,
+    ecc=True, persistence=True, compute_mode="default", others_bytes=0, throttle_known=True, ecc_errors=0,
+    remap_pending=False, remap_failed=False, active=(),
 )  # fmt: skip
 ANSWERS = {
     "Name": "NVIDIA H100 80GB HBM3",
@@ -54,6 +57,11 @@ ANSWERS = {
     "MaxPcieLinkWidth": 16,
     "NvLinkState": lambda link: 1,
     "EccMode": [1, 1],
+    # By type (1 is uncorrected) and counter (0 is since the driver was loaded).
+    "TotalEccErrors": lambda kind, counter: {(1, 0): 0}.get((kind, counter), 77),
+    # Corrected, uncorrected, pending, failed.
+    "RemappedRows": (5, 6, 0, 0),
+    "RetiredPagesPendingStatus": NVMLError_NotSupported(3),
     "PersistenceMode": 1,
     "ComputeMode": 0,
     "MigMode": [0, 0],
@@ -77,6 +85,7 @@ class FakeNvml(ModuleType):
     """pynvml on a machine with these GPUs; one that is an error is lost."""
 
     NVMLError = NVMLError
+    NVML_ERROR_NOT_FOUND = 6
 
     def __init__(self, gpus):
         super().__init__("pynvml")
@@ -102,6 +111,15 @@ class FakeNvml(ModuleType):
         """The handle is what the GPU answers."""
         return _told(self.gpus[index])
 
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        """The GPU whose answer this is; a lost one has none."""
+        found = [gpu for gpu in self.gpus if isinstance(gpu, dict) and f"GPU-{gpu['UUID']}" == uuid]
+        return found[0] if found else _told(NVMLError(self.NVML_ERROR_NOT_FOUND))
+
+    def nvmlDeviceGetIndex(self, gpu):
+        """Of every GPU of the machine."""
+        return next(index for index, other in enumerate(self.gpus) if other is gpu)
+
     def __getattr__(self, name):
         question = name.removeprefix("nvmlDeviceGet")
         if question not in ANSWERS:
@@ -117,18 +135,28 @@ def _told(answer, *arguments):
 
 MI300X = Gpu(
     0, "AMD Instinct MI300X", uuid="uuid", memory_bytes=192 * GIB, driver="6.12.12", power_limit_w=750.0,
-    power_default_w=750.0, pcie_width=16, pcie_width_rated=16, others_bytes=0, throttle_known=True,
+    power_default_w=750.0, pcie_generation=5, pcie_generation_rated=5, pcie_width=16, pcie_width_rated=16,
+    others_bytes=0, throttle_known=True, active=(), ecc=True, ecc_errors=0, remap_pending=False, remap_failed=False,
 )  # fmt: skip
 AMD_ANSWERS = {
     "gpu_device_bdf": "0000:05:00.0",
     "gpu_asic_info": {"market_name": "AMD Instinct MI300X"},
     "gpu_vram_usage": {"vram_total": 192 * 1024, "vram_used": 300},
-    "pcie_info": {"pcie_static": {"max_pcie_width": 16}, "pcie_metric": {"pcie_width": 16}},
+    "pcie_info": {
+        "pcie_static": {"max_pcie_width": 16, "max_pcie_speed": 32000},
+        "pcie_metric": {"pcie_width": 16, "pcie_speed": 32000},
+    },
+    "gpu_ecc_enabled": 0b101,
+    "gpu_total_ecc_count": {"correctable_count": 9, "uncorrectable_count": 0, "deferred_count": 0},
+    "gpu_bad_page_info": [{"value": 0, "page_address": 4096, "page_size": 4096, "status": 0}],
     "power_cap_info": {"power_cap": 750_000_000, "default_power_cap": 750_000_000},
     "gpu_compute_partition": "SPX",
     "gpu_device_uuid": "uuid",
     "violation_status": {"active_socket_thrm": 0, "acc_socket_thrm": 0},
 }
+
+
+LINK = AMD_ANSWERS["pcie_info"]
 
 
 def mi300x(**answers):
@@ -269,6 +297,8 @@ FACTS = {
     "MaxPcieLinkWidth": {"pcie_width_rated": None},
     "NvLinkState": {"links": None},
     "EccMode": {"ecc": None},
+    "TotalEccErrors": {"ecc_errors": None},
+    "RemappedRows": {"remap_pending": None, "remap_failed": None},
     "PersistenceMode": {"persistence": None},
     "ComputeMode": {"compute_mode": None},
 }
@@ -284,7 +314,7 @@ def test_a_question_that_is_not_answered_leaves_its_fact_unknown_and_the_rest_kn
 def test_a_gpu_that_tells_neither_counters_nor_reasons_does_not_tell_of_throttling(nvidia):
     questions = ("ViolationStatus", "CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
     nvidia(h100(**dict.fromkeys(questions, WITHHELD[0])))
-    assert not take_stock().gpus[0].throttle_known
+    assert (False, None) == (take_stock().gpus[0].throttle_known, take_stock().gpus[0].active)
 
 
 def test_a_gpu_that_tells_the_reasons_of_its_clock_tells_of_throttling(nvidia):
@@ -302,6 +332,10 @@ def test_a_gpu_that_tells_the_reasons_of_its_clock_tells_of_throttling(nvidia):
         ("ComputeMode", 2, {"compute_mode": "prohibited"}),
         ("ComputeMode", 3, {"compute_mode": "exclusive process"}),
         ("MemoryInfo", SimpleNamespace(total=80 * GIB, used=5 * GIB), {"others_bytes": 4 * GIB}),
+        ("TotalEccErrors", lambda kind, counter: 2, {"ecc_errors": 2}),
+        ("RemappedRows", (0, 0, 1, 0), {"remap_pending": True}),
+        ("RemappedRows", (0, 0, 0, 1), {"remap_failed": True}),
+        ("CurrentClocksEventReasons", 0x4 | 0x40, {"active": (POWER_CAP, THERMAL)}),
         ("NvLinkState", lambda link: int(link < 12), {"links": 12}),
         ("NvLinkState", lambda link: 0, {"links": 0}),
     ],
@@ -309,6 +343,17 @@ def test_a_gpu_that_tells_the_reasons_of_its_clock_tells_of_throttling(nvidia):
 def test_an_answer_is_taken_as_it_is_meant(nvidia, question, answer, facts):
     nvidia(h100(**{question: answer}))
     assert take_stock().gpus == (replace(H100, **facts),)
+
+
+@pytest.mark.parametrize(("status", "pending"), [(1, True), (0, False)])
+def test_a_gpu_that_retires_pages_in_place_of_remapping_rows_tells_of_those(nvidia, status, pending):
+    nvidia(h100(RemappedRows=WITHHELD[0], RetiredPagesPendingStatus=status))
+    assert take_stock().gpus == (replace(H100, remap_pending=pending, remap_failed=None),)
+
+
+def test_an_older_driver_is_asked_for_what_is_active_by_the_older_name(nvidia):
+    nvidia(h100(CurrentClocksEventReasons=WITHHELD[0], CurrentClocksThrottleReasons=0x8))
+    assert take_stock().gpus[0].active == (HARDWARE,)
 
 
 def test_links_that_a_gpu_does_not_have_are_not_counted(nvidia):
@@ -340,12 +385,24 @@ def test_every_fact_that_amdsmi_tells_is_taken(instinct):
 @pytest.mark.parametrize(
     ("question", "answer", "facts"),
     [
-        ("pcie_info", {"pcie_static": {"max_pcie_width": 16}, "pcie_metric": {"pcie_width": 8}}, {"pcie_width": 8}),
+        ("pcie_info", LINK | {"pcie_metric": {"pcie_width": 8, "pcie_speed": 32000}}, {"pcie_width": 8}),
+        ("pcie_info", LINK | {"pcie_metric": {"pcie_width": 16, "pcie_speed": 16000}}, {"pcie_generation": 4}),
+        ("gpu_ecc_enabled", 0b100, {"ecc": False, "ecc_errors": None}),
+        ("gpu_total_ecc_count", {"uncorrectable_count": 3}, {"ecc_errors": 3}),
+        ("gpu_bad_page_info", [{"status": 0}, {"status": 1}], {"remap_pending": True}),
+        ("gpu_bad_page_info", [{"status": 2}], {"remap_failed": True}),
+        ("gpu_bad_page_info", [], {}),
+        ("gpu_bad_page_info", "No bad pages found.", {"remap_pending": None, "remap_failed": None}),
+        ("violation_status", {"active_socket_thrm": 1, "active_ppt_pwr": 1}, {"active": (POWER_CAP, THERMAL)}),
         ("power_cap_info", {"power_cap": 500, "default_power_cap": 750}, {"power_limit_w": 500.0}),
         ("gpu_compute_partition", "CPX", {"partition": "cpx"}),
         ("gpu_vram_usage", {"vram_total": 196608, "vram_used": 5120}, {"others_bytes": 4 * GIB}),
         ("gpu_vram_usage", {"vram_total": "N/A", "vram_used": "N/A"}, {"memory_bytes": None, "others_bytes": None}),
-        ("violation_status", {"active_socket_thrm": "N/A", "acc_socket_thrm": "N/A"}, {"throttle_known": False}),
+        (
+            "violation_status",
+            {"active_socket_thrm": "N/A", "acc_socket_thrm": "N/A"},
+            {"throttle_known": False, "active": None},
+        ),
     ],
 )
 def test_an_answer_of_amdsmi_is_taken_as_it_is_meant(instinct, question, answer, facts):
@@ -356,10 +413,13 @@ def test_an_answer_of_amdsmi_is_taken_as_it_is_meant(instinct, question, answer,
 AMD_FACTS = {
     "gpu_asic_info": {"product": "unknown"},
     "gpu_vram_usage": {"memory_bytes": None, "others_bytes": None},
-    "pcie_info": {"pcie_width": None, "pcie_width_rated": None},
+    "pcie_info": dict.fromkeys(("pcie_generation", "pcie_generation_rated", "pcie_width", "pcie_width_rated")),
     "power_cap_info": {"power_limit_w": None, "power_default_w": None},
     "gpu_device_uuid": {"uuid": None},
-    "violation_status": {"throttle_known": False},
+    "violation_status": {"throttle_known": False, "active": None},
+    "gpu_ecc_enabled": {"ecc": None, "ecc_errors": None},
+    "gpu_total_ecc_count": {"ecc_errors": None},
+    "gpu_bad_page_info": {"remap_pending": None, "remap_failed": None},
 }
 
 
@@ -466,3 +526,95 @@ def test_without_two_devices_there_are_no_peers_to_know(four, monkeypatch, devic
 def test_where_torch_has_no_cuda_peers_are_unknown(four, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert take_stock().no_peers is None
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """The CUDA device whose UUID and address torch tells, in torch's own numbers."""
+    properties = SimpleNamespace(uuid="1", pci_domain_id=0, pci_bus_id=5, pci_device_id=0)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda index: None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+    monkeypatch.setattr(torch.version, "hip", None, raising=False)
+    return properties
+
+
+# In use is what this very process holds.
+MINE = replace(H100, others_bytes=None)
+
+
+def test_a_device_tells_all_that_the_inventory_does(nvidia, card):
+    library = nvidia(h100(UUID="1"))
+    assert (replace(MINE, uuid="1"), 0) == (CudaDevice(0).gpu(), library.open)
+
+
+def test_a_device_is_found_by_its_uuid_whatever_torch_numbers_it(nvidia, card):
+    card.uuid = "3"
+    nvidia(*(h100(UUID=str(number), EnforcedPowerLimit=number * 100_000) for number in range(8)))
+    assert replace(MINE, index=3, uuid="3", power_limit_w=300.0) == CudaDevice(0).gpu()
+
+
+def test_a_device_is_asked_anew_every_time(nvidia, card):
+    library, device = nvidia(h100(UUID="1")), CudaDevice(0)
+    limits = []
+    for limit_mw in (700_000, 500_000):
+        library.gpus[0]["EnforcedPowerLimit"] = limit_mw
+        limits.append(device.gpu().power_limit_w)
+    assert limits == [700.0, 500.0]
+
+
+def test_a_device_whose_link_idles_is_not_slow(nvidia, card):
+    nvidia(h100(UUID="1", CurrPcieLinkGeneration=1))
+    assert (5, 5) == (CudaDevice(0).gpu().pcie_generation, CudaDevice(0).gpu().pcie_generation_rated)
+
+
+def test_a_device_that_withholds_everything_is_unknown_and_never_fine(nvidia, card):
+    nvidia(silent(NVMLError_NotSupported(3)) | {"UUID": "1"})
+    assert Gpu(0, "unknown", uuid="1", driver="570.86") == CudaDevice(0).gpu()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda library, card: setattr(card, "uuid", "9"),
+        lambda library, card: delattr(card, "uuid"),
+        lambda library, card: setattr(library, "nvmlInit", lambda: _told(NVMLError(9))),
+        lambda library, card: setattr(library, "nvmlInit", lambda: _told(OSError("libnvidia-ml.so"))),
+        lambda library, card: setattr(library, "nvmlDeviceGetIndex", lambda gpu: _told(NVMLError(15))),
+    ],
+    ids=["of another machine", "without a UUID", "without a driver", "a broken library", "lost since"],
+)
+def test_a_device_that_nobody_knows_is_unknown_and_raises_nothing(nvidia, card, broken):
+    broken(nvidia(h100(UUID="1")), card)
+    assert CudaDevice(0).gpu() is None
+
+
+def test_without_a_library_nothing_is_known_of_a_device(card):
+    assert CudaDevice(0).gpu() is None
+
+
+@pytest.fixture
+def hip(card, monkeypatch):
+    """The same under HIP."""
+    monkeypatch.setattr(torch.version, "hip", "6.4", raising=False)
+    return card
+
+
+def test_an_amd_device_tells_all_that_the_inventory_does(instinct, hip):
+    instinct(mi300x(), mi300x())
+    hip.pci_bus_id = 6
+    assert replace(MI300X, index=1, others_bytes=None) == CudaDevice(0).gpu()
+
+
+def test_an_amd_link_below_its_full_speed_may_idle_and_is_unknown(instinct, hip):
+    instinct(mi300x(pcie_info=LINK | {"pcie_metric": {"pcie_width": 16, "pcie_speed": 2500}}))
+    assert replace(MI300X, pcie_generation=None, others_bytes=None) == CudaDevice(0).gpu()
+
+
+def test_an_amd_device_that_is_not_found_is_unknown(instinct, hip):
+    instinct()
+    hip.pci_bus_id = 0x77
+    assert CudaDevice(0).gpu() is None
+
+
+def test_no_library_knows_a_processor():
+    assert CpuDevice().gpu() is None

@@ -3,11 +3,14 @@
 import gc
 import json
 from pathlib import Path
+from typing import Any
 
 # pytester forgets every module that an inner run imported first; torch and numpy do not survive a second import.
 import msgspec  # noqa: F401
 import pytest
-import scipy.special  # noqa: F401
+import scipy.optimize
+import scipy.special
+import scipy.stats  # noqa: F401
 import torch  # noqa: F401
 from click.testing import CliRunner, Result
 
@@ -21,26 +24,60 @@ import pytest_roofline.measuring.environment
 import pytest_roofline.measuring.timing
 import pytest_roofline.outcomes
 import pytest_roofline.plugin
+import pytest_roofline.running
 import pytest_roofline.selection
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.judging.baselines import read_baseline
 from pytest_roofline.judging.runs import Run, read_run
 
-# Written beside the tests of an inner run. `script.json` says which device there is and how fast.
+# Written beside the tests of an inner run. `script.json` says which device there is and how fast, round by round.
 CONFTEST = '''
 import json
+import os
+import sys
+import time
+import types
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-SCRIPT = json.loads(Path(__file__).with_name("script.json").read_text())
+HERE = Path(__file__).parent
+SCRIPT = json.loads((HERE / "script.json").read_text())
+if {"ROOFLINE_ROUND", "WITHOUT_TORCH"} & set(os.environ) and "torch" not in sys.modules:
+    # A run on the fake device asks torch for its version, and importing all of it takes longer than all the rest.
+    sys.modules["torch"] = torch = types.ModuleType("torch")
+    torch.__version__, torch.version = metadata.version("torch"), types.SimpleNamespace(cuda=None, hip=None)
+    torch.get_num_threads, torch.Tensor = lambda: 1, type("Tensor", (), {})
+
+
+def round_number(config):
+    from pytest_roofline.round_child import in_round
+
+    asked = in_round(config)
+    return asked.number if asked else 1
+
+
+def happen(event):
+    """What a script can ask for in place of a factor."""
+    if event == "crash":
+        os.abort()
+    if event == "fail":
+        raise AssertionError("wrong in this round")
+    if event == "skip":
+        pytest.skip("not in this round")
+    if event == "hang":
+        # Whole or not at all: others wait for it.
+        (HERE / "hanging.tmp").write_text(str(os.getpid()))
+        (HERE / "hanging.tmp").rename(HERE / "hanging")
+        time.sleep(600)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_roofline_device(config, name):
     from pytest_roofline.measuring.devices.fake import FakeDevice
 
-    Path("opened").touch()
+    (HERE / "opened").touch()
     config.fake = FakeDevice(**SCRIPT["device"])
     return config.fake
 
@@ -52,8 +89,11 @@ def fake(pytestconfig):
 
 @pytest.fixture
 def busy(request):
-    """Keeps the device busy for `seconds`, times what the script says of this test."""
-    factor = SCRIPT["slow"].get(request.node.name, SCRIPT["slow"].get("*", 1.0))
+    """Keeps the device busy for `seconds`, times what the script says of this test in this round."""
+    factors = SCRIPT["slow"].get(request.node.name, SCRIPT["slow"].get("*", 1.0))
+    rounds = factors if isinstance(factors, list) else [factors]
+    factor = rounds[min(round_number(request.config), len(rounds)) - 1]
+    happen(factor)
     return lambda seconds: request.config.fake.work(seconds * factor)
 '''
 
@@ -85,6 +125,11 @@ def test_one(roofline, busy):
 SCATTER = (1.0, 1.004, 0.996, 1.002, 0.998)
 
 
+# In five sessions on five days: a spread of 1 %, so that 6 % more is neither surely slower nor surely not.
+NOISY = (1.0, 1.013, 0.987, 1.008, 0.992)
+Factor = float | str | list[float | str]
+
+
 class Desk:
     """Runs suites on the fake device and reads what they leave behind."""
 
@@ -96,10 +141,18 @@ class Desk:
         self.pytester.makefile(".ini", pytest="[pytest]\n")
         self.script()
 
-    def script(self, *, slow: float | dict[str, float] = 1.0, **device: object) -> None:
-        """Say which device there is, and how much slower each test (or every one) is on it."""
+    def script(self, *, slow: Factor | dict[str, Factor] = 1.0, **device: object) -> None:
+        """Say which device there is, and how much slower each test (or every one) is on it, as one factor or by round.
+
+        In place of a factor stand `crash`, `fail`, `skip` and `hang`; the last of a list holds for all later rounds.
+        """
         factors = slow if isinstance(slow, dict) else {"*": slow}
         (self.path / "script.json").write_text(json.dumps({"device": device, "slow": factors}))
+
+    @property
+    def conftest(self) -> str:
+        """The conftest.py of the inner run, to write it anew with more."""
+        return (self.path / "conftest.py").read_text()
 
     def suite(self, text: str = SUITE, name: str = "test_suite") -> Path:
         """Put a test file in place."""
@@ -146,6 +199,22 @@ class Desk:
         self.one(marks)
         return options
 
+    def sessions(self, text: str = SUITE, scatter: tuple[float, ...] = NOISY) -> list[str]:
+        """A saved run for each day and factor, as the options that compare with them. Measured once, then scaled."""
+        self.suite(text)
+        if f"once {text}" not in self._recorded:
+            self.script()
+            result = self.run("-q", "--roofline-save=once")
+            assert result.ret == 0, result.stdout.str()
+            self._recorded[f"once {text}"] = [self.run_path("once").read_text()]
+            self.run_path("once").unlink()
+        (content,) = self._recorded[f"once {text}"]
+        return write_sessions(self.run_path("any").parent, content, scatter)
+
+    def five_sessions_of_one(self) -> list[str]:
+        """Five sessions of the single test of a millisecond."""
+        return self.sessions(ONE.format(marks=""))
+
     def run_path(self, name: str) -> Path:
         """Where a saved run lies."""
         return self.path / ".roofline" / "runs" / f"{name}.jsonl"
@@ -182,6 +251,27 @@ class Desk:
         for path in (*paths, proposal):
             path.unlink()
         return read_baseline(self.path / folder / "h100.json")
+
+
+def write_sessions(folder: Path, content: str, scatter: tuple[float, ...] = NOISY) -> list[str]:
+    """Save a run once for each factor, as of a day of its own; then the options that compare with these sessions."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [f"day{day}" for day in range(1, len(scatter) + 1)]
+    for day, (name, factor) in enumerate(zip(names, scatter, strict=True), 1):
+        records = [json.loads(line) for line in content.splitlines()]
+        scaled = [json.dumps(_as_of(record, name, f"2026-01-{day:02}", factor)) + "\n" for record in records]
+        (folder / f"{name}.jsonl").write_text("".join(scaled))
+    return [f"--roofline-against={name}" for name in names]
+
+
+def _as_of(record: dict[str, Any], name: str, day: str, factor: float) -> dict[str, Any]:
+    """A line of a run file, as of another run on another day, on which everything took `factor` times as long."""
+    if record["type"] == "header":
+        record |= {"run_id": name, "started": f"{day}T12:00:00Z"}
+    if record["type"] == "measurement":
+        record["process"] = f"{name}-{record['process']}"
+        record["samples"]["seconds"] = [seconds * factor for seconds in record["samples"]["seconds"]]
+    return record
 
 
 @pytest.fixture(scope="session")

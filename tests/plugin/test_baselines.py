@@ -52,7 +52,7 @@ def test_require_baseline_turns_a_missing_baseline_red(desk):
     result = desk.run("--roofline-require-baseline")
     assert result.ret == 1
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["copy[[]64MiB]: NO BASELINE (*), and --roofline-require-baseline is set"])
+    result.stdout.fnmatch_lines(["copy[[]64MiB]: NO BASELINE (*), and a baseline is required"])
 
 
 def test_require_baseline_lets_a_compared_run_pass(desk):

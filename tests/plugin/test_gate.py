@@ -31,7 +31,7 @@ def test_the_message_of_a_regression_has_two_lines_in_the_promised_form(desk):
     first = next(index for index, line in enumerate(lines) if line.startswith("copy[64MiB]: "))
     assert re.fullmatch(
         r"copy\[64MiB\]: \+30\.\d % time \(1538 GB/s, baseline 2000 GB/s\) REGRESSED, tolerance 5 %, "
-        r"99 % interval \+\d+\.\d … \+\d+\.\d %",
+        r"99 % interval \+\d+\.\d … \+\d+\.\d %, 1 against 5 processes",
         lines[first],
     )
     second = lines[first + 1]
@@ -94,7 +94,9 @@ def test_an_improvement_passes_and_is_said(desk):
     desk.script(slow=0.8)
     result = desk.run("-v", *against)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*64MiB* PASSED 2500 GB/s -20.* % IMPROVED*", "2 of 2 compared: 2 IMPROVED"])
+    result.stdout.fnmatch_lines(
+        ["*64MiB* PASSED 2500 GB/s -20.* % (-* … -* %, 1 against 5) IMPROVED*", "2 of 2 compared: 2 IMPROVED"]
+    )
 
 
 def test_what_is_within_the_tolerance_passes(desk):
@@ -110,7 +112,7 @@ def test_one_saved_run_is_enough_to_catch_a_third(desk):
     desk.script(slow=1.3)
     result = desk.run("--roofline-against=run0")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*one process behind the baseline, spread assumed*"])
+    result.stdout.fnmatch_lines(["*1 against 1 process*", "*one process behind the baseline, spread 1.0% (prior)*"])
 
 
 def test_every_measurement_of_a_test_is_judged(desk):

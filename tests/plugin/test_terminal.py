@@ -104,8 +104,16 @@ def test_the_table_has_the_promised_columns(desk):
     desk.baseline()
     head = table_of(desk.run())[0].split()
     assert [name.replace("GB/s", "rate") for name in head] == [
-        "test", "size", "time", "rate", "roof", "baseline", "diff", "verdict",
+        "test", "size", "time", "rate", "roof", "diff", "%", "99", "%", "n", "verdict",
     ]  # fmt: skip
+
+
+def test_the_table_holds_difference_interval_and_processes_of_every_test(desk):
+    against = desk.five_runs()
+    desk.script(slow={"test_copy[1GiB]": 1.3})
+    worst, other = table_of(desk.run(*against))[2:]
+    assert re.search(r" \+30\.0 +\+2\d\.\d…\+3\d\.\d +1:5 +REGRESSED$", worst)
+    assert re.search(r" [+-]0\.0 +-\d\.\d…\+\d\.\d +1:5 +PASSED$", other)
 
 
 def test_the_table_fits_eighty_columns(desk):
@@ -162,7 +170,7 @@ import pytest
 from pytest_roofline import Work
 @pytest.mark.parametrize("way", ["bold", "h2d-pinned", ":fire:"])
 def test_copy(roofline, busy, way):
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=2**30, write_bytes=2**30))
 """)
     result = desk.run()
     table = "\n".join(table_of(result))

@@ -134,7 +134,16 @@ def test_wrapping_a_finding_loses_no_word():
     ],
 )
 def test_every_difference_has_a_line_and_they_are_counted(found, lines):
-    assert lines == difference_lines(found, "node.json")
+    assert lines == [line.partition("; mend: ")[0] for line in difference_lines(found, "node.json")]
+
+
+def test_every_difference_says_what_would_mend_it():
+    narrow, driver = Difference("GPU 3 (H100)", "pcie_width", "16", "8"), Difference("driver", "version", "2", "1")
+    lines = difference_lines([narrow, driver], "node.json")
+    assert [f"; mend: {narrow.remedy}", f"; mend: {driver.remedy}"] == [
+        line[line.index("; mend") :] for line in lines[:2]
+    ]
+    assert narrow.remedy != driver.remedy
 
 
 @pytest.mark.parametrize(

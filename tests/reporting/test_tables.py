@@ -1,14 +1,14 @@
+import math
 import re
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.judging.comparing import Row
-from pytest_roofline.judging.proposals import Change
-from pytest_roofline.judging.verdicts import Kind, Policy, Reference, Verdict, judge
-from pytest_roofline.reporting.messages import Result
-from pytest_roofline.reporting.tables import changes_table, comparison_table, results_table, roofline_note
+from pytest_roofline.judging.verdicts import Kind, Policy, Verdict, judge
+from pytest_roofline.reporting.tables import comparison_table, results_table, roofline_note
 
 HOSTILE = [
     "[red]",
@@ -24,37 +24,33 @@ HOSTILE = [
     "宽" * 60,
 ]
 EXTREMES = [1e-12, 1e-3, 1e6]
+# As a machine might: a hundred times faster and a thousand times slower than the baseline.
+WILD = [1e-5, 1e-3, 1.0]
 
 
-def result(make, seconds=1e-3, benchmark="memcpy_d2d", reference_s=1e-3, verdict=True, **changes):
+def result(make, *seconds, benchmark="memcpy_d2d", reference_s=1e-3, verdict=True, **changes):
     key = make.key(benchmark, parameters=changes.pop("parameters", {"size_bytes": 2_101_346_305}))
-    measurement = make.measurement(seconds, key=key, work=make.copy(2_101_346_305), **changes)
-    found = judge((seconds,), Reference((reference_s,), "b"), Policy(), invalid=measurement.invalid)
-    return Result(measurement, found if verdict else None, {})
+    changes = {"work": make.copy(2_101_346_305), "environment": {}} | changes
+    reference = changes.pop("reference", make.reference(make.group(math.log(reference_s))))
+    found = make.result(*seconds, key=key, reference=reference, **changes)
+    return found if verdict else replace(found, verdict=None)
 
 
 def row(make, label, old_s=1e-3, new_s=1e-3):
-    return Row(make.key(), label, old_s, new_s, judge((new_s,), Reference((old_s,), "b"), Policy()))
-
-
-def change(make, benchmark="memcpy_d2d", before_s=1.0, after_s=2.0, **changes):
-    return Change(make.measured(key=make.key(benchmark), **changes), before_s, after_s)
+    verdict = judge([make.group(math.log(new_s))], make.reference(make.group(math.log(old_s))), Policy())
+    return Row(make.key(), label, old_s, new_s, verdict)
 
 
 def hostile_tables(make, text, seconds=1e-3, width=80):
     ceiling = Ceiling("traffic_GBps", 1e9, "measured", text)
     return {
-        "benchmark": lambda: results_table([result(make, seconds, text, ceiling=ceiling)], width, False),
+        "benchmark": lambda: results_table([result(make, seconds, benchmark=text, ceiling=ceiling)], width, False),
         "parameter": lambda: results_table([result(make, seconds, parameters={"memory": text})], width, False),
         "comparison": lambda: comparison_table([row(make, text, 1e-3, seconds)], width, False),
-        "change": lambda: changes_table([change(make, text, 1e-3, seconds)], width, False),
-        "published": lambda: changes_table(
-            [Change(make.published("reference", metric="peak_bytes", unit=text), None, None)], width, False
-        ),
     }
 
 
-TABLES = ("benchmark", "parameter", "comparison", "change", "published")
+TABLES = ("benchmark", "parameter", "comparison")
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -77,24 +73,96 @@ def test_markup_in_a_name_is_shown_as_it_is(make, table, text):
     assert text in hostile_tables(make, text, width=120)[table]()
 
 
-@pytest.mark.parametrize("seconds", EXTREMES)
+def names(text):
+    """The first column below the rule, put together from what was folded."""
+    _, _, rows = text.partition("──\n")
+    return "".join(line.split(" ")[0] for line in rows.split("\n"))
+
+
+@pytest.mark.parametrize("seconds", WILD)
 @pytest.mark.parametrize("name", ["memcpy_d2d", "a" * 60])
 def test_the_verdict_is_never_cut(make, seconds, name):
-    one = result(make, seconds, name)
+    one = result(make, seconds, benchmark=name)
     assert one.word in results_table([one], 80, False)
 
 
 @pytest.mark.parametrize("name", ["memcpy_h2d", "x" * 100])
 def test_a_long_name_folds_and_loses_nothing(make, name):
     text = results_table([result(make, benchmark=name)], 80, False)
-    assert name == "".join(line.split(" ")[0] for line in text.split("\n")[2:])
+    assert name == names(text)
 
 
-def test_a_table_names_test_size_time_rate_baseline_difference_and_verdict(make):
+def cells(text):
+    """The columns of the last line."""
+    return re.split(r"  +", text.split("\n")[-1])
+
+
+def test_a_table_names_test_size_time_rate_roof_difference_interval_processes_and_verdict(make):
     ceiling = Ceiling("traffic_GBps", 8.4e12, "datasheet", "vendor")
-    one = result(make, 2e-3, parameters={"memory": "pinned", "size_bytes": 2_101_346_305}, ceiling=ceiling)
-    last = results_table([one], 100, False).split("\n")[-1]
-    assert re.sub(r" +", " ", last) == "memcpy_d2d[pinned] 2101346305 B 2.00 ms 2101 25% 1.00 ms +100.0 % REGRESSED"
+    steady = make.reference(*make.groups(3, process=0.001, centre=math.log(1e-3)))
+    parameters = {"memory": "pinned", "size_bytes": 2_101_346_305}
+    one = result(make, 2e-3, 2e-3, parameters=parameters, ceiling=ceiling, reference=steady)
+    text = results_table([one], 120, False)
+    assert re.split(r"  +", text.split("\n")[0]) == [
+        "test", "size", "time", "GB/s", "roof", "diff %", "99 %", "n", "verdict",
+    ]  # fmt: skip
+
+    assert cells(text) == [
+        "memcpy_d2d[pinned]", "2101346305 B", "2.00 ms", "2101", "25%", "+100.0", "+96.6…+103.5", "2:15", "REGRESSED",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seconds", [1.25e-3, 1e-3, 0.5e-3, 1.04e-3])
+@pytest.mark.parametrize("processes", [1, 12])
+def test_every_verdict_stands_with_its_interval_and_its_processes(make, seconds, processes):
+    reference = make.reference(*make.groups(1, 5, process=0.02, centre=math.log(1e-3)))
+    one = result(make, *[seconds] * processes, reference=reference)
+    *_, interval, counts, word = cells(results_table([one], 100, False))
+    assert re.fullmatch(r"[+-]\d+\.\d…[+-]\d+\.\d", interval)
+    assert (counts, word) == (f"{processes}:5", one.word)
+
+
+def test_a_breach_stands_with_its_interval_and_its_processes(make):
+    """There is nothing on the other side but the limit."""
+    one = make.result(1.25e-3, 1.25e-3, known=False, thresholds=[(make.published(), 1e-3)])
+    *_, difference, interval, counts, word = cells(results_table([one], 100, False))
+    assert (difference, word) == ("+25.0", "REGRESSED")
+    assert re.fullmatch(r"\+\d+\.\d…\+\d+\.\d", interval)
+    assert counts.startswith("2")
+
+
+@pytest.mark.parametrize("apart", [0.01, 0.1, 0.3, 0.7, 2.0])
+@pytest.mark.parametrize("name", ["memcpy_h2d", "all_reduce[bfloat16-8ranks-in_place]"])
+def test_an_interval_that_says_nothing_takes_no_room_from_the_name(make, apart, name):
+    """Two sessions that contradict each other: without its name, nobody knows which test that is."""
+    reference = make.reference(make.group(0.0, 0.001), make.group(apart, apart + 0.001))
+    one = result(make, 1.25, benchmark=name, reference=reference)
+    text = results_table([one], 80, False)
+    assert one.word in text
+    assert name == names(text)
+
+
+REALISTIC = [
+    ("memcpy_h2d", {"memory": "pageable", "size_bytes": 2**31}, (1.34e-3,) * 12, 0.01),
+    ("memcpy_d2d", {"size_bytes": 64 * 2**20}, (1.2e-3, 1.3e-3), 0.03),
+    ("stream_triad", {"dtype": "float32", "size_bytes": 65537}, (0.9e-3,), 0.06),
+    ("attention_backward", {"heads": 32, "size_bytes": 4096}, (2.5e-3,), 0.15),
+]
+
+
+def test_rows_as_they_are_fit_80_columns_with_nothing_but_names_folded(make):
+    results = [
+        result(make, *seconds, benchmark=name, parameters=parameters, work=make.copy(parameters["size_bytes"]),
+               ceiling=Ceiling("traffic_GBps", 4.8e12, "measured", "triad"),
+               reference=make.reference(*make.groups(3, 5, process=spread, centre=math.log(1e-3))))
+        for name, parameters, seconds, spread in REALISTIC
+    ]  # fmt: skip
+    text = results_table(results, 80, False)
+    assert max(map(cell_len, text.split("\n"))) <= 80
+    for one in results:
+        low, high = (f"{math.expm1(bound) * 100:+.1f}" for bound in one.verdict.interval)
+        (line,) = [line for line in text.split("\n") if f"{low}…{high}" in line]
+        assert line.endswith(f"{one.verdict.processes}:15  {one.word}")
 
 
 def test_a_share_of_a_measured_roofline_is_marked(make):
@@ -104,10 +172,10 @@ def test_a_share_of_a_measured_roofline_is_marked(make):
 
 def test_results_stand_worst_first_when_one_failed(make):
     results = [
-        result(make, 1e-3, "passed"),
-        result(make, 1.2e-3, "slower"),
-        result(make, 3e-3, "slowest"),
-        result(make, 1e-3, "failed", verdict=False),
+        result(make, 1e-3, benchmark="passed"),
+        result(make, 1.2e-3, benchmark="slower"),
+        result(make, 3e-3, benchmark="slowest"),
+        result(make, 1e-3, benchmark="failed", verdict=False),
     ]
     text = results_table(results, 100, False)
     assert [line.split()[0] for line in text.split("\n")[2:]] == ["failed", "slowest", "slower", "passed"]
@@ -138,25 +206,33 @@ def test_no_line_ends_in_spaces(make):
     assert lines == [line.rstrip() for line in lines]
 
 
-def test_a_comparison_shows_both_times_the_difference_and_its_interval(make):
-    last = comparison_table([row(make, "memcpy", 1e-3, 2e-3)], 100, False).split("\n")[-1]
-    assert re.sub(r" +", " ", last) == "memcpy 1.00 ms 2.00 ms +100.0 % +92.8 … +107.4 % 1 REGRESSED"
+def test_a_comparison_shows_both_times_the_difference_its_interval_and_the_processes(make):
+    one = row(make, "memcpy", 1e-3, 2e-3)
+    steady = make.reference(*make.groups(3, process=0.001, centre=math.log(1e-3)))
+    verdict = judge([make.group(*[math.log(2e-3)] * 3)], steady, Policy())
+    text = comparison_table([replace(one, verdict=verdict)], 100, False)
+    assert cells(text) == ["memcpy", "1.00 ms", "2.00 ms", "+100.0 %", "+96.6 … +103.5 %", "3:15", "REGRESSED"]
+
+
+def test_a_breach_stands_in_a_comparison_with_its_interval_and_its_processes(make):
+    verdict = judge([make.group(math.log(1.25e-3))], None, Policy(), thresholds=[(make.published(), 1e-3)])
+    *_, interval, counts, word = cells(comparison_table([Row(make.key(), "m", None, 1.25e-3, verdict)], 100, False))
+    assert re.fullmatch(r"\+\d+\.\d … \+\d+\.\d %", interval)
+    assert (counts[0], word) == ("1", "REGRESSED")
+
+
+@pytest.mark.parametrize("apart", [0.01, 0.3, 0.7, 2.0])
+def test_an_interval_that_says_nothing_takes_no_room_from_the_name_in_a_comparison(make, apart):
+    reference = make.reference(make.group(0.0, 0.001), make.group(apart, apart + 0.001))
+    verdict = judge([make.group(0.2)], reference, Policy())
+    text = comparison_table([Row(make.key(), "memcpy_h2d[pinned-64MiB]", 1.0, 1.2, verdict)], 80, False)
+    assert names(text) == "memcpy_h2d[pinned-64MiB]"
 
 
 def test_a_comparison_without_a_baseline_leaves_its_cells_empty(make):
     one = Row(make.key(), "memcpy", None, 1e-3, Verdict(Kind.NO_BASELINE, 0.05, "none"))
     last = comparison_table([one], 80, False).split("\n")[-1]
     assert re.sub(r" +", " ", last) == "memcpy 1.00 ms NO BASELINE"
-
-
-def test_a_change_shows_before_after_and_what_stands_behind_it(make):
-    last = changes_table([change(make)], 80, False).split("\n")[-1]
-    assert re.sub(r" +", " ", last) == "memcpy_d2d[64MiB] 1.00 s 2.00 s +100.0 % 1 process"
-
-
-def test_a_new_entry_is_said_to_be_new(make):
-    last = changes_table([change(make, before_s=None)], 80, False).split("\n")[-1]
-    assert re.sub(r" +", " ", last) == "memcpy_d2d[64MiB] new 2.00 s 1 process"
 
 
 def test_the_roofs_are_explained_once_each(make):

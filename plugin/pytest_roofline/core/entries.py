@@ -20,7 +20,8 @@ OUT_OF_MEMORY = "out of memory"
 class Session:
     """One recorded run as a baseline holds it: the median of every process, in seconds per call.
 
-    `achieved` says where something else was measured than asked for (`host_bound`): see `Samples.achieved`.
+    `achieved` says where something else was measured than asked for (`host_bound`): see `Samples.achieved`. `clock_hz`
+    is the device's clock while it was measured, in cycles per second; None where no probe ran.
     """
 
     run_id: str
@@ -29,11 +30,14 @@ class Session:
     device_uuid: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
     achieved: tuple[str, ...] = ()
+    clock_hz: float | None = None
 
     def __post_init__(self) -> None:
         if not self.process_medians:
             raise BadInput("process_medians is empty; expected the median of at least one process")
         require_positive(self.process_medians, "process_medians")
+        if self.clock_hz is not None:
+            require_positive((self.clock_hz,), "clock_hz")
 
 
 @dataclass(frozen=True, slots=True)

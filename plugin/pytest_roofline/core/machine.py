@@ -7,6 +7,13 @@ from .errors import BadInput
 from .facts import HostFacts
 from .records import SCHEMA
 
+# Causes for which a block of samples does not count: the device was not itself.
+THERMAL = "thermal slowdown"
+HARDWARE = "hardware slowdown"
+BRAKE = "power brake"
+# A normal state of a busy card: recorded, never a cause.
+POWER_CAP = "software power cap"
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -22,6 +29,10 @@ class Gpu:
         throttle_known: whether the device tells of thermal slowdown at all.
         partition: MIG, CPX and the like; None is the whole device.
         compute_mode: `default`, `exclusive process` or `prohibited`.
+        ecc_errors: uncorrected errors of its memories since the driver was loaded.
+        remap_pending: whether memory that gave errors waits to be replaced by spare rows (or its pages to be retired).
+        remap_failed: whether such memory could not be replaced.
+        active: what slows it right now, sorted: the causes above, and the power cap.
     """
 
     index: int
@@ -42,6 +53,10 @@ class Gpu:
     partition: str | None = None
     others_bytes: int | None = None
     throttle_known: bool = False
+    ecc_errors: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    active: tuple[str, ...] | None = None
 
     @property
     def label(self) -> str:
@@ -83,10 +98,11 @@ class Machine:
 class Finding:
     """Something about a machine: what was seen, what it does to numbers, and what would mend it.
 
-    Kinds: `limit` reduces trust in the numbers, `unknown` is what the machine withholds.
+    Kinds: `limit` reduces trust in the numbers, `unknown` is what the machine withholds, `degraded` is a device that
+    runs below its rated facts.
     """
 
-    kind: Literal["limit", "unknown"]
+    kind: Literal["limit", "unknown", "degraded"]
     subject: str
     observed: str
     effect: str
@@ -144,6 +160,20 @@ def _require_above_zero(expected: object, *names: str) -> None:
             raise BadInput(f"{name} is {value}; expected a number above zero, or leave it out")
 
 
+# By fact; where nothing is said, it is another node.
+_REMEDIES = {
+    "power_limit_w": "nvidia-smi -pl sets it (amd-smi set --power-cap)",
+    "pcie_generation": "look at the slot's settings and at the riser; the card may sit in another slot than elsewhere",
+    "pcie_width": "reseat the card or the riser; look at the slot's settings and at `dmesg` for link errors",
+    "ecc": "nvidia-smi -e 0 or 1 switches it, from the next reset on",
+    "links": "nvidia-smi nvlink --status names those that are down; look at `dmesg` for Xid 74, at the fabric manager",
+    "partition": "nvidia-smi -mig 0 or 1 (amd-smi set --compute-partition), or ask for another node",
+    "version": "install the driver that is expected",
+    "usable_cores": "ask for all cores (taskset, srun --cpus-per-task); look at the container's CPU set",
+    "memory_bytes": "look at the container's memory limit, at partitions, and for a memory module that is missing",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One fact that is not as expected."""
@@ -152,6 +182,18 @@ class Difference:
     fact: str
     expected: str
     observed: str
+
+    @property
+    def remedy(self) -> str:
+        """What would mend it; where nothing would, another expectation."""
+        if self.subject == "GPUs" and self.expected != "0":
+            return (
+                "nvidia-smi -L (amd-smi list) names those that are there; look at `dmesg` for one that fell off the "
+                "bus (Xid 79), and at which GPUs the container was given"
+            )
+        return _REMEDIES.get(
+            self.fact, "this is another node than the file is for: write one from a good node of its kind"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,55 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class SpreadRecord:
+    """A standard deviation of log seconds, where it comes from, and its degrees of freedom; None is taken as known."""
+
+    value: float
+    origin: str
+    freedom: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """The processes of one session of a reference: medians in seconds, on which device, begun when."""
+
+    process_medians: tuple[float, ...]
+    device: str = ""
+    started: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on one measurement with all that it rests on: see `judging.verdicts.Verdict`. Differences in logs."""
+
+    test_id: str
+    label: str
+    verdict: str
+    tolerance: float
+    name: str = ""
+    reason: str = ""
+    estimate: float | None = None
+    interval: tuple[float, float] | None = None
+    error: float | None = None
+    freedom: float | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    mde: float | None = None
+    reach: float | None = None
+    processes: int = 0
+    new_s: float | None = None
+    reference_s: float | None = None
+    source: str = ""
+    reference: tuple[SessionRecord, ...] = ()
+    process_spread: SpreadRecord | None = None
+    session_spread: SpreadRecord | None = None
+    device_spread: SpreadRecord | None = None
+    paired: bool = False
+    unequal: bool = False
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CurveSummary:
     """One sweep over sizes in a line: see `judging.curves`."""
 
@@ -155,6 +204,7 @@ class CurveSummary:
     reached: dict[str, int | None]
     latency_s: float
     bandwidth: float | None
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """SI inside, scaled only here: how bytes, seconds, rates and percentages are shown and read."""
 
+import datetime
 import math
 import re
 import unicodedata
@@ -52,13 +53,13 @@ def format_flops(flops_per_second: float) -> str:
 
 
 def format_percent(fraction: float) -> str:
-    """A signed change in percent: `+25.1 %`."""
-    return f"{fraction * 100:+.1f} %"
+    """A signed change in percent: `+25.1 %`; of a tenfold only that it is more, since such a bound tells nothing."""
+    return ">+999 %" if fraction > 9.99 else f"{fraction * 100:+.1f} %"
 
 
 def format_tolerance(fraction: float) -> str:
-    """An unsigned share in percent, without needless zeros: `5 %`, `2.5 %`."""
-    return f"{fraction * 100:g} %"
+    """An unsigned share in percent, without needless zeros: `5 %`, `2.5 %`; of a tenfold only that it is more."""
+    return ">999 %" if fraction > 9.99 else f"{fraction * 100:g} %"
 
 
 def three_digits(value: float) -> str:
@@ -103,6 +104,32 @@ def parse_seconds(text: str, what: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise BadInput(f"{what} is {text!r}; expected a number of seconds above zero, such as 1 or 0.5")
     return value
+
+
+def parse_duration(text: str, what: str) -> float:
+    """A positive duration in seconds from `1800`, `90s`, `30m` or `1.5h`.
+
+    Raises:
+        BadInput: not a positive finite number with one of these units.
+    """
+    factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text.strip()[-1:])
+    digits = text.strip()[:-1] if factor else text
+    try:
+        value = float(digits) * (factor or 1.0)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise BadInput(f"{what} is {text!r}; expected a duration above zero, such as 1800, 90s, 30m or 1h")
+    return value
+
+
+def moment(text: str) -> datetime.datetime | None:
+    """A date or time in ISO 8601; without a zone it is UTC, without a time midnight. None where it is neither."""
+    try:
+        time = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
 
 
 def printable(text: str) -> str:

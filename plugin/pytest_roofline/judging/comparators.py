@@ -13,7 +13,9 @@ from ..core.keys import Key, canonical
 from ..core.records import Measurement
 from ..core.work import Work
 from .baselines import Entries, nearest
+from .hardware import identity_of
 from .runs import Run, read_run
+from .spread import Group, Prior, borrow, borrow_sessions, class_of, priors, spread_between, spread_within
 from .verdicts import Reference
 
 
@@ -39,6 +41,9 @@ class Comparator(Protocol):
     def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
         """How many measurements of a test are known on a hardware."""
 
+    def references(self) -> list[tuple[Key, Reference]]:
+        """Everything that it knows, for what only many tests can tell."""
+
 
 class BaselineComparator:
     """Compares with the `measured` entries of baseline files."""
@@ -55,13 +60,7 @@ class BaselineComparator:
         """The processes of the entry for `key`."""
         for entry in self._measured(key.benchmark, key.name):
             if entry.matches(key):
-                return Reference(
-                    medians_s=entry.medians,
-                    source=str(self.entries.path_of(entry)),
-                    environments=tuple(session.environment for session in entry.sessions),
-                    tolerance=entry.tolerance,
-                    achieved=frozenset(session.achieved for session in entry.sessions),
-                )
+                return reference_of(entry, str(self.entries.path_of(entry)))
         return None
 
     def work(self, key: Key) -> Work | None:
@@ -81,6 +80,14 @@ class BaselineComparator:
         found = (entry for name in self.entries.names(benchmark) for entry in self._measured(benchmark, name))
         asked = canonical(parameters)
         return sum(canonical(entry.parameters) == asked and entry.hardware.covers(hardware) for entry in found)
+
+    def references(self) -> list[tuple[Key, Reference]]:
+        """Every measured entry."""
+        return [
+            (key_of_entry(entry), reference_of(entry, str(self.entries.path_of(entry))))
+            for entry in self.entries
+            if entry.kind == "measured"
+        ]
 
     def _measured(self, benchmark: str, name: str) -> list[Entry]:
         return [entry for entry in self.entries.of(benchmark, name) if entry.kind == "measured"]
@@ -105,7 +112,7 @@ class RunComparator:
         ]
         self._processes: dict[str, dict[str, list[Measurement]]] = {}
         self._keys: dict[str, Key] = {}
-        self._environments: dict[str, dict[str, str]] = {}
+        self._runs: dict[str, Run] = {}
         works: dict[str, Work] = {}
         for run, measurement in fit:
             identity = measurement.key.identity
@@ -114,7 +121,7 @@ class RunComparator:
                 continue
             self._keys[identity] = measurement.key
             self._processes.setdefault(identity, {}).setdefault(measurement.process, []).append(measurement)
-            self._environments[measurement.process] = run.header.environment.comparable()
+            self._runs[measurement.process] = run
 
     @property
     def name(self) -> str:
@@ -122,18 +129,37 @@ class RunComparator:
         return ", ".join(str(run.path) for run in self.runs)
 
     def reference(self, key: Key) -> Reference | None:
-        """The processes that measured `key`."""
+        """The processes that measured `key`, a session a run."""
         processes = self._processes.get(key.identity)
         if not processes:
             return None
         return Reference(
-            medians_s=tuple(pooled_median(measurements) for measurements in processes.values()),
+            groups=self.groups(key),
             source=self.name,
             environments=tuple(
-                self._environments[process] | measurements[0].samples.comparable()
+                self._runs[process].header.environment.comparable() | measurements[0].samples.comparable()
                 for process, measurements in processes.items()
             ),
             achieved=frozenset(m.samples.achieved for measurements in processes.values() for m in measurements),
+            clock_hz=typical_clock(m.samples.clock_hz for measurements in processes.values() for m in measurements),
+        )
+
+    def groups(self, key: Key, *, slowest: bool = False) -> tuple[Group, ...]:
+        """The processes that measured `key`, by session.
+
+        Args:
+            key: of the measurement.
+            slowest: whether of several attempts of a process the slowest stands, as it does for what is judged; a
+                reference takes all of them together, since the slowest would only loosen it.
+        """
+        sessions: dict[str, list[float]] = {}
+        for process, measurements in self._processes.get(key.identity, {}).items():
+            value = max(m.median_s for m in measurements) if slowest else pooled_median(measurements)
+            sessions.setdefault(self._runs[process].header.run_id, []).append(value)
+        headers = {run.header.run_id: run.header for run in self.runs}
+        return tuple(
+            Group(tuple(medians), identity_of(headers[name].environment), headers[name].started)
+            for name, medians in sessions.items()
         )
 
     def work(self, key: Key) -> Work | None:
@@ -162,6 +188,36 @@ class RunComparator:
     def keys(self) -> list[Key]:
         """Every key measured, in the order of the runs."""
         return list(self._keys.values())
+
+    def references(self) -> list[tuple[Key, Reference]]:
+        """Everything that the runs measured."""
+        found = ((key, self.reference(key)) for key in self._keys.values())
+        return [(key, reference) for key, reference in found if reference is not None]
+
+
+def key_of_entry(entry: Entry) -> Key:
+    """The key of a measured entry."""
+    assert entry.cache is not None
+    assert entry.timing is not None
+    return Key(entry.benchmark, entry.parameters, entry.metric, entry.hardware, entry.cache, entry.timing, entry.name)
+
+
+def reference_of(entry: Entry, source: str) -> Reference:
+    """A measured entry as one side of a comparison."""
+    return Reference(
+        groups=tuple(Group(s.process_medians, s.device_uuid or "", s.started) for s in entry.sessions),
+        source=source,
+        environments=tuple(session.environment for session in entry.sessions),
+        tolerance=entry.tolerance,
+        achieved=frozenset(session.achieved for session in entry.sessions),
+        clock_hz=typical_clock(session.clock_hz for session in entry.sessions),
+    )
+
+
+def typical_clock(clocks_hz: Iterable[float | None]) -> float | None:
+    """The median of the clocks that are known."""
+    known = [clock_hz for clock_hz in clocks_hz if clock_hz is not None]
+    return median(known) if known else None
 
 
 def pooled_median(measurements: Iterable[Measurement]) -> float:
@@ -205,3 +261,15 @@ def _explain_missing(comparator: Comparator, key: Key) -> str:
         return f"{comparator.name} has no such measurement" if comparator.hardware() else "no baseline recorded"
     known = "; ".join(str(hardware) for hardware in nearest(key.hardware, others))
     return f"no entry for this hardware ({key.hardware}); nearest known: {known}"
+
+
+def prior_of(references: Iterable[tuple[Key, Reference]], kind: str) -> Prior:
+    """What to assume of a class of benchmarks: the starting values, or what the references of that class tell."""
+    groups = [reference.groups for key, reference in references if class_of_key(key) == kind]
+    prior = borrow(priors()[kind], [spread_within(sessions) for sessions in groups])
+    return borrow_sessions(prior, [spread_between(sessions) for sessions in groups])
+
+
+def class_of_key(key: Key) -> str:
+    """The class of a benchmark by its key. A CPU's partition names its cores; no accelerator's does."""
+    return class_of("cpu" if "-cores" in (key.hardware.partition or "") else "device", key.metric)

@@ -1,5 +1,6 @@
 """The offline comparison of two files, by the same verdicts as a live run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,11 +9,19 @@ from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.work import Work
-from . import stats
 from .baselines import nearest
-from .comparators import BaselineComparator, Comparator, RunComparator, find_reference, open_comparator
+from .comparators import (
+    BaselineComparator,
+    Comparator,
+    RunComparator,
+    class_of_key,
+    find_reference,
+    open_comparator,
+    prior_of,
+)
 from .runs import Run
-from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Verdict, gating_limits, judge, other_mode
+from .spread import priors
+from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, gating_limits, judge, other_mode, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,7 @@ class Row:
     old_s: float | None
     new_s: float
     verdict: Verdict
+    fresh: Reference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +45,12 @@ class Comparison:
     runs: tuple[Run, ...]
 
 
-def compare(old: Path, new: Path, tolerance: float = DEFAULT_TOLERANCE) -> Comparison:
+def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT_TOLERANCE) -> Comparison:
     """Every measurement of `new` against `old`.
 
     Args:
-        old: a run or a baseline.
-        new: a run or a baseline.
+        old: runs, each a session, or baseline files.
+        new: the same.
         tolerance: of time, where an entry of `old` has none of its own.
 
     Raises:
@@ -48,34 +58,41 @@ def compare(old: Path, new: Path, tolerance: float = DEFAULT_TOLERANCE) -> Compa
         OtherHardware: the two are of different hardware.
         BadInput: they share no measurement.
     """
-    before, after = open_comparator([old]), open_comparator([new])
-    keys = _keys(after)
+    before, after = open_comparator(old), open_comparator(new)
     _refuse_other_hardware(before, after)
-    shared = [(key, *find_reference(before, key, _work(after, key))) for key in keys]
-    count = sum(reference is not None for _, reference, _ in shared)
+    found = [(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
+    count = sum(reference is not None for _, _, reference, _ in found)
     if not count:
         raise BadInput(
-            f"{old} and {new} share no measurement{_why_not(before, after)}; expected runs of the same tests"
+            f"{before.name} and {after.name} share no measurement{_why_not(before, after)}; expected runs of the same "
+            "tests"
         )
-    rows = []
-    for key, reference, why_none in shared:
-        fresh = after.reference(key)
-        assert fresh is not None
+    known = before.references()
+    kinds = {kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}}
+    verdicts = {}
+    for key, fresh, reference, why_none in found:
         policy = Policy(
             tolerance=_own_tolerance(after, key) or (reference and reference.tolerance) or tolerance,
             comparisons=count,
-            prior=stats.prior_for(_device_type(key), key.metric),
+            prior=kinds.get(class_of_key(key), priors()[class_of_key(key)]),
         )
-        thresholds = _thresholds(before, key, _work(after, key))
         changed = next((why for mode in fresh.achieved if (why := other_mode(mode, reference))), "")
-        verdict = judge(fresh.medians_s, reference, policy, invalid=changed, thresholds=thresholds, why_none=why_none)
-        rows.append(Row(key, key.label, reference.median_s if reference else None, fresh.median_s, verdict))
-    known = {key.identity for key in keys}
-    rows += _unfit_rows(before, after, known, tolerance)
-    known |= {row.key.identity for row in rows}
+        thresholds = _thresholds(before, key, _work(after, key))
+        groups = after.groups(key, slowest=True) if isinstance(after, RunComparator) else fresh.groups
+        verdicts[key.identity] = judge(
+            groups, reference, policy, invalid=changed, thresholds=thresholds, why_none=why_none
+        )
+    settled = settle(verdicts, count)
+    rows = [
+        Row(key, key.label, reference.median_s if reference else None, fresh.median_s, settled[key.identity], fresh)
+        for key, fresh, reference, _ in found
+    ]
+    keys = {key.identity for key, *_ in found}
+    rows += _unfit_rows(before, after, keys, tolerance)
+    keys |= {row.key.identity for row in rows}
     return Comparison(
         rows=tuple(sorted(rows, key=worst_first)),
-        only_old=tuple(key.label for key in _keys(before) if key.identity not in known),
+        only_old=tuple(key.label for key, _ in known if key.identity not in keys),
         runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
     )
 
@@ -120,14 +137,7 @@ def _unfit_rows(before: Comparator, after: Comparator, known: set[str], toleranc
 
 
 def _keys(comparator: Comparator) -> list[Key]:
-    if isinstance(comparator, RunComparator):
-        return comparator.keys()
-    assert isinstance(comparator, BaselineComparator)
-    return [
-        Key(e.benchmark, e.parameters, e.metric, e.hardware, e.cache, e.timing, e.name)
-        for e in comparator.entries
-        if e.kind == "measured" and e.cache is not None and e.timing is not None
-    ]
+    return [key for key, _ in comparator.references()]
 
 
 def _own_tolerance(comparator: Comparator, key: Key) -> float | None:
@@ -138,11 +148,6 @@ def _work(comparator: Comparator, key: Key) -> Work:
     work = comparator.work(key)
     assert work is not None
     return work
-
-
-def _device_type(key: Key) -> str:
-    """A CPU's partition names its cores; no accelerator's does."""
-    return "cpu" if "-cores" in (key.hardware.partition or "") else "device"
 
 
 def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:

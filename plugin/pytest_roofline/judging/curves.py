@@ -1,6 +1,9 @@
-"""A sweep over sizes as one thing: its plateau, where it is reached, and a latency + bandwidth model."""
+"""A sweep over sizes as one thing: its plateau, a latency + bandwidth model, and one verdict with its worst region."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +11,9 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from ..core.records import CurveSummary, Measurement
+from .looks import FALSE_IMPROVED, FALSE_PASS
+from .stats import quantile
+from .verdicts import CONFIDENCE, Kind, Verdict
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,3 +75,90 @@ def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> tuple[float, float]
     design = np.column_stack([weights, sizes * weights])
     (latency_s, per_byte), _ = nnls(design, np.ones(len(weights)))
     return float(latency_s), float(per_byte)
+
+
+@dataclass(frozen=True, slots=True)
+class CurveVerdict:
+    """One verdict on a sweep. Differences are in log seconds; the worst region is given by its sizes in bytes.
+
+    Args:
+        estimate: the mean difference of its sizes.
+        interval: of that, at 99 %.
+        passed: how many of its sizes PASSED or IMPROVED, of `points`.
+        worst: smallest and largest size of the region that got slowest.
+        worst_estimate: its mean difference.
+    """
+
+    label: str
+    metric: str
+    kind: Kind
+    tolerance: float
+    estimate: float
+    interval: tuple[float, float]
+    points: int
+    passed: int
+    worst: tuple[int, int]
+    worst_estimate: float
+    processes: tuple[int, int]
+
+
+def judge_curves(judged: Iterable[tuple[Measurement, Verdict]]) -> list[CurveVerdict]:
+    """A verdict for each sweep of at least four sizes that were compared."""
+    sweeps: dict[tuple[str, str], list[tuple[int, Verdict]]] = {}
+    for measurement, verdict in judged:
+        size = measurement.key.parameters.get("size_bytes")
+        if isinstance(size, int):
+            sweeps.setdefault((_sweep(measurement), measurement.key.metric), []).append((size, verdict))
+    found = []
+    for (label, metric), points in sweeps.items():
+        compared = sorted((point for point in points if point[1].difference is not None), key=lambda point: point[0])
+        if len(compared) >= FEWEST_POINTS:
+            # A size below a published limit is red too, though nothing tells by how much it changed.
+            red = any(verdict.kind is Kind.REGRESSED for _, verdict in points)
+            found.append(_judge_curve(label, metric, compared, red=red))
+    return found
+
+
+def _judge_curve(label: str, metric: str, points: Sequence[tuple[int, Verdict]], *, red: bool) -> CurveVerdict:
+    """Red where a size is red; green where the mean of its sizes is.
+
+    The sizes of a process are slow together when the process is, so the error of their mean is that of one of them.
+    """
+    verdicts = [verdict for _, verdict in points]
+    found = [verdict.difference for verdict in verdicts if verdict.difference is not None]
+    estimate, error = fmean(one.estimate for one in found), fmean(one.error for one in found)
+    freedom, tolerance = min(one.freedom for one in found), min(verdict.tolerance for verdict in verdicts)
+    limit = math.log1p(tolerance)
+    if red:
+        kind = Kind.REGRESSED
+    elif estimate + quantile(1 - FALSE_IMPROVED, freedom) * error < -limit:
+        kind = Kind.IMPROVED
+    elif estimate + quantile(1 - FALSE_PASS, freedom) * error < limit:
+        kind = Kind.PASSED
+    else:
+        kind = Kind.INCONCLUSIVE
+    half = quantile((1 + CONFIDENCE) / 2, freedom) * error
+    sizes = [size for size, _ in points]
+    first, last, worst_estimate = _worst_region(list(zip(sizes, (one.estimate for one in found), strict=True)))
+    references = [len(verdict.reference.medians_s) for verdict in verdicts if verdict.reference is not None]
+    return CurveVerdict(
+        label=label,
+        metric=metric,
+        kind=kind,
+        tolerance=tolerance,
+        estimate=estimate,
+        interval=(estimate - half, estimate + half),
+        points=len(points),
+        passed=sum(verdict.kind in (Kind.PASSED, Kind.IMPROVED) for verdict in verdicts),
+        worst=(first, last),
+        worst_estimate=worst_estimate,
+        processes=(max(verdict.processes for verdict in verdicts), max(references)),
+    )
+
+
+def _worst_region(points: Sequence[tuple[int, float]]) -> tuple[int, int, float]:
+    """Of the windows of neighbouring sizes, a quarter of the sweep wide, the one whose mean difference is largest."""
+    width = max(1, round(len(points) / 4))
+    windows = [points[start : start + width] for start in range(len(points) - width + 1)]
+    worst = max(windows, key=lambda window: fmean(estimate for _, estimate in window))
+    return worst[0][0], worst[-1][0], fmean(estimate for _, estimate in worst)

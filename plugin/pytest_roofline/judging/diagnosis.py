@@ -1,9 +1,11 @@
 """What limits the trust in a machine's numbers: facts in, findings out."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..core.machine import Finding, Gpu, Machine
 from ..core.units import GIB, MIB, format_amount
+from .health import degraded
 
 # NCCL and torch's loaders put their buffers here; a container's default of 64 MiB is too small for them.
 LEAST_SHM_BYTES = GIB
@@ -73,26 +75,20 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "whoever shares it makes times longer and noisier",
             "ask the scheduler for the whole device, or end them",
         )
-    if gpu.power_limit_w and gpu.power_default_w and gpu.power_limit_w < gpu.power_default_w:
-        yield Finding(
-            "limit",
-            gpu.label,
-            f"power limit {gpu.power_limit_w:g} W, shipped with {gpu.power_default_w:g} W",
-            "clocks fall under load",
-            f"nvidia-smi -i {gpu.index} -pl {gpu.power_default_w:g}, or rocm-smi --resetpoweroverdrive",
-        )
+    for finding in degraded(gpu, gpu, ()):
+        yield replace(finding, kind="limit")
     withheld = [name for name, value in (
-        ("power limit", gpu.power_limit_w), ("PCIe generation", gpu.pcie_generation), ("PCIe width", gpu.pcie_width)
+        ("power limit", gpu.power_limit_w), ("PCIe generation", gpu.pcie_generation), ("PCIe width", gpu.pcie_width),
+        ("ECC errors", gpu.ecc_errors if gpu.ecc is not False else 0),
     ) if value is None]  # fmt: skip
     if withheld:
         yield Finding(
             "unknown",
             gpu.label,
             f"{', '.join(withheld)} withheld",
-            "a lowered limit or a narrow link would not be seen",
+            "a lowered limit, a narrow link or faulty memory would not be seen",
             "look at them on the host; a virtual GPU does not tell",
         )
-    yield from _link(gpu)
     if gpu.compute_mode not in (None, "default"):
         yield Finding(
             "limit",
@@ -117,21 +113,6 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "the driver unloads between runs: slow first calls, lost settings",
             "nvidia-smi -pm 1, or run nvidia-persistenced",
         )
-
-
-def _link(gpu: Gpu) -> Iterator[Finding]:
-    for name, now, rated in (
-        ("generation", gpu.pcie_generation, gpu.pcie_generation_rated),
-        ("width", gpu.pcie_width, gpu.pcie_width_rated),
-    ):
-        if now is not None and rated is not None and now < rated:
-            yield Finding(
-                "limit",
-                gpu.label,
-                f"PCIe {name} {now} of {rated}",
-                "copies between host and device are slower",
-                "reseat the card or the riser; look at the slot's settings and at `dmesg` for link errors",
-            )
 
 
 def _sharing(machine: Machine) -> Iterator[Finding]:

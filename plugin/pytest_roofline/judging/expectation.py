@@ -2,7 +2,7 @@
 
 import collections
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from ..core.machine import Difference, Expectation, ExpectedGpus, Gpu, Machine
@@ -74,6 +74,19 @@ def _expected(gpu: Gpu) -> ExpectedGpus:
         links=gpu.links,
         partition=gpu.partition or WHOLE,
     )
+
+
+def rated_by(expected: Expectation, gpu: Gpu) -> Gpu:
+    """A GPU as its site rates it: a card in an older slot, or with a limit lowered on purpose, is not sick there."""
+    for group in expected.gpus:
+        if group.product == gpu.product:
+            return replace(
+                gpu,
+                power_default_w=group.power_limit_w or gpu.power_default_w,
+                pcie_generation_rated=group.pcie_generation or gpu.pcie_generation_rated,
+                pcie_width_rated=group.pcie_width or gpu.pcie_width_rated,
+            )
+    return gpu
 
 
 def differences(expected: Expectation, machine: Machine) -> list[Difference]:

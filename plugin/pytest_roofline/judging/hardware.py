@@ -34,7 +34,7 @@ class Peak:
 class Product:
     """One exact product: the names that drivers print for it, and its datasheet peaks.
 
-    Peaks: `memory_GBps` (read + write), `pcie_GBps` (one direction).
+    Peaks: `memory_GBps` (read + write), `pcie_GBps` (one direction), `nvlinks` (a count: links that every board wires).
     """
 
     family: str
@@ -55,6 +55,17 @@ def products() -> dict[str, Product]:
         product = Product(peaks=peaks, **{**raw, "names": tuple(raw["names"])})
         known.update(dict.fromkeys(product.names, product))
     return known
+
+
+def identity_of(environment: Environment) -> str:
+    """Which very device this is: its UUID; empty on a CPU, whose hosts come and go under new names.
+
+    An accelerator without a UUID is known by its host and index, so that another host's counts as another device.
+    """
+    device = environment.device
+    if device.type == "cpu":
+        return ""
+    return device.uuid or f"{environment.host.name}:{device.index}"
 
 
 def family_of(device: DeviceFacts) -> str:

@@ -1,8 +1,8 @@
-"""Making and renewing baselines: runs become a proposal, a person approves it, and nothing else is touched."""
+"""Making baselines: whole runs become a proposal, and what cannot stand for unchanged code is left out or refused."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.entries import Baseline, Entry, Session
@@ -10,9 +10,10 @@ from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.units import printable
-from .baselines import read_baseline, write_baseline
-from .comparators import pooled_median
-from .hardware import family_of
+from .comparators import key_of_entry, pooled_median, reference_of, typical_clock
+from .disagreement import Apart, Sessions, runs_apart, sessions_apart
+from .hardware import family_of, identity_of
+from .picking import is_fake
 from .runs import Run
 
 
@@ -24,14 +25,12 @@ class Proposal:
     left_out: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One entry that an approval adds or replaces; `before_s` is None for a new one."""
+class NothingFit(BadInput):
+    """No entry can be made; `left_out` says of each measurement why."""
 
-    entry: Entry
-    before_s: float | None
-    after_s: float | None
-    processes_before: int = 0
+    def __init__(self, sentence: str, left_out: Sequence[str]) -> None:
+        super().__init__(sentence)
+        self.left_out = tuple(left_out)
 
 
 def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: bool = False) -> Proposal:
@@ -43,8 +42,9 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
         accept_slower: take measurements whose test failed only because they were slower: the slowdown is accepted.
 
     Raises:
-        OtherHardware: the runs are of different hardware.
-        BadInput: the same run twice, or no measurement that is fit.
+        OtherHardware: the runs are of different hardware, or some of a fake device.
+        BadInput: the same run twice, or runs that disagree with each other.
+        NothingFit: no measurement that is fit.
     """
     family = _one_family(runs)
     _refuse_repeated(runs)
@@ -53,33 +53,108 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
     left_out: list[str] = []
     for run in runs:
         fit: dict[str, list[Measurement]] = {}
-        unfit: dict[str, str] = {}
+        unfit: dict[tuple[str, str], str] = {}
         for measurement in run.measurements:
             why = run.unfit(measurement, accept_slower)
             if not why and gated and not measurement.gate:
                 why = "not marked gate=True (take it with --all)"
             if why:
-                unfit[measurement.key.identity] = printable(f"{measurement.label} of {run.header.run_id}: {why}")
+                unfit[_process(measurement)] = printable(f"{measurement.label} of {run.header.run_id}: {why}")
             else:
                 fit.setdefault(measurement.key.identity, []).append(measurement)
         # A process that has one unfit attempt under a key is unfit as a whole: keeping the good half would select.
-        left_out += unfit.values()
+        left_out += dict.fromkeys(unfit.values())
         for identity, measurements in fit.items():
-            if identity not in unfit:
-                taken.setdefault(identity, []).append((run, measurements))
+            whole = [measurement for measurement in measurements if _process(measurement) not in unfit]
+            if whole:
+                taken.setdefault(identity, []).append((run, whole))
     for sessions in taken.values():
         _refuse_changed_work(sessions)
         _refuse_other_mode(sessions)
-    if not taken:
-        raise BadInput(f"no measurement in {_names(runs)} is fit for a baseline: {'; '.join(left_out) or 'none there'}")
-    return Proposal(Baseline(family, tuple(_entry(sessions) for sessions in taken.values())), tuple(left_out))
+    entries = [_entry(sessions) for sessions in taken.values()]
+    fit_entries, apart = _agreeing(entries, runs)
+    left_out += apart
+    if not fit_entries:
+        raise NothingFit(_nothing_fit(runs, left_out), left_out)
+    return Proposal(Baseline(family, tuple(fit_entries)), tuple(left_out))
 
 
-def _names(runs: Sequence[Run]) -> str:
-    return ", ".join(str(run.path) for run in runs)
+def _process(measurement: Measurement) -> tuple[str, str]:
+    return measurement.key.identity, measurement.process
+
+
+def _nothing_fit(runs: Sequence[Run], left_out: Sequence[str]) -> str:
+    names = str(runs[0].path) if len(runs) == 1 else f"{len(runs)} runs"
+    more = f"; and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+    return f"no measurement in {names} is fit for a baseline: {left_out[0] if left_out else 'none there'}{more}"
+
+
+def _agreeing(entries: Sequence[Entry], runs: Sequence[Run]) -> tuple[list[Entry], list[str]]:
+    """The entries whose sessions agree, and of each other one a line that says how far they lie apart.
+
+    Raises:
+        BadInput: a whole run disagrees with the others.
+    """
+    tests = [_sessions(entry) for entry in entries]
+    odd = runs_apart(tests)
+    if odd:
+        raise BadInput(_disagreement(odd, runs))
+    found = sessions_apart(tests)
+    lines = [
+        printable(f"{entry.label}: {_one_apart(apart, entry)}")
+        for entry, apart in zip(entries, found, strict=True)
+        if apart is not None
+    ]
+    return [entry for entry, apart in zip(entries, found, strict=True) if apart is None], lines
+
+
+def _sessions(entry: Entry) -> Sessions:
+    groups = reference_of(entry, "").groups
+    return Sessions(key_of_entry(entry), {s.run_id: group for s, group in zip(entry.sessions, groups, strict=True)})
+
+
+def _disagreement(odd: Sequence[Apart], runs: Sequence[Run]) -> str:
+    """Which runs disagree with the others, by how much, over how many tests; and whether one can tell who is right."""
+    paths = {run.header.run_id: str(run.path) for run in runs}
+    if len(runs) == 2:
+        other = next(path for run_id, path in paths.items() if run_id != odd[0].run_id)
+        told = f"{paths[odd[0].run_id]} is {_how_far(odd[0], other)}"
+        return f"{told}, and two runs cannot tell which is right; record a third, and propose all of them"
+    told = "; ".join(f"{paths[apart.run_id]} is {_how_far(apart, 'the others')}" for apart in odd)
+    if 2 * len(odd) >= len(runs):
+        return (
+            f"the {len(runs)} runs disagree, so that nobody can tell which are right: {told}; choose runs of one kind "
+            "(--driver, --before, --after), or record more"
+        )
+    them = "it" if len(odd) == 1 else "them"
+    return f"{told}: more than runs of unchanged code differ; find out why, and propose the runs without {them}"
+
+
+def _one_apart(apart: Apart, entry: Entry) -> str:
+    """The same of one entry, whose sessions disagree while the runs do not."""
+    if len(entry.sessions) == 2:
+        other = next(session.run_id for session in entry.sessions if session.run_id != apart.run_id)
+        return f"{apart.run_id} is {_how_far(apart, other)}, and two sessions cannot tell which is right"
+    far = _how_far(apart, f"its {apart.others} other sessions")
+    return f"{apart.run_id} is {far}; find out why, or propose without that run"
+
+
+def _how_far(apart: Apart, than: str) -> str:
+    """`12.3 % slower than the others (8.1 standard errors, in the middle of 14 tests)`."""
+    change = math.expm1(apart.estimate)
+    over = f", in the middle of {apart.tests} tests" if apart.tests > 1 else ""
+    word = "slower" if change > 0 else "faster"
+    return f"{abs(change) * 100:.1f} % {word} than {than} ({abs(apart.errors):.1f} standard errors{over})"
 
 
 def _one_family(runs: Sequence[Run]) -> str:
+    if not runs:
+        raise BadInput("no run is given; expected at least one")
+    fake = {is_fake(run): run for run in runs}
+    if len(fake) > 1:
+        raise OtherHardware(
+            f"{fake[True].path} is of a fake device and {fake[False].path} of a real one; propose each on its own"
+        )
     families = {family_of(run.header.environment.device): run for run in runs}
     keys = {str(m.key.hardware): run for run in runs for m in run.measurements if m.key.hardware.devices == 1}
     if len(families) > 1 or len(keys) > 1:
@@ -147,49 +222,8 @@ def _session(run: Run, measurements: Sequence[Measurement]) -> Session:
         run_id=run.header.run_id,
         started=run.header.started,
         process_medians=tuple(pooled_median(group) for group in processes.values()),
-        device_uuid=run.header.environment.device.uuid,
+        device_uuid=identity_of(run.header.environment) or None,
         environment=run.header.environment.comparable() | measurements[0].samples.comparable(),
         achieved=measurements[0].samples.achieved,
+        clock_hz=typical_clock(m.samples.clock_hz for m in measurements),
     )
-
-
-def changes(proposal: Baseline, folder: Path) -> list[Change]:
-    """What approving `proposal` into `folder` would do, entry by entry."""
-    path = folder / f"{proposal.family}.json"
-    known = {entry.identity: entry for entry in read_baseline(path).entries} if path.exists() else {}
-    return [
-        Change(entry, _centre(known[entry.identity]), _centre(entry), len(known[entry.identity].medians))
-        if entry.identity in known
-        else Change(entry, None, _centre(entry))
-        for entry in proposal.entries
-        if known.get(entry.identity) != _keep_tolerance(entry, known.get(entry.identity))
-    ]
-
-
-def _centre(entry: Entry) -> float | None:
-    if not entry.medians:
-        return None
-    return math.exp(math.fsum(map(math.log, entry.medians)) / len(entry.medians))
-
-
-def approve(proposal: Baseline, folder: Path) -> Path:
-    """Merge a proposal into the family's file in `folder`; entries that it does not name stay as they are.
-
-    An entry's tolerance is a person's decision: a renewal without one keeps the old.
-
-    Raises:
-        BadFile: the file that is there cannot be read, so merging would lose it.
-        CannotStore: the file cannot be written.
-    """
-    path = folder / f"{proposal.family}.json"
-    known = {entry.identity: entry for entry in read_baseline(path).entries} if path.exists() else {}
-    for entry in proposal.entries:
-        known[entry.identity] = _keep_tolerance(entry, known.get(entry.identity))
-    write_baseline(path, Baseline(proposal.family, tuple(known.values())))
-    return path
-
-
-def _keep_tolerance(entry: Entry, before: Entry | None) -> Entry:
-    if before is None or entry.tolerance is not None:
-        return entry
-    return replace(entry, tolerance=before.tolerance)

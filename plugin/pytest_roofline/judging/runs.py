@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.errors import BadFile, CannotStore
-from ..core.records import Footer, Header, Measurement, Outcome
+from ..core.records import Footer, Header, Judgement, Measurement, Outcome
 from ..core.samples import Calibration
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 
-Line = Header | Calibration | Measurement | Outcome | Footer
+Line = Header | Calibration | Measurement | Outcome | Judgement | Footer
 _TYPES: dict[str, type[Line]] = {
     "header": Header,
     "calibration": Calibration,
     "measurement": Measurement,
     "outcome": Outcome,
+    "judgement": Judgement,
     "footer": Footer,
 }
 
@@ -45,6 +46,7 @@ class Run:
     footer: Footer | None
     cut: bool = False
     calibrations: tuple[Calibration, ...] = ()
+    judgements: tuple[Judgement, ...] = ()
 
     @property
     def not_passed(self) -> dict[str, Outcome]:
@@ -137,6 +139,7 @@ def _assemble(path: Path, records: list[Line], cut: bool) -> Run:
         footer=footers[-1] if footers else None,
         cut=cut,
         calibrations=tuple(record for record in records if isinstance(record, Calibration)),
+        judgements=tuple(record for record in records if isinstance(record, Judgement)),
     )
 
 

@@ -1,43 +1,52 @@
-"""The statistics of a comparison: log medians of processes, Student's t, nothing inside one process.
+"""The difference between two sides of a comparison, in log seconds, with the error that it has.
 
-The spread inside a process says almost nothing about the spread between processes, so the process is the unit.
+Var(mean) = σ_g² [if the other side is another device] + Σ w² (σ_s² + σ_p²/R) over sessions of R processes, weighted by
+how well each session is known. Where spreads are estimated, Satterthwaite's degrees of freedom go with them.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 
 from scipy import special
 
-# Spread between processes, as a share of the time, where a baseline of one process leaves it unknown (contracts: ≈).
-PRIOR_DEVICE = 0.01
-PRIOR_CPU = 0.15
-# The chance of one false alarm in a whole run; each of m comparisons gets its share of it (Bonferroni).
-FALSE_ALARM = 0.01
+from .spread import ENOUGH_SESSIONS, Group, Prior, Spread, process_spread, session_spread, unequal
 
-
-def prior_for(device_type: str, metric: str = "") -> float:
-    """The spread between processes to assume, in log seconds; copies from pageable memory are the host's work."""
-    return PRIOR_CPU if device_type == "cpu" or metric.startswith("pageable_") else PRIOR_DEVICE
+# e to this is a million: a bound so far out says that nothing is known.
+MOST_LOGS = 14.0
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much slower one set of processes is than another, in log seconds; positive is slower.
+    """How much slower one side is than the other, in log seconds; positive is slower.
 
-    `freedom` is infinite where the spread is assumed rather than estimated.
+    Args:
+        estimate: the difference of the sides' centres.
+        error: its standard error.
+        freedom: of the t distribution that goes with it; infinite is the normal one.
+        process: the spread between processes; of the new ones where the sides differ in it.
+        session: the spread between sessions.
+        device: the spread between devices; None where the same device is on both sides, or nothing tells them apart.
+        paired: whether the reference holds this very device, and only that part of it was used.
+        unequal: whether the new processes spread more than the reference's.
+        new_s: centre of the new side, in seconds; `reference_s` that of the part of the reference that was used.
     """
 
     estimate: float
     error: float
     freedom: float
-    spread: float
-    assumed: bool
+    process: Spread
+    session: Spread
+    new_s: float
+    reference_s: float
+    device: Spread | None = None
+    paired: bool = False
+    unequal: bool = False
 
     def bound(self, confidence: float) -> float:
         """Half the width of a one-sided bound at `confidence`, to add to or take from the estimate."""
-        quantile = special.ndtri(confidence) if math.isinf(self.freedom) else special.stdtrit(self.freedom, confidence)
-        return float(quantile) * self.error
+        return quantile(confidence, self.freedom) * self.error
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """A two-sided interval of the difference."""
@@ -46,31 +55,91 @@ class Difference:
 
     def p_slower_than(self, shift: float) -> float:
         """One-sided p of "no more than `shift` slower"."""
-        distance = self.estimate - shift
-        if self.error == 0:
-            return 0.0 if distance > 0 else 1.0
-        score = -distance / self.error
+        score = (shift - self.estimate) / self.error
         return float(special.ndtr(score) if math.isinf(self.freedom) else special.stdtr(self.freedom, score))
 
 
-def normal_bound(confidence: float, spread: float, count: int) -> float:
-    """Half the width of a two-sided interval for the centre of `count` processes whose spread is assumed."""
-    return float(special.ndtri((1 + confidence) / 2)) * spread / math.sqrt(count)
+def growth(logs: float) -> float:
+    """A difference in log seconds as a share of the time; where hardly anything is known, as much as can be written."""
+    return math.expm1(min(logs, MOST_LOGS))
 
 
-def difference(new_s: tuple[float, ...], reference_s: tuple[float, ...], prior: float) -> Difference:
-    """The difference between two sets of process medians in seconds, each with at least one.
+def quantile(probability: float, freedom: float) -> float:
+    """Of Student's t; of the normal distribution where the degrees of freedom are infinite."""
+    return float(special.ndtri(probability) if math.isinf(freedom) else special.stdtrit(freedom, probability))
 
-    With R reference processes the spread s is theirs (R - 1 degrees of freedom), at R = 1 the prior; the standard
-    error is s * sqrt(1/N + 1/R) for N new processes.
+
+def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Difference:
+    """The difference between new processes and a reference, each of at least one session with one process.
+
+    Where the reference holds sessions of the new side's own device, or devices, only those are compared, paired; the
+    spreads are still estimated from all. Where it does not know one of them, the spread between devices is added.
     """
-    new, reference = [math.log(value) for value in new_s], [math.log(value) for value in reference_s]
-    count = len(reference)
-    spread, freedom = (stdev(reference), count - 1.0) if count > 1 else (prior, math.inf)
+    devices, known = {group.device for group in new}, {group.device for group in reference}
+    same = devices <= known
+    held = [group for group in reference if group.device in devices] if same else list(reference)
+    apart = unequal(new, reference)
+    process = apart[0] if apart else process_spread(new, reference, prior)
+    before = apart[1] if apart else process
+    session = session_spread(new, reference, before, prior)
+    # Weights from the reference alone: what the new processes show must not move what they are held against.
+    alone = process_spread([], reference, prior)
+    weights = alone, session_spread([], reference, alone, prior)
+    new_centre, old_centre = _centre(new, *weights), _centre(held, *weights)
+    parts = [
+        (process.value**2 * new_centre.process, process.freedom),
+        (before.value**2 * old_centre.process, before.freedom),
+    ] if apart else [(process.value**2 * (new_centre.process + old_centre.process), process.freedom)]  # fmt: skip
+    parts.append((session.value**2 * (new_centre.session + old_centre.session), session.freedom))
+    device = None
+    if not same:
+        device = device_spread(held, prior)
+        parts.append((device.value**2 * (1 / len(devices) + 1 / len(known)), device.freedom))
+    variance = math.fsum(part for part, _ in parts)
+    doubt = math.fsum(part**2 / freedom for part, freedom in parts)
     return Difference(
-        estimate=fmean(new) - fmean(reference),
-        error=spread * math.sqrt(1 / len(new) + 1 / count),
-        freedom=freedom,
-        spread=spread,
-        assumed=count == 1,
+        estimate=new_centre.value - old_centre.value,
+        error=math.sqrt(variance),
+        freedom=variance**2 / doubt if doubt else math.inf,
+        process=process,
+        session=session,
+        new_s=math.exp(new_centre.value),
+        reference_s=math.exp(old_centre.value),
+        device=device,
+        paired=same and devices != {""},
+        unequal=apart is not None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Centre:
+    """The weighted mean of a side, with the factors on σ_p² and σ_s² in its variance."""
+
+    value: float
+    process: float
+    session: float
+
+
+def _centre(groups: Sequence[Group], process: Spread, session: Spread) -> Centre:
+    counts = [len(group.medians_s) for group in groups]
+    weights = [1 / (session.value**2 + process.value**2 / count) for count in counts]
+    total = math.fsum(weights)
+    shares = [weight / total for weight in weights]
+    return Centre(
+        value=math.fsum(share * fmean(group.logs) for share, group in zip(shares, groups, strict=True)),
+        process=math.fsum(share**2 / count for share, count in zip(shares, counts, strict=True)),
+        session=math.fsum(share**2 for share in shares),
+    )
+
+
+def device_spread(groups: Sequence[Group], prior: Prior) -> Spread:
+    """The spread between devices: of the reference's own where it holds three or more, else assumed."""
+    means: dict[str, list[float]] = {}
+    for group in groups:
+        means.setdefault(group.device, []).extend(group.logs)
+    centres = [fmean(logs) for logs in means.values()]
+    if len(centres) < ENOUGH_SESSIONS:
+        return Spread(prior.device, f"prior, {len(centres)} device{'s' * (len(centres) > 1)}")
+    middle = fmean(centres)
+    spread = math.sqrt(math.fsum((centre - middle) ** 2 for centre in centres) / (len(centres) - 1))
+    return Spread(spread, f"estimated, {len(centres)} devices", len(centres) - 1)

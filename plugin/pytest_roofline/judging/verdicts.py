@@ -1,22 +1,36 @@
 """The verdict on one measurement: is it slower than its baseline by more than the tolerance, and can that be known?
 
-The simple form: one-sided t over the reference's processes, an equal share of the false-alarm chance for every
-comparison of the run. It sits behind `judge`, whose callers do not know the statistics.
+The statistics are those of `stats` and `spread`, the chances of error those of `looks`. `judge` looks at one test
+alone; `settle` then looks at all tests of a run.
 """
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from ..core.entries import OUT_OF_MEMORY, Entry
 from ..core.units import format_percent, format_tolerance
 from ..core.work import RATE_UNITS, Work, rate_suffix
-from . import stats
+from .looks import FALSE_RED, FEWEST_TESTS, MOST_ROUNDS, Looks, adjusted, red_at_once, spent_p
+from .spread import ENOUGH_SESSIONS, Group, Prior, priors, process_spread
+from .stats import Difference, difference, growth, quantile
 
 DEFAULT_TOLERANCE = 0.05
 CONFIDENCE = 0.99
+# The smallest slowdown worth reporting, as a share of the tolerance: red must be surely more than this.
+WORTH_REPORTING = 0.4
+POWER = 0.8
+# So many processes are hardly all in a mode that few of the baseline's were in.
+ENOUGH_TO_REPEAT = 5
+# How far the processes to come may move the centre, in standard errors, before a run is given up.
+PLAY = 2.0
+# Numbers of processes to suggest; nobody runs more for one answer, nor gates with a wider tolerance, in percent.
+WORTHWHILE = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
+MOST_TOLERANCE = 200
+# Fewer standard errors from the tolerance than this, and more processes alone will not tell.
+NEAR = 3.0
 
 
 class Kind(enum.Enum):
@@ -32,32 +46,73 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a measurement is compared with: the medians of processes in seconds, and where they come from."""
+    """What a measurement is compared with: the processes of its sessions, and where they come from.
 
-    medians_s: tuple[float, ...]
+    Args:
+        groups: the sessions.
+        source: the files, for a person.
+        environments: of each session, what may move a number beside the code.
+        tolerance: of this entry alone.
+        achieved: what was measured in place of what was asked for.
+        clock_hz: the median clock of the sessions that know theirs.
+    """
+
+    groups: tuple[Group, ...]
     source: str
     environments: tuple[dict[str, str], ...] = ()
     tolerance: float | None = None
     achieved: frozenset[tuple[str, ...]] = frozenset()
+    clock_hz: float | None = None
+
+    @property
+    def medians_s(self) -> tuple[float, ...]:
+        """Every process's median, in seconds."""
+        return tuple(value for group in self.groups for value in group.medians_s)
+
+    @property
+    def devices(self) -> int:
+        """How many devices stand behind it; those that are not told count as one."""
+        return len({group.device for group in self.groups})
 
     @property
     def median_s(self) -> float:
         """The geometric mean of the processes' medians: the centre of the comparison."""
         return math.exp(math.fsum(math.log(value) for value in self.medians_s) / len(self.medians_s))
 
+    @property
+    def behind(self) -> str:
+        """`15 processes of 3 sessions on 2 devices`."""
+        processes, sessions = len(self.medians_s), len(self.groups)
+        text = f"{processes} process{'es' * (processes > 1)} of {sessions} session{'s' * (sessions > 1)}"
+        return text + (f" on {self.devices} devices" if self.devices > 1 else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How strict to be: the tolerance of time, the number of comparisons in this run, the assumed spread."""
+    """How strict to be: the tolerance of time, the comparisons of this run, what to assume, when to look."""
 
     tolerance: float = DEFAULT_TOLERANCE
     comparisons: int = 1
-    prior: float = stats.PRIOR_DEVICE
+    prior: Prior = field(default_factory=lambda: priors()["device"])
+    looks: Looks = field(default_factory=Looks)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer, with everything needed to explain it. Differences are of time; positive is slower."""
+    """The answer, with everything needed to explain it. Differences are of time, in logs; positive is slower.
+
+    Args:
+        p: of "no more than the smallest effect worth reporting slower"; `p_spent` is paid for the looks of the run,
+            and `p_adjusted` also for its other tests (None until `settle`).
+        difference: the statistics behind the estimate: error, degrees of freedom, spreads and where they came from.
+        processes: how many new ones stand behind it.
+        mde: the minimum detectable effect, as a share of time: found 80 times in 100 at the 1 % level with the
+            processes at hand.
+        reach: the slowdown, as a share of time, that this run's rule finds 80 times in 100 once its rounds are used.
+        slower_processes: of the reference's processes that were compared (the device's own, where there are any), how
+            many were faster than the new ones' centre.
+        futile: whether more processes of this run would hardly decide, since what is open is the baseline's own error.
+    """
 
     kind: Kind
     tolerance: float
@@ -65,19 +120,37 @@ class Verdict:
     estimate: float | None = None
     interval: tuple[float, float] | None = None
     p: float | None = None
+    p_spent: float | None = None
+    p_adjusted: float | None = None
     reference: Reference | None = None
+    difference: Difference | None = None
+    processes: int = 0
+    mde: float | None = None
+    reach: float | None = None
     slower_processes: int = 0
-    spread_assumed: bool = False
+    compared_processes: int = 0
     threshold: Entry | None = None
+    futile: bool = False
 
     @property
     def change(self) -> float | None:
         """The difference as a share of the reference's time: +0.25 takes a quarter longer."""
-        return None if self.estimate is None else math.expm1(self.estimate)
+        return None if self.estimate is None else growth(self.estimate)
+
+    @property
+    def decided(self) -> bool:
+        """Whether more processes would be idle."""
+        return self.kind not in (Kind.INCONCLUSIVE, Kind.INVALID)
+
+    @property
+    def may_be_red(self) -> bool:
+        """Whether the other tests of the run may still turn it red, as it is slower than the tolerance."""
+        slower = self.estimate is not None and self.estimate > math.log1p(self.tolerance)
+        return self.kind is Kind.INCONCLUSIVE and slower and self.p_spent is not None and self.p_spent <= FALSE_RED
 
 
 def judge(
-    medians_s: tuple[float, ...],
+    new: Sequence[Group],
     reference: Reference | None,
     policy: Policy,
     *,
@@ -85,68 +158,170 @@ def judge(
     thresholds: Sequence[tuple[Entry, float]] = (),
     why_none: str = "",
 ) -> Verdict:
-    """The verdict on new process medians in seconds.
+    """The verdict on new processes.
 
     Args:
-        medians_s: one median for each new process.
+        new: their medians, by session.
         reference: what to compare with; None gives NO BASELINE, unless a threshold speaks.
         invalid: why the measurement cannot be trusted, `` if it can.
         thresholds: published limits that apply, each with its limit in seconds.
         why_none: why there is no reference.
     """
+    count = sum(len(group.medians_s) for group in new)
     if invalid:
-        return Verdict(Kind.INVALID, policy.tolerance, reason=invalid, reference=reference)
-    breach = _breach(medians_s, thresholds, policy)
+        return Verdict(Kind.INVALID, policy.tolerance, reason=invalid, reference=reference, processes=count)
+    breach = _breach(new, thresholds, policy)
     if breach is not None:
         return breach
     if reference is not None:
-        return _compare(medians_s, reference, policy)
+        return _compare(new, reference, policy)
     if thresholds:
         entry = thresholds[0][0]
-        return Verdict(Kind.PASSED, policy.tolerance, reason=f"not surely below {describe(entry)}", threshold=entry)
-    return Verdict(Kind.NO_BASELINE, policy.tolerance, reason=why_none)
+        reason = f"not surely below {describe(entry)}"
+        return Verdict(Kind.PASSED, policy.tolerance, reason=reason, threshold=entry, processes=count)
+    return Verdict(Kind.NO_BASELINE, policy.tolerance, reason=why_none, processes=count)
 
 
-def _compare(medians_s: tuple[float, ...], reference: Reference, policy: Policy) -> Verdict:
-    found = stats.difference(medians_s, reference.medians_s, policy.prior)
+def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verdict:
+    found = difference(new, reference.groups, policy.prior)
     limit = math.log1p(policy.tolerance)
-    p = found.p_slower_than(0.0)
-    if found.estimate > limit and p <= stats.FALSE_ALARM / policy.comparisons:
-        kind, reason = Kind.REGRESSED, ""
-    elif found.estimate + found.bound(CONFIDENCE) < -limit:
-        kind, reason = Kind.IMPROVED, ""
-    elif found.estimate + found.bound(0.95) < limit:
-        kind, reason = Kind.PASSED, ""
+    count, known = sum(len(group.medians_s) for group in new), len(reference.medians_s)
+    looks = policy.looks
+    p = found.p_slower_than(math.log1p(WORTH_REPORTING * policy.tolerance))
+    centre = fmean(value for group in new for value in group.logs)
+    # As in the comparison itself: the device's own processes, where the reference holds some.
+    devices = {group.device for group in new}
+    own = [group for group in reference.groups if group.device in devices] or reference.groups
+    slower = sum(centre > value for group in own for value in group.logs)
+    compared = sum(len(group.medians_s) for group in own)
+    # What the baseline itself has shown once, a few processes may show again by chance: processes have modes.
+    unseen = slower == compared or count >= ENOUGH_TO_REPEAT
+    spent = spent_p(p, looks.red_share(count, known) if unseen else 0.0)
+    if found.estimate > limit and red_at_once(spent, policy.comparisons):
+        kind = Kind.REGRESSED
+    elif found.estimate + found.bound(1 - looks.improved_level(count, known)) < -limit:
+        kind = Kind.IMPROVED
+    elif found.estimate + found.bound(1 - looks.pass_level(count, known)) < limit:
+        kind = Kind.PASSED
     else:
-        kind, reason = Kind.INCONCLUSIVE, _what_would_decide(found, policy, len(reference.medians_s))
+        kind = Kind.INCONCLUSIVE
     return Verdict(
         kind=kind,
         tolerance=policy.tolerance,
-        reason=reason,
+        reason=_what_would_decide(found, policy, reference, count) if kind is Kind.INCONCLUSIVE else "",
         estimate=found.estimate,
         interval=found.interval(CONFIDENCE),
         p=p,
+        p_spent=spent,
         reference=reference,
-        slower_processes=sum(fmean(map(math.log, medians_s)) > math.log(other) for other in reference.medians_s),
-        spread_assumed=found.assumed,
+        difference=found,
+        processes=count,
+        mde=growth((quantile(CONFIDENCE, found.freedom) + quantile(POWER, found.freedom)) * found.error),
+        reach=_reach(found, policy, count, known),
+        slower_processes=slower,
+        compared_processes=compared,
+        futile=kind is Kind.INCONCLUSIVE and not _may_decide(found, policy, count, known),
     )
 
 
-def _what_would_decide(found: stats.Difference, policy: Policy, processes: int) -> str:
-    origin = "assumed, from one process" if found.assumed else f"seen among {processes}"
-    low, high = (format_percent(math.expm1(bound)).removesuffix(" %") for bound in found.interval(CONFIDENCE))
-    # A normal approximation: processes a side until a difference as large as the tolerance leaves the noise.
-    needed = 2 * (found.spread * (2.33 + 1.64) / math.log1p(policy.tolerance)) ** 2
-    return (
-        f"may be {low} to {high} % with processes {format_tolerance(round(found.spread, 3))} apart ({origin}); "
-        f"about {max(processes + 1, math.ceil(needed))} processes a side would decide, or a wider --roofline-tolerance"
-    )
+def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdict]:
+    """The verdicts of a run, each held against all others: p adjusted, and what that turns red.
+
+    Args:
+        verdicts: by any name.
+        comparisons: how many tests were planned; those without a verdict count as unchanged.
+    """
+    spent = {name: verdict.p_spent for name, verdict in verdicts.items() if verdict.p_spent is not None}
+    corrected = dict(zip(spent, adjusted(list(spent.values()), comparisons), strict=True)) if spent else {}
+    settled = {}
+    for name, verdict in verdicts.items():
+        p = corrected.get(name)
+        red = p is not None and p <= FALSE_RED and verdict.may_be_red
+        kind, reason = (Kind.REGRESSED, "") if red else (verdict.kind, verdict.reason)
+        settled[name] = replace(verdict, kind=kind, reason=reason, p_adjusted=p)
+    return settled
 
 
-def _breach(medians_s: tuple[float, ...], thresholds: Sequence[tuple[Entry, float]], policy: Policy) -> Verdict | None:
+def _error_at(found: Difference, count: int, processes: int) -> float:
+    """The standard error with so many new processes in place of `count`."""
+    variance = found.error**2 + found.process.value**2 * (1 / processes - 1 / count)
+    return math.sqrt(max(variance, 1e-12))
+
+
+def _reach(found: Difference, policy: Policy, count: int, known: int) -> float:
+    """The slowdown that is found 80 times in 100 after all rounds: beyond the tolerance, and surely worth reporting."""
+    most = count if policy.looks.ended else max(count, policy.looks.most)
+    error = _error_at(found, count, most)
+    freedom = found.freedom + (most - count)
+    level = FALSE_RED * policy.looks.red_share(most, known) / max(policy.comparisons, FEWEST_TESTS)
+    least = math.log1p(WORTH_REPORTING * policy.tolerance) + quantile(1 - level, freedom) * error
+    return growth(max(math.log1p(policy.tolerance), least) + quantile(POWER, freedom) * error)
+
+
+def _may_decide(found: Difference, policy: Policy, count: int, known: int) -> bool:
+    """Whether the last look could still be green or red, if the processes to come moved the centre by two errors.
+
+    Stopping where it could not costs hardly any power and no chance of error: it can only leave a test undecided.
+    """
+    looks, most = policy.looks, policy.looks.most
+    if count >= most or looks.ended:
+        return False
+    error, freedom = _error_at(found, count, most), found.freedom + (most - count)
+    play = PLAY * found.process.value * math.sqrt(1 / count - 1 / most)
+    limit = math.log1p(policy.tolerance)
+    green = found.estimate - play + quantile(1 - looks.pass_level(most, known), freedom) * error < limit
+    level = FALSE_RED * looks.red_share(most, known)
+    surely = found.estimate + play - math.log1p(WORTH_REPORTING * policy.tolerance)
+    return green or (found.estimate + play > limit and surely > quantile(1 - level, freedom) * error)
+
+
+def _what_would_decide(found: Difference, policy: Policy, reference: Reference, count: int) -> str:
+    low, high = (format_percent(growth(bound)).removesuffix(" %") for bound in found.interval(CONFIDENCE))
+    spread = format_tolerance(round(found.process.value, 3))
+    processes = f"{count} process{'es' * (count > 1)} ({spread} apart: {found.process.origin})"
+    return f"may be {low} to {high} % after {processes}; {_remedy(found, policy, reference, count)}"
+
+
+def _remedy(found: Difference, policy: Policy, reference: Reference, count: int) -> str:
+    """What would decide: processes while they help, else a better baseline; and the tolerance that could be judged."""
+    known, most = len(reference.medians_s), max(count, policy.looks.most)
+    slow = found.estimate > math.log1p(policy.tolerance)
+    level = policy.looks.pass_level(most, known)
+    widest = found.estimate + quantile(1 - level, found.freedom) * _error_at(found, count, most)
+    percent = max(math.ceil(growth(widest) * 100), math.floor(policy.tolerance * 100) + 1)
+    wider = "" if slow or percent > MOST_TOLERANCE else f", or --roofline-tolerance={percent}%"
+    for processes in WORTHWHILE:
+        if processes > count and _would_decide(found, policy, known, count, processes):
+            how = "auto" if processes <= MOST_ROUNDS else f"{processes}"
+            return f"about {processes} processes would decide where the centre stays (--roofline-rounds={how}){wider}"
+    if found.device is not None:
+        return f"the baseline knows other devices only ({found.device.value:.1%} apart), record this one{wider}"
+    if len(reference.groups) < ENOUGH_SESSIONS:
+        return f"the baseline is of {reference.behind}, record {ENOUGH_SESSIONS} sessions or more{wider}"
+    if _error_at(found, count, WORTHWHILE[-1]) * NEAR > abs(found.estimate - math.log1p(policy.tolerance)):
+        return f"it lies too near the tolerance for the baseline of {reference.behind}, record more of them{wider}"
+    return f"more sessions and processes behind the baseline would decide (there are {reference.behind}){wider}"
+
+
+def _would_decide(found: Difference, policy: Policy, known: int, count: int, processes: int) -> bool:
+    """Whether so many processes would be green or red, if neither the centre nor the spreads moved."""
+    looks = policy.looks if processes <= policy.looks.most else Looks(max(MOST_ROUNDS, policy.looks.most))
+    error, freedom = _error_at(found, count, processes), found.freedom + (processes - count)
+    limit = math.log1p(policy.tolerance)
+    if found.estimate + quantile(1 - looks.pass_level(processes, known), freedom) * error < limit:
+        return True
+    level = FALSE_RED * looks.red_share(processes, known) / max(policy.comparisons, FEWEST_TESTS)
+    surely = found.estimate - math.log1p(WORTH_REPORTING * policy.tolerance)
+    return found.estimate > limit and surely > quantile(1 - level, freedom) * error
+
+
+def _breach(new: Sequence[Group], thresholds: Sequence[tuple[Entry, float]], policy: Policy) -> Verdict | None:
     """REGRESSED where the whole interval of the new time lies beyond a published limit."""
-    centre = math.fsum(math.log(value) for value in medians_s) / len(medians_s)
-    half = stats.normal_bound(CONFIDENCE, policy.prior, len(medians_s))
+    logs = [value for group in new for value in group.logs]
+    centre = fmean(logs)
+    spread = process_spread(new, (), policy.prior)
+    error = math.sqrt(spread.value**2 / len(logs) + policy.prior.session**2 / len(new))
+    half = quantile((1 + CONFIDENCE) / 2, spread.freedom) * error
     for entry, limit_s in thresholds:
         beyond = centre - math.log(limit_s)
         if beyond - half > 0:
@@ -156,7 +331,7 @@ def _breach(medians_s: tuple[float, ...], thresholds: Sequence[tuple[Entry, floa
                 reason=f"BELOW THRESHOLD: {describe(entry)}",
                 estimate=beyond,
                 interval=(beyond - half, beyond + half),
-                spread_assumed=True,
+                processes=len(logs),
                 threshold=entry,
             )
     return None
@@ -214,5 +389,5 @@ def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -
 def interval_text(verdict: Verdict) -> str:
     """The interval as a person reads it: `+24.2 … +25.9 %`."""
     assert verdict.interval is not None
-    low, high = (format_percent(math.expm1(bound)) for bound in verdict.interval)
+    low, high = (format_percent(growth(bound)) for bound in verdict.interval)
     return f"{low.removesuffix(' %')} … {high}"

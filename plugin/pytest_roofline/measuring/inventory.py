@@ -17,6 +17,8 @@ INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "ROCP_TOOL_LIB",
 MPS_PIPES = "/tmp/nvidia-mps"
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _MOST_LINKS = 18
+# nvml.h: NVML_MEMORY_ERROR_TYPE_UNCORRECTED, and NVML_VOLATILE_ECC for what was counted since the driver was loaded.
+_UNCORRECTED, _VOLATILE = 1, 0
 _SHM = Path("/dev/shm")
 
 
@@ -54,12 +56,27 @@ def _nvidia_gpus() -> list[Gpu] | None:
         return [_nvidia_gpu(nvml, index) for index in range(count)]
 
 
+def nvidia_gpu(uuid: str | None) -> Gpu | None:
+    """The NVIDIA GPU with this UUID; None where NVML does not answer or does not know it."""
+    with nvidia.opened() as nvml:
+        if nvml is None:
+            return None
+        try:
+            handle = nvidia.handle_of(nvml, uuid)
+            return _nvidia_facts(nvml, handle, nvml.nvmlDeviceGetIndex(handle))
+        except nvml.NVMLError:
+            return None
+
+
 def _nvidia_gpu(nvml: Any, index: int) -> Gpu:
     try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        return _nvidia_facts(nvml, nvml.nvmlDeviceGetHandleByIndex(index), index)
     except nvml.NVMLError:
         # A lost GPU is listed all the same: it is the first thing to know of this machine.
         return Gpu(index=index, product="unknown")
+
+
+def _nvidia_facts(nvml: Any, handle: Any, index: int) -> Gpu:
     facts = nvidia.answers(
         nvml,
         {
@@ -79,13 +96,20 @@ def _nvidia_gpu(nvml: Any, index: int) -> Gpu:
             "persistence": lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)),
             "compute_mode": lambda: _COMPUTE_MODES.get(nvml.nvmlDeviceGetComputeMode(handle)),
             "partition": lambda: "mig" if nvml.nvmlDeviceGetMigMode(handle)[0] else None,
-            "reasons": lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle),
+            "ecc_errors": lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, _UNCORRECTED, _VOLATILE)),
+            "remap_pending": lambda: bool(nvml.nvmlDeviceGetRemappedRows(handle)[2]),
+            "remap_failed": lambda: bool(nvml.nvmlDeviceGetRemappedRows(handle)[3]),
+            "pages_pending": lambda: bool(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)),
+            "active": lambda: tuple(sorted(nvidia.causes(nvml, handle))),
             "violations": lambda: nvml.nvmlDeviceGetViolationStatus(handle, 1).violationTime,
         },
     )
     # The engine takes either.
-    throttle_known = [facts.pop(name, None) for name in ("reasons", "violations")] != [None, None]
-    return Gpu(index, links=_links(nvml, handle), throttle_known=throttle_known, **{"product": "unknown", **facts})
+    throttle_known = facts.pop("violations", None) is not None or "active" in facts
+    # GPUs before Ampere retire pages where later ones remap rows.
+    retired = {"remap_pending": facts.pop("pages_pending", None)}
+    told = {"product": "unknown", **retired, **facts}
+    return Gpu(index, links=_links(nvml, handle), throttle_known=throttle_known, **told)
 
 
 def _links(nvml: Any, handle: Any) -> int | None:

@@ -55,7 +55,9 @@ def difference_lines(found: Sequence[Difference], where: str) -> list[str]:
     """Every fact that is not as expected."""
     if not found:
         return [f"as expected by {printable(where)}"]
-    lines = [printable(f"{d.subject}: {d.fact} expected {d.expected}, found {d.observed}") for d in found]
+    lines = [
+        printable(f"{d.subject}: {d.fact} expected {d.expected}, found {d.observed}; mend: {d.remedy}") for d in found
+    ]
     count = f"{len(found)} difference{'s' * (len(found) > 1)}"
     return [*lines, f"{count} from {printable(where)}"]
 

@@ -1,19 +1,16 @@
 """Tables that a person reads at 80 columns, plain where the output is no terminal."""
 
-import io
 from collections.abc import Sequence
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ..core.records import Measurement
 from ..core.units import format_bytes, format_percent, format_seconds, printable
 from ..judging.comparing import Row
-from ..judging.proposals import Change
+from ..judging.stats import growth
 from ..judging.verdicts import Kind, Verdict, interval_text
-from .messages import Result, rate_text
+from .layout import new_table, render
+from .results import Result, new_s, rate_text
 
 _STYLES = {
     Kind.REGRESSED.value: "bold red",
@@ -27,28 +24,45 @@ _RANK = {"FAILED": 0, Kind.REGRESSED.value: 1, Kind.INVALID.value: 2, Kind.INCON
 
 
 def results_table(results: Sequence[Result], width: int, colour: bool) -> str:
-    """Test, size, time, rate, share of the roofline, baseline, difference, verdict; worst first when one failed."""
+    """Test, size, time, rate, share of the roofline, difference with its interval, processes, verdict; worst first."""
     failed = any(result.word in ("FAILED", Kind.REGRESSED.value) for result in results)
     ordered = sorted(results, key=_badness) if failed else list(results)
-    rates = ["" if _unresolved(result.measurement) else rate_text(result.measurement) for result in ordered]
+    rates = ["" if _unresolved(r.measurement) else rate_text(r.measurement, new_s(r)) for r in ordered]
     # One unit for all goes into the heading, which leaves its room to the tests' names.
     units = {rate.rpartition(" ")[2] for rate in rates if rate}
     heading = units.pop() if len(units) == 1 else ""
-    table = _table(("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"),
-                   ("roof", "right"), ("baseline", "right"), ("diff", "right"), ("verdict", "left"))  # fmt: skip
+    table = new_table(("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"),
+                      ("roof", "right"), ("diff %", "right"), ("99 %", "right"), ("n", "right"),
+                      ("verdict", "left"))  # fmt: skip
     for result, rate in zip(ordered, rates, strict=True):
         measurement, verdict = result.measurement, result.verdict
         table.add_row(
             _short(result),
             _size(result),
-            format_seconds(measurement.median_s),
+            format_seconds(new_s(result) or measurement.median_s),
             rate.removesuffix(heading).strip(),
             _roof(measurement),
-            _baseline(verdict),
-            "" if verdict is None or verdict.change is None else format_percent(verdict.change),
+            "" if verdict is None or verdict.change is None else f"{verdict.change * 100:+.1f}",
+            _bounds(verdict),
+            _counts(verdict),
             Text(result.word, style=_STYLES.get(result.word, "")),
         )
-    return _render(table, width, colour)
+    return render(table, width, colour)
+
+
+def _bounds(verdict: Verdict | None) -> str:
+    """The interval of the difference, in percent, short enough for a column."""
+    if verdict is None or verdict.interval is None:
+        return ""
+    return "…".join(format_percent(growth(bound)).removesuffix(" %") for bound in verdict.interval)
+
+
+def _counts(verdict: Verdict | None) -> str:
+    """New processes against those behind the baseline."""
+    if verdict is None or verdict.interval is None:
+        return ""
+    # A published limit has no processes behind it.
+    return f"{verdict.processes}" + (f":{len(verdict.reference.medians_s)}" if verdict.reference is not None else "")
 
 
 def _unresolved(measurement: Measurement) -> bool:
@@ -78,8 +92,8 @@ def roofline_note(results: Sequence[Result]) -> str:
 
 def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     """The offline comparison, in the order given."""
-    table = _table(("test", "left"), ("old", "right"), ("new", "right"), ("diff", "right"), ("99 % interval", "left"),
-                   ("n", "right"), ("verdict", "left"))  # fmt: skip
+    table = new_table(("test", "left"), ("old", "right"), ("new", "right"), ("diff", "right"),
+                      ("99 % interval", "left"), ("n", "right"), ("verdict", "left"))  # fmt: skip
     for row in rows:
         verdict = row.verdict
         table.add_row(
@@ -88,35 +102,10 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
             format_seconds(row.new_s),
             "" if verdict.change is None else format_percent(verdict.change),
             "" if verdict.interval is None else interval_text(verdict),
-            "" if verdict.reference is None else str(len(verdict.reference.medians_s)),
+            _counts(verdict),
             Text(verdict.kind.value, style=_STYLES.get(verdict.kind.value, "")),
         )
-    return _render(table, width, colour)
-
-
-def changes_table(changes: Sequence[Change], width: int, colour: bool) -> str:
-    """What an approval would do: each entry with the time before and after."""
-    table = _table(("entry", "left"), ("before", "right"), ("after", "right"), ("change", "right"), ("from", "left"))
-    for change in changes:
-        entry = change.entry
-        both = change.before_s is not None and change.after_s is not None
-        table.add_row(
-            printable(entry.label),
-            "new" if change.before_s is None else format_seconds(change.before_s),
-            printable(f"{entry.value} {entry.unit}") if change.after_s is None else format_seconds(change.after_s),
-            format_percent(change.after_s / change.before_s - 1) if both else "",  # type: ignore[operator]
-            _processes(change),
-        )
-    return _render(table, width, colour)
-
-
-def _processes(change: Change) -> str:
-    """How many processes stand behind an entry, and how many stood there before."""
-    count = len(change.entry.medians)
-    if not count:
-        return change.entry.kind
-    before = f"{change.processes_before} → " * (change.processes_before not in (0, count))
-    return f"{before}{count} process{'es' * (count > 1)}"
+    return render(table, width, colour)
 
 
 def _short(result: Result) -> str:
@@ -134,33 +123,6 @@ def _size(result: Result) -> str:
     return format_bytes(size) if size else ""
 
 
-def _baseline(verdict: Verdict | None) -> str:
-    if verdict is None or verdict.reference is None:
-        return ""
-    return format_seconds(verdict.reference.median_s)
-
-
 def _badness(result: Result) -> tuple[int, float]:
     change = result.verdict.change if result.verdict is not None else None
     return _RANK.get(result.word, 4), -(change or 0.0)
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for name, justify in columns:
-        # Numbers stay whole; only the test's name may fold, so nothing is lost at 80 columns.
-        first = name in ("test", "entry")
-        table.add_column(name, justify=justify, no_wrap=not first, overflow="fold")  # type: ignore[arg-type]
-    return table
-
-
-def _render(table: Table, width: int, colour: bool) -> str:
-    out = io.StringIO()
-    console = Console(
-        file=out, width=width, force_terminal=colour, color_system="standard" if colour else None, highlight=False,
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
-    )  # fmt: skip
-    console.print(table)
-    return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))

@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+from ...core.machine import Gpu
 from .base import BRAKE, POWER_CAP, THERMAL, Counters
 
 # Fields of `amdsmi_get_violation_status` (MI300 and newer) and what they mean here. PROCHOT is a signal from outside.
@@ -19,6 +20,9 @@ _SECONDS = 1e-3
 # Of a lane, in GT/s (PCI-SIG).
 _GENERATIONS = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
 OWN_CONTEXT_BYTES = 2**30
+# amdsmi.h: the memory controllers' bit of the blocks with ECC, and what may become of a page that gave errors.
+_MEMORY_BLOCK = 1
+_PAGE_PENDING, _PAGE_UNRESERVABLE = 1, 2
 _ROOT = Path("/")
 
 
@@ -28,15 +32,16 @@ class Amdsmi:
     def __init__(self, pci_address: str | None) -> None:
         self._smi: Any = None
         self._handle: Any = None
+        self._index = 0
         # The package loads the driver's library when imported, and fails in many ways where there is none.
         with contextlib.suppress(Exception):
             import amdsmi
 
             amdsmi.amdsmi_init()
-            for handle in amdsmi.amdsmi_get_processor_handles():
+            for index, handle in enumerate(amdsmi.amdsmi_get_processor_handles()):
                 with contextlib.suppress(Exception):
                     if pci_address and amdsmi.amdsmi_get_gpu_device_bdf(handle).lower() == pci_address.lower():
-                        self._smi, self._handle = amdsmi, handle
+                        self._smi, self._handle, self._index = amdsmi, handle, index
 
     def counters(self, own_bytes: int) -> Counters:
         """The state right now; what is in use beyond `own_bytes` belongs to others."""
@@ -89,13 +94,39 @@ class Amdsmi:
             "pcie_generation_rated": _generation(static.get("max_pcie_speed")),
             "pcie_width_rated": _number(static.get("max_pcie_width")),
         }
-        known = {name: value for name, value in found.items() if value is not None}
-        throttle_known = _tells(self.counters(0))
+        known = {name: value for name, value in (found | self._memory_errors()).items() if value is not None}
+        counters = self.counters(0)
         return {
             "product": asic.get("market_name", "unknown"),
-            "throttle_known": throttle_known,
+            "throttle_known": _tells(counters),
+            "active": None if counters.active is None else tuple(sorted(counters.active)),
             **known,
             **self.facts(),
+        }
+
+    def gpu(self) -> Gpu | None:
+        """This very GPU, now; None where the library does not know it."""
+        if self._smi is None:
+            return None
+        found = self.inventory()
+        # amdsmi has only the speed that the link runs at, which falls while it idles: less than all of it is no fact.
+        if found.get("pcie_generation") != found.get("pcie_generation_rated"):
+            found.pop("pcie_generation", None)
+        return Gpu(index=self._index, **found)
+
+    def _memory_errors(self) -> dict[str, Any]:
+        """Whether the memory corrects errors, those that it could not, and what became of their pages."""
+        blocks, pages = _number(self._ask("amdsmi_get_gpu_ecc_enabled")), self._ask("amdsmi_get_gpu_bad_page_info")
+        ecc = None if blocks is None else bool(int(blocks) & _MEMORY_BLOCK)
+        counts = self._ask("amdsmi_get_gpu_total_ecc_count") or {}
+        # Older versions answer in a sentence where there are none.
+        states = {page.get("status") for page in pages} if isinstance(pages, list) else None
+        return {
+            "ecc": ecc,
+            # A device without ECC counts nothing, and says zero.
+            "ecc_errors": _number(counts.get("uncorrectable_count")) if ecc else None,
+            "remap_pending": None if states is None else _PAGE_PENDING in states,
+            "remap_failed": None if states is None else _PAGE_UNRESERVABLE in states,
         }
 
     def _ask(self, function: str) -> Any:

@@ -6,15 +6,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...core.facts import DeviceFacts
+from ...core.machine import BRAKE, HARDWARE, POWER_CAP, THERMAL, Gpu
+
+__all__ = ["BRAKE", "HARDWARE", "POWER_CAP", "THERMAL", "Counters", "Device", "RealDevice", "Stamp", "Traits"]
 
 Stamp = object
-
-# Causes for which a block of samples does not count: the device was not itself.
-THERMAL = "thermal slowdown"
-HARDWARE = "hardware slowdown"
-BRAKE = "power brake"
-# A normal state of a busy card: recorded, never a cause.
-POWER_CAP = "software power cap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +114,9 @@ class Device(Protocol):
     def facts(self) -> DeviceFacts:
         """What the device says of itself, as running."""
 
+    def gpu(self) -> Gpu | None:
+        """What its management library tells of this very device now; None where none does. Never raises."""
+
 
 class RealDevice:
     """What every device of this world shares: the host's clock, and for a start no spin, no graph, no counters."""
@@ -158,4 +157,8 @@ class RealDevice:
 
     def peak_bytes(self, call: Callable[[], object]) -> int | None:  # noqa: ARG002
         """Unknown."""
+        return None
+
+    def gpu(self) -> Gpu | None:
+        """No management library knows it."""
         return None

@@ -1,13 +1,17 @@
 """CUDA and ROCm devices: events on the current stream time the device, not the launch."""
 
+import contextlib
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts
+from ...core.machine import Gpu
+from .. import inventory
 from ..cache import last_level_cache
 from . import amd, nvidia
 from .base import Counters, RealDevice, Stamp, Traits
@@ -110,6 +114,22 @@ class CudaDevice(RealDevice):
         }
         return DeviceFacts(**facts | (self._amd_facts() if self.is_hip else nvidia.facts(facts["uuid"])))
 
+    def gpu(self) -> Gpu | None:
+        """What the vendor's management library tells of it now; None where it tells nothing."""
+        # Whatever a library does, a run must not end for its health.
+        with contextlib.suppress(Exception):
+            found = self._amd_gpu() if self.is_hip else self._nvidia_gpu()
+            # This process is at work on it: what is in use says nothing of others.
+            return None if found is None else replace(found, others_bytes=None)
+        return None
+
+    def _nvidia_gpu(self) -> Gpu | None:
+        return inventory.nvidia_gpu(_uuid(torch.cuda.get_device_properties(self.index)))
+
+    def _amd_gpu(self) -> Gpu | None:
+        assert isinstance(self._library, amd.Amdsmi)
+        return self._library.gpu()
+
     def _amd_facts(self) -> dict[str, Any]:
         assert isinstance(self._library, amd.Amdsmi)
         driver = amd.driver_version()
@@ -117,8 +137,6 @@ class CudaDevice(RealDevice):
 
 
 def _traits(hip_properties: Any) -> Traits:
-    from dataclasses import replace
-
     if hip_properties is None:
         return CUDA
     constant = str(getattr(hip_properties, "gcnArchName", "")).startswith(CONSTANT_SPIN)

@@ -13,9 +13,10 @@ was submitted or when the device is free, and a full queue makes the host wait. 
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from ...core.facts import DeviceFacts
+from ...core.machine import Gpu
 from ..cache import last_level_cache
 from .base import Counters, Stamp, Traits
 
@@ -46,6 +47,8 @@ class FakeDevice:
         skew_s: how much later this rank's host starts than the others'.
         reading: `reversed` swaps what two stamps show, `hanging` never answers (until `let_go`), as Apple's events did.
         traits: what it can do, instead of everything.
+        gpu: what a management library tells of it, as arguments of `Gpu`: `{"power_limit_w": 400}`, all else but its
+            product unknown; None is a device that no library knows. A test may change `told` while it runs.
     """
 
     def __init__(
@@ -73,12 +76,13 @@ class FakeDevice:
         skew_s: float = 0.0,
         reading: Literal["right", "reversed", "hanging"] = "right",
         traits: Traits | None = None,
+        gpu: dict[str, Any] | None = None,
     ) -> None:
         self.name = "fake"
         self.traits = traits or Traits(tick_s=tick_s, shortest_span_s=200 * tick_s, spins=True, graphs=True)
         self.tick_s, self.launch_s, self.record_s = tick_s, launch_s, record_s
         self.pair_s, self.latency_s, self.queue_depth = pair_s, latency_s, queue_depth
-        self.clock_hz, self.reading = clock_hz, reading
+        self.clock_hz, self.reading, self.told = clock_hz, reading, gpu
         self.clock_s = self.busy_s = 0.0
         self.works = self.stamps = 0
         self._host_s = skew_s
@@ -184,9 +188,15 @@ class FakeDevice:
 
     def spin(self, cycles: int) -> None:
         """An entry of so many cycles at the clock of the moment."""
+        if self._recording is not None:
+            self._recording.append(lambda: self._spins_s(cycles))
+        else:
+            self._submit(self._spins_s(cycles), self.launch_s)
+
+    def _spins_s(self, cycles: int) -> float:
         seconds = cycles / (self.clock_hz * self._clock(self.busy_s))
         self._be_busy(seconds)
-        self._submit(seconds, self.launch_s)
+        return seconds
 
     def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
         """Note what is submitted; a replay is one entry and costs the host one launch."""
@@ -240,3 +250,11 @@ class FakeDevice:
     def facts(self) -> DeviceFacts:
         """As scripted."""
         return self._facts
+
+    def gpu(self) -> Gpu | None:
+        """As told; lists become tuples, so that the arguments may come from JSON."""
+        if self.told is None:
+            return None
+        told = {name: tuple(value) if isinstance(value, list) else value for name, value in self.told.items()}
+        facts: dict[str, Any] = {name: getattr(self._facts, name) for name in ("index", "product", "uuid", "driver")}
+        return Gpu(**facts | told)

@@ -50,12 +50,9 @@ class Nvml:
         """
         if self._nvml is None:
             return Counters()
-        bits = self._ask(lambda nvml, handle: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
-        if bits is None:
-            bits = self._ask(lambda nvml, handle: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
         used = self._ask(lambda nvml, handle: nvml.nvmlDeviceGetMemoryInfo(handle).used)
         return Counters(
-            active=None if bits is None else frozenset(cause for bit, cause in _REASONS.items() if bits & bit),
+            active=self._ask(causes),
             seconds=self._violation_seconds(),
             others_bytes=None if used is None else max(0, int(used) - own_bytes - OWN_CONTEXT_BYTES),
             others_busy=self._others_busy(),
@@ -95,6 +92,21 @@ class Nvml:
 
 def _violation(nvml: Any, handle: Any, policy: int) -> Any:
     return nvml.nvmlDeviceGetViolationStatus(handle, policy)
+
+
+def causes(nvml: Any, handle: Any) -> frozenset[str]:
+    """What slows the device right now, and the power cap.
+
+    Raises:
+        NVMLError: the device does not tell.
+        AttributeError: the library is older than the question.
+    """
+    try:
+        bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+    except (nvml.NVMLError, AttributeError):
+        # The older name of the same question.
+        bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    return frozenset(cause for bit, cause in _REASONS.items() if bits & bit)
 
 
 def handle_of(nvml: Any, uuid: str | None) -> Any:

@@ -1,0 +1,177 @@
+"""What other tools say of one process a side, each named by where its rule comes from.
+
+Rules take [tests, samples] of seconds before and after and answer +1 where they call a test slower, -1 where faster,
+0 where they call nothing. They are written afresh from the descriptions named here; no code of theirs is copied.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from .suites import Floats, Suite
+
+Calls = npt.NDArray[np.int_]
+Rule = Callable[[Floats, Floats], Calls]
+Pair = tuple[Floats, Floats]
+
+THRESHOLD = "mean:5%"
+ALPHA = 0.05
+FEWEST_REPETITIONS = 2
+# Criterion's defaults, but for the resamples: 100,000 there, and a warning below 1,000.
+NOISE_THRESHOLD, RESAMPLES = 0.01, 2000
+FEWEST_FOR_NOISE = 5
+CLEAR_GAP = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A rule of another tool, how it was had, and from which text."""
+
+    name: str
+    origin: str
+    rule: Rule
+
+
+def pytest_benchmark(before_s: Floats, after_s: Floats) -> Calls:
+    """The check that `--benchmark-compare-fail=mean:5%` makes, by its own functions."""
+    from pytest_benchmark.utils import parse_compare_fail
+
+    check = parse_compare_fail(THRESHOLD)
+    means = zip(before_s.mean(axis=1).tolist(), after_s.mean(axis=1).tolist(), strict=True)
+    return np.array([1 if check.fails({"mean": after}, {"mean": before}) else 0 for before, after in means])
+
+
+def mann_whitney(before_s: Floats, after_s: Floats) -> Calls:
+    """Two-sided, over repetitions in one process; which side is slower is seen from the medians printed beside it."""
+    if min(before_s.shape[1], after_s.shape[1]) < FEWEST_REPETITIONS:
+        return np.zeros(len(before_s), dtype=int)
+    p = stats.mannwhitneyu(before_s, after_s, alternative="two-sided", axis=1).pvalue
+    ahead = np.median(after_s, axis=1) >= np.median(before_s, axis=1)
+    return np.where(p < ALPHA, np.where(ahead, 1, -1), 0)
+
+
+def criterion(before_s: Floats, after_s: Floats) -> Calls:
+    """p of Welch's t by resampling both sides pooled; then the interval of the means' ratio beyond the threshold."""
+    before_n, after_n = before_s.shape[1], after_s.shape[1]
+    if min(before_n, after_n) < 2:
+        return np.zeros(len(before_s), dtype=int)
+    pooled = np.hstack([after_s, before_s])
+    pooled = pooled - pooled.mean(axis=1, keepdims=True)
+    seen = _welch(
+        _moments(pooled[:, :after_n], np.ones((1, after_n))), _moments(pooled[:, after_n:], np.ones((1, before_n)))
+    )
+    both = after_n + before_n
+    drawn = _welch(_moments(pooled, picks(after_n, both, 1)), _moments(pooled, picks(before_n, both, 2)))
+    below = (drawn < seen).mean(axis=0)
+    p = 2 * np.minimum(below, 1 - below)
+    after = picks(after_n, after_n, 3) @ after_s.T / after_n
+    before = picks(before_n, before_n, 4) @ before_s.T / before_n
+    low, high = np.percentile(after / before - 1, [2.5, 97.5], axis=0)
+    called = np.where(low > NOISE_THRESHOLD, 1, np.where(high < -NOISE_THRESHOLD, -1, 0))
+    return np.where(p < ALPHA, called, 0)
+
+
+@functools.lru_cache(maxsize=64)
+def picks(count: int, among: int, seed: int) -> Floats:
+    """[resamples, among]: how often each sample is drawn into a resample of `count`."""
+    drawn = np.random.default_rng([seed, count, among]).multinomial(count, np.full(among, 1 / among), RESAMPLES)
+    return drawn.astype(np.float64)
+
+
+def _moments(samples: Floats, weights: Floats) -> tuple[Floats, Floats, int]:
+    """[resamples, tests] means and unbiased variances, and the samples behind them."""
+    count = round(float(weights[0].sum()))
+    mean = weights @ samples.T / count
+    square = weights @ (samples**2).T / count
+    return mean, np.maximum(square - mean**2, 0.0) * count / (count - 1), count
+
+
+def _welch(after: tuple[Floats, Floats, int], before: tuple[Floats, Floats, int]) -> Floats:
+    error = np.sqrt(after[1] / after[2] + before[1] / before[2])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray((after[0] - before[0]) / error)
+
+
+def nvbench_legacy(before_s: Floats, after_s: Floats) -> Calls:
+    """The change of the mean against the smaller of both relative standard deviations."""
+    if min(before_s.shape[1], after_s.shape[1]) < FEWEST_FOR_NOISE:
+        return np.zeros(len(before_s), dtype=int)
+    noises = [side.std(axis=1, ddof=1) / side.mean(axis=1) for side in (before_s, after_s)]
+    # A noise of exactly zero counts as not known there; then the other's is taken, and with neither nothing is called.
+    known = np.where(np.asarray(noises) > 0, noises, np.inf)
+    change = after_s.mean(axis=1) / before_s.mean(axis=1) - 1
+    return np.where(np.abs(change) <= known.min(axis=0), 0, np.sign(change).astype(int))
+
+
+def nvbench_robust(before_s: Floats, after_s: Floats) -> Calls:
+    """A gap of half a percent between the intervals from the minimum to the third quartile."""
+    (low, high), (new_low, new_high) = (
+        (side.min(axis=1), np.percentile(side, 75, axis=1)) for side in (before_s, after_s)
+    )
+    slower, faster = (new_low - high) / high >= CLEAR_GAP, (low - new_high) / new_high >= CLEAR_GAP
+    return slower.astype(int) - faster.astype(int)
+
+
+PEERS = (
+    Peer(
+        "pytest-benchmark mean:5%",
+        "run: the check that the installed pytest-benchmark's `parse_compare_fail` makes, on the means of one process "
+        "a side",
+        pytest_benchmark,
+    ),
+    Peer(
+        "google/benchmark U test",
+        "reimplemented from its published description (docs/tools.md, tools/gbench/report.py, 267a1115): a two-sided "
+        "Mann-Whitney U test over the repetitions of one process a side at 0.05, through scipy as there",
+        mann_whitney,
+    ),
+    Peer(
+        "criterion.rs",
+        "reimplemented from its published description (book/src/analysis.md and src/analysis/compare.rs, 0.7.0): the "
+        "bootstrapped t at significance 0.05, then the 95 % interval of the mean's change beyond the noise threshold "
+        f"of 1 %; {RESAMPLES} resamples in place of 100,000",
+        criterion,
+    ),
+    Peer(
+        "NVBench legacy",
+        "reimplemented from its published description (python/scripts/nvbench_compare.py, 66212f1, installed as "
+        "nvbench-compare-legacy): SLOW where the mean moved by more than the smaller relative standard deviation",
+        nvbench_legacy,
+    ),
+    Peer(
+        "NVBench robust, gap only",
+        "reimplemented from its published description (docs/nvbench_compare_robust.md, 66212f1): a gap of 0.5 % "
+        "between [minimum, third quartile]; the confirmation in clock cycles that it asks for besides needs clocks, "
+        "which this data lacks, so the tool itself may call less",
+        nvbench_robust,
+    ),
+)
+
+
+def available() -> list[Peer]:
+    """Those that can be run here: pytest-benchmark only where it is installed."""
+    return [peer for peer in PEERS if peer.rule is not pytest_benchmark or find_spec("pytest_benchmark")]
+
+
+def call(rule: Rule, suite: Suite, slowdown: float) -> Calls:
+    """A rule's answer on every test of a suite, the new side slower by a share of its time."""
+    pairs = [(case.before_s, case.after_s * (1 + slowdown)) for case in suite.cases]
+    return by_size(rule, pairs, dtype=int)
+
+
+def by_size(rule: Callable[[Floats, Floats], npt.NDArray[Any]], pairs: Sequence[Pair], dtype: type) -> npt.NDArray[Any]:
+    """What a rule on whole arrays says of pairs that may differ in length: those of one length at a time."""
+    sizes: dict[tuple[int, int], list[int]] = {}
+    for index, (before, after) in enumerate(pairs):
+        sizes.setdefault((len(before), len(after)), []).append(index)
+    answers = np.zeros(len(pairs), dtype=dtype)
+    for indices in sizes.values():
+        sides = [np.stack([pairs[index][side] for index in indices]) for side in (0, 1)]
+        answers[indices] = rule(*sides)
+    return answers

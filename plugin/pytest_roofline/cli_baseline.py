@@ -1,0 +1,160 @@
+"""`roofline baseline propose` and `approve`: runs become a proposal, a person approves it."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .cli_options import folder_option, into_option
+from .cli_upkeep import check, prune, show
+from .core.errors import CannotStore
+from .core.units import printable
+
+if TYPE_CHECKING:
+    from .core.entries import Entry
+    from .judging.picking import Choice, Picked
+    from .judging.proposals import Proposal
+    from .judging.runs import Run
+
+
+@click.group()
+def baseline() -> None:
+    """Make and renew baselines: runs become a proposal, a person approves it."""
+
+
+@baseline.command()
+@click.argument("runs", nargs=-1)
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The proposal to write.")
+@click.option("--driver", default="", help="Only runs of this driver: its version or the first parts of it, as 550.")
+@click.option("--before", default="", metavar="DATE", help="Only runs begun before this date or time (ISO 8601, UTC).")
+@click.option("--after", default="", metavar="DATE", help="Only runs begun then or later.")
+@click.option("--product", default="", help="Only runs of this hardware: its key, or words of it, as h200-sxm.")
+@click.option("--all", "everything", is_flag=True, help="Also what is not marked gate=True.")
+@click.option(
+    "--accept-slower", is_flag=True, help="Also tests that failed only because they were slower: a slowdown accepted."
+)
+@folder_option
+def propose(
+    runs: tuple[str, ...],
+    output: Path,
+    driver: str,
+    before: str,
+    after: str,
+    product: str,
+    everything: bool,
+    accept_slower: bool,
+    folder: Path,
+) -> None:
+    """Build baseline entries from RUNS (NAME or PATH; all saved ones without), a session each, into a new file.
+
+    What failed, was invalid or held wrong data is left out and named; runs that disagree with each other are refused.
+    """
+    from .judging.baselines import write_baseline
+    from .judging.picking import Choice, parse_moment
+    from .reporting.baseline_tables import counted
+
+    if output.exists():
+        raise CannotStore(f"{output} exists already, and a proposal is a new file; choose another name or remove it")
+    choice = Choice(
+        driver=driver,
+        before=parse_moment(before, "--before") if before else None,
+        after=parse_moment(after, "--after") if after else None,
+        product=product,
+    )
+    picked = _picked(runs, folder, choice)
+    _say([*picked.notes, *_notes(picked.runs)], "note: ")
+    proposal = _proposal(picked.runs, everything, accept_slower)
+    write_baseline(output, proposal.baseline)
+    _say(proposal.left_out, "left out: ")
+    entries = proposal.baseline.entries
+    sessions = max(len(entry.sessions) for entry in entries)
+    made = f"{counted(len(entries), 'entry', 'entries')} for {printable(str(entries[0].hardware))}"
+    click.echo(f"{made}, from up to {counted(sessions, 'session', 'sessions')}, in {output}")
+    _say_provisional(entries, output)
+    click.echo(f"read it, then: roofline baseline approve {output}")
+
+
+def _picked(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Picked":
+    from .judging.picking import pick, scan
+    from .judging.runs import read_run, resolve_run
+
+    if not names:
+        return scan(folder, choice)
+    return pick([read_run(resolve_run(name, folder)) for name in names], choice)
+
+
+def _notes(runs: "Iterable[Run]") -> list[str]:
+    from .judging.picking import is_fake
+
+    taken = list(runs)
+    notes = [f"{run.path} ends in the middle of a line, which is left out" for run in taken if run.cut]
+    if any(is_fake(run) for run in taken):
+        notes.append("these runs are of a fake device; approve them into no folder that real devices use")
+    return notes
+
+
+def _proposal(runs: "tuple[Run, ...]", everything: bool, accept_slower: bool) -> "Proposal":
+    """The proposal; where nothing is fit, each reason has its line before the error."""
+    from .judging.proposals import NothingFit
+    from .judging.proposals import propose as propose_entries
+
+    try:
+        return propose_entries(runs, everything=everything, accept_slower=accept_slower)
+    except NothingFit as error:
+        _say(error.left_out, "left out: ")
+        raise
+
+
+def _say(lines: Iterable[str], start: str) -> None:
+    """A line each on standard error, at most twelve."""
+    from .reporting.baseline_tables import capped
+
+    for line in capped([f"{start}{printable(line)}" for line in lines]):
+        click.echo(line, err=True)
+
+
+def _say_provisional(entries: "Iterable[Entry]", path: Path) -> None:
+    from .judging.baseline_health import health_of
+    from .reporting.baseline_tables import provisional_note
+
+    note = provisional_note(health_of(entries))
+    if note:
+        click.echo(f"{note}; see `roofline baseline show {path}`")
+
+
+@baseline.command()
+@click.argument("proposal", type=click.Path(path_type=Path))
+@into_option
+@click.option("--only", multiple=True, metavar="EXPR", help="Only entries with this in their label (repeatable).")
+@click.option("--replace", is_flag=True, help="Take the new sessions in place of the old, whatever was found.")
+@click.option("--dry-run", is_flag=True, help="Show the changes, write nothing.")
+def approve(proposal: Path, into: Path, only: tuple[str, ...], replace: bool, dry_run: bool) -> None:
+    """Show what PROPOSAL changes in the baseline of its hardware, and merge it; other entries stay as they are.
+
+    New sessions replace the old where they surely differ by more than the tolerance, and join them everywhere else: so
+    noise neither tightens nor loosens a baseline.
+    """
+    from .judging.baselines import read_baseline
+    from .judging.renewal import approve as approve_entries
+    from .judging.renewal import changes
+    from .reporting.baseline_tables import changes_table, counted
+
+    proposed = read_baseline(proposal)
+    path = into / f"{proposed.family}.json"
+    found = changes(proposed, into, only=only, replaces=replace)
+    pending = [change for change in found if change.action != "unchanged"]
+    if not pending:
+        click.echo(f"nothing to change: {path} already holds all that it proposes")
+        return
+    click.echo(changes_table(found, 80, sys.stdout.isatty()))
+    _say_provisional([change.entry for change in found], proposal if dry_run else path)
+    if not dry_run:
+        approve_entries(proposed, into, only=only, replaces=replace)
+    done = "would change in" if dry_run else "written to"
+    click.echo(f"{counted(len(pending), 'entry', 'entries')} {done} {path}")
+
+
+for command in (show, check, prune):
+    baseline.add_command(command)

@@ -1,0 +1,109 @@
+"""`roofline explain` and `roofline drill`: why a verdict is what it is, and proof that the gate is awake."""
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .cli_options import folder_option
+from .core.errors import BadInput
+from .core.units import format_percent, format_tolerance, parse_fraction, printable
+from .options import SAVED_VARIABLE
+
+if TYPE_CHECKING:
+    from .core.records import Judgement
+    from .judging.runs import Run
+
+
+@click.command()
+@click.argument("run")
+@click.argument("test", default="")
+@folder_option
+def explain(run: str, test: str, folder: Path) -> None:
+    """Show why each verdict of RUN on TEST (part of its name or id; all without) is what it is.
+
+    Samples by process, the intervals, the spreads and where they come from, and the rule step by step.
+    """
+    from .judging.runs import read_run, resolve_run
+    from .reporting.explain import explanation
+
+    read = read_run(resolve_run(run, folder))
+    found = _matching(read, test)
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
+    for index, label in enumerate(found):
+        if index:
+            click.echo("")
+        for line in explanation(read, label, width):
+            click.echo(line)
+
+
+def _matching(run: "Run", test: str) -> list[str]:
+    """The measurements of a run whose label or test id holds the text; the exact ones where there are any."""
+    labels = list(dict.fromkeys(m.label for m in run.measurements))
+    ids = {m.label: m.test_id for m in run.measurements}
+    exact = [label for label in labels if test in (label, ids[label])]
+    found = exact or [label for label in labels if test in label or test in ids[label]]
+    if not found:
+        known = ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
+        told = known or "nothing at all"
+        raise BadInput(f"{run.path} measured nothing whose name holds {test!r}; it measured {told}")
+    return found
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("share")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def drill(share: str, arguments: tuple[str, ...]) -> None:
+    """Run pytest with every measured function slowed down by SHARE (10%), and say which tests turned red.
+
+    ARGUMENTS are pytest's: paths, -k, --roofline-against and so on. Exit status: 0 where every compared test turned
+    red, 1 where one slept, 2 where nothing was compared.
+    """
+    from .judging.runs import read_run
+
+    slowdown = parse_fraction(share, "SHARE")
+    name = f"drill-{uuid.uuid4().hex[:12]}"
+    command = [sys.executable, "-m", "pytest", *arguments]
+    command += [f"--roofline-drill={share}", f"--roofline-save={name}"]
+    with tempfile.TemporaryDirectory(prefix="roofline-drill-") as folder:
+        told = Path(folder) / "path"
+        done = subprocess.run(command, check=False, env=os.environ | {SAVED_VARIABLE: str(told)})
+        path = Path(told.read_text(encoding="utf-8")) if told.exists() else None
+    if done.returncode not in (0, 1) or path is None or not path.exists():
+        raise BadInput(f"pytest ended with status {done.returncode} and measured nothing that could be judged")
+    sys.exit(_tell(list(read_run(path).judgements), slowdown))
+
+
+def _tell(judgements: "list[Judgement]", slowdown: float) -> int:
+    compared = [judgement for judgement in judgements if judgement.estimate is not None]
+    if not compared:
+        click.echo("roofline: nothing was compared, so nothing could turn red; record a baseline first", err=True)
+        return 2
+    asleep = [judgement for judgement in compared if judgement.verdict != "REGRESSED"]
+    click.echo(
+        f"drill of +{format_tolerance(slowdown)}: {len(compared) - len(asleep)} of {len(compared)} tests turned red"
+    )
+    for judgement in asleep:
+        assert judgement.estimate is not None
+        click.echo(printable(f"  asleep: {_asleep(judgement, slowdown)}"))
+    return 1 if asleep else 0
+
+
+def _asleep(judgement: "Judgement", slowdown: float) -> str:
+    assert judgement.estimate is not None
+    seen = format_percent(math.expm1(judgement.estimate))
+    text = f"{judgement.label} {judgement.verdict}, seen as {seen}"
+    if slowdown <= judgement.tolerance:
+        return f"{text}: within its tolerance of {format_tolerance(judgement.tolerance)}"
+    if judgement.reach is not None and judgement.reach > slowdown:
+        needed = f"this run finds slowdowns from {judgement.reach:.1%} up only"
+        return f"{text}: {needed}; use --roofline-rounds=auto, or record more sessions"
+    return f"{text}: {judgement.reason}" if judgement.reason else text

@@ -1,0 +1,189 @@
+"""`roofline baseline show`, `check` and `prune`: what there is, whether it is sane, and what no test uses any more."""
+
+import datetime
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .cli_options import into_option
+from .core.errors import BadFile, BadInput
+from .core.units import printable
+
+if TYPE_CHECKING:
+    from .core.entries import Baseline, Entry
+    from .judging.baseline_health import Health
+    from .judging.pruning import PlannedTest, Unused
+
+# The plugin writes the tests that it collected into the file that this variable names, and measures nothing.
+PLAN_VARIABLE = "ROOFLINE_PLAN"
+# How much of a failed collection's output is shown.
+LAST_LINES = 15
+
+
+@click.command()
+@click.argument("what", nargs=-1)
+@into_option
+@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
+    """Show what stands behind each entry, and how small a slowdown it finds.
+
+    WHAT: baseline files (*.json; those of the folder without), and parts of the labels to show.
+    """
+    from .judging.baseline_health import health_of
+    from .judging.renewal import select
+    from .reporting.baseline_tables import health_as_json, published_as_json
+
+    files = [Path(text) for text in what if text.endswith(".json")]
+    parts = [text for text in what if not text.endswith(".json")]
+    baselines = _read(files, into)
+    entries = [entry for baseline in baselines.values() for entry in baseline.entries]
+    chosen = {entry.identity for entry in select(entries, parts)}
+    rows = []
+    for path, baseline in baselines.items():
+        # The prior of an entry is what all of its file tell, so the choice comes after.
+        healths = [health for health in health_of(baseline.entries) if health.entry.identity in chosen]
+        published = [e for e in baseline.entries if e.identity in chosen and e.kind != "measured"]
+        if as_json:
+            rows += [{"file": str(path), **health_as_json(health)} for health in healths]
+            rows += [{"file": str(path), **published_as_json(entry)} for entry in published]
+        elif healths or published:
+            _print_health(path, healths, published)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[Entry]") -> None:
+    from .reporting.baseline_tables import LEGEND, capped, health_table, provisional_lines, published_lines
+
+    terminal = sys.stdout.isatty()
+    click.echo(printable(str(path)))
+    if healths:
+        width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
+        click.echo(health_table(healths, width, terminal))
+        click.echo(LEGEND)
+        drivers = {driver for health in healths for driver in health.drivers}
+        if len(drivers) == 1:
+            click.echo(f"driver: {printable(drivers.pop())}")
+    for line in [*capped(provisional_lines(healths)), *published_lines(published)]:
+        click.echo(line)
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@into_option
+def check(files: tuple[Path, ...], into: Path) -> None:
+    """Say what in baseline FILES cannot be true, or is not told; exit status 1 where there is something.
+
+    Without FILES those of the folder. Times against the datasheet's peak, provenance, conventions, dates, duplicates.
+    """
+    from .judging.baseline_checks import check as check_baseline
+    from .reporting.baseline_tables import counted
+
+    wrong = 0
+    baselines = _read(files, into)
+    for path, baseline in baselines.items():
+        for flaw in check_baseline(path, baseline, datetime.datetime.now(datetime.UTC)):
+            wrong += not flaw.hint
+            where = f"{path}{': ' if flaw.entry else ''}{flaw.entry}"
+            told = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
+            click.echo(printable(f"{'hint: ' if flaw.hint else ''}{where}: {told}"))
+    count = sum(len(baseline.entries) for baseline in baselines.values())
+    entries, files_read = counted(count, "entry", "entries"), counted(len(baselines), "file", "files")
+    click.echo(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
+    sys.exit(1 if wrong else 0)
+
+
+def _read(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]":
+    """The named baselines, or all of a folder.
+
+    Raises:
+        BadFile: one cannot be read, or the folder is none.
+    """
+    from .judging.baselines import read_baseline
+
+    if not files and not into.is_dir():
+        raise BadFile(f"there is no folder {into} with baselines; name files, or the folder with --into")
+    return {path: read_baseline(path) for path in files or sorted(into.glob("*.json"))}
+
+
+@click.command()
+@into_option
+@click.option(
+    "--tests", multiple=True, metavar="PATH", help="Where the tests are (repeatable); pytest's own choice without."
+)
+@click.option("--apply", "applied", is_flag=True, help="Remove the entries that no test uses, after listing them.")
+def prune(into: Path, tests: tuple[str, ...], applied: bool) -> None:
+    """List the entries that no test uses any more, found by a collection of all tests; --apply removes them."""
+    from .core.entries import Baseline
+    from .judging.baselines import write_baseline
+    from .judging.pruning import unused
+    from .reporting.baseline_tables import counted
+
+    baselines = _read((), into)
+    planned = _collect(tests)
+    found = {path: unused(baseline.entries, planned) for path, baseline in baselines.items()}
+    count = sum(len(idle) for idle in found.values())
+    total = sum(len(baseline.entries) for baseline in baselines.values())
+    for path, idle in found.items():
+        _list_unused(path, idle)
+    tests_found = counted(len(planned), "test that measures", "tests that measure")
+    click.echo(f"{count} of {counted(total, 'entry', 'entries')} unused by the {tests_found}")
+    if not count or not applied:
+        return
+    if count == total:
+        raise BadInput(
+            f"none of the {total} entries in {into} is used by the tests that were collected, so these are hardly the "
+            "tests that they were made from; name them with --tests, or remove the files yourself"
+        )
+    for path, idle in found.items():
+        if idle:
+            gone = {one.entry.identity for one in idle}
+            kept = tuple(entry for entry in baselines[path].entries if entry.identity not in gone)
+            write_baseline(path, Baseline(baselines[path].family, kept))
+    click.echo(f"{counted(count, 'entry', 'entries')} removed")
+
+
+def _list_unused(path: Path, idle: "Sequence[Unused]") -> None:
+    for one in idle:
+        why = "its test has other parameters now" if one.benchmark_known else "there is no such test"
+        click.echo(printable(f"unused in {path}: {one.entry.label} ({one.entry.hardware}; {one.entry.kind}): {why}"))
+
+
+def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
+    """The measuring tests that pytest finds in a process of its own, of every tier.
+
+    Raises:
+        BadInput: the collection failed, or found none: then nothing may be called unused.
+    """
+    from .judging.pruning import read_plan
+
+    with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
+        plan = Path(folder) / "plan.jsonl"
+        command = [sys.executable, "-m", "pytest", *tests, "--collect-only", "-q", "--roofline-tier=full"]
+        # Options of the ini file or the shell may deselect tests, whose entries would then look unused.
+        command += ["-k", "", "-m", ""]
+        surroundings = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        done = subprocess.run(
+            command, env=surroundings | {PLAN_VARIABLE: str(plan)}, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            for line in [*done.stdout.splitlines(), *done.stderr.splitlines()][-LAST_LINES:]:
+                click.echo(printable(line), err=True)
+            raise BadInput(
+                f"pytest ended with status {done.returncode} while it collected the tests, so nothing can be called "
+                "unused; mend that, or name other tests with --tests"
+            )
+        planned = read_plan(plan) if plan.exists() and plan.stat().st_size else []
+    if not planned:
+        raise BadInput(
+            "pytest collected no test that measures, so nothing can be called unused; name them with --tests"
+        )
+    return planned

@@ -1,0 +1,95 @@
+"""The item `device health`: red where the device is not what it should be, so that fifty slow tests have one cause."""
+
+from typing import Any
+
+import pytest
+
+from .core.errors import BadFile
+from .core.machine import Difference, Expectation, Finding, Gpu
+from .core.records import Outcome
+from .session import RooflineSession
+
+NAME = "device health"
+
+
+class DeviceHealth(pytest.Item):
+    """Runs last, when it is known how the device did under load."""
+
+    def __init__(self, *, state: RooflineSession, **keywords: Any) -> None:
+        super().__init__(NAME, nodeid=NAME, **keywords)
+        self._state = state
+
+    def runtest(self) -> None:
+        """Fail with the cause first, where the device is DEGRADED and that is to fail.
+
+        Raises:
+            pytest.fail.Exception: the device runs below its rated facts.
+        """
+        state = self._state
+        findings = look(state, at_the_end=True)
+        fails = bool(findings) and "degraded" in state.options.fail_on
+        state.note_outcome(Outcome(NAME, "failed" if fails else "passed", reason=state.health.split("\n")[0]))
+        if fails:
+            pytest.fail(state.health, pytrace=False)
+
+    def reportinfo(self) -> tuple[str, None, str]:
+        """Where pytest says that it is: in no file."""
+        return NAME, None, NAME
+
+
+def wanted(state: RooflineSession) -> bool:
+    """Whether there is anything to look at: a device that tells of itself, or an expectation of the node."""
+    return state.ground.gpu is not None or state.options.expect is not None
+
+
+def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
+    """What makes the device DEGRADED, as far as it is known by now, noted in the run's state.
+
+    Args:
+        state: the run.
+        at_the_end: whether the device has been under load, so that its measurements count and it is asked again.
+    """
+    from .judging.health import degraded, unknown_health
+    from .reporting.health import health_message
+
+    expected = _expectation(state)
+    now = state.ground.device.gpu() if at_the_end else None
+    before, after = (_rated(gpu, expected) for gpu in (state.ground.gpu, now))
+    measured = [result.measurement for result in state.results]
+    findings = degraded(before, after, measured, _differences(expected))
+    state.degraded = tuple(finding.observed for finding in findings)
+    state.health = health_message(findings) if findings else unknown_health(after or before)
+    return findings
+
+
+def _expectation(state: RooflineSession) -> Expectation | None:
+    """What `--roofline-expect` says of a good node.
+
+    Raises:
+        pytest.UsageError: the file cannot be used.
+    """
+    if state.options.expect is None:
+        return None
+    from .judging.expectation import read_expectation
+
+    try:
+        return read_expectation(state.options.expect)
+    except BadFile as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _rated(gpu: Gpu | None, expected: Expectation | None) -> Gpu | None:
+    if gpu is None or expected is None:
+        return gpu
+    from .judging.expectation import rated_by
+
+    return rated_by(expected, gpu)
+
+
+def _differences(expected: Expectation | None) -> list[Difference]:
+    if expected is None:
+        return []
+    from .judging.expectation import differences
+    from .measuring.inventory import take_stock
+
+    return differences(expected, take_stock())

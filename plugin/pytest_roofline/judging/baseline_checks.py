@@ -1,0 +1,100 @@
+"""Whether a baseline file is sane: what is in it could have been measured, and says where it comes from."""
+
+import datetime
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from ..core.entries import Baseline, Entry
+from ..core.facts import HardwareKey
+from ..core.units import format_seconds, moment
+from ..core.work import RATE_SUFFIXES, rate_suffix
+from .hardware import products
+from .plausible import Flaw, beyond_peak, published_beyond_peak
+
+# Processes of one entry lie a few percent apart, on a bad CPU a factor of two.
+MOST_APART = 3.0
+# Clocks of two hosts may differ by so much.
+CLOCKS_APART = datetime.timedelta(hours=1)
+
+
+def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
+    """Everything that is wrong with a baseline file, in the order of its entries.
+
+    Args:
+        now: with a time zone; sessions must not be later.
+    """
+    flaws = []
+    if path.stem != baseline.family:
+        name = f"{baseline.family}.json"
+        flaws.append(
+            Flaw(f"the file is {path.name}", name, "approve it, or rename it: files are found by name", hint=True)
+        )
+    for entry in baseline.entries:
+        looks = _measured(entry, now) if entry.kind == "measured" else _published(entry)
+        flaws += [replace(flaw, entry=entry.label) for flaw in (*_hardware(entry, baseline.family), *looks)]
+    return flaws
+
+
+def _hardware(entry: Entry, family: str) -> Iterator[Flaw]:
+    belongs = _family(entry.hardware)
+    if belongs is not None and belongs != family:
+        yield Flaw(f"hardware {entry.hardware}", f"hardware of family {family}", f"move it to {belongs}.json")
+
+
+def _family(hardware: HardwareKey) -> str | None:
+    """The family whose file holds this hardware; None where the entry leaves its product open."""
+    if "-cores" in (hardware.partition or ""):
+        return "cpu"
+    known = {product.product: product.family for product in products().values()}
+    return None if hardware.product is None else known.get(hardware.product, hardware.product)
+
+
+def _measured(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
+    if not any(text.strip() for text in entry.provenance.values()):
+        yield Flaw("no provenance", "what it was measured with", "record it anew with `roofline baseline propose`")
+    if rate_suffix(entry.metric) is None and entry.metric != "time_s":
+        yield Flaw(
+            f"metric {entry.metric!r}",
+            f"a name that ends in {', '.join(RATE_SUFFIXES)}, or time_s",
+            "say in the metric how bytes were counted",
+        )
+    low, high = min(entry.medians), max(entry.medians)
+    if high > MOST_APART * low:
+        yield Flaw(
+            f"processes from {format_seconds(low)} to {format_seconds(high)}",
+            f"at most {MOST_APART:g} times as long",
+            "find the odd session, and propose without its run",
+        )
+    yield from _sessions(entry, now)
+    yield from beyond_peak(entry)
+
+
+def _sessions(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
+    for run_id, count in Counter(session.run_id for session in entry.sessions).items():
+        if count > 1:
+            yield Flaw(f"run {run_id} {count} times", "every run once", "remove all but one of its sessions")
+    for session in entry.sessions:
+        time = moment(session.started)
+        begun = f"session {session.run_id} begun {session.started!r}"
+        if time is None:
+            yield Flaw(begun, "a date in ISO 8601", "write down when it was, or record it anew")
+        elif time > now + CLOCKS_APART:
+            yield Flaw(
+                f"{begun}, in the future", f"before {now:%Y-%m-%d %H:%M}", "set that clock right, record it anew"
+            )
+
+
+def _published(entry: Entry) -> Iterator[Flaw]:
+    missing = [name for name in ("unit", "convention", "source") if not str(getattr(entry, name)).strip()]
+    if missing:
+        yield Flaw(f"no {' and no '.join(missing)}", "unit, convention and source", "say what the figure means")
+    if entry.hardware.product is None:
+        yield Flaw(
+            "no product",
+            "the exact variant, such as h100-sxm5",
+            "name it in `hardware`, unless it holds for every variant",
+            hint=True,
+        )
+    yield from published_beyond_peak(entry)

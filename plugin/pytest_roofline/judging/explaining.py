@@ -1,0 +1,130 @@
+"""Why a run is slower, as far as its own records tell: everything moved, the clock fell, processes have modes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from .verdicts import WORTH_REPORTING, Reference, Verdict
+
+# Of fewer tests nobody can say that all of them moved.
+FEWEST_SHIFTED = 5
+# So many of the tests moved in the same direction, each by at least half of what the middle one did.
+MOST_SHIFTED = 0.9
+# A clock that moved less says nothing.
+CLOCK_SHARE = 0.01
+# Fewer processes cannot show two modes.
+FEWEST_BIMODAL = 8
+DIP_LEVEL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """The whole suite moved: by how much in log seconds, in how many of how many tests."""
+
+    estimate: float
+    moved: int
+    tests: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockChange:
+    """The device's clock moved: before and after in cycles per second, and the difference that is left in cycles."""
+
+    before_hz: float
+    after_hz: float
+    in_cycles: float
+
+    def explains(self, tolerance: float) -> bool:
+        """Whether what is left in cycles is within the tolerance."""
+        return abs(self.in_cycles) < math.log1p(tolerance)
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """The baseline's processes lie in two groups: where, and how many of each side are in the slow one."""
+
+    fast_s: float
+    slow_s: float
+    slow_before: int
+    before: int
+    slow_now: int
+    now: int
+
+
+def common_shift(verdicts: Sequence[Verdict]) -> Shift | None:
+    """Whether all tests of a run moved together, by more than the smallest slowdown worth reporting."""
+    known = [(verdict.estimate, verdict.tolerance) for verdict in verdicts if verdict.difference is not None]
+    estimates = [estimate for estimate, _ in known if estimate is not None]
+    if len(estimates) < FEWEST_SHIFTED:
+        return None
+    middle = median(estimates)
+    worth = math.log1p(WORTH_REPORTING * min(tolerance for _, tolerance in known))
+    moved = sum(estimate / middle >= 0.5 for estimate in estimates) if middle else 0
+    if abs(middle) < worth or moved < MOST_SHIFTED * len(estimates):
+        return None
+    return Shift(middle, moved, len(estimates))
+
+
+def clock_change(verdict: Verdict, clock_hz: float | None) -> ClockChange | None:
+    """How the clock moved since the baseline, where both are known and it did: a drop in clock lengthens every kernel.
+
+    Time × clock is cycles, so the difference in cycles is that in log seconds plus that in log clock.
+    """
+    before = verdict.reference.clock_hz if verdict.reference is not None else None
+    if before is None or clock_hz is None or verdict.estimate is None:
+        return None
+    moved = math.log(clock_hz / before)
+    return None if abs(moved) < CLOCK_SHARE else ClockChange(before, clock_hz, verdict.estimate + moved)
+
+
+def modes(reference: Reference, new_s: Sequence[float]) -> Modes | None:
+    """Two modes among the baseline's processes, where Hartigan's dip test sees more than one.
+
+    How often the slow mode is occupied is another question than where the modes lie, so both are told.
+    """
+    logs = sorted(math.log(value) for value in reference.medians_s)
+    if len(logs) < FEWEST_BIMODAL or logs[0] == logs[-1]:
+        return None
+    import diptest
+    import numpy as np
+
+    _, p = diptest.diptest(np.array(logs))
+    if p > DIP_LEVEL:
+        return None
+    gap = max(range(1, len(logs)), key=lambda index: logs[index] - logs[index - 1])
+    border = (logs[gap] + logs[gap - 1]) / 2
+    return Modes(
+        fast_s=math.exp(fmean(logs[:gap])),
+        slow_s=math.exp(fmean(logs[gap:])),
+        slow_before=len(logs) - gap,
+        before=len(logs),
+        slow_now=sum(math.log(value) > border for value in new_s),
+        now=len(new_s),
+    )
+
+
+def could_have_seen(verdicts: Sequence[Verdict]) -> list[tuple[float, int, int]]:
+    """What slowdowns a run would have caught, 80 times in 100: (slowdown, tests that would, tests), the telling two.
+
+    The first is the smallest round figure that half of the tests reach, the second the smallest that all do.
+    """
+    reaches = sorted(verdict.reach for verdict in verdicts if verdict.reach is not None)
+    if not reaches:
+        return []
+    shares = (reaches[(len(reaches) - 1) // 2], reaches[-1])
+    steps = dict.fromkeys(_rounded_up(share) for share in shares)
+    return [(step, sum(reach <= step for reach in reaches), len(reaches)) for step in steps]
+
+
+def _rounded_up(share: float) -> float:
+    """The next of 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100 % and so on."""
+    scale = 10 ** math.floor(math.log10(max(share, 0.01)) + 1e-9)
+    steps = (1, 2, 3, 4, 5, 6, 8, 10) if scale < 0.1 else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+    return float(next(step * scale for step in steps if step * scale >= share - 1e-9))
+
+
+def blind(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Verdicts whose tolerance is below what could be detected, worst first."""
+    found = [verdict for verdict in verdicts if verdict.mde is not None and verdict.mde > verdict.tolerance]
+    return sorted(found, key=lambda verdict: -(verdict.mde or 0.0))

@@ -1,0 +1,157 @@
+"""How the chances of error are spent: over the looks of a run that may stop early, and over its tests.
+
+A test that is judged after every round has many chances to err, and a run has many tests. Both are paid for here.
+Looks: Lan and DeMets (1983), "Discrete sequential boundaries for clinical trials", with the boundaries found by the
+recursion of Armitage, McPherson and Rowe (1969), "Repeated significance tests on accumulating data".
+Tests: Benjamini and Hochberg (1995), "Controlling the false discovery rate".
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+Floats = npt.NDArray[np.float64]
+
+# Of a run: the chance that anything unchanged is called REGRESSED.
+FALSE_RED = 0.05
+# A run of fewer tests is held to the same 0.2 % a test.
+FEWEST_TESTS = 25
+# Of a test exactly as slow as its tolerance: the chance of PASSED. A fifth of the usual 5 % is kept for tails that are
+# heavier than a normal distribution's.
+FALSE_PASS = 0.04
+FALSE_IMPROVED = 0.01
+# One strange process among one or two looks like a slowdown; among three it looks like spread.
+FEWEST_RED = 3
+MOST_ROUNDS = 12
+# Of the spending function α·t², t being the share of the information: little early, when spreads are hardly known.
+EXPONENT = 2.0
+GRID = 801
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """The plan of looks at a test: after each of its new processes, up to `most`.
+
+    Args:
+        most: the most processes that the run may take.
+        eager: whether red must be possible after the first process although more may follow, as under `-x`.
+        ended: whether this look is the last although more were planned, for a reason that has nothing to do with what
+            was seen (the time is spent): then what is left of the chances is spent now.
+    """
+
+    most: int = 1
+    eager: bool = False
+    ended: bool = False
+
+    def red_share(self, processes: int, reference: int) -> float:
+        """The share of the chance of a false REGRESSED that may be spent after so many new processes."""
+        shares, last = _red_shares(self.most, reference), min(processes, self.most)
+        if self.eager and self.most > 1:
+            shares = (0.5, *(0.5 * share for share in shares[1:]))
+        return 1 - math.fsum(shares[: last - 1]) if self.ended else shares[last - 1]
+
+    def pass_level(self, processes: int, reference: int) -> float:
+        """The nominal level of PASSED after so many new processes, against a reference of so many."""
+        return self._level(FALSE_PASS, processes, reference)
+
+    def improved_level(self, processes: int, reference: int) -> float:
+        """The nominal level of IMPROVED."""
+        return self._level(FALSE_IMPROVED, processes, reference)
+
+    def _level(self, chance: float, processes: int, reference: int) -> float:
+        last = min(processes, self.most)
+        if not self.ended:
+            return _levels(chance, self.most, reference)[last - 1]
+        information = _information(self.most, reference)
+        spent = (information[last - 2] / information[-1]) ** EXPONENT if last > 1 else 0.0
+        return float(chance * (1 - spent))
+
+
+def _information(most: int, reference: int) -> Floats:
+    """1/(1/n + 1/R): how well the difference is known after n of at most `most` processes, in units of 1/σ²."""
+    new = np.arange(1, most + 1)
+    return np.asarray(1 / (1 / new + 1 / reference), dtype=np.float64)
+
+
+@functools.lru_cache(maxsize=512)
+def _red_shares(most: int, reference: int) -> tuple[float, ...]:
+    """Increments of the spending function: a union bound over looks, which holds for whatever dependence."""
+    first = min(FEWEST_RED, most)
+    information = _information(most, reference)
+    spent = np.where(np.arange(1, most + 1) >= first, (information / information[-1]) ** EXPONENT, 0.0)
+    return tuple(float(share) for share in np.diff(spent, prepend=0.0))
+
+
+@functools.lru_cache(maxsize=512)
+def _levels(chance: float, most: int, reference: int) -> tuple[float, ...]:
+    """Nominal levels of the looks that together err with `chance`, on the scale of a normal test statistic."""
+    if most == 1:
+        return (chance,)
+    information = _information(most, reference)
+    spent = chance * (information / information[-1]) ** EXPONENT
+    return tuple(float(special.ndtr(-bound)) for bound in boundaries(spent, information))
+
+
+def boundaries(spent: Floats, information: Floats) -> list[float]:
+    """The bounds on the test statistic of each look such that crossing by look k has the chance spent[k].
+
+    Args:
+        spent: [looks], cumulative chances.
+        information: [looks], increasing.
+    """
+    # Half a second of imports that a run with a single look does without.
+    from scipy import optimize
+
+    found = [float(-special.ndtri(spent[0]))]
+    scores = _grid(found[0], information[0])
+    density = np.exp(-(scores**2) / 2 / information[0]) / math.sqrt(2 * math.pi * information[0])
+    for look in range(1, len(information)):
+        step = math.sqrt(information[look] - information[look - 1])
+        weights = density * _trapezoid(scores)
+        due = spent[look] - spent[look - 1]
+        scale = math.sqrt(information[look])
+
+        def excess(bound: float) -> float:
+            crossing = weights * special.ndtr((scores - bound * scale) / step)  # noqa: B023
+            return float(np.sum(crossing)) - float(due)  # noqa: B023
+
+        found.append(float(optimize.brentq(excess, -8.0, 12.0)))
+        following = _grid(found[-1], information[look])
+        kernel = np.exp(-((following[:, None] - scores) ** 2) / 2 / step**2) / (step * math.sqrt(2 * math.pi))
+        scores, density = following, kernel @ weights
+    return found
+
+
+def _grid(bound: float, information: float) -> Floats:
+    """Scores from far below up to the bound, beyond which a test has stopped."""
+    scale = math.sqrt(information)
+    return np.linspace(-8 * scale, bound * scale, GRID)
+
+
+def _trapezoid(scores: Floats) -> Floats:
+    weights = np.full_like(scores, scores[1] - scores[0])
+    weights[[0, -1]] /= 2
+    return weights
+
+
+def spent_p(p: float, share: float) -> float:
+    """A p that may be held against the whole chance, although only a share of it may be spent now."""
+    return min(1.0, p / share) if share > 0 else 1.0
+
+
+def red_at_once(spent: float, comparisons: int) -> bool:
+    """Whether p is so small that no other test's can change the verdict: Bonferroni's bound."""
+    return spent <= FALSE_RED / max(comparisons, FEWEST_TESTS)
+
+
+def adjusted(spent: Sequence[float], comparisons: int) -> list[float]:
+    """Benjamini and Hochberg's adjusted p of a run's tests; tests still to come count as unchanged."""
+    from scipy.stats import false_discovery_control
+
+    missing = max(0, max(comparisons, FEWEST_TESTS) - len(spent))
+    return [float(p) for p in false_discovery_control([*spent, *[1.0] * missing])[: len(spent)]]

@@ -1,0 +1,184 @@
+"""Renewing baselines: what a proposal changes in the file of its hardware, entry by entry, and merging it.
+
+A renewal must not ratchet. A baseline renewed as min(old, new), or taken anew only when the new sessions look faster,
+drifts to the luckiest session there ever was: about 1.5 standard deviations below the truth after ten renewals of
+unchanged code, and then honest runs turn red. So new sessions replace the old only where they surely differ by more
+than the tolerance, either way; everywhere else they join them. Every session then counts alike, lucky or not, the mean
+stays where it is, and each renewal makes it better known.
+"""
+
+import datetime
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from ..core.entries import Baseline, Entry, Session
+from ..core.errors import BadInput
+from ..core.units import format_percent, moment
+from .baselines import read_baseline, write_baseline
+from .comparators import class_of_key, key_of_entry, prior_of, reference_of
+from .spread import Group, Prior, priors
+from .verdicts import CONFIDENCE, DEFAULT_TOLERANCE, Kind, Policy, judge, other_mode
+
+Action = Literal["new", "replaced", "joined", "unchanged"]
+# A month of nightlies: older sessions tell of drivers that are gone, and thirty know the spread well enough.
+MOST_SESSIONS = 30
+_LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an approval does to one entry.
+
+    Args:
+        entry: as it will stand.
+        before: as it stood; None where it is new.
+        action: whether the proposal's sessions replace the old ones or join them.
+        why: what decided, for a person: `IMPROVED -7.1 %`, `its work changed`.
+    """
+
+    entry: Entry
+    before: Entry | None
+    action: Action
+    why: str = ""
+
+    @property
+    def before_s(self) -> float | None:
+        """The geometric mean of the processes' medians before; None where there are none."""
+        return None if self.before is None else _centre(self.before)
+
+    @property
+    def after_s(self) -> float | None:
+        """The same afterwards."""
+        return _centre(self.entry)
+
+
+def _centre(entry: Entry) -> float | None:
+    return reference_of(entry, "").median_s if entry.sessions else None
+
+
+def changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), replaces: bool = False) -> list[Change]:
+    """What approving `proposal` into `folder` would do to each of its entries.
+
+    Args:
+        only: parts of labels; entries whose label has none of them are not touched. All entries where it is empty.
+        replaces: take the proposal's sessions in place of the old ones, whatever the comparison says.
+
+    Raises:
+        BadFile: the file that is there cannot be read.
+        BadInput: a part that no label has.
+    """
+    known = _known(proposal.family, folder)
+    assumed = priors_of(known.values())
+    return [
+        renew(entry, known.get(entry.identity), assumed, replaces=replaces) for entry in select(proposal.entries, only)
+    ]
+
+
+def approve(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), replaces: bool = False) -> Path:
+    """Merge a proposal into the family's file in `folder`, whole or not at all; other entries stay as they are.
+
+    Raises:
+        BadFile: the file that is there cannot be read, so merging would lose it.
+        BadInput: a part of a label that none has.
+        CannotStore: the file cannot be written.
+    """
+    known = _known(proposal.family, folder)
+    for change in changes(proposal, folder, only=only, replaces=replaces):
+        known[change.entry.identity] = change.entry
+    path = folder / f"{proposal.family}.json"
+    write_baseline(path, Baseline(proposal.family, tuple(known.values())))
+    return path
+
+
+def _known(family: str, folder: Path) -> dict[str, Entry]:
+    path = folder / f"{family}.json"
+    return {entry.identity: entry for entry in read_baseline(path).entries} if path.exists() else {}
+
+
+def select(entries: Sequence[Entry], parts: Sequence[str]) -> list[Entry]:
+    """The entries whose label has one of `parts` in it; all of them where there are none.
+
+    Raises:
+        BadInput: a part that is in no label.
+    """
+    for part in parts:
+        if not any(part in entry.label for entry in entries):
+            labels = list(dict.fromkeys(entry.label for entry in entries))
+            more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
+            raise BadInput(f"no entry has {part!r} in its label; there are {', '.join(labels[:5]) or 'none'}{more}")
+    return [entry for entry in entries if not parts or any(part in entry.label for part in parts)]
+
+
+def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
+    """What to assume of each class of benchmarks where an entry does not tell: what the others of its file do."""
+    references = [(key_of_entry(entry), reference_of(entry, "")) for entry in entries if entry.kind == "measured"]
+    return {kind: prior_of(references, kind) for kind in priors()}
+
+
+def renew(proposed: Entry, before: Entry | None, assumed: dict[str, Prior], *, replaces: bool = False) -> Change:
+    """One entry of a proposal merged with the one that is there.
+
+    An entry's tolerance is a person's decision: a renewal without one keeps the old.
+
+    Args:
+        proposed: of the same key as `before`.
+        assumed: priors by class.
+        replaces: see `changes`.
+    """
+    anew = replace(proposed, sessions=newest(proposed.sessions))
+    if before is None:
+        return Change(anew, None, "new")
+    anew = replace(anew, tolerance=proposed.tolerance or before.tolerance)
+    joined = replace(anew, sessions=newest([*before.sessions, *anew.sessions]))
+    kept = replace(before, tolerance=anew.tolerance)
+    if anew == kept or (not replaces and _adds_nothing(joined, before)):
+        return Change(
+            kept, before, "unchanged" if kept == before else "replaced", "" if kept == before else "tolerance"
+        )
+    why = "--replace" if replaces else _why_anew(joined, before, proposed.sessions, assumed)
+    return Change(anew, before, "replaced", why) if why else Change(joined, before, "joined")
+
+
+def _adds_nothing(joined: Entry, before: Entry) -> bool:
+    """Whether a proposal's sessions are all there already, of the same work."""
+    return before.kind == "measured" and joined.work == before.work and joined.sessions == newest(before.sessions)
+
+
+def newest(sessions: Sequence[Session]) -> tuple[Session, ...]:
+    """At most thirty sessions, oldest first; of those of one run the last in the list. Without a date is oldest."""
+    once = {session.run_id: session for session in sessions}
+    ordered = sorted(once.values(), key=lambda session: moment(session.started) or _LONG_AGO)
+    return tuple(ordered[-MOST_SESSIONS:])
+
+
+def _why_anew(joined: Entry, before: Entry, proposed: Sequence[Session], assumed: dict[str, Prior]) -> str:
+    """Why the old sessions no longer stand for this; empty where the new ones may join them."""
+    if joined.kind != "measured":
+        return "published figure"
+    if joined.work != before.work:
+        return "its work changed"
+    reference = reference_of(before, "")
+    if any(other_mode(session.achieved, reference) for session in proposed):
+        return "timed in another mode"
+    fresh = [session for session in joined.sessions if session not in before.sessions]
+    tolerance = joined.tolerance or DEFAULT_TOLERANCE
+    policy = Policy(tolerance=tolerance, prior=assumed[class_of_key(key_of_entry(before))])
+    verdict = judge(_on_known_devices(fresh, before), reference, policy)
+    found, change = verdict.difference, verdict.change
+    assert found is not None
+    assert change is not None
+    if verdict.kind is Kind.IMPROVED:
+        return f"IMPROVED {format_percent(change)}"
+    # The mirror image of IMPROVED, so that chance loosens a baseline as often as it tightens it.
+    surely_slower = found.estimate - found.bound(CONFIDENCE) > math.log1p(tolerance)
+    return f"slower {format_percent(change)}" if surely_slower else ""
+
+
+def _on_known_devices(fresh: Sequence[Session], before: Entry) -> tuple[Group, ...]:
+    """The new sessions that tell the most: those on devices that the entry knows; all where it knows none of them."""
+    known = {session.device_uuid for session in before.sessions}
+    told = [session for session in fresh if session.device_uuid in known] or fresh
+    return reference_of(replace(before, sessions=tuple(told)), "").groups

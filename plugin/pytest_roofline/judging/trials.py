@@ -1,0 +1,68 @@
+"""Everything that a session measured under one key: every process, every attempt; and which of it stands.
+
+Nothing is ever replaced. Of the attempts of one process the slowest sound one stands, so luck cannot be retried into
+green; every sound process counts, so no round can be picked.
+"""
+
+from dataclasses import dataclass, field
+from statistics import median_high
+
+from ..core.records import Measurement
+from .spread import Group
+from .verdicts import Reference, other_mode
+
+# A number that could not be trusted so often will not be the next time.
+MOST_UNSOUND = 3
+# As with the blocks of one measurement: more than this spoiled, and what is left stands for nothing.
+MOST_SPOILED = 0.5
+
+
+@dataclass(slots=True)
+class Trial:
+    """The measurements of one key in the order taken."""
+
+    measurements: list[Measurement] = field(default_factory=list)
+
+    def sound(self, reference: Reference | None) -> list[Measurement]:
+        """One measurement for each process that can be judged: its slowest sound attempt."""
+        standing: dict[str, Measurement] = {}
+        for attempt in self.measurements:
+            if not _trouble(attempt, reference):
+                known = standing.get(attempt.process)
+                if known is None or attempt.median_s > known.median_s:
+                    standing[attempt.process] = attempt
+        return list(standing.values())
+
+    def unsound(self, reference: Reference | None) -> dict[str, str]:
+        """Processes without a sound attempt, each with the reason."""
+        processes = {measurement.process for measurement in self.sound(reference)}
+        return {m.process: _trouble(m, reference) for m in self.measurements if m.process not in processes}
+
+    def invalid(self, reference: Reference | None) -> str:
+        """Why nothing can be said; empty where enough processes are sound."""
+        reasons, count = self.unsound(reference), len(self.sound(reference))
+        if not reasons or len(reasons) <= MOST_SPOILED * (count + len(reasons)):
+            return ""
+        last = list(reasons.values())[-1]
+        total = count + len(reasons)
+        return last if total == 1 else f"{len(reasons)} of {total} processes: {last}"
+
+    def hopeless(self, reference: Reference | None) -> bool:
+        """Whether another process would be no better."""
+        return len(self.unsound(reference)) >= MOST_UNSOUND
+
+    def standing(self, reference: Reference | None) -> Measurement:
+        """The measurement that stands for all: of the sound processes the one in the middle, else the last."""
+        sound = self.sound(reference)
+        if not sound or self.invalid(reference):
+            return self.measurements[-1]
+        middle = median_high(sorted(measurement.median_s for measurement in sound))
+        return next(measurement for measurement in sound if measurement.median_s == middle)
+
+    def group(self, reference: Reference | None, device: str, started: str) -> Group:
+        """The sound processes as the session that they are."""
+        return Group(tuple(measurement.median_s for measurement in self.sound(reference)), device, started)
+
+
+def _trouble(measurement: Measurement, reference: Reference | None) -> str:
+    return measurement.invalid or other_mode(measurement.samples.achieved, reference)

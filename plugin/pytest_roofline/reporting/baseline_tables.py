@@ -1,0 +1,181 @@
+"""Tables about baselines: what an approval changes, and what stands behind the entries that there are."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.entries import Entry
+from ..core.units import (
+    format_flops,
+    format_percent,
+    format_rate,
+    format_seconds,
+    printable,
+)
+from ..core.work import rate_suffix
+from ..judging.baseline_health import Health
+from ..judging.renewal import Change
+from ..judging.spread import ENOUGH_SESSIONS, Spread
+from ..judging.verdicts import describe
+from .layout import new_table, render
+
+# Lists of entries are cut here, so that what matters is not scrolled away.
+MOST_LINES = 12
+
+
+def capped(lines: Sequence[str]) -> list[str]:
+    """At most twelve of the lines, and how many more there are."""
+    more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else list(lines)
+
+
+def counted(count: int, one: str, several: str) -> str:
+    """`1 entry`, `7 entries`."""
+    return f"{count} {one if count == 1 else several}"
+
+
+def changes_table(changes: Sequence[Change], width: int, colour: bool) -> str:
+    """What an approval would do to each entry: time, sessions and processes before and after, and why."""
+    table = new_table(("entry", "left"), ("before", "right"), ("after", "right"), ("sessions", "right"),
+                      ("processes", "right"), ("", "left"))  # fmt: skip
+    for change in changes:
+        before, after = change.before, change.entry
+        table.add_row(
+            printable(after.label),
+            "" if before is None else _value(before, change.before_s),
+            _value(after, change.after_s),
+            _step(len(before.sessions) if before else 0, len(after.sessions)),
+            _step(len(before.medians) if before else 0, len(after.medians)),
+            _what(change),
+        )
+    return render(table, width, colour)
+
+
+def _what(change: Change) -> str:
+    """`replaced (IMPROVED -7.1 %)`; of an entry that others joined, by how much its time moved."""
+    why = change.why
+    if change.action == "joined" and change.before_s and change.after_s:
+        why = format_percent(change.after_s / change.before_s - 1)
+    return change.action + (f" ({printable(why)})" if why else "")
+
+
+def _value(entry: Entry, seconds: float | None) -> str:
+    return printable(f"{entry.value} {entry.unit}") if seconds is None else format_seconds(seconds)
+
+
+def _step(before: int, after: int) -> str:
+    if not after:
+        return ""
+    return f"{after}" if before in (0, after) else f"{before} → {after}"
+
+
+def health_table(healths: Sequence[Health], width: int, colour: bool) -> str:
+    """Of each measured entry the time, what stands behind it, how far that lies apart, and how little it finds."""
+    rates = [_rate(health) for health in healths]
+    units = {rate.rpartition(" ")[2] for rate in rates if rate}
+    heading = units.pop() if len(units) == 1 else ""
+    drivers = any(health.drivers != healths[0].drivers for health in healths)
+    columns = [("entry", "left"), ("time", "right"), (heading or "rate", "right"), ("d/s/p", "right"),
+               ("spread %", "right"), ("finds %", "right"), ("newest", "left")]  # fmt: skip
+    table = new_table(*columns, *([("driver", "left")] if drivers else []), ("", "left"))
+    for health, rate in zip(healths, rates, strict=True):
+        entry = health.entry
+        table.add_row(
+            printable(entry.label),
+            format_seconds(health.time_s),
+            rate.removesuffix(heading).strip(),
+            f"{health.devices}/{len(entry.sessions)}/{len(entry.medians)}",
+            f"{_spread(health.process)} {_spread(health.session)}",
+            f"{health.mde * 100:.1f}",
+            printable(health.newest[:10]),
+            *([printable(", ".join(health.drivers))] if drivers else []),
+            "prov." if health.provisional else "",
+        )
+    return render(table, width, colour)
+
+
+# What stands under the table, since eighty columns have no room for it.
+LEGEND = """\
+d/s/p: devices, sessions, processes. spread: between processes, then between
+sessions; * is assumed (prior), + joined with what is. finds: the slowdown that
+one new process finds 80 times in 100 at the 1 % level. prov.: provisional."""
+
+
+def _rate(health: Health) -> str:
+    if health.rate is None:
+        return ""
+    return format_flops(health.rate) if rate_suffix(health.entry.metric) == "TFLOPS" else format_rate(health.rate)
+
+
+def _spread(spread: Spread) -> str:
+    """`0.8`, with a mark where it is no estimate of the entry's own alone."""
+    assumed = spread.origin.startswith("prior")
+    mark = "*" if assumed else "+" if "prior" in spread.origin else ""
+    return f"{spread.value * 100:.1f}{mark}"
+
+
+def published_lines(entries: Sequence[Entry]) -> list[str]:
+    """Published figures, a line each: `memcpy_d2d: threshold 235 GB/s (payload, 1e9; the vendor's guide), high`."""
+    return [
+        printable(f"{entry.label}: {describe(entry)}, confidence {entry.confidence}")
+        for entry in entries
+        if entry.kind != "measured"
+    ]
+
+
+def provisional_note(healths: Sequence[Health]) -> str:
+    """How many entries are provisional, and for what; empty where none is."""
+    some = [health for health in healths if health.provisional]
+    if not some:
+        return ""
+    few = sum(len(health.entry.sessions) < ENOUGH_SESSIONS for health in some)
+    blind = sum(health.mde > health.tolerance for health in some)
+    reasons = [f"{few} with fewer than {ENOUGH_SESSIONS} sessions"] if few else []
+    reasons += [f"{blind} that may miss a slowdown of their tolerance"] if blind else []
+    return f"provisional: {len(some)} of {counted(len(healths), 'entry', 'entries')} ({', '.join(reasons)})"
+
+
+def provisional_lines(healths: Sequence[Health]) -> list[str]:
+    """Of each provisional entry, why."""
+    return [printable(f"{h.entry.label} is provisional: {h.provisional}") for h in healths if h.provisional]
+
+
+def health_as_json(health: Health) -> dict[str, Any]:
+    """The same for a machine; times in seconds, rates in bytes or FLOP per second, shares of time."""
+    entry = health.entry
+    return {
+        **_named(entry),
+        "time_s": health.time_s,
+        "rate": health.rate,
+        "devices": health.devices,
+        "sessions": len(entry.sessions),
+        "processes": len(entry.medians),
+        "process_spread": _spread_as_json(health.process),
+        "session_spread": _spread_as_json(health.session),
+        "mde": health.mde,
+        "tolerance": health.tolerance,
+        "drivers": list(health.drivers),
+        "newest": health.newest,
+        "provisional": health.provisional,
+    }
+
+
+def published_as_json(entry: Entry) -> dict[str, Any]:
+    """A published figure for a machine."""
+    fields = ("value", "unit", "convention", "source", "confidence")
+    return _named(entry) | {name: getattr(entry, name) for name in fields}
+
+
+def _named(entry: Entry) -> dict[str, Any]:
+    return {
+        "entry": entry.label,
+        "benchmark": entry.benchmark,
+        "name": entry.name,
+        "parameters": entry.parameters,
+        "metric": entry.metric,
+        "kind": entry.kind,
+        "hardware": str(entry.hardware),
+    }
+
+
+def _spread_as_json(spread: Spread) -> dict[str, Any]:
+    return {"value": spread.value, "origin": spread.origin}

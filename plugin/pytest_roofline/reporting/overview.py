@@ -1,0 +1,95 @@
+"""What is said of a run as a whole: what moved everything, what changed, what it could have seen, its curves."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ..core.units import format_bytes, format_percent, format_tolerance, printable
+from ..judging.curves import CurveVerdict
+from ..judging.explaining import blind, clock_change, common_shift, could_have_seen
+from ..judging.stats import growth
+from ..judging.verdicts import Kind, changed_environment
+from .results import Result
+
+# A slowdown beyond tenfold means that nothing is known.
+MOST_SHOWN = 10.0
+
+
+def overview_lines(results: Sequence[Result]) -> list[str]:
+    """A shift of the whole suite, slowdowns that the clock explains, and what changed: once, ahead of the tests."""
+    judged = [result for result in results if result.verdict is not None and result.verdict.difference is not None]
+    lines = []
+    shift = common_shift([result.verdict for result in judged if result.verdict is not None])
+    if shift is not None:
+        direction = "slower" if shift.estimate > 0 else "faster"
+        lines.append(
+            f"THE WHOLE SUITE MOVED: {shift.moved} of {shift.tests} tests are {direction}, the middle one by "
+            f"{format_percent(growth(shift.estimate))}; look for one cause (clock, power limit, neighbours, "
+            "driver) before the single tests"
+        )
+    return lines + _clock_lines(judged) + _change_lines(judged)
+
+
+def _clock_lines(results: Sequence[Result]) -> list[str]:
+    slow = [result for result in results if result.verdict is not None and result.verdict.kind is Kind.REGRESSED]
+    explained = []
+    for result in slow:
+        assert result.verdict is not None
+        clock = clock_change(result.verdict, result.measurement.samples.clock_hz)
+        if clock is not None and clock.explains(result.verdict.tolerance):
+            explained.append((printable(result.measurement.label), clock.after_hz / clock.before_hz - 1))
+    if not explained:
+        return []
+    names = ", ".join(f"{label} (clock {format_percent(moved)})" for label, moved in explained[:3])
+    more = f" and {len(explained) - 3} more" if len(explained) > 3 else ""
+    return [f"clock, not code: {len(explained)} of {len(slow)} slowdowns vanish in cycles: {names}{more}"]
+
+
+def _change_lines(results: Sequence[Result]) -> list[str]:
+    """What differs from the baselines' environments, with how many tests it concerns where not all."""
+    counts: Counter[str] = Counter()
+    for result in results:
+        assert result.verdict is not None
+        if result.verdict.reference is not None:
+            counts.update(changed_environment(dict(result.environment), result.verdict.reference.environments))
+    if not counts:
+        return []
+    texts = [change + (f" ({count} tests)" if count < len(results) else "") for change, count in counts.items()]
+    return [printable(f"changed since the baseline: {'; '.join(texts)}")]
+
+
+def power_lines(results: Sequence[Result]) -> list[str]:
+    """What the run could have seen, and where the tolerance asks for more than that."""
+    verdicts = [result.verdict for result in results if result.verdict is not None and result.verdict.mde is not None]
+    seen = could_have_seen(verdicts)
+    lines = []
+    if seen:
+        parts = [f"{format_tolerance(round(share, 6))} on {_of(caught, total)}" for share, caught, total in seen]
+        lines.append(f"would have caught {', '.join(parts)} (80 times in 100)")
+    too_fine = blind(verdicts)
+    if too_fine:
+        named = {id(result.verdict): printable(result.measurement.label) for result in results}
+        worst = too_fine[0]
+        assert worst.mde is not None
+        detectable = f"{worst.mde:.1%}" if worst.mde < MOST_SHOWN else f">{MOST_SHOWN:.0%}"
+        lines.append(
+            f"the tolerance is finer than this run can see on {len(too_fine)} of {len(verdicts)} tests, at worst "
+            f"{named[id(worst)]} (tolerance {format_tolerance(worst.tolerance)}, detectable {detectable})"
+        )
+    return lines
+
+
+def _of(caught: int, total: int) -> str:
+    return f"{caught} of {total} tests" if caught < total else f"all {total} tests" if total > 1 else "the one test"
+
+
+def curve_verdict_line(curve: CurveVerdict) -> str:
+    """`memcpy_d2d: PASSED +0.4 % (-1.2 … +2.0 %, 1 against 15), 23 of 23 sizes; worst 4 KiB to 64 KiB, +3.1 %`."""
+    low, high = (format_percent(growth(bound)) for bound in curve.interval)
+    first, last = (format_bytes(size) for size in curve.worst)
+    region = first if first == last else f"{first} to {last}"
+    return printable(
+        f"{curve.label}: {curve.kind.value} {format_percent(growth(curve.estimate))} "
+        f"({low.removesuffix(' %')} … {high}, {curve.processes[0]} against {curve.processes[1]}), "
+        f"{curve.passed} of {curve.points} sizes passed; worst {region}, "
+        f"{format_percent(growth(curve.worst_estimate))}"
+    )

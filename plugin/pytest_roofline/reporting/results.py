@@ -1,0 +1,85 @@
+"""One measurement with what was said of it, and the number that stands for it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..core.entries import Entry
+from ..core.records import Measurement
+from ..core.units import MIB, format_flops, format_rate, format_seconds, printable
+from ..core.work import rate_suffix
+from ..judging.stats import growth
+from ..judging.verdicts import Verdict
+
+# Below this a link's rate says more about its latency; the time is shown instead.
+RATE_FROM_BYTES = 16 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A measurement with what was said of it; no verdict where its test failed for itself.
+
+    `measurement` is the one of the process in the middle where several were judged together; `published` holds figures
+    from elsewhere that are shown beside it and never gate; `left_out` says why processes do not count.
+    """
+
+    measurement: Measurement
+    verdict: Verdict | None
+    environment: Mapping[str, str]
+    published: tuple[Entry, ...] = ()
+    ended: str = "FAILED"
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word, or how the test ended that has none."""
+        return self.verdict.kind.value if self.verdict else self.ended
+
+
+def rate_text(measurement: Measurement, seconds: float | None = None) -> str:
+    """The rate, in the metric's unit; of another time than the measurement's own where `seconds` is given."""
+    amount = measurement.work.amount(measurement.key.metric)
+    if amount is None or measurement.rate is None:
+        return format_seconds(seconds or measurement.median_s)
+    per_second = amount / (seconds or measurement.median_s)
+    return format_flops(per_second) if rate_suffix(measurement.key.metric) == "TFLOPS" else format_rate(per_second)
+
+
+def figure(measurement: Measurement, seconds: float | None = None) -> str:
+    """The number that stands for a measurement: its rate, or its time where a link's message is small."""
+    small = measurement.work.wire_bytes and measurement.work.payload_bytes < RATE_FROM_BYTES
+    return format_seconds(seconds or measurement.median_s) if small else rate_text(measurement, seconds)
+
+
+def new_s(result: Result) -> float | None:
+    """The centre of the new processes; None where only one measurement stands for it."""
+    found = result.verdict.difference if result.verdict is not None else None
+    return found.new_s if found is not None and result.verdict is not None and result.verdict.processes > 1 else None
+
+
+def properties(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """The figures of a test as name and text, for JUnit XML and other reports."""
+    pairs = []
+    for result in results:
+        measurement, verdict = result.measurement, result.verdict
+        prefix = f"roofline.{measurement.key.name}." if measurement.key.name else "roofline."
+        figures = {name: f"{value:.6g}" for name, value in measurement.derived().items()}
+        if verdict is not None:
+            figures["verdict"] = verdict.kind.value
+            figures["tolerance"] = f"{verdict.tolerance:.6g}"
+            if verdict.change is not None:
+                figures["change"] = f"{verdict.change:.6g}"
+            if verdict.reference is not None:
+                figures["baseline_s"] = f"{verdict.reference.median_s:.6g}"
+            if verdict.interval is not None:
+                low, high = (growth(bound) for bound in verdict.interval)
+                figures |= {"interval_low": f"{low:.6g}", "interval_high": f"{high:.6g}"}
+            if verdict.mde is not None:
+                figures["mde"] = f"{verdict.mde:.6g}"
+            figures["processes"] = str(verdict.processes)
+        pairs += [(printable(prefix + name), value) for name, value in figures.items()]
+    return pairs
+
+
+def count(number: int, noun: str, plural: str = "s") -> str:
+    """`1 process`, `3 processes`."""
+    return f"{number} {noun}{plural * (number != 1)}"

@@ -1,0 +1,102 @@
+"""Sentences about one verdict: the status word of a verbose run, and the message of a red test."""
+
+from collections.abc import Sequence
+
+from ..core.units import format_percent, format_tolerance, printable
+from ..judging.verdicts import CONFIDENCE, Kind, Verdict, interval_text
+from .remarks import remarks
+from .results import Result, figure, new_s
+
+
+def status_word(result: Result) -> str:
+    """What stands behind PASSED in a verbose run: `1511 GB/s +0.2 % (-0.4 … +0.8 %, 1 against 5)`."""
+    verdict = result.verdict
+    text = figure(result.measurement, new_s(result))
+    if verdict is not None and verdict.change is not None:
+        text += f" {format_percent(verdict.change)}"
+        behind = against(verdict) if verdict.reference is not None else f"{verdict.processes} processes"
+        text += f" ({interval_text(verdict)}, {behind})"
+    if verdict is not None and verdict.kind is not Kind.PASSED:
+        text += f" {verdict.kind.value}"
+    return text
+
+
+def against(verdict: Verdict) -> str:
+    """How many processes stand on either side: `3 against 15`."""
+    assert verdict.reference is not None
+    return f"{verdict.processes} against {len(verdict.reference.medians_s)}"
+
+
+def _interval(verdict: Verdict) -> str:
+    return f"{CONFIDENCE * 100:.0f} % interval {interval_text(verdict)}"
+
+
+def failure_message(result: Result, where: str, degraded: Sequence[str] = ()) -> str:
+    """Why a test is red, the difference first, since short summaries truncate; a second line says what changed.
+
+    Args:
+        result: a measurement with a failing verdict.
+        where: the run file that holds the samples.
+        degraded: what the device itself lacks, which comes before all other causes.
+    """
+    verdict = result.verdict
+    assert verdict is not None
+    details = f"Details: {where}" if where else "The run could not be saved"
+    sick = f"\n  the device is DEGRADED: {printable('; '.join(degraded))}" if degraded else ""
+    if verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
+        return _without_difference(result, details) + sick
+    if verdict.threshold is not None:
+        return _below_threshold(result, details) + sick
+    return _slower(result, details) + sick
+
+
+def _without_difference(result: Result, details: str) -> str:
+    measurement, verdict = result.measurement, result.verdict
+    assert verdict is not None
+    label, reason = printable(measurement.label), printable(verdict.reason)
+    if verdict.kind is Kind.INVALID:
+        return f"{label}: INVALID ({reason})\n  measured {figure(measurement)}, which must not be trusted. {details}"
+    return (
+        f"{label}: NO BASELINE ({reason}), and a baseline is required\n"
+        f"  measured {figure(measurement)}. {details}; record one with `roofline baseline propose`."
+    )
+
+
+def _below_threshold(result: Result, details: str) -> str:
+    verdict = result.verdict
+    assert verdict is not None
+    assert verdict.change is not None
+    return (
+        f"{printable(result.measurement.label)}: {format_percent(verdict.change)} time beyond its limit "
+        f"({figure(result.measurement)}) {verdict.kind.value}, {printable(verdict.reason)}, {_interval(verdict)} "
+        f"({verdict.processes} process{'es' * (verdict.processes > 1)})\n  {details}."
+    )
+
+
+def _slower(result: Result, details: str) -> str:
+    measurement, verdict = result.measurement, result.verdict
+    assert verdict is not None
+    assert verdict.change is not None
+    assert verdict.reference is not None
+    assert verdict.difference is not None
+    known = len(verdict.reference.medians_s)
+    first = (
+        f"{printable(measurement.label)}: {format_percent(verdict.change)} time ({figure(measurement, new_s(result))}, "
+        f"baseline {figure(measurement, verdict.difference.reference_s)}) {verdict.kind.value}, "
+        f"tolerance {format_tolerance(verdict.tolerance)}, {_interval(verdict)}, {against(verdict)} "
+        f"process{'es' * (known > 1)}"
+    )
+    if verdict.kind is Kind.INCONCLUSIVE:
+        return f"{first}\n  {'; '.join([printable(verdict.reason), *remarks(result)])}. {details}"
+    second = "; ".join([*remarks(result), _agreement(verdict)])
+    return f"{first}\n  {printable(second)}. {details}; accept with `roofline baseline propose --accept-slower`."
+
+
+def _agreement(verdict: Verdict) -> str:
+    assert verdict.reference is not None
+    assert verdict.difference is not None
+    count, process = verdict.compared_processes, verdict.difference.process
+    text = f"{verdict.slower_processes} of {count} processes behind the baseline were faster"
+    if count == 1:
+        text = "one process behind the baseline"
+    return text + f", spread {process.value:.1%} ({process.origin})" * ("prior" in process.origin)

@@ -1,0 +1,16 @@
+"""The benchmark programs as modules: they are scripts beside their own package, not part of the plugin."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="session")
+def program():
+    """Imports a program of `benchmarks/`, or a module of `benchmarks/detectors`, by name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARKS)
+        yield importlib.import_module

@@ -1,0 +1,203 @@
+"""What cannot be true in a baseline, or does not say where it comes from: entry, observed, expected, remedy."""
+
+import datetime
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_roofline.core.entries import Baseline, Session
+from pytest_roofline.core.work import Work
+from pytest_roofline.judging.baseline_checks import check
+
+MIB = 2**20
+NOW = datetime.datetime(2026, 6, 1, 12, tzinfo=datetime.UTC)
+# The datasheet of the product that `make` stands for.
+PEAK = 4.8e12
+PROVENANCE = {"tool": "pytest-roofline 0.1.0", "device": "NVIDIA H200"}
+
+
+def seconds(share, size_bytes=64 * MIB):
+    """The time in which a copy reaches a share of the peak: it reads and writes every byte."""
+    return 2 * size_bytes / (share * PEAK)
+
+
+def copy(make, *shares, size_bytes=64 * MIB, labels=(), **changes):
+    """A measured entry of a copy, each of whose sessions reached a share of the peak."""
+    sessions = tuple(
+        Session(f"run-{number}", "2026-05-01T03:00:00Z", (seconds(share, size_bytes),), "GPU-1", achieved=labels)
+        for number, share in enumerate(shares or (0.8,))
+    )
+    facts = {"work": make.copy(size_bytes), "sessions": sessions, "provenance": PROVENANCE}
+    return make.measured(key=changes.pop("key", make.key(size_bytes=size_bytes)), **(facts | changes))
+
+
+def flaws(*entries, family="h200", name="h200.json"):
+    return check(Path("baselines") / name, Baseline(family, entries), NOW)
+
+
+def wrong(*entries, **where):
+    """What fails a check, as observed and expected."""
+    return [f"{flaw.observed}; expected {flaw.expected}" for flaw in flaws(*entries, **where) if not flaw.hint]
+
+
+def test_a_sane_baseline_has_no_flaw(make):
+    entries = (copy(make), make.published(hardware=make.hardware()), copy(make, size_bytes=4096))
+    assert flaws(*entries) == []
+
+
+def test_a_flaw_names_its_entry_and_says_what_to_do(make):
+    (flaw,) = flaws(copy(make, provenance={}))
+    assert (flaw.entry, flaw.observed, flaw.hint) == ("memcpy_d2d[64MiB]", "no provenance", False)
+    assert flaw.remedy == "record it anew with `roofline baseline propose`"
+
+
+@pytest.mark.parametrize(("share", "sane"), [(1.0, True), (1.019, True), (1.03, False), (2.0, False)])
+@pytest.mark.parametrize("place", [0, 1])
+def test_nothing_is_faster_than_the_datasheet_and_two_percent(make, share, sane, place):
+    shares = [0.9, 0.9]
+    shares[place] = share
+    found = wrong(copy(make, *shares))
+    assert (found == []) == sane
+    if not sane:
+        assert found == [
+            f"{share:.0%} of the datasheet's peak, 4800 GB/s, in session run-{place}; expected at most 102%"
+        ]
+
+
+@pytest.mark.parametrize(("share", "sane"), [(0.21, True), (0.19, False), (0.01, False)])
+def test_nothing_big_is_slower_than_a_fifth_of_the_datasheet(make, share, sane):
+    found = wrong(copy(make, share))
+    assert (found == []) == sane
+    if not sane:
+        assert found[0].endswith("in session run-0; expected at least 20% from 64 MiB up")
+
+
+@pytest.mark.parametrize(("size_mib", "too_fast", "too_slow"), [(8, 0, 0), (16, 1, 0), (63, 1, 0), (64, 1, 1)])
+def test_small_sizes_are_bounded_less(make, size_mib, too_fast, too_slow):
+    found = [len(wrong(copy(make, share, size_bytes=size_mib * MIB))) for share in (2.0, 0.1)]
+    assert found == [too_fast, too_slow]
+
+
+@pytest.mark.parametrize("share", [3.0, 0.01])
+def test_what_stayed_in_a_cache_is_not_held_against_the_memory(make, share):
+    assert wrong(copy(make, share, labels=("cache_resident",))) == []
+
+
+def test_a_slice_of_a_device_may_be_slower_than_a_fifth_but_never_faster_than_the_whole(make):
+    key = make.key(hardware=make.hardware(partition="1g.18gb"))
+    assert [len(wrong(copy(make, share, key=key))) for share in (0.1, 2.0)] == [0, 1]
+
+
+def test_a_pageable_copy_is_the_hosts_work(make):
+    work = Work(payload_bytes=256 * MIB, wire_bytes=256 * MIB)
+    times = (make.session(256 * MIB / 5e9, run_id="r"),)
+    found = {}
+    for metric in ("payload_GBps", "pageable_payload_GBps"):
+        key = make.key("memcpy_h2d", size_bytes=256 * MIB, metric=metric)
+        found[metric] = len(wrong(make.measured(key=key, work=work, sessions=times, provenance=PROVENANCE)))
+    assert found == {"payload_GBps": 1, "pageable_payload_GBps": 0}
+
+
+def test_what_computes_much_may_move_little(make):
+    work = Work(read_bytes=64 * MIB, write_bytes=64 * MIB, flops=10**13)
+    assert wrong(copy(make, 0.05, work=work)) == []
+
+
+def test_an_unknown_product_has_no_peak(make):
+    key = make.key(hardware=make.hardware(product="prototype-x"))
+    assert wrong(copy(make, 50.0, key=key), family="prototype-x", name="prototype-x.json") == []
+
+
+def test_several_devices_together_have_no_datasheet(make):
+    assert wrong(copy(make, 1.5, key=make.key(hardware=make.hardware(devices=2)))) == []
+
+
+@pytest.mark.parametrize(("kind", "hint"), [("threshold", False), ("reference", True)])
+def test_a_published_figure_above_the_peak_fails_a_threshold_and_only_flags_a_reference(make, kind, hint):
+    (flaw,) = flaws(make.published(kind, value=9600.0, hardware=make.hardware()))
+    assert flaw.observed == "200% of the datasheet's peak, 4800 GB/s, as published"
+    assert flaw.hint is hint
+
+
+def test_a_low_reference_is_flagged_only_where_the_size_should_reach_the_peak(make):
+    low = make.published("reference", value=10.0, hardware=make.hardware())
+    small = replace(low, parameters={"size_bytes": 4096})
+    assert [(flaw.entry, flaw.hint) for flaw in flaws(low, small)] == [("memcpy_d2d", True)]
+    assert flaws(make.published("threshold", value=10.0, hardware=make.hardware())) == []
+
+
+@pytest.mark.parametrize("field", ["unit", "convention", "source"])
+def test_a_published_figure_says_what_it_means(make, field):
+    entry = make.published("reference", metric="latency", hardware=make.hardware(), **{field: " "})
+    assert wrong(entry) == [f"no {field}; expected unit, convention and source"]
+
+
+def test_a_published_figure_for_any_product_is_pointed_at(make):
+    (flaw,) = flaws(make.published())
+    assert (flaw.observed, flaw.hint) == ("no product", True)
+
+
+def test_a_measured_metric_says_how_bytes_were_counted(make):
+    key = make.key(metric="bandwidth")
+    assert wrong(copy(make, key=key)) == [
+        "metric 'bandwidth'; expected a name that ends in traffic_GBps, payload_GBps, wirebw_GBps, TFLOPS, or time_s"
+    ]
+    assert wrong(copy(make, key=make.key(metric="time_s"))) == []
+
+
+@pytest.mark.parametrize(("factor", "sane"), [(2.9, True), (3.1, False)])
+def test_processes_of_one_entry_do_not_differ_threefold(make, factor, sane):
+    entry = copy(make, size_bytes=4096, sessions=(make.session(1e-6, factor * 1e-6),))
+    assert wrong(entry) == ([] if sane else ["processes from 1.00 µs to 3.10 µs; expected at most 3 times as long"])
+
+
+@pytest.mark.parametrize(
+    ("started", "told"),
+    [
+        ("2026-06-01T12:30:00Z", None),
+        ("2026-06-01T13:01:00Z", "in the future; expected before 2026-06-01 12:00"),
+        ("2027-01-01", "in the future"),
+        ("", "begun ''; expected a date in ISO 8601"),
+        ("last week", "begun 'last week'; expected a date"),
+    ],
+)
+def test_a_session_began_at_some_time_and_not_in_the_future(make, started, told):
+    found = wrong(copy(make, sessions=(Session("run-1", started, (seconds(0.8),)),)))
+    assert len(found) == (told is not None)
+    assert told is None or told in found[0]
+
+
+def test_a_run_counts_once_in_an_entry(make):
+    twice = copy(
+        make, sessions=(make.session(seconds(0.8)), make.session(seconds(0.8)), make.session(seconds(0.8), run_id="b"))
+    )
+    assert wrong(twice) == ["run run-1 2 times; expected every run once"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "family", "belongs"),
+    [
+        ({}, "h200", None),
+        ({}, "h100", "h200"),
+        ({"product": "h100-sxm5", "memory": "80gb"}, "h200", "h100"),
+        ({"product": "amd-epyc-f26m2", "partition": "8-cores"}, "cpu", None),
+        ({"product": "amd-epyc-f26m2", "partition": "8-cores"}, "h200", "cpu"),
+        ({"product": "prototype-x"}, "prototype-x", None),
+        ({"product": "prototype-x"}, "h200", "prototype-x"),
+    ],
+)
+def test_a_family_file_holds_its_own_hardware_only(make, hardware, family, belongs):
+    key = make.key(hardware=make.hardware(**hardware), size_bytes=4096)
+    found = flaws(copy(make, key=key, size_bytes=4096), family=family, name=f"{family}.json")
+    assert [flaw.remedy for flaw in found] == ([] if belongs is None else [f"move it to {belongs}.json"])
+
+
+def test_a_file_of_another_name_than_its_family_is_pointed_at(make):
+    (flaw,) = flaws(copy(make), name="proposal.json")
+    assert (flaw.observed, flaw.expected, flaw.hint) == ("the file is proposal.json", "h200.json", True)
+
+
+def test_every_flaw_of_an_entry_is_told(make):
+    entry = copy(make, 2.0, provenance={}, sessions=(Session("r", "", (seconds(2.0),)),))
+    assert len(wrong(entry)) == 3

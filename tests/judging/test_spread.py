@@ -1,0 +1,300 @@
+"""How far unchanged runs lie apart: estimated as the analysis of variance does, and assumed where nothing tells."""
+
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.stats
+from statsmodels.regression.mixed_linear_model import MixedLM
+
+from pytest_roofline.judging.spread import (
+    ENOUGH_TESTS,
+    LEAST_SPREAD,
+    MOST_BORROWED,
+    PRIOR_FREEDOM,
+    Group,
+    Prior,
+    between_sessions,
+    borrow,
+    borrow_sessions,
+    class_of,
+    priors,
+    process_spread,
+    session_spread,
+    spread_between,
+    spread_within,
+    unequal,
+    within,
+)
+
+DEVICE_PRIOR = priors()["device"]
+# As it is where nothing lies between sessions, so that the data alone speak.
+NO_FLOOR = replace(DEVICE_PRIOR, session=0.0)
+ONE = (Group((1.0,), "GPU-1"),)
+
+
+def drawn(make, seed, sessions, processes, session=0.02, process=0.01):
+    """[sessions, processes] log-medians as the model has them, and the groups that hold them."""
+    rng = np.random.default_rng(seed)
+    logs = session * rng.standard_normal((sessions, 1)) + process * rng.standard_normal((sessions, processes))
+    return logs, [make.group(*row, started=f"2026-01-{day:02d}T00:00:00Z") for day, row in enumerate(logs, 1)]
+
+
+def mixed_model(logs):
+    """σ_p and σ_s by restricted maximum likelihood."""
+    labels = np.repeat(np.arange(len(logs)), logs.shape[1])
+    with warnings.catch_warnings():
+        # Where nothing lies between sessions the fit ends on the edge of what is possible, and says so.
+        warnings.simplefilter("ignore")
+        fit = MixedLM(logs.ravel(), np.ones(logs.size), groups=labels).fit(reml=True)
+    return math.sqrt(fit.scale), math.sqrt(max(0.0, float(np.asarray(fit.cov_re)[0, 0])))
+
+
+def estimated(groups, prior=NO_FLOOR):
+    process = process_spread(ONE, groups, prior)
+    return process, session_spread(ONE, groups, process, prior)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("shape", [(3, 5), (8, 3)])
+def test_the_spreads_of_a_balanced_design_are_those_of_a_mixed_model(make, seed, shape):
+    logs, groups = drawn(make, seed, *shape)
+    process, session = estimated(groups)
+    expected = mixed_model(logs)
+    assert expected[1] > 0.002
+    assert (process.value, session.value) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sessions_that_differ_less_than_processes_tell_of_no_spread_between_them(make, seed):
+    """The restricted maximum likelihood at the edge: all processes are one sample."""
+    logs, _ = drawn(make, seed, 4, 5, session=0.0)
+    logs -= logs.mean(axis=1, keepdims=True)
+    process, session = estimated([make.group(*row, started=f"2026-01-{day:02d}") for day, row in enumerate(logs, 1)])
+    assert session.value == 0.0
+    assert process.value == pytest.approx(math.sqrt(np.sum(logs**2) / (logs.size - 1)))
+    assert process.value == pytest.approx(mixed_model(logs)[0], rel=1e-3)
+
+
+def test_an_unbalanced_design_is_estimated_by_the_analysis_of_variance(make):
+    rows = [make.spaced(2, 0.01), make.spaced(5, 0.01, 0.04), make.spaced(3, 0.01, 0.01)]
+    groups = [make.group(*row, started=f"2026-01-{day:02d}") for day, row in enumerate(rows, 1)]
+    counts, means = np.array([2, 5, 3]), np.array([0.0, 0.04, 0.01])
+    squares = np.sum(counts * (means - np.average(means, weights=counts)) ** 2) / 2
+    typical = (10 - np.sum(counts**2) / 10) / 2
+    process, session = estimated(groups)
+    assert process.value == pytest.approx(0.01)
+    assert session.value == pytest.approx(math.sqrt((squares - 0.01**2) / typical))
+
+
+def test_the_mean_square_between_sessions_is_that_of_a_one_way_analysis(make):
+    logs, groups = drawn(make, 3, 4, 5)
+    mean_square, freedom, processes = between_sessions(groups)
+    f = scipy.stats.f_oneway(*logs).statistic
+    assert mean_square / (within(groups)[0] / within(groups)[1]) == pytest.approx(f)
+    assert (freedom, processes) == (3, pytest.approx(5))
+
+
+def test_what_lies_between_devices_is_no_spread_between_sessions(make):
+    here, there = make.groups(4, session=0.02), make.groups(4, session=0.02, centre=0.5, device="GPU-2")
+    assert between_sessions([*here, *there])[0] == pytest.approx(between_sessions(here)[0])
+
+
+def test_new_and_old_processes_are_pooled_by_their_degrees_of_freedom(make):
+    old, new = make.groups(1, 6, process=0.02), make.groups(1, 3, process=0.01)
+    expected = math.sqrt((5 * 0.02**2 + 2 * 0.01**2) / 7)
+    assert process_spread(new, old, NO_FLOOR).value == pytest.approx(expected)
+
+
+def test_the_distance_between_the_sides_is_no_spread_between_processes(make):
+    old = make.groups(1, 5)
+    near, far = (process_spread(make.groups(1, 5, centre=centre), old, NO_FLOOR) for centre in (0.0, 3.0))
+    assert near.value == pytest.approx(far.value) == pytest.approx(0.01)
+
+
+def test_sessions_of_one_process_each_hold_both_spreads_in_one(make):
+    groups = make.groups(14, 1, process=0.03, session=0.04)
+    process, session = estimated(groups, DEVICE_PRIOR)
+    assert process.value == pytest.approx(0.05)
+    assert (process.freedom, session.value) == (13, 0.0)
+    assert "sessions of one process" in process.origin
+
+
+@pytest.mark.parametrize(("processes", "freedom"), [(1, PRIOR_FREEDOM), (2, 1 + PRIOR_FREEDOM), (3, 2), (6, 5)])
+def test_the_prior_helps_out_where_fewer_than_three_processes_tell(make, processes, freedom):
+    found = process_spread(ONE, make.groups(1, processes, process=0.03), NO_FLOOR)
+    own = freedom if processes > 2 else processes - 1
+    assumed = PRIOR_FREEDOM if processes < 3 else 0
+    assert found.freedom == freedom
+    assert found.value == pytest.approx(math.sqrt((own * 0.03**2 + assumed * 0.01**2) / (own + assumed)))
+
+
+@pytest.mark.parametrize(("processes", "prior"), [(1, True), (2, True), (3, False), (15, False)])
+def test_a_spread_says_whether_it_was_assumed(make, processes, prior):
+    found = process_spread(ONE, make.groups(1, processes), NO_FLOOR)
+    assert ("prior" in found.origin) == prior
+    assert ("estimated" in found.origin) == (processes > 1)
+
+
+def test_medians_that_agree_to_the_tick_are_not_believed_to_have_no_spread(make):
+    assert process_spread(ONE, make.groups(1, 5, process=0.0), NO_FLOOR).value == LEAST_SPREAD
+
+
+# Contracts: σ priors.
+@pytest.mark.parametrize(("kind", "process", "session"), [("device", 0.01, 0.005), ("host", 0.15, 0.03)])
+def test_the_starting_values_are_those_that_were_agreed(kind, process, session):
+    prior = priors()[kind]
+    assert (prior.process, prior.session, prior.device, prior.borrowed) == (process, session, 0.04, False)
+
+
+@pytest.mark.parametrize(
+    ("device", "metric", "kind"),
+    [
+        ("cpu", "traffic_GBps", "host"),
+        ("cuda", "traffic_GBps", "device"),
+        ("cuda", "pageable_payload_GBps", "host"),
+        ("mps", "", "device"),
+    ],
+)
+def test_where_the_cpu_does_the_work_the_spread_is_a_hosts(device, metric, kind):
+    assert class_of(device, metric) == kind
+
+
+def on_days(make, *days, session=0.0):
+    """Sessions of five processes, each begun at another time."""
+    groups = make.groups(len(days), session=session)
+    return [replace(group, started=day) for group, day in zip(groups, days, strict=True)]
+
+
+TOGETHER = ("2026-01-02T03:00:00Z", "2026-01-02T03:20:00Z", "2026-01-02T03:59:59Z")
+APART = ("2026-01-02T03:00:00Z", "2026-01-02T03:20:00Z", "2026-01-02T04:00:00Z")
+
+
+@pytest.mark.parametrize("prior", ["device", "host"])
+@pytest.mark.parametrize(
+    ("days", "why"),
+    [(APART[:1], "prior, 1 session"), (APART[:2], "prior, 2 sessions"), (TOGETHER, "prior, all within one hour")],
+)
+def test_few_sessions_or_one_sitting_are_given_the_least_spread_that_is_believed(make, days, why, prior):
+    groups = on_days(make, *days)
+    found = session_spread(ONE, groups, process_spread(ONE, groups, priors()[prior]), priors()[prior])
+    assert (found.value, found.origin, found.freedom) == (priors()[prior].session, why, math.inf)
+
+
+ZONES = ("2026-01-02T03:00:00+00:00", "2026-01-02T03:00:00+02:00", "2026-01-02T03:00:00Z")
+DATES = ("2026-01-02", "2026-01-03", "2026-01-04")
+
+
+@pytest.mark.parametrize("days", [APART, ZONES, DATES], ids=["an hour", "zones", "dates"])
+def test_few_sessions_that_agree_are_believed_only_in_part(make, days):
+    """An estimate from three sessions is zero half of the time, also where they differ; believed, it cries wolf."""
+    groups = on_days(make, *days)
+    found = session_spread(ONE, groups, process_spread(ONE, groups, DEVICE_PRIOR), DEVICE_PRIOR)
+    assert found.value == pytest.approx(math.sqrt(4 * DEVICE_PRIOR.session**2 / 6))
+    assert (found.freedom, found.origin) == (6, "estimated, 3 sessions, with prior")
+
+
+def test_the_more_sessions_agree_the_less_of_the_prior_is_left(make):
+    groups = make.groups(14, 3, process=0.01)
+    found = session_spread(ONE, groups, process_spread(ONE, groups, DEVICE_PRIOR), DEVICE_PRIOR)
+    assert found.value == pytest.approx(math.sqrt(4 * DEVICE_PRIOR.session**2 / 17))
+
+
+def test_the_sessions_of_many_tests_tell_together_what_one_cannot(make):
+    told = [(0.02**2, 2)] * 5 + [(-(0.01**2), 2)] * 3
+    prior = borrow_sessions(DEVICE_PRIOR, told)
+    assert prior.session == pytest.approx(math.sqrt((5 * 0.02**2 - 3 * 0.01**2) / 8))
+    assert borrow_sessions(DEVICE_PRIOR, told[:7]) == DEVICE_PRIOR
+    assert borrow_sessions(DEVICE_PRIOR, [(-1e-4, 2)] * 20) == DEVICE_PRIOR
+    assert borrow_sessions(DEVICE_PRIOR, [(1.0, 0)] * 20) == DEVICE_PRIOR
+
+
+def test_sessions_of_one_process_each_tell_nothing_of_processes_to_others(make):
+    """What lies between them holds both spreads: borrowed as one of processes, it made that of sessions too small."""
+    nightlies = make.groups(14, 1, session=0.02)
+    assert spread_within(nightlies) == spread_between(nightlies) == (0.0, 0)
+
+
+def test_a_reference_tells_the_spread_between_its_sessions(make):
+    assert spread_between(make.groups(3, 5, process=0.01, session=0.02)) == (pytest.approx(0.02**2), 2)
+    assert spread_between(make.groups(2, 5, process=0.01, session=0.02)) == (0.0, 0)
+
+
+@pytest.mark.parametrize("days", [APART[:2], TOGETHER, APART])
+def test_sessions_that_lie_far_apart_are_believed_however_few(make, days):
+    groups = on_days(make, *days, session=0.05)
+    found = session_spread(ONE, groups, process_spread(ONE, groups, DEVICE_PRIOR), DEVICE_PRIOR)
+    assert found.value == pytest.approx(0.05)
+    assert found.origin == f"estimated, {len(days)} sessions"
+    assert found.freedom == len(days) - 1
+
+
+@pytest.mark.parametrize(("factor", "apart"), [(1.0, False), (2.0, False), (5.0, True), (50.0, True)])
+def test_new_processes_are_told_from_the_old_where_chance_is_no_excuse_for_their_spread(make, factor, apart):
+    new, old = make.groups(1, 5, process=0.01 * factor), make.groups(1, 13)
+    p = scipy.stats.f.sf(factor**2, 4, 12)
+    assert (p <= 0.01) == apart
+    assert apart == (unequal(new, old) is not None)
+
+
+def test_new_processes_that_agree_better_than_the_old_are_pooled_with_them(make):
+    assert unequal(make.groups(1, 9, process=0.0001), make.groups(1, 9, process=0.1)) is None
+
+
+def test_the_spread_of_three_processes_says_too_little_to_tell_them_from_the_old(make):
+    assert unequal(make.groups(1, 3, process=1.0), make.groups(3, 5)) is None
+
+
+def test_unequal_sides_keep_their_own_spreads(make):
+    spreads = unequal(make.groups(1, 5, process=0.2), make.groups(1, 13))
+    assert [(round(spread.value, 6), spread.freedom) for spread in spreads] == [(0.2, 4), (0.01, 12)]
+
+
+def inverse_chi_square(rng, tests, freedom, location, own):
+    """Estimated variances of tests whose true ones are scaled inverse χ² with `freedom` around `location`²."""
+    true = location**2 * freedom / rng.chisquare(freedom, tests)
+    return [(float(square), own) for square in true * rng.chisquare(own, tests) / own]
+
+
+@pytest.mark.parametrize("freedom", [3.0, 6.0])
+def test_the_spreads_of_many_tests_tell_how_those_of_tests_differ(freedom):
+    estimates = inverse_chi_square(np.random.default_rng(7), 4000, freedom, 0.02, own=12)
+    found = borrow(DEVICE_PRIOR, estimates)
+    assert (found.process, found.freedom) == (pytest.approx(0.02, rel=0.05), pytest.approx(freedom, rel=0.1))
+    assert (found.borrowed, found.origin) == (True, "prior of 4000 tests")
+
+
+def test_what_tests_lend_is_their_process_spread_alone():
+    found = borrow(DEVICE_PRIOR, [(0.03**2, 14)] * 20)
+    assert (found.session, found.device) == (DEVICE_PRIOR.session, DEVICE_PRIOR.device)
+
+
+def test_tests_that_spread_alike_do_not_claim_that_every_other_does():
+    assert borrow(DEVICE_PRIOR, [(0.03**2, 14)] * 20).freedom == MOST_BORROWED
+
+
+@pytest.mark.parametrize(
+    "estimates",
+    [[(0.03**2, 14)] * (ENOUGH_TESTS - 1), [(0.03**2, 1)] * 50, []],
+    ids=["few", "of two processes", "none"],
+)
+def test_too_few_tests_lend_nothing(estimates):
+    assert borrow(DEVICE_PRIOR, estimates) is DEVICE_PRIOR
+
+
+def test_what_was_borrowed_is_joined_with_a_tests_own_spread(make):
+    prior = Prior(0.01, 0.0, 0.04, freedom=6.0, origin="prior of 20 tests", borrowed=True)
+    found = process_spread(ONE, make.groups(1, 5, process=0.03), prior)
+    assert found.value == pytest.approx(math.sqrt((4 * 0.03**2 + 6 * 0.01**2) / 10))
+    assert (found.freedom, found.origin) == (10, "estimated, with prior of 20 tests")
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((1, 5), (0.01**2, 4)), ((3, 5), (0.01**2, 12)), ((6, 1), (0.0, 0)), ((1, 1), (0.0, 0))]
+)
+def test_a_reference_tells_the_spread_that_it_has(make, shape, expected):
+    """For other tests to borrow: of processes within sessions."""
+    groups = make.groups(*shape, process=0.01, session=math.sqrt(0.05**2 - 0.01**2))
+    assert spread_within(groups) == (pytest.approx(expected[0]), expected[1])

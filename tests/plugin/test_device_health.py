@@ -1,0 +1,268 @@
+"""A device below its rated facts: one red item with the cause first, and fifty slow tests that point to it."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+H100 = "NVIDIA H100 80GB HBM3"
+# What a management library tells of a device that is as it should be, and of one whose power limit is down.
+SOUND = {
+    "index": 0, "power_limit_w": 700.0, "power_default_w": 700.0, "pcie_generation": 5, "pcie_generation_rated": 5,
+    "pcie_width": 16, "pcie_width_rated": 16, "links": 18, "ecc": True, "ecc_errors": 0, "remap_pending": False,
+    "remap_failed": False, "throttle_known": True, "active": [],
+}  # fmt: skip
+SICK = SOUND | {"power_limit_w": 400.0}
+CAUSE = "power limit 400 W, shipped with 700 W"
+
+
+@pytest.fixture
+def against(desk):
+    """The options that compare two tests with five sessions of theirs."""
+    return desk.sessions()
+
+
+def cases_of(desk):
+    suite = ET.parse(desk.path / "report.xml").getroot().find("testsuite")
+    return (suite.get("failures"), suite.get("errors")), {case.get("name"): case for case in suite.iter("testcase")}
+
+
+def test_a_sick_device_is_one_failure_although_every_test_passes(desk, against):
+    desk.script(gpu=SICK)
+    result = desk.run(*against, "--junitxml=report.xml")
+    assert result.ret == 1
+    result.assert_outcomes(passed=2, failed=1)
+    counts, cases = cases_of(desk)
+    assert counts == ("1", "0")
+    (failure,) = cases["device health"].findall("failure")
+    assert CAUSE in failure.get("message")
+
+
+def test_the_message_begins_with_the_cause_and_goes_on_with_effect_and_remedy(desk, against):
+    desk.script(gpu=SICK)
+    result = desk.run(*against)
+    result.stdout.fnmatch_lines(
+        [f"DEGRADED: {CAUSE} (GPU 0, {H100})", f"  GPU 0 ({H100}): {CAUSE}: clocks fall under load. Mend: nvidia-smi *"]
+    )
+    result.stdout.fnmatch_lines(["FAILED device health - *DEGRADED: power limit*"])
+    assert "device_item.py" not in result.stdout.str()
+
+
+def test_it_runs_last_and_counts_to_a_hundred_percent(desk, against):
+    desk.script(gpu=SOUND)
+    lines = [line for line in desk.run(*against, "-v").stdout.lines if line.endswith("%]")]
+    assert [line.partition(" PASSED")[0] for line in lines] == [
+        "test_suite.py::test_copy[64MiB]", "test_suite.py::test_copy[1GiB]", "device health",
+    ]  # fmt: skip
+    assert [line[-6:] for line in lines] == ["[ 33%]", "[ 66%]", "[100%]"]
+
+
+def test_a_sound_device_passes_and_is_not_mentioned(desk, against):
+    desk.script(gpu=SOUND)
+    result = desk.run(*against)
+    assert result.ret == 0
+    result.assert_outcomes(passed=3)
+    assert "DEGRADED" not in result.stdout.str()
+
+
+def test_what_cannot_be_checked_is_named_and_fails_nothing(desk, against):
+    desk.script(gpu=SOUND | {"ecc_errors": None, "ecc": None})
+    result = desk.run(*against)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["device health: *ECC errors*withheld*"])
+
+
+def test_a_device_of_which_no_library_tells_has_no_item(desk, against):
+    result = desk.run(*against, "-v")
+    result.assert_outcomes(passed=2)
+    assert not any(line.startswith("device health PASSED") for line in result.stdout.lines)
+
+
+@pytest.mark.parametrize("options", [("--collect-only",), ("--collect-only", "-q"), ("--setup-plan",)], ids=" ".join)
+def test_where_nothing_runs_there_is_no_item(desk, options):
+    desk.suite()
+    desk.script(gpu=SICK)
+    result = desk.run(*options)
+    assert result.ret == 0
+    assert "device health" not in result.stdout.str()
+    assert not (desk.path / "opened").exists()
+
+
+def test_a_suite_that_does_not_measure_has_no_item(desk):
+    desk.suite("def test_nothing(): pass\n")
+    desk.script(gpu=SICK)
+    desk.run().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("options", [("-k", "64MiB"), ("test_suite.py::test_copy[64MiB]",)], ids=["-k", "id"])
+def test_a_selection_leaves_the_item_in(desk, against, options):
+    desk.script(gpu=SICK)
+    desk.run(*against, *options).assert_outcomes(passed=1, failed=1, deselected="-k" in options)
+
+
+def test_lf_after_a_sick_device_runs_all_tests_and_the_item_again(desk, against):
+    desk.script(gpu=SICK)
+    desk.run(*against)
+    desk.script(gpu=SOUND)
+    desk.run(*against, "--lf").assert_outcomes(passed=3)
+    assert json.loads((desk.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text()) == {}
+
+
+@pytest.mark.parametrize("how", ["command line", "ini"])
+def test_where_degraded_does_not_fail_it_is_said(desk, against, how):
+    desk.script(gpu=SICK)
+    if how == "ini":
+        desk.ini("roofline_fail_on = regressed")
+    result = desk.run(*against, *["--roofline-fail-on=regressed"] * (how == "command line"))
+    assert result.ret == 0
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines([f"device health: DEGRADED: {CAUSE}*"])
+
+
+@pytest.mark.parametrize("flag", ["ci", "qualify"])
+def test_a_gate_fails_on_a_sick_device(desk, against, flag):
+    desk.script(gpu=SICK)
+    result = desk.run(*against, f"--roofline-{flag}", "--roofline-rounds=1", "--roofline-tolerance=20%")
+    result.assert_outcomes(passed=2, failed=1)
+
+
+def test_the_run_file_says_that_the_device_was_sick(desk, against):
+    desk.script(gpu=SICK)
+    desk.run(*against)
+    run = desk.last_run()
+    (outcome,) = [outcome for outcome in run.outcomes if outcome.test_id == "device health"]
+    assert outcome.outcome == "failed"
+    assert CAUSE in outcome.reason
+    assert run.footer.exit_status == 1
+
+
+def test_a_regressed_test_points_to_the_sick_device(desk, against):
+    desk.script(gpu=SICK, slow=1.3)
+    result = desk.run(*against, "--junitxml=report.xml")
+    result.assert_outcomes(failed=3)
+    _, cases = cases_of(desk)
+    for name in ("test_copy[64MiB]", "test_copy[1GiB]"):
+        (failure,) = cases[name].findall("failure")
+        assert "+30.0 % time" in failure.get("message").splitlines()[0]
+        assert f"the device is DEGRADED: {CAUSE}" in failure.get("message")
+
+
+def test_a_held_test_that_regressed_points_to_the_sick_device(desk):
+    text = """
+import pytest
+from pytest_roofline import Work
+@pytest.mark.parametrize("n", range(6))
+def test_six(roofline, busy, n):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+"""
+    against = desk.sessions(text)
+    desk.script(gpu=SICK, slow=1.07)
+    result = desk.run(*against)
+    result.assert_outcomes(failed=7)
+    assert result.stdout.str().count(f"the device is DEGRADED: {CAUSE}") == 6
+
+
+def test_a_regressed_test_on_a_sound_device_points_nowhere(desk, against):
+    desk.script(gpu=SOUND, slow=1.3)
+    assert "DEGRADED" not in desk.run(*against).stdout.str()
+
+
+FALLING = """
+def test_copy_last(roofline, busy, fake):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
+    fake.told["{fact}"] = {value}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "said"),
+    [("links", 16, "16 of 18 NVLinks up"), ("ecc_errors", 2, "2 uncorrected ECC errors"),
+     ("power_limit_w", 300.0, "power limit 300 W")],
+)  # fmt: skip
+def test_what_breaks_while_the_tests_run_is_found(desk, fact, value, said):
+    desk.suite("from pytest_roofline import Work\n" + FALLING.format(fact=fact, value=value))
+    desk.script(gpu=SOUND)
+    result = desk.run()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines([f"DEGRADED: {said}*"])
+
+
+HOT = """
+def pytest_roofline_device(config, name):
+    from pytest_roofline.measuring.devices.fake import FakeDevice
+    config.fake = FakeDevice(throttle=lambda busy_s: frozenset({causes}), gpu={gpu})
+    return config.fake
+"""
+
+
+def test_a_device_that_was_slowed_down_all_the_time_is_degraded_and_not_only_its_numbers_invalid(desk):
+    desk.suite()
+    desk.pytester.makeconftest(desk.conftest + HOT.format(causes=["thermal slowdown"], gpu=SOUND))
+    result = desk.run()
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["DEGRADED: thermal slowdown in * (100%)*"])
+    assert [outcome.verdicts for outcome in desk.last_run().outcomes[:2]] == [("INVALID",)] * 2
+
+
+def test_the_software_power_cap_is_no_sickness(desk):
+    desk.suite()
+    desk.pytester.makeconftest(desk.conftest + HOT.format(causes=["software power cap"], gpu=SOUND))
+    desk.run().assert_outcomes(passed=3)
+
+
+def test_the_cause_stands_also_where_the_last_test_fails(desk):
+    desk.suite("def test_bad(roofline): assert False\n")
+    desk.script(gpu=SICK)
+    result = desk.run()
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines([f"DEGRADED: {CAUSE}*"])
+
+
+def test_fixtures_of_the_tests_are_gone_before_the_device_is_looked_at(desk):
+    desk.suite("""
+import pytest
+@pytest.fixture(scope="module")
+def holding(pytestconfig):
+    yield
+    pytestconfig.fake.told["power_limit_w"] = 400.0
+def test_one(roofline, holding): pass
+""")
+    desk.script(gpu=SOUND)
+    desk.run().assert_outcomes(passed=1, failed=1)
+
+
+def expecting(desk, **changes):
+    """The option for an expectation of eight GPUs."""
+    text = json.dumps({"schema": 1, "gpus": [{"product": H100, "count": 8}]} | changes)
+    (desk.path / "node.json").write_text(text)
+    return "--roofline-expect=node.json"
+
+
+@pytest.mark.parametrize("gpu", [SOUND, None], ids=["library", "no-library"])
+def test_a_node_that_lacks_what_is_expected_is_degraded(desk, against, gpu):
+    # The machine that runs these tests has no eight of them.
+    desk.script(gpu=gpu)
+    result = desk.run(*against, expecting(desk))
+    assert result.ret == 1
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines([f"DEGRADED: * × {H100}, expected 8*"])
+
+
+def test_a_node_that_is_as_expected_passes(desk, against):
+    desk.script(gpu=SOUND)
+    assert desk.run(*against, expecting(desk, gpus=[{"product": H100, "count": 0}])).ret == 0
+
+
+@pytest.mark.parametrize("line", ["roofline_expect = node.json"])
+def test_the_ini_says_what_is_expected(desk, against, line):
+    expecting(desk)
+    desk.ini(line)
+    desk.script(gpu=SOUND)
+    assert desk.run(*against).ret == 1
+
+
+def test_under_x_the_first_failure_ends_the_run_and_still_names_the_sick_device(desk, against):
+    desk.script(gpu=SICK, slow=1.3)
+    result = desk.run(*against, "-x")
+    assert result.ret == 1
+    assert f"DEGRADED: {CAUSE}" in result.stdout.str()

@@ -1,0 +1,218 @@
+"""A drill: every measured function slower by a share, through the seam of the tests; proof that the gate is awake."""
+
+import pytest
+import torch
+
+from pytest_roofline.core.errors import BadInput
+from pytest_roofline.measuring import drill
+from pytest_roofline.measuring.devices.base import Traits
+from pytest_roofline.measuring.devices.cpu import CpuDevice
+from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.measuring.timing import Engine, Plan
+
+# A host that submits more slowly than it is asked to, stamps that take time, a coarse clock, a queue that fills up.
+LIFELIKE = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 5e-7, "queue_depth": 1000}
+
+
+def medians(desk, *options):
+    assert desk.run(*options, "--roofline-save=it").ret in (0, 1)
+    found = {m.label: m for m in desk.saved("it").measurements}
+    desk.run_path("it").unlink()
+    return {label: m.median_s for label, m in found.items()}, {label: m.samples.labels for label, m in found.items()}
+
+
+@pytest.mark.parametrize("share", ["1%", "10%", "0.5", "150%"])
+@pytest.mark.parametrize("device", [{}, LIFELIKE], ids=["ideal", "lifelike"])
+def test_every_measured_function_takes_longer_by_the_share(desk, share, device):
+    desk.suite()
+    desk.script(**device)
+    before, _ = medians(desk)
+    after, _ = medians(desk, f"--roofline-drill={share}")
+    wanted = 1 + (float(share[:-1]) / 100 if share.endswith("%") else float(share))
+    assert {label: after[label] / before[label] for label in before} == pytest.approx(
+        dict.fromkeys(before, wanted), rel=0.01
+    )
+
+
+@pytest.mark.parametrize("tick_s", [1e-9, 1e-6], ids=["events", "graph"])
+@pytest.mark.parametrize("cache", ["warm", "rotate", "flush"])
+def test_a_short_function_is_slowed_down_as_well_whatever_the_way_of_timing(desk, tick_s, cache):
+    desk.suite(f"""
+from pytest_roofline import Work
+def test_short(roofline, busy):
+    work = Work(read_bytes=10**7, write_bytes=10**7, payload_bytes=10**7)
+    roofline.measure(lambda *_: busy(1e-5), work=work, make_args=lambda: (), cache="{cache}", budget=0.1)
+""")
+    desk.script(tick_s=tick_s)
+    before, _ = medians(desk)
+    after, _ = medians(desk, "--roofline-drill=20%")
+    assert after["short"] / before["short"] == pytest.approx(1.2, rel=0.01)
+
+
+def test_what_a_drill_measured_is_labelled_and_the_run_says_that_it_was_one(desk):
+    desk.suite()
+    result = desk.run("--roofline-drill=10%", "--roofline-save=it")
+    assert all("replaced" in m.samples.labels for m in desk.saved("it").measurements)
+    result.stdout.fnmatch_lines(["DRILL: every measured function was slowed down by 10 %"])
+
+
+def test_what_a_drill_measured_never_becomes_a_baseline(desk):
+    desk.suite()
+    desk.run("--roofline-drill=10%", "--roofline-save=it")
+    answer = desk.cli("baseline", "propose", "it", "-o", "p.json", "--accept-slower")
+    assert answer.exit_code == 2
+    assert "replaced" in answer.output
+    assert not (desk.path / "p.json").exists()
+
+
+def test_a_drill_is_never_compared_with(desk):
+    desk.suite()
+    desk.run("--roofline-drill=10%", "--roofline-save=it")
+    desk.run("--roofline-against=it").stdout.fnmatch_lines(["THIS RUN GATES NOTHING: 0 of 2 compared*"])
+
+
+def test_a_drill_beyond_the_tolerance_turns_every_test_red(desk):
+    against = desk.sessions()
+    result = desk.run(*against, "--roofline-drill=20%")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["2 of 2 compared: 2 REGRESSED"])
+
+
+def test_a_drill_within_the_tolerance_turns_none_red(desk):
+    against = desk.sessions()
+    desk.run(*against, "--roofline-drill=3%").assert_outcomes(passed=2)
+
+
+def test_the_ini_can_ask_for_a_drill(desk):
+    against = desk.sessions()
+    desk.ini("roofline_drill = 20%")
+    desk.run(*against).assert_outcomes(failed=2)
+
+
+OWN = """
+def pytest_roofline_function(item, name, fn):
+    if "64MiB" in item.name:
+        return lambda *arguments: [fn(*arguments), fn(*arguments)]
+"""
+
+
+def test_a_hook_of_ones_own_goes_before_the_drill(desk):
+    desk.suite()
+    before, _ = medians(desk)
+    desk.pytester.makeconftest(desk.conftest + OWN)
+    after, _ = medians(desk, "--roofline-drill=10%")
+    assert after["copy[64MiB]"] / before["copy[64MiB]"] == pytest.approx(2.0, rel=0.01)
+    assert after["copy[1GiB]"] / before["copy[1GiB]"] == pytest.approx(1.1, rel=0.01)
+
+
+def test_a_drill_changes_neither_arguments_nor_data(desk):
+    desk.suite("""
+from pytest_roofline import Work
+def test_one(roofline, busy):
+    def fn(source, target):
+        target[0] = source[0]
+        busy(1e-3)
+    roofline.measure(fn, work=Work(read_bytes=10**9), args=([7], [0]), verify=lambda source, target: target == [7])
+""")
+    result = desk.run("--roofline-drill=10%", "--roofline-save=it")
+    result.assert_outcomes(passed=1)
+    assert desk.saved("it").measurements[0].verified
+
+
+def test_a_function_that_raises_raises_in_a_drill_too(desk):
+    desk.suite("""
+from pytest_roofline import Work
+def test_one(roofline): roofline.measure(lambda: 1 / 0, work=Work(read_bytes=10**9))
+""")
+    result = desk.run("--roofline-drill=10%")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ZeroDivisionError*"])
+
+
+def test_a_device_that_cannot_be_kept_busy_is_refused_with_a_way_out():
+    device = FakeDevice(traits=Traits(tick_s=1e-9, shortest_span_s=2e-7, spins=False))
+    with pytest.raises(BadInput, match=r"fake cannot be kept busy .*pytest_roofline_function"):
+        drill.slowed(lambda: None, device, 0.1)
+
+
+class Clock:
+    """The host's clock, which moves only when a function says so, and a little when it is read."""
+
+    def __init__(self, monkeypatch):
+        self.now_s = 0.0
+        monkeypatch.setattr(drill.time, "perf_counter", self.read)
+
+    def read(self):
+        self.now_s += 1e-7
+        return self.now_s
+
+    def pass_time(self, seconds):
+        self.now_s += seconds
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 1.0])
+def test_on_the_host_a_call_waits_for_a_share_of_its_own_duration(monkeypatch, share):
+    clock = Clock(monkeypatch)
+    slowed = drill.slowed(clock.pass_time, CpuDevice(), share)
+    for seconds in (1e-3, 5e-3, 2e-3):
+        before_s = clock.now_s
+        slowed(seconds)
+        assert clock.now_s - before_s == pytest.approx(seconds * (1 + share), rel=1e-3)
+
+
+def test_on_the_host_the_result_is_the_functions_own():
+    assert drill.slowed(lambda a, b: (b, a), CpuDevice(), 0.1)(1, 2) == (2, 1)
+
+
+def test_on_this_cpu_a_function_takes_several_times_as_long_when_drilled():
+    # Shared machines pause at will: only the fastest samples are looked at, and only roughly.
+    device = CpuDevice()
+    source, target = torch.ones(2**18), torch.empty(2**18)
+
+    def copy():
+        target.copy_(source)
+
+    def fastest_s(fn):
+        engine = Engine(device, Plan(fn=fn, sets=[()], budget_s=0.1))
+        engine.run()
+        return min(engine.samples().seconds)
+
+    assert 2.5 < fastest_s(drill.slowed(copy, device, 4.0)) / fastest_s(copy) < 10
+
+
+@pytest.fixture
+def told(desk, monkeypatch, capfd):
+    """Runs `roofline drill` in the folder of the desk with a real pytest; its exit status and all that was printed."""
+    monkeypatch.setenv("WITHOUT_TORCH", "1")
+
+    def run(share, *arguments):
+        answer = desk.cli("drill", share, *arguments, "-p", "no:hypothesispytest", "-q")
+        return answer.exit_code, answer.output + capfd.readouterr().out
+
+    return run
+
+
+def test_the_command_ends_with_0_where_every_compared_test_turned_red(desk, told):
+    against = desk.sessions()
+    status, text = told("20%", *against, "-k", "copy")
+    assert status == 0, text
+    assert "drill of +20 %: 2 of 2 tests turned red" in text
+    (name,) = [path.stem for path in desk.run_paths() if path.stem.startswith("drill-")]
+    assert all("replaced" in m.samples.labels for m in desk.saved(name).measurements)
+
+
+def test_the_command_ends_with_1_where_a_test_slept_and_says_why(desk, told):
+    against = desk.sessions()
+    text = (desk.path / "test_suite.py").read_text()
+    desk.suite(text.replace("work=work)", "work=work, tolerance=0.5 if size_bytes > 10**9 else None)"))
+    status, text = told("20%", *against)
+    assert status == 1, text
+    assert "drill of +20 %: 1 of 2 tests turned red" in text
+    assert "asleep: copy[1GiB] PASSED, seen as +20.0 %: within its tolerance of 50 %" in text
+
+
+def test_the_command_ends_with_2_where_nothing_was_compared(desk, told):
+    desk.suite()
+    status, text = told("20%")
+    assert status == 2, text
+    assert "nothing was compared" in text

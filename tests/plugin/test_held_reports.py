@@ -1,0 +1,501 @@
+"""Verdicts that are open when a test ends: its report waits for the end of the loop, and pytest sees one outcome."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+# Six tests, each 7 % slower: not surely slower alone, but not by chance all together (Benjamini and Hochberg).
+SIX = """
+import pytest
+from pytest_roofline import Work
+
+@pytest.mark.parametrize("n", range(6))
+def test_six(roofline, busy, n):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+"""
+DOUBTFUL, SURE = 1.07, 1.3
+# Events, in the order in which pytest and the suite come to them.
+EVENTS = """
+from pathlib import Path
+
+def happened(event):
+    with Path("events").open("a") as file:
+        file.write(event + "\\n")
+
+def pytest_runtest_logreport(report):
+    happened(f"{report.when} of {report.nodeid.rpartition('::')[2]} {report.outcome}")
+"""
+
+
+@pytest.fixture
+def six(desk):
+    """The options that compare six tests with five sessions of theirs, in which each of them is now doubtful."""
+    against = desk.sessions(SIX)
+    desk.script(slow=DOUBTFUL)
+    return against
+
+
+def verdicts(desk):
+    return [outcome.verdicts for outcome in desk.last_run().outcomes]
+
+
+def failures(path):
+    """(failures, errors) and the test cases of a JUnit file."""
+    suite = ET.parse(path).getroot().find("testsuite")
+    return (suite.get("failures"), suite.get("errors")), list(suite.iter("testcase"))
+
+
+def test_one_doubtful_test_alone_is_inconclusive_and_passes(desk, six):
+    result = desk.run(*six, "-k", "six and 0")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["1 of 1 compared: 1 INCONCLUSIVE"])
+
+
+def test_a_whole_suite_that_is_doubtful_turns_red_at_the_end_of_the_loop(desk, six):
+    result = desk.run(*six)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=6, errors=0)
+    result.stdout.fnmatch_lines(["6 of 6 compared: 6 REGRESSED"])
+    run = desk.last_run()
+    assert [(outcome.outcome, outcome.by_verdict) for outcome in run.outcomes] == [("failed", True)] * 6
+    assert {judgement.verdict for judgement in run.judgements} == {"REGRESSED"}
+    assert all(judgement.p < judgement.p_adjusted <= 0.05 for judgement in run.judgements)
+
+
+def test_junit_sees_a_held_test_once_and_as_it_ended(desk, six):
+    desk.run(*six, "--junitxml=report.xml")
+    counts, cases = failures(desk.path / "report.xml")
+    assert counts == ("6", "0")
+    assert [case.get("name") for case in cases] == [f"test_six[{n}]" for n in range(6)]
+    for case in cases:
+        assert [child.get("message").partition(":")[0] for child in case.findall("failure")] == ["Failed"]
+        assert [p.get("value") for p in case.iter("property") if p.get("name") == "roofline.verdict"] == ["REGRESSED"]
+
+
+def test_lf_sees_the_held_tests_that_failed(desk, six):
+    desk.run(*six)
+    desk.run("--collect-only", "--lf").stdout.fnmatch_lines(["run-last-failure: rerun previous 6 failures"])
+
+
+def test_lf_forgets_a_held_test_that_passed(desk, six):
+    desk.run(*six)
+    desk.run(*six, "-k", "six and 0")
+    known = json.loads((desk.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text())
+    assert sorted(known) == [f"test_suite.py::test_six[{n}]" for n in range(1, 6)]
+
+
+def test_a_verbose_run_says_held_and_later_how_the_test_ended(desk, six):
+    lines = desk.run(*six, "-v").stdout.lines
+    assert [line for line in lines if "HELD" in line] == [
+        f"test_suite.py::test_six[{n}] HELD, its verdict is open" for n in range(6)
+    ]
+    ended = [line for line in lines if line.startswith("test_suite.py::test_six") and "FAILED" in line]
+    assert [line.partition(" ")[0] for line in ended] == [f"test_suite.py::test_six[{n}]" for n in range(6)]
+    assert ended[-1].endswith("[100%]")
+
+
+def test_a_quiet_run_says_nothing_of_holding(desk, six):
+    assert "HELD" not in desk.run(*six, "-q").stdout.str()
+
+
+def test_a_test_whose_verdict_is_clear_is_not_held(desk):
+    against = desk.sessions(SIX)
+    desk.script(slow={"test_six[0]": SURE})
+    result = desk.run(*against, "-v")
+    result.assert_outcomes(passed=5, failed=1)
+    assert "HELD" not in result.stdout.str()
+
+
+def test_every_phase_of_a_held_test_is_reported_once_and_in_order(desk, six):
+    desk.pytester.makeconftest(desk.conftest + EVENTS)
+    desk.run(*six)
+    events = (desk.path / "events").read_text().splitlines()
+    for n in range(6):
+        mine = [event for event in events if f"[{n}]" in event]
+        assert mine == [f"setup of test_six[{n}] passed", f"call of test_six[{n}] failed",
+                        f"teardown of test_six[{n}] passed"]  # fmt: skip
+
+
+FIXTURES = """
+import pytest
+from conftest import happened
+from pytest_roofline import Work
+
+@pytest.fixture(scope="module")
+def of_module():
+    happened("module up")
+    yield
+    happened("module down")
+
+@pytest.fixture
+def of_test(request, of_module):
+    happened(f"up {request.node.name}")
+    yield
+    happened(f"down {request.node.name}")
+
+@pytest.mark.parametrize("n", range(6))
+def test_six(roofline, busy, n, of_test):
+    print("what", n, "printed")
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+"""
+
+
+def test_the_fixtures_of_a_held_test_are_torn_down_before_the_next_test(desk, monkeypatch):
+    monkeypatch.syspath_prepend(desk.path)
+    desk.pytester.makeconftest(desk.conftest + EVENTS)
+    against = desk.sessions(FIXTURES)
+    desk.script(slow=DOUBTFUL)
+    (desk.path / "events").unlink()
+    desk.run(*against).assert_outcomes(failed=6)
+    own = [event for event in (desk.path / "events").read_text().splitlines() if " of " not in event]
+    each = [event for n in range(6) for event in (f"up test_six[{n}]", f"down test_six[{n}]")]
+    assert own == ["module up", *each, "module down"]
+
+
+def test_what_a_held_test_printed_stands_with_its_failure(desk, monkeypatch):
+    monkeypatch.syspath_prepend(desk.path)
+    desk.pytester.makeconftest(desk.conftest + EVENTS)
+    against = desk.sessions(FIXTURES)
+    desk.script(slow=DOUBTFUL)
+    result = desk.run(*against)
+    result.stdout.fnmatch_lines(["what 0 printed", "what 5 printed"])
+    assert result.stdout.str().count("what 3 printed") == 1
+
+
+XFAIL = SIX.replace("@pytest", "@pytest.mark.xfail(strict=True, reason='known since 570')\n@pytest")
+
+
+@pytest.mark.parametrize("strict", ["True", "False"])
+def test_a_held_test_that_turns_red_as_expected_is_an_xfail(desk, strict):
+    against = desk.sessions(SIX)
+    desk.suite(XFAIL.replace("True", strict))
+    desk.script(slow=DOUBTFUL)
+    result = desk.run(*against, "--junitxml=report.xml")
+    assert result.ret == 0
+    result.assert_outcomes(xfailed=6)
+    counts, cases = failures(desk.path / "report.xml")
+    assert counts == ("0", "0")
+    assert [len(case.findall("skipped")) for case in cases] == [1] * 6
+
+
+def test_a_held_test_that_is_expected_to_be_slow_and_is_not_turns_red(desk):
+    against = desk.sessions(SIX)
+    desk.suite(XFAIL)
+    desk.script(slow=DOUBTFUL)
+    result = desk.run(*against, "-k", "six and 0")
+    assert result.ret == 1
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*XPASS(strict)*known since 570*"])
+    assert [outcome.outcome for outcome in desk.last_run().outcomes] == ["failed"]
+
+
+def test_a_held_test_that_is_loosely_expected_to_be_slow_and_is_not_is_an_xpass(desk):
+    against = desk.sessions(SIX)
+    desk.suite(XFAIL.replace("True", "False"))
+    desk.script(slow=DOUBTFUL)
+    result = desk.run(*against, "-k", "six and 0")
+    assert result.ret == 0
+    result.assert_outcomes(xpassed=1)
+
+
+def test_held_tests_cannot_stop_a_run_at_its_first_failure(desk, six):
+    result = desk.run(*six, "-x")
+    assert result.ret == 1
+    assert len(desk.last_run().measurements) == 6
+
+
+def test_a_sure_regression_stops_a_run_at_its_first_failure_and_the_held_ones_are_reported(desk, six):
+    desk.script(slow={"*": DOUBTFUL, "test_six[2]": SURE})
+    result = desk.run(*six, "-x", "-v", "--junitxml=report.xml")
+    assert result.ret == 1
+    assert [m.label for m in desk.last_run().measurements] == ["six[0]", "six[1]", "six[2]"]
+    _, cases = failures(desk.path / "report.xml")
+    assert [case.get("name") for case in cases] == ["test_six[0]", "test_six[1]", "test_six[2]"]
+    assert len(desk.last_run().outcomes) == 3
+    result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
+
+
+def test_a_teardown_that_fails_on_a_held_test_is_an_error_beside_its_own_outcome(desk, six):
+    text = SIX.replace("n):", "n, request):\n    request.addfinalizer(lambda: 1 / 0)")
+    desk.suite(text)
+    result = desk.run(*six, "-k", "six and 0", "--junitxml=report.xml", "--roofline-save=r")
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, errors=1)
+    assert failures(desk.path / "report.xml")[0] == ("0", "1")
+    run = desk.saved("r")
+    assert "ZeroDivisionError" in run.unfit(run.measurements[0], accept_slower=True)
+
+
+UNITTEST = """
+import unittest
+import pytest
+from pytest_roofline import Work
+
+class TestOld(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def tools(self, roofline, busy):
+        self.roofline, self.busy = roofline, busy
+
+    def test_old(self):
+        self.roofline.measure(lambda: self.busy(1e-3), work=Work(read_bytes=10**9))
+        # the end
+"""
+
+
+@pytest.mark.parametrize(("slow", "outcome"), [(1.0, "passed"), (DOUBTFUL, "passed"), (SURE, "failed")])
+def test_a_test_of_unittest_is_held_and_judged_as_any_other(desk, slow, outcome):
+    against = desk.sessions(UNITTEST)
+    desk.script(slow=slow)
+    desk.run(*against).assert_outcomes(**{outcome: 1})
+    assert [each.outcome for each in desk.last_run().outcomes] == [outcome]
+
+
+def test_a_test_of_unittest_that_fails_for_itself_while_its_verdict_is_open_has_none(desk):
+    # Its failure does not pass through pytest's call hook.
+    against = desk.sessions(UNITTEST)
+    desk.suite(UNITTEST.replace("# the end", "self.fail('results are wrong')"))
+    desk.script(slow=DOUBTFUL)
+    result = desk.run(*against)
+    result.assert_outcomes(failed=1)
+    assert any(line.startswith("TestOld.old ") and line.endswith("FAILED") for line in result.stdout.lines)
+    (outcome,) = desk.last_run().outcomes
+    assert (outcome.outcome, outcome.by_verdict) == ("failed", False)
+    assert "results are wrong" in outcome.reason
+
+
+SPOILER = """
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "call":
+        report.outcome, report.longrepr = "failed", "spoiled by another plugin"
+    return report
+"""
+
+
+def test_a_test_that_another_plugin_fails_while_its_verdict_is_open_has_failed_for_itself(desk, six):
+    desk.pytester.makeconftest(desk.conftest + SPOILER)
+    result = desk.run(*six, "-k", "six and 0")
+    assert result.ret == 1
+    result.assert_outcomes(failed=1)
+    (outcome,) = desk.last_run().outcomes
+    assert (outcome.outcome, outcome.by_verdict) == ("failed", False)
+
+
+# As in pytest's own example: a fixture that learns how its test went.
+LEARNING = """
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    setattr(item, f"report_of_{report.when}", report)
+    return report
+
+@pytest.fixture(autouse=True)
+def learning(request):
+    yield
+    Path("learnt").write_text(request.node.report_of_call.outcome)
+"""
+
+
+def test_a_fixture_can_learn_in_its_teardown_how_a_held_test_went(desk, six):
+    desk.pytester.makeconftest(desk.conftest + LEARNING)
+    desk.run(*six).assert_outcomes(failed=6, errors=0)
+    assert (desk.path / "learnt").read_text() == "passed"
+
+
+SUBTESTS = """
+from pytest_roofline import Work
+def test_six(roofline, busy, subtests):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+    {body}
+"""
+
+
+@pytest.mark.skipif(not hasattr(pytest, "Subtests"), reason="needs pytest 9, which has subtests")
+def test_a_held_test_of_which_a_part_fails_is_red_and_never_fit(desk):
+    # pytest turns it red when it prints its report, and not before.
+    against = desk.sessions(SUBTESTS.format(body=""))
+    desk.suite(SUBTESTS.format(body="with subtests.test('a part'): assert False"))
+    desk.script(slow=DOUBTFUL)
+    result = desk.run(*against)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*contains 1 failed subtest*"])
+    run = desk.last_run()
+    assert run.unfit(run.measurements[0], accept_slower=True)
+
+
+@pytest.mark.parametrize("name", ["terminal", "junitxml", "cacheprovider", "skipping", "rerunfailures", "logging"])
+def test_without_another_plugin_held_tests_turn_red_too(desk, six, name):
+    assert desk.run(*six, "-p", f"no:{name}").ret == 1
+    assert [outcome.outcome for outcome in desk.last_run().outcomes] == ["failed"] * 6
+
+
+INTERRUPTED = """
+import os
+import signal
+import pytest
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9)
+
+def stop():
+    os.kill(os.getpid(), signal.SIGINT)
+
+@pytest.fixture
+def after(request):
+    yield
+    if request.node.name in {teardowns}:
+        stop()
+
+@pytest.mark.parametrize("n", range(6))
+def test_six(roofline, busy, n, after):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+    if request_stop(n):
+        stop()
+
+def request_stop(n):
+    return n in {bodies}
+"""
+
+
+def stopped(desk, against, bodies=(), teardowns=()):
+    desk.suite(INTERRUPTED.format(bodies=bodies, teardowns=teardowns))
+    return desk.run(*against, "-v", "--junitxml=report.xml", "--roofline-save=stopped")
+
+
+def test_ctrl_c_in_the_first_round_reports_the_held_tests_and_keeps_all_that_was_measured(desk, six):
+    result = stopped(desk, six, bodies=(3,))
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    run = desk.saved("stopped")
+    assert [m.label for m in run.measurements] == [f"six[{n}]" for n in range(4)]
+    assert [outcome.test_id[-3:] for outcome in run.outcomes] == ["[0]", "[1]", "[2]"]
+    assert run.footer.exit_status == 2
+    ended = [line for line in result.stdout.lines if "::test_six" in line and ("PASSED" in line or "FAILED" in line)]
+    assert len(ended) == 3
+
+
+def test_ctrl_c_in_the_teardown_of_a_held_test_reports_it_too(desk, six):
+    result = stopped(desk, six, teardowns=("test_six[1]",))
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    run = desk.saved("stopped")
+    assert [m.label for m in run.measurements] == ["six[0]", "six[1]"]
+    assert [outcome.test_id[-3:] for outcome in run.outcomes] == ["[0]", "[1]"]
+
+
+def test_ctrl_c_never_hides_that_a_test_regressed(desk, six):
+    # The first two are sure, reported, and stay red.
+    desk.script(slow={"*": DOUBTFUL, "test_six[0]": SURE, "test_six[1]": SURE})
+    stopped(desk, six, bodies=(3,))
+    outcomes = {outcome.test_id[-3:]: outcome.outcome for outcome in desk.saved("stopped").outcomes}
+    assert outcomes["[0]"] == outcomes["[1]"] == "failed"
+
+
+# The first attempt is slow and fails, the next ones are lucky.
+LUCKY = """
+import pytest
+from pytest_roofline import Work
+attempts = []
+{mark}
+def test_one(roofline, busy):
+    attempts.append(1)
+    roofline.measure(lambda: busy(1e-3 * ({slow} if len(attempts) == 1 else 1.0)), work=Work(read_bytes=10**9))
+"""
+
+
+@pytest.mark.parametrize("rounds", [(), ("--roofline-rounds=auto",)], ids=["one-round", "rounds"])
+@pytest.mark.parametrize(
+    ("mark", "options", "ini"),
+    [
+        ("", ("--reruns=2",), ()),
+        ("", ("--force-reruns=2",), ()),
+        ("@pytest.mark.flaky(reruns=2)", (), ()),
+        ("", (), ("reruns = 2",)),
+    ],
+    ids=["option", "forced", "marker", "ini"],
+)
+def test_a_rerun_cannot_turn_red_into_green(desk, rounds, mark, options, ini):
+    against = desk.sessions(LUCKY.format(mark="", slow=1.0))
+    desk.suite(LUCKY.format(mark=mark, slow=SURE))
+    desk.ini(*ini)
+    result = desk.run(*against, *options, *rounds)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["1 of 1 compared: 1 REGRESSED"])
+    assert "round 2" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("mark", "options", "ini"),
+    [
+        ("", ("--reruns=1",), ()),
+        ("", ("--force-reruns=1",), ()),
+        ("@pytest.mark.flaky(reruns=1)", (), ()),
+        ("", (), ("reruns = 1",)),
+    ],
+    ids=["option", "forced", "marker", "ini"],
+)
+def test_a_test_that_may_be_rerun_is_rerun_and_never_held(desk, mark, options, ini):
+    text = LUCKY.format(mark=mark, slow=1.0) + "    assert len(attempts) > 1\n"
+    against = desk.sessions(LUCKY.format(mark="", slow=1.0))
+    desk.suite(text)
+    desk.ini(*ini)
+    desk.script(slow=DOUBTFUL)
+    result = desk.run(*against, *options, "-v")
+    assert "HELD" not in result.stdout.str()
+    assert result.parseoutcomes() == {"passed": 1, "rerun": 1}
+
+
+@pytest.mark.parametrize("options", [("--setup-show",), ("--pdb",)], ids=" ".join)
+def test_where_no_test_can_be_held_a_sure_regression_is_red_although_rounds_were_asked_for(desk, monkeypatch, options):
+    # Nobody answers the debugger.
+    monkeypatch.setattr("pdb.Pdb.interaction", lambda *arguments: None)
+    against = desk.sessions(SIX)
+    desk.script(slow={"test_six[0]": SURE})
+    result = desk.run(*against, *options, "--roofline-rounds=auto", "-k", "six and 0")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["1 of 1 compared: 1 REGRESSED"])
+
+
+def test_under_x_a_sure_regression_is_red_at_once_although_rounds_were_asked_for(desk, six):
+    desk.script(slow={"test_six[1]": 1.5})
+    result = desk.run(*six, "-x", "--roofline-rounds=auto")
+    assert result.ret == 1
+    assert [m.label for m in desk.last_run().measurements] == ["six[0]", "six[1]"]
+    assert "round 2" not in result.stdout.str()
+
+
+TWO_KINDS = """
+from pytest_roofline import Work
+WORK = Work(read_bytes=10**9)
+
+def test_both(roofline, busy):
+    roofline.measure(lambda: busy(1e-3 * {first}), work=WORK, name="a")
+    roofline.measure(lambda: busy(1e-3 * {second}), work=WORK, name="b")
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [(SURE, DOUBTFUL), (DOUBTFUL, SURE)])
+def test_a_test_of_which_one_part_is_surely_slower_is_red_at_once(desk, first, second):
+    against = desk.sessions(TWO_KINDS.format(first=1.0, second=1.0))
+    desk.suite(TWO_KINDS.format(first=first, second=second))
+    result = desk.run(*against, "-v")
+    result.assert_outcomes(failed=1)
+    assert "HELD" not in result.stdout.str()
+
+
+def test_a_test_of_which_one_part_is_open_is_held(desk):
+    against = desk.sessions(TWO_KINDS.format(first=1.0, second=1.0))
+    desk.suite(TWO_KINDS.format(first=1.0, second=DOUBTFUL))
+    result = desk.run(*against, "-v")
+    result.assert_outcomes(passed=1)
+    assert "HELD" in result.stdout.str()
+
+
+def test_figures_of_a_held_test_stand_once_beside_the_users_own(desk, six):
+    desk.suite(SIX.replace("n):", "n, record_property):\n    record_property('mine', 'kept')"))
+    desk.run(*six, "--junitxml=report.xml")
+    _, cases = failures(desk.path / "report.xml")
+    for case in cases:
+        names = [prop.get("name") for prop in case.iter("property")]
+        assert len(names) == len(set(names))
+        assert {"mine", "roofline.verdict"} <= set(names)

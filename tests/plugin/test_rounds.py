@@ -1,0 +1,404 @@
+"""Rounds in fresh processes: what they decide, what a crash costs, and that the run itself sees none of it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.cli import main
+from pytest_roofline.judging.runs import read_run
+
+from .conftest import CONFTEST, write_sessions
+
+# One run of up to four rounds in which everything happens; the first tests look at what it left.
+EVENTS = """
+
+@pytest.fixture
+def number(pytestconfig):
+    return round_number(pytestconfig)
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    with (HERE / "events").open("a") as file:
+        file.write(json.dumps([round_number(item.config), os.getpid(), item.nodeid]) + "\\n")
+"""
+SUITE = """
+import unittest
+import pytest
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9, write_bytes=10**9)
+
+@pytest.fixture
+def measure(roofline, busy):
+    return lambda **options: roofline.measure(lambda: busy(1e-3), work=WORK, **options)
+
+def test_steady(measure): measure()
+def test_slow(measure): measure()
+def test_recovers(measure): measure()
+def test_crashes(measure): measure()
+def test_after_the_crash(measure): measure()
+def test_dies_twice(measure): measure()
+def test_fails_later(measure): measure()
+
+def test_wrong_later(measure, number): measure(verify=lambda: number != 2)
+
+@pytest.mark.xfail(strict=True, reason="known since 570")
+def test_known_to_be_slow(measure): measure()
+
+@pytest.mark.xfail(strict=True, reason="known since 570")
+def test_known_no_more(measure): measure()
+
+@pytest.mark.parametrize("way", ["a b", "x[y]", "µ-é-日本"])
+def test_ways(measure, way): measure()
+
+class TestGroup:
+    def test_in_a_class(self, measure): measure()
+
+class TestOld(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def tools(self, measure): self.measure = measure
+    def test_of_unittest(self): self.measure()
+
+@pytest.fixture(scope="module")
+def shared(): return []
+
+def test_shares(measure, shared):
+    shared.append(1)
+    assert len(shared) == 1
+    measure()
+
+def test_invalid_once(measure): measure()
+def test_invalid_always(measure): measure()
+def test_plain(): pass
+def test_not_selected(measure): measure()
+"""
+BELOW = "def test_below(below): below()\n"
+BELOW_CONFTEST = """
+import pytest
+from pytest_roofline import Work
+
+@pytest.fixture
+def below(roofline, busy):
+    return lambda: roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+"""
+# Five days that differ so little that 3.5 % are undecided in one process and passed with two.
+CALM = (1.0, 1.005, 0.995, 1.0025, 0.9975)
+OPEN = [1.035, 1.0]
+SLOW = {
+    "test_slow": [1.3, 1.31, 1.29],
+    "test_recovers": OPEN,
+    "test_crashes": [1.035, "crash", 1.0],
+    "test_after_the_crash": OPEN,
+    # Too near the tolerance for one process, also where that one is the last.
+    "test_dies_twice": [1.045, "crash"],
+    "test_fails_later": [1.035, "fail"],
+    "test_wrong_later": OPEN,
+    "test_known_to_be_slow": [1.3, 1.31, 1.29],
+    "test_known_no_more": OPEN,
+    "test_ways[a b]": OPEN,
+    "test_ways[x[y]]": OPEN,
+    "test_ways[µ-é-日本]": OPEN,
+    "test_in_a_class": OPEN,
+    "test_of_unittest": OPEN,
+    "test_shares": OPEN,
+    # Above the datasheet's peak.
+    "test_invalid_once": [0.3, 1.0],
+    "test_invalid_always": 0.3,
+    "test_below": OPEN,
+}
+PLAIN_IDS = "disable_test_id_escaping_and_forfeit_all_rights_to_community_support"
+INI = f"[pytest]\n{PLAIN_IDS} = true\nmarkers = none\n"
+
+
+class Story:
+    """What the run printed and left behind."""
+
+    def __init__(self, path, done):
+        self.path = path
+        self.status = done.returncode
+        self.text = done.stdout
+        self.lines = done.stdout.splitlines()
+        self.run = read_run(path / ".roofline" / "runs" / "story.jsonl")
+        self.events = [json.loads(line) for line in (path / "events").read_text().splitlines()]
+        self.suite = ET.parse(path / "report.xml").getroot().find("testsuite")
+
+    def case(self, name):
+        (case,) = [case for case in self.suite.iter("testcase") if case.get("name") == name]
+        return case
+
+    def rounds(self, name):
+        """The rounds in which a test began."""
+        return [number for number, _, node_id in self.events if node_id.rpartition("::")[2] == name]
+
+    def measured(self, label):
+        """(round, invalid) of every measurement under a label."""
+        return [(m.round, m.invalid) for m in self.run.measurements if m.label == label]
+
+    def verdict(self, label):
+        (judgement,) = [judgement for judgement in self.run.judgements if judgement.label == label]
+        return judgement
+
+    def outcome(self, name):
+        found = [o for o in self.run.outcomes if o.test_id.rpartition("::")[2] == name]
+        assert len(found) == 1, found
+        return found[0]
+
+
+def run_pytest(path, *options):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:hypothesispytest", *options],
+        cwd=path, env=environment | {"WITHOUT_TORCH": "1", "COLUMNS": "80"}, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    """A run that compares with five sessions and takes up to four rounds."""
+    path = tmp_path_factory.mktemp("a story with é")
+    (path / "conftest.py").write_text(CONFTEST + EVENTS)
+    (path / "pytest.ini").write_text(INI)
+    (path / "test_story.py").write_text(SUITE)
+    (path / "sub").mkdir()
+    (path / "sub" / "conftest.py").write_text(BELOW_CONFTEST)
+    (path / "sub" / "test_below.py").write_text(BELOW)
+    (path / "script.json").write_text(json.dumps({"device": {}, "slow": {}}))
+    recorded = run_pytest(path, "-q", "--roofline-save=once", "--runxfail")
+    assert recorded.returncode == 0, recorded.stdout
+    runs = path / ".roofline" / "runs"
+    against = write_sessions(runs, (runs / "once.jsonl").read_text(), CALM)
+    (path / "script.json").write_text(json.dumps({"device": {}, "slow": SLOW}))
+    (path / "events").unlink()
+    done = run_pytest(
+        path, "-v", *against, "--roofline-rounds=4", "--roofline-save=story", "-k", "not not_selected",
+        "-m", "not none", "--lf", "--junitxml=report.xml",
+    )  # fmt: skip
+    return Story(path, done)
+
+
+RECOVERED = ["recovers", "after_the_crash", "ways[a b]", "ways[x[y]]", "ways[µ-é-日本]", "TestGroup.in_a_class",
+             "TestOld.of_unittest", "shares", "below"]  # fmt: skip
+
+
+def test_a_run_with_rounds_ends_with_pytests_own_status(story):
+    assert story.status == pytest.ExitCode.TESTS_FAILED
+    assert story.run.footer.exit_status == 1
+
+
+def test_a_test_that_is_surely_slower_after_three_processes_fails_in_its_call_phase(story):
+    case = story.case("test_slow")
+    (failure,) = case.findall("failure")
+    assert "REGRESSED" in failure.get("message")
+    assert "3 against 5 processes" in failure.get("message")
+    assert case.findall("error") == []
+    outcome = story.outcome("test_slow")
+    assert (outcome.outcome, outcome.by_verdict) == ("failed", True)
+    assert (story.verdict("slow").verdict, story.verdict("slow").processes) == ("REGRESSED", 3)
+
+
+@pytest.mark.parametrize("label", RECOVERED)
+def test_a_test_whose_verdict_was_open_passes_once_a_fresh_process_says_so(story, label):
+    assert (story.verdict(label).verdict, story.verdict(label).processes) == ("PASSED", 2)
+    assert story.measured(label) == [(1, ""), (2, "")]
+    (measurement,) = [m for m in story.run.measurements if m.label == label and m.round == 2]
+    (outcome,) = [outcome for outcome in story.run.outcomes if outcome.test_id == measurement.test_id]
+    assert outcome.outcome == "passed"
+
+
+def test_only_undecided_tests_are_in_a_round(story):
+    assert story.rounds("test_steady") == [1]
+    assert story.rounds("test_recovers") == [1, 2]
+    assert story.rounds("test_slow") == [1, 2, 3]
+    assert story.rounds("test_plain") == [1]
+
+
+def test_a_test_that_the_run_did_not_select_is_in_no_round(story):
+    assert story.rounds("test_not_selected") == []
+
+
+def test_a_crash_costs_its_test_that_round_and_no_more(story):
+    assert story.rounds("test_crashes") == [1, 2, 3]
+    assert story.measured("crashes") == [(1, ""), (3, "")]
+    assert story.verdict("crashes").verdict == "PASSED"
+    assert story.outcome("test_crashes").outcome == "passed"
+
+
+def test_what_comes_after_a_crash_is_measured_in_another_process_of_the_same_round(story):
+    second = {m.label: m.process for m in story.run.measurements if m.round == 2}
+    assert second["recovers"] != second["after_the_crash"]
+    assert second["after_the_crash"] != second["shares"]
+    assert second["ways[a b]"] == second["shares"]
+
+
+def test_a_crash_is_told_with_its_cause_and_the_last_words(story):
+    lines = [line for line in story.lines if "test_crashes: its process died in round 2" in line]
+    assert len(lines) == 1
+    assert "SIGABRT" in lines[0]
+    following = story.lines[story.lines.index(lines[0]) + 1 :][:10]
+    assert any("Fatal Python error: Aborted" in line for line in following)
+    assert any("in happen" in line for line in following)
+
+
+def test_a_test_that_crashed_twice_is_not_tried_again_and_stays_inconclusive(story):
+    assert story.rounds("test_dies_twice") == [1, 2, 3]
+    assert story.verdict("dies_twice").verdict == "INCONCLUSIVE"
+    assert story.outcome("test_dies_twice").outcome == "passed"
+    assert "round 4" not in story.text.replace("at most 4", "")
+
+
+def test_a_test_that_fails_for_itself_in_a_later_round_fails(story):
+    (failure,) = story.case("test_fails_later").findall("failure")
+    assert "wrong in this round" in failure.get("message")
+    assert "round 2" in failure.get("message")
+    assert (story.outcome("test_fails_later").outcome, story.outcome("test_fails_later").by_verdict) == (
+        "failed",
+        False,
+    )
+    assert story.rounds("test_fails_later") == [1, 2]
+
+
+def test_wrong_data_in_a_later_round_fails_the_test_and_no_number_of_it_is_fit(story):
+    (failure,) = story.case("test_wrong_later").findall("failure")
+    assert "wrong data" in failure.get("message")
+    assert not story.outcome("test_wrong_later").by_verdict
+    numbers = [m for m in story.run.measurements if m.label == "wrong_later"]
+    assert [m.round for m in numbers] == [1, 2]
+    assert all(story.run.unfit(m, accept_slower=True) for m in numbers)
+    assert "wrong data" in numbers[1].invalid
+
+
+@pytest.mark.parametrize("name", ["fails_later", "wrong_later"])
+def test_a_test_that_failed_for_itself_has_no_verdict(story, name):
+    assert [judgement for judgement in story.run.judgements if judgement.label == name] == []
+
+
+def test_a_test_that_is_expected_to_be_slow_and_is_after_three_processes_is_an_xfail(story):
+    case = story.case("test_known_to_be_slow")
+    assert len(case.findall("skipped")) == 1
+    assert case.findall("failure") == []
+    assert story.verdict("known_to_be_slow").verdict == "REGRESSED"
+
+
+def test_a_test_that_is_expected_to_be_slow_and_recovers_turns_red(story):
+    (failure,) = story.case("test_known_no_more").findall("failure")
+    assert "XPASS(strict)" in failure.get("message")
+    assert story.measured("known_no_more") == [(1, ""), (2, "")]
+    assert story.outcome("test_known_no_more").outcome == "failed"
+
+
+def test_a_number_that_cannot_be_trusted_is_taken_again(story):
+    first, second = story.measured("invalid_once")
+    assert first[0] == 1
+    assert "datasheet" in first[1]
+    assert second == (2, "")
+    assert (story.verdict("invalid_once").verdict, story.verdict("invalid_once").processes) == ("PASSED", 1)
+
+
+def test_a_number_that_cannot_be_trusted_three_times_is_invalid(story):
+    assert [number for number, _ in story.measured("invalid_always")] == [1, 2, 3]
+    assert story.verdict("invalid_always").verdict == "INVALID"
+
+
+def test_junit_holds_every_test_of_the_run_once(story):
+    names = [case.get("name") for case in story.suite.iter("testcase")]
+    assert sorted(names) == sorted({node_id.rpartition("::")[2] for _, _, node_id in story.events})
+    assert (story.suite.get("failures"), story.suite.get("errors"), story.suite.get("skipped")) == ("4", "0", "1")
+
+
+def test_junit_carries_the_figures_of_all_rounds(story):
+    figures = {prop.get("name"): prop.get("value") for prop in story.case("test_slow").iter("property")}
+    assert (figures["roofline.verdict"], figures["roofline.processes"]) == ("REGRESSED", "3")
+
+
+def test_lf_knows_the_tests_that_failed_and_no_other(story):
+    known = json.loads((story.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text())
+    failed = {"test_slow", "test_fails_later", "test_wrong_later", "test_known_no_more"}
+    assert set(known) == {f"test_story.py::{name}" for name in failed}
+
+
+def test_progress_names_the_round_and_how_many_tests_are_undecided(story):
+    lines = [line for line in story.lines if line.startswith("roofline: round ")]
+    assert [re.match(r"roofline: round (\d) of at most 4: (\d+) tests \(", line).groups() for line in lines] == [
+        ("2", "18"),
+        ("3", "5"),
+    ]
+
+
+def test_a_verbose_run_ends_each_test_once_and_at_a_hundred_percent(story):
+    ended = [line for line in story.lines if re.search(r" (PASSED|FAILED|XFAIL).*\[ *\d+%\]$", line)]
+    assert len({line.partition(" ")[0] for line in ended}) <= len(ended) == 20
+    assert ended[-1].endswith("[100%]")
+
+
+def test_a_test_is_reported_as_soon_as_its_verdict_is_out(story):
+    def place(start):
+        return next(index for index, line in enumerate(story.lines) if line.startswith(start) and "HELD" not in line)
+
+    assert place("test_story.py::test_recovers") < place("roofline: round 3") < place("test_story.py::test_slow")
+
+
+def test_the_run_says_how_many_rounds_it_took(story):
+    assert re.search(r"^19 measured.*, 3 rounds$", story.text, re.MULTILINE)
+
+
+def test_every_process_has_a_name_of_its_own_and_belongs_to_one_round(story):
+    rounds = {}
+    for measurement in story.run.measurements:
+        rounds.setdefault(measurement.process, set()).add(measurement.round)
+    assert all(len(numbers) == 1 for numbers in rounds.values())
+    # One in the first round; in the second two crashed and were replaced; one in the third, and its replacement.
+    assert sorted(number for numbers in rounds.values() for number in numbers) == [1, 2, 2, 2, 3, 3]
+
+
+def test_the_run_file_ends_with_a_judgement_for_every_verdict_and_the_footer(story):
+    lines = (story.path / ".roofline" / "runs" / "story.jsonl").read_text().splitlines()
+    types = [json.loads(line)["type"] for line in lines]
+    first = types.index("judgement")
+    assert set(types[first:-1]) == {"judgement"}
+    assert types[-1] == "footer"
+    assert len({judgement.label for judgement in story.run.judgements}) == types.count("judgement")
+
+
+def test_rounds_leave_no_run_of_their_own(story):
+    names = {path.stem for path in (story.path / ".roofline" / "runs").glob("*.jsonl")}
+    assert names == {"once", "story", "day1", "day2", "day3", "day4", "day5"}
+
+
+def test_no_process_of_a_round_is_left(story):
+    pids = {pid for _, pid, _ in story.events}
+    assert len(pids) == 6
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_explain_shows_the_samples_of_every_process(story):
+    path = story.path / ".roofline" / "runs" / "story.jsonl"
+    answer = CliRunner().invoke(main, ["explain", str(path), "test_story.py::test_slow"])
+    assert answer.exit_code == 0
+    for number, figure in ((1, "1.30 ms"), (2, "1.31 ms"), (3, "1.29 ms")):
+        assert re.search(rf"round {number}, process \w+: {figure}", answer.output)
+    assert "REGRESSED" in answer.output
+
+
+def test_explain_says_why_a_number_does_not_count(story):
+    path = story.path / ".roofline" / "runs" / "story.jsonl"
+    answer = CliRunner().invoke(main, ["explain", str(path), "wrong_later"])
+    assert answer.exit_code == 0
+    assert len(re.findall(r"does not count: .*wrong data", answer.output)) == 1
+
+
+def test_a_proposal_takes_no_number_of_a_test_that_went_wrong_in_a_later_round(story, tmp_path):
+    path, proposal = story.path / ".roofline" / "runs" / "story.jsonl", tmp_path / "p.json"
+    answer = CliRunner().invoke(main, ["baseline", "propose", str(path), "-o", str(proposal)])
+    assert answer.exit_code == 0, answer.output
+    proposed = {entry["benchmark"]: entry for entry in json.loads(proposal.read_text())["entries"]}
+    assert not {"fails_later", "wrong_later", "invalid_always", "slow"} & set(proposed)
+    (session,) = proposed["recovers"]["sessions"]
+    assert len(session["process_medians"]) == 2

@@ -1,0 +1,178 @@
+import re
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+
+from pytest_roofline.core.entries import Session
+from pytest_roofline.judging.baseline_health import health_of
+from pytest_roofline.judging.renewal import Change
+from pytest_roofline.reporting.baseline_tables import (
+    LEGEND,
+    capped,
+    changes_table,
+    health_as_json,
+    health_table,
+    provisional_lines,
+    provisional_note,
+    published_as_json,
+    published_lines,
+)
+
+HOSTILE = ["[red]", "[/red]", "a[pinned]", "\x1b[31mx", "two\nlines", "\r", ":smile:", "x" * 300, "\u202e", "宽" * 60]
+
+
+def sessions(*medians, driver="570.86"):
+    return tuple(
+        Session(f"r{number}", f"2026-01-{number + 1:02d}T03:00:00Z", values, "GPU-1", {"driver": driver})
+        for number, values in enumerate(medians)
+    )
+
+
+def entry(make, *medians, benchmark="memcpy_d2d", driver="570.86", **changes):
+    return make.measured(key=make.key(benchmark), sessions=sessions(*medians, driver=driver), **changes)
+
+
+def words(text):
+    return re.sub(r" +", " ", text.split("\n")[-1]).strip()
+
+
+def change(make, before, after, action="joined", why=""):
+    return Change(entry(make, *after), entry(make, *before) if before else None, action, why)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "action", "why", "expected"),
+    [
+        (None, [(2.0,)], "new", "", "memcpy_d2d[64MiB] 2.00 s 1 1 new"),
+        (
+            [(1.0, 1.0)] * 3,
+            [(1.0, 1.0)] * 3 + [(1.21,)] * 2,
+            "joined",
+            "",
+            "memcpy_d2d[64MiB] 1.00 s 1.05 s 3 → 5 6 → 8 joined (+4.9 %)",
+        ),
+        (
+            [(1.0,)] * 5,
+            [(0.9, 0.9)] * 2,
+            "replaced",
+            "IMPROVED -10.0 %",
+            "memcpy_d2d[64MiB] 1.00 s 900 ms 5 → 2 5 → 4 replaced (IMPROVED -10.0 %)",
+        ),
+        ([(1.0,)], [(1.0,)], "unchanged", "", "memcpy_d2d[64MiB] 1.00 s 1.00 s 1 1 unchanged"),
+    ],
+)
+def test_a_change_tells_what_happens_with_time_sessions_and_processes(make, before, after, action, why, expected):
+    assert words(changes_table([change(make, before, after, action, why)], 100, False)) == expected
+
+
+def test_a_published_figure_shows_its_value(make):
+    one = Change(make.published(value=120.0), make.published(value=100.0), "replaced", "published figure")
+    assert words(changes_table([one], 100, False)) == "memcpy_d2d 100.0 GB/s 120.0 GB/s replaced (published figure)"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_line_is_wider_than_80_columns_or_steers_the_terminal(make, text):
+    tables = [
+        changes_table([Change(entry(make, (1.0,), benchmark=text), None, "new")], 80, False),
+        health_table(health_of([entry(make, (1.0,), benchmark=text)]), 80, False),
+        LEGEND,
+    ]
+    for table in tables:
+        assert max(map(cell_len, table.split("\n"))) <= 80
+        assert not set(table) & set("\x1b\r\u202e")
+
+
+@pytest.mark.parametrize("text", ["[red]", "[/red]", "a[pinned]", ":smile:"])
+def test_markup_in_a_name_is_shown_as_it_is(make, text):
+    assert text in changes_table([Change(entry(make, (1.0,), benchmark=text), None, "new")], 120, False)
+
+
+def test_a_full_renewal_folds_its_name_at_80_columns_and_loses_nothing(make):
+    one = change(make, [(1.0,) * 5] * 20, [(0.9,) * 5] * 30, "replaced", "IMPROVED -10.0 %")
+    first, *rest = changes_table([one], 80, False).split("\n")[2:]
+    assert first.endswith("20 → 30  100 → 150  replaced (IMPROVED -10.0 %)")
+    assert first.split(" ")[0] + "".join(rest) == "memcpy_d2d[64MiB]"
+
+
+def test_health_shows_time_rate_what_stands_behind_it_and_what_it_finds(make):
+    (health,) = health_of([entry(make, (1e-3,))])
+    found = re.fullmatch(
+        r"memcpy_d2d\[64MiB\] 1\.00 ms 134 1/1/1 1\.0\* 0\.5\* (\S+) 2026-01-01 prov\.",
+        words(health_table([health], 120, False)),
+    )
+    assert found
+    assert float(found[1]) == pytest.approx(health.mde * 100, abs=0.06)
+    assert " GB/s " in health_table([health], 120, False)
+
+
+def test_what_is_estimated_bears_no_mark_and_a_full_entry_no_label(make):
+    steady = [(1.0, 1.01, 0.99), (1.03, 1.02, 1.04), (0.97, 0.98, 0.96), (1.0, 1.01, 0.99)]
+    (health,) = health_of([entry(make, *steady, tolerance=0.5)])
+    line = words(health_table([health], 120, False))
+    assert re.search(r" 1/4/12 \d\.\d \d\.\d \d+\.\d ", line)
+    assert line.endswith("2026-01-04")
+
+
+def test_an_estimate_joined_with_the_prior_bears_its_own_mark(make):
+    (health,) = health_of([entry(make, (1.0, 1.02))])
+    assert re.search(r" \d\.\d\+ ", words(health_table([health], 120, False)))
+
+
+def test_drivers_are_shown_where_they_differ(make):
+    one, other = entry(make, (1.0,)), entry(make, (1.0,), benchmark="b", driver="550.54")
+    assert "driver" not in health_table(health_of([one]), 120, False)
+    table = health_table(health_of([one, other]), 120, False)
+    assert ("570.86" in table, "550.54" in table) == (True, True)
+
+
+def test_an_entry_without_a_rate_has_none_to_show(make):
+    (health,) = health_of([make.measured(key=make.key(metric="time_s"))])
+    assert health.rate is None
+    assert "rate" in health_table([health], 120, False)
+
+
+def test_how_many_entries_are_provisional_is_told_with_the_reasons(make):
+    full = entry(make, *[(1.0, 1.001, 0.999)] * 4, benchmark="full", tolerance=0.5)
+    few = entry(make, (1.0,), benchmark="few", tolerance=0.5)
+    blind = entry(make, *[(1.0,), (1.5,), (0.7,), (1.1,)], benchmark="blind")
+    assert provisional_note(health_of([full])) == ""
+    assert provisional_note(health_of([full, few, blind])) == (
+        "provisional: 2 of 3 entries (1 with fewer than 3 sessions, 1 that may miss a slowdown of their tolerance)"
+    )
+    assert [line.split(":")[0] for line in provisional_lines(health_of([full, few, blind]))] == [
+        "few[64MiB] is provisional",
+        "blind[64MiB] is provisional",
+    ]
+
+
+def test_published_figures_have_a_line_each(make):
+    assert published_lines([make.published(), entry(make, (1.0,))]) == [
+        "memcpy_d2d: threshold 100.0 GB/s (read + write; the vendor's guide), confidence high"
+    ]
+
+
+def test_long_lists_end_in_how_many_more_there_are():
+    assert capped(["a"] * 12) == ["a"] * 12
+    assert capped(["a"] * 13) == [*["a"] * 12, "and 1 more"]
+
+
+def test_json_has_every_figure(make):
+    (health,) = health_of([entry(make, (1e-3, 1e-3), tolerance=0.1)])
+    plain = health_as_json(health)
+    expected = {
+        "entry": "memcpy_d2d[64MiB]",
+        "kind": "measured",
+        "hardware": "h200-sxm, 141gb",
+        "devices": 1,
+        "sessions": 1,
+        "processes": 2,
+        "tolerance": 0.1,
+        "drivers": ["570.86"],
+        "newest": "2026-01-01T03:00:00Z",
+        "provisional": health.provisional,
+    }
+    assert {name: plain[name] for name in expected} == expected
+    assert (plain["time_s"], plain["mde"]) == (pytest.approx(1e-3), health.mde)
+    assert plain["session_spread"] == {"value": 0.005, "origin": "prior, 1 session"}
+    assert published_as_json(replace(make.published(), value=(1.0, 2.0)))["value"] == (1.0, 2.0)

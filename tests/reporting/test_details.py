@@ -1,0 +1,86 @@
+"""What a verdict rests on, in words, for whoever asks with -vv."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from pytest_roofline.judging.verdicts import settle
+from pytest_roofline.reporting.details import chance_text, detail_lines, difference_text, sides_text, spread_text
+from pytest_roofline.reporting.records import judgement_of
+from pytest_roofline.reporting.results import Result
+
+HOSTILE = "x\x1b[31m\r\ny\u202e"
+MILLISECOND = math.log(1e-3)
+
+
+def kept(make, *seconds, **changes):
+    return judgement_of(make.result(*(seconds or (1.25e-3,)), **changes))
+
+
+def test_the_spreads_stand_with_where_each_comes_from(make):
+    reference = make.reference(*make.groups(3, process=0.01, centre=MILLISECOND))
+    assert spread_text(kept(make, reference=reference)) == (
+        "spread between processes 1.00% (estimated, 14 degrees of freedom); sessions 0.41% "
+        "(estimated, 3 sessions, with prior)"
+    )
+
+
+def test_what_was_assumed_is_said_to_be_a_prior(make):
+    reference = make.reference(make.group(MILLISECOND, device="GPU-2"))
+    text = spread_text(kept(make, reference=reference))
+    assert text.startswith(
+        "spread between processes 1.00% (prior); sessions 0.50% (prior, 1 session); devices 4.00% (prior"
+    )
+
+
+def test_the_chances_of_error_stand_with_what_could_have_been_seen(make):
+    result = make.result(1.25e-3)
+    settled = replace(result, verdict=settle({"it": result.verdict}, 1)["it"])
+    text, verdict = chance_text(judgement_of(settled)), settled.verdict
+    assert text == (
+        f"standard error 0.48% (6.58 degrees of freedom), p {verdict.p:.2g}, "
+        f"adjusted for all tests {verdict.p_adjusted:.2g}, minimum detectable effect {verdict.mde:.1%}, "
+        f"this run finds {verdict.reach:.1%} with all its rounds"
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "said"), [("GPU-1", "on 1 device (paired)"), ("GPU-2", "on 1 device (another device)")]
+)
+def test_both_sides_stand_with_processes_sessions_and_devices(make, device, said):
+    reference = make.reference(*make.groups(3, process=0.001, centre=MILLISECOND, device=device))
+    text = sides_text(kept(make, 1.24e-3, 1.26e-3, reference=reference))
+    assert text == f"now 1.25 ms from 2 processes of 1 session; baseline 1.00 ms from 15 processes of 3 sessions {said}"
+
+
+def test_one_process_of_one_session_is_told_in_the_singular(make):
+    text = sides_text(kept(make, 1e-3, reference=make.reference(make.group(MILLISECOND))))
+    assert (
+        text
+        == "now 1.00 ms from 1 process of 1 session; baseline 1.00 ms from 1 process of 1 session on 1 device (paired)"
+    )
+
+
+def test_several_devices_behind_a_baseline_are_counted(make):
+    groups = [*make.groups(3, centre=MILLISECOND), *make.groups(3, centre=MILLISECOND, device="GPU-2")]
+    assert "from 30 processes of 6 sessions on 2 devices (paired)" in sides_text(
+        kept(make, reference=make.reference(*groups))
+    )
+
+
+def test_a_difference_stands_with_its_interval_and_the_tolerance(make):
+    judgement = replace(kept(make), estimate=math.log(1.25), interval=(math.log(1.2), math.log(1.3)))
+    assert difference_text(judgement) == "+25.0 % time (99 % interval +20.0 … +30.0 %), tolerance 5 %"
+
+
+def test_every_compared_measurement_has_its_lines_and_no_other(make):
+    results = [make.result(label="one"), make.result(known=False), Result(make.measurement(), None, {})]
+    lines = detail_lines([*results, make.result(1.25e-3, label="two")])
+    assert [line for line in lines if not line.startswith(" ")] == ["one: PASSED", "two: REGRESSED"]
+    assert len(lines) == 8
+
+
+def test_a_hostile_name_cannot_steer_the_terminal(make):
+    (first, *_) = detail_lines([make.result(label=HOSTILE)])
+    assert not set(first) & set("\x1b\r\n\u202e")

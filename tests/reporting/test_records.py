@@ -1,0 +1,75 @@
+"""A verdict as a run file keeps it: everything that it rests on, plain enough for JSON."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_roofline.core.records import Judgement, SessionRecord
+from pytest_roofline.judging.looks import Looks
+from pytest_roofline.judging.runs import encode_line
+from pytest_roofline.judging.verdicts import Policy
+from pytest_roofline.reporting.records import judgement_of
+
+MILLISECOND = math.log(1e-3)
+logs = st.floats(-0.5, 0.5)
+sessions = st.lists(st.lists(logs, min_size=1, max_size=3), min_size=1, max_size=3)
+
+
+def test_a_judgement_holds_everything_that_the_verdict_rests_on(make):
+    one = make.result(1.24e-3, 1.25e-3, 1.26e-3)
+    verdict, found = one.verdict, one.verdict.difference
+    kept = judgement_of(one)
+    assert (kept.test_id, kept.label, kept.verdict) == (one.measurement.test_id, one.measurement.label, "REGRESSED")
+    for name in ("tolerance", "reason", "estimate", "interval", "p", "p_adjusted", "mde", "reach", "processes"):
+        assert getattr(kept, name) == getattr(verdict, name)
+    for name in ("error", "freedom", "new_s", "reference_s", "paired", "unequal"):
+        assert getattr(kept, name) == getattr(found, name)
+    assert kept.source == "h200.json"
+    assert (kept.process_spread.value, kept.process_spread.origin) == (found.process.value, found.process.origin)
+    assert kept.remarks == ("driver 550.54 → 570.86",)
+
+
+def test_the_reference_is_kept_session_by_session(make):
+    groups = make.groups(2, 2, centre=MILLISECOND)
+    kept = judgement_of(make.result(reference=make.reference(*groups))).reference
+    assert kept == tuple(SessionRecord(group.medians_s, group.device, group.started) for group in groups)
+
+
+def test_a_spread_that_is_taken_as_known_has_no_degrees_of_freedom(make):
+    """JSON has no infinity."""
+    kept = judgement_of(make.result(reference=make.reference(make.group(MILLISECOND))))
+    assert (kept.session_spread.value, kept.session_spread.freedom) == (0.005, None)
+    assert kept.process_spread.freedom == 4.0
+
+
+@pytest.mark.parametrize(("device", "kept"), [("GPU-1", False), ("GPU-2", True)])
+def test_the_spread_between_devices_is_kept_where_it_was_added(make, device, kept):
+    reference = make.reference(*make.groups(3, centre=MILLISECOND, device=device))
+    judgement = judgement_of(make.result(reference=reference))
+    assert (judgement.device_spread is not None, judgement.paired) == (kept, not kept)
+
+
+def test_what_was_not_compared_keeps_its_verdict_and_reason_alone(make):
+    kept = judgement_of(make.result(known=False))
+    assert kept == Judgement(
+        test_id=kept.test_id, label="memcpy_d2d[64MiB]", verdict="NO BASELINE", tolerance=0.05,
+        reason="no baseline recorded", processes=1,
+    )  # fmt: skip
+
+
+def test_a_breach_keeps_its_estimate_and_interval(make):
+    one = make.result(1.25e-3, known=False, thresholds=[(make.published(), 1e-3)])
+    kept = judgement_of(one)
+    assert (kept.estimate, kept.interval, kept.processes) == (one.verdict.estimate, one.verdict.interval, 1)
+    assert kept.reason.startswith("BELOW THRESHOLD")
+
+
+@given(st.lists(logs, min_size=1, max_size=4), sessions, st.sampled_from([1, 12]), st.sampled_from([1, 200]))
+def test_every_verdict_can_be_written_down(make, new, old, most, comparisons):
+    """However little is known: no infinity reaches the file."""
+    policy = Policy(looks=Looks(most), comparisons=comparisons)
+    reference = make.reference(*(make.group(*side) for side in old))
+    one = make.result(*map(math.exp, new), reference=reference, policy=policy)
+    assert encode_line(judgement_of(one)).startswith('{"type": "judgement", ')
