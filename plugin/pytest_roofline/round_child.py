@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 VARIABLE = "ROOFLINE_ROUND"
 
@@ -38,9 +39,6 @@ _NEUTRAL: dict[str, Any] = {
     "durations": None,
     "usepdb": False,
     "trace": False,
-    "reruns": None,
-    # None would leave it to the ini file.
-    "force_reruns": 0,
     "cov_report": {},
     "roofline_save": None,
     "roofline_rounds": None,
@@ -106,12 +104,16 @@ class _Watch:
         items[:] = [item for item in items if item.nodeid in asked]
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """Start nothing once the time is over."""
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        """Run a test once, whatever plugins would repeat it; start nothing once the time is over."""
         over = self._asked.over
         if over:
             item.session.shouldstop = over
-        return True if over else None
+            return True
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        runtestprotocol(item, nextitem=nextitem)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A test begins."""

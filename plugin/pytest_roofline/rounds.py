@@ -127,7 +127,9 @@ class Rounds:
         asked.write_text(json.dumps(plain), encoding="utf-8")
         config = self._state.config
         command = [sys.executable, "-m", "pytest", *map(str, config.invocation_params.args)]
-        command += _ini_overrides(config, folder)
+        if config.pluginmanager.hasplugin("cacheprovider"):
+            # Its failures are none of the parent's, and no test that failed last time may be preferred.
+            command += ["-o", f"cache_dir={folder / 'cache'}"]
         with log.open("wb") as output:
             child = subprocess.Popen(
                 command,
@@ -192,14 +194,6 @@ class Rounds:
             self._state.writer.write(calibration)
         for test_id, outcome in failed.items():
             self.failures[test_id] = _failure(number, outcome)
-
-
-def _ini_overrides(config: pytest.Config, folder: Path) -> list[str]:
-    """What the ini file says of repeating and reporting, put back; each only where a plugin knows it."""
-    plugins = config.pluginmanager
-    # A child's failures are none of the parent's, and no test that failed last time may be preferred.
-    values = {"cache_dir": str(folder / "cache")} if plugins.hasplugin("cacheprovider") else {}
-    return [word for name, value in values.items() for word in ("-o", f"{name}={value}")]
 
 
 def _failure(number: int, outcome: Outcome) -> str:
