@@ -83,7 +83,8 @@ def drill(share: str, arguments: tuple[str, ...]) -> None:
 
 
 def _tell(judgements: "list[Judgement]", slowdown: float) -> int:
-    compared = [judgement for judgement in judgements if judgement.estimate is not None]
+    # What was INVALID beside a baseline would not have turned red either.
+    compared = [one for one in judgements if one.estimate is not None or (one.verdict == "INVALID" and one.reference)]
     if not compared:
         click.echo("roofline: nothing was compared, so nothing could turn red; record a baseline first", err=True)
         return 2
@@ -92,13 +93,13 @@ def _tell(judgements: "list[Judgement]", slowdown: float) -> int:
         f"drill of +{format_tolerance(slowdown)}: {len(compared) - len(asleep)} of {len(compared)} tests turned red"
     )
     for judgement in asleep:
-        assert judgement.estimate is not None
         click.echo(printable(f"  asleep: {_asleep(judgement, slowdown)}"))
     return 1 if asleep else 0
 
 
 def _asleep(judgement: "Judgement", slowdown: float) -> str:
-    assert judgement.estimate is not None
+    if judgement.estimate is None:
+        return f"{judgement.label} {judgement.verdict}: {judgement.reason}"
     seen = format_percent(math.expm1(judgement.estimate))
     text = f"{judgement.label} {judgement.verdict}, seen as {seen}"
     if slowdown <= judgement.tolerance:

@@ -7,6 +7,8 @@ writing an option can slip through.
 
 import json
 import os
+import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 VARIABLE = "ROOFLINE_ROUND"
+PARENT_EVERY_S = 0.5
 
 # Options of pytest and its usual companions that select, stop, repeat or report, with the value that does none of it.
 _NEUTRAL: dict[str, Any] = {
@@ -57,6 +60,8 @@ class Round:
         self.folder = Path(plain["folder"])
         self.parent: int = plain["parent"]
         self.deadline: float | None = plain["deadline"]
+        # Whether this process was started for the round, and may end for it.
+        self.own_process: bool = plain.get("own_process", False)
         self._status = Path(plain["status"])
 
     def say(self, event: str, test_id: str) -> None:
@@ -89,6 +94,17 @@ def begin(config: pytest.Config) -> None:
         if hasattr(config.option, name):
             setattr(config.option, name, value)
     config.pluginmanager.register(_Watch(config.stash[_round_key]), "roofline-round")
+    if config.stash[_round_key].own_process:
+        threading.Thread(target=_end_with, args=(config.stash[_round_key].parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """Die with the run that started this round, and take along what it started: nobody else would end a hang."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_EVERY_S)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
 
 
 class _Watch:

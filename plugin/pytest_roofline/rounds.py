@@ -87,14 +87,18 @@ class Rounds:
         """
         left = list(test_ids)
         while left and not self.broken:
-            with tempfile.TemporaryDirectory(prefix="roofline-round-") as folder:
-                ended = self._child(Path(folder), number, left, deadline)
+            try:
+                with tempfile.TemporaryDirectory(prefix="roofline-round-", ignore_cleanup_errors=True) as folder:
+                    ended = self._child(Path(folder), number, left, deadline)
+            except OSError as error:
+                self.broken = f"round {number} could not start: {error}"
+                break
+            late = deadline is not None and time.time() > deadline
             if ended.died_in:
                 self._note_crash(number, ended)
-            elif not ended.started and ended.status != pytest.ExitCode.OK:
+            elif not ended.started and not late and ended.status != pytest.ExitCode.OK:
                 self.broken = f"round {number} could not start, {ended.cause}: {ended.tail}"
-            over = ended.status == pytest.ExitCode.INTERRUPTED or (deadline is not None and time.time() > deadline)
-            if over or not ended.died_in:
+            if late or ended.status == pytest.ExitCode.INTERRUPTED or not ended.died_in:
                 break
             left = [test_id for test_id in left if encodable(test_id) not in ended.started]
 
@@ -123,6 +127,7 @@ class Rounds:
             "parent": os.getpid(),
             "deadline": deadline,
             "status": str(status),
+            "own_process": True,
         }
         asked.write_text(json.dumps(plain), encoding="utf-8")
         config = self._state.config

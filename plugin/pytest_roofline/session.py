@@ -155,6 +155,9 @@ class RooflineSession:
     def _keep_unjudged(self, test_id: str) -> None:
         for measurement in self._pending.pop(test_id, []):
             ended = "INTERRUPTED" if measurement.invalid == "interrupted" else "FAILED"
+            if not measurement.invalid and self.round is None:
+                # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
+                self._trials.setdefault(measurement.key.identity, Trial()).measurements.append(measurement)
             self._show(Result(measurement, None, self._facts(measurement), ended=ended))
 
     def _facts(self, measurement: Measurement) -> dict[str, str]:
@@ -257,7 +260,9 @@ class RooflineSession:
     def wants_round(self, result: Result) -> bool:
         """Whether another process might decide."""
         verdict = result.verdict
-        if verdict is None or verdict.decided or verdict.futile or verdict.reference is None:
+        if verdict is None or verdict.decided or verdict.futile:
+            return False
+        if verdict.reference is None and verdict.threshold is None:
             return False
         if result.measurement.test_id in self._at_once:
             return False

@@ -108,8 +108,8 @@ def _rounds(text: str, what: str) -> int:
 
     if text == "auto":
         return MOST_ROUNDS
-    if not text.isdecimal() or not 1 <= int(text) <= 1000:
-        raise BadInput(f"{what} is {text!r}; expected a number of rounds from 1 to 1000, or auto")
+    if not text.isdecimal() or not 1 <= int(text) <= 100:
+        raise BadInput(f"{what} is {text!r}; expected a number of rounds from 1 to 100, or auto")
     return int(text)
 
 

@@ -484,3 +484,14 @@ def test_there_are_runs_of_before_there_were_blocks():
 def test_a_run_of_before_there_were_modes_claims_none():
     """Or a regression against it would be told as `timed by events → host`, where nothing has changed."""
     assert {m.samples.comparable().get("timed by") for m in read_run(OLD_RUNS[0]).measurements} == {None}
+
+
+def test_a_test_of_which_most_processes_were_invalid_is_unfit_as_a_whole(make, tmp_path):
+    """As the run itself judged it: the few sound ones stand for nothing."""
+    key = make.key()
+    sound = [make.measurement(key=key, process=f"sound-{index}") for index in range(2)]
+    bad = [make.measurement(key=key, process=f"bad-{index}", invalid="neighbours") for index in range(3)]
+    few = make.run(tmp_path / "few.jsonl", *sound, *bad)
+    assert few.unfit(sound[0], accept_slower=False) == "3 of its 5 processes were invalid"
+    many = make.run(tmp_path / "many.jsonl", *sound, *bad[:2])
+    assert many.unfit(sound[0], accept_slower=False) == ""

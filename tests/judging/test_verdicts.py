@@ -376,10 +376,33 @@ def test_a_limit_is_decided_by_its_own_interval_not_by_the_comparisons_of_the_ru
     assert found.kind is Kind.REGRESSED
 
 
-@pytest.mark.parametrize("percent", [-50, -0.1, 2])
-def test_an_interval_that_reaches_the_limit_breaches_nothing(make, percent):
+@pytest.mark.parametrize("percent", [-50, -0.1])
+def test_what_is_within_its_limit_passes(make, percent):
     found = judge(of(percent), None, Policy(), thresholds=[(make.published(), 1.0)])
     assert (found.kind, found.estimate) == (Kind.PASSED, None)
+
+
+def test_an_interval_that_reaches_the_limit_breaches_nothing_and_is_open(make):
+    """A limit that may be missed must not pass for good: more processes could tell."""
+    found = judge(of(2), None, Policy(), thresholds=[(make.published(), 1.0)])
+    assert (found.kind, found.decided) == (Kind.INCONCLUSIVE, False)
+    assert found.interval[0] < 0 < found.interval[1]
+    assert "more processes would decide" in found.reason
+    assert judge(of(2, 2.1, 1.9), None, Policy(), thresholds=[(make.published(), 1.0)]).kind is Kind.REGRESSED
+
+
+def test_what_is_as_slow_as_ever_does_not_pass_where_it_may_miss_its_limit(make):
+    reference = make.reference(*make.groups(3, process=0.001, centre=math.log(1.02)))
+    found = judge(of(2), reference, Policy(), thresholds=[(make.published(), 1.0)])
+    assert (found.kind, found.threshold) == (Kind.INCONCLUSIVE, make.published())
+    assert judge(of(2), reference, Policy(), thresholds=[(make.published(), 1.5)]).kind is Kind.PASSED
+
+
+def test_a_limit_is_breached_from_three_processes_on_where_rounds_may_follow(make):
+    found = [
+        judge(of(*[30] * count), None, Policy(looks=AUTO), thresholds=[(make.published(), 1.0)]) for count in (1, 3)
+    ]
+    assert [one.kind for one in found] == [Kind.INCONCLUSIVE, Kind.REGRESSED]
 
 
 @given(sides | st.lists(logs, min_size=1, max_size=1))
@@ -387,7 +410,8 @@ def test_a_breach_needs_the_lower_end_of_the_interval_beyond_the_limit(make, new
     count = len(new)
     spread = scipy.stats.tstd(new) if count > 1 else DEVICE_PRIOR.process
     freedom = count - 1 if count > 1 else PRIOR_FREEDOM
-    lower = sum(new) / count - scipy.stats.t.ppf(0.995, freedom) * spread / math.sqrt(count)
+    error = math.sqrt(spread**2 / count + DEVICE_PRIOR.session**2)
+    lower = sum(new) / count - scipy.stats.t.ppf(0.995, freedom) * error
     assume(abs(lower) > 1e-9)
     found = judge([make.group(*new)], None, Policy(), thresholds=[(make.published(), 1.0)])
     assert (lower > 0) == (found.kind is Kind.REGRESSED)

@@ -499,3 +499,24 @@ def test_figures_of_a_held_test_stand_once_beside_the_users_own(desk, six):
         names = [prop.get("name") for prop in case.iter("property")]
         assert len(names) == len(set(names))
         assert {"mine", "roofline.verdict"} <= set(names)
+
+
+def test_an_attempt_that_failed_for_itself_cannot_be_shaken_off_by_a_rerun(desk):
+    """`assert median < limit` with reruns would drop the slow attempts and judge the lucky one alone."""
+    desk.five_runs_of_one()
+    against = [f"--roofline-against=run{index}" for index in range(5)]
+    desk.suite(
+        """
+from pytest_roofline import Work
+ATTEMPTS = []
+def test_one(roofline, busy):
+    ATTEMPTS.append(1)
+    slow = 1.3 if len(ATTEMPTS) == 1 else 1.0
+    measured = roofline.measure(lambda: busy(slow * 1e-3), work=Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9))
+    assert measured.median_s < 1.1e-3
+"""
+    )
+    result = desk.run(*against, "--reruns=2", "--roofline-save=again")
+    assert result.ret == 1
+    (judgement,) = desk.saved("again").judgements
+    assert judgement.verdict == "REGRESSED"

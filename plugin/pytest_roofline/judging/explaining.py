@@ -11,6 +11,8 @@ from .verdicts import WORTH_REPORTING, Reference, Verdict
 FEWEST_SHIFTED = 5
 # So many of the tests moved in the same direction, each by at least half of what the middle one did.
 MOST_SHIFTED = 0.9
+# Standard errors of one test that the middle one must have moved.
+SURELY = 2.0
 # A clock that moved less says nothing.
 CLOCK_SHARE = 0.01
 # Fewer processes cannot show two modes.
@@ -54,12 +56,14 @@ class Modes:
 
 def common_shift(verdicts: Sequence[Verdict]) -> Shift | None:
     """Whether all tests of a run moved together, by more than the smallest slowdown worth reporting."""
-    known = [(verdict.estimate, verdict.tolerance) for verdict in verdicts if verdict.difference is not None]
-    estimates = [estimate for estimate, _ in known if estimate is not None]
+    found = [verdict.difference for verdict in verdicts if verdict.difference is not None]
+    estimates = [difference.estimate for difference in found]
     if len(estimates) < FEWEST_SHIFTED:
         return None
     middle = median(estimates)
-    worth = math.log1p(WORTH_REPORTING * min(tolerance for _, tolerance in known))
+    tolerance = min(verdict.tolerance for verdict in verdicts if verdict.difference is not None)
+    # The tests of a process are slow together when it is, so all of them know no more than one.
+    worth = max(math.log1p(WORTH_REPORTING * tolerance), SURELY * median(difference.error for difference in found))
     moved = sum(estimate / middle >= 0.5 for estimate in estimates) if middle else 0
     if abs(middle) < worth or moved < MOST_SHIFTED * len(estimates):
         return None

@@ -4,13 +4,14 @@ import datetime
 import json
 import os
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.errors import BadFile, CannotStore
 from ..core.records import Footer, Header, Judgement, Measurement, Outcome
-from ..core.samples import Calibration
+from ..core.samples import MOST_EXCLUDED, Calibration
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 
 Line = Header | Calibration | Measurement | Outcome | Judgement | Footer
@@ -47,6 +48,7 @@ class Run:
     cut: bool = False
     calibrations: tuple[Calibration, ...] = ()
     judgements: tuple[Judgement, ...] = ()
+    spoiled: dict[str, str] = field(default_factory=dict)
 
     @property
     def not_passed(self) -> dict[str, Outcome]:
@@ -68,6 +70,8 @@ class Run:
         """
         if measurement.invalid:
             return measurement.invalid
+        if measurement.key.identity in self.spoiled:
+            return self.spoiled[measurement.key.identity]
         if "replaced" in measurement.samples.labels:
             return "what was measured had been replaced through pytest_roofline_function"
         if all(outcome.test_id != measurement.test_id for outcome in self.outcomes):
@@ -140,7 +144,25 @@ def _assemble(path: Path, records: list[Line], cut: bool) -> Run:
         cut=cut,
         calibrations=tuple(record for record in records if isinstance(record, Calibration)),
         judgements=tuple(record for record in records if isinstance(record, Judgement)),
+        spoiled=_spoiled([record for record in records if isinstance(record, Measurement)]),
     )
+
+
+def _spoiled(measurements: Sequence[Measurement]) -> dict[str, str]:
+    """By key, why the sound processes of a run stand for nothing either: over half of all were invalid, as there."""
+    everyone: dict[str, set[str]] = {}
+    sound: dict[str, set[str]] = {}
+    for measurement in measurements:
+        identity = measurement.key.identity
+        everyone.setdefault(identity, set()).add(measurement.process)
+        if not measurement.invalid:
+            sound.setdefault(identity, set()).add(measurement.process)
+    counts = {identity: (len(all_) - len(sound.get(identity, ())), len(all_)) for identity, all_ in everyone.items()}
+    return {
+        identity: f"{invalid} of its {total} processes were invalid"
+        for identity, (invalid, total) in counts.items()
+        if invalid > MOST_EXCLUDED * total
+    }
 
 
 def encode_line(record: Line) -> str:

@@ -30,6 +30,8 @@ UNEQUAL = 0.01
 FEWEST_UNEQUAL = 3
 # Fewer tests than this say too little of how their spreads differ.
 ENOUGH_TESTS = 8
+# Less than this is nothing: the root would lie beyond all bounds.
+LEAST_EXCESS = 1e-5
 # More degrees of freedom than this would claim that all tests of a class spread alike.
 MOST_BORROWED = 10.0
 
@@ -243,7 +245,7 @@ def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
     centre = fmean(scores)
     excess = math.fsum((score - centre) ** 2 for score in scores) / (len(scores) - 1)
     excess -= fmean(float(special.polygamma(1, freedom / 2)) for _, freedom in usable)
-    half = min(_inverse_trigamma(excess), MOST_BORROWED / 2) if excess > 0 else MOST_BORROWED / 2
+    half = min(_inverse_trigamma(excess), MOST_BORROWED / 2) if excess > LEAST_EXCESS else MOST_BORROWED / 2
     square = math.exp(centre + float(special.digamma(half)) - math.log(half))
     origin = f"prior of {len(usable)} tests"
     return Prior(math.sqrt(square), prior.session, prior.device, 2 * half, origin, borrowed=True)

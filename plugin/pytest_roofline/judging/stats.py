@@ -11,7 +11,7 @@ from statistics import fmean
 
 from scipy import special
 
-from .spread import ENOUGH_SESSIONS, Group, Prior, Spread, process_spread, session_spread, unequal
+from .spread import ENOUGH_SESSIONS, PRIOR_FREEDOM, Group, Prior, Spread, process_spread, session_spread, unequal
 
 # e to this is a million: a bound so far out says that nothing is known.
 MOST_LOGS = 14.0
@@ -94,7 +94,7 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     device = None
     if not same:
         device = device_spread(held, prior)
-        parts.append((device.value**2 * (1 / len(devices) + 1 / len(known)), device.freedom))
+        parts.append((device.value**2 * (new_centre.device + old_centre.device), device.freedom))
     variance = math.fsum(part for part, _ in parts)
     doubt = math.fsum(part**2 / freedom for part, freedom in parts)
     return Difference(
@@ -113,11 +113,12 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
 
 @dataclass(frozen=True, slots=True)
 class Centre:
-    """The weighted mean of a side, with the factors on σ_p² and σ_s² in its variance."""
+    """The weighted mean of a side, with the factors on σ_p², σ_s² and σ_g² in its variance."""
 
     value: float
     process: float
     session: float
+    device: float
 
 
 def _centre(groups: Sequence[Group], process: Spread, session: Spread) -> Centre:
@@ -129,7 +130,15 @@ def _centre(groups: Sequence[Group], process: Spread, session: Spread) -> Centre
         value=math.fsum(share * fmean(group.logs) for share, group in zip(shares, groups, strict=True)),
         process=math.fsum(share**2 / count for share, count in zip(shares, counts, strict=True)),
         session=math.fsum(share**2 for share in shares),
+        device=math.fsum(share**2 for share in _by_device(groups, shares).values()),
     )
+
+
+def _by_device(groups: Sequence[Group], shares: Sequence[float]) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for group, share in zip(groups, shares, strict=True):
+        weights[group.device] = weights.get(group.device, 0.0) + share
+    return weights
 
 
 def device_spread(groups: Sequence[Group], prior: Prior) -> Spread:
@@ -141,5 +150,10 @@ def device_spread(groups: Sequence[Group], prior: Prior) -> Spread:
     if len(centres) < ENOUGH_SESSIONS:
         return Spread(prior.device, f"prior, {len(centres)} device{'s' * (len(centres) > 1)}")
     middle = fmean(centres)
-    spread = math.sqrt(math.fsum((centre - middle) ** 2 for centre in centres) / (len(centres) - 1))
-    return Spread(spread, f"estimated, {len(centres)} devices", len(centres) - 1)
+    freedom = len(centres) - 1
+    variance = math.fsum((centre - middle) ** 2 for centre in centres) / freedom
+    if variance >= prior.device**2:
+        return Spread(math.sqrt(variance), f"estimated, {len(centres)} devices", freedom)
+    # As with sessions: three devices that agree may do so by chance.
+    joined = (freedom * variance + PRIOR_FREEDOM * prior.device**2) / (freedom + PRIOR_FREEDOM)
+    return Spread(math.sqrt(joined), f"estimated, {len(centres)} devices, with prior", freedom + PRIOR_FREEDOM)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ..core.units import format_bytes, format_percent, format_tolerance, printable
 from ..judging.curves import CurveVerdict
-from ..judging.explaining import blind, clock_change, common_shift, could_have_seen
+from ..judging.explaining import blind, clock_change, common_shift, could_have_seen, modes
 from ..judging.stats import growth
 from ..judging.verdicts import Kind, changed_environment
 from .results import Result
@@ -26,7 +26,23 @@ def overview_lines(results: Sequence[Result]) -> list[str]:
             f"{format_percent(growth(shift.estimate))}; look for one cause (clock, power limit, neighbours, "
             "driver) before the single tests"
         )
-    return lines + _clock_lines(judged) + _change_lines(judged)
+    return lines + _clock_lines(judged) + _mode_lines(judged) + _change_lines(judged)
+
+
+def _mode_lines(results: Sequence[Result]) -> list[str]:
+    """Tests whose baseline has two modes, and how often the slow one is occupied now; of what did not simply pass."""
+    told = []
+    for result in results:
+        verdict = result.verdict
+        assert verdict is not None
+        if verdict.kind in (Kind.PASSED, Kind.INVALID) or verdict.reference is None:
+            continue
+        split = modes(verdict.reference, verdict.new_medians_s)
+        if split is not None:
+            was, now = f"{split.slow_before} of {split.before}", f"{split.slow_now} of {split.now}"
+            told.append(f"{printable(result.measurement.label)} (slow mode {was} before, {now} now)")
+    more = f" and {len(told) - 3} more" if len(told) > 3 else ""
+    return [f"processes have two modes: {', '.join(told[:3])}{more}"] if told else []
 
 
 def _clock_lines(results: Sequence[Result]) -> list[str]:

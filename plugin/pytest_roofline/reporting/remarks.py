@@ -17,7 +17,7 @@ def remarks(result: Result) -> list[str]:
     if clock is not None:
         lines.insert(0, clock_text(clock, verdict.tolerance))
     if verdict.kind in (Kind.REGRESSED, Kind.INCONCLUSIVE, Kind.IMPROVED) and verdict.difference is not None:
-        split = modes(verdict.reference, [verdict.difference.new_s])
+        split = modes(verdict.reference, verdict.new_medians_s)
         lines += [modes_text(split)] if split is not None else []
         if verdict.difference.unequal:
             lines.append(f"the new processes differ more among themselves ({verdict.difference.process.value:.1%})")
@@ -43,6 +43,5 @@ def modes_text(split: Modes) -> str:
     """Where two modes lie, and how often the slow one is occupied."""
     return (
         f"the baseline's processes have two modes, {format_seconds(split.fast_s)} and {format_seconds(split.slow_s)}: "
-        f"{split.slow_before} of {split.before} are in the slow one; the new ones' centre is in the "
-        f"{'slow' if split.slow_now else 'fast'} one"
+        f"{split.slow_before} of {split.before} are in the slow one, and {split.slow_now} of the {split.now} new ones"
     )
