@@ -512,7 +512,8 @@ ATTEMPTS = []
 def test_one(roofline, busy):
     ATTEMPTS.append(1)
     slow = 1.3 if len(ATTEMPTS) == 1 else 1.0
-    measured = roofline.measure(lambda: busy(slow * 1e-3), work=Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9))
+    work = Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9)
+    measured = roofline.measure(lambda: busy(slow * 1e-3), work=work)
     assert measured.median_s < 1.1e-3
 """
     )
