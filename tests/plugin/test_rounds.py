@@ -114,7 +114,8 @@ SLOW = {
     "test_below": OPEN,
 }
 PLAIN_IDS = "disable_test_id_escaping_and_forfeit_all_rights_to_community_support"
-INI = f"[pytest]\n{PLAIN_IDS} = true\nmarkers = none\n"
+# Under tox, pytest's default is a folder of the environment.
+INI = f"[pytest]\n{PLAIN_IDS} = true\nmarkers = none\ncache_dir = .pytest_cache\n"
 
 
 class Story:
