@@ -227,5 +227,9 @@ def _tail(log: Path) -> str:
     lines = [line[:TAIL_COLUMNS] for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     lines = [line for line in lines if line.strip()]
     fatal = [index for index, line in enumerate(lines) if "Fatal Python error" in line]
-    start = fatal[-1] if fatal else max(0, len(lines) - TAIL_LINES)
-    return "\n".join(lines[start : start + TAIL_LINES])
+    if not fatal:
+        return "\n".join(lines[-TAIL_LINES:])
+    # The other threads, of which this plugin has some, only stand in the way of the one that died.
+    died = [index for index, line in enumerate(lines) if index > fatal[-1] and line.startswith("Current thread")]
+    start = died[0] if died else fatal[-1] + 1
+    return "\n".join([lines[fatal[-1]], *lines[start : start + TAIL_LINES - 1]])
