@@ -25,6 +25,8 @@ FEWEST_TESTS = 25
 # heavier than a normal distribution's.
 FALSE_PASS = 0.04
 FALSE_IMPROVED = 0.01
+# Of a test twice as slow as its tolerance: the chance of PASSED. It binds where the spread is many times the tolerance.
+FALSE_FAR = 0.004
 # One strange process among one or two looks like a slowdown; among three it looks like spread.
 FEWEST_RED = 3
 MOST_ROUNDS = 12
@@ -58,6 +60,10 @@ class Looks:
     def pass_level(self, processes: int, reference: int) -> float:
         """The nominal level of PASSED after so many new processes, against a reference of so many."""
         return self._level(FALSE_PASS, processes, reference)
+
+    def far_level(self, processes: int, reference: int) -> float:
+        """The nominal level of PASSED for what is twice as slow as its tolerance."""
+        return self._level(FALSE_FAR, processes, reference)
 
     def improved_level(self, processes: int, reference: int) -> float:
         """The nominal level of IMPROVED."""

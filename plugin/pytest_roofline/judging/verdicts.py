@@ -209,7 +209,9 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
         kind = Kind.REGRESSED
     elif found.estimate + found.bound(1 - looks.improved_level(count, known)) < -limit:
         kind = Kind.IMPROVED
-    elif found.estimate + found.bound(1 - looks.pass_level(count, known)) < limit:
+    elif found.estimate + found.bound(1 - looks.pass_level(count, known)) < limit and (
+        found.estimate + found.bound(1 - looks.far_level(count, known)) < math.log1p(2 * policy.tolerance)
+    ):
         kind = Kind.PASSED
     else:
         kind = Kind.INCONCLUSIVE
