@@ -16,14 +16,13 @@ import click
 from .cli_options import into_option
 from .core.errors import BadFile, BadInput
 from .core.units import printable
+from .options import PLAN_VARIABLE
 
 if TYPE_CHECKING:
     from .core.entries import Baseline, Entry
     from .judging.baseline_health import Health
     from .judging.pruning import PlannedTest, Unused
 
-# The plugin writes the tests that it collected into the file that this variable names, and measures nothing.
-PLAN_VARIABLE = "ROOFLINE_PLAN"
 # How much of a failed collection's output is shown.
 LAST_LINES = 15
 

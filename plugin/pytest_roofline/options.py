@@ -13,6 +13,9 @@ NEEDS = ("cpu", "accelerator")
 # Names a file into which a run writes where it was saved; `roofline drill` reads it.
 SAVED_VARIABLE = "ROOFLINE_SAVED"
 
+# Names a file for the list of all tests that would measure, which `roofline baseline prune` asks for.
+PLAN_VARIABLE = "ROOFLINE_PLAN"
+
 # (option, argparse keywords, help); every one has an ini twin with underscores and the same meaning.
 _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("device", {"metavar": "DEVICE"}, "cpu, cuda, cuda:N, mps, xpu or xpu:N; the best there is by default"),

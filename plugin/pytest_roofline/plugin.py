@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .options import FIXTURE, MARKER, MARKER_KEYWORDS, add_options, is_configured
+from .options import FIXTURE, MARKER, MARKER_KEYWORDS, PLAN_VARIABLE, add_options, is_configured
 from .round_child import begin as begin_round
-
-# Names a file for the list of all tests that would measure; see `selection.PlanWriter`.
-PLAN_VARIABLE = "ROOFLINE_PLAN"
 
 if TYPE_CHECKING:
     from .fixture import Roofline

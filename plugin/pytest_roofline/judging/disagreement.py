@@ -14,7 +14,7 @@ from scipy import special
 
 from ..core.keys import Key
 from .comparators import class_of_key, prior_of
-from .spread import PRIOR_FREEDOM, Group, Prior, Spread, priors
+from .spread import PRIOR_FREEDOM, Group, Prior, Spread, priors, with_prior
 from .stats import difference
 from .verdicts import Reference
 
@@ -159,9 +159,7 @@ def _joined(session: Spread, prior: Prior) -> Spread:
     """The spread between sessions that some sessions tell, with the prior as if as many more had told it."""
     if math.isinf(session.freedom) or session.value <= prior.session:
         return Spread(prior.session, "prior")
-    freedom = session.freedom + PRIOR_FREEDOM
-    square = (session.freedom * session.value**2 + PRIOR_FREEDOM * prior.session**2) / freedom
-    return Spread(math.sqrt(square), "estimated, with prior", freedom)
+    return with_prior(session.value**2, session.freedom, prior.session, "estimated")
 
 
 def _is_apart(distances: Sequence[_Distance], limit: float, looks: int) -> bool:

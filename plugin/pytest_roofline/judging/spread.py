@@ -198,8 +198,13 @@ def session_spread(new: Sequence[Group], reference: Sequence[Group], process: Sp
     if own >= prior.session:
         return Spread(own, f"estimated, {len(reference)} sessions", freedom)
     # An estimate from few sessions is zero half of the time, also where they do differ.
-    joined = (freedom * own**2 + PRIOR_FREEDOM * prior.session**2) / (freedom + PRIOR_FREEDOM)
-    return Spread(math.sqrt(joined), f"estimated, {len(reference)} sessions, with prior", freedom + PRIOR_FREEDOM)
+    return with_prior(own**2, freedom, prior.session, f"estimated, {len(reference)} sessions")
+
+
+def with_prior(variance: float, freedom: float, assumed: float, origin: str) -> Spread:
+    """A variance that few have told, joined with a spread that is assumed as if more had told it."""
+    joined = (freedom * variance + PRIOR_FREEDOM * assumed**2) / (freedom + PRIOR_FREEDOM)
+    return Spread(math.sqrt(joined), f"{origin}, with prior", freedom + PRIOR_FREEDOM)
 
 
 def _one_sitting(groups: Sequence[Group]) -> bool:

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from scipy import special
 
-from .spread import ENOUGH_SESSIONS, PRIOR_FREEDOM, Group, Prior, Spread, process_spread, session_spread, unequal
+from .spread import ENOUGH_SESSIONS, Group, Prior, Spread, process_spread, session_spread, unequal, with_prior
 
 # e to this is a million: a bound so far out says that nothing is known.
 MOST_LOGS = 14.0
@@ -155,5 +155,4 @@ def device_spread(groups: Sequence[Group], prior: Prior) -> Spread:
     if variance >= prior.device**2:
         return Spread(math.sqrt(variance), f"estimated, {len(centres)} devices", freedom)
     # As with sessions: three devices that agree may do so by chance.
-    joined = (freedom * variance + PRIOR_FREEDOM * prior.device**2) / (freedom + PRIOR_FREEDOM)
-    return Spread(math.sqrt(joined), f"estimated, {len(centres)} devices, with prior", freedom + PRIOR_FREEDOM)
+    return with_prior(variance, freedom, prior.device, f"estimated, {len(centres)} devices")

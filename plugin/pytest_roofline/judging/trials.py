@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from statistics import median_high
 
 from ..core.records import Measurement
+from ..core.samples import MOST_EXCLUDED
 from .spread import Group
 from .verdicts import Reference, other_mode
 
 # A number that could not be trusted so often will not be the next time.
 MOST_UNSOUND = 3
-# As with the blocks of one measurement: more than this spoiled, and what is left stands for nothing.
-MOST_SPOILED = 0.5
 
 
 @dataclass(slots=True)
@@ -39,9 +38,9 @@ class Trial:
         return {m.process: _trouble(m, reference) for m in self.measurements if m.process not in processes}
 
     def invalid(self, reference: Reference | None) -> str:
-        """Why nothing can be said; empty where enough processes are sound."""
+        """Why nothing can be said; empty where enough processes are sound, as with the blocks of one measurement."""
         reasons, count = self.unsound(reference), len(self.sound(reference))
-        if not reasons or len(reasons) <= MOST_SPOILED * (count + len(reasons)):
+        if not reasons or len(reasons) <= MOST_EXCLUDED * (count + len(reasons)):
             return ""
         last = list(reasons.values())[-1]
         total = count + len(reasons)

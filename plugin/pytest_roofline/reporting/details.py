@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ..core.records import Judgement, SpreadRecord
 from ..core.units import format_percent, format_seconds, format_tolerance, printable
 from ..judging.stats import growth
+from ..judging.verdicts import span_text
 from .records import judgement_of
 from .results import Result, count
 
@@ -72,8 +73,7 @@ def difference_text(judgement: Judgement) -> str:
     """`+6.1 % (99 % -0.4 … +13.2 %), tolerance 5 %`."""
     assert judgement.estimate is not None
     assert judgement.interval is not None
-    low, high = (format_percent(growth(bound)) for bound in judgement.interval)
     return (
-        f"{format_percent(growth(judgement.estimate))} time (99 % interval {low.removesuffix(' %')} … {high}), "
+        f"{format_percent(growth(judgement.estimate))} time (99 % interval {span_text(judgement.interval)}), "
         f"tolerance {format_tolerance(judgement.tolerance)}"
     )

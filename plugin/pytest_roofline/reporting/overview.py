@@ -7,7 +7,7 @@ from ..core.units import format_bytes, format_percent, format_tolerance, printab
 from ..judging.curves import CurveVerdict
 from ..judging.explaining import blind, clock_change, common_shift, could_have_seen, modes
 from ..judging.stats import growth
-from ..judging.verdicts import Kind, changed_environment
+from ..judging.verdicts import Kind, changed_environment, span_text
 from .results import Result
 
 # A slowdown beyond tenfold means that nothing is known.
@@ -100,12 +100,11 @@ def _of(caught: int, total: int) -> str:
 
 def curve_verdict_line(curve: CurveVerdict) -> str:
     """`memcpy_d2d: PASSED +0.4 % (-1.2 … +2.0 %, 1 against 15), 23 of 23 sizes; worst 4 KiB to 64 KiB, +3.1 %`."""
-    low, high = (format_percent(growth(bound)) for bound in curve.interval)
     first, last = (format_bytes(size) for size in curve.worst)
     region = first if first == last else f"{first} to {last}"
     return printable(
         f"{curve.label}: {curve.kind.value} {format_percent(growth(curve.estimate))} "
-        f"({low.removesuffix(' %')} … {high}, {curve.processes[0]} against {curve.processes[1]}), "
+        f"({span_text(curve.interval)}, {curve.processes[0]} against {curve.processes[1]}), "
         f"{curve.passed} of {curve.points} sizes passed; worst {region}, "
         f"{format_percent(growth(curve.worst_estimate))}"
     )
