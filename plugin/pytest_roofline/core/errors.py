@@ -27,3 +27,11 @@ class DeviceError(RooflineError):
 
 class CannotStore(RooflineError):
     """A file could not be written."""
+
+
+class RanksFailed(RooflineError):
+    """A rank raised, was lost or did not answer in time. The text names the guilty one first, with host and cause."""
+
+
+class RanksSkipped(RooflineError):
+    """A rank function found that its test cannot run here; the text says which rank, and why."""

@@ -1,6 +1,6 @@
 """The facts of a machine: its hardware key, and what device, host and software say of themselves."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class HardwareKey:
     def covers(self, other: "HardwareKey") -> bool:
         """Whether every fact that this key names agrees with `other`."""
         return all(getattr(self, f.name) in (None, getattr(other, f.name)) for f in fields(self))
+
+    @property
+    def alone(self) -> "HardwareKey":
+        """The same as of a single device: what stays of it however many a test uses, and whatever links them."""
+        return replace(self, devices=1, link="none")
 
     @property
     def complete(self) -> bool:

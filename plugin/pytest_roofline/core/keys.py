@@ -10,9 +10,11 @@ from .units import size_label
 
 Scalar = str | int | float | bool | None
 Cache = Literal["warm", "rotate", "flush"]
-Timing = Literal["device", "wall"]
+Timing = Literal["device", "wall", "isolated", "pipelined"]
 CACHES: tuple[Cache, ...] = ("warm", "rotate", "flush")
 TIMINGS: tuple[Timing, ...] = ("device", "wall")
+# Over ranks: one call at a time behind a barrier, or many calls in a row.
+RANK_TIMINGS: tuple[Timing, ...] = ("isolated", "pipelined")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from .checks import check_tolerance
 from .errors import BadInput
 from .facts import Environment
 from .keys import Key
+from .ranks import Ranks
 from .samples import Samples
-from .work import RATE_UNITS, Work
+from .work import RATE_UNITS, Work, rate_suffix
 
 # The version of run and baseline files.
 SCHEMA = 1
@@ -38,7 +39,7 @@ class Measurement:
 
     `invalid` says why the numbers must not be trusted; it is empty for a valid measurement. Rates are derived, never
     stored alone. `peak_bytes` is the most memory that one call held above what was allocated before it; None where
-    nobody asked or the device does not tell.
+    nobody asked or the device does not tell. `ranks` tells of those that took part, where there were several.
     """
 
     key: Key
@@ -54,6 +55,7 @@ class Measurement:
     verified: bool | None = None
     invalid: str = ""
     peak_bytes: int | None = None
+    ranks: Ranks | None = None
 
     def __post_init__(self) -> None:
         check_tolerance(self.tolerance)
@@ -79,6 +81,21 @@ class Measurement:
         return self._scaled("payload_GBps")
 
     @property
+    def algbw_GBps(self) -> float | None:
+        """A collective's size by its time, 1e9 bytes per second."""
+        return self._scaled("algbw_GBps")
+
+    @property
+    def busbw_GBps(self) -> float | None:
+        """The algorithm bandwidth times the factor of the operation and the world, 1e9 bytes per second."""
+        return self._scaled("busbw_GBps")
+
+    @property
+    def wirebw_GBps(self) -> float | None:
+        """Bytes that crossed a link, one direction, 1e9 per second."""
+        return self._scaled("wirebw_GBps")
+
+    @property
     def flops_per_s(self) -> float | None:
         """Floating-point operations per second."""
         return self._rate("TFLOPS")
@@ -91,12 +108,19 @@ class Measurement:
         achieved = self._rate(self.ceiling.metric)
         return None if achieved is None else achieved / self.ceiling.value
 
+    def comparable(self) -> dict[str, str]:
+        """What of the way of measuring is worth naming when it changed."""
+        return self.samples.comparable() | (self.ranks.comparable() if self.ranks is not None else {})
+
     def derived(self) -> dict[str, float]:
         """The rates that a reader of the run file would otherwise have to work out."""
         derived = {
             "median_s": self.median_s,
             "traffic_GBps": self.traffic_GBps,
             "payload_GBps": self.payload_GBps,
+            "algbw_GBps": self.algbw_GBps,
+            "busbw_GBps": self.busbw_GBps,
+            "wirebw_GBps": self.wirebw_GBps,
             "flops_per_s": self.flops_per_s,
             "operational_intensity": self.work.operational_intensity,
             "share_of_ceiling": self.share_of_ceiling,
@@ -108,8 +132,10 @@ class Measurement:
         return None if value is None else value / RATE_UNITS[metric]
 
     def _rate(self, metric: str) -> float | None:
-        # Below the clock's resolution the time is a bound, and a rate made of it would be an invention.
-        return None if "unresolved" in self.samples.labels else rate(self.work, metric, self.median_s)
+        # Below the clock's resolution the time is a bound, and a rate made of it would be an invention; so would one be
+        # of a whole program's time, most of which goes into its start.
+        unknown = "unresolved" in self.samples.labels or rate_suffix(self.key.metric) is None
+        return None if unknown else rate(self.work, metric, self.median_s)
 
 
 def rate(work: Work, metric: str, seconds: float) -> float | None:

@@ -11,6 +11,8 @@ from .errors import BadInput
 Mode = Literal["events", "graph", "host", "unknown"]
 # Labels that say another thing was measured than asked for: two such numbers are comparable only if both carry them.
 ACHIEVED = ("cache_resident", "host_bound", "waits_inside", "wall_clock")
+# More ranks on a host than it has cores take turns: such times tell of the scheduler, and never gate.
+OVERSUBSCRIBED = "oversubscribed"
 # More of the blocks than this spoiled, and what is left stands for nothing.
 MOST_EXCLUDED = 0.5
 
@@ -148,7 +150,8 @@ class Samples:
             ticks = f"{span_s / self.tick_s:.3g} ticks of the clock" if self.tick_s else "too few ticks of the clock"
             return (
                 f"a sample spans {ticks}, not enough to tell a difference; "
-                "time more work in a call, or cache='rotate' or 'warm', whose calls can be batched"
+                "time more work in a call, or cache='rotate' or 'warm', whose calls can be batched "
+                "(over ranks: timing='pipelined')"
             )
         return ""
 

@@ -18,9 +18,12 @@ class Work:
         payload_bytes: bytes that arrive at their destination, counted once.
         flops: floating-point operations; a fused multiply-add counts as two.
         wire_bytes: bytes that cross a link (PCIe, NVLink, Infinity Fabric), one direction.
+        algbw_bytes: the size S of a collective as the nccl-tests count it; over the time, the algorithm bandwidth.
+        busbw_bytes: S times the factor of the operation, whole bytes; over the time, the bus bandwidth. Zero where
+            nothing crosses a bus, as among one rank.
 
     A copy inside one device gives read, write and payload, and is shown as traffic (read + write). A copy across a
-    link gives payload and wire, and is shown as payload.
+    link gives payload and wire, and is shown as payload. A collective gives algbw and busbw, and is shown as busbw.
 
     Raises:
         BadInput: a negative or fractional amount, or no work at all.
@@ -31,6 +34,8 @@ class Work:
     payload_bytes: int = 0
     flops: int = 0
     wire_bytes: int = 0
+    algbw_bytes: int = 0
+    busbw_bytes: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -41,8 +46,8 @@ class Work:
                 raise BadInput(f"Work.{field.name} is {amount}; expected zero or more, and at most 2^63")
         if not any(getattr(self, field.name) for field in fields(self)):
             raise BadInput(
-                "Work is zero throughout; expected at least one of read_bytes, write_bytes, payload_bytes, flops or "
-                "wire_bytes above zero, since a rate cannot be derived from no work"
+                "Work is zero throughout; expected at least one of read_bytes, write_bytes, payload_bytes, flops, "
+                "wire_bytes or algbw_bytes above zero, since a rate cannot be derived from no work"
             )
 
     @property
@@ -51,13 +56,26 @@ class Work:
         return self.read_bytes + self.write_bytes
 
     @property
+    def size_bytes(self) -> int:
+        """What people call the size of the call: S of a collective, the payload, or the largest of what was moved."""
+        return self.algbw_bytes or self.payload_bytes or max(self.read_bytes, self.write_bytes) or self.wire_bytes
+
+    @property
     def operational_intensity(self) -> float | None:
         """Floating-point operations per byte of traffic; None without traffic."""
         return self.flops / self.traffic_bytes if self.traffic_bytes else None
 
     @property
     def metric(self) -> str:
-        """The metric under which this work is shown: traffic where there is any, else payload, wire or FLOP/s."""
+        """The metric under which this work is shown.
+
+        A collective's is its bus bandwidth, or among one rank its algorithm bandwidth; else traffic where there is any,
+        else payload, wire or FLOP/s.
+        """
+        if self.busbw_bytes:
+            return "busbw_GBps"
+        if self.algbw_bytes:
+            return "algbw_GBps"
         if self.traffic_bytes:
             return "traffic_GBps"
         if self.payload_bytes:
@@ -69,6 +87,8 @@ class Work:
         for suffix, amount in (
             ("traffic_GBps", self.traffic_bytes),
             ("payload_GBps", self.payload_bytes),
+            ("algbw_GBps", self.algbw_bytes),
+            ("busbw_GBps", self.busbw_bytes),
             ("wirebw_GBps", self.wire_bytes),
             ("TFLOPS", self.flops),
         ):
@@ -78,8 +98,15 @@ class Work:
 
 
 # A public rate ends in one of these, so that nobody has to guess how bytes were counted.
-RATE_SUFFIXES = ("traffic_GBps", "payload_GBps", "wirebw_GBps", "TFLOPS")
-RATE_UNITS = {"traffic_GBps": 1e9, "payload_GBps": 1e9, "wirebw_GBps": 1e9, "TFLOPS": 1e12}
+RATE_UNITS = {
+    "traffic_GBps": 1e9,
+    "payload_GBps": 1e9,
+    "algbw_GBps": 1e9,
+    "busbw_GBps": 1e9,
+    "wirebw_GBps": 1e9,
+    "TFLOPS": 1e12,
+}
+RATE_SUFFIXES = tuple(RATE_UNITS)
 
 
 def rate_suffix(metric: str) -> str | None:

@@ -39,7 +39,7 @@ class Comparator(Protocol):
         """Every hardware that has an entry."""
 
     def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
-        """How many measurements of a test are known on a hardware."""
+        """How many measurements of a test are known on a hardware, however many of its devices the test uses."""
 
     def references(self) -> list[tuple[Key, Reference]]:
         """Everything that it knows, for what only many tests can tell."""
@@ -79,7 +79,7 @@ class BaselineComparator:
         """The measured entries of a test."""
         found = (entry for name in self.entries.names(benchmark) for entry in self._measured(benchmark, name))
         asked = canonical(parameters)
-        return sum(canonical(entry.parameters) == asked and entry.hardware.covers(hardware) for entry in found)
+        return sum(canonical(entry.parameters) == asked and entry.hardware.alone == hardware.alone for entry in found)
 
     def references(self) -> list[tuple[Key, Reference]]:
         """Every measured entry."""
@@ -137,7 +137,7 @@ class RunComparator:
             groups=self.groups(key),
             source=self.name,
             environments=tuple(
-                self._runs[process].header.environment.comparable() | measurements[0].samples.comparable()
+                self._runs[process].header.environment.comparable() | measurements[0].comparable()
                 for process, measurements in processes.items()
             ),
             achieved=frozenset(m.samples.achieved for measurements in processes.values() for m in measurements),
@@ -177,8 +177,9 @@ class RunComparator:
 
     def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
         """The keys that the runs measured in a test."""
-        wanted = (benchmark, canonical(parameters), hardware)
-        return sum((key.benchmark, canonical(key.parameters), key.hardware) == wanted for key in self._keys.values())
+        wanted = (benchmark, canonical(parameters), hardware.alone)
+        keys = self._keys.values()
+        return sum((key.benchmark, canonical(key.parameters), key.hardware.alone) == wanted for key in keys)
 
     def tolerance(self, key: Key) -> float | None:
         """The tolerance that the test itself asked for, in its marker or its call."""

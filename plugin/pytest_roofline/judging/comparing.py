@@ -152,7 +152,9 @@ def _work(comparator: Comparator, key: Key) -> Work:
 
 def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
     mine, theirs = after.hardware(), before.hardware()
-    if mine and theirs and not any(key in theirs for key in mine):
+    # A test's own number of devices and their link tell two tests apart, not two machines.
+    known_alone = {key.alone for key in theirs}
+    if mine and theirs and not any(key.alone in known_alone for key in mine):
         known = "; ".join(str(key) for key in nearest(mine[0], theirs))
         raise OtherHardware(
             f"{after.name} was measured on {mine[0]}, but {before.name} knows only {known}; "

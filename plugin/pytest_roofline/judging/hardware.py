@@ -34,7 +34,8 @@ class Peak:
 class Product:
     """One exact product: the names that drivers print for it, and its datasheet peaks.
 
-    Peaks: `memory_GBps` (read + write), `pcie_GBps` (one direction), `nvlinks` (a count: links that every board wires).
+    Peaks: `memory_GBps` (read + write), `pcie_GBps` (one direction), `nvlinks` (a count: links that every board wires),
+    `nvlink_GBps` (all of them, one direction), `xgmi_GBps` (the link to one other device, one direction, raw).
     """
 
     family: str
@@ -132,6 +133,26 @@ def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling |
     if peak is None:
         return None
     return Ceiling(metric=str(convention), value=peak.value * 1e9, source="datasheet", origin=peak.source)
+
+
+# The rated figure of one pair, one way, by the class of the link. Where links go from GPU to GPU their number matters,
+# which a key does not hold.
+_LINK_PEAKS = {"nvlink-switch": "nvlink_GBps", "xgmi": "xgmi_GBps", "pcie": "pcie_GBps"}
+
+
+def link_peak(product: Product | None, link: str | None) -> Peak | None:
+    """What a copy from one device to another can reach at most, one way; None where no source tells."""
+    name = _LINK_PEAKS.get(link or "")
+    return product.peaks.get(name) if product is not None and name is not None else None
+
+
+def link_ceiling(device: DeviceFacts, hardware: HardwareKey, metric: str) -> Ceiling | None:
+    """The roofline of a copy from one device to one other, by their link; None of anything else between devices."""
+    peak = link_peak(products().get(device.product), hardware.link)
+    one_way = hardware.devices == 2 and rate_suffix(metric) == "payload_GBps" and "bidir" not in metric
+    if peak is None or not one_way:
+        return None
+    return Ceiling(metric="payload_GBps", value=peak.value * 1e9, source="datasheet", origin=peak.source)
 
 
 def above_peak(ceiling: Ceiling | None, work: Work, share: float | None, labels: tuple[str, ...]) -> str:

@@ -58,8 +58,8 @@ def parse_moment(text: str, what: str) -> datetime.datetime:
 
 def hardware_of(run: Run) -> HardwareKey:
     """What a run was measured on, as one device."""
-    single = (m.key.hardware for m in run.measurements if m.key.hardware.devices == 1)
-    return next(single, None) or key_of(run.header.environment)
+    alone = (measurement.key.hardware.alone for measurement in run.measurements)
+    return next(alone, None) or key_of(run.header.environment)
 
 
 def pick(runs: Sequence[Run], choice: Choice) -> Picked:

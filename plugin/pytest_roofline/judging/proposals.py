@@ -156,7 +156,7 @@ def _one_family(runs: Sequence[Run]) -> str:
             f"{fake[True].path} is of a fake device and {fake[False].path} of a real one; propose each on its own"
         )
     families = {family_of(run.header.environment.device): run for run in runs}
-    keys = {str(m.key.hardware): run for run in runs for m in run.measurements if m.key.hardware.devices == 1}
+    keys = {str(m.key.hardware.alone): run for run in runs for m in run.measurements}
     if len(families) > 1 or len(keys) > 1:
         seen = "; ".join(f"{run.path} is {key}" for key, run in keys.items())
         raise OtherHardware(f"the runs are of different hardware ({seen}); expected one, propose each on its own")
@@ -223,7 +223,7 @@ def _session(run: Run, measurements: Sequence[Measurement]) -> Session:
         started=run.header.started,
         process_medians=tuple(pooled_median(group) for group in processes.values()),
         device_uuid=identity_of(run.header.environment) or None,
-        environment=run.header.environment.comparable() | measurements[0].samples.comparable(),
+        environment=run.header.environment.comparable() | measurements[0].comparable(),
         achieved=measurements[0].samples.achieved,
         clock_hz=typical_clock(m.samples.clock_hz for m in measurements),
     )
