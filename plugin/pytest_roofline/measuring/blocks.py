@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..core.errors import DeviceError
 from .devices import Device, Stamp
+from .peers import ALONE, Meeting, Peers
 from .watchdog import within
 
 # The spin behind a block that tells the clock it ran at, in seconds: some 2·10⁵ cycles.
@@ -27,8 +28,9 @@ class Taken:
         ahead: whether the host was ahead of the device throughout; None without a spin.
         host_s: host seconds spent submitting.
         wall_s: host seconds of the whole block.
-        clocks_hz: the clock before and after, from the spins there.
+        clocks_hz: the clock before and after, from the spins there; of ranks the lowest.
         alone: whether each sample was waited for before the next was submitted.
+        own: the same as this rank took it, where the rest is what all ranks agree upon; None where there is one only.
     """
 
     spans: tuple[float, ...]
@@ -37,15 +39,36 @@ class Taken:
     wall_s: float
     clocks_hz: tuple[float, float] | None = None
     alone: bool = False
+    own: "Taken | None" = None
 
 
 class Stopwatch:
-    """Stamps and waits on a device, naming it where it fails; falls back to the host's clock where reading fails."""
+    """Stamps and waits on a device, naming it where it fails; falls back to the host's clock where reading fails.
 
-    def __init__(self, device: Device, wall: bool, flush: Callable[[], object] | None) -> None:
+    With peers, what it gives is what all ranks agree upon: the longest span, the dearest host. They meet when a span or
+    block is over, never between two stamps.
+
+    Args:
+        device: that is measured.
+        wall: by the host's clock.
+        flush: goes before every call.
+        peers: the ranks that measure together.
+        isolated: whether every sample begins on idle devices, behind a barrier.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        wall: bool,
+        flush: Callable[[], object] | None,
+        peers: Peers = ALONE,
+        isolated: bool = False,
+    ) -> None:
         self.device = device
         self.flush = flush
         self.wall = wall
+        self.isolated = isolated
+        self.meeting = Meeting(peers, device.host_s)
         self.fell_back = False
         self.submit_s = 0.0
         """Host seconds that submitting the last span took."""
@@ -55,8 +78,44 @@ class Stopwatch:
         with self.answering():
             self.device.synchronize()
 
+    def now_s(self) -> float:
+        """The time in seconds, the same on every rank: as of the last span or block that they agreed upon."""
+        return self.meeting.now_s()
+
     def span_s(self, submit: Callable[[], None]) -> float:
         """Seconds of what `submit` submits, waited for; the host may well be behind."""
+        self._begin(isolated=self.isolated)
+        span_s = self._own_span_s(submit)
+        if self.meeting.alone:
+            return span_s
+        span_s, self.submit_s, fell_back = self.meeting.most(span_s, self.submit_s, self.fell_back)
+        self._fall_back(bool(fell_back))
+        return span_s
+
+    def host_cost_s(self, submit: Callable[[], None], spin_cycles: int) -> float:
+        """Host seconds to submit what `submit` submits, behind a spin."""
+        self._begin(isolated=False)
+        self.settle()
+        if spin_cycles:
+            with self.answering():
+                self.device.spin(spin_cycles)
+        self._submit(submit)
+        cost_s = self.submit_s
+        self.settle()
+        return self.meeting.most(cost_s)[0]
+
+    def _begin(self, isolated: bool) -> None:
+        """Start with the other ranks, each done with what it had. Alone, only an isolated sample starts idle."""
+        if isolated or not self.meeting.alone:
+            self.settle()
+            self.meeting.barrier()
+
+    def _fall_back(self, fell_back: bool) -> None:
+        """To the host's clock on every rank, if one of them had to."""
+        if fell_back:
+            self.wall = self.fell_back = True
+
+    def _own_span_s(self, submit: Callable[[], None]) -> float:
         self._flush()
         if self.wall:
             self.settle()
@@ -90,29 +149,36 @@ class Stopwatch:
             span_s = -1.0
         if 0 <= span_s <= wall_s + self.device.traits.tick_s:
             return span_s
-        self.wall = self.fell_back = True
+        self._fall_back(True)
         return wall_s
 
     def plain(self, submit: Callable[[], None], samples: int) -> Taken:
         """Samples one after the other, each waited for."""
+        self._begin(isolated=False)
         began_s, submitting_s, spans = self.device.host_s(), 0.0, []
         for _ in range(samples):
-            spans.append(self.span_s(submit))
+            if self.isolated:
+                self._begin(isolated=True)
+            spans.append(self._own_span_s(submit))
             submitting_s += self.submit_s
-        return Taken(tuple(spans), None, submitting_s, self.device.host_s() - began_s, alone=True)
+        return self._agreed(Taken(tuple(spans), None, submitting_s, self.device.host_s() - began_s, alone=True))
 
     def behind(self, submit: Callable[[], None], samples: int) -> Taken:
         """Samples in a row on a device that the host cannot stay ahead of: gaps are inside, and `wall_s` tells."""
+        self._begin(isolated=False)
         self.settle()
         began_s = self.device.host_s()
         pairs = self._submit_pairs(submit, samples)
         host_s = self.device.host_s() - began_s
         self.settle()
         wall_s = self.device.host_s() - began_s
-        return Taken(self._read_pairs(pairs), None, host_s, wall_s)
+        return self._agreed(Taken(self._read_pairs(pairs), None, host_s, wall_s))
 
     def ahead(self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int) -> Taken:
-        """Samples behind a spin, a clock probe at either end."""
+        """Samples behind a spin, a clock probe at either end; isolated ones each behind a spin of its own."""
+        if self.isolated:
+            return self._agreed(self._one_by_one(submit, samples, spin_cycles, probe_cycles))
+        self._begin(isolated=False)
         self.settle()
         began_s = self.device.host_s()
         self._lead_in(probe_cycles)
@@ -124,12 +190,37 @@ class Stopwatch:
         tail = self._spin(probe_cycles)
         self.settle()
         wall_s = self.device.host_s() - began_s
-        clocks = self._clock_hz(lead, spin_cycles), self._clock_hz(tail, probe_cycles)
-        clocks_hz = (clocks[0], clocks[1]) if clocks[0] and clocks[1] else None
-        return Taken(self._read_pairs(pairs), ahead, host_s, wall_s, clocks_hz)
+        clocks_hz = _both(self._clock_hz(lead, spin_cycles), self._clock_hz(tail, probe_cycles))
+        return self._agreed(Taken(self._read_pairs(pairs), ahead, host_s, wall_s, clocks_hz))
+
+    def _one_by_one(self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int) -> Taken:
+        began_s, before_hz = self.device.host_s(), self.clock_hz(probe_cycles)
+        host_s, ahead, spans = 0.0, True, []
+        for _ in range(samples):
+            self._begin(isolated=True)
+            self._spin(spin_cycles)
+            submitting_s = self.device.host_s()
+            ((start, end),) = self._submit_pairs(submit, 1)
+            ahead = not self._reached(start) and ahead
+            host_s += self.device.host_s() - submitting_s
+            spans.append(self._read_s(start, end))
+        clocks_hz = _both(before_hz, self.clock_hz(probe_cycles))
+        return Taken(tuple(spans), ahead, host_s, self.device.host_s() - began_s, clocks_hz)
+
+    def _agreed(self, own: Taken) -> Taken:
+        """A block as all ranks agree upon it: only what every rank was ahead of is ahead."""
+        if self.meeting.alone:
+            return own
+        clocks = (-clock_hz for clock_hz in own.clocks_hz or (0.0, 0.0))
+        most = self.meeting.most(*own.spans, own.host_s, own.wall_s, own.ahead is False, self.fell_back, *clocks)
+        spans, (host_s, wall_s, behind, fell_back, *lowest) = most[: len(own.spans)], most[len(own.spans) :]
+        self._fall_back(bool(fell_back))
+        ahead = None if own.ahead is None else not behind
+        clocks_hz = _both(-lowest[0], -lowest[1])
+        return Taken(spans, ahead, host_s, wall_s, clocks_hz, own.alone, own)
 
     def clock_hz(self, probe_cycles: int) -> float | None:
-        """The clock right now: cycles per second of a spin; None where it is too short for the stamps."""
+        """This device's clock right now: cycles per second of a spin; None where it is too short for the stamps."""
         self.settle()
         self._lead_in(probe_cycles)
         return self._clock_hz(self._spin(probe_cycles), probe_cycles)
@@ -189,3 +280,7 @@ class Stopwatch:
             raise
         except Exception as error:
             raise DeviceError(f"{self.device.name} stopped answering: {error}") from error
+
+
+def _both(before_hz: float | None, after_hz: float | None) -> tuple[float, float] | None:
+    return (before_hz, after_hz) if before_hz and after_hz else None

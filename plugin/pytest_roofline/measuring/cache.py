@@ -33,7 +33,7 @@ def last_level_cache(reported_bytes: int, architecture: str) -> int:
 
 def bytes_per_set(work: Work) -> int:
     """Memory that one call touches: what it reads and writes, or carries."""
-    return max(work.traffic_bytes, work.payload_bytes, work.wire_bytes)
+    return max(work.traffic_bytes, work.payload_bytes, work.wire_bytes, work.algbw_bytes)
 
 
 def rotation_sets(work: Work, cache_bytes: int, free_bytes: int) -> int:

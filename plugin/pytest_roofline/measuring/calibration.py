@@ -23,7 +23,8 @@ DEEPEST = 2500
 STALL_S = 1e-3
 
 
-@functools.lru_cache(maxsize=8)
+# Eight GPUs make 56 ordered pairs, each a device of its own.
+@functools.lru_cache(maxsize=128)
 def calibrate(device: Device) -> Calibration:
     """The calibration of a device, measured when first asked for.
 

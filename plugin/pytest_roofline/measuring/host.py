@@ -163,6 +163,11 @@ def _usable_cpus() -> set[int]:
     return everything if bound or not hasattr(os, "sched_getaffinity") else os.sched_getaffinity(0)
 
 
+def affinity() -> str:
+    """The cores that this process may run on: `0-3,8`."""
+    return _ranges(sorted(_usable_cpus()))
+
+
 def preemptions() -> int | None:
     """How often the scheduler took a core from this process against its will; None where the system does not tell."""
     try:
@@ -241,7 +246,7 @@ def host_facts() -> HostFacts:
         cgroup_cpus=cgroup_cpus(),
         cgroup_memory_bytes=limit,
         governor=_read(_ROOT / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        affinity=_ranges(sorted(_usable_cpus())),
+        affinity=affinity(),
     )
 
 

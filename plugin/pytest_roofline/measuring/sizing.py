@@ -9,7 +9,10 @@ from ..core.samples import Calibration, Mode
 from .blocks import PROBE_S, Stopwatch, Taken
 from .calls import Calls
 from .shape import (
+    BLOCK_SHARE,
+    LONGEST_SPIN_S,
     MOST_CALLS,
+    MOST_SAMPLES,
     PLANNED_LONGER,
     Shape,
     direct_shape,
@@ -82,8 +85,8 @@ class Sizing:
         self.traits = watch.device.traits
         self.resolved_s = resolved_span_s(self.traits, calibration)
         self.shortest_s = PLANNED_LONGER * self.resolved_s
-        # A flush goes before every call, so each call is a sample of its own.
-        self.most_calls = 1 if watch.flush is not None else MOST_CALLS
+        # A flush or a barrier goes before every call, so each call is a sample of its own.
+        self.most_calls = 1 if watch.flush is not None or watch.isolated else MOST_CALLS
         self.tried = 0
         """Calls made on the way; they count as warm-up."""
         self._flush_s = 0.0
@@ -112,13 +115,13 @@ class Sizing:
             call_s: about so many seconds a call.
             idle_s: host seconds to submit a call to an idle device.
             flush_s: host seconds of a flush, waited for.
-            until_s: by the host's clock, when the budget is spent.
+            until_s: by the stopwatch's clock, when the budget is spent.
         """
         call_s = max(call_s, self.calibration.tick_s / MOST_CALLS)
         self._flush_s = flush_s
         if not self.spins:
             return self._directly(call_s, until_s)
-        now_s = self.watch.device.host_s()
+        now_s = self.watch.now_s()
         left_s = until_s - now_s
         if idle_s > DEAREST_SHARE * self.budget_s or TRIAL_CALLS * (call_s + flush_s) > left_s:
             # No time for tries: a single block with a head start as long as this host needs, or none.
@@ -127,7 +130,8 @@ class Sizing:
         if self._waits_inside(idle_s):
             # Either it synchronizes, or it submits more than the queue holds.
             return self._behind(call_s, "waits_inside")
-        queued = self._queued(call_s, idle_s, now_s + min(SIZING_SHARE * self.budget_s, left_s))
+        search = self._each_ahead if self.watch.isolated else self._queued
+        queued = search(call_s, idle_s, now_s + min(SIZING_SHARE * self.budget_s, left_s))
         return queued or self._behind(call_s)
 
     def _one_ahead(self, idle_s: float) -> Way | None:
@@ -143,7 +147,7 @@ class Sizing:
         """One block, taken this way."""
         if way.ahead:
             return self._ahead(way.submit, way.shape)
-        if self.spins:
+        if self.spins and not self.watch.isolated:
             return self.watch.behind(way.submit, way.shape.samples)
         return self.watch.plain(way.submit, way.shape.samples)
 
@@ -158,7 +162,7 @@ class Sizing:
         """Samples long enough for the clock; looked at again, if there is time, where the warm-up misjudged them."""
         for _ in range(3):
             shape = self._direct_shape(call_s)
-            if self.watch.device.host_s() + shape.calls * call_s + self._flush_s > until_s:
+            if self.watch.now_s() + shape.calls * call_s + self._flush_s > until_s:
                 break
             self.tried += shape.calls
             span_s = self.watch.span_s(self._submit(shape.calls))
@@ -179,28 +183,15 @@ class Sizing:
     def _waits_inside(self, idle_s: float) -> bool:
         """Whether a call waits for the device: then the length of a spin in front of it is in its host time."""
         spin_s = max(TRIAL_SPIN_S, 4 * idle_s)
-        return self._host_cost_s(spin_s) - idle_s >= WAITED_SHARE * spin_s
-
-    def _host_cost_s(self, spin_s: float) -> float:
-        """Host seconds to submit one call, behind a spin."""
-        device = self.watch.device
-        self.watch.settle()
-        if spin_s:
-            with self.watch.answering():
-                device.spin(self.cycles(spin_s))
-        began_s = device.host_s()
         self.tried += 1
-        self.calls(1)
-        cost_s = device.host_s() - began_s
-        self.watch.settle()
-        return cost_s
+        return self.watch.host_cost_s(self._submit(1), self.cycles(spin_s)) - idle_s >= WAITED_SHARE * spin_s
 
     def _queued(self, call_s: float, host_s: float, until_s: float) -> Way | None:
         """A block that the host stays ahead of; None where none was found until then."""
         most_calls, failures = self.most_calls, 0
         shape = self._queued_shape(call_s, host_s, most_calls)
         for attempt in range(TRIES):
-            if attempt and self.watch.device.host_s() > until_s:
+            if attempt and self.watch.now_s() > until_s:
                 break
             self.tried += shape.calls * shape.samples
             taken = self._ahead(self._submit(shape.calls), shape)
@@ -225,6 +216,22 @@ class Sizing:
                 break
         return None
 
+    def _each_ahead(self, _call_s: float, host_s: float, until_s: float) -> Way | None:
+        """Isolated samples, each behind a spin that the host needs for it; None where none is long enough."""
+        spin_s = spin_for(host_s)
+        for _ in range(1 + LAST_TRIES):
+            self.tried += 1
+            taken = self._ahead(self._submit(1), Shape(1, 1, spin_s))
+            if taken.ahead:
+                call_s = max(taken.spans[0], self.calibration.tick_s)
+                room = BLOCK_SHARE * self.budget_s / (spin_s + call_s)
+                shape = Shape(1, max(1, min(MOST_SAMPLES, int(room))), spin_s)
+                return self._way(shape, "events", ahead=True, call_s=call_s)
+            if self.watch.now_s() > until_s:
+                break
+            spin_s = min(2 * spin_s, LONGEST_SPIN_S)
+        return None
+
     def _queued_shape(self, call_s: float, host_s: float, most_calls: int) -> Shape:
         depth = self.calibration.queue_depth
         return queued_shape(call_s, host_s, self.shortest_s, self.budget_s, most_calls, depth, self._flush_s)
@@ -242,7 +249,7 @@ class Sizing:
         if wanted is None:
             unresolved = way.call_s * way.shape.calls < self.resolved_s
             wanted = unresolved or is_short(way.call_s, self.calibration)
-        if not (way.ahead and wanted and self.traits.graphs and self.watch.flush is None):
+        if not (way.ahead and wanted and self.traits.graphs and self.most_calls > 1):
             return way
         count, made = graph_calls(way.call_s, len(self.calls.sets)), self.calls.made
         replay = self._captured(self._submit(count)) if count is not None else None

@@ -11,14 +11,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
+from typing import Any
 
 from ..core.keys import Timing
 from ..core.samples import Block, Calibration, Mode, Samples
 from .blocks import Stopwatch, Taken
 from .calibration import calibrate
 from .calls import Calls
-from .conditions import HOST_GAP, Conditions
+from .conditions import HOST_GAP, PREEMPTED, Conditions
 from .devices import Device
+from .peers import ALONE, Peers, State, agreed_calibration, agreed_state, require_alike
 from .shape import TICKS_PER_SAMPLE
 from .sizing import Sizing, Way
 from .stopping import FEWEST_BLOCKS, ending, known
@@ -33,6 +35,8 @@ ONE_CALL = 1.5
 GAP_SHARE = 0.02
 # Of fewer calls or samples in a row, the first, which began on an idle device, decides.
 FEW = 3
+# Labels with which the host's time is stored beside the device's.
+WITH_WALL = {"host_bound", "waits_inside"}
 # The cause of a block whose device failed when it was asked about itself.
 UNKNOWN = "state of the device unknown"
 
@@ -49,17 +53,33 @@ class Plan:
     renew: Callable[[int], object] | None = None
     """Replaces the first so many sets by fresh ones, so that what the warm-up left behind is not what is verified."""
     graph: bool | None = None
-    """Whether to replay a graph; None leaves it to the length of a call."""
+    """Whether to replay a graph; None leaves it to the length of a call. Never with peers: a rank whose capture fails
+    would have made other calls than the rest."""
+    peers: Peers = ALONE
+    """The ranks that measure together, each with an engine and the same plan."""
+    isolated: bool = False
+    """Whether every call is a sample of its own, behind a barrier of the ranks and on idle devices."""
+    after_block: Callable[[], object] | None = None
+    """Called when the log holds one block more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A block in the log: its record, seconds per call, host seconds per call, and whether the host set its pace."""
+    """A block in the log.
+
+    Args:
+        block: its record.
+        seconds: per call, of every sample; of ranks the longest.
+        wall_s: host seconds per call.
+        paced: whether the host set its pace.
+        own: as `seconds`, but this rank's own.
+    """
 
     block: Block
     seconds: tuple[float, ...]
     wall_s: float
     paced: bool
+    own: tuple[float, ...]
 
 
 @dataclass(slots=True)
@@ -81,6 +101,11 @@ class Log:
         return [value for kept in self.kept for value in kept.seconds]
 
     @property
+    def own(self) -> list[float]:
+        """Every sample as this rank took it, in seconds per call."""
+        return [value for kept in self.kept for value in kept.own]
+
+    @property
     def blocks(self) -> list[Block]:
         """Every block."""
         return [kept.block for kept in self.kept]
@@ -99,22 +124,30 @@ class Engine:
         self.log = Log()
         self.calibration: Calibration | None = None
         self._calls = Calls(plan.fn, plan.sets)
-        self._watch = Stopwatch(device, plan.timing == "wall", plan.flush)
+        self._watch = Stopwatch(device, plan.timing == "wall", plan.flush, plan.peers, plan.isolated)
         self._conditions = Conditions(device)
+        self._state = State()
         self._before_s = 0.0
         """Seconds of the budget that went by before the first block."""
 
     def run(self) -> None:
         """Take the samples; whatever is raised on the way, `log` keeps what there is."""
         with _collector_off():
-            with self._watch.answering():
-                self.calibration = calibrate(self.device)
+            self._calibrate()
+            assert self.calibration is not None
             sizing = Sizing(self._watch, self._calls, self.calibration, self.plan.budget_s)
             if self._first_call_s() < self.plan.budget_s or not self._slow_for_good(sizing):
                 way = self._warm_up(sizing)
                 self._renew()
                 self._take(sizing, self._graphed(sizing, way))
             self._say()
+
+    def _calibrate(self) -> None:
+        with self._watch.answering():
+            self.calibration = calibrate(self.device)
+        if not self._watch.meeting.alone:
+            require_alike(self._watch.meeting, self.device.traits)
+            self.calibration = agreed_calibration(self._watch.meeting, self.calibration)
 
     @property
     def sets_touched(self) -> Sequence[tuple[object, ...]]:
@@ -124,7 +157,7 @@ class Engine:
     def close(self) -> None:
         """Let go of every buffer, so that a traceback that holds on to this engine does not hold on to them."""
         self._watch.flush = None
-        self.plan = replace(self.plan, flush=None, renew=None, sets=())
+        self.plan = replace(self.plan, flush=None, renew=None, after_block=None, sets=())
 
     def settle(self) -> None:
         """Wait until everything that was called is done."""
@@ -132,8 +165,13 @@ class Engine:
 
     def peak_bytes(self) -> int | None:
         """The most memory that one call holds above what is allocated before it, by a call of its own."""
+        made = self._calls.made
         with _collector_off():
-            return self.device.peak_bytes(lambda: self._calls(1))
+            peak_bytes = self.device.peak_bytes(lambda: self._calls(1))
+            if self._calls.made == made and not self._watch.meeting.alone:
+                # A device that does not tell makes no call, but the other ranks may have made theirs.
+                self._calls(1)
+        return peak_bytes
 
     def samples(self) -> Samples | None:
         """The record of what was taken; None where there is no sample yet."""
@@ -142,28 +180,36 @@ class Engine:
             return None
         return Samples(
             seconds=tuple(log.seconds),
-            iterations=log.iterations,
-            tick_s=self.calibration.tick_s,
-            warmup_iterations=log.warmup_iterations,
-            warmup_s=log.warmup_s,
-            measuring_s=log.measuring_s,
-            argument_sets=len(self.plan.sets),
-            labels=tuple(sorted(log.labels)),
             blocks=tuple(log.blocks),
-            mode=log.mode,
-            overhead_s=log.overhead_s,
-            wall_s=median(kept.wall_s for kept in log.kept) if log.labels & {"host_bound", "waits_inside"} else None,
-            neighbours=self._conditions.neighbours,
-            throttle_known=self._conditions.throttle_known,
+            wall_s=median(kept.wall_s for kept in log.kept) if log.labels & WITH_WALL else None,
+            **self.common(),
         )
+
+    def common(self) -> dict[str, Any]:
+        """What the record says of all samples, by its field names; only after the first block."""
+        log = self.log
+        assert self.calibration is not None
+        return {
+            "iterations": log.iterations,
+            "tick_s": self.calibration.tick_s,
+            "warmup_iterations": log.warmup_iterations,
+            "warmup_s": log.warmup_s,
+            "measuring_s": log.measuring_s,
+            "argument_sets": len(self.plan.sets),
+            "labels": tuple(sorted(log.labels)),
+            "mode": log.mode,
+            "overhead_s": log.overhead_s,
+            "neighbours": self._state.neighbours,
+            "throttle_known": self._state.throttle_known,
+        }
 
     def _first_call_s(self) -> float:
         """Host seconds of the very first call, which stands alone: it may compile or load."""
-        began_s = self.device.host_s()
+        began_s = self._watch.meeting.meet_s()
         self.log.warmup_iterations = 1
         self._calls.first()
         self.settle()
-        self.log.warmup_s = self.device.host_s() - began_s
+        self.log.warmup_s = self._watch.meeting.meet_s() - began_s
         return self.log.warmup_s
 
     def _slow_for_good(self, sizing: Sizing) -> bool:
@@ -190,7 +236,8 @@ class Engine:
     def _warm_up(self, sizing: Sizing) -> Way:
         """Call until nothing moves any more, then find out how to time."""
         log, first_s = self.log, self.log.warmup_s
-        warm = WarmUp(self.device.traits, self.plan.budget_s, sizing.most_calls)
+        everyone = self._watch.meeting.everyone
+        warm = WarmUp(self.device.traits, self.plan.budget_s, sizing.most_calls, everyone)
 
         idle_s = math.inf
 
@@ -203,11 +250,11 @@ class Engine:
             return lasted_s
 
         def found() -> Way:
-            call_s = warm.run(span_s, sizing.clock_hz, self.device.host_s)
+            call_s = warm.run(span_s, sizing.clock_hz, self._watch.now_s)
             flush_s = warm.beside_s if self.plan.flush is not None else 0.0
             return sizing.way(call_s, idle_s, flush_s, until_s)
 
-        until_s = self.device.host_s() + self.plan.budget_s
+        until_s = self._watch.now_s() + self.plan.budget_s
         try:
             return self._timed(found)
         finally:
@@ -216,35 +263,38 @@ class Engine:
 
     def _graphed(self, sizing: Sizing, way: Way) -> Way:
         before = sizing.tried
+        wanted = self.plan.graph if self._watch.meeting.alone else False
         try:
-            return self._timed(lambda: sizing.graphed(way, self.plan.graph))
+            return self._timed(lambda: sizing.graphed(way, wanted))
         finally:
             self.log.warmup_iterations += sizing.tried - before
 
     def _timed(self, step: Callable[[], Way]) -> Way:
         """The result of a step that is paid for by the budget."""
-        began_s = self.device.host_s()
+        began_s = self._watch.now_s()
         try:
             return step()
         finally:
-            self._before_s += self.device.host_s() - began_s
+            self._before_s += self._watch.now_s() - began_s
 
     def _renew(self) -> None:
         if self.plan.renew is not None:
             self.settle()
+            # Nobody frees what another rank still reads.
+            self._watch.meeting.barrier()
             self.plan.renew(min(self._calls.made, len(self.plan.sets)))
             self._calls.restart()
 
     def _take(self, sizing: Sizing, way: Way) -> None:
         """Blocks until the median is known well enough, or the budget is spent."""
-        log, device = self.log, self.device
+        log = self.log
         log.labels |= way.labels
-        began_s = device.host_s()
+        began_s = self._watch.meeting.meet_s()
         while not (log.kept and self._at_an_end()):
             with self._watch.answering():
                 self._conditions.begin()
             taken = sizing.block(way)
-            log.measuring_s = device.host_s() - began_s
+            log.measuring_s = self._watch.now_s() - began_s
             if self._keep(taken, way) == HOST_GAP:
                 way = replace(way, shape=way.shape.relaxed())
 
@@ -253,21 +303,38 @@ class Engine:
         log, calls = self.log, way.shape.calls
         assert self.calibration is not None
         log.iterations, log.mode, log.overhead_s = calls, way.mode, way.overhead_s
-        # Below one tick: the time is certainly not above it.
-        seconds = tuple(max(span_s, self.calibration.tick_s) / calls for span_s in taken.spans)
+        own = taken.own or taken
         clock_hz = taken.clocks_hz[1] if taken.clocks_hz and self.device.traits.spin_is_clock else None
-        wall_s = taken.wall_s / (calls * len(seconds))
+        wall_s = taken.wall_s / (calls * len(taken.spans))
         # Of a call that waits inside, the host's time is the device's too: that label stands for both.
         free = not way.ahead and way.mode == "events" and not self._watch.fell_back and "waits_inside" not in way.labels
         paced = free and _sets_the_pace(taken, calls)
-        cause, capped = UNKNOWN, None
+        state = State(UNKNOWN, said=UNKNOWN)
         try:
-            with self._watch.answering():
-                cause = self._conditions.cause(taken.ahead, taken.clocks_hz, taken.wall_s)
-            capped = self._conditions.power_capped
+            state = self._state = agreed_state(self._watch.meeting, self._asked(own))
         finally:
-            log.kept.append(Kept(Block(len(seconds), cause, clock_hz, capped), seconds, wall_s, paced))
-        return cause
+            block = Block(len(taken.spans), state.said, clock_hz, state.power_capped)
+            log.kept.append(
+                Kept(block, self._per_call(taken.spans, calls), wall_s, paced, self._per_call(own.spans, calls))
+            )
+        if self.plan.after_block is not None:
+            self.plan.after_block()
+        return state.cause
+
+    def _asked(self, own: Taken) -> State:
+        """What this rank's device tells of the block that ends now."""
+        conditions = self._conditions
+        with self._watch.answering():
+            cause = conditions.cause(own.ahead, own.clocks_hz, own.wall_s)
+        if cause == PREEMPTED and not self._watch.meeting.alone:
+            # A collective wakes its own threads some 4000 times a second (measured), which tells of no neighbour.
+            cause = ""
+        return State(cause, conditions.power_capped, conditions.neighbours, conditions.throttle_known)
+
+    def _per_call(self, spans: tuple[float, ...], calls: int) -> tuple[float, ...]:
+        assert self.calibration is not None
+        # Below one tick: the time is certainly not above it.
+        return tuple(max(span_s, self.calibration.tick_s) / calls for span_s in spans)
 
     def _at_an_end(self) -> bool:
         """Whether the budget is spent, the median known, or no clock moves (which only a scripted one can do)."""

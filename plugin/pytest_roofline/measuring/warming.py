@@ -39,9 +39,12 @@ class WarmUp:
         traits: of the device.
         budget_s: of the whole measurement.
         most_calls: the longest span, in calls.
+        everyone: whether so says every rank, each with a clock of its own; alone it is enough to say so.
     """
 
-    def __init__(self, traits: Traits, budget_s: float, most_calls: int) -> None:
+    def __init__(
+        self, traits: Traits, budget_s: float, most_calls: int, everyone: Callable[[bool], bool] = bool
+    ) -> None:
         self.cap_s = (SHARE_QUEUED if traits.queues else SHARE_DIRECT) * budget_s
         self.floor_s = min(traits.warmup_floor_s, self.cap_s)
         self.precision = traits.precision
@@ -50,6 +53,7 @@ class WarmUp:
         self._window_s = WINDOW_SHARE * self.floor_s
         self._shortest_s = max(traits.shortest_span_s, self._window_s / SPANS)
         self._most_calls = most_calls
+        self._everyone = everyone
         self._windows = [_Window()]
         self._last_s = 0.0
         self.beside_s = 0.0
@@ -97,6 +101,12 @@ class WarmUp:
         before, last = self._windows[-3], self._windows[-2]
         if abs(last.median_s - before.median_s) > self.precision * before.median_s:
             return False
-        if last.clock_hz is None or before.clock_hz is None:
-            return True
-        return abs(last.clock_hz / before.clock_hz - 1) <= CLOCK_AGREEMENT
+        # All ranks come here, since all that was asked so far is agreed upon.
+        return self._everyone(_clocks_agree(before.clock_hz, last.clock_hz))
+
+
+def _clocks_agree(before_hz: float | None, last_hz: float | None) -> bool:
+    """Whether two probes do; yes where there were none."""
+    if last_hz is None or before_hz is None:
+        return True
+    return abs(last_hz / before_hz - 1) <= CLOCK_AGREEMENT

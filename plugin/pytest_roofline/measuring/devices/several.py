@@ -1,0 +1,167 @@
+"""Several devices of one process as one, for what happens between them: the slowest of them sets the time.
+
+Their clocks cannot be compared, so a stamp is one on each device, and the time between two stamps is the longest that
+any of them saw. For that all must begin together. Behind a spin they do not, since it lasts as long as each one's clock
+makes it; so they wait for each other once, behind the stamp that ends the spin and before the next, which begins the
+work. No wait is ever inside a sample, nor inside a spin that tells the clock.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar, runtime_checkable
+
+from ...core.errors import BadInput
+from ...core.facts import DeviceFacts
+from ...core.machine import Gpu
+from .base import Counters, Device, Stamp
+
+Number = TypeVar("Number", int, float)
+
+
+@runtime_checkable
+class Peer(Protocol):
+    """A device that can wait for another one's stamp without the host."""
+
+    def wait_for(self, stamp: Stamp) -> None:
+        """Let what is submitted from now on begin only when another device has come to its stamp."""
+
+
+class SeveralDevices:
+    """Two devices or more, asked as one.
+
+    Args:
+        devices: of one kind; the first is the one whose facts stand for all.
+
+    Raises:
+        BadInput: fewer than two, or devices that must be asked in different ways.
+    """
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        if len(devices) < 2:
+            raise BadInput(f"{len(devices)} devices are no group; expected two or more")
+        kinds = {device.traits for device in devices}
+        if len(kinds) > 1:
+            names = ", ".join(device.name for device in devices)
+            raise BadInput(f"{names} are devices of different kinds; expected devices that can do the same")
+        self.devices = tuple(devices)
+        self.name = "+".join(device.name for device in devices)
+        # A graph belongs to one device.
+        self.traits = replace(devices[0].traits, graphs=False)
+        self._spun = self._spin_ended = False
+
+    def stamp(self) -> Stamp:
+        """One on each, after they have met where a spin drove them apart."""
+        if self._spin_ended:
+            self._meet()
+        self._spun, self._spin_ended = False, self._spun
+        return tuple(device.stamp() for device in self.devices)
+
+    def _meet(self) -> None:
+        """All wait for the first, which has waited for all; nobody where they cannot."""
+        first, *others = self.devices
+        if not isinstance(first, Peer):
+            return
+        for device in others:
+            first.wait_for(device.stamp())
+        together = first.stamp()
+        for device in others:
+            assert isinstance(device, Peer)
+            device.wait_for(together)
+
+    def reached(self, stamp: Stamp) -> bool:
+        """Whether any of them has come to it: then the host is no longer ahead of all."""
+        return any(device.reached(own) for device, own in zip(self.devices, _each(stamp), strict=True))
+
+    def elapsed_s(self, start: Stamp, end: Stamp) -> float:
+        """The longest that any of them saw between its own two, in seconds."""
+        pairs = zip(self.devices, _each(start), _each(end), strict=True)
+        spans = [device.elapsed_s(began, ended) for device, began, ended in pairs]
+        # One whose stamps run backwards makes all of it meaningless, and must not hide behind the longest.
+        return min(spans) if min(spans) < 0 else max(spans)
+
+    def synchronize(self) -> None:
+        """Wait for every one of them, after which they are together."""
+        for device in self.devices:
+            device.synchronize()
+        self._spun = self._spin_ended = False
+
+    def spin(self, cycles: int) -> None:
+        """Keep all of them busy."""
+        for device in self.devices:
+            device.spin(cycles)
+        self._spun, self._spin_ended = True, False
+
+    def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
+        """Never asked for: see `traits`."""
+        raise NotImplementedError
+
+    def flusher(self, size_bytes: int) -> Callable[[], None]:
+        """Evicts the cache of every one of them."""
+        flushers = [device.flusher(size_bytes) for device in self.devices]
+
+        def flush() -> None:
+            for one in flushers:
+                one()
+
+        return flush
+
+    def counters(self) -> Counters:
+        """The worst of each: what one does not tell is unknown of all, but a cause seen on one stands."""
+        each = [device.counters() for device in self.devices]
+        causes = frozenset[str]().union(*(one.active for one in each if one.active is not None))
+        told = all(one.active is not None for one in each)
+        return Counters(
+            active=causes if causes or told else None,
+            seconds={
+                cause: sum(one.seconds.get(cause, 0.0) for one in each) for one in each for cause in one.seconds
+            },
+            others_bytes=_most([one.others_bytes for one in each]),
+            others_busy=_most([one.others_busy for one in each]),
+            preemptions=_most([one.preemptions for one in each]),
+        )  # fmt: skip
+
+    def host_s(self) -> float:
+        """The host's clock, which is one for all."""
+        return self.devices[0].host_s()
+
+    def free_bytes(self) -> int:
+        """What an allocation on any of them can still get."""
+        return min(device.free_bytes() for device in self.devices)
+
+    def peak_bytes(self, call: Callable[[], object]) -> int | None:
+        """Each one's most, added up, though not all need to have been at it at one time."""
+        found: list[int | None] = []
+
+        def on(devices: Sequence[Device]) -> None:
+            if devices:
+                found.append(devices[0].peak_bytes(lambda: on(devices[1:])))
+            else:
+                call()
+
+        on(self.devices)
+        known = [size_bytes for size_bytes in found if size_bytes is not None]
+        return sum(known) if len(known) == len(found) else None
+
+    def release(self) -> None:
+        """Give back what each of them holds."""
+        for device in self.devices:
+            device.release()
+
+    def facts(self) -> DeviceFacts:
+        """Those of the first."""
+        return self.devices[0].facts()
+
+    def gpu(self) -> Gpu | None:
+        """What is told of the first."""
+        return self.devices[0].gpu()
+
+
+def _each(stamp: Stamp) -> tuple[Stamp, ...]:
+    assert isinstance(stamp, tuple)
+    return stamp
+
+
+def _most(values: Sequence[Number | None]) -> Number | None:
+    """The largest; None where one is unknown."""
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None

@@ -1,0 +1,172 @@
+"""What the ranks of one world agree upon while they measure together.
+
+A collective needs every rank. A rank that made one call more than the others would pair it with their next one, or
+hang. So whatever decides how many calls are made is a number that all ranks hold: times are the longest of all ranks,
+a cause that excludes a block on one rank excludes it on all, and the clock that ends a budget is a common one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from ..core.errors import BadInput
+from ..core.samples import Calibration
+from .conditions import CAUSES, HOST_GAP, NEIGHBOUR
+from .devices import Traits
+
+# In the order in which they are named where ranks differ: the first of these that any rank saw.
+CODES = ("", HOST_GAP, *CAUSES, NEIGHBOUR)
+NEIGHBOURS: tuple[Literal["none", "unknown", "seen"], ...] = ("none", "unknown", "seen")
+# Of the traits, those that decide how blocks are taken. Ticks may differ: the coarsest is calibrated.
+DECISIVE = ("shortest_span_s", "queues", "spins", "graphs", "watchdog_s", "warmup_floor_s", "precision")
+UNKNOWN = -1.0
+
+
+class Peers(Protocol):
+    """The ranks that measure together. Every one of them must make the same calls in the same order."""
+
+    size: int
+
+    def barrier(self) -> None:
+        """Wait on the host for every rank."""
+
+    def gather(self, values: tuple[float, ...]) -> list[tuple[float, ...]]:
+        """What every rank holds, by rank: as many numbers from each."""
+
+
+class Alone:
+    """A measurement in one process."""
+
+    size = 1
+
+    def barrier(self) -> None:
+        """Nobody to wait for."""
+
+    def gather(self, values: tuple[float, ...]) -> list[tuple[float, ...]]:
+        """Its own row."""
+        return [values]
+
+
+ALONE = Alone()
+
+
+class Meeting:
+    """Agrees on numbers and, beside them, on the time: there is no collective of its own for reading a clock.
+
+    Args:
+        peers: who must agree.
+        host_s: this rank's own clock.
+    """
+
+    def __init__(self, peers: Peers, host_s: Callable[[], float]) -> None:
+        self.alone = peers.size == 1
+        self._peers = peers
+        self._host_s = host_s
+        self._epoch_s = host_s()
+        self._agreed_s = 0.0
+
+    def now_s(self) -> float:
+        """The time in seconds: this host's own if alone; else as of the last agreement, so that all ranks read it."""
+        return self._host_s() if self.alone else self._agreed_s
+
+    def rows(self, *values: float) -> list[tuple[float, ...]]:
+        """What every rank holds, by rank."""
+        if self.alone:
+            return [values]
+        rows = self._peers.gather((self._host_s() - self._epoch_s, *values))
+        self._agreed_s = max(row[0] for row in rows)
+        return [row[1:] for row in rows]
+
+    def most(self, *values: float) -> tuple[float, ...]:
+        """The largest of every number over the ranks."""
+        return values if self.alone else tuple(map(max, zip(*self.rows(*values), strict=True)))
+
+    def meet_s(self) -> float:
+        """Wait for every rank; the time then."""
+        self.rows()
+        return self.now_s()
+
+    def everyone(self, yes: bool) -> bool:
+        """Whether it is so on every rank."""
+        return all(row[0] for row in self.rows(float(yes)))
+
+    def barrier(self) -> None:
+        """Wait on the host for every rank."""
+        if not self.alone:
+            self._peers.barrier()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The state of the devices in a block.
+
+    Args:
+        cause: why it does not count; empty where it does.
+        power_capped: whether the software power cap was active on any; None where none did and not all tell.
+        neighbours: whether another process was seen on any.
+        throttle_known: whether every device tells of thermal slowdown and power brake.
+        said: the cause with the ranks that it comes from, where not all of them do.
+    """
+
+    cause: str = ""
+    power_capped: bool | None = None
+    neighbours: Literal["none", "seen", "unknown"] = "unknown"
+    throttle_known: bool = False
+    said: str = ""
+
+
+def agreed_state(meeting: Meeting, own: State) -> State:
+    """The state of all devices: what spoiled the block on one rank spoiled it for all, who waited for that one."""
+    if meeting.alone:
+        return replace(own, said=own.cause)
+    capped = UNKNOWN if own.power_capped is None else float(own.power_capped)
+    codes = float(CODES.index(own.cause)), capped, float(NEIGHBOURS.index(own.neighbours)), float(own.throttle_known)
+    causes, caps, neighbours, known = zip(*meeting.rows(*codes), strict=True)
+    code = min((code for code in causes if code), default=0.0)
+    cause = CODES[int(code)]
+    return State(
+        cause,
+        power_capped=True if 1.0 in caps else None if UNKNOWN in caps else False,
+        neighbours=NEIGHBOURS[int(max(neighbours))],
+        throttle_known=all(known),
+        said=cause + of_ranks([rank for rank, each in enumerate(causes) if each == code], len(causes)) * bool(cause),
+    )
+
+
+def of_ranks(ranks: Sequence[int], size: int) -> str:
+    """` (rank 3)`, ` (ranks 0, 3)`; nothing where it is all of them."""
+    if len(ranks) == size:
+        return ""
+    return f" (rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))})"
+
+
+def agreed_calibration(meeting: Meeting, own: Calibration) -> Calibration:
+    """What stamps and launches cost at most on any rank; the spin's rate stays this rank's own."""
+    costs = meeting.most(own.tick_s, own.event_pair_s, own.record_host_s, own.call_host_s)
+    tick_s, event_pair_s, record_host_s, call_host_s = costs
+    (shallow,) = meeting.most(-float("inf") if own.queue_depth is None else -own.queue_depth)
+    return replace(
+        own,
+        tick_s=tick_s,
+        event_pair_s=event_pair_s,
+        record_host_s=record_host_s,
+        call_host_s=call_host_s,
+        queue_depth=None if shallow == -float("inf") else int(-shallow),
+    )
+
+
+def require_alike(meeting: Meeting, traits: Traits) -> None:
+    """Refuse ranks that would have to be timed in different ways.
+
+    Raises:
+        BadInput: their devices are of different kinds.
+    """
+    values = [getattr(traits, name) for name in DECISIVE]
+    rows = meeting.rows(*(UNKNOWN if value is None else float(value) for value in values))
+    for rank, row in enumerate(rows):
+        for name, first, other in zip(DECISIVE, rows[0], row, strict=True):
+            if first != other:
+                raise BadInput(
+                    f"the devices of rank 0 and rank {rank} must be timed in different ways ({name} {first:g} and "
+                    f"{other:g}); expected ranks on devices of one kind"
+                )
