@@ -1,0 +1,165 @@
+"""Who is to blame: the report on a task that failed, with the guilty rank first, its host and the cause.
+
+In the order of certainty: a rank that was lost, then those that raised, the earliest first, then those that are stuck,
+of which the ones that wait in a collective are the victims of the ones that do not.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .stacks import Position, main_text, position
+
+How = Literal["ok", "raised", "skipped", "lost", "stuck", "closing"]
+_RANK = {"lost": 0, "raised": 1, "skipped": 2, "stuck": 3, "closing": 4, "ok": 5}
+# What Gloo, NCCL and MPI say when it is a peer that failed.
+_PEER_GONE = re.compile(r"by peer|remote (process|worker)|broken pipe|connection (closed|reset|refused)", re.IGNORECASE)
+# Lines of a traceback or a stack that are shown.
+_MOST_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class RankEnd:
+    """How a task ended on one rank.
+
+    Args:
+        rank: its number.
+        host: that it ran on.
+        pid: of its process.
+        how: `stuck` did not answer, `closing` has returned from the function and waits for the others.
+        order: when the controller heard of it, counting.
+        text: the error, the fate, or the reason of a skip.
+        details: the traceback, or the stacks of a stuck rank.
+        stopped: whether its process is stopped by a signal.
+        collectives: how many operations it had submitted; None is unknown.
+    """
+
+    rank: int
+    host: str
+    pid: int
+    how: How
+    order: int = 0
+    text: str = ""
+    details: str = ""
+    stopped: bool = False
+    collectives: int | None = None
+
+    @property
+    def name(self) -> str:
+        """`rank 1 (pid 4711 on node7)`."""
+        return f"rank {self.rank} (pid {self.pid} on {self.host})"
+
+
+def report(ends: Sequence[RankEnd], timeout_s: float, tails: Mapping[int, str]) -> str:
+    """What happened, for a person: a first line that names the guilty, then what is known of every rank.
+
+    Args:
+        ends: of every rank of the world.
+        timeout_s: of the task.
+        tails: the last words of their logs, by rank.
+    """
+    positions = {end.rank: position(end.details) for end in ends if end.how == "stuck"}
+    ordered = sorted(ends, key=lambda end: (_RANK[end.how], *_suspicion(end, positions)))
+    bad = [end for end in ordered if end.how != "ok"]
+    lines = [_first_line(bad, positions, timeout_s)]
+    for group in _merged(bad):
+        lines += _about(group, ends, positions, tails, said=bad[0] in group)
+    return "\n".join(lines)
+
+
+def _suspicion(end: RankEnd, positions: Mapping[int, Position]) -> tuple[float, int]:
+    if end.how != "stuck":
+        return end.order, end.rank
+    where = positions[end.rank]
+    if end.stopped or not where.collective:
+        return (0 if end.stopped else 1), end.rank
+    # Of those that wait in collectives the odd one out is suspect.
+    alike = Counter((known.place, known.collective) for known in positions.values())
+    return 2 + alike[where.place, where.collective], end.rank
+
+
+def _first_line(bad: Sequence[RankEnd], positions: Mapping[int, Position], timeout_s: float) -> str:
+    guilty = bad[0]
+    if guilty.how == "lost":
+        return f"{guilty.name} was lost: {guilty.text or 'its connection ended, and nobody here can tell why'}"
+    if guilty.how == "raised":
+        return f"{guilty.name} raised {guilty.text}"
+    if guilty.how == "skipped":
+        return f"{guilty.name} skipped, which the others did not: {guilty.text}"
+    if guilty.how == "closing":
+        return _out_of_step(bad)
+    cause = "was stopped by a signal (SIGSTOP)" if guilty.stopped else f"is {positions[guilty.rank]}"
+    line = f"{guilty.name} did not answer within {timeout_s:g} s: it {cause}"
+    waiting = [end for end in bad[1:] if end.how == "stuck"]
+    if not guilty.stopped and positions[guilty.rank].collective and waiting:
+        # All wait, each for the others: then the calls do not match.
+        others = "; ".join(f"{end.name} is {positions[end.rank]}" for end in waiting[:3])
+        return f"{line}; {others}" + ("" if _all_alike(positions) else ": they are in different operations")
+    return line
+
+
+def _all_alike(positions: Mapping[int, Position]) -> bool:
+    return len({(where.place, where.collective) for where in positions.values()}) == 1
+
+
+def _out_of_step(bad: Sequence[RankEnd]) -> str:
+    """Those that submitted another number of operations than most; all of them where there is no majority."""
+    counts = Counter(end.collectives for end in bad)
+    (usual, often), *_ = counts.most_common()
+    odd = [end for end in bad if end.collectives != usual] if 2 * often > len(bad) else list(bad)
+    each = ", ".join(f"rank {end.rank}: {end.collectives}" for end in sorted(bad, key=lambda end: end.rank))
+    return (
+        f"{' and '.join(end.name for end in odd or bad)} left the function out of step (operations submitted: {each}); "
+        "every rank must call the same collectives, in the same order"
+    )
+
+
+def _merged(bad: Sequence[RankEnd]) -> list[list[RankEnd]]:
+    """Ranks that ended alike, told of once."""
+    groups: dict[tuple[str, ...], list[RankEnd]] = {}
+    for end in bad:
+        alike = (end.how, end.text) if end.how in ("raised", "skipped") else (end.how, end.text, str(end.rank))
+        groups.setdefault(alike, []).append(end)
+    return list(groups.values())
+
+
+def _about(
+    group: Sequence[RankEnd],
+    ends: Sequence[RankEnd],
+    positions: Mapping[int, Position],
+    tails: Mapping[int, str],
+    *,
+    said: bool,
+) -> list[str]:
+    """What is known of ranks that ended alike; `said` leaves out what the first line has."""
+    first = group[0]
+    names = first.name if len(group) == 1 else "ranks " + ", ".join(str(end.rank) for end in group)
+    if first.how == "stuck":
+        failed = any(end.how in ("lost", "raised", "skipped") for end in ends)
+        word = "blocked on a peer" if failed else ("stopped" if first.stopped else "stuck")
+        lines = [f"  {names}: {word}, {positions[first.rank]}", *_cut(main_text(first.details))]
+    elif first.how == "closing":
+        lines = [f"  {names}: has returned from the function, and waits for the others"]
+    else:
+        details = [] if _is_victim(first, ends) else _cut(first.details)
+        text = f": {first.text}" if first.text and not details and not said else ""
+        lines = [f"  {names}: {first.how}{text}", *details]
+    if first.how in ("lost", "stuck") and tails.get(first.rank):
+        lines += ["    the last words of its log:", *(f"    | {line}" for line in tails[first.rank].splitlines())]
+    return lines
+
+
+def _is_victim(end: RankEnd, ends: Sequence[RankEnd]) -> bool:
+    """Whether a rank only raised that another one had gone before: its traceback leads nowhere."""
+    earlier = any(other.how in ("lost", "raised") and other.order < end.order for other in ends)
+    return end.how == "raised" and earlier and _PEER_GONE.search(end.text) is not None
+
+
+def _cut(text: str) -> list[str]:
+    lines = text.rstrip().splitlines()
+    if len(lines) > _MOST_LINES:
+        half = _MOST_LINES // 2
+        lines = [*lines[:half], f"  … {len(lines) - 2 * half} lines …", *lines[-half:]]
+    return [f"    {line}" for line in lines]

@@ -1,0 +1,135 @@
+"""A boot: ranks are started, come, say what they are, are found to fit together, and get their devices."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import RanksFailed
+from .channel import Channel, Listener, listen, new_key
+from .members import POLL_S, Member, listening
+from .messages import ADDRESS_VARIABLE, KEY_VARIABLE, address_text, own_addresses
+from .placement import Placement
+
+# For the first word of a rank that has connected.
+HELLO_S = 10.0
+
+
+class Boot:
+    """One boot of so many ranks.
+
+    Args:
+        placement: starts them.
+        size: how many.
+        kind: of the devices that they are to own: `cpu`, `cuda` or `xpu`.
+        address: that they reach this process on; empty is any.
+        seconds: until all must be ready.
+    """
+
+    def __init__(self, placement: Placement, size: int, kind: str, address: str, seconds: float) -> None:
+        self.members: dict[int, Member] = {}
+        self._placement, self._size, self._kind, self._address = placement, size, kind, address
+        self._seconds = seconds
+        self._until_s = time.monotonic() + seconds
+
+    def run(self, store_port: int) -> None:
+        """Start the ranks, and wait until they are ready; `members` has those that came, also after a failure.
+
+        Args:
+            store_port: of the store in which worlds meet.
+
+        Raises:
+            RanksFailed: they did not come, do not fit together, or there are not enough devices.
+            BadInput: the launcher cannot be used.
+        """
+        key = new_key()
+        listener = listen(self._address, key)
+        try:
+            where = address_text(own_addresses(self._address), listener.port)
+            self._placement.start(self._size, {ADDRESS_VARIABLE: where, KEY_VARIABLE: key.hex()})
+            self._gather(listener)
+        finally:
+            listener.close()
+        self._settle_in(store_port)
+
+    def _gather(self, listener: Listener) -> None:
+        """Wait until every rank has said who it is."""
+        while len(self.members) < self._size:
+            channel = listener.accept(POLL_S)
+            if channel is not None:
+                self._take_in(channel)
+            else:
+                self._check([rank for rank in range(self._size) if rank not in self.members], listener.refused)
+
+    def _take_in(self, channel: Channel) -> None:
+        try:
+            hello = channel.receive(HELLO_S)
+        except (EOFError, TimeoutError):
+            # It is gone again; what started it, or the end of the time, will tell why.
+            channel.close()
+            return
+        rank, size = hello["rank"], hello["size"]
+        if size != self._size or rank in self.members or not 0 <= rank < self._size:
+            channel.close()
+            raise RanksFailed(
+                f"a rank on {hello['host']} says that it is rank {rank} of {size}; expected ranks 0 to "
+                f"{self._size - 1} of {self._size}, once each: was it started by another MPI's or Slurm's "
+                f"{self._placement.name} than its libraries belong to? Then every process is a world of its own"
+            )
+        self.members[rank] = Member(rank, channel, hello["host"], hello["pid"], hello["stacks"])
+        channel.send({"kind": "join", "device": self._kind, "path": sys.path, "folder": str(Path.cwd())})
+
+    def _check(self, missing: Sequence[int], refused: int = 0) -> None:
+        """Give up where the launcher has, or the time is over."""
+        trouble = self._placement.trouble()
+        names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {self._size}"
+        if trouble:
+            raise RanksFailed(f"{names} will not come ({self._placement.name}): {trouble}")
+        if time.monotonic() > self._until_s:
+            strangers = f"; {refused} connections did not know the key" if refused else ""
+            tails = "\n".join(filter(None, (self._placement.tail(rank) for rank in missing)))
+            late = f"{names} did not come within {self._seconds:g} s ({self._placement.name}{strangers})"
+            raise RanksFailed(f"{late}\n{tails}".rstrip())
+
+    def _settle_in(self, store_port: int) -> None:
+        """Check that the ranks fit together, give each its device, and wait until all are ready."""
+        from .facts import assign, check, threads
+
+        told = self._each("facts")
+        facts = [told[rank]["facts"] for rank in sorted(told)]
+        check(facts)
+        devices = assign(facts) if self._kind != "cpu" else {}
+        shares = threads(facts)
+        for rank, member in self.members.items():
+            member.facts = told[rank]["facts"]
+            boot = {"kind": "boot", "device": devices.get(rank), "threads": shares[rank], "store": store_port}
+            member.channel.send(boot)
+        for rank, message in self._each("ready").items():
+            member = self.members[rank]
+            member.environment, member.backends = message["environment"], message["backends"]
+
+    def _each(self, kind: str) -> dict[int, Any]:
+        """One message of a kind from every rank."""
+        found: dict[int, Any] = {}
+        with listening(self.members.values()) as selector:
+            while len(found) < len(self.members):
+                for key, _ in selector.select(POLL_S):
+                    rank = key.data
+                    try:
+                        messages = self.members[rank].channel.poll()
+                    except EOFError:
+                        raise RanksFailed(self._lost(rank)) from None
+                    for message in messages:
+                        if message["kind"] == kind:
+                            found[rank] = message
+                self._check([rank for rank in self.members if rank not in found])
+        return found
+
+    def _lost(self, rank: int) -> str:
+        member = self.members[rank]
+        fate = self._placement.fate(rank) or "its connection ended"
+        return (
+            f"rank {rank} (pid {member.pid} on {member.host}) was lost during its boot: {fate}\n"
+            f"{self._placement.tail(rank)}".rstrip()
+        )

@@ -1,0 +1,193 @@
+"""Which rank of which world this process was launched as, read from the environment that launchers set."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..core.errors import BadInput
+
+# Slurm numbers steps that are shells and not launches (batch, extern, interactive) from here on.
+_FIRST_SPECIAL_STEP = 0xFFFFFFF0
+# What launchers tell their processes. A launcher that one of these processes starts must not see them.
+_PREFIXES = (
+    "OMPI_APP_CTX_",
+    "OMPI_COMM_WORLD_",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_initial_wdir",
+    "OMPI_MCA_orte_",
+    "OMPI_MCA_pmix",
+    "OMPI_MCA_prte_",
+    "PALS_",
+    "PMIX_",
+    "PMI_",
+    "PRTE_",
+    "TORCHELASTIC_",
+)
+_NAMES = (
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "HYDI_CONTROL_FD",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "MPI_LOCALNRANKS",
+    "MPI_LOCALRANKID",
+    "OMPI_ARGV",
+    "OMPI_COMMAND",
+    "OMPI_FILE_LOCATION",
+    "OMPI_FIRST_RANKS",
+    "OMPI_MCA_mpi_oversubscribe",
+    "OMPI_NUM_APP_CTX",
+    "OMPI_UNIVERSE_SIZE",
+    "RANK",
+    "ROLE_NAME",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
+    "WORLD_SIZE",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A process that a launcher started as one of several.
+
+    Args:
+        rank: its number, 0 … size − 1.
+        size: processes of the launch.
+        local_rank: its number on its host; 0 where the launcher does not tell.
+        local_size: processes on its host; None where the launcher does not tell.
+        launcher: `torchrun`, `env` (RANK and WORLD_SIZE set by something else, as Kubernetes does), `mpirun` or `srun`.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int | None
+    launcher: str
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables by which a process is told to be this rank."""
+        told = {"RANK": str(self.rank), "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(self.local_rank)}
+        return told if self.local_size is None else told | {"LOCAL_WORLD_SIZE": str(self.local_size)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The variables of one launcher; of `local_rank` and `local_size` the first that is set counts."""
+
+    launcher: str
+    rank: str
+    size: str
+    local_rank: tuple[str, ...] = ()
+    local_size: tuple[str, ...] = ()
+
+
+# In this order, since one launcher often starts another: srun starts mpirun's daemons, and torchrun once a node.
+_SOURCES = (
+    _Source("env", "RANK", "WORLD_SIZE", ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)),
+    _Source(
+        "mpirun",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        ("OMPI_COMM_WORLD_LOCAL_RANK",),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE",),
+    ),
+    _Source(
+        "mpirun",
+        "PMI_RANK",
+        "PMI_SIZE",
+        ("MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"),
+        ("MPI_LOCALNRANKS", "PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
+    ),
+)
+_SLURM = _Source("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_LOCALID",))
+
+
+def identify(environ: Mapping[str, str]) -> Identity | None:
+    """What a launcher made of this process.
+
+    Args:
+        environ: the environment to read.
+
+    Returns:
+        The identity, also of a world of one; None where nothing launched this process as a rank, which includes the
+        shells of `salloc` and `sbatch`.
+
+    Raises:
+        BadInput: the launcher's variables contradict each other, or are no numbers.
+    """
+    for source in _SOURCES:
+        if source.rank in environ and source.size in environ:
+            return _read(environ, source, _launcher(environ, source))
+    if in_slurm_step(environ):
+        return _of_slurm(environ)
+    if "PMIX_RANK" in environ and "SLURM_STEP_ID" not in environ:
+        raise BadInput(
+            f"PMIX_RANK={environ['PMIX_RANK']} is set, but no variable says how many ranks there are; "
+            "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process, or unset PMIX_RANK"
+        )
+    return None
+
+
+def without_launch(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment without the variables that say which rank its process is; those of a Slurm job stay."""
+    return {name: value for name, value in environ.items() if not name.startswith(_PREFIXES) and name not in _NAMES}
+
+
+def in_slurm_step(environ: Mapping[str, str]) -> bool:
+    """Whether `srun` started this process as one of several; a batch script and an interactive shell are none."""
+    step, tasks = environ.get("SLURM_STEP_ID", ""), environ.get("SLURM_STEP_NUM_TASKS", "")
+    real = step.isdecimal() and int(step) < _FIRST_SPECIAL_STEP
+    return real and tasks.isdecimal() and int(tasks) > 1 and "SLURM_PROCID" in environ
+
+
+def _launcher(environ: Mapping[str, str], source: _Source) -> str:
+    if source.launcher == "env":
+        return "torchrun" if "TORCHELASTIC_RUN_ID" in environ else "env"
+    # `srun --mpi=pmi2` speaks PMI too. MPICH's own launcher inside a job has steps of one daemon a node.
+    same = [environ.get(name) for name in (_SLURM.rank, _SLURM.size)] == [environ[source.rank], environ[source.size]]
+    return "srun" if source.rank == "PMI_RANK" and in_slurm_step(environ) and same else source.launcher
+
+
+def _of_slurm(environ: Mapping[str, str]) -> Identity:
+    identity = _read(environ, _SLURM, "srun")
+    told = environ.get("PMIX_RANK", str(identity.rank))
+    if told != str(identity.rank):
+        raise BadInput(f"PMIX_RANK={told} and SLURM_PROCID={identity.rank}; expected the same number from one srun")
+    return identity
+
+
+def _read(environ: Mapping[str, str], source: _Source, launcher: str) -> Identity:
+    size = _number(environ, source.size, least=1)
+    rank = _number(environ, source.rank, least=0)
+    local = next((name for name in source.local_rank if name in environ), None)
+    local_size = next((name for name in source.local_size if name in environ), None)
+    identity = Identity(
+        rank=rank,
+        size=size,
+        local_rank=_number(environ, local, least=0) if local else 0,
+        local_size=_number(environ, local_size, least=1) if local_size else None,
+        launcher=launcher,
+    )
+    if rank >= size:
+        raise _contradiction(environ, source.rank, source.size, f"a rank from 0 to {size - 1}")
+    if local and local_size and identity.local_size is not None and identity.local_rank >= identity.local_size:
+        raise _contradiction(environ, local, local_size, f"a local rank from 0 to {identity.local_size - 1}")
+    if local_size and identity.local_size is not None and identity.local_size > size:
+        raise _contradiction(environ, local_size, source.size, "no more ranks on a host than in the world")
+    return identity
+
+
+def _number(environ: Mapping[str, str], name: str, least: int) -> int:
+    text = environ[name].strip()
+    if not (text.isascii() and text.isdecimal()) or int(text) < least:
+        raise BadInput(f"{name}={environ[name]!r}; expected a whole number of at least {least} from the launcher")
+    return int(text)
+
+
+def _contradiction(environ: Mapping[str, str], one: str, other: str, expected: str) -> BadInput:
+    return BadInput(
+        f"{one}={environ[one]} and {other}={environ[other]} contradict each other; expected {expected}. "
+        "Unset both to run without a launcher"
+    )

@@ -1,0 +1,226 @@
+"""Ranks past one node: an existing launcher as a child process, with its output in a file."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import BadInput, RanksFailed
+from . import engines
+from .engines import Wanted
+from .identity import identify, without_launch
+from .messages import own_addresses
+from .placement import FATE_S, REAP_S, ending, loopback
+from .processes import descendants, kill_each
+from .words import by_rank, fates, last_words
+
+POLL_S = 0.05
+# mpirun and srun end their ranks on other nodes when they are asked to end, which takes a moment.
+TERMINATE_S = 5.0
+PROBE_S = 20.0
+
+
+class Launched:
+    """Ranks under `torchrun`, `mpirun` or `srun`.
+
+    Args:
+        name: of the launcher.
+        arguments: the user's own for it, from `engines.parse_arguments`.
+        mpi: whether ranks will use MPI; srun must then offer it.
+        address: of this host, as other nodes reach it; empty finds out.
+    """
+
+    def __init__(self, name: str, arguments: tuple[str, ...] = (), *, mpi: bool = False, address: str = "") -> None:
+        self.name = name
+        # Alone on its node, nothing of a launch need be reachable from elsewhere.
+        here = name == "torchrun" and Wanted(1, environ=os.environ).nodes == 1
+        self.bind = address or ("127.0.0.1" if here else "")
+        self._arguments = arguments
+        self._mpi = mpi
+        self._dialect = name
+        self._several = False
+        self._folder = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._store: Any = None
+
+    def start(self, size: int, variables: dict[str, str]) -> None:
+        """Start the launcher.
+
+        Raises:
+            BadInput: it is not there, or cannot be used for this.
+        """
+        launched = identify(os.environ) is not None
+        if self.bind == "127.0.0.1":
+            variables = variables | loopback()
+        environ = (without_launch(os.environ) if launched else dict(os.environ)) | variables
+        folder = tempfile.mkdtemp(prefix="roofline-launch-")
+        try:
+            command = self._command(
+                Wanted(size, self._arguments, tuple(variables), environ, as_root=os.geteuid() == 0, folder=folder)
+            )
+            if shutil.which(command[0]) is None:
+                raise _not_found(command[0])
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._folder = folder
+        self._run(command, environ)
+
+    def _run(self, command: list[str], environ: dict[str, str]) -> None:
+        try:
+            with self._output.open("wb") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    env=environ,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise RanksFailed(f"{self.name} could not be started: {error}") from None
+
+    def trouble(self) -> str:
+        """Why ranks will not come: the launcher has ended; with its last words."""
+        if self._process is None or self._process.poll() is None:
+            return ""
+        words = self._words()
+        ranks = [last_words(text) for rank, text in sorted(_of_ranks(words).items())]
+        said = "\n".join(filter(None, [*ranks[:1], last_words(words.get(None, ""))]))
+        return f"{self.name} has ended: {ending(self._process.returncode)}\n{said}".rstrip()
+
+    def fate(self, rank: int) -> str:
+        """How a rank ended, where its launcher tells."""
+        until_s = time.monotonic() + FATE_S
+        while self._process is not None:
+            ended = self._process.poll() is not None
+            known = fates(self._text(), self._dialect)
+            if rank in known or self._dialect in ("mpich", "intel"):
+                return known.get(rank, "")
+            if ended and self._process.returncode:
+                return ""
+            if ended or time.monotonic() > until_s:
+                # Launchers tell of every failure, and of nothing that ends as if it had done its work.
+                return f"{ending(0)}, as {self.name} tells of no failure"
+            time.sleep(POLL_S)
+        return ""
+
+    def signal(self, rank: int, number: int) -> bool:  # noqa: ARG002 - the seam's signature
+        """Never: launchers hand a signal to all ranks or to none."""
+        return False
+
+    def tail(self, rank: int) -> str:
+        """The last words of a rank; of all together where it has none of its own, or they cannot be told apart."""
+        words = self._words()
+        said = _of_ranks(words)
+        # The agents of several nodes label by the number on the node.
+        own = "\n".join(said.values()) if self._several else said.get(rank, "")
+        return last_words(own) or last_words(self._text())
+
+    def kill(self) -> None:
+        """End the launcher, and with it all that it started; ranks also end when their controller hangs up."""
+        process = self._process
+        if process is None:
+            return
+        ours = descendants(process.pid)
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(TERMINATE_S)
+        ours |= descendants(process.pid)
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        kill_each(ours)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(REAP_S)
+        self._forget()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the launcher has ended by itself within so many seconds."""
+        if self._process is not None:
+            try:
+                self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                return False
+        self._forget()
+        return True
+
+    @property
+    def _output(self) -> Path:
+        return Path(self._folder) / "output"
+
+    def _command(self, wanted: Wanted) -> list[str]:
+        if self.name == "mpirun":
+            self._dialect = engines.mpi_family(_probe("mpirun", "--version"))
+            return engines.mpirun(wanted, self._dialect)
+        if self.name == "srun":
+            return engines.srun(wanted, engines.mpi_plugin(_probe("srun", "--mpi=list")) if self._mpi else "none")
+        self._several = min(wanted.nodes, wanted.size) > 1
+        if not self._several:
+            return engines.torchrun(wanted)
+        return engines.torchrun(wanted, self._endpoint(), secrets.token_hex(8))
+
+    def _endpoint(self) -> str:
+        """A store for torchrun's agents on other nodes; here, so that its port is bound from the first moment."""
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+        if self._store is None:
+            server = socket.create_server((self.bind, 0), backlog=512)
+            port = server.getsockname()[1]
+            # The store takes the socket over, and closes it at its end.
+            self._store = TCPStore(
+                self.bind or "127.0.0.1", port, None, True, wait_for_workers=False, master_listen_fd=server.detach()
+            )
+        return f"{own_addresses(self.bind)[0]}:{self._store.port}"
+
+    def _text(self) -> str:
+        try:
+            return self._output.read_bytes().decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def _words(self) -> dict[int | None, str]:
+        return by_rank(self._text(), self._dialect)
+
+    def _forget(self) -> None:
+        self._process = None
+        self._store = None
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _of_ranks(words: dict[int | None, str]) -> dict[int, str]:
+    return {rank: text for rank, text in words.items() if rank is not None}
+
+
+def _probe(command: str, option: str) -> str:
+    """What a launcher says of itself."""
+    if shutil.which(command) is None:
+        raise _not_found(command)
+    try:
+        done = subprocess.run(
+            [command, option],
+            env=without_launch(os.environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PROBE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BadInput(f"`{command} {option}`: {error}; expected it to answer") from None
+    if done.returncode:
+        raise BadInput(f"`{command} {option}` ended with {done.returncode}: {last_words(done.stderr or done.stdout)}")
+    return done.stdout + done.stderr
+
+
+def _not_found(command: str) -> BadInput:
+    return BadInput(f"`{command}` is not in PATH; {engines.NOT_FOUND[command]}")

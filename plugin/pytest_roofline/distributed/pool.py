@@ -1,0 +1,237 @@
+"""The controller's side: ranks that are started once, kept from test to test, and made anew after a failure."""
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import time
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import RanksFailed, RanksSkipped
+from .blame import report
+from .booting import Boot
+from .driving import Progress, Tell, drive, ends
+from .functions import FunctionRef
+from .members import Member
+from .messages import Answer, Task
+from .placement import Placement
+from .wire import decode, encode
+
+if TYPE_CHECKING:
+    from .worlds import World
+
+# Until every rank of a world has come.
+BOOT_S = 90.0
+STOP_S = 5.0
+# torch gives up a collective after so many times the task's own time-out, and not before these ten minutes.
+GROUP_FACTOR, GROUP_S = 4.0, 600.0
+# A pool whose ranks did not come so often in a row is not tried again.
+MOST_FAILED_BOOTS = 2
+
+
+class Pool:
+    """So many ranks of one launcher, of which a task takes the first few.
+
+    Args:
+        placement: starts them.
+        size: how many; may be changed while none are running.
+        kind: of the devices that they own: `cpu`, `cuda` or `xpu`.
+        address: that they reach this process on; None leaves it to the placement.
+        boot_s: seconds until all must have come.
+    """
+
+    def __init__(
+        self, placement: Placement, size: int, kind: str, *, address: str | None = None, boot_s: float = BOOT_S
+    ) -> None:
+        self.placement = placement
+        self.size = size
+        self.kind = kind
+        self.generation = 0
+        self.boot_took_s = 0.0
+        self._address = placement.bind if address is None else address
+        self._boot_s = boot_s
+        self._members: dict[int, Member] = {}
+        self._store: Any = None
+        self._world: World | None = None
+        self._worlds = 0
+        self._tasks = 0
+        self._failed_boots: list[str] = []
+        _ended_at_exit(self)
+
+    @property
+    def members(self) -> list[Member]:
+        """Its ranks, started where they are not there yet.
+
+        Raises:
+            RanksFailed: they did not come.
+        """
+        self._ensure()
+        return [self._members[rank] for rank in sorted(self._members)]
+
+    def run(
+        self,
+        function: FunctionRef,
+        arguments: Sequence[object],
+        size: int,
+        *,
+        timeout_s: float,
+        backend: str | None = None,
+        plan: object = None,
+        tell: Tell | None = None,
+    ) -> list[Any]:
+        """Have the first ranks do a task.
+
+        Args:
+            function: called as `function(rank, *arguments)` on each.
+            arguments: plain data and tensors.
+            size: ranks of the world, at most the pool's.
+            timeout_s: seconds until every rank must have answered.
+            backend: of the default group; None takes the device's own.
+            plan: a `lockstep.RankPlan`, to measure what the function gives; None sends its result.
+            tell: called with a rank and what it tells on its way.
+
+        Returns:
+            The results by rank.
+
+        Raises:
+            BadInput: the arguments are no plain data.
+            RanksFailed: a rank raised, was lost, or did not answer; the next task gets ranks of a new generation.
+            RanksSkipped: a rank found that this cannot run here.
+        """
+        # For pytest, which takes this as a wish; whoever reads a failure wants the test's own line.
+        __tracebackhide__ = True
+        data = encode(tuple(arguments), "the arguments")
+        try:
+            self._ensure()
+            self._tasks += 1
+            task = Task(self._tasks, self._world_of(size, backend, timeout_s), function, data, plan)
+            progress = drive(task, [self._members[rank] for rank in range(size)], timeout_s, tell)
+        except BaseException:
+            # Ctrl-C, a time-out of the test framework's: never leave ranks behind.
+            self.kill()
+            raise
+        if progress.failed or progress.waiting:
+            self._fail(progress, size, timeout_s)
+        return [decode(progress.answers[rank].value, f"the result of rank {rank}") for rank in range(size)]
+
+    def kill(self) -> None:
+        """End every rank at once; the next task starts new ones."""
+        members, self._members, self._world = self._members, {}, None
+        if not self.generation:
+            return
+        # Each also ends by itself now, wherever it is.
+        for member in members.values():
+            member.channel.close()
+            if member.here and self.placement.name != "local":
+                with contextlib.suppress(OSError):
+                    os.kill(member.pid, signal.SIGKILL)
+        self.placement.kill()
+
+    def stop(self) -> None:
+        """Let every rank end in order; what does not is killed."""
+        members, self._members, self._world = self._members, {}, None
+        if not members:
+            return
+        for member in members.values():
+            with contextlib.suppress(OSError):
+                member.channel.send({"kind": "stop"})
+        in_order = self.placement.wait(STOP_S)
+        for member in members.values():
+            member.channel.close()
+        if not in_order:
+            self.placement.kill()
+
+    def _world_of(self, size: int, backend: str | None, timeout_s: float) -> "World":
+        """The world for a task: the last one where that fits, else one under a new name."""
+        from .worlds import World, default_backend
+
+        wanted, known = backend or default_backend(self.kind), self._world
+        group_s = max(GROUP_S, GROUP_FACTOR * timeout_s)
+        if known is None or (known.size, known.backend) != (size, wanted) or known.timeout_s < group_s:
+            self._worlds += 1
+            known = self._world = World(f"{self.generation}.{self._worlds}", size, wanted, group_s)
+        return known
+
+    def _ensure(self) -> None:
+        """Have all ranks there: a rank that was lost between two tasks costs a new generation, not a test."""
+        if self._members and all(member.connected for member in self._members.values()):
+            return
+        if self._members:
+            self.kill()
+        if len(self._failed_boots) >= MOST_FAILED_BOOTS:
+            raise RanksFailed(f"{self._failed_boots[-1]}\n(not tried again after {MOST_FAILED_BOOTS} failed boots)")
+        self.generation += 1
+        began_s = time.monotonic()
+        boot = Boot(self.placement, self.size, self.kind, self._address, self._boot_s)
+        try:
+            boot.run(self._store_port())
+        except BaseException as error:
+            if isinstance(error, RanksFailed):
+                self._failed_boots.append(str(error))
+            self._members = boot.members
+            self.kill()
+            raise
+        self._members = boot.members
+        self._failed_boots.clear()
+        self.boot_took_s = time.monotonic() - began_s
+
+    def _store_port(self) -> int:
+        """The store that worlds meet in, kept as long as the pool; its port stays bound from the first moment."""
+        if self._store is None:
+            from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+            server = socket.create_server((self._address, 0), backlog=512)
+            port = server.getsockname()[1]
+            # The store takes the socket over, and closes it at its end.
+            self._store = TCPStore(
+                self._address or "127.0.0.1",
+                port,
+                None,
+                True,
+                wait_for_workers=False,
+                master_listen_fd=server.detach(),
+            )
+        return int(self._store.port)
+
+    def _fail(self, progress: Progress, size: int, timeout_s: float) -> None:
+        """Say who is to blame, and have the next task begin with ranks that know nothing of this one."""
+        __tracebackhide__ = True
+        members = [self._members[rank] for rank in range(size)]
+        skipped = progress.skipped
+        if skipped:
+            if len(skipped) == size:
+                # Nobody is stuck, so the processes are sound; what they may have left unfinished is not met again.
+                self._world = None
+            else:
+                self.kill()
+            raise RanksSkipped(_skip_text(skipped, members))
+        found = ends(progress, members, self.placement)
+        tails = {end.rank: self.placement.tail(end.rank) for end in found if end.how in ("lost", "stuck")}
+        self.kill()
+        raise RanksFailed(report(found, timeout_s, tails))
+
+
+def _skip_text(skipped: dict[int, Answer], members: Sequence[Member]) -> str:
+    reasons: dict[str, list[int]] = {}
+    for rank, answer in sorted(skipped.items()):
+        reasons.setdefault(answer.error, []).append(rank)
+    parts = []
+    for reason, ranks in reasons.items():
+        names = ", ".join(f"{rank} on {members[rank].host}" for rank in ranks)
+        parts.append(reason if len(ranks) == len(members) else f"{reason} (rank{'s' * (len(ranks) > 1)} {names})")
+    return "; ".join(parts)
+
+
+def _ended_at_exit(pool: Pool) -> None:
+    """However pytest ends, its ranks do not outlive it."""
+    known = weakref.ref(pool)
+
+    def end() -> None:
+        alive = known()
+        if alive is not None:
+            alive.kill()
+
+    atexit.register(end)

@@ -1,0 +1,83 @@
+"""A device that only ranks have open: the controller knows what they say of it, and holds no context there.
+
+So a GPU that takes one process at a time is left to its rank.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..core.errors import DeviceError
+from ..core.facts import DeviceFacts, Environment
+from ..core.machine import Gpu
+from ..measuring import inventory
+from ..measuring.devices.base import RealDevice, Stamp, Traits
+
+
+class SeenDevice(RealDevice):
+    """What the device of rank 0 is, for a header, a key and a look at its health.
+
+    Args:
+        environment: as rank 0 told.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self._facts = environment.device
+        self.name = environment.device.type
+        self.traits = Traits(tick_s=0.0, shortest_span_s=0.0)
+
+    def facts(self) -> DeviceFacts:
+        """What rank 0 told."""
+        return self._facts
+
+    def gpu(self) -> Gpu | None:
+        """What the vendor's management library tells of it, which needs no context; None where it tells nothing."""
+        # Whatever a library does, a run must not end for its health.
+        with contextlib.suppress(Exception):
+            found = inventory.nvidia_gpu(self._facts.uuid)
+            return None if found is None else replace(found, others_bytes=None)
+        return None
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+    def free_bytes(self) -> int:
+        """Unknown without a context.
+
+        Raises:
+            DeviceError: always.
+        """
+        raise self._not_open("its free memory is known to ranks: distributed.free_bytes()")
+
+    def stamp(self) -> Stamp:
+        """Not here.
+
+        Raises:
+            DeviceError: always.
+        """
+        raise self._not_open("measure over ranks, with roofline.measure_ranks")
+
+    def elapsed_s(self, start: Stamp, end: Stamp) -> float:  # noqa: ARG002
+        """Not here.
+
+        Raises:
+            DeviceError: always.
+        """
+        raise self._not_open("measure over ranks, with roofline.measure_ranks")
+
+    def synchronize(self) -> None:
+        """Nothing was submitted from here."""
+
+    def flusher(self, size_bytes: int) -> Callable[[], None]:  # noqa: ARG002
+        """Not here.
+
+        Raises:
+            DeviceError: always.
+        """
+        raise self._not_open("measure over ranks, with roofline.measure_ranks")
+
+    def _not_open(self, remedy: str) -> DeviceError:
+        return DeviceError(
+            f"{self.name} is open in the ranks only, since every test of this run uses the fixture distributed; "
+            f"{remedy}"
+        )
