@@ -8,21 +8,40 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .core.errors import BadInput, RooflineError, WrongData
+    from .core.errors import BadInput, RanksFailed, RooflineError, WrongData
     from .core.records import Measurement
     from .core.work import Work
+    from .distributed.context import Rank
+    from .distributed.timed import Timed
     from .fixture import Roofline
+    from .ranks import Distributed
 
 _HOMES = {
     "BadInput": "core.errors",
+    "Distributed": "ranks",
     "Measurement": "core.records",
+    "Rank": "distributed.context",
+    "RanksFailed": "core.errors",
     "Roofline": "fixture",
     "RooflineError": "core.errors",
+    "Timed": "distributed.timed",
     "Work": "core.work",
     "WrongData": "core.errors",
 }
 
-__all__ = ["BadInput", "Measurement", "Roofline", "RooflineError", "Work", "WrongData", "__version__"]
+__all__ = [
+    "BadInput",
+    "Distributed",
+    "Measurement",
+    "Rank",
+    "RanksFailed",
+    "Roofline",
+    "RooflineError",
+    "Timed",
+    "Work",
+    "WrongData",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

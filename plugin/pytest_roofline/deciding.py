@@ -12,6 +12,7 @@ from .core.units import printable
 from .holding import Held, call_key, held_key, issue, may_hold, test_id_of, undecided
 from .holding import run as run_item
 from .outcomes import note
+from .ranks import launcher_of
 from .reporting.results import properties
 from .reporting.verdicts import failure_message
 from .rounds import Rounds
@@ -102,6 +103,8 @@ class Deciding:
     def make_room(self) -> None:
         """Free what this process holds of the device, since a child needs the room."""
         gc.collect()
+        # A round of a rank test is a new generation of ranks; the present ones would be its neighbours.
+        launcher_of(self.config).rest()
         self.state.ground.device.release()
 
     def issue_decided(self, rounds: Rounds) -> None:
@@ -154,7 +157,8 @@ def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
 def why_no_rounds(state: RooflineSession) -> str:
     """Why this run cannot have further rounds; empty where it can or need not."""
     gpu = state.ground.gpu
-    if state.options.rounds > 1 and gpu is not None and gpu.compute_mode == "exclusive process":
+    exclusive = gpu is not None and gpu.compute_mode == "exclusive process"
+    if state.options.rounds > 1 and gpu is not None and exclusive and state.ground.held:
         return (
             f"{gpu.label} takes one process at a time (compute mode exclusive process), and this one holds it; "
             f"nvidia-smi -i {gpu.index} -c DEFAULT allows rounds"

@@ -12,9 +12,12 @@ from .judging.curves import judge_curves, summarise
 from .judging.hardware import family_of
 from .judging.verdicts import DEFAULT_TOLERANCE
 from .reporting.details import detail_lines
+from .reporting.matrix import matrix_lines
 from .reporting.messages import condition_lines, counts_line, curve_line, gate_lines, published_lines, reason_lines
 from .reporting.overview import curve_verdict_line, overview_lines, power_lines
+from .reporting.ranks import rank_lines
 from .reporting.tables import results_table, roofline_note
+from .reporting.transfers import transfer_lines
 from .selection import unmet_need
 from .session import RooflineSession
 from .settings import DEFAULT_FAIL_ON, FAIL_ON
@@ -123,6 +126,9 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
         note = roofline_note(results)
         lines += [note] if note else []
         lines += _curve_lines(session)
+        lines += matrix_lines(results, width)
+        lines += transfer_lines(results)
+        lines += rank_lines(results)
         lines += reason_lines(results)
         lines += condition_lines(results)
         lines += published_lines(results)

@@ -1,7 +1,7 @@
 """What is known once the device is open: the device, its surroundings, and what to compare with."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +14,10 @@ from .core.records import Ceiling
 from .core.work import Work, rate_suffix
 from .judging.baselines import Entries, Shelf, nearest
 from .judging.comparators import BaselineComparator, Comparator, class_of_key, open_comparator, prior_of
-from .judging.hardware import datasheet_ceiling, family_of, identity_of, key_of
+from .judging.hardware import datasheet_ceiling, family_of, identity_of, key_of, link_ceiling
 from .judging.spread import Prior, priors
 from .planned import Planned
+from .ranks import launcher_of, uses_ranks
 from .settings import Options
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Ground:
-    """The open device and what belongs to it; `gpu` is what the management library told before the first test."""
+    """The open device and what belongs to it; `gpu` is what the management library told before the first test.
+
+    `held` tells whether this process has the device open itself, and not its ranks alone.
+    """
 
     device: "Device"
     environment: Environment
@@ -34,24 +38,72 @@ class Ground:
     entries: Entries
     comparisons: int
     gpu: Gpu | None = None
+    held: bool = True
     ceilings: dict[str, Ceiling | None] = field(default_factory=dict)
     _priors: dict[str, Prior] = field(default_factory=dict)
+    _groups: dict[tuple[str, ...], "tuple[Device, HardwareKey]"] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
         """Which very device this is."""
         return identity_of(self.environment)
 
+    def among(self, names: tuple[str, ...], opened: Callable[[str], "Device"]) -> tuple["Device", HardwareKey]:
+        """Several devices to measure on as one, and the hardware key of what is measured there; opened once.
+
+        Args:
+            names: as the user names them, each once: `cuda:0`.
+            opened: opens a device.
+
+        Raises:
+            DeviceError: one is not there, or they are different products.
+            BadInput: fewer than two, or devices of different kinds.
+        """
+        if names not in self._groups:
+            from .measuring import links
+            from .measuring.devices.several import SeveralDevices
+
+            devices = [opened(name) for name in names]
+            products = sorted({device.facts().product for device in devices} | {self.environment.device.product})
+            if len(products) > 1:
+                raise DeviceError(f"{', '.join(names)} and {self.device.name} are {' and '.join(products)}; expected "
+                                  "devices of one product")  # fmt: skip
+            hardware = replace(
+                self.hardware, devices=len(names), link=links.kind_among([device.name for device in devices])
+            )
+            self._groups[names] = SeveralDevices(devices), hardware
+        return self._groups[names]
+
+    def link_of_ranks(self, hosts: Sequence[str]) -> str:
+        """The class of the link between ranks on these hosts, one a rank, each with a device like this one."""
+        from .measuring import links
+
+        if len(hosts) < 2:
+            return "none"
+        nodes, kind = len(set(hosts)), self.environment.device.type
+        if kind == "cpu":
+            inside = "memory"
+        else:
+            most = max(hosts.count(host) for host in hosts)
+            inside = links.kind_among(tuple(f"{kind}:{index}" for index in range(most))) if most > 1 else "one-a-node"
+        # No library tells the class of a network; the number of nodes is what tells two layouts apart.
+        return inside if nodes == 1 else f"{inside}-{nodes}-nodes"
+
     def prior(self, key: Key) -> Prior:
         """What to assume of a measurement where its own processes do not tell: from its class."""
         kind = class_of_key(key)
         if kind not in self._priors:
-            known = [pair for pair in self.comparator.references() if pair[0].hardware == self.hardware]
+            known = [pair for pair in self.comparator.references() if pair[0].hardware.alone == self.hardware.alone]
             self._priors[kind] = prior_of(known, kind) if known else priors()[kind]
         return self._priors[kind]
 
-    def ceiling(self, work: Work, metric: str) -> Ceiling | None:
-        """The roofline of a metric: the datasheet's, or for a CPU's traffic a triad measured once."""
+    def ceiling(self, work: Work, metric: str, hardware: HardwareKey | None = None) -> Ceiling | None:
+        """The roofline of a metric: the datasheet's, or for a CPU's traffic a triad measured once.
+
+        Between several devices, as `hardware` names them, it is that of the link.
+        """
+        if hardware is not None and hardware.devices not in (None, 1):
+            return link_ceiling(self.environment.device, hardware, metric)
         found = datasheet_ceiling(self.environment.device, work, metric)
         if found is not None or self.environment.device.type != "cpu" or rate_suffix(metric) != "traffic_GBps":
             return found
@@ -69,22 +121,32 @@ def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, P
     Raises:
         RooflineError: the device is not there, a baseline is unusable, or the comparison is across hardware.
     """
+    from .distributed.seen import SeenDevice
     from .measuring.devices import open_device
     from .measuring.environment import gather, unused_accelerator
 
     asked = options.device
-    device = config.hook.pytest_roofline_device(config=config, name=asked) or open_device(asked)
+    device = config.hook.pytest_roofline_device(config=config, name=asked)
+    held = device is not None or not _left_to_ranks(config, planned)
+    if device is None:
+        device = open_device(asked) if held else SeenDevice(launcher_of(config).environment())
     warning = "" if asked == "cpu" else unused_accelerator(device)
     if warning and options.require_hardware:
         raise DeviceError(warning)
-    environment = gather(device)
+    environment = gather(device) if held else launcher_of(config).environment()
     hardware = key_of(environment)
     entries = Shelf(options.baselines).family(family_of(environment.device))
     comparator = open_comparator(options.against) if options.against else BaselineComparator(entries)
     if options.against:
         _refuse_other_hardware(comparator, hardware)
     comparisons = _count(comparator, planned.values(), hardware)
-    return Ground(device, environment, hardware, comparator, entries, comparisons, device.gpu()), warning
+    return Ground(device, environment, hardware, comparator, entries, comparisons, device.gpu(), held), warning
+
+
+def _left_to_ranks(config: pytest.Config, planned: Mapping[str, Planned]) -> bool:
+    """Whether every test of the run measures over ranks, on accelerators that then need no other process."""
+    alone = bool(planned) and all(uses_ranks(plan.item) for plan in planned.values())
+    return alone and launcher_of(config).kind != "cpu"
 
 
 def _count(comparator: Comparator, planned: Iterable[Planned], hardware: HardwareKey) -> int:
@@ -93,7 +155,8 @@ def _count(comparator: Comparator, planned: Iterable[Planned], hardware: Hardwar
 
 def _refuse_other_hardware(comparator: Comparator, hardware: HardwareKey) -> None:
     known = comparator.hardware()
-    if known and not any(key == hardware for key in known):
+    # A test's own number of devices and their link tell two tests apart, not two machines.
+    if known and not any(key.alone == hardware.alone for key in known):
         names = "; ".join(str(key) for key in nearest(hardware, known))
         raise OtherHardware(
             f"--roofline-against={comparator.name} was measured on other hardware: this is {hardware}, nearest "

@@ -7,8 +7,11 @@ import pytest
 TIERS = ("quick", "nightly", "full")
 MARKER = "roofline"
 FIXTURE = "roofline"
-MARKER_KEYWORDS = ("tolerance", "cache", "budget", "ranks", "gate", "tier", "needs")
+# Tests that use this fixture run functions on ranks.
+RANKS_FIXTURE = "distributed"
+MARKER_KEYWORDS = ("tolerance", "cache", "budget", "ranks", "gate", "tier", "needs", "mpi")
 NEEDS = ("cpu", "accelerator")
+LAUNCHERS = ("local", "torchrun", "mpirun", "srun")
 
 # Names a file into which a run writes where it was saved; `roofline drill` reads it.
 SAVED_VARIABLE = "ROOFLINE_SAVED"
@@ -30,6 +33,10 @@ _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("save", {"metavar": "NAME"}, "keep this run under a name"),
     ("against", {"metavar": "NAME|PATH"}, "compare with this saved run or baseline file instead (repeatable)"),
     ("baselines", {"metavar": "DIR"}, "a site's own baselines, searched before the shipped ones (repeatable)"),
+    ("launcher", {"metavar": "|".join(LAUNCHERS)}, "what starts ranks: local (default), or what knows several nodes"),
+    ("launcher-args", {"metavar": "ARGS"}, "further arguments for it, in one string: '--hostfile hosts'"),
+    ("address", {"metavar": "HOST"}, "under which ranks on other nodes reach this one (default: its name)"),
+    ("rank-timeout", {"metavar": "SECONDS"}, "for one call of ranks; 120 s and twenty budgets by default"),
     ("dir", {"metavar": "DIR"}, "where runs are kept (default .roofline in the rootdir)"),
 )
 _LISTS = ("against", "baselines")

@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .options import FIXTURE, MARKER, MARKER_KEYWORDS, PLAN_VARIABLE, add_options, is_configured
+from .options import FIXTURE, MARKER, MARKER_KEYWORDS, PLAN_VARIABLE, RANKS_FIXTURE, add_options, is_configured
 from .round_child import begin as begin_round
 
 if TYPE_CHECKING:
     from .fixture import Roofline
+    from .ranks import Distributed
+
+# What launchers tell the processes that they start; without any of these nothing of ranks is even imported.
+_LAUNCHED = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,9 +30,14 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Become a round of another run, where that is what this process was started for."""
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Become a round of another run, or a rank of one, where that is what this process was started for."""
     begin_round(config)
+    if any(name in os.environ for name in _LAUNCHED):
+        from .attaching import attach
+
+        return attach(config)
+    return None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,11 +63,21 @@ def roofline(request: pytest.FixtureRequest) -> "Roofline":
     return make_fixture(request)
 
 
+@pytest.fixture
+def distributed(request: pytest.FixtureRequest) -> "Distributed":
+    """Runs functions on ranks: processes that are started once and kept from test to test."""
+    from .ranks import make_distributed
+
+    return make_distributed(request)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Bring in the rest where a collected test measures or carries the marker."""
     concerned = [
-        item for item in items if FIXTURE in getattr(item, "fixturenames", ()) or item.get_closest_marker(MARKER)
+        item
+        for item in items
+        if not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ())) or item.get_closest_marker(MARKER)
     ]
     if concerned:
         from .running import join

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .core.errors import BadInput
@@ -27,6 +27,7 @@ class Request:
         verify: Callable[..., object] | None,
         fresh: bool,
         peak_bytes: bool,
+        devices: tuple[str, ...] = (),
     ) -> None:
         if verify is not None and not callable(verify):
             raise BadInput(f"verify is {verify!r}; expected a function of the same arguments as fn")
@@ -35,6 +36,8 @@ class Request:
         # Whether the buffers that the warm-up used are made anew before what will be verified is timed.
         self.fresh = fresh
         self.peak_bytes = peak_bytes
+        # Those of this process that the function works on together; empty for the one that is measured anyway.
+        self.devices = devices
 
 
 def check_callable(fn: Callable[..., object]) -> Callable[..., object]:
@@ -66,6 +69,26 @@ def check_metric(metric: str | None, work: Work | None) -> str | None:
     if work is not None and work.amount(metric) is None:
         raise BadInput(f"metric is {metric!r}, but work has none of what it counts: {work}")
     return metric
+
+
+def check_distributed(distributed: object) -> None:
+    from .ranks import Distributed
+
+    if not isinstance(distributed, Distributed):
+        raise BadInput(
+            f"the first argument is {distributed!r}; expected the fixture `distributed`, as the test takes it among "
+            "its own arguments"
+        )
+
+
+def check_devices(devices: Sequence[str] | None) -> tuple[str, ...]:
+    if devices is None:
+        return ()
+    if isinstance(devices, str) or not all(isinstance(name, str) for name in devices):
+        raise BadInput(f"devices is {devices!r}; expected names of devices, such as ('cuda:0', 'cuda:1')")
+    if len(set(devices)) < max(2, len(devices)):
+        raise BadInput(f"devices is {devices!r}; expected two or more, each once")
+    return tuple(devices)
 
 
 def one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,8 +23,12 @@ from .core.errors import BadFile
 from .core.records import Outcome
 from .judging.runs import Run, read_run
 from .planned import encodable
+from .ranks import launcher_of
 from .round_child import VARIABLE
 from .session import RooflineSession
+
+if TYPE_CHECKING:
+    from .distributed.gathering import Lender
 
 # A test whose process died so often is not tried again.
 MOST_CRASHES = 2
@@ -120,6 +125,8 @@ class Rounds:
     def _child(self, folder: Path, number: int, test_ids: Sequence[str], deadline: float | None) -> Ended:
         asked, status, log = folder / "round.json", folder / "status", folder / "log"
         status.touch()
+        attached = launcher_of(self._state.config).attached
+        lender = attached.lender(folder) if attached is not None else None
         plain = {
             "round": number,
             "ids": list(test_ids),
@@ -139,7 +146,7 @@ class Rounds:
             child = subprocess.Popen(
                 command,
                 cwd=config.invocation_params.dir,
-                env=os.environ | {VARIABLE: str(asked)},
+                env=os.environ | {VARIABLE: str(asked)} | (lender.variables if lender is not None else {}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -147,18 +154,22 @@ class Rounds:
                 start_new_session=True,
             )
             try:
-                code = self._wait(child, status, number, len(test_ids))
+                code = self._wait(child, status, number, len(test_ids), lender)
             finally:
                 _end(child)
                 self._take_in(folder, number)
         started, finished = _events(status)
         return Ended(started, finished, code, _tail(log))
 
-    def _wait(self, child: "subprocess.Popen[bytes]", status: Path, number: int, count: int) -> int | None:
+    def _wait(
+        self, child: "subprocess.Popen[bytes]", status: Path, number: int, count: int, lender: "Lender | None"
+    ) -> int | None:
         """The child's exit status; None where it said nothing for too long."""
         said_bytes, heard_s = -1, time.monotonic()
         told_s = heard_s
         while (code := child.poll()) is None:
+            if lender is not None:
+                lender.poll()
             size, now_s = status.stat().st_size, time.monotonic()
             if size != said_bytes:
                 said_bytes, heard_s = size, now_s

@@ -2,7 +2,7 @@
 
 import os
 import traceback
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from .fixture import Roofline
 from .holding import call_key, ended_well, failure_key, held_key, may_hold, setup_key, test_id_of, undecided
 from .options import SAVED_VARIABLE
 from .outcomes import note
+from .ranks import by_world, launcher_of, uses_ranks
 from .reporting.verdicts import status_word
 from .selection import measures, plan, select, skip_for_device
 from .session import RooflineSession
@@ -46,13 +47,21 @@ def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[py
         pytest.UsageError: an unusable marker, or two tests that share a name.
     """
     marked = {item.nodeid: read_marks(item) for item in concerned}
-    if not any(map(measures, concerned)):
+    with_ranks = any(map(uses_ranks, concerned))
+    if not (with_ranks or any(map(measures, concerned))):
         return
     if hasattr(config, "workerinput"):
         # A worker that fails to collect crashes the whole run; its first test refuses in its place.
         config.pluginmanager.register(Refusing(), "roofline-refusing")
         return
-    select(config, items, marked)
+    if any(map(measures, concerned)):
+        select(config, items, marked)
+    if with_ranks:
+        # A round keeps the order of the run that it belongs to.
+        items[:] = by_world(items)
+        launcher_of(config).plan(items)
+    if not any(map(measures, concerned)):
+        return
     running = Running(config)
     config.pluginmanager.register(running, "roofline-running")
     config.pluginmanager.register(running.deciding, "roofline-deciding")
@@ -75,14 +84,14 @@ class Refusing:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Refuse before anything is set up."""
-        if measures(item):
+        if measures(item) or uses_ranks(item):
             pytest.fail(XDIST, pytrace=False)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Tell the controller why."""
         report = yield
-        if measures(item):
+        if measures(item) or uses_ranks(item):
             report.roofline_refused = XDIST  # type: ignore[attr-defined]
         return report
 
@@ -154,15 +163,6 @@ class Running:
             item.stash[failure_key] = failure
             raise failure
         return outcome
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_roofline_function(self, fn: Callable[..., object]) -> Callable[..., object] | None:
-        """In a drill: the function, slowed down on the device itself."""
-        if self.state.options.drill is None:
-            return None
-        from .measuring.drill import slowed
-
-        return slowed(fn, self.state.ground.device, self.state.options.drill)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from .core.entries import Entry
 from .core.errors import RooflineError
+from .core.facts import HardwareKey
 from .core.records import Ceiling, Footer, Header, Measurement, Outcome
-from .core.samples import Calibration
+from .core.samples import OVERSUBSCRIBED, Calibration
 from .core.work import Work
 from .ground import Ground, open_ground
 from .judging.comparators import BaselineComparator, find_reference
@@ -92,9 +93,9 @@ class RooflineSession:
         most = 1 if self.rounds_refused else self.options.rounds
         return Looks(most, eager=bool(self.config.getoption("maxfail", 0)))
 
-    def ceiling(self, work: Work, metric: str) -> Ceiling | None:
-        """The roofline of a metric on this device."""
-        return self.ground.ceiling(work, metric)
+    def ceiling(self, work: Work, metric: str, hardware: HardwareKey | None = None) -> Ceiling | None:
+        """The roofline of a metric on this device, or on several of them where `hardware` says so."""
+        return self.ground.ceiling(work, metric, hardware)
 
     def record(self, measurement: Measurement, calibration: Calibration | None = None) -> None:
         """Write a measurement down at once, whatever becomes of its test; before the first, what stamps cost here."""
@@ -161,7 +162,7 @@ class RooflineSession:
             self._show(Result(measurement, None, self._facts(measurement), ended=ended))
 
     def _facts(self, measurement: Measurement) -> dict[str, str]:
-        return self.ground.environment.comparable() | measurement.samples.comparable()
+        return self.ground.environment.comparable() | measurement.comparable()
 
     def _show(self, result: Result) -> None:
         """One row a measurement: a later verdict takes the place of the one before."""
@@ -172,7 +173,11 @@ class RooflineSession:
         self.results.append(result)
 
     def _judge(self, measurement: Measurement) -> Result:
-        """The verdict on all that is known under a measurement's key."""
+        """The verdict on all that is known under a measurement's key; none on what tells of the scheduler only."""
+        if OVERSUBSCRIBED in measurement.samples.labels:
+            unjudged = Result(measurement, None, self._facts(measurement), ended=OVERSUBSCRIBED.upper())
+            self._show(unjudged)
+            return unjudged
         self._trials.setdefault(measurement.key.identity, Trial()).measurements.append(measurement)
         result = self._verdict_on(measurement)
         self._show(result)

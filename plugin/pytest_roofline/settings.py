@@ -1,5 +1,6 @@
 """What the user asked for, parsed once at the border into frozen records: options with ini twins, and the marker."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .options import MARKER, MARKER_KEYWORDS, NEEDS, TIERS, option_value
+from .options import LAUNCHERS, MARKER, MARKER_KEYWORDS, NEEDS, TIERS, option_value
 from .round_child import in_round
 
 # `--roofline-rounds=auto`; `judging.looks` plans for the same number.
@@ -39,6 +40,10 @@ class Options:
     fail_on: frozenset[str] = frozenset(DEFAULT_FAIL_ON)
     expect: Path | None = None
     drill: float | None = None
+    launcher: str = "local"
+    launcher_args: tuple[str, ...] = ()
+    address: str | None = None
+    rank_timeout_s: float | None = None
     command: tuple[str, ...] = field(default=())
 
 
@@ -75,8 +80,7 @@ def _parse(config: pytest.Config) -> Options:
         from .measuring.devices import check_device_name
 
         check_device_name(device)
-    asked = option_value(config, "dir")
-    folder = config.rootpath / ".roofline" if asked is None else _path(config, "dir", asked)
+    folder = run_folder(config)
     asked_round = in_round(config)
     save, against = None if asked_round else option_value(config, "save"), _against(config, folder)
     if save is not None:
@@ -99,8 +103,40 @@ def _parse(config: pytest.Config) -> Options:
         fail_on=_fail_on(config, gate, qualify),
         expect=_expect(config),
         drill=_parsed(config, "drill", parse_fraction, None),
+        launcher=_launcher(config),
+        launcher_args=_parsed(config, "launcher-args", _arguments, ()),
+        address=option_value(config, "address"),
+        rank_timeout_s=_parsed(config, "rank-timeout", parse_duration, None),
         command=tuple(str(argument) for argument in config.invocation_params.args),
     )
+
+
+def run_folder(config: pytest.Config) -> Path:
+    """Where runs are kept.
+
+    Raises:
+        BadInput: `--roofline-dir` is empty.
+    """
+    asked = option_value(config, "dir")
+    return config.rootpath / ".roofline" if asked is None else _path(config, "dir", asked)
+
+
+def _launcher(config: pytest.Config) -> str:
+    from .core.errors import BadInput
+
+    name = option_value(config, "launcher") or LAUNCHERS[0]
+    if name not in LAUNCHERS:
+        raise BadInput(f"--roofline-launcher is {name!r}; expected one of {', '.join(LAUNCHERS)}")
+    return str(name)
+
+
+def _arguments(text: str, what: str) -> tuple[str, ...]:
+    from .core.errors import BadInput
+
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise BadInput(f"{what} is {text!r}: {error}; expected arguments as in a shell") from None
 
 
 def _rounds(text: str, what: str) -> int:
@@ -217,6 +253,7 @@ class Marks:
     gate: bool = False
     tier: str = "quick"
     needs: str | None = None
+    mpi: bool = False
 
 
 def read_marks(item: pytest.Item) -> Marks:
@@ -251,10 +288,11 @@ def _check_marks(item: pytest.Item, values: dict[str, Any]) -> None:
         "cache": (lambda value: value in CACHES, f"one of {', '.join(CACHES)}"),
         "ranks": (lambda value: _is_positive(value) and isinstance(value, int), "a whole number above zero"),
         "gate": (lambda value: isinstance(value, bool), "True or False"),
+        "mpi": (lambda value: isinstance(value, bool), "True or False"),
         "tier": (lambda value: value in TIERS, f"one of {', '.join(TIERS)}"),
         "needs": (lambda value: value in NEEDS, f"one of {', '.join(NEEDS)}"),
     }
     for name, value in values.items():
         fits, expected = rules[name]
-        if not fits(value) and not (value is None and name not in ("gate", "tier")):
+        if not fits(value) and not (value is None and name not in ("gate", "tier", "mpi")):
             raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline has {name}={value!r}; expected {expected}")

@@ -45,8 +45,9 @@ def rate_text(measurement: Measurement, seconds: float | None = None) -> str:
 
 
 def figure(measurement: Measurement, seconds: float | None = None) -> str:
-    """The number that stands for a measurement: its rate, or its time where a link's message is small."""
-    small = measurement.work.wire_bytes and measurement.work.payload_bytes < RATE_FROM_BYTES
+    """The number that stands for a measurement: its rate, or its time where what crosses links is small."""
+    work = measurement.work
+    small = (work.wire_bytes or work.algbw_bytes) and work.size_bytes < RATE_FROM_BYTES
     return format_seconds(seconds or measurement.median_s) if small else rate_text(measurement, seconds)
 
 

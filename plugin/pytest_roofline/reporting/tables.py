@@ -31,23 +31,30 @@ def results_table(results: Sequence[Result], width: int, colour: bool) -> str:
     # One unit for all goes into the heading, which leaves its room to the tests' names.
     units = {rate.rpartition(" ")[2] for rate in rates if rate}
     heading = units.pop() if len(units) == 1 else ""
-    table = new_table(("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"),
-                      ("roof", "right"), ("diff %", "right"), ("99 %", "right"), ("n", "right"),
-                      ("verdict", "left"))  # fmt: skip
-    for result, rate in zip(ordered, rates, strict=True):
-        measurement, verdict = result.measurement, result.verdict
-        table.add_row(
-            _short(result),
-            _size(result),
-            format_seconds(new_s(result) or measurement.median_s),
-            rate.removesuffix(heading).strip(),
-            _roof(measurement),
-            "" if verdict is None or verdict.change is None else f"{verdict.change * 100:+.1f}",
-            _bounds(verdict),
-            _counts(verdict),
-            Text(result.word, style=_STYLES.get(result.word, "")),
-        )
+    rows = [_row(result, rate.removesuffix(heading).strip()) for result, rate in zip(ordered, rates, strict=True)]
+    columns = [("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"), ("roof", "right"),
+               ("diff %", "right"), ("99 %", "right"), ("n", "right"), ("verdict", "left")]  # fmt: skip
+    # A column with nothing in it only takes room from the tests' names.
+    filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
+    table = new_table(*(columns[index] for index in filled))
+    for row in rows:
+        table.add_row(*(row[index] for index in filled))
     return render(table, width, colour)
+
+
+def _row(result: Result, rate: str) -> list[str | Text]:
+    measurement, verdict = result.measurement, result.verdict
+    return [
+        _short(result),
+        _size(result),
+        format_seconds(new_s(result) or measurement.median_s),
+        rate,
+        _roof(measurement),
+        "" if verdict is None or verdict.change is None else f"{verdict.change * 100:+.1f}",
+        _bounds(verdict),
+        _counts(verdict),
+        Text(result.word, style=_STYLES.get(result.word, "")),
+    ]
 
 
 def _bounds(verdict: Verdict | None) -> str:
@@ -118,9 +125,8 @@ def _short(result: Result) -> str:
 
 
 def _size(result: Result) -> str:
-    work = result.measurement.work
-    size = work.payload_bytes or max(work.read_bytes, work.write_bytes) or work.wire_bytes
-    return format_bytes(size) if size else ""
+    size_bytes = result.measurement.work.size_bytes
+    return format_bytes(size_bytes) if size_bytes else ""
 
 
 def _badness(result: Result) -> tuple[int, float]:

@@ -1,0 +1,367 @@
+"""Ranks in a run: which tests need how many, the pools that serve them, and the fixture `distributed`."""
+
+import importlib.util
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .core.errors import BadInput, RanksSkipped
+from .options import RANKS_FIXTURE
+from .settings import Marks, Options, parse_options, read_marks
+
+if TYPE_CHECKING:
+    from .attaching import Launch
+    from .core.facts import Environment
+    from .distributed.facts import RankFacts
+    from .distributed.functions import FunctionRef
+    from .distributed.placement import Placement
+    from .distributed.pool import Pool
+
+# Seconds for one call of ranks, beside so many budgets of a measurement.
+TIMEOUT_S, TIMEOUT_BUDGETS = 120.0, 20.0
+
+# Ranks on few cores that are started ahead of the test that asks for them.
+MOST_ON_CORES = 6
+
+ranks_key: pytest.StashKey["Launcher"] = pytest.StashKey()
+
+
+def uses_ranks(item: pytest.Item) -> bool:
+    """Whether a test uses the fixture."""
+    return RANKS_FIXTURE in getattr(item, "fixturenames", ())
+
+
+def world_size_of(item: pytest.Item, marks: Marks | None = None) -> int | None:
+    """How many ranks a test says that it needs: its marker, or its parameter `world_size`; None where neither does."""
+    marks = marks or read_marks(item)
+    if marks.ranks is not None:
+        return marks.ranks
+    spec = getattr(item, "callspec", None)
+    size = spec.params.get("world_size") if spec is not None else None
+    return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None
+
+
+def by_world(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Tests without ranks first, then those of each kind of world together, so that a world is made once.
+
+    Within a world the order stays the user's, and so does that of the worlds.
+    """
+    groups: dict[tuple[bool, int | None] | None, list[pytest.Item]] = {None: []}
+    for item in items:
+        group = (read_marks(item).mpi, world_size_of(item)) if uses_ranks(item) else None
+        groups.setdefault(group, []).append(item)
+    # All with MPI behind all without, since the two are served by different launchers.
+    ordered = sorted(groups.items(), key=lambda pair: pair[0] is not None and pair[0][0])
+    return [item for _, members in ordered for item in members]
+
+
+class Launcher:
+    """The pools of a run: one for ranks, and where that cannot do MPI another for those that need it.
+
+    Args:
+        config: pytest's configuration.
+        options: of the run.
+    """
+
+    def __init__(self, config: pytest.Config, options: Options) -> None:
+        self.config = config
+        self.options = options
+        self._largest: dict[bool, int] = {False: 1, True: 1}
+        self._pools: dict[bool, Pool] = {}
+
+    def plan(self, items: Iterable[pytest.Item]) -> None:
+        """Take note of the largest world of each kind that the selected tests need."""
+        for item in filter(uses_ranks, items):
+            marks = read_marks(item)
+            size = world_size_of(item, marks)
+            if size is not None and size <= self._worth_starting and not self.unavailable(size, marks.mpi):
+                self._largest[marks.mpi] = max(self._largest[marks.mpi], size)
+
+    @property
+    def _worth_starting(self) -> float:
+        """Ranks to start at once, before a test asks: on processors that many would have to share, it may not."""
+        from .measuring.host import usable_cores
+
+        return max(MOST_ON_CORES, usable_cores()) if self.kind == "cpu" else math.inf
+
+    @property
+    def name(self) -> str:
+        """What starts ranks here: `attach`, or what `--roofline-launcher` says."""
+        return "attach" if self.attached is not None else self.options.launcher
+
+    @property
+    def attached(self) -> "Launch | None":
+        """The launch that this pytest is rank 0 of; None where it starts ranks itself."""
+        from .attaching import attached_key
+
+        return self.config.stash.get(attached_key, None)
+
+    @property
+    def kind(self) -> str:
+        """The kind of device that ranks own: `cpu`, `cuda` or `xpu`."""
+        asked = (self.options.device or "").partition(":")[0]
+        if asked in ("cpu", "cuda", "xpu"):
+            return asked
+        from .distributed.facts import best_kind
+
+        return best_kind()
+
+    def unavailable(self, size: int, mpi: bool = False) -> str:
+        """Why there cannot be a world of so many ranks; empty where there can."""
+        if self.attached is not None and size > self.attached.size:
+            return f"needs {size} ranks, this launch has {self.attached.size}"
+        if mpi:
+            why = self._no_mpi()
+            if why:
+                return why
+        if self.kind != "cpu" and self.name == "local":
+            from .distributed.facts import device_count
+
+            there = device_count(self.kind)
+            if size > there:
+                return f"needs {size} GPUs, found {there}"
+        return ""
+
+    def _no_mpi(self) -> str:
+        if self.attached is not None:
+            from .distributed.attach import NO_MPI
+
+            return NO_MPI
+        if importlib.util.find_spec("mpi4py") is None:
+            return "needs mpi4py (the extra `mpi`), found none"
+        command = "srun" if self.options.launcher == "srun" else "mpirun"
+        return "" if shutil.which(command) else f"needs {command}, found none in PATH"
+
+    def pool(self, size: int, mpi: bool = False) -> "Pool":
+        """The pool for a world of so many ranks, not started yet or with its ranks as they are."""
+        from .distributed.pool import Pool
+
+        shared = mpi and self.name in ("mpirun", "srun")
+        key = mpi and not shared
+        known = self._pools.get(key)
+        if known is None:
+            for other in self._pools.values():
+                # Two sets of ranks on one device would disturb each other, if only by their memory.
+                other.stop()
+            most = max(self._largest.values()) if self.name in ("mpirun", "srun") else self._largest[mpi]
+            wanted = self.attached.size if self.attached is not None else max(size, most)
+            known = self._pools[key] = Pool(
+                self._placement(mpi, shared), wanted, self.kind, address=self.options.address
+            )
+        elif known.size < size:
+            known.stop()
+            known.size = size
+        return known
+
+    def _placement(self, mpi: bool, shared: bool) -> "Placement":
+        if self.attached is not None:
+            return self.attached.placement()
+        if self.name == "local" and not mpi:
+            from .distributed.placement import Local
+
+            return Local()
+        from .distributed.engines import parse_arguments
+        from .distributed.launching import Launched
+
+        name = self.options.launcher if self.options.launcher != "local" and (shared or not mpi) else "mpirun"
+        given = " ".join(self.options.launcher_args)
+        arguments = parse_arguments(name, given) if given and name == self.options.launcher else ()
+        needs_mpi = mpi or self._mpi_planned
+        # Of ranks on this host alone nobody else needs to know the address.
+        address = self.options.address or ("127.0.0.1" if self.options.launcher == "local" else "")
+        return Launched(name, arguments, mpi=needs_mpi, address=address)
+
+    @property
+    def _mpi_planned(self) -> bool:
+        return self._largest[True] > 1
+
+    def rest(self) -> None:
+        """End all ranks in order; the next test that needs some gets new ones."""
+        for pool in self._pools.values():
+            pool.stop()
+
+    def end(self) -> None:
+        """The run is over."""
+        self.rest()
+        self._pools.clear()
+
+    def environment(self) -> "Environment":
+        """The environment of rank 0, for a run whose controller must hold no context on the device."""
+        size = max(self._largest.values())
+        environment = self.pool(size).members[0].environment
+        assert environment is not None
+        return environment
+
+
+class Distributed:
+    """Runs functions on ranks for one test. Comes as the fixture `distributed`."""
+
+    def __init__(self, launcher: Launcher, item: pytest.Item, marks: Marks) -> None:
+        self._launcher = launcher
+        self._item = item
+        self._marks = marks
+
+    @property
+    def world_size(self) -> int | None:
+        """The ranks that this test says that it needs, by marker or parameter; None where it does not."""
+        return world_size_of(self._item, self._marks)
+
+    @property
+    def launcher(self) -> str:
+        """What starts ranks: `local`, `torchrun`, `mpirun`, `srun`, or `attach` where pytest itself was launched."""
+        return "mpirun" if self._marks.mpi and self._launcher.name == "local" else self._launcher.name
+
+    @property
+    def kind(self) -> str:
+        """The kind of device that ranks own: `cpu`, `cuda` or `xpu`."""
+        return self._launcher.kind
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Back ends of torch.distributed that can serve these devices, the default first."""
+        from .distributed.worlds import backends
+
+        return backends(self.kind)
+
+    @property
+    def facts(self) -> "tuple[RankFacts, ...]":
+        """What every rank said of itself at boot: host, process, devices, versions, cores."""
+        members = self._pool(self._size(None)).members
+        return tuple(member.facts for member in members if member.facts is not None)
+
+    def available(self, world_size: int) -> str:
+        """Why there cannot be a world of so many ranks; empty where there can."""
+        return self._launcher.unavailable(world_size, self._marks.mpi)
+
+    def free_bytes(self, world_size: int | None = None) -> int:
+        """Memory that an allocation on every rank's device can still get: the least of them.
+
+        Ranks of one host share its memory, where their device is the CPU.
+        """
+        from .distributed import tasks
+
+        return int(min(self.run(tasks.free_bytes, world_size=world_size)))
+
+    def run(
+        self,
+        fn: Callable[..., object],
+        *args: object,
+        world_size: int | None = None,
+        timeout: float | None = None,
+        backend: str | None = None,
+    ) -> list[Any]:
+        """Call `fn(rank, *args)` once on every rank of a world.
+
+        Args:
+            fn: a function at the top of a module; ranks load it by file and name. Its first argument is a
+                `distributed.context.Rank`: the rank's number, with `size`, `device`, `group` …
+            args: plain data and tensors.
+            world_size: ranks; the test's own number by default.
+            timeout: seconds until every rank must have answered.
+            backend: of the default group; the device's own by default.
+
+        Returns:
+            The results by rank: plain data and tensors.
+
+        Raises:
+            BadInput: a function that ranks cannot load, or arguments that are no plain data; no rank is contacted.
+            RanksFailed: a rank raised, was lost, or did not answer in time.
+        """
+        __tracebackhide__ = True
+        from .distributed.functions import reference
+
+        return self.call(reference(fn), args, self._size(world_size), timeout=timeout, backend=backend)
+
+    def call(
+        self,
+        function: "FunctionRef",
+        args: tuple[object, ...],
+        size: int,
+        *,
+        timeout: float | None = None,
+        backend: str | None = None,
+        **more: Any,
+    ) -> list[Any]:
+        """As `run`, for a function that was looked up already."""
+        __tracebackhide__ = True
+        try:
+            return self._pool(size).run(
+                function, args, size, timeout_s=timeout or self._timeout_s, backend=backend, **more
+            )
+        except RanksSkipped as skipped:
+            pytest.skip(str(skipped))
+
+    def size_of(self, world_size: int | None) -> int:
+        """The ranks that a call asks for; the test is skipped where there cannot be so many.
+
+        Raises:
+            BadInput: nobody says how many, or it is no number of ranks.
+        """
+        return self._size(world_size)
+
+    def pool(self, size: int) -> "Pool":
+        """The pool behind this test, for what is more than a call."""
+        return self._pool(size)
+
+    @property
+    def _timeout_s(self) -> float:
+        budget_s = self._marks.budget or self._launcher.options.budget_s
+        return self._launcher.options.rank_timeout_s or TIMEOUT_S + TIMEOUT_BUDGETS * budget_s
+
+    def _size(self, asked: int | None) -> int:
+        size = self.world_size if asked is None else asked
+        if size is None:
+            raise BadInput(
+                f"{self._item.nodeid} does not say how many ranks it needs; expected @pytest.mark.roofline(ranks=N), a "
+                "parameter world_size, or the argument world_size"
+            )
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise BadInput(f"world_size is {size!r}; expected a number of ranks, 1 or more")
+        why = self.available(size)
+        if why and self._launcher.options.require_hardware:
+            pytest.fail(f"{why}, and --roofline-require-hardware is set", pytrace=False)
+        if why:
+            pytest.skip(why)
+        return size
+
+    def _pool(self, size: int) -> "Pool":
+        return self._launcher.pool(size, self._marks.mpi)
+
+
+def launcher_of(config: pytest.Config) -> Launcher:
+    """The launcher of this run."""
+    known = config.stash.get(ranks_key, None)
+    if known is None:
+        known = config.stash[ranks_key] = Launcher(config, parse_options(config))
+        config.pluginmanager.register(_Ending(known), "roofline-ranks")
+    return known
+
+
+def make_distributed(request: pytest.FixtureRequest) -> Distributed:
+    """The fixture's value for a test."""
+    return Distributed(launcher_of(request.config), request.node, read_marks(request.node))
+
+
+class _Ending:
+    """Ends the ranks with the run, whatever ends it."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._process = os.getpid()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """After the last test."""
+        self._end()
+
+    def pytest_unconfigure(self) -> None:
+        """Also where the session did not come to its end."""
+        self._end()
+
+    def _end(self) -> None:
+        if os.getpid() == self._process:
+            self._launcher.end()
