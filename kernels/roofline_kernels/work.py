@@ -1,5 +1,8 @@
 """Bytes and FLOPs of what is measured, as plain integers, with the source of each formula."""
 
+from collections.abc import Callable
+from fractions import Fraction
+
 
 def copy_bytes(size_bytes: int) -> dict[str, int]:
     """A copy of `size_bytes` within one memory: every byte is read once and written once."""
@@ -38,3 +41,72 @@ def stream_work(operation: str, elements: int, element_bytes: int) -> dict[str, 
         "payload_bytes": array_bytes,
         "flops": flops * elements,
     }
+
+
+# By what the algorithm bandwidth is multiplied to give the bus bandwidth, for n ranks. Source: nccl-tests,
+# doc/PERFORMANCE.md, and GetBw in the source of each test, which has gather, scatter and sendrecv as well.
+_BUS: dict[str, Callable[[int], Fraction]] = {
+    "all_reduce": lambda n: Fraction(2 * (n - 1), n),
+    "all_gather": lambda n: Fraction(n - 1, n),
+    "reduce_scatter": lambda n: Fraction(n - 1, n),
+    "all_to_all": lambda n: Fraction(n - 1, n),
+    "all_to_all_v": lambda n: Fraction(n - 1, n),
+    "broadcast": lambda _: Fraction(1),
+    "reduce": lambda _: Fraction(1),
+    "gather": lambda n: Fraction(n - 1, n),
+    "scatter": lambda n: Fraction(n - 1, n),
+    "send_recv": lambda _: Fraction(1),
+}
+COLLECTIVES = tuple(_BUS)
+
+# Bytes that a rank sends over its links for each byte of S, as a mean over n ranks, where a source gives it.
+# Ring and tree: nccl-tests, doc/PERFORMANCE.md: 2(n-1) transfers of every element among n ranks for an all_reduce over
+# point-to-point links, whatever the algorithm, and half of them for its two halves.
+# NVLS: the switch reads a rank's whole buffer to reduce it, and the rank sends its share of the result, one n-th, once
+# (nccl-tests issue 238: "N+1 sends, N+1 receive" instead of 2N).
+_WIRE: dict[tuple[str, str], Callable[[int], Fraction]] = {
+    ("all_reduce", "ring"): lambda n: Fraction(2 * (n - 1), n),
+    ("all_reduce", "tree"): lambda n: Fraction(2 * (n - 1), n),
+    ("all_reduce", "nvls"): lambda n: Fraction(n + 1, n),
+    ("all_gather", "ring"): lambda n: Fraction(n - 1, n),
+    ("reduce_scatter", "ring"): lambda n: Fraction(n - 1, n),
+}
+
+
+def bus_factor(operation: str, ranks: int) -> Fraction:
+    """By what the algorithm bandwidth is multiplied to give the bus bandwidth; 0 or 1 among one rank.
+
+    Args:
+        operation: one of `COLLECTIVES`.
+        ranks: ranks in the group, one or more.
+    """
+    if ranks < 1:
+        raise ValueError(f"a group of {ranks} ranks; expected one or more")
+    return _BUS[operation](ranks)
+
+
+def collective_bytes(operation: str, size_bytes: int, ranks: int, wire_algorithm: str | None = None) -> dict[str, int]:
+    """The bytes of one collective, as the nccl-tests count them.
+
+    Args:
+        operation: one of `COLLECTIVES`.
+        size_bytes: S. For all_reduce, broadcast, reduce and send_recv the bytes of one rank's buffer; for all_gather,
+            reduce_scatter, all_to_all, gather and scatter those of all n parts together; for all_to_all_v the most that
+            a rank sends or receives.
+        ranks: ranks in the group. Among one, nothing crosses a bus: where the factor is 0 there are no bus bytes, and
+            the operation is shown by its algorithm bandwidth.
+        wire_algorithm: how the library does it (`ring`, `tree`, `nvls`, in any case); bytes on the wire are given only
+            where a source tells how many that makes.
+    """
+    factor = bus_factor(operation, ranks)
+    found = {"algbw_bytes": size_bytes, "busbw_bytes": _whole(size_bytes * factor)}
+    carried = _WIRE.get((operation, (wire_algorithm or "").lower()))
+    # Among one rank nothing leaves it, whatever a formula for several says.
+    if carried is not None and ranks > 1:
+        found["wire_bytes"] = _whole(size_bytes * carried(ranks))
+    return found
+
+
+def _whole(amount: Fraction) -> int:
+    """To the nearest whole number, halves up, so that a byte that is half on the bus still counts."""
+    return int(amount + Fraction(1, 2))
