@@ -74,6 +74,19 @@ def test_rates_are_derived_from_the_work_and_the_median_time(make):
     assert (measurement.traffic_GBps, measurement.payload_GBps) == (4.0, 1.0)
 
 
+def test_the_rates_of_a_collective_count_its_size_its_bus_and_its_wire(make):
+    work = Work(algbw_bytes=10**9, busbw_bytes=15 * 10**8, wire_bytes=2 * 10**9)
+    measurement = make.measurement(0.5, work=work)
+    assert (measurement.algbw_GBps, measurement.busbw_GBps, measurement.wirebw_GBps) == (2.0, 3.0, 4.0)
+    assert {"median_s", "algbw_GBps", "busbw_GBps", "wirebw_GBps"} == set(measurement.derived())
+
+
+def test_a_whole_programs_time_gives_no_rate(make):
+    work = Work(algbw_bytes=10**9, busbw_bytes=10**9)
+    measurement = make.measurement(0.5, work=work, key=make.key(metric="job_wall_s"))
+    assert {"median_s"} == set(measurement.derived())
+
+
 def test_a_rate_of_what_was_not_worked_is_unknown():
     assert rate(Work(flops=1), "payload_GBps", 1.0) is None
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.work import RATE_SUFFIXES, RATE_UNITS, Work, rate_suffix
 
-FIELDS = ("read_bytes", "write_bytes", "payload_bytes", "flops", "wire_bytes")
+FIELDS = ("read_bytes", "write_bytes", "payload_bytes", "flops", "wire_bytes", "algbw_bytes", "busbw_bytes")
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -42,15 +42,36 @@ def test_one_amount_is_enough(field):
         (Work(payload_bytes=1, wire_bytes=1), "payload_GBps"),
         (Work(wire_bytes=1, flops=1), "wirebw_GBps"),
         (Work(flops=1), "TFLOPS"),
+        (Work(algbw_bytes=4, busbw_bytes=6, wire_bytes=6), "busbw_GBps"),
+        (Work(algbw_bytes=4, read_bytes=8), "algbw_GBps"),
     ],
 )
-def test_work_is_shown_as_traffic_then_payload_then_wire_then_arithmetic(work, metric):
+def test_work_is_shown_as_a_collective_then_traffic_then_payload_then_wire_then_arithmetic(work, metric):
     assert metric == work.metric
 
 
 @given(st.builds(Work, *[st.integers(1, 2**50)] * 5))
 def test_work_has_an_amount_of_its_own_metric(work):
     assert work.amount(work.metric) == work.read_bytes + work.write_bytes
+
+
+@pytest.mark.parametrize(("metric", "amount"), [("algbw_GBps", 4), ("nccl_busbw_GBps", 6), ("wirebw_GBps", 5)])
+def test_a_collective_has_each_of_its_countings(metric, amount):
+    assert amount == Work(algbw_bytes=4, busbw_bytes=6, wire_bytes=5).amount(metric)
+
+
+@pytest.mark.parametrize(
+    ("work", "size_bytes"),
+    [
+        (Work(algbw_bytes=4, busbw_bytes=6, wire_bytes=6), 4),
+        (Work(read_bytes=16, write_bytes=8, payload_bytes=8), 8),
+        (Work(read_bytes=16, write_bytes=8), 16),
+        (Work(wire_bytes=3), 3),
+        (Work(flops=9), 0),
+    ],
+)
+def test_the_size_is_what_people_call_it(work, size_bytes):
+    assert size_bytes == work.size_bytes
 
 
 def test_traffic_is_what_is_read_and_what_is_written():

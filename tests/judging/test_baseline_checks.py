@@ -141,7 +141,8 @@ def test_a_published_figure_for_any_product_is_pointed_at(make):
 def test_a_measured_metric_says_how_bytes_were_counted(make):
     key = make.key(metric="bandwidth")
     assert wrong(copy(make, key=key)) == [
-        "metric 'bandwidth'; expected a name that ends in traffic_GBps, payload_GBps, wirebw_GBps, TFLOPS, or time_s"
+        "metric 'bandwidth'; expected a name that ends in "
+        "traffic_GBps, payload_GBps, algbw_GBps, busbw_GBps, wirebw_GBps, TFLOPS, or time_s"
     ]
     assert wrong(copy(make, key=make.key(metric="time_s"))) == []
 

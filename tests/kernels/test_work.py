@@ -1,9 +1,19 @@
 """Bytes and FLOPs of what is measured, against numbers worked out by hand."""
 
+from fractions import Fraction
+
 import pytest
 
 from pytest_roofline import Work
-from roofline_kernels.work import STREAM, copy_bytes, link_copy_bytes, stream_work
+from roofline_kernels.work import (
+    COLLECTIVES,
+    STREAM,
+    bus_factor,
+    collective_bytes,
+    copy_bytes,
+    link_copy_bytes,
+    stream_work,
+)
 
 
 def test_a_copy_within_a_memory_reads_and_writes_every_byte():
@@ -59,3 +69,103 @@ def test_the_five_operations_are_babelstreams():
 def test_an_unknown_operation_is_an_error():
     with pytest.raises(KeyError):
         stream_work("nop", 100, 8)
+
+
+# What the nccl-tests printed on eight A100, 8 GiB, out of place: algbw and busbw in GB/s (superbenchmark's test data).
+@pytest.mark.parametrize(
+    ("operation", "algbw", "busbw"),
+    [
+        ("all_reduce", 134.44, 235.26),
+        ("all_gather", 255.31, 223.39),
+        ("reduce_scatter", 264.60, 231.52),
+        ("all_to_all", 256.36, 224.31),
+        ("broadcast", 232.81, 232.81),
+        ("reduce", 228.38, 228.38),
+    ],
+)
+def test_bus_bandwidth_is_that_of_the_nccl_tests(operation, algbw, busbw):
+    size_bytes = 8 * 2**30
+    work = Work(**collective_bytes(operation, size_bytes, 8))
+    seconds = size_bytes / (algbw * 1e9)
+    assert work.amount("busbw_GBps") / seconds / 1e9 == pytest.approx(busbw, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("operation", "factors"),
+    [
+        ("all_reduce", (0, 1, "3/2", "7/4")),
+        ("all_gather", (0, "1/2", "3/4", "7/8")),
+        ("reduce_scatter", (0, "1/2", "3/4", "7/8")),
+        ("all_to_all", (0, "1/2", "3/4", "7/8")),
+        ("all_to_all_v", (0, "1/2", "3/4", "7/8")),
+        ("broadcast", (1, 1, 1, 1)),
+        ("reduce", (1, 1, 1, 1)),
+        ("gather", (0, "1/2", "3/4", "7/8")),
+        ("scatter", (0, "1/2", "3/4", "7/8")),
+        ("send_recv", (1, 1, 1, 1)),
+    ],
+)
+def test_the_factor_of_every_operation_at_1_2_4_and_8_ranks(operation, factors):
+    assert [Fraction(factor) for factor in factors] == [bus_factor(operation, ranks) for ranks in (1, 2, 4, 8)]
+
+
+def test_there_are_ten_collectives():
+    assert len(COLLECTIVES) == 10
+
+
+def test_a_collective_is_shown_by_its_bus_bandwidth():
+    assert Work(**collective_bytes("all_reduce", 1024, 2, "ring")).metric == "busbw_GBps"
+
+
+@pytest.mark.parametrize("operation", COLLECTIVES)
+def test_among_one_rank_nothing_fails_and_an_empty_bus_is_flagged_by_the_metric(operation):
+    work = Work(**collective_bytes(operation, 1024, 1, "ring"))
+    crosses = operation in ("broadcast", "reduce", "send_recv")
+    assert (work.metric, work.wire_bytes) == ("busbw_GBps" if crosses else "algbw_GBps", 0)
+
+
+def test_bytes_are_whole():
+    # 1000 · 2 · 5 / 6 is 1666 and two thirds.
+    assert collective_bytes("all_reduce", 1000, 6) == {"algbw_bytes": 1000, "busbw_bytes": 1667}
+
+
+def test_half_a_byte_on_the_bus_still_counts():
+    assert collective_bytes("all_gather", 1, 2)["busbw_bytes"] == 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "algorithm", "wire_bytes"),
+    [
+        ("all_reduce", "ring", 1400),
+        ("all_reduce", "RING", 1400),
+        ("all_reduce", "tree", 1400),
+        ("all_reduce", "NVLS", 900),
+        ("all_gather", "ring", 700),
+        ("reduce_scatter", "ring", 700),
+    ],
+)
+def test_a_known_algorithm_gives_the_bytes_on_the_wire(operation, algorithm, wire_bytes):
+    assert collective_bytes(operation, 800, 8, algorithm)["wire_bytes"] == wire_bytes
+
+
+@pytest.mark.parametrize(
+    ("operation", "algorithm"), [("all_reduce", None), ("all_reduce", "COLLNET_DIRECT"), ("all_to_all", "ring")]
+)
+def test_an_algorithm_whose_bytes_no_source_gives_leaves_them_out(operation, algorithm):
+    assert "wire_bytes" not in collective_bytes(operation, 800, 8, algorithm)
+
+
+def test_nvls_shows_a_bus_bandwidth_above_what_its_links_carry():
+    # 480 GB/s of busbw on eight H100 are 309 GB/s on links of 450.
+    found = collective_bytes("all_reduce", 8 * 2**30, 8, "NVLS")
+    assert 480 * found["wire_bytes"] / found["busbw_bytes"] == pytest.approx(309, abs=1)
+
+
+def test_no_rank_at_all_is_refused():
+    with pytest.raises(ValueError, match="a group of 0 ranks; expected one or more"):
+        bus_factor("all_reduce", 0)
+
+
+def test_an_unknown_collective_is_an_error():
+    with pytest.raises(KeyError):
+        collective_bytes("allreduce", 1024, 2)

@@ -1,0 +1,235 @@
+"""Starts ranks over Gloo on loopback, runs every collective and every faulty one, and prints what their checks said.
+
+`python collective_ranks.py RANKS` forks so many ranks and prints one JSON object: cases and, by case, each member's
+answer. It is started once for all tests, since a rank that imports torch anew takes seconds.
+"""
+
+import json
+import os
+import socket
+import sys
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from roofline_kernels.collective_data import poison
+from roofline_kernels.collective_layout import IN_PLACE
+from roofline_kernels.collectives import Collective
+
+CPU = torch.device("cpu")
+LIMIT = timedelta(seconds=60)
+# Groups of two and of four that are no prefix of the world, so that numbers in the group and in the world differ.
+GROUPS = {2: [1, 4], 4: [0, 2, 3, 5]}
+DTYPES = ("float32", "bfloat16", "float16")
+# Less than a part, odd, unaligned, and more than a tile of 2,097,169 elements.
+SIZES_BYTES = (1, 1_000, 65_548)
+LARGE_BYTES = 12_000_004
+# Of the faulty operations: enough for every part to differ.
+FAULTY_BYTES = 40_000
+
+
+def correct(group, ranks, answers):
+    """Every operation, in every type, place and size: after one call, after a refill alone, and after a call again."""
+    for operation, places in IN_PLACE.items():
+        for place in places:
+            for dtype in DTYPES:
+                sizes = SIZES_BYTES if ranks < 6 else SIZES_BYTES[1:2]
+                large = (LARGE_BYTES,) if (ranks, dtype) == (2, "float32") else ()
+                for size_bytes in (*sizes, *large):
+                    one = collective(operation, group, dtype, size_bytes, place, root=ranks - 1)
+                    answers[f"{operation}-{place}-{dtype}-{size_bytes}-{ranks}"] = three_answers(one)
+
+
+def three_answers(one):
+    buffers = one.make()
+    one.call(buffers)
+    first = one.verify(buffers)
+    if one.as_timed:
+        one.call(buffers)
+        first = first and one.verify(buffers)
+    one.refill(buffers)
+    idle = one.verify(buffers)
+    one.call(buffers)
+    return [first, idle, one.verify(buffers)]
+
+
+def collective(operation, group, dtype="float32", size_bytes=FAULTY_BYTES, place=None, root=0):
+    return Collective(operation, size_bytes, getattr(torch, dtype), group, CPU, in_place=place, root=root)
+
+
+def faulty(group, ranks, answers):
+    """Every operation with every fault that it can have."""
+    for operation, places in IN_PLACE.items():
+        for place in places:
+            for name, fault in FAULTS.items():
+                one = collective(operation, group, place=place)
+                buffers = one.make()
+                # The second set, so that there is an iteration before.
+                buffers = one.make()
+                if fault(one, buffers) is not None:
+                    answers[f"{name}-{operation}-{place}-{ranks}"] = one.verify(buffers)
+                else:
+                    answers[f"{name}-{operation}-{place}-{ranks}"] = None
+
+
+def no_op(one, buffers):
+    return True
+
+
+def done_once(one, buffers):
+    """Right when it is first called, and nothing after the refill."""
+    one.call(buffers)
+    one.refill(buffers)
+    return True
+
+
+def end_missing(one, buffers):
+    """The last 16 bytes of the result are left as they were."""
+    end = buffers.receive.view(torch.uint8)[-16:]
+    before = end.clone()
+    one.call(buffers)
+    end.copy_(before)
+    return True
+
+
+def chunks_swapped(one, buffers):
+    """Two quarters of the result have changed places."""
+    one.call(buffers)
+    first, second, *_ = buffers.receive.chunk(4) if buffers.receive.numel() else (buffers.receive, buffers.receive)
+    kept = first.clone()
+    first.copy_(second)
+    second.copy_(kept)
+    return True
+
+
+def stale_rank(one, buffers):
+    """One rank, the root where there is one that sends, contributes the data of the iteration before."""
+    sender = 0 if one.operation in ("broadcast", "scatter") else 1
+    if one.rank == sender:
+        fill(one, buffers, buffers.iteration - 1)
+    one.call(buffers)
+    if one.rank == sender and one.layout.intact:
+        # The others must see it: its own data are put back.
+        kept = buffers.receive.clone()
+        fill(one, buffers, buffers.iteration)
+        if not one.in_place:
+            buffers.receive.copy_(kept)
+    return True
+
+
+def fill(one, buffers, iteration):
+    for part in one.layout.sent:
+        one.data.fill(buffers.send[part.start : part.start + part.count], part.rank, iteration, part.first)
+
+
+def wrong_root(one, buffers):
+    """Another rank takes the part of the root."""
+    if one.operation not in ("broadcast", "reduce", "gather", "scatter"):
+        return None
+    other = collective(one.operation, one.group, place=one.in_place, root=1)
+    theirs = other.make()
+    if one.operation in ("broadcast", "reduce"):
+        theirs.send = theirs.receive = buffers.send
+    other.call(theirs)
+    if theirs.receive.numel() == buffers.receive.numel():
+        buffers.receive.copy_(theirs.receive)
+    return True
+
+
+def order_reversed(one, buffers):
+    """What came from the ranks stands in reverse order."""
+    if one.operation not in ("all_gather", "gather", "all_to_all"):
+        return None
+    one.call(buffers)
+    if buffers.receive.numel():
+        parts = buffers.receive.view(one.ranks, -1)
+        parts.copy_(parts.flip(0).clone())
+    return True
+
+
+def neighbour_left_out(one, buffers):
+    """A sum that leaves one rank out, which then has the right one."""
+    if one.operation != "all_reduce":
+        return None
+    if one.rank == 1:
+        buffers.send.zero_()
+    one.call(buffers)
+    return True
+
+
+FAULTS = {
+    fault.__name__: fault
+    for fault in (
+        no_op,
+        done_once,
+        end_missing,
+        chunks_swapped,
+        stale_rank,
+        wrong_root,
+        order_reversed,
+        neighbour_left_out,
+    )
+}
+
+
+def rank_main(rank, ranks, port, folder):
+    torch.set_num_threads(1)
+    store = dist.TCPStore("127.0.0.1", port, None, False, timeout=LIMIT)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=LIMIT)
+    answers = {}
+    groups = {size: dist.new_group(members) for size, members in GROUPS.items()} | {ranks: dist.group.WORLD}
+    for size, group in groups.items():
+        if rank in GROUPS.get(size, range(ranks)):
+            correct(group, size, answers)
+            if size < ranks:
+                faulty(group, size, answers)
+    # Poison is never right, whatever it stands in.
+    buffer = torch.zeros(3)
+    poison(buffer)
+    assert buffer.isnan().all()
+    (Path(folder) / f"{rank}.json").write_text(json.dumps(answers))
+    dist.barrier()
+
+
+def main(ranks):
+    """Fork the ranks, wait for them, and print the answers of all, by case and then by rank."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    store = dist.TCPStore(
+        "127.0.0.1", port, None, True, timeout=LIMIT, wait_for_workers=False, master_listen_fd=listener.detach()
+    )
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    with tempfile.TemporaryDirectory() as folder:
+        children = [_fork(rank, ranks, port, folder) for rank in range(ranks)]
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        if any(codes):
+            sys.exit(f"ranks ended with {codes}")
+        found = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(ranks)]
+    cases = dict.fromkeys(case for answers in found for case in answers)
+    print(json.dumps({case: [answers[case] for answers in found if case in answers] for case in cases}))
+    del store
+
+
+def _fork(rank, ranks, port, folder):
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        rank_main(rank, ranks, port, folder)
+        code = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        # Nothing of the parent's may be run at the end of a child.
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,341 @@
+"""Copies between GPUs, on the CPU and on streams with scripted clocks; messages between two processes."""
+
+import socket
+import sys
+import threading
+from functools import partial
+
+import pytest
+import torch
+
+from roofline_kernels import memcpy, messages, peer_copy, shared_copy
+from roofline_kernels.messages import Message
+from roofline_kernels.peer_copy import AtOnce, PeerBuffers, all_to_one, both_ways, on_gpus, one_to_all, ordered_pairs
+
+CPU = torch.device("cpu")
+SIZES = [4096, 65_537]
+
+
+@pytest.mark.parametrize("devices", [2, 3, 8])
+def test_every_ordered_pair_is_there_once_and_nobody_copies_to_itself(devices):
+    pairs = ordered_pairs(devices)
+    assert (len(pairs), len(set(pairs))) == (devices * (devices - 1), devices * (devices - 1))
+    assert all(source != target for source, target in pairs)
+
+
+@pytest.mark.parametrize("devices", [0, 1])
+def test_with_fewer_than_two_devices_a_pair_is_left_to_be_skipped(devices):
+    assert (0, 1) in ordered_pairs(devices)
+    assert all(source != target for source, target in ordered_pairs(devices))
+
+
+def test_one_to_all_leaves_nobody_out_but_itself():
+    assert one_to_all(1, 4) == [(1, 0), (1, 2), (1, 3)]
+
+
+def test_all_to_one_is_one_to_all_turned_round():
+    assert [(target, source) for source, target in one_to_all(2, 5)] == all_to_one(2, 5)
+
+
+def test_seven_links_carry_seven_times_the_payload_of_one():
+    assert peer_copy.work_at_once(100, 7) == {"payload_bytes": 700, "wire_bytes": 100}
+
+
+def test_gpus_stand_for_their_indices():
+    assert on_gpus(both_ways(0, 1)) == [
+        (torch.device("cuda", 0), torch.device("cuda", 1)),
+        (torch.device("cuda", 1), torch.device("cuda", 0)),
+    ]
+
+
+@pytest.mark.parametrize("ways", [1, 3])
+@pytest.mark.parametrize("size_bytes", SIZES)
+def test_every_copy_arrives(size_bytes, ways):
+    buffers = PeerBuffers(size_bytes, [(CPU, CPU)] * ways).make()
+    AtOnce([(CPU, CPU)] * ways)(*buffers)
+    assert (len(buffers), peer_copy.same(*buffers)) == (2 * ways, True)
+
+
+def nothing(*buffers):
+    """Copies nothing."""
+
+
+def without_the_last(*buffers):
+    """Copies all but the last byte of the last copy."""
+    for source, target in zip(buffers[::2], buffers[1::2], strict=True):
+        target[: -1 if target is buffers[-1] else None].copy_(source[: -1 if target is buffers[-1] else None])
+
+
+def only_the_first(*buffers):
+    """Leaves all copies out but the first."""
+    buffers[1].copy_(buffers[0])
+
+
+def turned_round(*buffers):
+    """Copies the first source to the last target and so on."""
+    sources, targets = buffers[::2], buffers[1::2]
+    for source, target in zip(sources, reversed(targets), strict=True):
+        target.copy_(source)
+
+
+@pytest.mark.parametrize("mutant", [nothing, without_the_last, only_the_first, turned_round])
+@pytest.mark.parametrize("size_bytes", SIZES)
+def test_every_mutant_is_caught(size_bytes, mutant):
+    ways = [(CPU, CPU)] * 2
+    buffers = PeerBuffers(size_bytes, ways).make()
+    mutant(*buffers)
+    assert not peer_copy.same(*buffers)
+
+
+class Stream:
+    """A stream whose work is a time: when it will be done with all that it was given."""
+
+    def __init__(self, device):
+        self.device, self.done_s = device, 0.0
+
+    def wait_event(self, event):
+        self.done_s = max(self.done_s, event.at_s)
+
+
+class Event:
+    """When a stream was done with what it had been given."""
+
+    at_s = 0.0
+
+    def record(self, stream):
+        self.at_s = stream.done_s
+
+
+class Gpus:
+    """As much of torch.cuda as copies between GPUs take, in which a copy takes a second on its two streams."""
+
+    def __init__(self, monkeypatch):
+        self.current, self.copies = {}, []
+        for name, value in {"Stream": Stream, "Event": Event, "current_stream": self.stream_of}.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+        monkeypatch.setattr(torch.cuda, "stream", partial(On, self))
+        monkeypatch.setattr(memcpy, "copy", self.copy)
+
+    def stream_of(self, device):
+        return self.current.setdefault(device, Stream(device))
+
+    def copy(self, source, target):
+        """As PyTorch does: on the source's stream, when both streams are ready, and both wait for it."""
+        streams = [self.stream_of(source), self.stream_of(target)]
+        began_s = max(stream.done_s for stream in streams)
+        self.copies.append((source, target, began_s))
+        for stream in streams:
+            stream.done_s = began_s + 1.0
+
+    def done_s(self, devices):
+        return [self.stream_of(device).done_s for device in devices]
+
+
+class On:
+    """A stream that is current on its GPU for a while."""
+
+    def __init__(self, gpus, stream):
+        self.gpus, self.stream = gpus, stream
+
+    def __enter__(self):
+        self.before = self.gpus.stream_of(self.stream.device)
+        self.gpus.current[self.stream.device] = self.stream
+
+    def __exit__(self, *_):
+        self.gpus.current[self.stream.device] = self.before
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    return Gpus(monkeypatch)
+
+
+def buffers_of(ways):
+    """In place of tensors the devices that they would be on."""
+    return [device for way in ways for device in way]
+
+
+FANS = {"both ways": both_ways(0, 1), "one to all": one_to_all(0, 8), "all to one": all_to_one(3, 8)}
+
+
+@pytest.mark.parametrize("fan", FANS.values(), ids=FANS)
+def test_copies_run_at_once_and_not_one_after_the_other(gpus, fan):
+    ways = on_gpus(fan)
+    AtOnce(ways)(*buffers_of(ways))
+    assert {began_s for *_, began_s in gpus.copies} == {0.0}
+
+
+@pytest.mark.parametrize("fan", FANS.values(), ids=FANS)
+def test_every_gpu_sees_the_end_of_all_copies(gpus, fan):
+    ways = on_gpus(fan)
+    AtOnce(ways)(*buffers_of(ways))
+    assert set(gpus.done_s(dict.fromkeys(buffers_of(ways)))) == {1.0}
+
+
+@pytest.mark.parametrize("fan", FANS.values(), ids=FANS)
+def test_a_call_begins_when_the_one_before_has_ended_everywhere(gpus, fan):
+    ways = on_gpus(fan)
+    copy = AtOnce(ways)
+    copy(*buffers_of(ways))
+    copy(*buffers_of(ways))
+    assert [began_s for *_, began_s in gpus.copies] == [0.0] * len(ways) + [1.0] * len(ways)
+
+
+@pytest.mark.parametrize("busy", [0, 1])
+def test_a_call_waits_for_what_was_submitted_to_any_of_its_gpus(gpus, busy):
+    ways = on_gpus(both_ways(0, 1))
+    gpus.stream_of(torch.device("cuda", busy)).done_s = 5.0
+    AtOnce(ways)(*buffers_of(ways))
+    assert {began_s for *_, began_s in gpus.copies} == {5.0}
+
+
+def test_torchs_copies_on_current_streams_would_go_one_after_the_other(gpus):
+    # What the streams of their own are for.
+    for source, target in on_gpus(both_ways(0, 1)):
+        memcpy.copy(source, target)
+    assert [began_s for *_, began_s in gpus.copies] == [0.0, 1.0]
+
+
+def ranks_of(size_bytes, number=0, returns=False):
+    return [Message(rank, size_bytes, CPU, number, returns=returns) for rank in (0, 1)]
+
+
+def carry(messages_of_ranks):
+    """A message on its way, within one process."""
+    first, second = messages_of_ranks
+    second.incoming.copy_(first.outgoing)
+    if first.incoming is not None:
+        first.incoming.copy_(second.outgoing)
+
+
+@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize("size_bytes", SIZES)
+def test_a_message_arrives_on_every_pass(size_bytes, returns):
+    both = ranks_of(size_bytes, returns=returns)
+    seen = []
+    for _ in range(3):
+        seen.append(both[1].arrived())
+        carry(both)
+        seen.append(all(message.arrived() for message in both))
+        for message in both:
+            message.fill()
+    assert seen == [False, True] * 3
+
+
+def test_the_sender_of_what_does_not_return_has_nothing_to_wait_for():
+    assert ranks_of(100)[0].arrived()
+
+
+def test_what_does_not_come_back_is_seen_by_who_sent_it():
+    first, second = ranks_of(100, returns=True)
+    second.incoming.copy_(first.outgoing)
+    assert (second.arrived(), first.arrived()) == (True, False)
+
+
+@pytest.mark.parametrize("size_bytes", [4096, 65_537])
+def test_the_data_of_another_message_or_pass_are_seen(size_bytes):
+    first, second = ranks_of(size_bytes, number=1)
+    second.incoming.copy_(ranks_of(size_bytes, number=2)[0].outgoing)
+    other_message = second.arrived()
+    stale = first.outgoing.clone()
+    first.fill(), second.fill()
+    second.incoming.copy_(stale)
+    assert (other_message, second.arrived()) == (False, False)
+
+
+def test_a_message_without_its_last_byte_is_seen():
+    first, second = ranks_of(65_537)
+    second.incoming[:-1].copy_(first.outgoing[:-1])
+    assert not second.arrived()
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_message_takes_no_more_memory_than_announced(returns):
+    size_bytes = 2**20
+    held = sum(len(message._all) * size_bytes for message in ranks_of(size_bytes, returns=returns))
+    # And the shared memory between them.
+    assert held + size_bytes <= messages.memory_needed(size_bytes)
+
+
+def test_there_and_back_counts_both_ways():
+    assert messages.work_of(100, returns=True) == {"payload_bytes": 200, "wire_bytes": 100}
+    assert messages.work_of(100, returns=False) == {"payload_bytes": 100, "wire_bytes": 100}
+
+
+pytestmark_shared = pytest.mark.skipif(not shared_copy.supported(), reason="needs memfd_create, which is Linux's")
+
+
+def with_shared_memory(size_bytes, run, patience_s=30.0):
+    """The results of `run(rank, memory)` on two threads that share memory as ranks do."""
+    told, ready, results = [], threading.Event(), {}
+
+    def tell(rank):
+        def broadcast(name):
+            if rank == 0:
+                told.append(name.clone())
+                ready.set()
+            else:
+                assert ready.wait(patience_s)
+                name.copy_(told[0])
+
+        return broadcast
+
+    def on(rank):
+        memory = shared_copy.SharedMemory.between(rank, size_bytes, tell(rank))
+        try:
+            results[rank] = run(rank, memory)
+        finally:
+            memory.close()
+
+    threads = [threading.Thread(target=on, args=(rank,), daemon=True) for rank in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(patience_s)
+    return [results.get(rank) for rank in (0, 1)]
+
+
+@pytestmark_shared
+@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize("size_bytes", SIZES)
+def test_messages_arrive_through_shared_memory(size_bytes, returns):
+    def run(rank, memory):
+        found = []
+        made = [Message(rank, size_bytes, CPU, number, returns=returns) for number in range(3)]
+        for _ in range(2):
+            for message in made:
+                memory.exchange(rank, message)
+            found.append(all(message.arrived() for message in made))
+            for message in made:
+                message.fill()
+            found.append(message.arrived())
+        return found
+
+    sender, receiver = with_shared_memory(size_bytes, run)
+    assert receiver == [True, False] * 2
+    assert sender == ([True, False] * 2 if returns else [True] * 4)
+
+
+@pytestmark_shared
+def test_a_rank_that_is_gone_is_an_error_and_no_hang():
+    def run(rank, memory):
+        if rank == 1:
+            return memory.close()
+        # The first may still find room in the socket.
+        with pytest.raises((ConnectionError, socket.timeout)):
+            all(memory.exchange(rank, Message(rank, 4096, CPU)) is None for _ in range(2))
+        return "told"
+
+    assert with_shared_memory(4096, run)[0] == "told"
+
+
+@pytestmark_shared
+def test_a_rank_that_never_comes_is_an_error_and_no_hang(monkeypatch):
+    monkeypatch.setattr(shared_copy, "PATIENCE_S", 0.05)
+    with pytest.raises(TimeoutError):
+        shared_copy.SharedMemory.between(0, 4096, lambda name: None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_linux_can_share_memory_without_a_name():
+    assert shared_copy.supported()
