@@ -1,0 +1,16 @@
+"""What the tests of ranks share."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from .slurm import two_nodes
+
+
+@pytest.fixture(scope="session")
+def slurm():
+    """Two Slurm nodes on this host, for the whole session."""
+    # Sockets lie in the folder, and their paths may not be long.
+    with tempfile.TemporaryDirectory(prefix="slurm-") as folder, two_nodes(Path(folder)) as nodes:
+        yield nodes

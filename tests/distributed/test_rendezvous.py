@@ -1,0 +1,201 @@
+"""How the processes of a launch find rank 0, past what earlier launches left."""
+
+import os
+import socket
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from pytest_roofline.core.errors import BadInput, RanksFailed
+from pytest_roofline.distributed import rendezvous
+from pytest_roofline.distributed.channel import listen, new_key
+from pytest_roofline.distributed.identity import Identity
+from pytest_roofline.distributed.rendezvous import FileBoard, Meeting, StoreBoard, board_of, meet
+
+ONE = Identity(1, 2, 0, None, "srun")
+STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2"}
+MASTER = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+
+
+@pytest.fixture
+def board(tmp_path):
+    return FileBoard(tmp_path / "attach" / "srun-7-2")
+
+
+@pytest.fixture
+def listener():
+    key = new_key()
+    with closing(listen("127.0.0.1", key)) as open_one:
+        yield open_one, Meeting(("127.0.0.1",), open_one.port, key)
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def test_a_meeting_is_what_its_text_says():
+    meeting = Meeting(("node1", "10.0.0.1"), 1234, new_key())
+    assert Meeting.parse(meeting.text) == meeting
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"addresses": 3, "port": 1, "key": ""}', '{"addresses": [], "port": "x"}']
+)
+def test_what_is_no_meeting_is_refused(text):
+    with pytest.raises(ValueError):
+        Meeting.parse(text)
+
+
+def test_what_was_posted_can_be_read_by_its_owner_only_and_is_taken_down(board, tmp_path):
+    board.post("first")
+    board.post("second")
+    (path,) = (tmp_path / "attach").iterdir()
+    assert (board.read(0), path.name, path.stat().st_mode & 0o777) == ("second", "srun-7-2", 0o600)
+    board.close()
+    assert board.read(0) is None
+    board.close()
+
+
+def test_a_file_that_others_may_write_is_not_believed(board, tmp_path):
+    board.post("text")
+    (tmp_path / "attach" / "srun-7-2").chmod(0o622)
+    assert board.read(0) is None
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "attach").write_text("a file")
+    with pytest.raises(RanksFailed, match=r"rank 0 cannot write .*srun-7-2"):
+        FileBoard(tmp_path / "attach" / "srun-7-2").post("text")
+
+
+def test_the_others_meet_the_rank_0_that_posted(board, listener):
+    listener, meeting = listener
+    board.post(meeting.text)
+    with closing(meet(ONE, board, 30)) as channel:
+        channel.send("here")
+        with closing(listener.accept(30)) as accepted:
+            assert accepted.receive(30) == "here"
+
+
+@pytest.mark.parametrize("stale", ["refused", "wrong key", "nonsense"])
+def test_what_an_earlier_launch_left_costs_a_retry_only(board, listener, monkeypatch, stale):
+    monkeypatch.setattr(rendezvous, "ATTEMPT_S", 0.2)
+    listener, meeting = listener
+    left = {
+        "refused": Meeting(("127.0.0.1",), free_port(), new_key()).text,
+        "wrong key": Meeting(("127.0.0.1",), meeting.port, new_key()).text,
+        "nonsense": "{",
+    }
+    board.post(left[stale])
+    met = []
+    thread = threading.Thread(target=lambda: met.append(meet(ONE, board, 60)))
+    thread.start()
+    # Until it has read what is stale, whose connection is refused.
+    time.sleep(0.3)
+    board.post(meeting.text)
+    thread.join(60)
+    (channel,) = met
+    channel.close()
+
+
+def test_a_rank_that_never_meets_rank_0_says_where_it_looked(board):
+    with pytest.raises(RanksFailed) as caught:
+        meet(ONE, board, 0.2)
+    assert str(caught.value).startswith(
+        f"rank 1 of 2 on {socket.gethostname()} did not meet rank 0 within 0.2 s "
+        f"by {board._path}, which every node must see"
+    )
+    assert "nothing was posted there. Expected every process of this launch (srun) to run the same pytest" in str(
+        caught.value
+    )
+
+
+def test_a_rank_that_finds_nobody_where_it_was_sent_says_so(board, monkeypatch):
+    monkeypatch.setattr(rendezvous, "ATTEMPT_S", 0.1)
+    board.post(Meeting(("127.0.0.1",), free_port(), new_key()).text)
+    with pytest.raises(RanksFailed, match=r"what was posted there leads nowhere: .*refused"):
+        meet(ONE, board, 0.5)
+
+
+def test_a_hosted_store_is_read_by_others_and_gives_its_port_back():
+    port = free_port()
+    zero, other = (StoreBoard("127.0.0.1", port, hosted=True) for _ in range(2))
+    zero.post("where I am")
+    assert other.read(30) == "where I am"
+    zero.close()
+    socket.create_server(("127.0.0.1", port)).close()
+    assert other.read(0.2) is None
+
+
+def test_readers_wait_for_the_store_and_for_what_is_posted():
+    port = free_port()
+    found = []
+    reader = StoreBoard("127.0.0.1", port, hosted=True)
+    thread = threading.Thread(target=lambda: found.append(reader.read(60)))
+    thread.start()
+    zero = StoreBoard("127.0.0.1", port, hosted=True)
+    zero.post("late")
+    thread.join(60)
+    assert found == ["late"]
+    zero.close()
+
+
+def test_a_taken_port_is_said():
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(RanksFailed, match=f"rank 0 cannot listen on MASTER_PORT={port}: Address already in use"):
+            StoreBoard("127.0.0.1", port, hosted=True).post("text")
+
+
+def test_restarts_of_one_launch_do_not_read_each_others_posts():
+    port = free_port()
+    host = StoreBoard("127.0.0.1", port, hosted=True)
+    host.post("of the host")
+    first, second = (StoreBoard("127.0.0.1", port, hosted=False, launch=count) for count in "12")
+    first.post("of the first")
+    assert (second.read(0.2), first.read(10), host.read(10)) == (None, "of the first", "of the host")
+    first.close()
+    assert first.read(0.2) is None
+    host.close()
+
+
+@pytest.mark.parametrize(
+    ("identity", "environ", "where"),
+    [
+        (ONE, STEP, "srun-7-2"),
+        (Identity(1, 2, 1, 2, "mpirun"), {"PMIX_NAMESPACE": "prterun-1@1", "SLURM_JOB_ID": "7"}, "mpirun-prterun-1@1"),
+        (Identity(1, 2, 1, 2, "mpirun"), {"PMIX_NAMESPACE": "../../etc/x"}, "mpirun-.._.._etc_x"),
+        (Identity(1, 2, 0, 1, "mpirun"), {"PBS_JOBID": "42.server"}, "mpirun-42.server"),
+        (Identity(1, 2, 1, 2, "mpirun"), {}, f"mpirun-{socket.gethostname()}-{os.getppid()}"),
+    ],
+)  # fmt: skip
+def test_a_launch_without_a_master_meets_by_a_file_of_its_own(identity, environ, where, tmp_path):
+    board = board_of(identity, environ, tmp_path)
+    assert isinstance(board, FileBoard)
+    board.post("x")
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()] == [f"attach/{where}"]
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "env", "srun", "mpirun"])
+def test_a_master_is_where_a_launch_meets(launcher, tmp_path):
+    board = board_of(Identity(1, 2, 0, None, launcher), STEP | MASTER, tmp_path)
+    assert board.where == "the store at MASTER_ADDR=127.0.0.1, MASTER_PORT=29500"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "environ", "said"),
+    [
+        ("env", {}, "RANK=1 and WORLD_SIZE=2 are set, but not MASTER_ADDR and MASTER_PORT"),
+        ("env", {"MASTER_ADDR": "a"}, "but not MASTER_PORT; set them to rank 0's host and a free port"),
+        ("torchrun", {"MASTER_ADDR": "a", "MASTER_PORT": "70000"}, "MASTER_PORT='70000'; expected a port"),
+        ("mpirun", {}, "this mpirun names no job that rank 1 of 2 could know its own by"),
+    ],
+)
+def test_a_launch_that_gives_nothing_to_meet_by_is_refused(launcher, environ, said, tmp_path):
+    with pytest.raises(BadInput) as caught:
+        board_of(Identity(1, 2, 0, None, launcher), environ, tmp_path)
+    assert said in str(caught.value)
