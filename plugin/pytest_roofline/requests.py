@@ -8,6 +8,7 @@ from typing import Any
 from .core.errors import BadInput
 from .core.keys import Cache, Timing
 from .core.work import RATE_SUFFIXES, Work, rate_suffix
+from .ranks import Distributed
 
 
 class Request:
@@ -71,14 +72,14 @@ def check_metric(metric: str | None, work: Work | None) -> str | None:
     return metric
 
 
-def check_distributed(distributed: object) -> None:
-    from .ranks import Distributed
+def check_distributed(distributed: object) -> Distributed:
 
     if not isinstance(distributed, Distributed):
         raise BadInput(
             f"the first argument is {distributed!r}; expected the fixture `distributed`, as the test takes it among "
             "its own arguments"
         )
+    return distributed
 
 
 def check_devices(devices: Sequence[str] | None) -> tuple[str, ...]:

@@ -54,12 +54,13 @@ def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[py
         # A worker that fails to collect crashes the whole run; its first test refuses in its place.
         config.pluginmanager.register(Refusing(), "roofline-refusing")
         return
+    # Made before the run begins: its name is refused once there is a file of that name.
+    launcher = launcher_of(config)
     if any(map(measures, concerned)):
         select(config, items, marked)
     if with_ranks:
-        # A round keeps the order of the run that it belongs to.
         items[:] = by_world(items)
-        launcher_of(config).plan(items)
+        launcher.plan(items)
     if not any(map(measures, concerned)):
         return
     running = Running(config)

@@ -9,10 +9,6 @@ import pytest
 # Before any in-process run of pytest: torch cannot be imported twice into one process.
 import torch  # noqa: F401
 
-import pytest_roofline.fixture
-import pytest_roofline.measuring.cache
-import pytest_roofline.measuring.ceiling
-import pytest_roofline.measuring.timing  # noqa: F401
 from pytest_roofline.judging.runs import Run, read_run
 from pytest_roofline.measuring import host
 

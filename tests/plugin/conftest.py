@@ -16,7 +16,6 @@ from click.testing import CliRunner, Result
 
 import pytest_roofline.cli
 import pytest_roofline.display
-import pytest_roofline.fixture
 import pytest_roofline.judging.comparing
 import pytest_roofline.measuring.ceiling
 import pytest_roofline.measuring.devices.cpu
@@ -26,6 +25,7 @@ import pytest_roofline.outcomes
 import pytest_roofline.plugin
 import pytest_roofline.running
 import pytest_roofline.selection
+import pytest_roofline.single
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.judging.baselines import read_baseline
 from pytest_roofline.judging.runs import Run, read_run

@@ -1,0 +1,116 @@
+"""One measurement over ranks: from the arguments of a test to the record in the run file."""
+
+import contextlib
+from collections.abc import Callable
+
+from .core.errors import WrongData
+from .core.keys import Cache, Timing
+from .core.records import Measurement
+from .core.work import Work
+from .rank_measuring import RankRequest, Taken, invalid_of, key_of_ranks, measurement_of
+from .ranks import Distributed
+from .requests import check_distributed, one_of, positive
+from .subject import Subject
+
+Taking = Callable[[Distributed, RankRequest, Callable[[Taken], None]], Taken]
+
+
+class OverRanks:
+    """Measures over ranks for one test.
+
+    Args:
+        subject: the test.
+        distributed: its fixture of that name.
+
+    Raises:
+        BadInput: that is something else, or the test's verdicts are out.
+    """
+
+    def __init__(self, subject: Subject, distributed: Distributed) -> None:
+        self._subject = subject
+        self._distributed = check_distributed(distributed)
+        subject.require_open()
+
+    def request(
+        self,
+        fn: Callable[..., object],
+        args: tuple[object, ...],
+        *,
+        world_size: int | None,
+        work: Work,
+        name: str | None,
+        timing: Timing,
+        cache: Cache | None,
+        budget: float | None,
+        tolerance: float | None,
+        metric: str | None,
+        backend: str | None,
+        timeout: float | None,
+    ) -> RankRequest:
+        """The arguments of a call, checked before any rank is contacted; the test is skipped for lack of ranks.
+
+        Raises:
+            BadInput: one cannot be used as given.
+        """
+        from .distributed.functions import reference
+
+        subject, options = self._subject, self._subject.session.options
+        function = reference(fn)
+        replacement = subject.replacement(name or "", fn)
+        return RankRequest(
+            function=function if replacement is None else reference(replacement),
+            args=args,
+            size=self._distributed.size_of(world_size),
+            work=work,
+            name=subject.fresh_name(name),
+            timing=timing,
+            cache=one_of("cache", cache or subject.marks.cache or "warm", ("warm", "rotate")),
+            budget_s=positive("budget", budget) or subject.marks.budget or options.budget_s,
+            tolerance=positive("tolerance", tolerance) or subject.marks.tolerance,
+            metric=metric or work.metric,
+            backend=backend,
+            timeout_s=positive("timeout", timeout),
+            drill=options.drill if replacement is None else None,
+            replaced=replacement is not None,
+        )
+
+    def measure(self, request: RankRequest, taking: Taking) -> Measurement:
+        """Have the ranks measure, and write it down.
+
+        Args:
+            request: what to measure.
+            taking: `take` or `take_jobs`.
+
+        Raises:
+            WrongData: the buffers of a rank do not hold what they should.
+            RanksFailed: a rank raised, was lost, or did not answer in time.
+        """
+        __tracebackhide__ = True
+
+        def keep(taken: Taken) -> None:
+            # Whatever happens to the record, what happened to the measurement is what must be told.
+            with contextlib.suppress(Exception):
+                self._record(taken, request, "the ranks failed on the way")
+
+        taken = taking(self._distributed, request, keep)
+        measurement = self._record(taken, request, invalid_of(taken))
+        if taken.wrong:
+            raise WrongData(f"{measurement.label}: {taken.wrong}")
+        return measurement
+
+    def _record(self, taken: Taken, request: RankRequest, invalid: str) -> Measurement:
+        subject, session = self._subject, self._subject.session
+        plan, ground = subject.planned, session.ground
+        link = ground.link_of_ranks(taken.ranks.hosts)
+        measurement = measurement_of(
+            taken,
+            request,
+            key_of_ranks(request, ground.hardware, plan.benchmark, plan.parameters, link),
+            test_id=subject.test_id,
+            label=subject.label(request.name),
+            process=session.process,
+            gate=subject.marks.gate,
+            invalid=invalid,
+        )
+        session.record(measurement, taken.calibration)
+        return measurement

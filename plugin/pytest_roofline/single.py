@@ -1,0 +1,219 @@
+"""One measurement in this process: from the checked request to the record in the run file."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from .core.errors import BadInput, WrongData
+from .core.facts import HardwareKey
+from .core.keys import Key
+from .core.records import Measurement
+from .judging.hardware import above_peak
+from .planned import encodable
+from .requests import Request
+from .subject import Subject
+
+if TYPE_CHECKING:
+    from .measuring.devices import Device
+    from .measuring.timing import Engine, Plan
+
+# Making argument sets may take so many seconds; no share of the budget, or a smaller one would measure something else.
+SETUP_S = 2.0
+
+
+class Single:
+    """One measurement of a test, on the device of the run or on several of them.
+
+    Args:
+        subject: the test.
+        request: what to measure.
+        make: makes one set of arguments.
+    """
+
+    def __init__(self, subject: Subject, request: Request, make: Callable[[], object]) -> None:
+        self._subject = subject
+        self._session = subject.session
+        self._request = request
+        self._make = make
+        self._device, self._hardware = _measured_on(subject, request.devices)
+
+    def measure(self) -> Measurement:
+        """Take the measurement, write it down, and let go of its buffers.
+
+        Raises:
+            WrongData: the timed buffers do not hold what they should.
+            Exception: whatever the function raises.
+        """
+        from .measuring import host
+        from .measuring.timing import Engine
+
+        request, device = self._request, self._device
+        replaced = self._subject.replacement(request.name, request.fn)
+        drill = self._session.options.drill
+        if replaced is None and drill is not None:
+            from .measuring.drill import slowed
+
+            replaced = slowed(request.fn, device, drill)
+        sets, labels = self._argument_sets()
+        if replaced is not None:
+            labels.add("replaced")
+        plan = self._plan(replaced or request.fn, sets)
+        engine = Engine(device, plan)
+        engine.log.labels |= labels
+        try:
+            watch = host.Neighbours()
+            engine.run()
+            on_cpu = self._session.ground.environment.device.type == "cpu"
+            disturbed = host.too_busy(watch.cores_taken()) if on_cpu else ""
+            peak_bytes = engine.peak_bytes() if request.peak_bytes else None
+            verified, wrong = _verify(request.verify, engine)
+            measurement = self._write(engine, verified, wrong or disturbed, peak_bytes)
+        except BaseException as error:
+            # Whatever happens to the record, what happened to the measurement is what must be told.
+            with contextlib.suppress(Exception):
+                self._write_partial(engine, error)
+            raise
+        finally:
+            # The traceback of a failure holds on to this frame; what it measured must not stay allocated for that.
+            sets.clear()
+            engine.close()
+            del engine, plan
+            # A device that cannot even do this has failed already, and that failure is the one to report.
+            with contextlib.suppress(Exception):
+                device.release()
+        assert measurement is not None
+        if wrong:
+            raise WrongData(f"{measurement.label}: {wrong}")
+        return measurement
+
+    def _argument_sets(self) -> tuple[list[tuple[object, ...]], set[str]]:
+        from .measuring import cache
+
+        request, make, device = self._request, self._make, self._device
+        cache_bytes = self._cache_bytes
+        if request.cache != "rotate":
+            sets = [cache.as_tuple(make())]
+            cold = request.cache == "flush" or cache.is_cold(1, request.work, cache_bytes)
+            return sets, set() if cold else {"cache_resident"}
+        count = cache.rotation_sets(request.work, cache_bytes, device.free_bytes())
+        sets = cache.make_sets(make, count, SETUP_S, device.host_s)
+        cold = cache.is_cold(len(sets), request.work, cache_bytes)
+        return sets, set() if cold else {"cache_resident"}
+
+    @property
+    def _cache_bytes(self) -> int:
+        return self._session.ground.environment.device.last_level_cache_bytes or 0
+
+    def _plan(self, fn: Callable[..., object], sets: list[tuple[object, ...]]) -> "Plan":
+        from .measuring import cache, timing
+
+        def renew(count: int) -> None:
+            for index in range(count):
+                # The old buffers go first: there may be no room for both.
+                sets[index] = ()
+                sets[index] = cache.as_tuple(self._make())
+
+        request, device = self._request, self._device
+        flush = device.flusher(cache.FLUSH_FACTOR * self._cache_bytes) if request.cache == "flush" else None
+        return timing.Plan(
+            fn=fn,
+            sets=sets,
+            budget_s=request.budget_s,
+            timing=request.timing,
+            flush=flush,
+            renew=renew if request.fresh else None,
+        )
+
+    def _write(
+        self,
+        engine: "Engine",
+        verified: bool | None,
+        invalid: str,
+        peak_bytes: int | None = None,
+    ) -> Measurement | None:
+        samples = engine.samples()
+        if samples is None:
+            return None
+        request, session, plan = self._request, self._session, self._subject.planned
+        metric, hardware = request.metric or request.work.metric, self._hardware
+        measurement = Measurement(
+            key=Key(
+                benchmark=plan.benchmark,
+                parameters=plan.parameters,  # type: ignore[arg-type]
+                metric=metric,
+                hardware=hardware,
+                cache=request.cache,
+                timing=request.timing,
+                name=request.name,
+            ),
+            test_id=self._subject.test_id,
+            label=self._subject.label(request.name),
+            process=session.process,
+            work=request.work,
+            samples=samples,
+            gate=self._subject.marks.gate,
+            tolerance=request.tolerance,
+            ceiling=session.ceiling(request.work, metric, hardware) if verified is not False else None,
+            verified=verified,
+            invalid=invalid or samples.trouble,
+            peak_bytes=peak_bytes,
+        )
+        measurement = _with_sanity(measurement)
+        session.record(measurement, engine.calibration)
+        return measurement
+
+    def _write_partial(self, engine: "Engine", error: BaseException) -> None:
+        """Keep what was measured before something went wrong, marked so that nobody takes it for a result."""
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"raised {type(error).__name__}: {error}"
+        self._write(engine, None, encodable(why)[:500])
+
+
+def _measured_on(subject: Subject, names: tuple[str, ...]) -> "tuple[Device, HardwareKey]":
+    """The device of the run, or the named ones as one, with its hardware key."""
+    ground, config = subject.session.ground, subject.item.config
+    if not names:
+        return ground.device, ground.hardware
+
+    def opened(name: str) -> "Device":
+        known = config.hook.pytest_roofline_device(config=config, name=name)
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        kind = ground.environment.device.type
+        if kind != "cuda" or name.partition(":")[0] != "cuda":
+            raise BadInput(
+                f"devices names {name}, and {ground.device.name} is measured; several devices of one process can "
+                "be timed together where they are CUDA or ROCm devices"
+            )
+        from .measuring.devices.peers import open_peer
+
+        return open_peer(name)
+
+    return ground.among(names, opened)
+
+
+def _verify(verify: Callable[..., object] | None, engine: "Engine") -> tuple[bool | None, str]:
+    """Whether every set that was timed holds the right data, and what is wrong if one does not."""
+    if verify is None:
+        return None, ""
+    engine.settle()
+    for index, arguments in enumerate(engine.sets_touched):
+        try:
+            answer = verify(*arguments)
+        except AssertionError as error:
+            return False, f"wrong data in argument set {index}: {error}"
+        # Functions that assert return None; everything else is taken at its truth.
+        if answer is not None and not answer:
+            return (
+                False,
+                f"wrong data in argument set {index} of {len(engine.sets_touched)}: verify returned {answer!r}",
+            )
+    return True, ""
+
+
+def _with_sanity(measurement: Measurement) -> Measurement:
+    """The measurement, marked invalid where its rate is above what the hardware can do."""
+    if measurement.invalid:
+        return measurement
+    why = above_peak(measurement.ceiling, measurement.work, measurement.share_of_ceiling, measurement.samples.labels)
+    return replace(measurement, invalid=why) if why else measurement
