@@ -104,6 +104,7 @@ def _measure(
         work=_work(operation, size_bytes, dtype, world_size, backend or distributed.backends[0]),
         timing=timing,
         backend=backend,
+        collective=operation,
     )
 
 

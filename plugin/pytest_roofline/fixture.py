@@ -12,7 +12,17 @@ from .core.units import format_amount
 from .core.work import Work
 from .over_ranks import OverRanks
 from .rank_measuring import JOB_METRIC, take, take_jobs
-from .requests import Request, argument_maker, check_callable, check_devices, check_metric, check_work, one_of, positive
+from .requests import (
+    Request,
+    argument_maker,
+    check_callable,
+    check_collective,
+    check_devices,
+    check_metric,
+    check_work,
+    one_of,
+    positive,
+)
 from .session import RooflineSession
 from .settings import Marks
 from .single import Single
@@ -121,6 +131,7 @@ class Roofline:
         backend: str | None = None,
         timeout: float | None = None,
         peak_bytes: bool = False,
+        collective: str | None = None,
     ) -> Measurement:
         """Time what `fn` does on every rank of a world; the time of a call is that of the rank that took longest.
 
@@ -140,6 +151,8 @@ class Roofline:
             backend: of torch.distributed; the device's own by default.
             timeout: seconds until every rank must have answered.
             peak_bytes: also find the most memory that a call holds on any rank.
+            collective: the one that `fn` does, such as `all_reduce`, to record its algorithm and protocol where the
+                library tells of them (NCCL and RCCL do under NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=TUNING).
 
         Returns:
             The measurement; `ranks` has every rank's own times and names the straggler.
@@ -165,7 +178,7 @@ class Roofline:
             backend=backend,
             timeout=timeout,
         )
-        return over.measure(replace(request, peak_bytes=peak_bytes), take)
+        return over.measure(replace(request, peak_bytes=peak_bytes, collective=check_collective(collective)), take)
 
     def measure_job(
         self,

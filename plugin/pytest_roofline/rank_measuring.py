@@ -1,6 +1,7 @@
 """Measuring over ranks for one test: the plan goes out, the times come back, and one measurement is made of them."""
 
 import itertools
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -46,6 +47,7 @@ class RankRequest:
     peak_bytes: bool = False
     drill: float | None = None
     replaced: bool = False
+    collective: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ def _taken(
         _ranks(distributed, request, members, [one.own for one in times]),
         straggler=first.straggler,
         lag_s=first.lag_s,
+        **_told(distributed, request),
     )
     return Taken(
         samples=replace(first.samples, labels=tuple(sorted({*first.samples.labels, *labels}))),
@@ -136,6 +139,24 @@ def _taken(
         disturbed=next((one.disturbed for one in times if one.disturbed), ""),
         peak_bytes=max(peaks, default=None),
     )
+
+
+def _told(distributed: Distributed, request: RankRequest) -> dict[str, Any]:
+    """Algorithm and protocol of a collective, where the library tells of them."""
+    from .distributed.algorithms import told
+    from .distributed.worlds import default_backend
+
+    if request.collective is None:
+        return {}
+    found = told(
+        os.environ,
+        distributed.pool(request.size).placement.printed(),
+        request.collective,
+        request.work.algbw_bytes,
+        request.size,
+        request.backend or default_backend(distributed.kind),
+    )
+    return {} if found is None else {"algorithm": found.name or "", "protocol": found.protocol or ""}
 
 
 def _partial(

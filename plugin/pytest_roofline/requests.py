@@ -82,6 +82,12 @@ def check_distributed(distributed: object) -> Distributed:
     return distributed
 
 
+def check_collective(name: str | None) -> str | None:
+    from .distributed.algorithms import COLLECTIVES
+
+    return name if name is None else str(one_of("collective", name, COLLECTIVES))
+
+
 def check_devices(devices: Sequence[str] | None) -> tuple[str, ...]:
     if devices is None:
         return ()

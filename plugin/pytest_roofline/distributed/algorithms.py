@@ -11,6 +11,18 @@ from typing import Literal
 # By number, as NCCL 2.20 to 2.23 print them (src/init.cc: ncclAlgoStr, ncclProtoStr); RCCL has the same tables.
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "all_to_all_v",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "send_recv",
+)
 # NCCL's name of an operation. torch sends all others as groups of sends and receives, which have no algorithm.
 _FUNCTIONS = {
     "all_reduce": "AllReduce",

@@ -17,6 +17,7 @@ from .messages import PARENT_VARIABLE
 
 MODULE = "pytest_roofline.distributed.rank"
 TAIL_LINES, TAIL_COLUMNS = 12, 200
+MOST_READ = 2**20
 # After this long a process that was killed is left to the kernel.
 REAP_S = 5.0
 FATE_S = 2.0
@@ -45,6 +46,9 @@ class Placement(Protocol):
 
     def tail(self, rank: int) -> str:
         """The last words of its log."""
+
+    def printed(self) -> str:
+        """What rank 0 has printed so far, or its last megabyte: libraries tell there how they do things."""
 
     def kill(self) -> None:
         """End everything at once."""
@@ -111,6 +115,12 @@ class Local:
             return ""
         return tail_of(self._context.stderrs.get(rank)) or tail_of(self._context.stdouts.get(rank))
 
+    def printed(self) -> str:
+        """What rank 0 has printed so far."""
+        if self._context is None:
+            return ""
+        return text_of(self._context.stdouts.get(0)) + text_of(self._context.stderrs.get(0))
+
     def kill(self) -> None:
         """End every rank with all that it started, and reap it."""
         for process in self._processes.values():
@@ -168,13 +178,17 @@ def ending(status: int) -> str:
     return f"killed by {name}" + (" (out of memory? dmesg tells)" if -status == signal.SIGKILL else "")
 
 
-def tail_of(path: str | os.PathLike[str] | None) -> str:
-    """The last lines of a log, whatever bytes are in it."""
+def text_of(path: str | os.PathLike[str] | None) -> str:
+    """The last megabyte of a log, whatever bytes are in it; empty where there is none."""
     try:
-        text = Path(path).read_bytes()[-100_000:].decode("utf-8", "replace") if path else ""
+        return Path(path).read_bytes()[-MOST_READ:].decode("utf-8", "replace") if path else ""
     except OSError:
         return ""
-    lines = [line[:TAIL_COLUMNS] for line in text.splitlines() if line.strip()]
+
+
+def tail_of(path: str | os.PathLike[str] | None) -> str:
+    """The last lines of a log."""
+    lines = [line[:TAIL_COLUMNS] for line in text_of(path).splitlines() if line.strip()]
     return "\n".join(lines[-TAIL_LINES:])
 
 

@@ -7,9 +7,11 @@ from ..core.ranks import Ranks
 from ..core.records import Measurement
 from ..core.samples import OVERSUBSCRIBED
 from ..core.units import format_percent, format_seconds, printable
+from ..core.work import rate_suffix
 from .results import Result, count
 
 MOST_LISTED = 3
+COUNTED = "rates of collectives are bus bandwidth (busbw, as the nccl-tests count): what each link would have to carry"
 
 
 def rank_lines(results: Sequence[Result]) -> list[str]:
@@ -18,7 +20,8 @@ def rank_lines(results: Sequence[Result]) -> list[str]:
     known = [(measurement, ranks) for measurement, ranks in measured if ranks is not None]
     if not known:
         return []
-    lines = [f"ranks: {text}" for text in dict.fromkeys(launch_text(ranks) for _, ranks in known)]
+    lines = [] if not any(rate_suffix(m.key.metric) == "busbw_GBps" for m, _ in known) else [COUNTED]
+    lines += [f"ranks: {text}" for text in dict.fromkeys(launch_text(ranks) for _, ranks in known)]
     lines += _cut([straggler_text(measurement, ranks) for measurement, ranks in known if ranks.straggler is not None])
     shared = [m for m, _ in known if OVERSUBSCRIBED in m.samples.labels]
     if shared:
