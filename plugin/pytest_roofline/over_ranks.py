@@ -7,12 +7,13 @@ from .core.errors import WrongData
 from .core.keys import Cache, Timing
 from .core.records import Measurement
 from .core.work import Work
-from .rank_measuring import RankRequest, Taken, invalid_of, key_of_ranks, measurement_of
+from .planned import encodable
+from .rank_measuring import Keep, RankRequest, Taken, invalid_of, key_of_ranks, measurement_of
 from .ranks import Distributed
 from .requests import check_distributed, one_of, positive
 from .subject import Subject
 
-Taking = Callable[[Distributed, RankRequest, Callable[[Taken], None]], Taken]
+Taking = Callable[[Distributed, RankRequest, Keep], Taken]
 
 
 class OverRanks:
@@ -53,9 +54,13 @@ class OverRanks:
             BadInput: one cannot be used as given.
         """
         from .distributed.functions import reference
+        from .distributed.wire import encode
+        from .distributed.worlds import check_backend
 
         subject, options = self._subject, self._subject.session.options
         function = reference(fn)
+        # Only to have them refused now: a rank is started to be measured, not to be told that it cannot be.
+        encode(args, "the arguments")
         replacement = subject.replacement(name or "", fn)
         return RankRequest(
             function=function if replacement is None else reference(replacement),
@@ -68,7 +73,7 @@ class OverRanks:
             budget_s=positive("budget", budget) or subject.marks.budget or options.budget_s,
             tolerance=positive("tolerance", tolerance) or subject.marks.tolerance,
             metric=metric or work.metric,
-            backend=backend,
+            backend=check_backend(backend),
             timeout_s=positive("timeout", timeout),
             drill=options.drill if replacement is None else None,
             replaced=replacement is not None,
@@ -87,10 +92,11 @@ class OverRanks:
         """
         __tracebackhide__ = True
 
-        def keep(taken: Taken) -> None:
+        def keep(taken: Taken, error: BaseException) -> None:
+            why = "interrupted" if isinstance(error, KeyboardInterrupt) else _first_line(error)
             # Whatever happens to the record, what happened to the measurement is what must be told.
             with contextlib.suppress(Exception):
-                self._record(taken, request, "the ranks failed on the way")
+                self._record(taken, request, why)
 
         taken = taking(self._distributed, request, keep)
         measurement = self._record(taken, request, invalid_of(taken))
@@ -114,3 +120,8 @@ class OverRanks:
         )
         session.record(measurement, taken.calibration)
         return measurement
+
+
+def _first_line(error: BaseException) -> str:
+    """What went wrong, with the rank that is to blame."""
+    return encodable(f"the ranks failed on the way: {error}".partition("\n")[0])[:500]

@@ -63,7 +63,11 @@ class Taken:
     peak_bytes: int | None = None
 
 
-def take(distributed: Distributed, request: RankRequest, keep: Callable[[Taken], None]) -> Taken:
+# Takes what had been measured when something went wrong, and what that was.
+Keep = Callable[[Taken, BaseException], None]
+
+
+def take(distributed: Distributed, request: RankRequest, keep: Keep) -> Taken:
     """Have the ranks measure.
 
     Args:
@@ -93,10 +97,10 @@ def take(distributed: Distributed, request: RankRequest, keep: Callable[[Taken],
             plan=_plan(request),
             tell=tell,
         )
-    except BaseException:
+    except BaseException as error:
         partial = _partial(distributed, request, members, told)
         if partial is not None:
-            keep(partial)
+            keep(partial, error)
         raise
     return _taken(distributed, request, members, times)
 
@@ -213,7 +217,7 @@ def _labels(members: "Sequence[Member]", request: RankRequest) -> set[str]:
     return labels
 
 
-def take_jobs(distributed: Distributed, request: RankRequest, keep: Callable[[Taken], None]) -> Taken:
+def take_jobs(distributed: Distributed, request: RankRequest, keep: Keep) -> Taken:
     """Time whole programs: from starting the processes to their orderly end, each with ranks of its own.
 
     Args:
@@ -225,6 +229,8 @@ def take_jobs(distributed: Distributed, request: RankRequest, keep: Callable[[Ta
         Exception: whatever went wrong.
     """
     __tracebackhide__ = True
+    from .distributed.jobs import JobPlan
+
     pool = distributed.pool(request.size)
     pool.stop()
     before, pool.size = pool.size, _job_size(distributed, request, pool.size)
@@ -238,14 +244,19 @@ def take_jobs(distributed: Distributed, request: RankRequest, keep: Callable[[Ta
                 break
             started_s = time.perf_counter()
             distributed.call(
-                request.function, request.args, request.size, timeout=request.timeout_s, backend=request.backend
+                request.function,
+                request.args,
+                request.size,
+                timeout=request.timeout_s,
+                backend=request.backend,
+                plan=JobPlan(),
             )
             members = pool.members[: request.size]
             pool.stop()
             seconds.append(time.perf_counter() - started_s)
-    except BaseException:
+    except BaseException as error:
         if seconds:
-            keep(_jobs(distributed, request, members, seconds))
+            keep(_jobs(distributed, request, members, seconds), error)
         raise
     finally:
         pool.stop()

@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -140,40 +141,44 @@ class Launcher:
         """The pool for a world of so many ranks, not started yet or with its ranks as they are."""
         from .distributed.pool import Pool
 
-        shared = mpi and self.name in ("mpirun", "srun")
-        key = mpi and not shared
-        known = self._pools.get(key)
-        if known is None:
-            for other in self._pools.values():
+        apart = mpi and self.name not in ("mpirun", "srun")
+        for key, other in self._pools.items():
+            if key != apart:
                 # Two sets of ranks on one device would disturb each other, if only by their memory.
                 other.stop()
-            most = max(self._largest.values()) if self.name in ("mpirun", "srun") else self._largest[mpi]
-            wanted = self.attached.size if self.attached is not None else max(size, most)
-            known = self._pools[key] = Pool(
-                self._placement(mpi, shared), wanted, self.kind, address=self.options.address
-            )
-        elif known.size < size:
+        known = self._pools.get(apart)
+        if known is None:
+            wanted = self._to_start(size, mpi)
+            known = Pool(self._placement(apart), wanted, self.kind, address=self.options.address)
+            self._pools[apart] = known
+        elif known.size < size or (mpi and known.size != size):
+            # MPI's own world is all that was started, and its start waits for every one of them.
             known.stop()
             known.size = size
         return known
 
-    def _placement(self, mpi: bool, shared: bool) -> "Placement":
+    def _to_start(self, size: int, mpi: bool) -> int:
+        """How many ranks a new pool begins with: at once as many as the largest world will need."""
+        if self.attached is not None:
+            return self.attached.size
+        return size if mpi else max(size, self._largest[False])
+
+    def _placement(self, apart: bool) -> "Placement":
+        """What starts ranks; `apart` for those that need MPI, where the others do without."""
         if self.attached is not None:
             return self.attached.placement()
-        if self.name == "local" and not mpi:
+        name = "mpirun" if apart else self.options.launcher
+        if name == "local":
             from .distributed.placement import Local
 
             return Local()
         from .distributed.engines import parse_arguments
         from .distributed.launching import Launched
 
-        name = self.options.launcher if self.options.launcher != "local" and (shared or not mpi) else "mpirun"
-        given = " ".join(self.options.launcher_args)
-        arguments = parse_arguments(name, given) if given and name == self.options.launcher else ()
-        needs_mpi = mpi or self._mpi_planned
+        arguments = () if apart else parse_arguments(name, shlex.join(self.options.launcher_args))
         # Of ranks on this host alone nobody else needs to know the address.
-        address = self.options.address or ("127.0.0.1" if self.options.launcher == "local" else "")
-        return Launched(name, arguments, mpi=needs_mpi, address=address)
+        address = self.options.address or ("127.0.0.1" if apart else "")
+        return Launched(name, arguments, mpi=self._mpi_planned, address=address)
 
     @property
     def _mpi_planned(self) -> bool:
@@ -273,8 +278,11 @@ class Distributed:
         """
         __tracebackhide__ = True
         from .distributed.functions import reference
+        from .distributed.worlds import check_backend
+        from .requests import positive
 
-        return self.call(reference(fn), args, self._size(world_size), timeout=timeout, backend=backend)
+        function, timeout_s = reference(fn), positive("timeout", timeout)
+        return self.call(function, args, self._size(world_size), timeout=timeout_s, backend=check_backend(backend))
 
     def call(
         self,

@@ -86,6 +86,12 @@ def _parse(config: pytest.Config) -> Options:
     if save is not None:
         _check_save(folder, save, against)
     qualify = bool(option_value(config, "qualify"))
+    launcher, launcher_args = _launcher(config), _parsed(config, "launcher-args", _arguments, ())
+    if launcher_args and launcher == LAUNCHERS[0]:
+        raise BadInput(
+            f"--roofline-launcher-args is given, but --roofline-launcher is {launcher}, which takes none; expected one "
+            f"of {', '.join(LAUNCHERS[1:])} beside it"
+        )
     gate = qualify or bool(option_value(config, "ci"))
     return Options(
         folder=asked_round.folder if asked_round else folder,
@@ -103,8 +109,8 @@ def _parse(config: pytest.Config) -> Options:
         fail_on=_fail_on(config, gate, qualify),
         expect=_expect(config),
         drill=_parsed(config, "drill", parse_fraction, None),
-        launcher=_launcher(config),
-        launcher_args=_parsed(config, "launcher-args", _arguments, ()),
+        launcher=launcher,
+        launcher_args=launcher_args,
         address=option_value(config, "address"),
         rank_timeout_s=_parsed(config, "rank-timeout", parse_duration, None),
         command=tuple(str(argument) for argument in config.invocation_params.args),

@@ -90,7 +90,8 @@ class Pool:
             size: ranks of the world, at most the pool's.
             timeout_s: seconds until every rank must have answered.
             backend: of the default group; None takes the device's own.
-            plan: a `lockstep.RankPlan`, to measure what the function gives; None sends its result.
+            plan: a `lockstep.RankPlan` to measure what the function gives, a `jobs.JobPlan` to do it once; None sends
+                its result.
             tell: called with a rank and what it tells on its way.
 
         Returns:

@@ -50,6 +50,11 @@ def fill(rank: Rank, timed: Timed, work: Work, policy: Cache, sets: list[tuple[o
     Returns:
         The labels that say what they are.
     """
+    if policy == "rotate" and timed.make_args is None:
+        raise BadInput(
+            "cache='rotate' needs a Timed with make_args, which makes each fresh set of arguments to rotate through; "
+            "the rank function returned none"
+        )
     own_bytes = rank.meter.facts().last_level_cache_bytes or 0
     # Ranks on the processors of one host share its memory; each device has its own.
     pool = host_number(rank) if rank.device.type == "cpu" else -1.0 - rank

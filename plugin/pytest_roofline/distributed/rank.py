@@ -149,12 +149,16 @@ class Server:
 
     def _result(self, worlds: Any, task: Task) -> bytes:
         from .functions import load
+        from .jobs import JobPlan, run_once
 
         function = load(task.function)
         arguments = decode(task.arguments, "the arguments")
         rank = worlds.enter(task.world)
+        value: object = None
         if task.plan is None:
             value = function(rank, *arguments)
+        elif isinstance(task.plan, JobPlan):
+            run_once(rank, function, arguments)
         else:
             from .lockstep import measure
 

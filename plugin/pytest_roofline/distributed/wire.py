@@ -110,7 +110,7 @@ class _Pickler(pickle.Pickler):
         raise _NotPlainError(value)
 
     def _reduce_tensor(self, value: torch.Tensor) -> Any:
-        if value.layout != torch.strided or value.is_quantized:
+        if value.layout != torch.strided or value.is_quantized or value.is_meta:
             raise _NotPlainError(value)
         self._tensor_bytes += value.numel() * value.element_size()
         if self._tensor_bytes > self._most_bytes:

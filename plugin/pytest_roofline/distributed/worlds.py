@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
+from ..core.errors import BadInput
 from ..measuring.devices import Device
 from .context import Rank
 
@@ -132,3 +133,16 @@ def backends(kind: str) -> tuple[str, ...]:
     usable = [name for name in (default_backend(kind), "mpi", "gloo") if name == "xccl" or known[name]()]
     # Gloo carries an accelerator's tensors through host memory, which is another thing than to be measured there.
     return tuple(dict.fromkeys(name for name in usable if kind == "cpu" or name != "gloo"))
+
+
+def check_backend(backend: str | None) -> str | None:
+    """A back end as a user names it; None is the device's own.
+
+    Raises:
+        BadInput: this torch has none of that name.
+    """
+    if backend is not None and not (isinstance(backend, str) and dist.is_backend_available(backend)):
+        known = [name for name in dist.Backend.backend_list if name not in ("undefined", "fake")]
+        there = ", ".join(name for name in known if dist.is_backend_available(name))
+        raise BadInput(f"backend is {backend!r}; this torch has {there}")
+    return backend

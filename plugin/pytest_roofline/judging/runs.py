@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from ..core.errors import BadFile, CannotStore
 from ..core.records import Footer, Header, Judgement, Measurement, Outcome
-from ..core.samples import MOST_EXCLUDED, Calibration
+from ..core.samples import MOST_EXCLUDED, OVERSUBSCRIBED, Calibration
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 
 Line = Header | Calibration | Measurement | Outcome | Judgement | Footer
@@ -72,6 +72,8 @@ class Run:
             return measurement.invalid
         if measurement.key.identity in self.spoiled:
             return self.spoiled[measurement.key.identity]
+        if OVERSUBSCRIBED in measurement.samples.labels:
+            return "more ranks than cores, so it tells of the scheduler"
         if "replaced" in measurement.samples.labels:
             return "what was measured had been replaced through pytest_roofline_function"
         if all(outcome.test_id != measurement.test_id for outcome in self.outcomes):
