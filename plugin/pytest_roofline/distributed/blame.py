@@ -16,6 +16,8 @@ How = Literal["ok", "raised", "skipped", "lost", "stuck", "closing"]
 _RANK = {"lost": 0, "raised": 1, "skipped": 2, "stuck": 3, "closing": 4, "ok": 5}
 # What Gloo, NCCL and MPI say when it is a peer that failed.
 _PEER_GONE = re.compile(r"by peer|remote (process|worker)|broken pipe|connection (closed|reset|refused)", re.IGNORECASE)
+# More than any world has, so that what only a victim says comes after all else.
+_MOST_RANKS = 10**6
 # Lines of a traceback or a stack that are shown.
 _MOST_LINES = 40
 
@@ -70,6 +72,9 @@ def report(ends: Sequence[RankEnd], timeout_s: float, tails: Mapping[int, str]) 
 
 
 def _suspicion(end: RankEnd, positions: Mapping[int, Position]) -> tuple[float, int]:
+    if end.how == "raised" and _PEER_GONE.search(end.text):
+        # Perhaps only the victim of one that said later why it went.
+        return _MOST_RANKS + end.order, end.rank
     if end.how != "stuck":
         return end.order, end.rank
     where = positions[end.rank]
@@ -93,11 +98,25 @@ def _first_line(bad: Sequence[RankEnd], positions: Mapping[int, Position], timeo
     cause = "was stopped by a signal (SIGSTOP)" if guilty.stopped else f"is {positions[guilty.rank]}"
     line = f"{guilty.name} did not answer within {timeout_s:g} s: it {cause}"
     waiting = [end for end in bad[1:] if end.how == "stuck"]
+    away = [end for end in bad if end.how == "closing"]
+    if not guilty.stopped and positions[guilty.rank].collective and away:
+        return _left_waiting(away, bad, positions, timeout_s)
     if not guilty.stopped and positions[guilty.rank].collective and waiting:
         # All wait, each for the others: then the calls do not match.
         others = "; ".join(f"{end.name} is {positions[end.rank]}" for end in waiting[:3])
         return f"{line}; {others}" + ("" if _all_alike(positions) else ": they are in different operations")
     return line
+
+
+def _left_waiting(
+    away: Sequence[RankEnd], bad: Sequence[RankEnd], positions: Mapping[int, Position], timeout_s: float
+) -> str:
+    """Some have returned from the function while others wait for them in a collective."""
+    there = [end for end in bad if end.how == "stuck"]
+    left = f"{' and '.join(end.name for end in away[:3])} returned from the function"
+    waits = "; ".join(f"{end.name} is {positions[end.rank]}" for end in there[:3])
+    what = f"{waits}, while {left}" if len(there) < len(away) else f"{left}, while others wait: {waits}"
+    return f"{what}: no answer within {timeout_s:g} s; every rank must call the same collectives, in the same order"
 
 
 def _all_alike(positions: Mapping[int, Position]) -> bool:
@@ -153,8 +172,9 @@ def _about(
 
 def _is_victim(end: RankEnd, ends: Sequence[RankEnd]) -> bool:
     """Whether a rank only raised that another one had gone before: its traceback leads nowhere."""
-    earlier = any(other.how in ("lost", "raised") and other.order < end.order for other in ends)
-    return end.how == "raised" and earlier and _PEER_GONE.search(end.text) is not None
+    others = [other for other in ends if other is not end and other.how in ("lost", "raised")]
+    cause = any(other.order < end.order or not _PEER_GONE.search(other.text) for other in others)
+    return end.how == "raised" and cause and _PEER_GONE.search(end.text) is not None
 
 
 def _cut(text: str) -> list[str]:

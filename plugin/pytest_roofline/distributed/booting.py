@@ -1,5 +1,6 @@
 """A boot: ranks are started, come, say what they are, are found to fit together, and get their devices."""
 
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -85,7 +86,9 @@ class Boot:
         trouble = self._placement.trouble()
         names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {self._size}"
         if trouble:
-            raise RanksFailed(f"{names} will not come ({self._placement.name}): {trouble}")
+            cause, _, words = trouble.partition("\n")
+            start = f"{cause} ({self._placement.name}, started on {socket.gethostname()}); {names} did not come"
+            raise RanksFailed(f"{start}\n{words}".rstrip())
         if time.monotonic() > self._until_s:
             strangers = f"; {refused} connections did not know the key" if refused else ""
             tails = "\n".join(filter(None, (self._placement.tail(rank) for rank in missing)))

@@ -43,6 +43,7 @@ class Channel:
         self._socket = connection
         self._buffer = bytearray()
         self._sending = threading.Lock()
+        self._cut_off = False
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -59,15 +60,34 @@ class Channel:
         """The address of the other end."""
         return str(self._socket.getpeername()[0])
 
-    def send(self, message: object) -> None:
+    def send(self, message: object, timeout: float | None = None) -> None:
         """Send plain data.
 
+        Args:
+            message: it.
+            timeout: seconds in which the peer must take it; None waits for ever.
+
         Raises:
-            OSError: the peer is gone.
+            OSError: the peer is gone, or took nothing in time; nothing can be sent to it any more then.
         """
         data = encode(message, "a message", _MOST_FRAME)
+        until_s = None if timeout is None else time.monotonic() + timeout
         with self._sending:
-            self._socket.sendall(_LENGTH.pack(len(data)) + data)
+            left = memoryview(_LENGTH.pack(len(data)) + data)
+            while left:
+                left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
+                if self._cut_off or not self._ready(select.POLLOUT, left_s):
+                    # The rest of a message that was begun will never come.
+                    self._cut_off = True
+                    raise TimeoutError(f"the peer took no message within {timeout:g} s")
+                with contextlib.suppress(BlockingIOError):
+                    left = left[self._socket.send(left, socket.MSG_DONTWAIT) :]
+
+    def _ready(self, what: int, seconds: float | None) -> bool:
+        """Whether the socket is ready, or has ended, within so many seconds; any descriptor may have any number."""
+        poller = select.poll()
+        poller.register(self._socket, what)
+        return bool(poller.poll(None if seconds is None else 1e3 * seconds))
 
     def poll(self) -> list[Any]:
         """Every whole message that has arrived, without waiting.
@@ -96,7 +116,7 @@ class Channel:
         until_s = None if timeout is None else time.monotonic() + timeout
         while (message := self._take()) is None:
             left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
-            if not select.select([self._socket], [], [], left_s)[0]:
+            if not self._ready(select.POLLIN, left_s):
                 raise TimeoutError(f"no message within {timeout:g} s")
             if self._read_some(0):
                 raise EOFError("the connection has ended")
@@ -110,7 +130,7 @@ class Channel:
 
     def _read_what_is_there(self) -> bool:
         """Fill the buffer; whether the peer is gone."""
-        while select.select([self._socket], [], [], 0)[0]:
+        while self._ready(select.POLLIN, 0.0):
             if self._read_some(socket.MSG_DONTWAIT):
                 return True
         return False

@@ -58,6 +58,9 @@ class Progress:
         if rank in self.waiting:
             return "closing" if rank in self.closing else "stuck"
         status = self.answers[rank].status
+        if status == "raised" and rank in self.closing:
+            # It only noticed, after its own function, that the ranks are out of step.
+            return "closing"
         return "raised" if status == "raised" else ("skipped" if status == "skipped" else "ok")
 
     def note(self, rank: int, message: dict[str, Any]) -> None:
@@ -84,7 +87,7 @@ def drive(task: Task, members: Sequence[Member], timeout_s: float, tell: Tell | 
     for channel in channels.values():
         # One that is just gone shows as the end of its connection below.
         with contextlib.suppress(OSError):
-            channel.send({"kind": "run", "task": task})
+            channel.send({"kind": "run", "task": task}, max(0.0, progress.until_s - time.monotonic()))
     with listening(members) as selector:
         while progress.waiting and (left_s := progress.until_s - time.monotonic()) > 0:
             for key, _ in selector.select(left_s):

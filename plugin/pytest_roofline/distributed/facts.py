@@ -107,7 +107,7 @@ def check(facts: Sequence[RankFacts]) -> None:
     Raises:
         RanksFailed: versions differ between ranks, naming the nodes.
     """
-    for name in facts[0].versions:
+    for name in dict.fromkeys(name for one in facts for name in one.versions):
         hosts: dict[str, list[RankFacts]] = defaultdict(list)
         for one in facts:
             hosts[one.versions.get(name, "none")].append(one)
@@ -131,17 +131,24 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
     Raises:
         RanksFailed: there are not enough, or two ranks were given the same.
     """
-    owners: dict[tuple[str, str], RankFacts] = {}
-    chosen: dict[int, int] = {}
-    # Those with the least choice first: what they need must not be taken by a rank that could have had another.
-    for one in sorted(facts, key=lambda fact: (len(fact.devices), fact.local_rank)):
-        wishes = sorted(range(len(one.devices)), key=lambda index: (index != one.local_rank, index))
-        free = next((index for index in wishes if (one.host, one.devices[index]) not in owners), None)
-        if free is None:
-            raise RanksFailed(_no_device(one, owners))
-        owners[one.host, one.devices[free]] = one
-        chosen[one.rank] = free
-    return chosen
+    # Only the controller assigns, so ranks are spared these imports.
+    import numpy as np
+    from scipy.optimize import linear_sum_assignment
+
+    # What no rank can have costs more than all wishes together; a device's name tells it apart only within its host.
+    devices = list(dict.fromkeys((one.host, uuid) for one in facts for uuid in one.devices))
+    never = float(2 * (len(facts) + 1) * (len(devices) + 1))
+    costs = np.full((len(facts), max(len(devices), len(facts))), never)
+    for row, one in enumerate(facts):
+        for index, uuid in enumerate(one.devices):
+            other = 1.0 + index * (len(facts) - row) / never**2
+            costs[row, devices.index((one.host, uuid))] = 0.0 if index == one.local_rank else other
+    rows, columns = linear_sum_assignment(costs)
+    owned = {int(row): devices[column] for row, column in zip(rows, columns, strict=True) if costs[row, column] < never}
+    for row, one in enumerate(facts):
+        if row not in owned:
+            raise RanksFailed(_no_device(one, {device: facts[row] for row, device in owned.items()}))
+    return {facts[row].rank: facts[row].devices.index(uuid) for row, (_, uuid) in owned.items()}
 
 
 def _no_device(one: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> str:

@@ -46,7 +46,10 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
     if file is None:
         raise BadInput(f"{fn.__module__} has no file; expected a rank function from a file that ranks can load")
     path = Path(file).resolve()
-    return FunctionRef(str(path), _digest(path), fn.__module__, name)
+    try:
+        return FunctionRef(str(path), _digest(path), fn.__module__, name)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}; ranks load {name} from there") from None
 
 
 def _refuse(fn: object) -> None:
@@ -65,6 +68,8 @@ def _refuse(fn: object) -> None:
         raise BadInput(f"{fn.__qualname__} is defined inside another function, {why}; {remedy}: pass values beside it")
     if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
         raise BadInput(f"{fn.__qualname__} is async, so calling it does no work; expected a plain function")
+    if inspect.isgeneratorfunction(fn):
+        raise BadInput(f"{fn.__qualname__} is a generator, so calling it does no work; expected a plain function")
 
 
 @functools.lru_cache(maxsize=256)
@@ -110,7 +115,10 @@ _loaded: dict[tuple[str, str], ModuleType] = {}
 def _module(ref: FunctionRef, path: Path) -> ModuleType:
     key = ref.file, ref.sha256
     if key not in _loaded:
-        _loaded[key] = _by_name(ref.module, path) or _by_file(ref.module, path)
+        # A file that has changed since: what is known under its name is the version before.
+        changed = any(file == ref.file for file, _ in _loaded)
+        known = None if changed else _by_name(ref.module, path)
+        _loaded[key] = known or _by_file(ref.module, path)
     return _loaded[key]
 
 

@@ -86,7 +86,7 @@ def _asked(members: Sequence[Member]) -> dict[int, str]:
     found: dict[int, str] = {}
     for member in members:
         with contextlib.suppress(OSError):
-            member.channel.send({"kind": "stacks"})
+            member.channel.send({"kind": "stacks"}, ASK_S)
     until_s = time.monotonic() + ASK_S
     while len(found) < len(members) and time.monotonic() < until_s:
         for member in members:

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 from .messages import PARENT_VARIABLE
 
 MODULE = "pytest_roofline.distributed.rank"
-TAIL_LINES, TAIL_COLUMNS = 12, 200
+# Behind Gloo's reason for an abort come the stack and a list of modules.
+TAIL_LINES, TAIL_COLUMNS = 30, 200
 MOST_READ = 2**20
 # After this long a process that was killed is left to the kernel.
 REAP_S = 5.0
@@ -123,9 +124,7 @@ class Local:
 
     def kill(self) -> None:
         """End every rank with all that it started, and reap it."""
-        for process in self._processes.values():
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
+        self._kill_groups()
         self._reap(REAP_S)
         self._forget()
 
@@ -133,6 +132,8 @@ class Local:
         """Whether every rank has ended by itself within so many seconds."""
         if not self._reap(seconds):
             return False
+        # What rank functions have started and left behind.
+        self._kill_groups()
         self._forget()
         return True
 
@@ -141,6 +142,11 @@ class Local:
         if self._context is None:
             return {}
         return {rank: handler.proc for rank, handler in self._context.subprocess_handlers.items()}
+
+    def _kill_groups(self) -> None:
+        for process in self._processes.values():
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def _reap(self, seconds: float) -> bool:
         until_s = time.monotonic() + seconds

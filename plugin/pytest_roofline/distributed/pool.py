@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import RanksFailed, RanksSkipped
+from ..core.errors import BadInput, RanksFailed, RanksSkipped
 from .blame import report
 from .booting import Boot
 from .driving import Progress, Tell, drive, ends
@@ -105,6 +105,8 @@ class Pool:
         # For pytest, which takes this as a wish; whoever reads a failure wants the test's own line.
         __tracebackhide__ = True
         data = encode(tuple(arguments), "the arguments")
+        if not 1 <= size <= self.size:
+            raise BadInput(f"a world of {size} ranks was asked for; expected 1 to {self.size}, which this pool has")
         try:
             self._ensure()
             self._tasks += 1

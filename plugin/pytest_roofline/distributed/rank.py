@@ -36,6 +36,10 @@ def main() -> int:
         0 after an orderly stop; 1 where there was no controller to meet.
     """
     faulthandler.enable()
+    # Into a log they would write in blocks, and a rank that is lost would take its last words along.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(line_buffering=True)
     _die_with_parent()
     identity = identify(os.environ) or Identity(0, 1, 0, 1, "none")
     hosts, port = parse_address(os.environ.get(ADDRESS_VARIABLE, ""))
@@ -133,12 +137,11 @@ class Server:
             _end_at_once()
 
     def _read_stacks(self) -> str:
-        self._stacks.seek(0)
-        self._stacks.truncate()
-        faulthandler.dump_traceback(self._stacks, all_threads=True)
-        self._stacks.flush()
-        self._stacks.seek(0)
-        return self._stacks.read()
+        # Not into the file of the signal, whose stacks are of the moment that was asked about.
+        with tempfile.TemporaryFile("w+") as file:
+            faulthandler.dump_traceback(file, all_threads=True)
+            file.seek(0)
+            return file.read()
 
     def _do(self, worlds: Any, task: Task) -> None:
         try:
@@ -191,7 +194,7 @@ def _answer(number: int, error: BaseException) -> Answer:
     except Exception:
         where = "".join(traceback.format_tb(error.__traceback__)) + name
     line = f"{name}: {text}" if text else name
-    return Answer(number, "raised", error=_printable(line)[:_MOST_TEXT], traceback=_printable(where)[-_MOST_TRACEBACK:])
+    return Answer(number, "raised", error=_printable(line)[:_MOST_TEXT], traceback=_shortened(_printable(where)))
 
 
 def _from_the_function(frames: TracebackType | None) -> TracebackType | None:
@@ -199,6 +202,12 @@ def _from_the_function(frames: TracebackType | None) -> TracebackType | None:
     while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     return frames
+
+
+def _shortened(text: str) -> str:
+    """A traceback without its middle, where that is long: both where it was and what was raised stay."""
+    half = _MOST_TRACEBACK // 2
+    return text if len(text) <= _MOST_TRACEBACK else f"{text[:half]} … {text[-half:]}"
 
 
 def _printable(text: str) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.+)$')
 _OURS = str(Path(__file__).resolve().parent)
-_LIBRARY = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")})
+_STDLIB = sysconfig.get_paths()["stdlib"] + "/"
+_PACKAGES = ("/site-packages/", "/dist-packages/")
 # Where torch's collectives are defined, and the wrapper that each of them is called through.
 _COLLECTIVES = "distributed_c10d.py"
 _WRAPPERS = ("wrapper", "_wrapper", "inner")
@@ -38,7 +39,8 @@ class Position:
 
     def __str__(self) -> str:
         if not self.place:
-            return f"in {self.inside}" if self.inside else "at a place that no stack tells"
+            inside = self.collective or self.inside
+            return f"in {inside}" if inside else "at a place that no stack tells"
         if self.collective:
             return f"in {self.collective} at {self.place}"
         return f"at {self.place}" + (f", in {self.inside}" if self.inside else "")
@@ -68,7 +70,9 @@ def main_frames(text: str) -> list[Frame]:
         elif (match := _FRAME.match(line)) is not None and threads:
             threads[-1].append(Frame(match["file"], match["line"], match["name"]))
     serving = [frames for frames in threads if any(_is_server(frame) for frame in frames)]
-    return (serving or threads or [[]])[0]
+    # A stack of more than a hundred frames is cut off before it comes to that.
+    others = [frames for frames in threads if not any(_is_listener(frame) for frame in frames)]
+    return (serving or others[::-1] or [[]])[0]
 
 
 def main_text(text: str) -> str:
@@ -82,6 +86,12 @@ def _is_server(frame: Frame) -> bool:
     return frame.name == "serve" and frame.file.startswith(_OURS)
 
 
+def _is_listener(frame: Frame) -> bool:
+    return frame.name == "_listen" and frame.file.startswith(_OURS)
+
+
 def _is_users(frame: Frame) -> bool:
-    inside = frame.file.startswith((_OURS, "<frozen", *_LIBRARY))
-    return not inside and "/torch/" not in frame.file
+    """Whether a line is of a rank function or what it calls, perhaps in a package: not Python's, torch's or ours."""
+    if any(place in frame.file for place in _PACKAGES):
+        return not any(f"{place}torch/" in frame.file for place in _PACKAGES)
+    return not frame.file.startswith((_OURS, "<", _STDLIB))

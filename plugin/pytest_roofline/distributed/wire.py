@@ -115,7 +115,9 @@ class _Pickler(pickle.Pickler):
         self._tensor_bytes += value.numel() * value.element_size()
         if self._tensor_bytes > self._most_bytes:
             raise _TooLargeError(self._tensor_bytes)
-        plain = value.detach().cpu().contiguous().reshape(-1)
+        plain = value.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
+        # Not `contiguous()`, which leaves a single element with whatever stride it has.
+        plain = plain.clone(memory_format=torch.contiguous_format)
         data = bytes(plain.view(torch.uint8).numpy()) if plain.numel() else b""
         return _tensor, (str(value.dtype).removeprefix("torch."), tuple(value.shape), data)
 
