@@ -163,20 +163,28 @@ def gpu_aware_mpi(distributed, awareness):
 
     def ask():
         if not awareness:
+            # A launch that gives worlds of one is a failure, not a lack of awareness.
+            distributed.run(mpi_world)
             awareness.append(gpu_awareness(distributed.run))
         return awareness[0]
 
     return ask
 
 
+def mpi_world(rank):
+    """On a rank: whether MPI's world is the one that was asked for."""
+    return world(rank.size).size
+
+
 def _timed(exchange, rank, size_bytes, device, returns):
-    """Messages of one size, timed on two ranks; each has data of its own."""
+    """Messages of one size, timed on two ranks by the host's clock, which waits for them; each has data of its own."""
     numbers = itertools.count()
     return Timed(
         exchange,
         make_args=lambda: (Message(int(rank), size_bytes, device, next(numbers), returns=returns),),
         verify=Message.arrived,
         refill=Message.fill,
+        on_host=True,
     )
 
 
@@ -216,6 +224,8 @@ def test_peer_copy_shared_memory(roofline, distributed, pattern, size_bytes):
     """From one process to another through memory that they share: copied in, then out."""
     if not shared_copy.supported():
         roofline.skip_for_hardware("needs memory without a name, which Linux has")
+    if len({facts.host for facts in distributed.facts[:2]}) > 1:
+        roofline.skip_for_hardware("needs two ranks on one host, found them on two")
     _measure_ranks(
         roofline, distributed, through_shared_memory, size_bytes, pattern, metric="shared_memory_payload_GBps"
     )

@@ -6,6 +6,7 @@ has no test of ours, the others go on too, since the launch is then somebody els
 
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,10 +123,11 @@ def attach(config: pytest.Config) -> int | None:
 
 def _follow(config: pytest.Config, identity: "Identity") -> int | None:
     """Serve rank 0 to its end; None where that has no test of ours."""
-    from .distributed.rendezvous import MEET_S, board_of
+    from .distributed.rendezvous import board_of
     from .distributed.supervising import follow, supervise
+    from .settings import boot_timeout_of
 
-    channel = follow(identity, board_of(identity, os.environ, _folder(config)), MEET_S)
+    channel = follow(identity, board_of(identity, os.environ, _folder(config)), boot_timeout_of(config))
     status = supervise(channel, identity)
     if status:
         print(f"roofline: rank {identity.rank} of {identity.size}: rank 0 is gone", file=sys.stderr)
@@ -135,11 +137,13 @@ def _follow(config: pytest.Config, identity: "Identity") -> int | None:
 def _gather(config: pytest.Config, identity: "Identity") -> None:
     from .distributed.gathering import gather
     from .distributed.rendezvous import board_of
+    from .settings import boot_timeout_of
 
     asked = option_value(config, "address")
     on_one_host = identity.local_size == identity.size
     bind = asked or ("127.0.0.1" if on_one_host else "")
-    _lead(config, Launch(identity, gather(identity, board_of(identity, os.environ, _folder(config)), bind=bind)))
+    board = board_of(identity, os.environ, _folder(config))
+    _lead(config, Launch(identity, gather(identity, board, boot_timeout_of(config), bind)))
 
 
 def _lead(config: pytest.Config, launch: Launch) -> None:
@@ -162,14 +166,16 @@ class Leading:
         self._launch = launch
         self._told = False
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Of tests that only use other plugins every rank runs its own."""
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        """Of tests that only use other plugins every rank runs its own; what -k leaves out is none of ours."""
+        result = yield
         ours = any(not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ())) for item in items)
         self._launch.tell(ours)
         self._told = True
         if not ours:
             del self._config.stash[attached_key]
+        return result
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:

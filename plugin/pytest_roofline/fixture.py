@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .core.keys import CACHES, RANK_TIMINGS, TIMINGS, Cache, Timing
+from .core.keys import CACHES, JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
 from .core.records import Measurement
 from .core.units import format_amount
 from .core.work import Work
 from .over_ranks import OverRanks
-from .rank_measuring import JOB_METRIC, take, take_jobs
+from .rank_jobs import take_jobs
+from .rank_measuring import take
 from .requests import (
     Request,
     argument_maker,

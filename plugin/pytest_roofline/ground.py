@@ -74,20 +74,20 @@ class Ground:
             self._groups[names] = SeveralDevices(devices), hardware
         return self._groups[names]
 
-    def link_of_ranks(self, hosts: Sequence[str]) -> str:
-        """The class of the link between ranks on these hosts, one a rank, each with a device like this one."""
-        from .measuring import links
+    def hardware_of_ranks(self, environment: Environment | None, hosts: Sequence[str], link: str) -> HardwareKey:
+        """The hardware key of a measurement over ranks: the machine of rank 0, which may be another than this one.
 
-        if len(hosts) < 2:
-            return "none"
-        nodes, kind = len(set(hosts)), self.environment.device.type
-        if kind == "cpu":
-            inside = "memory"
-        else:
-            most = max(hosts.count(host) for host in hosts)
-            inside = links.kind_among(tuple(f"{kind}:{index}" for index in range(most))) if most > 1 else "one-a-node"
+        Args:
+            environment: of rank 0; None where it is not known.
+            hosts: of every rank.
+            link: class of the link between ranks of one host.
+        """
+        ours = environment is None or environment.device.type != self.environment.device.type
+        alone = self.hardware if environment is None or ours else key_of(environment)
+        nodes = len(set(hosts))
         # No library tells the class of a network; the number of nodes is what tells two layouts apart.
-        return inside if nodes == 1 else f"{inside}-{nodes}-nodes"
+        named = "none" if len(hosts) == 1 else link if nodes == 1 else f"{link}-{nodes}-nodes"
+        return replace(alone, devices=len(hosts), link=named)
 
     def prior(self, key: Key) -> Prior:
         """What to assume of a measurement where its own processes do not tell: from its class."""
@@ -140,7 +140,20 @@ def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, P
     if options.against:
         _refuse_other_hardware(comparator, hardware)
     comparisons = _count(comparator, planned.values(), hardware)
-    return Ground(device, environment, hardware, comparator, entries, comparisons, device.gpu(), held), warning
+    gpu = device.gpu()
+    _refuse_exclusive(gpu, held, planned)
+    return Ground(device, environment, hardware, comparator, entries, comparisons, gpu, held), warning
+
+
+def _refuse_exclusive(gpu: Gpu | None, held: bool, planned: Mapping[str, Planned]) -> None:
+    """A GPU that takes one process cannot serve this one and a rank."""
+    with_ranks = any(uses_ranks(plan.item) for plan in planned.values())
+    if held and with_ranks and gpu is not None and gpu.compute_mode == "exclusive process":
+        raise DeviceError(
+            f"{gpu.label} takes one process at a time (compute mode exclusive process), and this run has tests that "
+            "measure in pytest itself beside tests of ranks; run those of ranks by themselves (-k, -m), or allow "
+            f"several processes with nvidia-smi -i {gpu.index} -c DEFAULT"
+        )
 
 
 def _left_to_ranks(config: pytest.Config, planned: Mapping[str, Planned]) -> bool:

@@ -37,6 +37,7 @@ _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("launcher-args", {"metavar": "ARGS"}, "further arguments for it, in one string: '--hostfile hosts'"),
     ("address", {"metavar": "HOST"}, "under which ranks on other nodes reach this one (default: its name)"),
     ("rank-timeout", {"metavar": "SECONDS"}, "for one call of ranks; 120 s and twenty budgets by default"),
+    ("boot-timeout", {"metavar": "SECONDS"}, "until the ranks of a world must have come (default 90)"),
     ("dir", {"metavar": "DIR"}, "where runs are kept (default .roofline in the rootdir)"),
 )
 _LISTS = ("against", "baselines")

@@ -4,11 +4,12 @@ import contextlib
 from collections.abc import Callable
 
 from .core.errors import WrongData
-from .core.keys import Cache, Timing
+from .core.keys import Cache, Key, Timing
 from .core.records import Measurement
+from .core.samples import OVERSUBSCRIBED
 from .core.work import Work
 from .planned import encodable
-from .rank_measuring import Keep, RankRequest, Taken, invalid_of, key_of_ranks, measurement_of
+from .rank_requests import Keep, RankRequest, Taken
 from .ranks import Distributed
 from .requests import check_distributed, one_of, positive
 from .subject import Subject
@@ -60,7 +61,7 @@ class OverRanks:
         subject, options = self._subject, self._subject.session.options
         function = reference(fn)
         # Only to have them refused now: a rank is started to be measured, not to be told that it cannot be.
-        encode(args, "the arguments")
+        encode(args, "an argument")
         replacement = subject.replacement(name or "", fn)
         return RankRequest(
             function=function if replacement is None else reference(replacement),
@@ -99,24 +100,39 @@ class OverRanks:
                 self._record(taken, request, why)
 
         taken = taking(self._distributed, request, keep)
-        measurement = self._record(taken, request, invalid_of(taken))
+        measurement = self._record(taken, request, encodable(taken.wrong or taken.disturbed or taken.samples.trouble))
         if taken.wrong:
             raise WrongData(f"{measurement.label}: {taken.wrong}")
         return measurement
 
     def _record(self, taken: Taken, request: RankRequest, invalid: str) -> Measurement:
+        """Write down what was taken; the hardware is that of the ranks, and counts their devices."""
         subject, session = self._subject, self._subject.session
-        plan, ground = subject.planned, session.ground
-        link = ground.link_of_ranks(taken.ranks.hosts)
-        measurement = measurement_of(
-            taken,
-            request,
-            key_of_ranks(request, ground.hardware, plan.benchmark, plan.parameters, link),
+        plan, hardware = (
+            subject.planned,
+            session.ground.hardware_of_ranks(taken.environment, taken.ranks.hosts, taken.link),
+        )
+        measurement = Measurement(
+            key=Key(
+                benchmark=plan.benchmark,
+                parameters=plan.parameters,  # type: ignore[arg-type]
+                metric=request.metric,
+                hardware=hardware,
+                cache=request.cache,
+                timing=request.timing,
+                name=request.name,
+            ),
             test_id=subject.test_id,
             label=subject.label(request.name),
             process=session.process,
-            gate=subject.marks.gate,
+            work=request.work,
+            samples=taken.samples,
+            gate=subject.marks.gate and OVERSUBSCRIBED not in taken.samples.labels,
+            tolerance=request.tolerance,
+            verified=taken.verified,
             invalid=invalid,
+            peak_bytes=taken.peak_bytes,
+            ranks=taken.ranks,
         )
         session.record(measurement, taken.calibration)
         return measurement

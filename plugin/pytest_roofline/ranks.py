@@ -1,16 +1,17 @@
 """Ranks in a run: which tests need how many, the pools that serve them, and the fixture `distributed`."""
 
+import contextlib
 import importlib.util
 import math
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from .core.errors import BadInput, RanksSkipped
+from .core.errors import BadInput, DeviceError, RanksSkipped
 from .options import RANKS_FIXTURE
 from .settings import Marks, Options, parse_options, read_marks
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .core.facts import Environment
     from .distributed.facts import RankFacts
     from .distributed.functions import FunctionRef
+    from .distributed.members import Member
     from .distributed.placement import Placement
     from .distributed.pool import Pool
 
@@ -72,7 +74,10 @@ class Launcher:
         self.config = config
         self.options = options
         self._largest: dict[bool, int] = {False: 1, True: 1}
+        self._smallest = 0
         self._pools: dict[bool, Pool] = {}
+        # By pool, generation and size of the world.
+        self.links: dict[tuple[int, int, int], str] = {}
 
     def plan(self, items: Iterable[pytest.Item]) -> None:
         """Take note of the largest world of each kind that the selected tests need."""
@@ -81,6 +86,7 @@ class Launcher:
             size = world_size_of(item, marks)
             if size is not None and size <= self._worth_starting and not self.unavailable(size, marks.mpi):
                 self._largest[marks.mpi] = max(self._largest[marks.mpi], size)
+                self._smallest = min(self._smallest or size, size)
 
     @property
     def _worth_starting(self) -> float:
@@ -119,7 +125,12 @@ class Launcher:
             why = self._no_mpi()
             if why:
                 return why
-        if self.kind != "cpu" and self.name == "local":
+        granted = os.environ.get("SLURM_NTASKS", "")
+        if self.name == "srun" and granted.isdecimal() and size > int(granted):
+            return f"needs {size} tasks, this allocation has {granted}"
+        # torchrun stays on this host unless an allocation has several.
+        one_host = self.name == "torchrun" and os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1"
+        if self.kind != "cpu" and (self.name == "local" or one_host):
             from .distributed.facts import device_count
 
             there = device_count(self.kind)
@@ -149,7 +160,14 @@ class Launcher:
         known = self._pools.get(apart)
         if known is None:
             wanted = self._to_start(size, mpi)
-            known = Pool(self._placement(apart), wanted, self.kind, address=self.options.address)
+            known = Pool(
+                self._placement(apart),
+                wanted,
+                self.kind,
+                address=self.options.address,
+                boot_s=self.options.boot_timeout_s,
+                asked=self.options.device is not None or (self.name == "local" and not self.options.require_hardware),
+            )
             self._pools[apart] = known
         elif known.size < size or (mpi and known.size != size):
             # MPI's own world is all that was started, and its start waits for every one of them.
@@ -161,7 +179,8 @@ class Launcher:
         """How many ranks a new pool begins with: at once as many as the largest world will need."""
         if self.attached is not None:
             return self.attached.size
-        return size if mpi else max(size, self._largest[False])
+        # What another launcher can start nobody knows beforehand: a world too large must not take the others along.
+        return max(size, self._largest[False]) if self.name == "local" and not mpi else size
 
     def _placement(self, apart: bool) -> "Placement":
         """What starts ranks; `apart` for those that need MPI, where the others do without."""
@@ -195,9 +214,15 @@ class Launcher:
         self._pools.clear()
 
     def environment(self) -> "Environment":
-        """The environment of rank 0, for a run whose controller must hold no context on the device."""
-        size = max(self._largest.values())
-        environment = self.pool(size).members[0].environment
+        """The environment of rank 0, for a run whose controller must hold no context on the device.
+
+        Raises:
+            DeviceError: not even the smallest world of the run can be had.
+        """
+        try:
+            environment = self.pool(self._smallest or 1).members[0].environment
+        except RanksSkipped as skipped:
+            raise DeviceError(f"{skipped}, for the smallest world of this run") from None
         assert environment is not None
         return environment
 
@@ -230,7 +255,8 @@ class Distributed:
         """Back ends of torch.distributed that can serve these devices, the default first."""
         from .distributed.worlds import backends
 
-        return backends(self.kind)
+        # torch's own MPI back end needs ranks that MPI has started, as tests with the marker `mpi` get.
+        return tuple(name for name in backends(self.kind) if name != "mpi" or self._marks.mpi)
 
     @property
     def facts(self) -> "tuple[RankFacts, ...]":
@@ -296,12 +322,47 @@ class Distributed:
     ) -> list[Any]:
         """As `run`, for a function that was looked up already."""
         __tracebackhide__ = True
-        try:
+        with self._skipping():
             return self._pool(size).run(
                 function, args, size, timeout_s=timeout or self._timeout_s, backend=backend, **more
             )
+        raise AssertionError("unreachable: what is not returned was raised")
+
+    def members(self, size: int) -> "list[Member]":
+        """The ranks of a world, started where they are not there yet."""
+        __tracebackhide__ = True
+        with self._skipping():
+            return self._pool(size).members[:size]
+        raise AssertionError("unreachable: what is not returned was raised")
+
+    def link(self, size: int) -> str:
+        """The class of the link between ranks of one host: `memory` on processors."""
+        if self.kind == "cpu":
+            return "memory"
+        members, pool = self.members(size), self._pool(size)
+        known = self._launcher.links.get((id(pool), pool.generation, size))
+        if known is None:
+            from .distributed import tasks
+
+            uuids = [member.environment.device.uuid if member.environment is not None else None for member in members]
+            kinds = set(self.run(tasks.link_kind, [member.host for member in members], uuids, world_size=size))
+            known = kinds.pop() if len(kinds) == 1 else "mixed"
+            self._launcher.links[id(pool), pool.generation, size] = known
+        return known
+
+    @contextlib.contextmanager
+    def _skipping(self) -> Iterator[None]:
+        """What ranks find that they lack skips the test; under `--roofline-require-hardware` it fails it."""
+        __tracebackhide__ = True
+        try:
+            yield
         except RanksSkipped as skipped:
-            pytest.skip(str(skipped))
+            self._lack(str(skipped))
+
+    def _lack(self, why: str) -> NoReturn:
+        if self._launcher.options.require_hardware:
+            pytest.fail(f"{why}, and --roofline-require-hardware is set", pytrace=False)
+        pytest.skip(why)
 
     def size_of(self, world_size: int | None) -> int:
         """The ranks that a call asks for; the test is skipped where there cannot be so many.
@@ -329,11 +390,15 @@ class Distributed:
             )
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise BadInput(f"world_size is {size!r}; expected a number of ranks, 1 or more")
+        index = (self._launcher.options.device or "").partition(":")[2]
+        if index:
+            raise BadInput(
+                f"--roofline-device names device {index}, and each rank owns one of its own; give the kind alone, and "
+                "narrow what is visible (CUDA_VISIBLE_DEVICES) where not all are to take part"
+            )
         why = self.available(size)
-        if why and self._launcher.options.require_hardware:
-            pytest.fail(f"{why}, and --roofline-require-hardware is set", pytrace=False)
         if why:
-            pytest.skip(why)
+            self._lack(why)
         return size
 
     def _pool(self, size: int) -> "Pool":
@@ -350,8 +415,23 @@ def launcher_of(config: pytest.Config) -> Launcher:
 
 
 def make_distributed(request: pytest.FixtureRequest) -> Distributed:
-    """The fixture's value for a test."""
-    return Distributed(launcher_of(request.config), request.node, read_marks(request.node))
+    """The fixture's value for a test; skips one that needs another kind of device than ranks have."""
+    launcher, marks = launcher_of(request.config), read_marks(request.node)
+    reason = unmet(marks.needs, launcher.kind) if marks.needs is not None else None
+    if reason is not None and marks.needs == "accelerator" and launcher.options.require_hardware:
+        pytest.fail(f"{reason}, and --roofline-require-hardware is set", pytrace=False)
+    if reason is not None:
+        pytest.skip(reason)
+    return Distributed(launcher, request.node, marks)
+
+
+def unmet(needs: str | None, kind: str) -> str | None:
+    """Why a test that needs a kind of device is not for this one; None where it is."""
+    if needs == "accelerator" and kind == "cpu":
+        return "needs an accelerator, found the CPU only"
+    if needs == "cpu" and kind != "cpu":
+        return f"needs --roofline-device=cpu, found {kind}"
+    return None
 
 
 class _Ending:

@@ -56,8 +56,7 @@ def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[py
         return
     # Made before the run begins: its name is refused once there is a file of that name.
     launcher = launcher_of(config)
-    if any(map(measures, concerned)):
-        select(config, items, marked)
+    select(config, items, marked)
     if with_ranks:
         items[:] = by_world(items)
         launcher.plan(items)

@@ -10,6 +10,7 @@ import pytest
 from .judging.baselines import Shelf
 from .options import FIXTURE, TIERS
 from .planned import Planned, benchmark_name, parameters_of, refuse_collisions
+from .ranks import unmet
 from .session import RooflineSession
 from .settings import Marks, parse_options, read_marks
 
@@ -112,9 +113,4 @@ def skip_for_device(session: RooflineSession, item: pytest.Item) -> None:
 
 def unmet_need(session: RooflineSession, needs: str | None) -> str | None:
     """Why a test that needs a kind of device is not for this one; None where it is."""
-    device = session.ground.environment.device
-    if needs == "accelerator" and device.type == "cpu":
-        return "needs an accelerator, found the CPU only"
-    if needs == "cpu" and device.type != "cpu":
-        return f"needs --roofline-device=cpu, found {device.type}"
-    return None
+    return unmet(needs, session.ground.environment.device.type)

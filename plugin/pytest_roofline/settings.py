@@ -17,6 +17,8 @@ MOST_ROUNDS = 12
 FAIL_ON = ("regressed", "degraded", "invalid", "no-baseline", "inconclusive")
 DEFAULT_FAIL_ON = ("regressed", "degraded")
 GATE_FAIL_ON = (*DEFAULT_FAIL_ON, "invalid", "no-baseline")
+# Until ranks must have come: a queue, a cold file system or a first import may take long.
+BOOT_TIMEOUT_S = 90.0
 # A gate that nobody told how long it may take.
 GATE_TIME_S = 1800.0
 
@@ -44,6 +46,7 @@ class Options:
     launcher_args: tuple[str, ...] = ()
     address: str | None = None
     rank_timeout_s: float | None = None
+    boot_timeout_s: float = BOOT_TIMEOUT_S
     command: tuple[str, ...] = field(default=())
 
 
@@ -113,6 +116,7 @@ def _parse(config: pytest.Config) -> Options:
         launcher_args=launcher_args,
         address=option_value(config, "address"),
         rank_timeout_s=_parsed(config, "rank-timeout", parse_duration, None),
+        boot_timeout_s=boot_timeout_of(config),
         command=tuple(str(argument) for argument in config.invocation_params.args),
     )
 
@@ -125,6 +129,17 @@ def run_folder(config: pytest.Config) -> Path:
     """
     asked = option_value(config, "dir")
     return config.rootpath / ".roofline" if asked is None else _path(config, "dir", asked)
+
+
+def boot_timeout_of(config: pytest.Config) -> float:
+    """Seconds until all ranks of a world, or all processes of a launch, must have come.
+
+    Raises:
+        BadInput: `--roofline-boot-timeout` is no duration.
+    """
+    from .core.units import parse_duration
+
+    return float(_parsed(config, "boot-timeout", parse_duration, BOOT_TIMEOUT_S))
 
 
 def _launcher(config: pytest.Config) -> str:

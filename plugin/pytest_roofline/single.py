@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from .measuring.devices import Device
     from .measuring.timing import Engine, Plan
 
-# Making argument sets may take so many seconds; no share of the budget, or a smaller one would measure something else.
-SETUP_S = 2.0
-
 
 class Single:
     """One measurement of a test, on the device of the run or on several of them.
@@ -97,7 +94,7 @@ class Single:
             cold = request.cache == "flush" or cache.is_cold(1, request.work, cache_bytes)
             return sets, set() if cold else {"cache_resident"}
         count = cache.rotation_sets(request.work, cache_bytes, device.free_bytes())
-        sets = cache.make_sets(make, count, SETUP_S, device.host_s)
+        sets = cache.make_sets(make, count, cache.SETUP_S, device.host_s)
         cold = cache.is_cold(len(sets), request.work, cache_bytes)
         return sets, set() if cold else {"cache_resident"}
 

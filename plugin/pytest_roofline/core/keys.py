@@ -13,6 +13,8 @@ Cache = Literal["warm", "rotate", "flush"]
 Timing = Literal["device", "wall", "isolated", "pipelined"]
 CACHES: tuple[Cache, ...] = ("warm", "rotate", "flush")
 TIMINGS: tuple[Timing, ...] = ("device", "wall")
+# The metric of whole programs: seconds, and no rate.
+JOB_METRIC = "job_wall_s"
 # Over ranks: one call at a time behind a barrier, or many calls in a row.
 RANK_TIMINGS: tuple[Timing, ...] = ("isolated", "pipelined")
 

@@ -17,10 +17,10 @@ class Ranks:
         hosts: name of the host of every rank.
         seconds: [rank][sample], seconds per call on each rank alone.
         straggler: the rank that the others waited for; None where nobody was late by more than noise.
-        lag_s: [rank], seconds by which each came later than the first, summed over the operations of a call.
+        lag_s: [rank], seconds that each needs more than the fastest for its own part of a call, outside of collectives.
         threads: that each rank computes with.
-        algorithm: of the collective, where the library tells: `ring`, `tree`, `nvls`.
-        protocol: likewise: `simple`, `ll`, `ll128`.
+        algorithm: of the collective, where the library tells: `RING`, `TREE`, `NVLS`.
+        protocol: likewise: `SIMPLE`, `LL`, `LL128`.
         generation: of the processes; a new one follows every failure.
     """
 

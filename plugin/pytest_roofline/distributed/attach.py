@@ -5,7 +5,7 @@ Rank 0 tells them whether it needs them, has each start its rank, and lets them 
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
@@ -74,30 +74,31 @@ class Attached:
 
     def end(self) -> None:
         """Let the others exit with 0; for after the report."""
-        for rank in list(self._channels):
-            self._await_back(rank)
+        self._await_back(list(self._channels))
         self._tell_all({"do": "bye"})
         self._hang_up()
 
     def ask(self, ranks: Sequence[int], order: dict[str, Any], seconds: float = ASK_S) -> dict[int, Any]:
         """The replies to an order, by rank; None from those that are gone, or do not answer in time."""
-        asked = [rank for rank in ranks if self._await_back(rank) and self._send(rank, order)]
+        self._await_back(ranks)
+        asked = [rank for rank in ranks if rank in self._channels and self._send(rank, order)]
         until_s = time.monotonic() + seconds
         return dict.fromkeys(ranks) | {rank: self._reply(rank, until_s - time.monotonic()) for rank in asked}
 
     def lend(self, meeting: Meeting) -> None:
         """Have the others serve another controller, until that says bye or is gone."""
         order = {"do": "lend", "addresses": list(meeting.addresses), "port": meeting.port, "key": meeting.key}
+        self._await_back(list(self._channels))
         for rank in list(self._channels):
-            if self._await_back(rank) and self._send(rank, order):
+            if self._send(rank, order):
                 self._lent.add(rank)
 
-    def _await_back(self, rank: int) -> bool:
-        """Whether a process answers to this controller, for which one that was lent must have come back."""
-        if rank in self._lent:
-            self._lent.discard(rank)
-            self._reply(rank, BACK_S)
-        return rank in self._channels
+    def _await_back(self, ranks: Sequence[int]) -> None:
+        """Wait until those of these processes that were lent answer to this controller again, or lose them."""
+        until_s = time.monotonic() + BACK_S
+        for rank in self._lent.intersection(ranks, self._channels):
+            self._reply(rank, until_s - time.monotonic())
+        self._lent.difference_update(ranks)
 
     def _send(self, rank: int, order: dict[str, Any]) -> bool:
         try:
@@ -181,6 +182,16 @@ class AttachPlacement:
         if rank == 0:
             return self._child.signal(number)
         return bool(self._attached.ask([rank], {"do": "signal", "number": int(number)})[rank])
+
+    def stacks(self, files: Mapping[int, int]) -> dict[int, str]:
+        """What blocked ranks of other processes write into their files of stacks, at a signal.
+
+        Args:
+            files: the descriptors of these files, by rank.
+        """
+        others = [rank for rank in files if rank != 0]
+        replies = self._attached.ask(others, {"do": "stacks", "files": dict(files)})
+        return {rank: text for rank, text in replies.items() if text}
 
     def tail(self, rank: int) -> str:
         """The last words of its log."""

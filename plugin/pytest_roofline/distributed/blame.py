@@ -18,6 +18,8 @@ _RANK = {"lost": 0, "raised": 1, "skipped": 2, "stuck": 3, "closing": 4, "ok": 5
 _PEER_GONE = re.compile(r"by peer|remote (process|worker)|broken pipe|connection (closed|reset|refused)", re.IGNORECASE)
 # More than any world has, so that what only a victim says comes after all else.
 _MOST_RANKS = 10**6
+# What a rank says that finds others at the end of another task.
+OUT_OF_STEP = "the ranks are out of step"
 # Lines of a traceback or a stack that are shown.
 _MOST_LINES = 40
 
@@ -94,7 +96,7 @@ def _first_line(bad: Sequence[RankEnd], positions: Mapping[int, Position], timeo
     if guilty.how == "skipped":
         return f"{guilty.name} skipped, which the others did not: {guilty.text}"
     if guilty.how == "closing":
-        return _out_of_step(bad)
+        return _last_step(bad)
     cause = "was stopped by a signal (SIGSTOP)" if guilty.stopped else f"is {positions[guilty.rank]}"
     line = f"{guilty.name} did not answer within {timeout_s:g} s: it {cause}"
     waiting = [end for end in bad[1:] if end.how == "stuck"]
@@ -121,6 +123,15 @@ def _left_waiting(
 
 def _all_alike(positions: Mapping[int, Position]) -> bool:
     return len({(where.place, where.collective) for where in positions.values()}) == 1
+
+
+def _last_step(bad: Sequence[RankEnd]) -> str:
+    """All have returned from the function, and what they did to make sure of it failed."""
+    said = sorted((end for end in bad if end.text), key=lambda end: (bool(_PEER_GONE.search(end.text)), end.order))
+    failed = said[0] if said else None
+    if failed is None or OUT_OF_STEP in failed.text or len({end.collectives for end in bad}) > 1:
+        return _out_of_step(bad)
+    return f"{failed.name} raised {failed.text}, in the step that ends a task, after the function had returned"
 
 
 def _out_of_step(bad: Sequence[RankEnd]) -> str:
@@ -160,7 +171,8 @@ def _about(
         word = "blocked on a peer" if failed else ("stopped" if first.stopped else "stuck")
         lines = [f"  {names}: {word}, {positions[first.rank]}", *_cut(main_text(first.details))]
     elif first.how == "closing":
-        lines = [f"  {names}: has returned from the function, and waits for the others"]
+        raised = f"then raised {first.text}" if first.text else "waits for the others"
+        lines = [f"  {names}: has returned from the function, and {raised}", *_cut(first.details)]
     else:
         details = [] if _is_victim(first, ends) else _cut(first.details)
         text = f": {first.text}" if first.text and not details and not said else ""

@@ -3,16 +3,21 @@
 import socket
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import RanksFailed
+from ..core.errors import RanksFailed, RanksSkipped
 from .channel import Channel, Listener, listen, new_key
+from .interfaces import is_loopback
 from .members import POLL_S, Member, listening
-from .messages import ADDRESS_VARIABLE, KEY_VARIABLE, address_text, own_addresses
+from .messages import ADDRESS_VARIABLE, CONNECT_S, CONNECT_VARIABLE, KEY_VARIABLE, address_text, own_addresses
 from .placement import Placement
 
+# So many ranks that did not come so often in a row are not tried again.
+MOST_FAILED_BOOTS = 2
 # For the first word of a rank that has connected.
 HELLO_S = 10.0
 
@@ -26,12 +31,15 @@ class Boot:
         kind: of the devices that they are to own: `cpu`, `cuda` or `xpu`.
         address: that they reach this process on; empty is any.
         seconds: until all must be ready.
+        asked: whether somebody asked for that kind of device.
     """
 
-    def __init__(self, placement: Placement, size: int, kind: str, address: str, seconds: float) -> None:
+    def __init__(
+        self, placement: Placement, size: int, kind: str, address: str, seconds: float, *, asked: bool = True
+    ) -> None:
         self.members: dict[int, Member] = {}
         self._placement, self._size, self._kind, self._address = placement, size, kind, address
-        self._seconds = seconds
+        self._seconds, self._asked = seconds, asked
         self._until_s = time.monotonic() + seconds
 
     def run(self, store_port: int) -> None:
@@ -41,14 +49,20 @@ class Boot:
             store_port: of the store in which worlds meet.
 
         Raises:
-            RanksFailed: they did not come, do not fit together, or there are not enough devices.
+            RanksFailed: they did not come, or do not fit together.
+            RanksSkipped: a host has fewer devices than ranks.
             BadInput: the launcher cannot be used.
         """
         key = new_key()
         listener = listen(self._address, key)
         try:
             where = address_text(own_addresses(self._address), listener.port)
-            self._placement.start(self._size, {ADDRESS_VARIABLE: where, KEY_VARIABLE: key.hex()})
+            variables = {
+                ADDRESS_VARIABLE: where,
+                KEY_VARIABLE: key.hex(),
+                CONNECT_VARIABLE: f"{max(CONNECT_S, self._seconds):g}",
+            }
+            self._placement.start(self._size, variables)
             self._gather(listener)
         finally:
             listener.close()
@@ -78,7 +92,9 @@ class Boot:
                 f"{self._size - 1} of {self._size}, once each: was it started by another MPI's or Slurm's "
                 f"{self._placement.name} than its libraries belong to? Then every process is a world of its own"
             )
-        self.members[rank] = Member(rank, channel, hello["host"], hello["pid"], hello["stacks"])
+        self.members[rank] = Member(
+            rank, channel, hello["host"], hello["pid"], hello["stacks"], hello["space"], hello["ticks"]
+        )
         channel.send({"kind": "join", "device": self._kind, "path": sys.path, "folder": str(Path.cwd())})
 
     def _check(self, missing: Sequence[int], refused: int = 0) -> None:
@@ -97,20 +113,31 @@ class Boot:
 
     def _settle_in(self, store_port: int) -> None:
         """Check that the ranks fit together, give each its device, and wait until all are ready."""
-        from .facts import assign, check, threads
+        from .facts import assign, check, check_products, threads, versions
 
         told = self._each("facts")
         facts = [told[rank]["facts"] for rank in sorted(told)]
-        check(facts)
+        check(facts, versions(self._kind))
         devices = assign(facts) if self._kind != "cpu" else {}
         shares = threads(facts)
         for rank, member in self.members.items():
-            member.facts = told[rank]["facts"]
+            member.facts = replace(told[rank]["facts"], threads=shares[rank])
             boot = {"kind": "boot", "device": devices.get(rank), "threads": shares[rank], "store": store_port}
-            member.channel.send(boot)
-        for rank, message in self._each("ready").items():
+            member.channel.send(boot | self._network())
+        products = {}
+        for rank, message in sorted(self._each("ready").items()):
             member = self.members[rank]
             member.environment, member.backends = message["environment"], message["backends"]
+            if message["unwanted"] and not self._asked:
+                raise RanksFailed(f"rank {rank} on {member.host}: {message['unwanted']}")
+            products[rank] = (member.host, message["environment"].device.product)
+        check_products(products)
+
+    def _network(self) -> dict[str, Any]:
+        """Whether ranks must reach other nodes, and by which of its addresses those reach this one."""
+        ends = [member.channel for member in self.members.values()]
+        outward = next((end.own_address for end in ends if not is_loopback(end.peer_address)), "")
+        return {"several_hosts": len({one.host for one in self.members.values()}) > 1, "outward": outward}
 
     def _each(self, kind: str) -> dict[int, Any]:
         """One message of a kind from every rank."""
@@ -136,3 +163,33 @@ class Boot:
             f"rank {rank} (pid {member.pid} on {member.host}) was lost during its boot: {fate}\n"
             f"{self._placement.tail(rank)}".rstrip()
         )
+
+
+class Boots:
+    """What became of the boots of a pool, by their numbers of ranks: what cannot be is not tried again and again."""
+
+    def __init__(self) -> None:
+        self._failed: dict[int, list[str]] = defaultdict(list)
+        self._skipped: dict[int, str] = {}
+
+    def check(self, size: int) -> None:
+        """Whether a boot of so many ranks is worth a try.
+
+        Raises:
+            RanksFailed: too many in a row have failed.
+            RanksSkipped: there were not devices for so many.
+        """
+        if size in self._skipped:
+            raise RanksSkipped(self._skipped[size])
+        failed = self._failed[size]
+        if len(failed) >= MOST_FAILED_BOOTS:
+            raise RanksFailed(f"{failed[-1]}\n(not tried again after {MOST_FAILED_BOOTS} failed boots)")
+
+    def note(self, size: int, error: BaseException | None) -> None:
+        """How a boot of so many ranks has ended; None is well."""
+        if error is None:
+            self._failed[size].clear()
+        elif isinstance(error, RanksSkipped):
+            self._skipped[size] = str(error)
+        elif isinstance(error, RanksFailed):
+            self._failed[size].append(str(error))

@@ -5,6 +5,7 @@ are plain data in frames of bounded length; the end of the connection is the end
 """
 
 import contextlib
+import errno
 import hmac
 import queue
 import secrets
@@ -60,6 +61,11 @@ class Channel:
         """The address of the other end."""
         return str(self._socket.getpeername()[0])
 
+    @property
+    def own_address(self) -> str:
+        """The address of this end."""
+        return str(self._socket.getsockname()[0])
+
     def send(self, message: object, timeout: float | None = None) -> None:
         """Send plain data.
 
@@ -76,15 +82,19 @@ class Channel:
             left = memoryview(_LENGTH.pack(len(data)) + data)
             while left:
                 left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
-                if self._cut_off or not self._ready(select.POLLOUT, left_s):
+                if self._cut_off:
+                    raise TimeoutError("the peer took no message in time before, and would not know where one begins")
+                if not self._ready(select.POLLOUT, left_s):
                     # The rest of a message that was begun will never come.
                     self._cut_off = True
-                    raise TimeoutError(f"the peer took no message within {timeout:g} s")
+                    raise TimeoutError(f"the peer took no message within {timeout or 0.0:g} s")
                 with contextlib.suppress(BlockingIOError):
                     left = left[self._socket.send(left, socket.MSG_DONTWAIT) :]
 
     def _ready(self, what: int, seconds: float | None) -> bool:
         """Whether the socket is ready, or has ended, within so many seconds; any descriptor may have any number."""
+        if self._socket.fileno() < 0:
+            raise OSError(errno.EBADF, "the connection was closed at this end")
         poller = select.poll()
         poller.register(self._socket, what)
         return bool(poller.poll(None if seconds is None else 1e3 * seconds))
@@ -94,6 +104,7 @@ class Channel:
 
         Raises:
             EOFError: the peer is gone, and nothing of it is left to read.
+            OSError: the connection was closed at this end.
         """
         gone = self._read_what_is_there()
         messages = []
@@ -112,12 +123,13 @@ class Channel:
         Raises:
             EOFError: the peer is gone.
             TimeoutError: nothing came in time.
+            OSError: the connection was closed at this end.
         """
         until_s = None if timeout is None else time.monotonic() + timeout
         while (message := self._take()) is None:
             left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
             if not self._ready(select.POLLIN, left_s):
-                raise TimeoutError(f"no message within {timeout:g} s")
+                raise TimeoutError(f"no message within {timeout or 0.0:g} s")
             if self._read_some(0):
                 raise EOFError("the connection has ended")
         return message[0]
@@ -174,7 +186,7 @@ class Listener:
     def __init__(self, address: str, key: bytes, port: int = 0) -> None:
         self._key = key
         try:
-            self._socket = socket.create_server((address, port), backlog=512)
+            self._socket = server(address, port)
         except OSError as error:
             raise RanksFailed(
                 f"cannot listen on {address or 'any address'}:{port}: {error.strerror}; ranks connect there, "
@@ -222,6 +234,21 @@ class Listener:
             connection.close()
             return
         self._accepted.put(Channel(connection))
+
+
+def server(address: str, port: int = 0) -> socket.socket:
+    """A socket that listens on an address of either family; of a name, and where none is given, by IPv4 if it can be.
+
+    Args:
+        address: empty is every interface.
+        port: 0 takes a free one.
+
+    Raises:
+        OSError: the port is taken, or the address is not this machine's.
+    """
+    families = {entry[0] for entry in socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)} if address else set()
+    family = socket.AF_INET6 if families == {socket.AF_INET6} else socket.AF_INET
+    return socket.create_server((address, port), family=family, backlog=512)
 
 
 def listen(address: str, key: bytes, port: int = 0) -> Listener:

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .identity import without_launch
 from .messages import PARENT_VARIABLE
 from .placement import FATE_S, MODULE, REAP_S, ending, tail_of, text_of
+from .processes import SIGNAL_S, stacks_of_process
 
 RANK_COMMAND = (sys.executable, "-m", MODULE)
 
@@ -68,6 +70,13 @@ class Child:
             return False
         self._process.send_signal(number)
         return True
+
+    def stacks(self, descriptor: int) -> str:
+        """What it writes into its nameless file of stacks, at a signal; empty where it is not there to take it."""
+        if not self.signal(signal.SIGUSR1) or self._process is None:
+            return ""
+        time.sleep(SIGNAL_S)
+        return stacks_of_process(self._process.pid, descriptor)
 
     def tail(self) -> str:
         """The last words of its log."""

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import torch
@@ -39,6 +40,7 @@ class Rank(int):
     device: torch.device
     meter: "Device"
     _side: dist.ProcessGroup | None
+    _timeout: timedelta | None
     _subgroups: "OrderedDict[tuple[int, ...], dist.ProcessGroup | None]"
 
     @classmethod
@@ -52,6 +54,7 @@ class Rank(int):
         backend: str,
         meter: "Device",
         side: dist.ProcessGroup | None,
+        timeout: timedelta | None = None,
     ) -> "Rank":
         """A rank.
 
@@ -63,10 +66,11 @@ class Rank(int):
             backend: of the default group.
             meter: the device that it owns.
             side: a Gloo group of the same ranks, for what is not measured; None without a process group.
+            timeout: of the default group's operations, for those of sub-groups; None is torch's own.
         """
         rank = cls(number)
         rank.size, rank.local_rank, rank.host, rank.backend = size, local_rank, host, backend
-        rank.meter, rank._side = meter, side
+        rank.meter, rank._side, rank._timeout = meter, side, timeout
         rank.device = torch.device("cpu" if meter.name == "fake" else meter.name)
         rank._subgroups = OrderedDict()
         return rank
@@ -115,7 +119,7 @@ class Rank(int):
                 _, oldest = self._subgroups.popitem(last=False)
                 if oldest is not None:
                     dist.destroy_process_group(oldest)
-            made = dist.new_group(list(members))
+            made = dist.new_group(list(members), timeout=self._timeout)
             self._subgroups[members] = made if int(self) in members else None
         self._subgroups.move_to_end(members)
         return self._subgroups[members]

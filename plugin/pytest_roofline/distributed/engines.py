@@ -109,6 +109,15 @@ def mpi_family(version: str) -> MpiFamily:
     raise BadInput(f"`mpirun --version` says {first!r}; expected Open MPI, MPICH, MVAPICH or Intel MPI")
 
 
+def is_tried(version: str) -> bool:
+    """Whether the reports of an mpirun are known by its version: of Open MPI those before 5.
+
+    Args:
+        version: what `mpirun --version` prints.
+    """
+    return re.search(r"\(Open MPI\) [1-4]\.", version) is not None
+
+
 def mpi_plugin(listing: str) -> str:
     """Slurm's plugin by which MPI ranks find each other.
 

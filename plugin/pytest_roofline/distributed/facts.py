@@ -1,16 +1,21 @@
 """What every rank says of itself at boot, and what must agree between ranks before anything runs on them."""
 
+import math
 import os
 import platform
 import socket
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from ..core.errors import RanksFailed
-from ..measuring.host import affinity, usable_cores
+from ..core.errors import RanksFailed, RanksSkipped
+from ..measuring.devices import Device, nvidia
+from ..measuring.environment import ACCELERATOR_NODES, unused_accelerator
+from ..measuring.host import affinity, cgroup_cpus, numbers_of, usable_cores, usable_numa_nodes
 from ..version import __version__
 
 
@@ -27,6 +32,12 @@ class RankFacts:
         versions: of what must agree between ranks.
         affinity: the cores that it may run on: `0-3,8`.
         cores: how many these are.
+        pci: of each of these accelerators the place on the bus: `0000:1b:00`; empty where torch does not tell.
+        numa_nodes: memory nodes of those cores.
+        driver: version of the accelerators' driver; None where no library tells.
+        mpi: the MPI library, where something has loaded it already.
+        threads: that it computes with.
+        quota: cores that its control groups leave it; None without a limit.
     """
 
     rank: int
@@ -37,6 +48,12 @@ class RankFacts:
     versions: dict[str, str]
     affinity: str
     cores: int
+    pci: tuple[str, ...] = ()
+    numa_nodes: tuple[int, ...] = ()
+    driver: str | None = None
+    mpi: str | None = None
+    threads: int | None = None
+    quota: float | None = None
 
 
 def gather(rank: int, local_rank: int, kind: str) -> RankFacts:
@@ -53,9 +70,15 @@ def gather(rank: int, local_rank: int, kind: str) -> RankFacts:
         host=socket.gethostname(),
         pid=os.getpid(),
         devices=visible_devices(kind),
-        versions=_versions(kind),
+        versions=versions(kind),
         affinity=affinity(),
         cores=usable_cores(),
+        pci=tuple(_pci(properties) for properties in _properties(kind)),
+        numa_nodes=usable_numa_nodes(),
+        driver=_driver(kind),
+        mpi=_mpi(),
+        threads=torch.get_num_threads(),
+        quota=cgroup_cpus(),
     )
 
 
@@ -76,50 +99,119 @@ def device_count(kind: str) -> int:
 
 def visible_devices(kind: str) -> tuple[str, ...]:
     """What tells each visible accelerator from every other of its host, in torch's order; none for a CPU."""
-    if kind == "cpu":
-        return ()
-    module = getattr(torch, kind)
-    found = []
-    for index in range(module.device_count() if module.is_available() else 0):
-        properties = module.get_device_properties(index)
-        bus = getattr(properties, "pci_bus_id", None)
+    found: list[str] = []
+    for index, properties in enumerate(_properties(kind)):
+        uuid, pci = str(getattr(properties, "uuid", "") or ""), _pci(properties)
+        # ROCm tells some devices' UUID as all zeros.
+        if uuid.strip("GPU0-"):
+            found.append(uuid)
+            continue
         # Without a UUID its place on the bus tells as much within a host; a bare number would not.
-        found.append(str(getattr(properties, "uuid", "") or (f"PCI bus {bus}" if bus is not None else f"#{index}")))
+        name = f"PCI {pci}" if pci else f"#{index}"
+        parts = sum(known.partition(" part ")[0] == name for known in found)
+        # Partitions of one device share its place.
+        found.append(f"{name} part {parts}" if parts else name)
     return tuple(found)
 
 
-def _versions(kind: str) -> dict[str, str]:
-    versions = {
+def _properties(kind: str) -> list[Any]:
+    """What torch tells of each visible accelerator; nothing of a CPU."""
+    module = getattr(torch, kind, None) if kind != "cpu" else None
+    if module is None or not module.is_available():
+        return []
+    return [module.get_device_properties(index) for index in range(module.device_count())]
+
+
+def _pci(properties: Any) -> str:
+    """Domain, bus and device; empty where torch does not tell the bus."""
+    bus = getattr(properties, "pci_bus_id", None)
+    if bus is None:
+        return ""
+    return f"{getattr(properties, 'pci_domain_id', 0):04x}:{bus:02x}:{getattr(properties, 'pci_device_id', 0):02x}"
+
+
+def _driver(kind: str) -> str | None:
+    if kind != "cuda":
+        return None
+    with nvidia.opened() as nvml:
+        told = {} if nvml is None else nvidia.answers(nvml, {"driver": nvml.nvmlSystemGetDriverVersion})
+    return told.get("driver")
+
+
+def _mpi() -> str | None:
+    """Never loaded for this: that would start MPI in a process which may not have been launched for it."""
+    loaded = sys.modules.get("mpi4py.MPI")
+    return None if loaded is None else str(loaded.Get_library_version()).strip("\0 \n").partition("\n")[0]
+
+
+def versions(kind: str) -> dict[str, str]:
+    """Versions, in this process, of what must agree between ranks of a kind of device, and with their controller."""
+    found = {
         "pytest-roofline": __version__,
         "python": platform.python_version(),
         "torch": str(torch.__version__),
     }
     if kind == "cuda":
-        versions["cuda or hip"] = str(torch.version.cuda or torch.version.hip)
+        found["cuda or hip"] = str(torch.version.cuda or torch.version.hip)
         if torch.distributed.is_nccl_available():
-            versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
-    return versions
+            found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return found
 
 
-def check(facts: Sequence[RankFacts]) -> None:
+def check(facts: Sequence[RankFacts], own: Mapping[str, str] | None = None) -> None:
     """Refuse ranks that do not fit together.
 
+    Args:
+        facts: of every rank.
+        own: the versions of the controller; None leaves it out.
+
     Raises:
-        RanksFailed: versions differ between ranks, naming the nodes.
+        RanksFailed: versions differ between ranks, or from the controller's, naming the nodes.
     """
     for name in dict.fromkeys(name for one in facts for name in one.versions):
-        hosts: dict[str, list[RankFacts]] = defaultdict(list)
+        holders: dict[str, list[RankFacts]] = defaultdict(list)
         for one in facts:
-            hosts[one.versions.get(name, "none")].append(one)
-        if len(hosts) > 1:
-            seen = "; ".join(
-                f"{version} on {', '.join(sorted({one.host for one in ranks}))} (ranks "
-                f"{', '.join(str(one.rank) for one in ranks)})"
-                for version, ranks in hosts.items()
-            )
+            holders[one.versions.get(name, "none")].append(one)
+        controllers = None if own is None else own.get(name, "none")
+        if len(holders.keys() | {controllers} - {None}) > 1:
+            seen = [f"{version} on {_named(ranks)}" for version, ranks in holders.items()]
+            seen += [f"{controllers} in pytest on {socket.gethostname()}"] if controllers is not None else []
+            whose = "the ranks have" if len(holders) > 1 else "pytest and its ranks have"
             raise RanksFailed(
-                f"the ranks have different versions of {name}: {seen}; expected one, bring the nodes into line"
+                f"{whose} different versions of {name}: {'; '.join(seen)}; expected one, bring the nodes into line"
             )
+
+
+def _named(ranks: Sequence[RankFacts]) -> str:
+    hosts = ", ".join(sorted({one.host for one in ranks}))
+    return f"{hosts} (ranks {', '.join(str(one.rank) for one in ranks)})"
+
+
+def check_products(products: Mapping[int, tuple[str, str]]) -> None:
+    """Refuse ranks that own different products: what is measured over them would be neither's.
+
+    Args:
+        products: of every rank its host and its device's product.
+
+    Raises:
+        RanksFailed: they differ; the first rank of each is named.
+    """
+    first: dict[str, str] = {}
+    for rank, (host, product) in sorted(products.items()):
+        first.setdefault(product, f"rank {rank} on {host} has {product}")
+    if len(first) > 1:
+        raise RanksFailed(f"{', '.join(first.values())}; expected one product: choose nodes and devices of one kind")
+
+
+def unwanted_cpu(device: Device) -> str:
+    """Why ranks should not take the CPU of this host where nobody asked for it; empty where all is well."""
+    nodes = [str(node) for node in ACCELERATOR_NODES if node.exists()]
+    if not nodes or not torch.cuda.is_available():
+        return unused_accelerator(device)
+    return (
+        f"this machine has an accelerator ({', '.join(nodes)}), but pytest's own host has none that torch can use, "
+        "so the CPU is measured; ask for --roofline-device=cuda, or for --roofline-device=cpu"
+    )
 
 
 def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
@@ -129,8 +221,10 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
     neighbours; one that was given a single one takes that, whatever its number.
 
     Raises:
-        RanksFailed: there are not enough, or two ranks were given the same.
+        RanksSkipped: a host has fewer than ranks.
+        RanksFailed: two ranks were given the same, while the host has others.
     """
+    _check_number(facts)
     # Only the controller assigns, so ranks are spared these imports.
     import numpy as np
     from scipy.optimize import linear_sum_assignment
@@ -151,6 +245,13 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
     return {facts[row].rank: facts[row].devices.index(uuid) for row, (_, uuid) in owned.items()}
 
 
+def _check_number(facts: Sequence[RankFacts]) -> None:
+    for host, ranks in _by_host(facts).items():
+        there = {uuid for one in ranks for uuid in one.devices}
+        if len(there) < len(ranks):
+            raise RanksSkipped(f"needs {len(ranks)} GPUs, found {len(there)} on {host}")
+
+
 def _no_device(one: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> str:
     if not one.devices:
         return f"rank {one.rank} on {one.host} sees no accelerator; expected one for every rank"
@@ -161,23 +262,30 @@ def _no_device(one: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> s
     )
 
 
+def cores_of(facts: Sequence[RankFacts]) -> int:
+    """Cores that the ranks of one host have together, at least 1.
+
+    Args:
+        facts: of these ranks.
+    """
+    # Where a launcher pins each rank to cores of its own, these are not shared.
+    usable = len({core for one in facts for core in numbers_of(one.affinity)}) or max(one.cores for one in facts)
+    quota = min((one.quota for one in facts if one.quota is not None), default=math.inf)
+    return max(1, math.floor(min(usable, quota)))
+
+
 def threads(facts: Sequence[RankFacts]) -> dict[int, int]:
     """Threads that each rank should compute with: its host's share, the same under every launcher."""
-    ranks_on = defaultdict(list)
-    for one in facts:
-        ranks_on[one.host].append(one)
     shares = {}
-    for ranks in ranks_on.values():
-        # Where a launcher pins each rank to cores of its own, these are not shared.
-        cores = len({core for one in ranks for core in _cores(one.affinity)}) or max(one.cores for one in ranks)
+    for ranks in _by_host(facts).values():
+        cores = cores_of(ranks)
         for one in ranks:
             shares[one.rank] = max(1, min(one.cores, cores // len(ranks)))
     return shares
 
 
-def _cores(affinity: str) -> set[int]:
-    found: set[int] = set()
-    for part in filter(None, affinity.split(",")):
-        low, _, high = part.partition("-")
-        found |= set(range(int(low), int(high or low) + 1))
+def _by_host(facts: Sequence[RankFacts]) -> dict[str, list[RankFacts]]:
+    found: dict[str, list[RankFacts]] = defaultdict(list)
+    for one in facts:
+        found[one.host].append(one)
     return found

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import RanksFailed
+from ..core.errors import BadInput, RanksFailed
 from .attach import Attached
 from .channel import Channel, Listener, listen, new_key
 from .identity import Identity
@@ -117,21 +117,26 @@ def _accept(listener: Listener, identity: Identity, timeout: float) -> Attached:
                 raise RanksFailed(_missing(identity, channels, timeout))
             continue
         hello = _hello(channel)
-        rank = hello.get("rank", 0)
-        if hello.get("size") != identity.size or rank in channels or not 0 < rank < identity.size:
+        if hello is None:
+            channel.close()
+            continue
+        rank = hello["rank"]
+        if hello["size"] != identity.size or rank in channels or not 0 < rank < identity.size:
             raise RanksFailed(
-                f"a process on {hello.get('host', 'an unknown host')} says that it is rank {rank} of "
-                f"{hello.get('size')}; expected ranks 1 to {identity.size - 1} of {identity.size}, once each"
+                f"a process on {hello['host']} says that it is rank {rank} of "
+                f"{hello['size']}; expected ranks 1 to {identity.size - 1} of {identity.size}, once each"
             )
         channels[rank], hosts[rank], local_ranks[rank] = channel, hello["host"], hello["local_rank"]
     return Attached(identity, channels, hosts, local_ranks)
 
 
-def _hello(channel: Channel) -> dict[str, Any]:
-    try:
-        return dict(channel.receive(HELLO_S))
-    except (EOFError, OSError) as error:
-        raise RanksFailed(f"a rank came and was gone before it said who it is: {error}") from None
+def _hello(channel: Channel) -> dict[str, Any] | None:
+    """What it says of itself; None where it is gone again or speaks of something else, of which the others tell."""
+    with contextlib.suppress(EOFError, OSError, BadInput):
+        hello = channel.receive(HELLO_S)
+        if isinstance(hello, dict) and {"rank", "size", "local_rank", "host"} <= hello.keys():
+            return hello
+    return None
 
 
 def _missing(identity: Identity, channels: dict[int, Channel], timeout: float) -> str:

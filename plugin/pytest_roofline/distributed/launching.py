@@ -5,7 +5,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
 from . import engines
+from .channel import server
 from .engines import Wanted
 from .identity import identify, without_launch
 from .messages import own_addresses
@@ -22,8 +22,8 @@ from .processes import descendants, kill_each
 from .words import by_rank, fates, last_words
 
 POLL_S = 0.05
-# mpirun and srun end their ranks on other nodes when they are asked to end, which takes a moment.
-TERMINATE_S = 5.0
+# For a launcher to clear away; its ranks end before, when their controller hangs up, and a report waits for this.
+TERMINATE_S = 1.0
 PROBE_S = 20.0
 
 
@@ -45,6 +45,7 @@ class Launched:
         self._arguments = arguments
         self._mpi = mpi
         self._dialect = name
+        self._tried = True
         self._several = False
         self._folder = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,7 +72,11 @@ class Launched:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         self._folder = folder
-        self._run(command, environ)
+        try:
+            self._run(command, environ)
+        except BaseException:
+            self._forget()
+            raise
 
     def _run(self, command: list[str], environ: dict[str, str]) -> None:
         try:
@@ -107,8 +112,9 @@ class Launched:
             if ended and self._process.returncode:
                 return ""
             if ended or time.monotonic() > until_s:
-                # Launchers tell of every failure, and of nothing that ends as if it had done its work.
-                return f"{ending(0)}, as {self.name} tells of no failure"
+                # Launchers tell of every failure, and of nothing that ends as if it had done its work. Of a version
+                # that nobody has tried, what it tells may not be known when it is seen.
+                return f"{ending(0)}, as {self.name} tells of no failure" if ended or self._tried else ""
             time.sleep(POLL_S)
         return ""
 
@@ -162,7 +168,8 @@ class Launched:
 
     def _command(self, wanted: Wanted) -> list[str]:
         if self.name == "mpirun":
-            self._dialect = engines.mpi_family(_probe("mpirun", "--version"))
+            version = _probe("mpirun", "--version")
+            self._dialect, self._tried = engines.mpi_family(version), engines.is_tried(version)
             return engines.mpirun(wanted, self._dialect)
         if self.name == "srun":
             return engines.srun(wanted, engines.mpi_plugin(_probe("srun", "--mpi=list")) if self._mpi else "none")
@@ -176,13 +183,14 @@ class Launched:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
         if self._store is None:
-            server = socket.create_server((self.bind, 0), backlog=512)
-            port = server.getsockname()[1]
+            listening = server(self.bind)
+            port = listening.getsockname()[1]
             # The store takes the socket over, and closes it at its end.
             self._store = TCPStore(
-                self.bind or "127.0.0.1", port, None, True, wait_for_workers=False, master_listen_fd=server.detach()
+                self.bind or "127.0.0.1", port, None, True, wait_for_workers=False, master_listen_fd=listening.detach()
             )
-        return f"{own_addresses(self.bind)[0]}:{self._store.port}"
+        host = own_addresses(self.bind)[0]
+        return f"[{host}]:{self._store.port}" if ":" in host else f"{host}:{self._store.port}"
 
     def _text(self) -> str:
         try:

@@ -149,7 +149,8 @@ def _kept(progress: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _engine(
     rank: Rank, timed: Timed, plan: RankPlan, sets: list[tuple[object, ...]], tell: Callable[[dict[str, Any]], None]
 ) -> Engine:
-    verifies = any(row[0] for row in rank.gather((timed.verify is not None,)))
+    rows = rank.gather((timed.verify is not None, timed.on_host))
+    verifies, on_host = any(row[0] for row in rows), any(row[1] for row in rows)
     make = timed.make_args
 
     def renew(count: int) -> None:
@@ -164,9 +165,10 @@ def _engine(
     engine = Engine(
         rank.meter,
         Plan(
-            fn=timed.call if plan.drill is None else slowed(timed.call, rank.meter, plan.drill),
+            fn=timed.call if plan.drill is None else slowed(timed.call, rank.meter, plan.drill, on_host=on_host),
             sets=sets,
             budget_s=plan.budget_s,
+            timing="wall" if on_host else "device",
             renew=renew if verifies and make is not None else None,
             peers=rank,
             isolated=plan.timing == "isolated",

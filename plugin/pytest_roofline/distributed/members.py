@@ -1,10 +1,8 @@
 """Ranks as the controller knows them, and what it can find out about one that does not answer."""
 
 import contextlib
-import os
 import selectors
 import signal
-import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .channel import Channel
-from .placement import Placement
+from .placement import Placement, RemoteStacks
+from .processes import SIGNAL_S, Started, is_same, process_space, signal_to, stacks_of_process
 
 if TYPE_CHECKING:
     from ..core.facts import Environment
     from .facts import RankFacts
 
-# For the stacks of stuck ranks: by the rank itself, and by a signal where its interpreter is blocked.
-ASK_S, SIGNAL_S = 0.5, 0.2
+# For the stacks of stuck ranks, which they tell themselves; one whose interpreter is blocked, at a signal.
+ASK_S = 0.5
 POLL_S = 0.02
 
 
@@ -32,6 +31,8 @@ class Member:
         channel: to it.
         host: that it runs on.
         pid: of its process there.
+        space: what its number is of, from `processes.process_space`.
+        ticks: when it started, from `processes.started`.
         stacks: the descriptor of its file of stacks.
         facts: what it said at boot.
         environment: of its device.
@@ -43,14 +44,21 @@ class Member:
     host: str
     pid: int
     stacks: int
+    space: str
+    ticks: int | None
     facts: "RankFacts | None" = None
     environment: "Environment | None" = None
     backends: tuple[str, ...] = ()
 
     @property
     def here(self) -> bool:
-        """Whether it runs on this host."""
-        return self.host == socket.gethostname()
+        """Whether its number means the same process to this one: it runs on this host, and in no container."""
+        return self.space == process_space()
+
+    @property
+    def process(self) -> Started:
+        """Its process, for where it is `here`."""
+        return Started(self.pid, self.ticks)
 
     @property
     def connected(self) -> bool:
@@ -64,7 +72,7 @@ class Member:
     @property
     def stopped(self) -> bool:
         """Whether a signal has stopped its process, as far as this host can tell."""
-        if not self.here:
+        if not self.here or not is_same(self.process):
             return False
         with contextlib.suppress(OSError, IndexError):
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
@@ -74,10 +82,14 @@ class Member:
 def stacks_of(members: Sequence[Member], placement: Placement) -> dict[int, str]:
     """The stacks of ranks that do not answer, as `faulthandler` writes them; those that could be had."""
     found = _asked(members)
-    for member in members:
-        if member.rank not in found and _signalled(member, placement, signal.SIGUSR1):
-            time.sleep(SIGNAL_S)
-            found[member.rank] = _written(member)
+    blocked = [member for member in members if member.rank not in found]
+    here = [member for member in blocked if member.here]
+    signalled = [member for member in here if _signalled(member, placement, signal.SIGUSR1)]
+    if signalled:
+        time.sleep(SIGNAL_S)
+    found |= {member.rank: stacks_of_process(member.pid, member.stacks) for member in signalled}
+    if isinstance(placement, RemoteStacks):
+        found |= placement.stacks({member.rank: member.stacks for member in blocked if member not in here})
     return found
 
 
@@ -99,21 +111,7 @@ def _asked(members: Sequence[Member]) -> dict[int, str]:
 
 
 def _signalled(member: Member, placement: Placement, number: int) -> bool:
-    if placement.signal(member.rank, number):
-        return True
-    if not member.here:
-        return False
-    with contextlib.suppress(OSError):
-        os.kill(member.pid, number)
-        return True
-    return False
-
-
-def _written(member: Member) -> str:
-    """What a rank of this host wrote into its nameless file of stacks."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{member.pid}/fd/{member.stacks}").read_text(errors="replace")
-    return ""
+    return signal_to(member.process, number) or placement.signal(member.rank, number)
 
 
 @contextlib.contextmanager

@@ -16,8 +16,9 @@ KEY_VARIABLE = "ROOFLINE_RANK_KEY"
 # The process that the rank must not outlive, where that is its parent.
 PARENT_VARIABLE = "ROOFLINE_RANK_PARENT"
 
-# How long a rank looks for its controller.
+# How long a rank looks for its controller, and a variable by which that says so.
 CONNECT_S = 60.0
+CONNECT_VARIABLE = "ROOFLINE_RANK_CONNECT_S"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,19 @@ def own_addresses(bound_to: str) -> list[str]:
     except OSError:
         found.append("127.0.0.1")
     return list(dict.fromkeys(found))
+
+
+def connect_s() -> float:
+    """How long this rank shall look for its controller, in seconds.
+
+    Raises:
+        BadInput: the variable holds no number.
+    """
+    text = os.environ.get(CONNECT_VARIABLE, str(CONNECT_S))
+    try:
+        return float(text)
+    except ValueError:
+        raise BadInput(f"{CONNECT_VARIABLE} is {text!r}; expected seconds, as the controller sets it") from None
 
 
 def pop_key() -> bytes:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from .messages import PARENT_VARIABLE
 
@@ -56,6 +56,14 @@ class Placement(Protocol):
 
     def wait(self, seconds: float) -> bool:
         """After an orderly stop: whether everything has ended by itself within so many seconds."""
+
+
+@runtime_checkable
+class RemoteStacks(Protocol):
+    """A placement that can read what blocked ranks of other hosts write at a signal."""
+
+    def stacks(self, files: Mapping[int, int]) -> dict[int, str]:
+        """The stacks of ranks, by the descriptors of the files that they write them into."""
 
 
 class Local:

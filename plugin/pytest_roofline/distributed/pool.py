@@ -2,9 +2,7 @@
 
 import atexit
 import contextlib
-import os
 import signal
-import socket
 import time
 import weakref
 from collections.abc import Sequence
@@ -12,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, RanksFailed, RanksSkipped
 from .blame import report
-from .booting import Boot
+from .booting import Boot, Boots
+from .channel import server
 from .driving import Progress, Tell, drive, ends
 from .functions import FunctionRef
 from .members import Member
 from .messages import Answer, Task
 from .placement import Placement
+from .processes import signal_to
 from .wire import decode, encode
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ BOOT_S = 90.0
 STOP_S = 5.0
 # torch gives up a collective after so many times the task's own time-out, and not before these ten minutes.
 GROUP_FACTOR, GROUP_S = 4.0, 600.0
-# A pool whose ranks did not come so often in a row is not tried again.
-MOST_FAILED_BOOTS = 2
 
 
 class Pool:
@@ -41,10 +39,18 @@ class Pool:
         kind: of the devices that they own: `cpu`, `cuda` or `xpu`.
         address: that they reach this process on; None leaves it to the placement.
         boot_s: seconds until all must have come.
+        asked: whether somebody asked for that kind of device; else ranks refuse the CPU where they have better.
     """
 
     def __init__(
-        self, placement: Placement, size: int, kind: str, *, address: str | None = None, boot_s: float = BOOT_S
+        self,
+        placement: Placement,
+        size: int,
+        kind: str,
+        *,
+        address: str | None = None,
+        boot_s: float = BOOT_S,
+        asked: bool = True,
     ) -> None:
         self.placement = placement
         self.size = size
@@ -52,13 +58,14 @@ class Pool:
         self.generation = 0
         self.boot_took_s = 0.0
         self._address = placement.bind if address is None else address
-        self._boot_s = boot_s
+        self._boot_s, self._asked = boot_s, asked
         self._members: dict[int, Member] = {}
         self._store: Any = None
         self._world: World | None = None
         self._worlds = 0
         self._tasks = 0
-        self._failed_boots: list[str] = []
+        self._inside = 0
+        self._boots = Boots()
         _ended_at_exit(self)
 
     @property
@@ -67,9 +74,21 @@ class Pool:
 
         Raises:
             RanksFailed: they did not come.
+            RanksSkipped: a host has fewer devices than ranks.
         """
-        self._ensure()
+        self._ensure(self.size)
         return [self._members[rank] for rank in sorted(self._members)]
+
+    @property
+    def present(self) -> list[Member]:
+        """Those of its ranks that are there."""
+        return [self._members[rank] for rank in sorted(self._members)]
+
+    def prepare(self) -> None:
+        """Have what starting ranks needs in this process: modules, and the store that worlds meet in."""
+        import torch.distributed.elastic.multiprocessing  # noqa: F401
+
+        self._store_port()
 
     def run(
         self,
@@ -98,19 +117,20 @@ class Pool:
             The results by rank.
 
         Raises:
-            BadInput: the arguments are no plain data.
+            BadInput: the arguments are no plain data, or this torch lacks the device's own back end.
             RanksFailed: a rank raised, was lost, or did not answer; the next task gets ranks of a new generation.
-            RanksSkipped: a rank found that this cannot run here.
+            RanksSkipped: a rank found that this cannot run here, or a host has fewer devices than ranks.
         """
         # For pytest, which takes this as a wish; whoever reads a failure wants the test's own line.
         __tracebackhide__ = True
-        data = encode(tuple(arguments), "the arguments")
+        data = encode(tuple(arguments), "an argument")
         if not 1 <= size <= self.size:
             raise BadInput(f"a world of {size} ranks was asked for; expected 1 to {self.size}, which this pool has")
         try:
-            self._ensure()
+            self._ensure(size)
             self._tasks += 1
             task = Task(self._tasks, self._world_of(size, backend, timeout_s), function, data, plan)
+            self._let_go(size)
             progress = drive(task, [self._members[rank] for rank in range(size)], timeout_s, tell)
         except BaseException:
             # Ctrl-C, a time-out of the test framework's: never leave ranks behind.
@@ -122,20 +142,19 @@ class Pool:
 
     def kill(self) -> None:
         """End every rank at once; the next task starts new ones."""
-        members, self._members, self._world = self._members, {}, None
+        members = self._forget()
         if not self.generation:
             return
         # Each also ends by itself now, wherever it is.
         for member in members.values():
             member.channel.close()
             if member.here and self.placement.name != "local":
-                with contextlib.suppress(OSError):
-                    os.kill(member.pid, signal.SIGKILL)
+                signal_to(member.process, signal.SIGKILL)
         self.placement.kill()
 
     def stop(self) -> None:
         """Let every rank end in order; what does not is killed."""
-        members, self._members, self._world = self._members, {}, None
+        members = self._forget()
         if not members:
             return
         for member in members.values():
@@ -149,36 +168,58 @@ class Pool:
 
     def _world_of(self, size: int, backend: str | None, timeout_s: float) -> "World":
         """The world for a task: the last one where that fits, else one under a new name."""
-        from .worlds import World, default_backend
+        from .worlds import World, backend_of
 
-        wanted, known = backend or default_backend(self.kind), self._world
+        wanted, known = backend_of(self.kind, backend), self._world
         group_s = max(GROUP_S, GROUP_FACTOR * timeout_s)
         if known is None or (known.size, known.backend) != (size, wanted) or known.timeout_s < group_s:
             self._worlds += 1
             known = self._world = World(f"{self.generation}.{self._worlds}", size, wanted, group_s)
         return known
 
-    def _ensure(self) -> None:
-        """Have all ranks there: a rank that was lost between two tasks costs a new generation, not a test."""
+    def _let_go(self, size: int) -> None:
+        """Have ranks that the next world has not leave the last one: letting go of a group may take all its members."""
+        for rank in range(size, self._inside):
+            with contextlib.suppress(OSError):
+                self._members[rank].channel.send({"kind": "leave"}, STOP_S)
+        self._inside = size
+
+    def _forget(self) -> dict[int, Member]:
+        """Its ranks, which it does not count on from now on."""
+        members, self._members, self._world, self._inside = self._members, {}, None, 0
+        return members
+
+    def _ensure(self, least: int) -> None:
+        """Have all ranks there: a rank that was lost between two tasks costs a new generation, not a test.
+
+        Where there are not devices for all, as many as are needed now must do.
+        """
         if self._members and all(member.connected for member in self._members.values()):
             return
         if self._members:
             self.kill()
-        if len(self._failed_boots) >= MOST_FAILED_BOOTS:
-            raise RanksFailed(f"{self._failed_boots[-1]}\n(not tried again after {MOST_FAILED_BOOTS} failed boots)")
+        try:
+            self._boot()
+        except RanksSkipped:
+            if least == self.size:
+                raise
+            self.size = least
+            self._boot()
+
+    def _boot(self) -> None:
+        self._boots.check(self.size)
         self.generation += 1
         began_s = time.monotonic()
-        boot = Boot(self.placement, self.size, self.kind, self._address, self._boot_s)
+        boot = Boot(self.placement, self.size, self.kind, self._address, self._boot_s, asked=self._asked)
         try:
             boot.run(self._store_port())
         except BaseException as error:
-            if isinstance(error, RanksFailed):
-                self._failed_boots.append(str(error))
+            self._boots.note(self.size, error)
             self._members = boot.members
             self.kill()
             raise
         self._members = boot.members
-        self._failed_boots.clear()
+        self._boots.note(self.size, None)
         self.boot_took_s = time.monotonic() - began_s
 
     def _store_port(self) -> int:
@@ -186,8 +227,8 @@ class Pool:
         if self._store is None:
             from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-            server = socket.create_server((self._address, 0), backlog=512)
-            port = server.getsockname()[1]
+            listening = server(self._address)
+            port = listening.getsockname()[1]
             # The store takes the socket over, and closes it at its end.
             self._store = TCPStore(
                 self._address or "127.0.0.1",
@@ -195,7 +236,7 @@ class Pool:
                 None,
                 True,
                 wait_for_workers=False,
-                master_listen_fd=server.detach(),
+                master_listen_fd=listening.detach(),
             )
         return int(self._store.port)
 

@@ -10,9 +10,6 @@ from ..measuring import cache
 from .context import Rank
 from .timed import Timed
 
-# Making argument sets may take about so many seconds; no share of the budget, or a smaller one would measure something
-# else.
-SETUP_S = 2.0
 KINDS = ("something else than a function or a Timed", "a function", "a Timed without make_args", "a Timed")
 
 
@@ -72,7 +69,7 @@ def _make(rank: Rank, timed: Timed, count: int, sets: list[tuple[object, ...]]) 
     began_s = rank.meter.host_s()
     # Doubled and not one by one, so that agreeing on the time costs little.
     sets.append(cache.as_tuple(make()))
-    while len(sets) < count and max(rank.gather((rank.meter.host_s() - began_s,)))[0] < SETUP_S:
+    while len(sets) < count and max(rank.gather((rank.meter.host_s() - began_s,)))[0] < cache.SETUP_S:
         sets.extend([cache.as_tuple(make()) for _ in range(min(len(sets), count - len(sets)))])
 
 

@@ -3,8 +3,12 @@
 import contextlib
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import NamedTuple
+
+# For a signal to be taken, and the stacks to be written.
+SIGNAL_S = 0.2
 
 
 class Started(NamedTuple):
@@ -12,11 +16,51 @@ class Started(NamedTuple):
 
     Args:
         pid: its number.
-        ticks: when it started, in clock ticks since boot.
+        ticks: when it started, in clock ticks since boot; None where the system has no `/proc`.
     """
 
     pid: int
-    ticks: int
+    ticks: int | None
+
+
+def process_space() -> str:
+    """What names the processes that this one can reach by number: the boot of the kernel, and the pid namespace.
+
+    Containers may have the same host name, and a node's processes other numbers than a container's. Without `/proc`
+    it is the host name.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return socket.gethostname()
+
+
+def started(pid: int) -> Started:
+    """A process of this one's space, as it is now."""
+    told = _stat(pid)
+    return Started(pid, None if told is None else told[1])
+
+
+def is_same(process: Started) -> bool:
+    """Whether its number still means that process; taken for granted where the system does not tell when it started."""
+    return process.ticks is None or started(process.pid).ticks == process.ticks
+
+
+def signal_to(process: Started, number: int) -> bool:
+    """Send a signal to a process of this one's space; whether it was there to take it."""
+    if is_same(process):
+        with contextlib.suppress(OSError):
+            os.kill(process.pid, number)
+            return True
+    return False
+
+
+def stacks_of_process(pid: int, descriptor: int) -> str:
+    """What a rank of this space has written into its nameless file of stacks; empty where it cannot be read."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/fd/{descriptor}").read_text(errors="replace")
+    return ""
 
 
 def descendants(pid: int) -> set[Started]:
@@ -38,10 +82,7 @@ def descendants(pid: int) -> set[Started]:
 def kill_each(processes: set[Started]) -> None:
     """Kill those that still run."""
     for process in processes:
-        told = _stat(process.pid)
-        if told is not None and told[1] == process.ticks:
-            with contextlib.suppress(OSError):
-                os.kill(process.pid, signal.SIGKILL)
+        signal_to(process, signal.SIGKILL)
 
 
 def _stat(pid: int) -> tuple[int, int] | None:

@@ -20,10 +20,14 @@ from typing import Any
 
 from .channel import Channel, connect
 from .identity import Identity, identify
-from .messages import ADDRESS_VARIABLE, CONNECT_S, PARENT_VARIABLE, Answer, Task, parse_address, pop_key
+from .interfaces import keep_gloo_reachable
+from .messages import ADDRESS_VARIABLE, PARENT_VARIABLE, Answer, Task, connect_s, parse_address, pop_key
+from .processes import process_space, started
 from .wire import decode, encode
 
 _PR_SET_PDEATHSIG = 1
+# An orderly end that takes longer is none; twice what the controller gives it.
+LEAVE_S = 10.0
 # Of an error's text and of its traceback.
 _MOST_TEXT = 4_000
 _MOST_TRACEBACK = 20_000
@@ -44,7 +48,7 @@ def main() -> int:
     identity = identify(os.environ) or Identity(0, 1, 0, 1, "none")
     hosts, port = parse_address(os.environ.get(ADDRESS_VARIABLE, ""))
     try:
-        channel = connect(hosts, port, pop_key(), CONNECT_S)
+        channel = connect(hosts, port, pop_key(), connect_s())
     except ConnectionError as error:
         print(f"rank {identity.rank} on {socket.gethostname()}: {error}", file=sys.stderr)
         return 1
@@ -85,9 +89,11 @@ class Server:
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "stacks": self._stacks.fileno(),
+                "space": process_space(),
+                "ticks": started(os.getpid()).ticks,
             }
         )
-        asked = self._channel.receive(CONNECT_S)
+        asked = self._channel.receive(connect_s())
         threading.Thread(target=self._listen, daemon=True, name="roofline-controller").start()
         sys.path[:] = list(dict.fromkeys([*asked["path"], *sys.path]))
         with contextlib.suppress(OSError):
@@ -102,7 +108,10 @@ class Server:
             return 0
         work = self._settle_in(asked["device"], boot)
         while (message := self._inbox.get())["kind"] != "stop":
-            self._do(work, message["task"])
+            if message["kind"] == "leave":
+                work.leave()
+            else:
+                self._do(work, message["task"])
         work.leave()
         self._channel.close()
         return 0
@@ -113,11 +122,21 @@ class Server:
 
         from ..measuring.devices import open_device
         from ..measuring.environment import gather
+        from .facts import unwanted_cpu
         from .worlds import Place, Worlds, backends
 
+        if boot["several_hosts"]:
+            keep_gloo_reachable(self._channel.own_address, boot["outward"])
         torch.set_num_threads(boot["threads"])
         meter = open_device(kind if kind == "cpu" else f"{kind}:{boot['device']}")
-        self._channel.send({"kind": "ready", "environment": gather(meter), "backends": backends(kind)})
+        self._channel.send(
+            {
+                "kind": "ready",
+                "environment": gather(meter),
+                "backends": backends(kind),
+                "unwanted": unwanted_cpu(meter) if kind == "cpu" else "",
+            }
+        )
         identity = self._identity
         place = Place(identity.rank, identity.local_rank, socket.gethostname(), meter)
         return Worlds(place, self._channel.peer_address, boot["store"])
@@ -132,6 +151,8 @@ class Server:
                     continue
                 self._inbox.put(message)
                 if message["kind"] == "stop":
+                    # Nobody listens any more, and letting go of a group may wait for others.
+                    _end_after(LEAVE_S)
                     return
         except BaseException:  # Whatever it was, nobody is left to serve.
             _end_at_once()
@@ -155,7 +176,7 @@ class Server:
         from .jobs import JobPlan, run_once
 
         function = load(task.function)
-        arguments = decode(task.arguments, "the arguments")
+        arguments = decode(task.arguments, "an argument")
         rank = worlds.enter(task.world)
         value: object = None
         if task.plan is None:
@@ -212,6 +233,12 @@ def _shortened(text: str) -> str:
 
 def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _end_after(seconds: float) -> None:
+    timer = threading.Timer(seconds, _end_at_once)
+    timer.daemon = True
+    timer.start()
 
 
 def _end_at_once() -> None:

@@ -84,9 +84,11 @@ class StoreBoard:
         port: MASTER_PORT.
         hosted: whether rank 0 must open the store, since nobody else has.
         launch: tells restarts of the same launch apart.
+        timeout: seconds in which the agent's store must answer rank 0.
     """
 
-    def __init__(self, host: str, port: int, *, hosted: bool, launch: str = "0") -> None:
+    def __init__(self, host: str, port: int, *, hosted: bool, launch: str = "0", timeout: float = MEET_S) -> None:
+        self._timeout = timeout
         self._host, self._port, self._hosted = host, port, hosted
         self._key = f"{_STORE_KEY}/{launch}"
         self._store: Any = None
@@ -98,7 +100,7 @@ class StoreBoard:
         Raises:
             RanksFailed: the port is taken, or the agent's store does not answer.
         """
-        self._store = self._host_store() if self._hosted else self._client(MEET_S)
+        self._store = self._host_store() if self._hosted else self._client(self._timeout)
         if self._store is None:
             raise RanksFailed(f"{self.where} does not answer; expected torchrun's agent to keep it")
         self._store.set(self._key, text)
@@ -190,7 +192,8 @@ class FileBoard:
                 os.listdir(self._path.parent)  # noqa: PTH208 - the names are not wanted
                 with self._path.open(encoding="utf-8") as file:
                     # Whoever else could write it would have this process run what they like.
-                    if os.fstat(file.fileno()).st_mode & 0o022 == 0:
+                    status = os.fstat(file.fileno())
+                    if status.st_uid == os.geteuid() and status.st_mode & 0o022 == 0:
                         return file.read()
             if time.monotonic() > until_s:
                 return None
@@ -202,13 +205,14 @@ class FileBoard:
             self._path.unlink()
 
 
-def board_of(identity: Identity, environ: Mapping[str, str], folder: Path) -> Board:
+def board_of(identity: Identity, environ: Mapping[str, str], folder: Path, timeout: float = MEET_S) -> Board:
     """Where the processes of a launch meet.
 
     Args:
         identity: of this process.
         environ: as its launcher left it.
         folder: of the runs; on a file system that every node sees, where there are several.
+        timeout: seconds in which the store of torchrun's agent must answer.
 
     Raises:
         BadInput: the launcher gives nothing to meet by.
@@ -219,7 +223,7 @@ def board_of(identity: Identity, environ: Mapping[str, str], folder: Path) -> Bo
             raise BadInput(f"MASTER_PORT={port!r}; expected a port from 1 to 65535")
         hosted = environ.get("TORCHELASTIC_USE_AGENT_STORE", "False") != "True"
         launch = environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return StoreBoard(host, int(port), hosted=hosted, launch=launch)
+        return StoreBoard(host, int(port), hosted=hosted, launch=launch, timeout=timeout)
     if identity.launcher in ("torchrun", "env"):
         missing = " and ".join(name for name in ("MASTER_ADDR", "MASTER_PORT") if not environ.get(name))
         raise BadInput(

@@ -87,6 +87,8 @@ def _do(order: dict[str, Any], identity: Identity, child: Child) -> Any:
             return child.fate()
         case "signal":
             return child.signal(order["number"])
+        case "stacks":
+            return child.stacks(order["files"][identity.rank])
         case "tail":
             return child.tail()
         case "wait":

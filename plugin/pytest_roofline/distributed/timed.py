@@ -20,6 +20,8 @@ class Timed:
             very buffers, so that work which was only done once shows.
         as_timed: whether `verify` holds for buffers as the timing left them. Not so where every call changes its own
             input, as a sum in place does: then only the pass after `refill` is verified.
+        on_host: whether the call does its work on the host and has done it when it returns, as MPI and Gloo do: it is
+            then timed by the host's clock, also where the rank owns an accelerator.
     """
 
     call: Callable[..., object]
@@ -27,6 +29,7 @@ class Timed:
     verify: Callable[..., object] | None = None
     refill: Callable[..., object] | None = None
     as_timed: bool = True
+    on_host: bool = False
 
     def __post_init__(self) -> None:
         for name in ("call", "make_args", "verify", "refill"):

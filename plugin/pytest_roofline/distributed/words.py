@@ -7,14 +7,15 @@ from .placement import TAIL_COLUMNS, TAIL_LINES, ending
 
 # How each launcher labels what ranks print, as it is asked to: the rank is the group.
 _LABELS = {
-    "openmpi": re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:"),
+    "openmpi": re.compile(r"\[(?:\d+|[^\s\[\],]+@\d+),(\d+)\]<std(?:out|err)>:"),
     "mpich": re.compile(r"^\[(\d+)\] ", re.MULTILINE),
     "intel": re.compile(r"^\[(\d+)\] ", re.MULTILINE),
     "srun": re.compile(r"^(\d+): ?", re.MULTILINE),
     "torchrun": re.compile(r"^\[default(\d+)\]:", re.MULTILINE),
 }
 _OPENMPI_SIGNAL = re.compile(r"process rank (\d+) with PID \d+ on node \S+ exited on signal (\d+)")
-_OPENMPI_EXIT = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+)")
+# Since its version 5, Open MPI names a process by its daemon.
+_OPENMPI_EXIT = re.compile(r"Process name: \[(?:\[\d+,\d+\]|\S+@\d+),(\d+)\]\s+Exit code:\s+(\d+)")
 _TORCHRUN = re.compile(r"^\s*rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)", re.MULTILINE)
 _SRUN = re.compile(r"^srun: error: \S+: tasks? ([\d,-]+): (.+?)\s*$", re.MULTILINE)
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}

@@ -14,6 +14,7 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 
 from ..core.errors import BadInput
 from ..measuring.devices import Device
+from .blame import OUT_OF_STEP
 from .context import Rank
 
 
@@ -78,7 +79,7 @@ class Worlds:
             world_size=world.size,
             timeout=timeout,
         )
-        return Rank.make(
+        rank = Rank.make(
             self._place.rank,
             size=world.size,
             local_rank=self._place.local_rank,
@@ -86,7 +87,10 @@ class Worlds:
             backend=world.backend,
             meter=self._place.meter,
             side=dist.new_group(backend="gloo", timeout=timeout),
+            timeout=timeout,
         )
+        _first_collective(rank)
+        return rank
 
     def in_step(self, number: int) -> None:
         """Make sure that every member has come to the end of the same task, with no collective left over.
@@ -105,7 +109,7 @@ class Worlds:
         dist.all_gather(rows, own)
         seen = [int(row.item()) for row in rows]
         if set(seen) != {number}:
-            raise RuntimeError(f"the ranks are out of step: at the end of task {number} they hold {seen}")
+            raise RuntimeError(f"{OUT_OF_STEP}: at the end of task {number} they hold {seen}")
 
     @property
     def collectives(self) -> int | None:
@@ -114,6 +118,13 @@ class Worlds:
         with contextlib.suppress(RuntimeError):
             return int(count()) if count is not None else None
         return None
+
+
+def _first_collective(rank: Rank) -> None:
+    """Have an accelerator's library build its communicator, which takes seconds, within the task's own time-out."""
+    if rank.size > 1 and rank.device.type != "cpu":
+        dist.all_reduce(torch.zeros(1, device=rank.device))
+        rank.meter.synchronize()
 
 
 def group_backend(backend: str) -> str:
@@ -125,6 +136,25 @@ def group_backend(backend: str) -> str:
 def default_backend(kind: str) -> str:
     """The back end for a kind of device; NCCL's name stands for RCCL too."""
     return {"cuda": "nccl", "xpu": "xccl"}.get(kind, "gloo")
+
+
+def backend_of(kind: str, asked: str | None) -> str:
+    """The back end that a world over a kind of device is to have.
+
+    Args:
+        kind: of the devices.
+        asked: as a user named it; None takes the device's own.
+
+    Raises:
+        BadInput: this torch was built without the device's own.
+    """
+    name = asked or default_backend(kind)
+    if asked is None and not dist.is_backend_available(name):
+        raise BadInput(
+            f"torch {torch.__version__} was built without {name}, by which ranks on {kind} devices work together; "
+            "install a torch that has it, or name another back end with backend="
+        )
+    return name
 
 
 def backends(kind: str) -> tuple[str, ...]:

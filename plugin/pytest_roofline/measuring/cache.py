@@ -16,6 +16,8 @@ INFINITY_CACHE_BYTES = 256 * 2**20
 INFINITY_CACHE_ARCHITECTURES = ("gfx940", "gfx941", "gfx942", "gfx950")
 # Where a device does not tell: no known one has more, apart from those above.
 ASSUMED_CACHE_BYTES = 64 * 2**20
+# Making argument sets may take so many seconds; no share of the budget, or a smaller one would measure something else.
+SETUP_S = 2.0
 # Of the free memory, so that the machine does not start to swap under a measurement.
 MEMORY_SHARE = 0.5
 

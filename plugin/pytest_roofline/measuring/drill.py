@@ -14,18 +14,19 @@ SCOUTING = 5
 SPIN_S = 2e-3
 
 
-def slowed(fn: Callable[..., object], device: Device, share: float) -> Callable[..., object]:
+def slowed(fn: Callable[..., object], device: Device, share: float, *, on_host: bool = False) -> Callable[..., object]:
     """`fn`, followed by a wait of `share` of its own duration: on the device where that queues, else on the host.
 
     Args:
         fn: a measured function.
         device: that it works on.
         share: 0.1 adds a tenth.
+        on_host: whether its work is the host's, whatever device there is.
 
     Raises:
         BadInput: the device queues work but cannot be kept busy for a given time.
     """
-    if not device.traits.queues:
+    if on_host or not device.traits.queues:
         return lambda *arguments: _then_wait(fn, arguments, share)
     if not device.traits.spins:
         raise BadInput(

@@ -168,6 +168,13 @@ def affinity() -> str:
     return _ranges(sorted(_usable_cpus()))
 
 
+def usable_numa_nodes() -> tuple[int, ...]:
+    """The memory nodes whose cores this process may run on; empty where the machine does not tell."""
+    nodes, usable = (_ROOT / "sys/devices/system/node").glob("node[0-9]*"), _usable_cpus()
+    found = [node.name.removeprefix("node") for node in nodes if usable & numbers_of(_read(node / "cpulist") or "")]
+    return tuple(sorted(map(int, found)))
+
+
 def preemptions() -> int | None:
     """How often the scheduler took a core from this process against its will; None where the system does not tell."""
     try:
@@ -186,6 +193,15 @@ def _ranges(numbers: list[int]) -> str:
         else:
             runs.append([number])
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+
+
+def numbers_of(ranges: str) -> set[int]:
+    """The numbers of `0-3,8`."""
+    found: set[int] = set()
+    for part in filter(None, ranges.split(",")):
+        low, _, high = part.partition("-")
+        found |= set(range(int(low), int(high or low) + 1))
+    return found
 
 
 class Neighbours:

@@ -61,6 +61,14 @@ def kind_among(names: Sequence[str]) -> str:
     return next(iter(kinds)) if len(kinds) == 1 else "mixed"
 
 
+def kind_among_uuids(uuids: Sequence[str | None]) -> str:
+    """The same for NVIDIA GPUs of this host that this process need not see."""
+    with nvidia.opened() as nvml:
+        pairs = combinations(uuids, 2) if nvml is not None else ()
+        kinds = {of_nvidia(nvml, first, second).kind for first, second in pairs}
+    return next(iter(kinds), "unknown") if len(kinds) <= 1 else "mixed"
+
+
 def of_nvidia(nvml: Any, first_uuid: str | None, second_uuid: str | None) -> Link:
     """The way between two NVIDIA GPUs that can reach each other, by what NVML answers.
 

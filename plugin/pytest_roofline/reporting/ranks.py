@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from ..core.keys import JOB_METRIC
 from ..core.ranks import Ranks
 from ..core.records import Measurement
 from ..core.samples import OVERSUBSCRIBED
@@ -23,6 +24,7 @@ def rank_lines(results: Sequence[Result]) -> list[str]:
     lines = [] if not any(rate_suffix(m.key.metric) == "busbw_GBps" for m, _ in known) else [COUNTED]
     lines += [f"ranks: {text}" for text in dict.fromkeys(launch_text(ranks) for _, ranks in known)]
     lines += _cut([straggler_text(measurement, ranks) for measurement, ranks in known if ranks.straggler is not None])
+    lines += [text for m, _ in known for text in job_text(m, [other for other, _ in known])]
     shared = [m for m, _ in known if OVERSUBSCRIBED in m.samples.labels]
     if shared:
         names = ", ".join(printable(m.label) for m in shared[:MOST_LISTED])
@@ -47,11 +49,23 @@ def straggler_text(measurement: Measurement, ranks: Ranks) -> str:
     assert ranks.straggler is not None
     host = f" on {ranks.hosts[ranks.straggler]}" if ranks.hosts else ""
     lag_s = ranks.lag_s[ranks.straggler] if ranks.lag_s else 0.0
-    share = format_percent(lag_s / measurement.median_s).lstrip("+")
+    share = format_percent(lag_s / measurement.median_s).replace("+", "")
     return (
         f"straggler: rank {ranks.straggler}{printable(host)} needs {format_seconds(lag_s)} more than the fastest for "
         f"its own part of {printable(measurement.label)} ({share} of a call)"
     )
+
+
+def job_text(job: Measurement, others: Sequence[Measurement]) -> list[str]:
+    """A whole program beside the steady time of the same work, where a test measured both."""
+    if job.key.metric != JOB_METRIC:
+        return []
+    same = [one for one in others if one.test_id == job.test_id and one.work == job.work and one is not job]
+    return [
+        f"{printable(job.label)}: the whole program takes {format_seconds(job.median_s)}, of which one steady call of "
+        f"its work is {format_seconds(one.median_s)}; the rest is starting, importing, meeting, warming up and ending"
+        for one in same
+    ]
 
 
 def _cut(lines: list[str]) -> list[str]:
