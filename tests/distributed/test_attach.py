@@ -18,7 +18,7 @@ from pytest_roofline.distributed.channel import listen, new_key
 from pytest_roofline.distributed.child import Child
 from pytest_roofline.distributed.gathering import LENT_VARIABLE, Lender, borrow, gather, pop_lent
 from pytest_roofline.distributed.identity import Identity
-from pytest_roofline.distributed.rendezvous import FileBoard, Meeting
+from pytest_roofline.distributed.rendezvous import FileBoard, Meeting, meet
 from pytest_roofline.distributed.supervising import follow, supervise
 
 # In place of a rank: says what it was told, and then does what it is told.
@@ -28,6 +28,11 @@ signal.signal(signal.SIGUSR1, lambda *_: print("signalled", flush=True))
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "ROOFLINE_RANK_KEY")
 print(" ".join(os.environ.get(name, "-") for name in names), flush=True)
 how = os.environ.get("HOW", "stay")
+if how == "stacks":
+    import faulthandler, tempfile
+    file = tempfile.TemporaryFile("w+")
+    faulthandler.register(signal.SIGUSR1, file=file)
+    print("writes into", file.fileno(), flush=True)
 if how == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
 if how.isdecimal():
@@ -251,6 +256,55 @@ def test_who_does_not_belong_to_the_launch_is_refused(tmp_path, rank, size):
         gather(Identity(0, 3, 0, None, "srun"), board, 60)
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_strangers_and_those_that_are_gone_again_do_not_end_a_launch(tmp_path):
+    board = FileBoard(tmp_path / "board")
+    one = Identity(1, 2, 0, None, "srun")
+
+    def come():
+        meet(one, board, 60).close()
+        with closing(meet(one, board, 60)) as stranger:
+            stranger.send("who is there?")
+            with closing(follow(one, board, 60)) as channel:
+                channel.receive(60)
+
+    thread = threading.Thread(target=come)
+    thread.start()
+    attached = gather(Identity(0, 2, 0, None, "srun"), board, 60)
+    attached.join()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert attached.size == 2
+
+
+def test_processes_that_do_not_come_back_are_waited_for_together(launch, monkeypatch):
+    monkeypatch.setattr("pytest_roofline.distributed.attach.BACK_S", 0.5)
+    one = launch(4)
+    one.attached.join()
+    with closing(listen("127.0.0.1", key := new_key())) as listener:
+        one.attached.lend(Meeting(("127.0.0.1",), listener.port, key))
+        channels = [listener.accept(60) for _ in range(3)]
+        waits = []
+        reply = one.attached._reply
+        monkeypatch.setattr(one.attached, "_reply", lambda rank, seconds: waits.append(seconds) or reply(rank, seconds))
+        assert one.attached.ask([1, 2, 3], {"do": "tail"}) == {1: None, 2: None, 3: None}
+        first, *others = waits
+        assert 0.0 < first <= 0.5
+        assert max(others) <= 0.0
+        for channel in channels:
+            channel.close()
+
+
+def test_a_blocked_rank_of_another_process_writes_its_stacks_at_a_signal(launch):
+    placement = launch().placement()
+    placement.start(2, KEY | {"HOW": "stacks"})
+    until(lambda: "writes into" in placement.tail(1))
+    descriptor = int(placement.tail(1).rpartition(" ")[2])
+    (told,) = placement.stacks({0: 0, 1: descriptor}).values()
+    assert 'File "<string>"' in told
+    placement.kill()
+    assert placement.stacks({1: descriptor}) == {}
 
 
 def test_a_round_borrows_the_processes_and_gives_them_back(launch, tmp_path):

@@ -149,6 +149,24 @@ def test_of_two_out_of_step_both_are_named():
     assert "rank 0: 2, rank 1: 3" in line
 
 
+NCCL = "DistBackendError: NCCL error: unhandled system error, could not open a queue pair"
+
+
+def test_an_error_of_the_last_step_is_told_as_what_it_is():
+    text = told(closing(0), closing(1, text=NCCL, details=TRACEBACK))
+
+    assert text.startswith(f"rank 1 (pid 4001 on n0) raised {NCCL}, in the step that ends a task")
+    assert "rank 1 (pid 4001 on n0): has returned from the function, and then raised" in text
+    assert "steps.py', line 3" in text
+
+
+def test_an_error_of_ranks_that_are_out_of_step_is_shown_beside_the_numbers():
+    text = told(closing(0, 2), closing(1, 3, text=NCCL, details=TRACEBACK))
+
+    assert "left the function out of step (operations submitted: rank 0: 2, rank 1: 3)" in text.splitlines()[0]
+    assert f"and then raised {NCCL}" in text
+
+
 def test_who_skipped_while_another_did_not_is_named_with_its_reason():
     line = first(end(1, "skipped", "no peer access"), waiting(0))
 

@@ -14,6 +14,7 @@ import torch
 from pytest_roofline.core.errors import BadInput, RanksFailed
 from pytest_roofline.distributed import channel as channels
 from pytest_roofline.distributed.channel import Channel, connect, listen, new_key
+from pytest_roofline.distributed.messages import address_text, parse_address
 from pytest_roofline.distributed.wire import MOST_BYTES, encode
 
 HOST = "127.0.0.1"
@@ -365,3 +366,54 @@ def test_accepting_gives_up_after_its_time(listener):
 
 def test_keys_are_never_the_same():
     assert len({new_key() for _ in range(10)}) == 10
+
+
+def test_after_a_message_was_cut_off_nothing_more_is_sent_however_long_one_would_wait(raw):
+    own, _ = raw
+    with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
+        own.send(b"x" * 2**26, 0.05)
+    with pytest.raises(TimeoutError, match="took no message in time before"):
+        own.send("more")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [Channel.poll, lambda channel: channel.receive(), lambda channel: channel.send(1)],
+    ids=["poll", "receive", "send"],
+)
+def test_a_channel_that_was_closed_here_says_so(pair, ask):
+    own, _ = pair
+    own.close()
+    with pytest.raises(OSError, match="closed at this end"):
+        ask(own)
+
+
+def test_each_end_knows_its_own_address(pair):
+    own, theirs = pair
+    assert own.own_address == theirs.own_address == HOST
+
+
+def has_ipv6():
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("address", [HOST, "localhost", "", *(["::1"] if has_ipv6() else [])])
+def test_an_address_of_either_family_can_be_listened_on(key, address):
+    with contextlib.closing(listen(address, key)) as listening:
+        hosts, port = parse_address(address_text([address or HOST], listening.port))
+        with contextlib.closing(connect(hosts, port, key, PATIENCE_S)) as theirs:
+            theirs.send(1)
+            with contextlib.closing(listening.accept(PATIENCE_S)) as own:
+                assert own.receive(PATIENCE_S) == 1
+
+
+def test_a_name_with_addresses_of_the_second_family_only_is_listened_on_there(monkeypatch):
+    asked = []
+    entry = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fd00::1", 0, 0, 0))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [entry])
+    monkeypatch.setattr(socket, "create_server", lambda *_, family, **__: asked.append(family))
+    channels.server("n7")
+
+    assert asked == [socket.AF_INET6]

@@ -5,12 +5,13 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.errors import BadInput, RanksFailed
 from pytest_roofline.distributed import engines, launching
 from pytest_roofline.distributed.engines import Wanted, mpi_family, mpi_plugin, parse_arguments
 from pytest_roofline.distributed.launching import Launched
@@ -162,6 +163,14 @@ the job to be terminated. The first process to do so was:
   Process name: [[31999,1],3]
   Exit code:    7
 """
+OPENMPI_5 = """\
+[1,0]<stdout>:hello
+[prterun-n1-4711@1,1]<stderr>:there
+prterun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+   Process name: [prterun-n1-4711@1,1] Exit code:    7
+"""
 SRUN_OUTPUT = """\
 0: hello 0
 1: 2: this is rank 1's
@@ -189,6 +198,7 @@ Root Cause (first observed failure):
     ("text", "dialect", "expected"),
     [
         (OPENMPI_OUTPUT, "openmpi", {0: "hello 0\n", 1: "hello 1\n"}),
+        (OPENMPI_5, "openmpi", {0: "hello\n", 1: "there\n"}),
         (SRUN_OUTPUT, "srun", {0: "hello 0\n", 1: "2: this is rank 1's\n"}),
         (TORCHRUN_OUTPUT, "torchrun", {1: "hello 1\n"}),
         ("[0] hello\n[1] there\n", "mpich", {0: "hello\n", 1: "there\n"}),
@@ -205,6 +215,7 @@ def test_what_ranks_print_is_told_apart(text, dialect, expected):
     [
         (OPENMPI_OUTPUT, "openmpi", {1: "killed by SIGKILL"}),
         (OPENMPI_EXIT, "openmpi", {3: "exit code 7"}),
+        (OPENMPI_5, "openmpi", {1: "exit code 7"}),
         (
             SRUN_OUTPUT,
             "srun",
@@ -294,6 +305,43 @@ def test_trouble_shows_what_a_rank_said_too(scene):
     assert "ImportError: no module\nsrun: error: n2: task 1" in placement.trouble()
     assert (placement.fate(1), placement.fate(0)) == ("exit code 1", "")
     placement.kill()
+
+
+@pytest.mark.parametrize(("version", "fate"), [("4.1.4", "exit code 0, as mpirun tells of no failure"), ("5.0.6", "")])
+def test_no_failure_is_told_only_of_a_launcher_whose_reports_are_known(scene, monkeypatch, version, fate):
+    monkeypatch.setattr(launching, "FATE_S", 0.1)
+    scene.put("mpirun", f'[ "$1" = --version ] && echo "mpirun (Open MPI) {version}" && exit; exec sleep 600')
+    placement = Launched("mpirun")
+    placement.start(2, {})
+    try:
+        assert placement.fate(1) == fate
+    finally:
+        placement.kill()
+
+
+def test_a_launcher_that_ended_well_is_believed_whatever_its_version(scene):
+    scene.put("mpirun", 'echo "mpirun (Open MPI) 5.0.6"')
+    placement = Launched("mpirun")
+    placement.start(2, {})
+    try:
+        assert placement.fate(1).startswith("exit code 0")
+    finally:
+        placement.kill()
+
+
+def test_a_launcher_that_cannot_be_started_leaves_no_folder(scene, monkeypatch, tmp_path):
+    folders = tmp_path / "folders"
+    folders.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folders))
+
+    def fail(*_, **__):
+        raise OSError("no process")
+
+    scene.put("srun", "exit 0")
+    monkeypatch.setattr(subprocess, "Popen", fail)
+    with pytest.raises(RanksFailed, match="srun could not be started: no process"):
+        Launched("srun").start(2, {})
+    assert list(folders.iterdir()) == []
 
 
 def test_the_secret_is_in_the_environment_and_in_no_command_line(scene):

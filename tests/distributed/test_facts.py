@@ -10,8 +10,21 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.errors import RanksFailed
-from pytest_roofline.distributed.facts import RankFacts, assign, check, gather, threads, visible_devices
+from pytest_roofline.core.errors import RanksFailed, RanksSkipped
+from pytest_roofline.distributed import facts as known
+from pytest_roofline.distributed.facts import (
+    RankFacts,
+    assign,
+    check,
+    check_products,
+    cores_of,
+    gather,
+    threads,
+    unwanted_cpu,
+    visible_devices,
+)
+from pytest_roofline.measuring import environment, host
+from pytest_roofline.measuring.devices import open_device
 
 
 def facts(rank=0, **changes):
@@ -59,7 +72,8 @@ def test_devices_are_found_for_all_ranks_wherever_that_is_possible(visible):
     possible = any(len(set(chosen)) == len(visible) for chosen in itertools.product(*visible))
 
     if not possible:
-        with pytest.raises(RanksFailed):
+        enough = len(set().union(*visible)) >= len(visible)
+        with pytest.raises(RanksFailed if enough else RanksSkipped):
             assign(ranks)
         return
     found = assign(ranks)
@@ -69,11 +83,12 @@ def test_devices_are_found_for_all_ranks_wherever_that_is_possible(visible):
 @pytest.mark.parametrize(
     ("ranks", "why"),
     [
-        pytest.param(seen("a", "a"), r"rank 1 on n1 has no accelerator of its own.*a is rank 0's", id="one for two"),
-        pytest.param(seen("ab", "ab", "ab"), r"rank 2 on n1 .*sees 2.*fewer ranks on that host", id="too few"),
-        pytest.param(seen("a", ""), r"rank 1 on n1 sees no accelerator", id="none"),
         pytest.param(
-            seen("a", "b", "b", hosts=["n1", "n2", "n2"], local=[0, 0, 1]),
+            seen("a", "a", "bc"), r"rank 1 on n1 has no accelerator of its own.*a is rank 0's", id="one for two"
+        ),
+        pytest.param(seen("ab", ""), r"rank 1 on n1 sees no accelerator", id="none"),
+        pytest.param(
+            seen("a", "b", "b", "bcd", hosts=["n1", "n2", "n2", "n2"], local=[0, 0, 1, 2]),
             r"rank 2 on n2 has no accelerator of its own.*b is rank 1's",
             id="one for two on the second host",
         ),
@@ -84,10 +99,52 @@ def test_two_ranks_on_one_accelerator_are_refused_by_rank_and_host(ranks, why):
         assign(ranks)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "why"),
+    [
+        pytest.param(seen("a", "a"), "needs 2 GPUs, found 1 on n1", id="one for two"),
+        pytest.param(seen("ab", "ab", "ab"), "needs 3 GPUs, found 2 on n1", id="two for three"),
+        pytest.param(seen(""), "needs 1 GPUs, found 0 on n1", id="none"),
+        pytest.param(
+            seen("abc", "b", "b", hosts=["n1", "n2", "n2"], local=[0, 0, 1]), "needs 2 GPUs, found 1 on n2", id="hosts"
+        ),
+    ],
+)
+def test_fewer_accelerators_than_ranks_on_a_host_are_no_failure(ranks, why):
+    with pytest.raises(RanksSkipped, match=f"^{why}$"):
+        assign(ranks)
+
+
 def test_ranks_of_one_version_fit_together():
     versions = {"torch": "2.13.0", "python": "3.11.9"}
 
-    check([facts(0, versions=versions), facts(1, versions=dict(versions), host="n2")])
+    ranks = [facts(0, versions=versions), facts(1, versions=dict(versions), host="n2")]
+    check(ranks)
+    check(ranks, dict(versions))
+
+
+@pytest.mark.parametrize(("own", "seen"), [({"torch": "2.4"}, "2.4"), ({}, "none")])
+def test_ranks_of_another_version_than_pytest_are_refused(own, seen):
+    told = rf"pytest and its ranks have different versions of torch: 2\.5 on n1 \(ranks 0, 1\); {seen} in pytest on "
+    with pytest.raises(RanksFailed, match=told):
+        check([facts(rank, versions={"torch": "2.5"}) for rank in range(2)], own)
+
+
+def test_different_products_are_refused_by_the_first_rank_of_each():
+    check_products({0: ("n1", "H100"), 1: ("n2", "H100")})
+    with pytest.raises(RanksFailed, match=r"^rank 0 on n1 has A100, rank 8 on n2 has H100; expected one product"):
+        check_products({0: ("n1", "A100"), 1: ("n1", "A100"), 9: ("n2", "H100"), 8: ("n2", "H100")})
+
+
+@pytest.mark.parametrize("usable", [True, False])
+def test_the_cpu_of_a_host_with_an_accelerator_is_unwanted(monkeypatch, tmp_path, usable):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: usable)
+    for module in (known, environment):
+        monkeypatch.setattr(module, "ACCELERATOR_NODES", (tmp_path / "kfd",))
+    cpu = open_device("cpu")
+    assert unwanted_cpu(cpu) == ""
+    (tmp_path / "kfd").touch()
+    assert ("pytest's own host has none" if usable else "cannot use it") in unwanted_cpu(cpu)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +183,20 @@ def test_ranks_share_the_cores_of_their_host(ranks, expected):
     assert [shares[one.rank] for one in ranks] == expected
 
 
+@pytest.mark.parametrize(
+    ("ranks", "cores"),
+    [
+        ([facts(0, affinity="0-3", cores=4), facts(1, affinity="2-5", cores=4)], 6),
+        ([facts(0, quota=2.5), facts(1, quota=2.5)], 2),
+        ([facts(0, quota=0.5)], 1),
+        ([facts(0, affinity="")], 8),
+        ([facts(0, quota=16.0)], 8),
+    ],
+)
+def test_the_cores_of_a_host_are_all_that_its_ranks_may_use_within_their_quota(ranks, cores):
+    assert cores_of(ranks) == cores
+
+
 def test_a_rank_tells_who_and_where_it_is():
     told = gather(3, 1, "cpu")
 
@@ -134,14 +205,20 @@ def test_a_rank_tells_who_and_where_it_is():
     assert told.versions["torch"] == torch.__version__
     assert {"python", "pytest-roofline"} <= told.versions.keys()
     assert told.cores >= 1
+    assert told.threads == torch.get_num_threads()
+    assert (told.pci, told.driver, told.mpi) == ((), None, None)
 
 
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
         (SimpleNamespace(uuid="4fe2"), ("4fe2", "4fe2")),
-        (SimpleNamespace(uuid="", pci_bus_id=27), ("PCI bus 27", "PCI bus 27")),
-        (SimpleNamespace(pci_bus_id=0), ("PCI bus 0", "PCI bus 0")),
+        (SimpleNamespace(uuid="", pci_bus_id=27), ("PCI 0000:1b:00", "PCI 0000:1b:00 part 1")),
+        (SimpleNamespace(pci_bus_id=0), ("PCI 0000:00:00", "PCI 0000:00:00 part 1")),
+        (
+            SimpleNamespace(uuid="00000000-0000-0000-0000-000000000000", pci_bus_id=5, pci_domain_id=1),
+            ("PCI 0001:05:00", "PCI 0001:05:00 part 1"),
+        ),
         (SimpleNamespace(), ("#0", "#1")),
     ],
 )
@@ -157,3 +234,14 @@ def test_without_an_accelerator_none_is_seen(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
     assert visible_devices("cuda") == ()
+
+
+def test_the_memory_nodes_of_a_process_are_those_of_its_cores(monkeypatch, tmp_path):
+    for node, cores in enumerate(("0-3", "4-7,12", "8-11")):
+        folder = tmp_path / f"sys/devices/system/node/node{node}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(f"{cores}\n")
+    monkeypatch.setattr(host, "_ROOT", tmp_path)
+    monkeypatch.setattr(host, "_usable_cpus", lambda: {3, 12})
+
+    assert host.usable_numa_nodes() == (0, 1)

@@ -1,6 +1,7 @@
 """Ranks that are started once, kept from task to task, made anew after a loss, and gone at the end."""
 
 import contextlib
+import dataclasses
 import os
 import re
 import signal
@@ -15,12 +16,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_roofline.core.errors import BadInput, RanksFailed
+from pytest_roofline.core.errors import BadInput, RanksFailed, RanksSkipped
+from pytest_roofline.distributed.booting import MOST_FAILED_BOOTS
 from pytest_roofline.distributed.channel import connect
 from pytest_roofline.distributed.functions import reference
-from pytest_roofline.distributed.messages import ADDRESS_VARIABLE, KEY_VARIABLE, parse_address
+from pytest_roofline.distributed.messages import (
+    ADDRESS_VARIABLE,
+    CONNECT_VARIABLE,
+    KEY_VARIABLE,
+    connect_s,
+    parse_address,
+)
 from pytest_roofline.distributed.placement import Local, ending, tail_of
-from pytest_roofline.distributed.pool import MOST_FAILED_BOOTS, Pool
+from pytest_roofline.distributed.pool import Pool
+from pytest_roofline.distributed.processes import is_same, process_space, signal_to
+from pytest_roofline.distributed.worlds import backend_of
 
 from . import rank_functions as ranks
 from .real_ranks import PATIENCE_S, RealRanks, end_within, runs
@@ -40,6 +50,30 @@ def run(pool, function, *arguments, size=None, timeout_s=60.0):
     return pool.run(reference(function), arguments, size or pool.size, timeout_s=timeout_s)
 
 
+# Processes.
+
+
+def test_a_number_is_a_process_of_ours_only_where_the_kernel_the_space_and_the_start_agree(three):
+    three.works()
+    *_, member = three.pool.members
+    assert member.here
+    assert is_same(member.process)
+    other = dataclasses.replace(member, ticks=member.ticks + 1)
+    assert not is_same(other.process)
+    assert not signal_to(other.process, signal.SIGKILL)
+    # Of a container of the same name, where the number means another process.
+    assert not dataclasses.replace(member, space="another boot pid:[1]").here
+    assert runs(member.pid)
+
+
+def test_without_proc_a_space_is_a_host(monkeypatch):
+    def missing(*_, **__):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    assert process_space() == HOST
+
+
 # Tasks and worlds.
 
 
@@ -52,6 +86,29 @@ def test_worlds_of_any_size_follow_each_other_on_the_same_ranks(three):
         assert [own["pid"] for own in found] == before[:size]
         assert all(own["total"].equal(total) and own["rows"].equal(rows) for own in found)
     assert three.pool.generation == 1
+
+
+def sockets(pid):
+    """How many a process has open."""
+    names = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            names.append(str(link.readlink()))
+    return sum(name.startswith("socket:") for name in names)
+
+
+def test_a_rank_that_the_next_world_has_not_leaves_the_last_one(three):
+    three.works()
+    outside = three.pids[2]
+    connected = sockets(outside)
+    run(three.pool, ranks.echo, size=1)
+
+    until_s = time.monotonic() + PATIENCE_S
+    while sockets(outside) >= connected and time.monotonic() < until_s:
+        time.sleep(0.02)
+    assert sockets(outside) < connected
+    three.works()
+    assert three.pids[2] == outside
 
 
 def test_a_task_after_the_first_takes_no_boot(three):
@@ -101,7 +158,7 @@ def test_ranks_know_no_key_share_the_cores_and_stand_in_the_same_folder(three):
 
 def test_arguments_that_are_no_plain_data_are_refused_before_a_rank_hears_of_them(three):
     three.works()
-    with pytest.raises(BadInput, match=r"^the arguments hold"):
+    with pytest.raises(BadInput, match=r"^an argument holds"):
         run(three.pool, ranks.echo, lambda: 1)
 
     assert not [pid for pid in three.pids if not runs(pid)]
@@ -209,6 +266,7 @@ class Scripted:
 
     def start(self, size, variables):
         self.starts += 1
+        self.variables = variables
         hosts, port = parse_address(variables[ADDRESS_VARIABLE])
         key = bytes.fromhex(variables[KEY_VARIABLE])
         for hello in self._hellos:
@@ -217,7 +275,7 @@ class Scripted:
     def _come(self, hosts, port, key, hello):
         end = connect(hosts, port, key, PATIENCE_S)
         self._ends.append(end)
-        end.send({"kind": "hello", "host": "n7", "pid": 0, "stacks": 0} | hello)
+        end.send({"kind": "hello", "host": "n7", "pid": 0, "stacks": 0, "space": "", "ticks": None} | hello)
 
     def trouble(self):
         return self._trouble
@@ -289,6 +347,38 @@ def test_a_pool_whose_boots_failed_is_not_tried_again():
     assert placement.kills >= MOST_FAILED_BOOTS
 
 
+def test_too_few_devices_are_a_skip_that_is_told_again_without_a_boot(monkeypatch):
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        monkeypatch.setenv(name, "")
+    pool = Pool(Local(), 2, "cuda")
+    for _ in range(2):
+        with pytest.raises(RanksSkipped, match=f"^needs 2 GPUs, found 0 on {re.escape(HOST)}$"):
+            run(pool, ranks.echo)
+        assert pool.generation == 1
+    # A smaller world is worth a try of its own.
+    with pytest.raises(RanksSkipped, match="needs 1 GPUs, found 0"):
+        run(pool, ranks.echo, size=1)
+    assert pool.generation == 2
+
+
+def test_a_torch_without_the_devices_own_back_end_is_said():
+    assert (backend_of("cpu", None), backend_of("cuda", "gloo")) == ("gloo", "gloo")
+    if not torch.distributed.is_nccl_available():
+        with pytest.raises(BadInput, match=r"^torch \S+ was built without nccl"):
+            backend_of("cuda", None)
+
+
+@pytest.mark.parametrize(("boot_s", "expected"), [(5.0, 60.0), (300.0, 300.0)])
+def test_a_rank_looks_for_its_controller_as_long_as_a_boot_may_take(monkeypatch, boot_s, expected):
+    placement = Scripted(trouble="enough")
+    failed_boot(placement, boot_s=boot_s)
+    monkeypatch.setenv(CONNECT_VARIABLE, placement.variables[CONNECT_VARIABLE])
+    assert connect_s() == expected
+    monkeypatch.setenv(CONNECT_VARIABLE, "soon")
+    with pytest.raises(BadInput, match="'soon'; expected seconds"):
+        connect_s()
+
+
 class Spoiled(Local):
     """Ranks that find something at their start which ends one of them."""
 
@@ -312,6 +402,26 @@ def test_a_rank_that_ends_before_it_has_come_is_told_with_its_last_words(tmp_pat
     assert "rank 1 ended during its boot: exit code 7" in text.splitlines()[0]
     assert "no libcuda" in text
     assert end_within(PATIENCE_S, placement.pids)
+
+
+BETTER = """
+from pathlib import Path
+import pytest_roofline.measuring.environment as environment
+environment.ACCELERATOR_NODES = (Path("/"),)
+"""
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_cpu_that_nobody_asked_for_is_refused_on_a_host_with_an_accelerator(tmp_path, asked):
+    pool = Pool(Spoiled(tmp_path, BETTER), 2, "cpu", asked=asked)
+    try:
+        if asked:
+            assert run(pool, ranks.echo) == [(0,), (1,)]
+        else:
+            with pytest.raises(RanksFailed, match=rf"^rank 0 on {re.escape(HOST)}: this machine has an accelerator"):
+                run(pool, ranks.echo)
+    finally:
+        pool.stop()
 
 
 LOST_AFTER_HELLO = """
@@ -402,6 +512,13 @@ def test_ranks_do_not_outlive_a_controller_that_was_killed_however_stuck_they_ar
         controller.wait(PATIENCE_S)
         for pid in filter(runs, pids):
             os.kill(pid, signal.SIGKILL)
+
+
+def test_a_rank_that_does_not_come_to_its_end_is_ended():
+    program = "import time\nfrom pytest_roofline.distributed.rank import _end_after\n_end_after(0.2)\ntime.sleep(600)"
+    done = subprocess.run([sys.executable, "-c", program], timeout=60, check=False, start_new_session=True)
+
+    assert done.returncode == -signal.SIGKILL
 
 
 # What a launcher tells of an end.

@@ -66,6 +66,13 @@ def test_a_file_that_others_may_write_is_not_believed(board, tmp_path):
     assert board.read(0) is None
 
 
+def test_a_file_of_somebody_else_is_not_believed(board, monkeypatch):
+    board.post("text")
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    assert board.read(0) is None
+
+
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "attach").write_text("a file")
     with pytest.raises(RanksFailed, match=r"rank 0 cannot write .*srun-7-2"):

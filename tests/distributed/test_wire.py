@@ -195,7 +195,7 @@ def test_bytes_that_name_code_are_refused_before_it_runs(callee):
         decode(pickle.dumps(Evil()), "the answer")
 
 
-@pytest.mark.parametrize("name", ["pool.Pool", "pool.os", "channel.connect", "context.Rank", "functions.load"])
+@pytest.mark.parametrize("name", ["pool.Pool", "processes.os", "channel.connect", "context.Rank", "functions.load"])
 def test_bytes_that_name_something_of_ours_that_is_no_record_are_refused(name):
     module, _, attribute = f"pytest_roofline.distributed.{name}".rpartition(".")
     data = b"c" + module.encode() + b"\n" + attribute.encode() + b"\n."

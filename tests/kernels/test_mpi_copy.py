@@ -3,7 +3,6 @@
 import ctypes
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,8 @@ from pytest_roofline.distributed import mpi
 from pytest_roofline.distributed.mpi import gpu_awareness, hints, loaded_library, verdict
 from roofline_kernels import mpi_copy
 
+from ..conftest import require_tools
+
 CHILD = Path(__file__).with_name("mpi_child.py")
 AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 
@@ -24,10 +25,9 @@ AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 @pytest.fixture(scope="module")
 def found():
     """What two ranks found, by rank."""
-    mpirun = shutil.which("mpirun")
-    assert mpirun, "these tests need mpirun and mpi4py, which .ci/run installs"
+    require_tools("mpirun")
     done = subprocess.run(
-        [mpirun, *AS_ROOT, "--oversubscribe", "--bind-to", "none", "-n", "2", sys.executable, str(CHILD)],
+        ["mpirun", *AS_ROOT, "--oversubscribe", "--bind-to", "none", "-n", "2", sys.executable, str(CHILD)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,0 +1,359 @@
+"""Ranks that fail in a run, and runs that end while ranks are at work: who is blamed, what is kept, what is left."""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import time
+
+import pytest
+
+from ..conftest import require_tools
+from .rank_runs import PATIENCE_S, RankRuns, by_label
+
+HOST = socket.gethostname()
+NAME = rf"rank {{}} \(pid \d+ on {re.escape(HOST)}\)"
+
+FAULTS = """
+CALLS = 250
+
+
+def dies(rank):
+    values, calls = torch.ones(8), [0]
+
+    def call():
+        calls[0] += 1
+        if rank == 1 and calls[0] > CALLS:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.004)
+        dist.all_reduce(values)
+
+    return call
+
+
+def tagged(rank, tag):
+    values = torch.full((64,), float(1000 * tag + rank))
+    dist.all_reduce(values)
+    return values.unique().tolist()
+
+
+def skips_alone(rank):
+    if rank == 1:
+        rank.skip("no such device")
+    dist.all_reduce(torch.full((64,), -1.0))
+
+
+def all_skip(rank):
+    rank.skip("no such device")
+
+
+def raises(rank):
+    values, calls = torch.ones(8), [0]
+
+    def call():
+        calls[0] += 1
+        if rank == 0 and calls[0] > 3:
+            raise ValueError("the third call is one too many")
+        dist.all_reduce(values)
+
+    return call
+
+
+def nothing_to_make(rank):
+    return lambda: dist.barrier()
+
+
+def hangs(rank):
+    values, calls = torch.ones(8), [0]
+
+    def call():
+        calls[0] += 1
+        if rank == 1 and calls[0] > 3:
+            time.sleep(600)
+        dist.all_reduce(values)
+
+    return call
+
+
+pytestmark = pytest.mark.roofline(ranks=2)
+
+
+def sums(distributed, tag):
+    assert distributed.run(tagged, tag) == [[2000.0 * tag + 1]] * 2
+
+
+def test_before(distributed):
+    sums(distributed, 1)
+
+
+@pytest.mark.roofline(budget=30)
+def test_dies(roofline, distributed):
+    roofline.measure_ranks(distributed, dies, work=WORK)
+
+
+def test_after_a_death(roofline, distributed):
+    sums(distributed, 2)
+    roofline.measure_ranks(distributed, nap, 0.002, work=WORK)
+
+
+def test_all_skip(distributed):
+    distributed.run(all_skip)
+
+
+def test_after_all_skipped(distributed):
+    sums(distributed, 3)
+
+
+def test_rotates_without_sets(roofline, distributed):
+    roofline.measure_ranks(distributed, nothing_to_make, work=WORK, cache="rotate")
+
+
+def test_skips_on_one(roofline, distributed):
+    roofline.measure_ranks(distributed, skips_alone, work=WORK)
+
+
+def test_after_a_skip(distributed):
+    sums(distributed, 4)
+
+
+@pytest.mark.xfail(strict=True, reason="known since 570")
+def test_raises(roofline, distributed):
+    roofline.measure_ranks(distributed, raises, work=WORK)
+
+
+def test_hangs(roofline, distributed):
+    sums(distributed, 5)
+    roofline.measure_ranks(distributed, hangs, work=WORK, timeout=4)
+"""
+EXPECTED = {
+    "test_before": "passed",
+    "test_dies": "failed",
+    "test_after_a_death": "passed",
+    "test_all_skip": "skipped",
+    "test_after_all_skipped": "passed",
+    "test_rotates_without_sets": "failed",
+    "test_skips_on_one": "skipped",
+    "test_after_a_skip": "passed",
+    "test_raises": "skipped",
+    "test_hangs": "failed",
+}
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory):
+    """One run in which ranks fail in every way that a test can meet."""
+    return RankRuns(tmp_path_factory.mktemp("faults"), FAULTS).run("--roofline-save=faults", "-p", "no:cacheprovider")
+
+
+def test_every_fault_costs_its_own_test_only(faults):
+    # An expected failure counts as skipped in JUnit.
+    assert {name: outcome for name, (outcome, _) in faults.cases().items()} == EXPECTED, faults.text
+    assert faults.status == 1
+    assert "3 failed, 4 passed, 2 skipped, 1 xfailed" in faults.text
+
+
+def test_nothing_is_left_of_ranks_that_failed(faults):
+    assert faults.left_over() == {}
+    assert list(faults.temporary.iterdir()) == []
+
+
+def reason(faults, name):
+    return faults.cases()[name][1].splitlines()[0]
+
+
+def test_a_rank_that_dies_while_it_is_measured_is_named_first(faults):
+    told = reason(faults, "test_dies")
+    assert re.search(rf"{NAME.format(1)} was lost: killed by SIGKILL", told), told
+
+
+def test_the_failure_points_to_the_line_of_the_test_and_not_into_the_plugin(faults):
+    _, told = faults.cases()["test_dies"]
+    assert "roofline.measure_ranks(distributed, dies, work=WORK)" in told
+    assert re.findall(r"^\S*pytest_roofline\S*\.py:\d+:", told, re.MULTILINE) == []
+
+
+def test_what_was_measured_before_a_death_is_kept_and_fit_for_nothing(faults):
+    run = faults.saved("faults")
+    found = by_label(run)["dies"]
+    assert re.search(rf"^the ranks failed on the way: {NAME.format(1)} was lost: killed by SIGKILL", found.invalid)
+    assert len(found.samples.seconds) > 0
+    assert [max(column) for column in zip(*found.ranks.seconds, strict=True)] == list(found.samples.seconds)
+    assert found.median_s > 0.004
+    assert run.unfit(found, accept_slower=True)
+    assert re.search(r"^\s*dies .*FAILED", faults.text, re.MULTILINE)
+
+
+def test_the_next_test_has_ranks_of_a_new_generation(faults):
+    found = by_label(faults.saved("faults"))["after_a_death"]
+    assert (found.ranks.generation, found.invalid) == (2, "")
+
+
+def test_a_skip_on_one_rank_is_a_skip_that_names_it(faults):
+    assert reason(faults, "test_skips_on_one").endswith(f"no such device (rank 1 on {HOST})")
+    assert reason(faults, "test_all_skip").endswith("no such device")
+
+
+def test_a_test_of_which_nothing_was_measured_leaves_no_measurement(faults):
+    labels = set(by_label(faults.saved("faults")))
+    assert not labels & {"skips_on_one", "rotates_without_sets"}
+    outcomes = {outcome.test_id.rpartition("::")[2]: outcome for outcome in faults.saved("faults").outcomes}
+    assert outcomes["test_skips_on_one"].outcome == "skipped"
+    assert outcomes["test_dies"].outcome == "failed"
+
+
+def test_rotating_needs_something_that_makes_sets(faults):
+    assert "cache='rotate' needs a Timed with make_args" in faults.cases()["test_rotates_without_sets"][1]
+
+
+def test_a_hang_while_measuring_is_told_with_its_place_and_the_time_that_it_had(faults):
+    told = reason(faults, "test_hangs")
+    assert re.search(rf"{NAME.format(1)} did not answer within 4 s: it is at test_suite.py:\d+ in call", told), told
+
+
+HANGS = """
+def hangs(rank, place):
+    Path(f"pid{int(rank)}").write_text(str(os.getpid()))
+    values, calls = torch.ones(8), [0]
+
+    def call():
+        calls[0] += 1
+        if rank == 0 and calls[0] > 200:
+            Path("hanging").touch()
+            time.sleep(600)
+        time.sleep(0.002)
+        dist.all_reduce(values)
+
+    return call
+
+
+@pytest.mark.roofline(ranks=2, budget=30)
+def test_hangs(roofline, distributed):
+    roofline.measure_ranks(distributed, hangs, ".", work=WORK)
+
+
+@pytest.mark.roofline(ranks=2)
+def test_never_runs(distributed):
+    distributed.run(pid)
+"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "number"),
+    [
+        ("local", signal.SIGINT),
+        ("local", signal.SIGKILL),
+        ("local", signal.SIGTERM),
+        ("mpirun", signal.SIGKILL),
+        ("torchrun", signal.SIGINT),
+    ],
+    ids=["local-SIGINT", "local-SIGKILL", "local-SIGTERM", "mpirun-SIGKILL", "torchrun-SIGINT"],
+)
+def test_a_run_that_ends_while_a_rank_waits_in_a_collective_leaves_no_process(tmp_path, launcher, number):
+    require_tools(*(["mpirun"] if launcher == "mpirun" else []))
+    runs = RankRuns(tmp_path, HANGS)
+    child = runs.start("-p", "no:cacheprovider", f"--roofline-launcher={launcher}", "--roofline-save=cut")
+    try:
+        until_s = time.monotonic() + PATIENCE_S
+        while not (tmp_path / "hanging").exists():
+            assert child.poll() is None, runs.text
+            assert time.monotonic() < until_s, runs.text
+            time.sleep(0.05)
+        # The other rank comes to the collective, and waits there.
+        time.sleep(0.2)
+        child.send_signal(number)
+        status = child.wait(PATIENCE_S)
+        assert runs.left_over(10.0) == {}
+    finally:
+        child.kill()
+        child.wait()
+        for pid in runs.left_over(0.0):
+            os.kill(pid, signal.SIGKILL)
+    if number != signal.SIGINT:
+        assert status == -number
+        return
+    assert status == pytest.ExitCode.INTERRUPTED, runs.text
+    assert "KeyboardInterrupt" in runs.text
+    assert re.search(r"^\s*hangs .*INTERRUPTED", runs.text, re.MULTILINE)
+    assert list(runs.temporary.iterdir()) == []
+    saved = runs.saved("cut")
+    (found,) = saved.measurements
+    assert (found.invalid, found.ranks.launcher, saved.footer.exit_status) == ("interrupted", launcher, 2)
+
+
+MPI = """
+def world(rank):
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.size, MPI.COMM_WORLD.rank, rank.size, int(rank), MPI.COMM_WORLD.allreduce(int(rank) + 1)
+
+
+def check(distributed, size):
+    assert distributed.run(world) == [(size, rank, size, rank, size * (size + 1) // 2) for rank in range(size)]
+
+
+@pytest.mark.roofline(ranks=3, mpi=True)
+def test_three(distributed, record_property):
+    check(distributed, 3)
+    record_property("pids", json.dumps(distributed.run(pid)))
+
+
+@pytest.mark.roofline(ranks=2, mpi=True)
+def test_two(roofline, distributed, record_property):
+    check(distributed, 2)
+    measurement = roofline.measure_ranks(distributed, nap, 0.002, work=WORK)
+    assert measurement.ranks.launcher == distributed.launcher == "mpirun"
+    record_property("pids", json.dumps(distributed.run(pid)))
+
+
+@pytest.mark.roofline(ranks=2, mpi=True)
+def test_two_again(distributed, record_property):
+    check(distributed, 2)
+    record_property("pids", json.dumps(distributed.run(pid)))
+"""
+
+
+def test_an_mpi_world_is_as_large_as_its_test_asks(tmp_path):
+    require_tools("mpirun")
+    runs = RankRuns(tmp_path, MPI).run("-p", "no:cacheprovider")
+    assert runs.status == 0, runs.text
+    three, two, again = (json.loads(runs.properties(f"test_{name}")["pids"]) for name in ("three", "two", "two_again"))
+    assert not set(three) & set(two)
+    assert two == again
+    assert runs.left_over() == {}
+    assert list(runs.temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "needs mpirun, found none in PATH"),
+        (["--roofline-launcher=srun"], "needs srun, found none in PATH"),
+        (["--roofline-launcher=torchrun"], "needs mpirun, found none in PATH"),
+    ],
+)
+def test_without_what_starts_mpi_its_tests_are_skipped_with_the_reason(desk, monkeypatch, options, said):
+    desk.suite(MPI.replace("def check", "import pytest\n\ndef check", 1))
+    monkeypatch.setenv("PATH", str(desk.path))
+    assert shutil.which("mpirun") is None
+    result = desk.run("-rs", "-k", "three or again", *options)
+    result.assert_outcomes(skipped=2)
+    result.stdout.fnmatch_lines([f"SKIPPED [[]2[]]*{said}"])
+    failed = desk.run("--roofline-require-hardware", "-k", "again", *options)
+    failed.assert_outcomes(failed=1)
+    failed.stdout.fnmatch_lines([f"*{said}, and --roofline-require-hardware is set*"])
+
+
+def test_without_mpi4py_its_tests_are_skipped_with_the_reason(desk, monkeypatch):
+    desk.suite(MPI.replace("def check", "import pytest\n\ndef check", 1))
+    found = importlib.util.find_spec
+
+    def without(name, *more):
+        return None if name == "mpi4py" else found(name, *more)
+
+    monkeypatch.setattr(importlib.util, "find_spec", without)
+    result = desk.run("-rs", "-k", "again")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*needs mpi4py (the extra `mpi`), found none"])

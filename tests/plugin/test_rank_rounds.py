@@ -1,0 +1,176 @@
+"""Tests over ranks against saved runs: further rounds with ranks of their own, drills, and functions put in place."""
+
+import re
+
+import pytest
+
+from .conftest import NOISY, write_sessions
+from .rank_runs import RankRuns, by_label
+
+# The clock moves only when a test says so, a little where it is read: the same verdicts on the busiest machine.
+SUITE = """
+from pytest_roofline.measuring.devices.cpu import CpuDevice
+
+CLOCK_NS = [0]
+
+
+def stamp(device):
+    CLOCK_NS[0] += 100
+    return CLOCK_NS[0]
+
+
+CpuDevice.stamp = stamp
+
+
+def takes(rank, seconds):
+    values = torch.ones(8)
+
+    def call():
+        dist.all_reduce(values)
+        CLOCK_NS[0] += round(seconds * 1e9)
+
+    return call
+
+
+def runs(number):
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def measure(request, roofline, distributed):
+    yield lambda seconds: roofline.measure_ranks(distributed, takes, seconds, work=WORK)
+    path = Path("notes")
+    known = [rank for line in path.read_text().splitlines() for rank in json.loads(line)[2]] if path.exists() else []
+    with path.open("a") as file:
+        ours = distributed.run(pid)
+        others = [rank for rank in known if runs(rank) and rank not in ours]
+        file.write(json.dumps([request.node.name, os.getpid(), ours, others]) + "\\n")
+
+
+pytestmark = pytest.mark.roofline(ranks=2)
+
+
+def test_steady(measure):
+    measure(0.01)
+
+
+def test_slow(measure):
+    measure(0.01 if "ONCE" in os.environ else 0.02)
+
+
+def test_open(measure):
+    measure(0.01 if "ONCE" in os.environ else 0.0105)
+"""
+
+
+@pytest.fixture(scope="module")
+def decided(tmp_path_factory):
+    """A run of two rounds, against five sessions."""
+    runs = RankRuns(tmp_path_factory.mktemp("rounds"), SUITE)
+    once = runs.run("-p", "no:cacheprovider", "--roofline-save=once", ONCE="1")
+    assert once.status == 0, once.text
+    against = write_sessions(runs.run_path("once").parent, runs.run_path("once").read_text(), NOISY)
+    (runs.path / "notes").unlink()
+    return runs.run(*against, "-p", "no:cacheprovider", "--roofline-rounds=2", "--roofline-save=decided")
+
+
+def test_ranks_are_compared_with_saved_runs(decided):
+    assert "against 5 saved runs (day1, day2, day3, day4, day5)" in decided.text
+    verdicts = {judgement.label: judgement.verdict for judgement in decided.saved("decided").judgements}
+    assert verdicts == {"steady": "PASSED", "slow": "REGRESSED", "open": "INCONCLUSIVE"}
+    assert "3 of 3 compared" in decided.text
+    outcomes = {name: outcome for name, (outcome, _) in decided.cases().items()}
+    assert outcomes == {"test_steady": "passed", "test_slow": "failed", "test_open": "passed"}
+    assert decided.status == 1
+
+
+def test_the_report_holds_the_comparison(decided):
+    told = decided.properties("test_slow")
+    assert told["roofline.verdict"] == "REGRESSED"
+    assert float(told["roofline.baseline_s"]) == pytest.approx(0.01, rel=0.01)
+    assert float(told["roofline.change"]) == pytest.approx(1.0, rel=0.02)
+    processes = {name: decided.properties(f"test_{name}")["roofline.processes"] for name in ("steady", "open")}
+    assert processes == {"steady": "1", "open": "2"}
+
+
+def test_only_what_is_open_has_a_further_round(decided):
+    (line,) = re.findall(r"^roofline: round 2 of at most 2: .* undecided$", decided.text, re.MULTILINE)
+    assert "test_open" in line
+    assert "test_steady" not in line
+    rounds = {"steady": [], "slow": [], "open": []}
+    for measurement in decided.saved("decided").measurements:
+        rounds[measurement.label].append(measurement.round)
+    # Whether one process is enough for the slow one is a matter of the verdicts, not of ranks.
+    assert (rounds["steady"], rounds["open"]) == ([1], [1, 2])
+
+
+def test_both_rounds_are_in_the_run_file_with_the_times_of_every_rank(decided):
+    first, second = (m for m in decided.saved("decided").measurements if m.label == "open")
+    assert first.process != second.process
+    assert first.key == second.key
+    for found in (first, second):
+        assert found.invalid == ""
+        assert len(found.ranks.seconds) == 2
+        assert found.median_s == pytest.approx(0.0105, rel=1e-3)
+
+
+def test_a_round_has_ranks_of_its_own_and_the_parents_are_gone_by_then(decided):
+    parent, ranks = decided.notes()[0][1:3]
+    first = [line for line in decided.notes() if line[1] == parent]
+    second = [line for line in decided.notes() if line[1] != parent]
+    assert [(line[0], line[2]) for line in first] == [(f"test_{name}", ranks) for name in ("steady", "slow", "open")]
+    assert second[-1][0] == "test_open"
+    for _, _, own, others in second:
+        assert not set(own) & set(ranks)
+        assert others == []
+
+
+def test_nothing_is_left_of_rounds_over_ranks(decided):
+    assert decided.left_over() == {}
+    assert list(decided.temporary.iterdir()) == []
+    names = {path.stem for path in (decided.path / ".roofline" / "runs").glob("*.jsonl")}
+    assert names == {"once", "decided", "day1", "day2", "day3", "day4", "day5"}
+
+
+REPLACED = """
+def gentle(rank, seconds):
+    Path(f"replaced{int(rank)}").touch()
+    return nap(rank, seconds / 4)
+
+
+@pytest.mark.roofline(ranks=2)
+@pytest.mark.parametrize("how", ["as it is", "replaced", "replaced badly"])
+def test_nap(roofline, distributed, how):
+    roofline.measure_ranks(distributed, nap, 0.02, work=WORK, name="it")
+"""
+HOOK = """
+
+def pytest_roofline_function(item, name, fn):
+    assert name == "it"
+    if "badly" in item.name:
+        return lambda rank, seconds: None
+    return item.module.gentle if "replaced" in item.name else None
+"""
+
+
+def test_a_drill_slows_ranks_down_and_a_hook_puts_a_function_in_place_of_theirs(tmp_path):
+    runs = RankRuns(tmp_path, REPLACED, conftest=HOOK).run(
+        "-p", "no:cacheprovider", "--roofline-drill=50%", "--roofline-save=drill"
+    )
+    cases = runs.cases()
+    assert [outcome for outcome, _ in cases.values()] == ["passed", "passed", "failed"], runs.text
+    assert "a lambda in conftest was given" in cases["test_nap[replaced badly]"][1]
+    run = runs.saved("drill")
+    found = by_label(run)
+    drilled, replaced = found["nap[as it is].it"], found["nap[replaced].it"]
+    # A nap of 20 ms takes no less, and half as long again no less than 30; what hook gives is not drilled.
+    assert drilled.median_s > 0.03
+    assert 0.005 < replaced.median_s < 0.03
+    assert sorted(path.name for path in tmp_path.glob("replaced?")) == ["replaced0", "replaced1"]
+    for measurement in (drilled, replaced):
+        assert "replaced" in measurement.samples.labels
+        assert "had been replaced" in run.unfit(measurement, accept_slower=True)
+    assert "DRILL: every measured function was slowed down by 50 %" in runs.text

@@ -1,0 +1,767 @@
+"""Tests over ranks: what a run over them writes, says and refuses, and the order that they come in."""
+
+import json
+import re
+import socket
+
+import pytest
+from click.testing import CliRunner
+
+import pytest_roofline.distributed.facts
+import pytest_roofline.measuring.devices
+from pytest_roofline.cli import main
+from pytest_roofline.core.machine import Gpu
+from pytest_roofline.distributed.seen import SeenDevice
+from pytest_roofline.ranks import Launcher
+
+from .conftest import texts, write_sessions
+from .rank_runs import RankRuns, by_label
+
+HOST = socket.gethostname()
+
+STORY = r"""
+CAREFUL_S = 0.02
+
+
+def reduces(rank, numel):
+    values = torch.ones(numel)
+    return lambda: dist.all_reduce(values)
+
+
+def itself(rank):
+    dist.barrier()
+
+
+def late(rank, guilty):
+    values = torch.ones(8)
+
+    def call():
+        if rank == guilty:
+            time.sleep(CAREFUL_S)
+        dist.all_reduce(values)
+
+    return call
+
+
+def copies(rank, wrong):
+    def make():
+        return torch.full((1024,), float(rank)), torch.zeros(1024)
+
+    def call(source, target):
+        target.copy_(source)
+
+    def verify(source, target):
+        assert rank not in wrong, f"{rank} copied nothing"
+        assert target.equal(source)
+
+    return Timed(call, make, verify)
+
+
+def allocates(rank):
+    return lambda: torch.empty((rank + 1) * 2**20, dtype=torch.uint8)
+
+
+def gives(rank, tag, values):
+    total = torch.full((3,), float(tag + rank))
+    dist.all_reduce(total)
+    return {"rank": int(rank), "size": rank.size, "total": total, "values": values * 2, "device": str(rank.device)}
+
+
+def program(rank, name):
+    with open(name, "a") as file:
+        file.write(f"{json.dumps([int(rank), os.getpid()])}\n")
+    values = torch.ones(1024)
+
+    def call():
+        with open(f"{name}-calls", "a") as file:
+            file.write(f"{int(rank)}\n")
+        dist.all_reduce(values)
+
+    return call
+
+
+@pytest.mark.parametrize("numel", [1024])
+@pytest.mark.parametrize("world_size", [2], ids=["2ranks"])
+def test_all_reduce(roofline, distributed, numel, world_size, record_property):
+    measurement = roofline.measure_ranks(distributed, reduces, numel, work=WORK, collective="all_reduce")
+    record_property("median", f"{measurement.median_s:.6g}")
+    record_property("busbw", f"{measurement.busbw_GBps:.6g}")
+
+
+@pytest.mark.roofline(ranks=2)
+def test_itself(roofline, distributed):
+    roofline.measure_ranks(distributed, itself, work=Work(read_bytes=8), timing="pipelined", metric="x_traffic_GBps")
+
+
+@pytest.mark.roofline(ranks=2, gate=True)
+def test_rotates(roofline, distributed):
+    measurement = roofline.measure_ranks(distributed, copies, (), work=WORK, cache="rotate", tolerance=0.2)
+    assert measurement.verified is True
+
+
+@pytest.mark.roofline(ranks=2)
+def test_allocates(roofline, distributed):
+    roofline.measure_ranks(distributed, allocates, work=WORK, peak_bytes=True)
+
+
+@pytest.mark.roofline(ranks=2)
+def test_late(roofline, distributed):
+    for guilty in (0, 1):
+        roofline.measure_ranks(distributed, late, guilty, work=WORK, name=f"rank{guilty}", budget=0.4)
+
+
+@pytest.mark.roofline(ranks=2)
+def test_wrong_on_1(roofline, distributed):
+    roofline.measure_ranks(distributed, copies, (1,), work=WORK)
+
+
+@pytest.mark.roofline(ranks=2)
+def test_wrong_on_both(roofline, distributed):
+    roofline.measure_ranks(distributed, copies, (0, 1), work=WORK, cache="rotate")
+
+
+@pytest.mark.roofline(ranks=2)
+def test_twice_under_one_name(roofline, distributed):
+    roofline.measure_ranks(distributed, copies, (), work=WORK, name="a")
+    roofline.measure_ranks(distributed, copies, (), work=WORK, name="a")
+
+
+@pytest.mark.roofline(ranks=2)
+def test_runs(distributed, record_property):
+    first, second = distributed.run(gives, 7, torch.arange(3))
+    assert (first["rank"], second["rank"], first["size"]) == (0, 1, 2)
+    assert first["total"].tolist() == second["total"].tolist() == [15.0] * 3
+    assert first["values"].tolist() == [0, 2, 4]
+    assert first["device"] == "cpu"
+    record_property("pids", json.dumps(distributed.run(pid)))
+
+
+@pytest.mark.roofline(ranks=2)
+def test_knows(distributed, record_property):
+    free, threads = distributed.free_bytes(), distributed.facts
+    record_property("known", json.dumps({
+        "world_size": distributed.world_size, "launcher": distributed.launcher, "kind": distributed.kind,
+        "backends": distributed.backends, "available": distributed.available(1000), "free": free,
+        "facts": [[int(fact.rank), fact.host, fact.cores] for fact in distributed.facts],
+        "pids": distributed.run(pid),
+    }))
+
+
+@pytest.mark.roofline(ranks=3)
+def test_three(roofline, distributed):
+    assert [row["total"].tolist() for row in distributed.run(gives, 100, torch.zeros(1))] == [[303.0] * 3] * 3
+    measurement = roofline.measure_ranks(distributed, reduces, 1024, work=WORK)
+    assert measurement.ranks.size == 3
+
+
+@pytest.mark.roofline(gate=True)
+def test_job(roofline, distributed, record_property):
+    assert distributed.world_size is None
+    record_property("pids", json.dumps(distributed.run(pid, world_size=2)))
+    roofline.measure_ranks(distributed, program, "steady", work=WORK, world_size=2, name="steady")
+    roofline.measure_job(distributed, program, "job", work=WORK, world_size=2, budget=0.01)
+"""
+EXPECTED = dict.fromkeys(
+    [
+        "test_all_reduce[2ranks-1024]", "test_itself", "test_rotates", "test_allocates", "test_late", "test_runs",
+        "test_knows", "test_three", "test_job",
+    ],
+    "passed",
+) | dict.fromkeys(["test_wrong_on_1", "test_wrong_on_both", "test_twice_under_one_name"], "failed")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    """One run in which everything is measured that ranks can measure."""
+    return RankRuns(tmp_path_factory.mktemp("story"), STORY).run("--roofline-save=story", "-p", "no:cacheprovider")
+
+
+@pytest.fixture(scope="module")
+def measured(story):
+    """What it measured, by label."""
+    return by_label(story.saved("story"))
+
+
+def test_every_test_ends_as_it_should(story):
+    assert {name: outcome for name, (outcome, _) in story.cases().items()} == EXPECTED, story.text
+    assert story.status == 1
+
+
+def test_nothing_is_left_of_a_run(story):
+    assert story.left_over() == {}
+    assert list(story.temporary.iterdir()) == []
+    assert {path.name for path in story.path.iterdir()} - {"__pycache__"} == {
+        ".roofline", "conftest.py", "junit.xml", "output", "pytest.ini", "test_suite.py", "tmp",
+        "job", "job-calls", "steady", "steady-calls",
+    }  # fmt: skip
+    assert [path.name for path in (story.path / ".roofline" / "runs").glob("*.jsonl")] == ["story.jsonl"]
+
+
+@pytest.mark.parametrize("label", ["all_reduce[2ranks-1024]", "itself", "rotates", "late.rank0", "three"])
+def test_a_sample_is_the_time_of_the_rank_that_took_longest(measured, label):
+    found = measured[label]
+    assert len(found.ranks.seconds) == found.ranks.size
+    assert [max(column) for column in zip(*found.ranks.seconds, strict=True)] == list(found.samples.seconds)
+
+
+def test_the_record_says_who_took_part(measured):
+    told = measured["all_reduce[2ranks-1024]"].ranks
+    assert (told.size, told.launcher, told.backend, told.hosts) == (2, "local", "gloo", (HOST, HOST))
+    assert (told.generation, told.threads) == (1, 1)
+    assert len(told.lag_s) == 2
+    assert min(told.lag_s) >= 0.0
+
+
+def test_the_algorithm_is_recorded_where_the_library_tells_and_the_test_names_its_collective(measured):
+    # Gloo has no other for a sum; it speaks of no protocol.
+    told = measured["all_reduce[2ranks-1024]"].ranks
+    assert (told.algorithm, told.protocol) == ("RING", "")
+    assert (measured["rotates"].ranks.algorithm, measured["rotates"].ranks.protocol) == ("", "")
+
+
+def test_the_key_counts_the_devices_and_names_the_link(measured):
+    key = measured["all_reduce[2ranks-1024]"].key
+    assert (key.benchmark, key.parameters) == ("all_reduce", {"world_size": 2, "numel": 1024})
+    assert (key.hardware.devices, key.hardware.link) == (2, "memory")
+    assert (measured["three"].key.hardware.devices, measured["three"].key.hardware.link) == (3, "memory")
+
+
+@pytest.mark.parametrize(
+    ("label", "timing", "cache", "metric"),
+    [
+        ("all_reduce[2ranks-1024]", "isolated", "warm", "busbw_GBps"),
+        ("itself", "pipelined", "warm", "x_traffic_GBps"),
+        ("rotates", "isolated", "rotate", "busbw_GBps"),
+        ("job.job", "wall", "warm", "job_wall_s"),
+    ],
+)
+def test_the_key_says_what_was_asked_for(measured, label, timing, cache, metric):
+    key = measured[label].key
+    assert (key.timing, key.cache, key.metric) == (timing, cache, metric)
+
+
+def test_isolated_is_one_call_a_sample(measured):
+    assert measured["all_reduce[2ranks-1024]"].samples.iterations == 1
+
+
+def test_rotating_goes_through_several_sets_and_verifies_them(measured):
+    found = measured["rotates"]
+    assert (found.verified, found.tolerance, found.gate) == (True, 0.2, True)
+    assert found.samples.argument_sets > 1
+
+
+def test_the_most_memory_is_that_of_the_rank_which_holds_most(measured):
+    assert measured["allocates"].peak_bytes == 2 * 2**20
+    assert measured["itself"].peak_bytes is None
+
+
+def test_without_a_verify_nothing_is_verified(measured):
+    assert measured["all_reduce[2ranks-1024]"].verified is None
+
+
+@pytest.mark.parametrize("guilty", [0, 1])
+def test_the_straggler_is_named_with_its_lag(story, measured, guilty):
+    found = measured[f"late.rank{guilty}"]
+    assert found.ranks.straggler == guilty
+    # Its nap, and what a busy machine adds to it.
+    assert 0.018 < found.ranks.lag_s[guilty] < 0.2
+    assert found.median_s > 0.02
+    line = rf"^straggler: rank {guilty} on {re.escape(HOST)} needs .* ms more than .* of late\.rank{guilty} \("
+    assert re.search(line, story.text, re.MULTILINE)
+
+
+def test_the_terminal_tells_of_each_launch_once(story):
+    lines = [line for line in story.text.splitlines() if line.startswith("ranks: ")]
+    told = f"1 thread a rank, on {HOST}"
+    assert lines == [f"ranks: local, gloo, RING, {told}", f"ranks: local, gloo, {told}"]
+    assert story.text.count("rates of collectives are bus bandwidth") == 1
+
+
+def test_the_figures_of_ranks_are_in_the_report(story):
+    told = story.properties("test_all_reduce[2ranks-1024]")
+    assert told["roofline.median_s"] == told["median"]
+    assert told["roofline.busbw_GBps"] == told["busbw"]
+    assert told["roofline.verdict"] == "NO BASELINE"
+
+
+@pytest.mark.parametrize(("name", "blamed"), [("wrong_on_1", [1]), ("wrong_on_both", [0, 1])])
+def test_wrong_data_are_named_by_rank_and_fit_for_nothing(story, measured, name, blamed):
+    _, reason = story.cases()[f"test_{name}"]
+    found = measured[name]
+    assert "WrongData" in reason
+    for rank in (0, 1):
+        assert (f"rank {rank}: " in found.invalid) == (rank in blamed)
+        assert (f"{rank} copied nothing" in found.invalid) == (rank in blamed)
+    assert f"{name}: {found.invalid}" in reason
+    assert found.verified is False
+    assert found.ranks.straggler is None
+
+
+def test_the_second_measurement_under_a_name_is_refused_and_the_first_fit_for_nothing(story, measured):
+    assert "this test measures twice under the name 'a'" in story.cases()["test_twice_under_one_name"][1]
+    assert measured["twice_under_one_name.a"].invalid == ""
+
+
+def test_ranks_know_where_they_are(story):
+    known = json.loads(story.properties("test_knows")["known"])
+    assert {name: known[name] for name in ("world_size", "launcher", "kind", "available")} == {
+        "world_size": 2, "launcher": "local", "kind": "cpu", "available": "",
+    }  # fmt: skip
+    assert known["backends"][0] == "gloo"
+    assert known["free"] > 2**20
+    assert known["facts"][:2] == [[0, HOST, 2], [1, HOST, 2]]
+
+
+def test_ranks_are_kept_from_test_to_test(story):
+    before = json.loads(story.properties("test_runs")["pids"])
+    assert json.loads(story.properties("test_knows")["known"])["pids"] == before
+
+
+def test_more_ranks_than_cores_get_no_verdict_and_say_why(story, measured):
+    found = measured["three"]
+    assert "oversubscribed" in found.samples.labels
+    assert "roofline.verdict" not in story.properties("test_three")
+    assert re.search(r"^\s*three .*OVERSUBSCRIBED", story.text, re.MULTILINE)
+    assert re.search(r"^oversubscribed: more ranks on a host than cores.*never gate: three$", story.text, re.MULTILINE)
+
+
+def test_as_many_ranks_as_cores_are_not_oversubscribed(measured):
+    assert [label for label, found in measured.items() if "oversubscribed" in found.samples.labels] == ["three"]
+
+
+def test_a_job_is_timed_from_start_to_end_with_ranks_of_its_own(story, measured):
+    job, steady = measured["job.job"], measured["job.steady"]
+    assert 2 <= len(job.samples.seconds) <= 5
+    assert job.ranks.seconds == ()
+    assert job.median_s > 10 * steady.median_s
+    assert job.rate is None
+    # A program each on processes of its own, in which the function is called once and so is what it gave.
+    programs, kept = story.notes("job"), json.loads(story.properties("test_job")["pids"])
+    assert sorted(rank for rank, _ in programs) == sorted([0, 1] * len(job.samples.seconds))
+    assert len({pid for _, pid in programs} - set(kept)) == len(programs)
+    assert sorted(story.notes("job-calls")) == sorted(rank for rank, _ in programs)
+    assert job.ranks.generation == steady.ranks.generation + len(job.samples.seconds)
+
+
+def test_a_job_and_its_steady_time_are_shown_beside_each_other(story):
+    (line,) = re.findall(r"^job\.job: the whole program takes .*", story.text, re.MULTILINE)
+    assert "of which one steady call of its work is" in line
+
+
+def test_what_is_measured_is_made_once_on_each_rank_and_called_often(story):
+    kept = json.loads(story.properties("test_job")["pids"])
+    assert sorted(story.notes("steady")) == [[0, kept[0]], [1, kept[1]]]
+    calls = story.notes("steady-calls")
+    assert calls.count(0) == calls.count(1) > 5
+
+
+@pytest.fixture(scope="module")
+def days(story):
+    """The run as of two days, as the options that compare with them."""
+    path = story.run_path("story")
+    return write_sessions(path.parent, path.read_text(), (1.0, 1.01))
+
+
+def test_a_proposal_takes_what_gates_and_nothing_oversubscribed_or_wrong(story, days, tmp_path, monkeypatch):
+    proposal = tmp_path / "proposal.json"
+    monkeypatch.chdir(story.path)
+    answer = CliRunner().invoke(main, ["baseline", "propose", "day1", "day2", "--all", "-o", str(proposal)])
+    assert answer.exit_code == 0, answer.output
+    entries = {(e["benchmark"], e.get("name", "")): e for e in json.loads(proposal.read_text())["entries"]}
+    assert set(entries) == {
+        ("all_reduce", ""), ("itself", ""), ("rotates", ""), ("allocates", ""), ("late", "rank0"), ("late", "rank1"),
+        ("job", "job"),
+        ("job", "steady"),
+    }  # fmt: skip
+    hardware = entries["all_reduce", ""]["hardware"]
+    assert (hardware["devices"], hardware["link"]) == (2, "memory")
+    for word in ("three of day1: more ranks than cores", "wrong_on_1 of day1: ", "twice_under_one_name.a of day1: "):
+        assert word in answer.output
+
+
+REFUSED = r"""
+import functools
+
+from pytest_roofline.core.errors import BadInput
+from pytest_roofline.distributed.booting import Boot
+
+
+def refuse(*_):
+    raise AssertionError("ranks were started")
+
+
+Boot.run = refuse
+
+
+class Holder:
+    def method(self, rank): pass
+
+    @classmethod
+    def made(cls, rank): pass
+
+    def __call__(self, rank): pass
+
+
+def inside():
+    held = 3
+
+    def closure(rank): return held
+
+    return closure
+
+
+def decorate(fn):
+    @functools.wraps(fn)
+    def inner(*arguments): return fn(*arguments)
+
+    return inner
+
+
+@decorate
+def decorated(rank): pass
+
+
+def shadowed(rank): pass
+
+
+before = shadowed
+
+
+def shadowed(rank): return 2
+
+
+async def asynchronous(rank): pass
+
+
+def good(rank, *more): pass
+
+
+class Odd: pass
+
+
+FUNCTIONS = {
+    "lambda": (lambda rank: None, "a lambda in test_suite was given"),
+    "closure": (inside(), "defined inside another function, which holds held"),
+    "bound method": (Holder().method, "is a method bound to an object"),
+    "class method": (Holder.made, "is a method bound to an object"),
+    "callable object": (Holder(), "is a Holder; expected a function"),
+    "class": (Holder, "is a type; expected a function"),
+    "builtin": (print, "is a builtin_function_or_method; expected a function"),
+    "partial": (functools.partial(good, 1), "is a partial"),
+    "nothing": (None, "None is a NoneType"),
+    "name": ("good", "'good' is a str"),
+    "decorated": (before, "a decorator replaced it"),
+    "async": (asynchronous, "is async"),
+}
+ARGUMENTS = {
+    "object": (Odd(), "test_suite.Odd"),
+    "function": (good, r"holds good at \[1\]"),
+    "module": (os, "module"),
+    "generator": ((each for each in ()), "generator"),
+    "deep inside": ([{"a": {1: Odd()}}], "test_suite.Odd at "),
+    "without data": (torch.empty(3, device="meta"), "Tensor"),
+    "sparse": (torch.eye(3).to_sparse(), "Tensor"),
+    "large": (torch.empty(1 << 34, dtype=torch.uint8), "MiB or more; expected at most"),
+}
+OPTIONS = {
+    "no ranks": ({"world_size": 0}, "world_size is 0; expected a number of ranks, 1 or more"),
+    "fewer": ({"world_size": -1}, "world_size is -1"),
+    "true": ({"world_size": True}, "world_size is True"),
+    "2.0": ({"world_size": 2.0}, "world_size is 2.0"),
+    "text": ({"world_size": "2"}, "world_size is '2'"),
+    "timeout": ({"timeout": 0}, "timeout is 0; expected a number above zero"),
+    "timeout in words": ({"timeout": "3"}, "timeout is '3'"),
+    "another back end": ({"backend": "carrier pigeon"}, "backend is 'carrier pigeon'; this torch has .*gloo"),
+}
+MEASURING = {
+    "no work": ({"work": None}, "work=None; expected Work"),
+    "timing": ({"timing": "device"}, "timing is 'device'; expected one of isolated, pipelined"),
+    "wall": ({"timing": "wall"}, "timing is 'wall'"),
+    "flush": ({"cache": "flush"}, "cache is 'flush'; expected one of warm, rotate"),
+    "metric": ({"metric": "speed"}, "metric is 'speed'"),
+    "metric without its work": ({"metric": "payload_GBps"}, "but work has none of what it counts"),
+    "budget": ({"budget": -1}, "budget is -1"),
+    "tolerance": ({"tolerance": 0}, "tolerance is 0"),
+    "name": ({"name": 3}, "name is 3; expected text"),
+    "collective": ({"collective": "all_hands"}, "collective is 'all_hands'; expected one of .*all_reduce"),
+}
+
+
+@pytest.fixture(params=["run", "measure_ranks", "measure_job"])
+def call(request, roofline, distributed):
+    if request.param == "run":
+        return distributed.run
+    options = {"world_size": 2, "work": WORK}
+    measure = getattr(roofline, request.param)
+    return lambda fn, *args, **more: measure(distributed, fn, *args, **(options | more))
+
+
+@pytest.mark.roofline(ranks=2)
+@pytest.mark.parametrize("case", FUNCTIONS)
+def test_function(call, case):
+    function, said = FUNCTIONS[case]
+    with pytest.raises(BadInput, match=said):
+        call(function)
+
+
+@pytest.mark.roofline(ranks=2)
+@pytest.mark.parametrize("case", ARGUMENTS)
+def test_argument(call, case):
+    argument, said = ARGUMENTS[case]
+    with pytest.raises(BadInput, match=f"(?s)an argument .*({said})"):
+        call(good, 1, argument)
+
+
+@pytest.mark.roofline(ranks=2)
+@pytest.mark.parametrize("case", OPTIONS)
+def test_option(call, case):
+    options, said = OPTIONS[case]
+    with pytest.raises(BadInput, match=said):
+        call(good, **options)
+
+
+@pytest.mark.roofline(ranks=2)
+@pytest.mark.parametrize("case", MEASURING)
+def test_measuring(roofline, distributed, case):
+    options, said = MEASURING[case]
+    with pytest.raises(BadInput, match=said):
+        roofline.measure_ranks(distributed, good, **({"work": WORK} | options))
+
+
+@pytest.mark.roofline(cache="flush", ranks=2)
+def test_cache_of_the_marker(roofline, distributed):
+    with pytest.raises(BadInput, match="cache is 'flush'"):
+        roofline.measure_ranks(distributed, good, work=WORK)
+
+
+def test_nobody_says_how_many(call):
+    with pytest.raises(BadInput, match=r"test_nobody_says_how_many\[.* does not say how many ranks it needs; expected "
+                                       r"@pytest.mark.roofline\(ranks=N\), a parameter world_size, or the argument"):
+        call(good, **{"world_size": None})
+
+
+def test_without_the_fixture(roofline, distributed):
+    with pytest.raises(BadInput, match="the first argument is <function good .*expected the fixture `distributed`"):
+        roofline.measure_ranks(good, 1, work=WORK, world_size=2)
+    with pytest.raises(BadInput, match="the first argument is None"):
+        roofline.measure_job(None, good, work=WORK, world_size=2)
+
+
+def test_times_of_ranks_are_for_ranks(roofline, distributed):
+    with pytest.raises(BadInput, match="timing is 'isolated'; expected one of device, wall"):
+        roofline.measure(lambda: None, work=WORK, timing="isolated")
+"""
+
+
+def test_what_cannot_be_is_refused_before_a_rank_is_started(tmp_path):
+    runs = RankRuns(tmp_path, REFUSED).run("-p", "no:cacheprovider")
+    cases = runs.cases()
+    assert {name: reason for name, (outcome, reason) in cases.items() if outcome != "passed"} == {}
+    assert len(cases) == 3 * (12 + 8 + 8 + 1) + 10 + 3
+    assert runs.left_over() == {}
+
+
+ORDER = """
+import pytest
+
+def test_plain_1(): pass
+
+@pytest.mark.parametrize("world_size", [2, 4, 3], ids=lambda size: f"{size}ranks")
+def test_all_reduce(roofline, distributed, world_size): pass
+
+@pytest.mark.roofline(ranks=2, mpi=True)
+def test_mpi(distributed): pass
+
+def test_measures(roofline): pass
+
+@pytest.mark.roofline(ranks=3)
+def test_three(distributed): assert not distributed.world_size
+
+def test_unsaid(distributed): pass
+
+@pytest.mark.roofline(ranks=4)
+@pytest.mark.parametrize("world_size", [2])
+def test_marker_wins(distributed, world_size): pass
+
+@pytest.mark.parametrize("world_size", ["many", True, 0], ids=["text", "true", "zero"])
+def test_no_number(distributed, world_size): pass
+
+@pytest.mark.roofline(ranks=2)
+def test_two(distributed): assert distributed.world_size == 2
+
+def test_plain_2(): pass
+"""
+ALONE = ["test_plain_1", "test_measures", "test_plain_2"]
+TWO = ["test_all_reduce[2ranks]", "test_two"]
+FOUR = ["test_all_reduce[4ranks]", "test_marker_wins[2]"]
+THREE = ["test_all_reduce[3ranks]", "test_three"]
+UNSAID = ["test_unsaid", "test_no_number[text]", "test_no_number[true]", "test_no_number[zero]"]
+MPI = ["test_mpi"]
+REVERSED = """
+
+def pytest_collection_modifyitems(items):
+    items.reverse()
+"""
+
+
+def names(result, begin="test_suite.py::"):
+    return [line.partition("::")[2].partition(" ")[0] for line in result.stdout.lines if line.startswith(begin)]
+
+
+def test_tests_come_by_world_and_within_one_in_the_users_order(desk):
+    desk.suite(ORDER)
+    assert names(desk.run("--collect-only", "-q")) == ALONE + TWO + FOUR + THREE + UNSAID + MPI
+
+
+def test_an_order_of_ones_own_is_kept_within_a_world_and_among_worlds(desk):
+    desk.suite(ORDER)
+    desk.pytester.makeconftest(desk.conftest + REVERSED)
+    expected = [*ALONE[::-1], *TWO[::-1], *UNSAID[::-1], *FOUR[::-1], *THREE[::-1], *MPI]
+    assert names(desk.run("--collect-only", "-q")) == expected
+
+
+def test_a_suite_without_ranks_keeps_its_order(desk):
+    desk.suite("""
+def test_b(roofline): pass
+def test_plain(): pass
+def test_a(roofline): pass
+""")
+    assert names(desk.run("--collect-only", "-q")) == ["test_b", "test_plain", "test_a"]
+
+
+def test_k_chooses_a_collective_and_a_world(desk):
+    desk.suite(ORDER)
+    assert names(desk.run("--collect-only", "-q", "-k", "all_reduce and 2ranks")) == ["test_all_reduce[2ranks]"]
+
+
+def test_x_stops_at_the_first_failure_in_the_order_by_world_and_lf_begins_there(desk):
+    desk.suite(ORDER)
+    stopped = desk.run("-x", "-v")
+    stopped.assert_outcomes(passed=8, failed=1)
+    assert names(stopped)[-1] == "test_three"
+    again = desk.run("--lf", "-v")
+    again.assert_outcomes(failed=1)
+    assert names(again)[0] == "test_three"
+
+
+@pytest.mark.parametrize("fixtures", ["distributed", "roofline, distributed"])
+def test_xdist_is_refused_for_ranks_as_for_any_measuring(desk, fixtures):
+    desk.suite(f"def test_one({fixtures}): pass\ndef test_two(): pass")
+    result = desk.subprocess("-n", "1", "-p", "no:hypothesispytest")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR, texts(result)
+    assert "roofline measures, and pytest-xdist runs tests side by side" in texts(result)
+
+
+@pytest.mark.parametrize("fixtures", ["distributed", "roofline, distributed"])
+@pytest.mark.parametrize(
+    ("marker", "words"),
+    [
+        ("ranks=0", ["ranks=0; expected a whole number above zero"]),
+        ("ranks='2'", ["ranks='2'"]),
+        ("ranks=True", ["ranks=True"]),
+        ("mpi=1", ["mpi=1; expected True or False"]),
+        ("mpi=None", ["mpi=None"]),
+        ("world_size=2", ["does not know world_size", "ranks", "mpi"]),
+    ],
+)
+def test_a_marker_that_cannot_be_is_a_usage_error_that_names_the_test(desk, sentence, fixtures, marker, words):
+    desk.suite(f"import pytest\n@pytest.mark.roofline({marker})\ndef test_one({fixtures}): pass")
+    sentence(desk.run(), "test_suite.py::test_one", *words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--roofline-launcher=slurm"], ["--roofline-launcher is 'slurm'", "local, torchrun, mpirun, srun"]),
+        (["--roofline-launcher-args=-N2"], ["--roofline-launcher-args is given", "local, which takes none"]),
+        (["--roofline-launcher=srun", "--roofline-launcher-args='"], ["--roofline-launcher-args", "as in a shell"]),
+        (["--roofline-rank-timeout=soon"], ["--roofline-rank-timeout", "soon"]),
+        (["--roofline-rank-timeout=0"], ["--roofline-rank-timeout", "0"]),
+        (["--roofline-boot-timeout=soon"], ["--roofline-boot-timeout", "soon"]),
+    ],
+)
+def test_an_option_that_cannot_be_is_a_usage_error(desk, sentence, options, words):
+    desk.suite("def test_one(distributed): pass")
+    sentence(desk.run(*options), *words)
+
+
+def test_the_ini_can_say_all_of_it(desk, sentence):
+    desk.suite("def test_one(distributed): pass")
+    desk.ini("roofline_launcher = slurm")
+    sentence(desk.run(), "--roofline-launcher is 'slurm'")
+    desk.ini("roofline_launcher = mpirun", "roofline_launcher_args = --map-by slot", "roofline_rank_timeout = 10m")
+    assert desk.run().ret == 0
+
+
+def test_ranks_that_cannot_be_there_skip_with_need_and_found_and_fail_where_hardware_is_required(desk, monkeypatch):
+    desk.suite("""
+import pytest
+def one(rank): pass
+@pytest.mark.roofline(ranks=2)
+def test_two(distributed):
+    assert distributed.available(2) == "needs 2 GPUs, found 1"
+    assert distributed.available(1) == ""
+    distributed.run(one)
+""")
+    monkeypatch.setattr(Launcher, "kind", "cuda")
+    monkeypatch.setattr(pytest_roofline.distributed.facts, "device_count", lambda kind: 1)
+    skipped = desk.run("-rs")
+    skipped.assert_outcomes(skipped=1)
+    skipped.stdout.fnmatch_lines(["SKIPPED*needs 2 GPUs, found 1"])
+    failed = desk.run("--roofline-require-hardware")
+    failed.assert_outcomes(failed=1)
+    failed.stdout.fnmatch_lines(["*needs 2 GPUs, found 1, and --roofline-require-hardware is set*"])
+
+
+OVER_RANKS = """
+def test_one(roofline, distributed): assert roofline.device.type == "cuda"
+def test_two(roofline, distributed): pass
+"""
+
+
+@pytest.fixture
+def accelerator(pytester, make, monkeypatch):
+    """A machine whose ranks own a GPU in exclusive-process mode; how often this process opened a device itself."""
+    gpu = Gpu(index=0, product="NVIDIA H200", compute_mode="exclusive process")
+    opened = []
+
+    def open_device(name):
+        opened.append(name)
+        device = SeenDevice(make.environment())
+        monkeypatch.setattr(SeenDevice, "gpu", lambda _: gpu)
+        return device
+
+    monkeypatch.setattr(Launcher, "kind", "cuda")
+    monkeypatch.setattr(Launcher, "environment", lambda _: make.environment())
+    monkeypatch.setattr(SeenDevice, "gpu", lambda _: gpu)
+    monkeypatch.setattr(pytest_roofline.measuring.devices, "open_device", open_device)
+    pytester.makefile(".ini", pytest="[pytest]\n")
+    return opened
+
+
+def inline(pytester, text, *args):
+    pytester.makepyfile(test_suite=text)
+    return pytester.runpytest_inprocess("-p", "no:hypothesispytest", "-p", "no:cacheprovider", *args)
+
+
+def test_where_every_test_is_over_ranks_this_process_opens_no_accelerator(pytester, accelerator):
+    result = inline(pytester, OVER_RANKS, "--roofline-rounds=2")
+    # The health of the device is looked at without a context, too.
+    result.assert_outcomes(passed=3)
+    assert accelerator == []
+    result.stdout.fnmatch_lines(["roofline *: cuda* (NVIDIA H200*)*driver 570.86*"])
+    # Nobody holds it here, so a fresh process may.
+    assert "no further rounds" not in texts(result)
+
+
+def test_a_device_for_one_process_cannot_serve_this_one_and_ranks_in_one_run(pytester, accelerator, sentence):
+    result = inline(pytester, OVER_RANKS + "def test_alone(roofline): pass\n", "--roofline-rounds=2")
+    sentence(result, "GPU 0 (NVIDIA H200)", "exclusive process", "beside tests of ranks", "nvidia-smi -i 0 -c DEFAULT")
+    assert len(accelerator) == 1
+
+
+def test_measuring_in_this_process_is_refused_where_the_ranks_have_the_device(pytester, accelerator):
+    alone = "roofline.measure(lambda: None, work=Work(read_bytes=8))"
+    result = inline(pytester, f"from pytest_roofline import Work\ndef test_one(roofline, distributed): {alone}")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*open in the ranks only*measure_ranks*"])
