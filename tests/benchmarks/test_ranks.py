@@ -148,6 +148,14 @@ def test_the_page_says_plainly_what_misses_its_goal(lab, figures):
     assert "Every goal was reached." in lab.page.page(figures[:1], FACTS)
 
 
+def test_paragraphs_are_filled_and_tables_are_not(lab):
+    words, rows = "word\n" * 50, lab.page.table(("a", "b"), [("1" * 90, "2" * 90)])
+    first, last = lab.page.filled(f"{words}\n{rows}").split("\n\n")
+    assert max(map(len, first.splitlines())) <= 120
+    assert first.split() == ["word"] * 50
+    assert last == rows
+
+
 @pytest.mark.parametrize(("load", "said"), [("0.5", False), ("2.1", True)])
 def test_the_page_says_whether_others_were_at_work(lab, figures, load, said):
     text = lab.page.page(figures, FACTS | {"before": load}).replace("\n", " ")

@@ -1,0 +1,1 @@
+"""What `ranks.py` measures, figure by figure, and the page that it writes."""
