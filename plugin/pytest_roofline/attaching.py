@@ -167,13 +167,18 @@ class Leading:
         self._told = False
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+    def pytest_collection_modifyitems(
+        self, session: pytest.Session, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
         """Of tests that only use other plugins every rank runs its own; what -k leaves out is none of ours."""
         result = yield
         ours = any(not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ())) for item in items)
-        self._launch.tell(ours)
+        # Where nothing will run, one report of that is enough.
+        broken = session.testsfailed and not self._config.option.continue_on_collection_errors
+        needed = bool(ours or not items or broken)
+        self._launch.tell(needed)
         self._told = True
-        if not ours:
+        if not needed:
             del self._config.stash[attached_key]
         return result
 

@@ -261,7 +261,7 @@ class Distributed:
     @property
     def facts(self) -> "tuple[RankFacts, ...]":
         """What every rank said of itself at boot: host, process, devices, versions, cores."""
-        members = self._pool(self._size(None)).members
+        members = self.members(self._size(self.world_size or 1))
         return tuple(member.facts for member in members if member.facts is not None)
 
     def available(self, world_size: int) -> str:

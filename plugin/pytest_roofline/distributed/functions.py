@@ -32,6 +32,8 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
     Raises:
         BadInput: it is no function at the top of a module: a lambda, a closure, a method, a partial, a builtin …
     """
+    # For pytest, which takes this as a wish; whoever reads a refusal wants the test's own line.
+    __tracebackhide__ = True
     _refuse(fn)
     name, module = fn.__qualname__, sys.modules.get(fn.__module__)
     found: Any = module
@@ -53,6 +55,7 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
 
 
 def _refuse(fn: object) -> None:
+    __tracebackhide__ = True
     remedy = "expected a function at the top of a module, since ranks load it by file and name"
     if isinstance(fn, functools.partial):
         raise BadInput(f"{fn!r} is a partial; {remedy}: pass its arguments beside it")
