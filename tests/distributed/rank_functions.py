@@ -264,7 +264,10 @@ def stuck_in_every_way(rank, started):
 
 
 def results_that_cannot_travel(rank, numel):
-    return {"times": [lambda: 1]} if rank == 0 else torch.zeros(numel)
+    result = {"times": [lambda: 1]} if rank == 0 else torch.zeros(numel)
+    # Both have what they return, so neither is still at work when the other's is refused.
+    dist.barrier()
+    return result
 
 
 class Hostile(Exception):

@@ -39,8 +39,8 @@ def test_nobody_is_named_within_noise(own_s):
 
 
 def test_a_barrier_leaves_ranks_apart_by_more_than_a_share_of_a_short_call():
-    assert straggler(calls(0.0, 40e-6, whole_s=50e-6))[0] is None
-    assert straggler(calls(0.0, 60e-6, whole_s=70e-6))[0] == 1
+    assert straggler(calls(0.0, 200e-6, whole_s=210e-6))[0] is None
+    assert straggler(calls(0.0, 300e-6, whole_s=310e-6))[0] == 1
 
 
 def test_a_single_late_call_names_nobody():
