@@ -243,7 +243,8 @@ class Distributed:
     @property
     def launcher(self) -> str:
         """What starts ranks: `local`, `torchrun`, `mpirun`, `srun`, or `attach` where pytest itself was launched."""
-        return "mpirun" if self._marks.mpi and self._launcher.name == "local" else self._launcher.name
+        apart = self._marks.mpi and self._launcher.name in ("local", "torchrun")
+        return "mpirun" if apart else self._launcher.name
 
     @property
     def kind(self) -> str:
