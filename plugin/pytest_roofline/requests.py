@@ -73,7 +73,6 @@ def check_metric(metric: str | None, work: Work | None) -> str | None:
 
 
 def check_distributed(distributed: object) -> Distributed:
-
     if not isinstance(distributed, Distributed):
         raise BadInput(
             f"the first argument is {distributed!r}; expected the fixture `distributed`, as the test takes it among "

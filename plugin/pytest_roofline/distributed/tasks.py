@@ -14,11 +14,6 @@ def free_bytes(rank: Rank) -> int:
     return rank.meter.free_bytes()
 
 
-def last_level_cache_bytes(rank: Rank) -> int:
-    """Size of the last-level cache of this rank's device; 0 where it does not tell."""
-    return rank.meter.facts().last_level_cache_bytes or 0
-
-
 def link_kind(rank: Rank, hosts: Sequence[str], uuids: Sequence[str | None]) -> str:
     """The class of the links among the accelerators of this rank's host, as a hardware key has it.
 
