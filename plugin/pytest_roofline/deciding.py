@@ -11,8 +11,8 @@ import pytest
 from .core.units import printable
 from .holding import Held, call_key, held_key, issue, may_hold, test_id_of, undecided
 from .holding import run as run_item
+from .launcher import launcher_of
 from .outcomes import note
-from .ranks import launcher_of
 from .reporting.results import properties
 from .reporting.verdicts import failure_message
 from .rounds import Rounds

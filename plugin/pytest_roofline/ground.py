@@ -16,8 +16,8 @@ from .judging.baselines import Entries, Shelf, nearest
 from .judging.comparators import BaselineComparator, Comparator, class_of_key, open_comparator, prior_of
 from .judging.hardware import datasheet_ceiling, family_of, identity_of, key_of, link_ceiling
 from .judging.spread import Prior, priors
+from .launcher import launcher_of, uses_ranks
 from .planned import Planned
-from .ranks import launcher_of, uses_ranks
 from .settings import Options
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ import pytest
 from .core.errors import BadFile
 from .core.records import Outcome
 from .judging.runs import Run, read_run
+from .launcher import launcher_of
 from .planned import encodable
-from .ranks import launcher_of
 from .round_child import VARIABLE
 from .session import RooflineSession
 

@@ -13,9 +13,9 @@ from .device_item import DeviceHealth, look, wanted
 from .display import header_lines, progress_line, summary_lines
 from .fixture import Roofline
 from .holding import call_key, ended_well, failure_key, held_key, may_hold, setup_key, test_id_of, undecided
+from .launcher import by_world, launcher_of, uses_ranks
 from .options import SAVED_VARIABLE
 from .outcomes import note
-from .ranks import by_world, launcher_of, uses_ranks
 from .reporting.verdicts import status_word
 from .selection import measures, plan, select, skip_for_device
 from .session import RooflineSession

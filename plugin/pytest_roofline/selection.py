@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .judging.baselines import Shelf
+from .launcher import unmet
 from .options import FIXTURE, TIERS
 from .planned import Planned, benchmark_name, parameters_of, refuse_collisions
-from .ranks import unmet
 from .session import RooflineSession
 from .settings import Marks, parse_options, read_marks
 

@@ -12,7 +12,7 @@ import pytest_roofline.measuring.devices
 from pytest_roofline.cli import main
 from pytest_roofline.core.machine import Gpu
 from pytest_roofline.distributed.seen import SeenDevice
-from pytest_roofline.ranks import Launcher
+from pytest_roofline.launcher import Launcher
 
 from .conftest import texts, write_sessions
 from .rank_runs import RankRuns, by_label
