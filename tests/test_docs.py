@@ -9,10 +9,11 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("baselines/*.md")])
 
 
-def test_the_example_of_the_timing_page_prints_what_stands_below_it(capsys):
-    page = (ROOT / "docs/timing.md").read_text(encoding="utf-8")
-    (program, printed) = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
-    exec(compile(program, "docs/timing.md", "exec"), {})
+@pytest.mark.parametrize("page", ["timing.md", "attention.md"])
+def test_the_example_of_a_page_prints_what_stands_below_it(page, capsys):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    (program, printed) = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL).groups()
+    exec(compile(program, page, "exec"), {})
     assert printed == capsys.readouterr().out
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from fractions import Fraction
 
+from .attention.masking import Alignment, causal_shift
+
 
 def copy_bytes(size_bytes: int) -> dict[str, int]:
     """A copy of `size_bytes` within one memory: every byte is read once and written once."""
@@ -110,3 +112,63 @@ def collective_bytes(operation: str, size_bytes: int, ranks: int, wire_algorithm
 def _whole(amount: Fraction) -> int:
     """To the nearest whole number, halves up, so that a byte that is half on the bus still counts."""
     return int(amount + Fraction(1, 2))
+
+
+# Matrix products in units of half the forward pass, which has two, Q Kᵀ and P V: so a backward pass has five (the
+# scores again, dP, dV, dQ, dK), 2.5 times the forward pass.
+_PRODUCTS = {"forward": 2, "backward": 5, "both": 7}
+
+
+def attention_flops(
+    batch: int,
+    heads: int,
+    seq_q: int,
+    seq_k: int,
+    head_dim: int,
+    *,
+    causal: bool = False,
+    alignment: Alignment | None = None,
+    passes: str = "forward",
+) -> dict[str, int]:
+    """The FLOPs of attention as the field counts them: matrix products over the keys that a query sees.
+
+    Forward 4·B·H_q·S_q·S_k·D, half of it where causal; backward 2.5 times as much, both 3.5 times. What a kernel does
+    beyond it (masked parts of tiles, the softmax, scores computed twice) is not counted, so its rate is a lower bound.
+
+    Source: `flops` in benchmarks/benchmark_flash_attention.py of Dao-AILab/flash-attention (the halving, 2.5 and 3.5),
+    and the end of Triton's tutorial 06-fused-attention. For as many or more keys than queries, bottom-right, `flops`
+    in hopper/benchmark_attn.py of the former: a mean of (S_k - S_q + S_k) / 2 keys, half a key less than there are.
+    That is the area below the mask's diagonal, and so it is worked out here for the other three cases. With more
+    queries than keys, bottom-right, that script's mean is over the rows that see a key, and it is multiplied by all;
+    here rows that see none count nothing, since a kernel that skips them would otherwise seem to beat its device.
+
+    Args:
+        batch: B.
+        heads: H_q, of queries; how many share a key head changes nothing.
+        seq_q: S_q.
+        seq_k: S_k.
+        head_dim: D, of queries, keys and values.
+        causal: whether later keys are hidden.
+        alignment: of the causal mask; needed where S_q is not S_k.
+        passes: `forward`, `backward` or `both`.
+
+    Raises:
+        ValueError: a negative size, unknown passes, or an alignment that is unknown or missing.
+    """
+    sizes = (batch, heads, seq_q, seq_k, head_dim)
+    if min(sizes) < 0:
+        raise ValueError(f"sizes {sizes}; expected zero or more of batch, heads, seq_q, seq_k and head_dim")
+    if passes not in _PRODUCTS:
+        raise ValueError(f"passes {passes!r}; expected one of {', '.join(_PRODUCTS)}")
+    seen_twice = _twice_seen(seq_q, seq_k, causal_shift(seq_q, seq_k, causal, alignment))
+    return {"flops": _PRODUCTS[passes] * batch * heads * head_dim * seen_twice}
+
+
+def _twice_seen(seq_q: int, seq_k: int, shift: int) -> int:
+    """Twice the area of a [S_q, S_k] matrix below the line j = i + shift, so that it is whole."""
+
+    def up_to(position: int) -> int:
+        """Twice the integral of the keys in sight, from 0 to S_k, up to a shifted position."""
+        return min(max(position, 0), seq_k) ** 2 + 2 * seq_k * max(position - seq_k, 0)
+
+    return up_to(seq_q + shift) - up_to(shift)

@@ -8,6 +8,7 @@ from pytest_roofline import Work
 from roofline_kernels.work import (
     COLLECTIVES,
     STREAM,
+    attention_flops,
     bus_factor,
     collective_bytes,
     copy_bytes,
@@ -169,3 +170,68 @@ def test_no_rank_at_all_is_refused():
 def test_an_unknown_collective_is_an_error():
     with pytest.raises(KeyError):
         collective_bytes("allreduce", 1024, 2)
+
+
+def test_the_leaderboards_shape_is_1924_gflop():
+    flops = attention_flops(1, 16, 16384, 16384, 64, causal=True, passes="both")["flops"]
+    assert f"{flops / 1e12:.3f}" == "1.924"
+
+
+def test_attention_is_four_flops_for_each_query_key_and_dimension():
+    assert attention_flops(2, 3, 5, 7, 11) == {"flops": 4 * 2 * 3 * 5 * 7 * 11}
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 7, 512])
+def test_a_causal_square_is_exactly_half(sequence):
+    whole = attention_flops(2, 3, sequence, sequence, 64)["flops"]
+    assert 2 * attention_flops(2, 3, sequence, sequence, 64, causal=True)["flops"] == whole
+
+
+# The half of an odd number of FLOPs would not be whole: 4 · 7² · 1 / 2 is, and so is 2.5 times as much.
+@pytest.mark.parametrize(("passes", "fifths"), [("forward", 2), ("backward", 5), ("both", 7)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_backward_is_two_and_a_half_times_forward(passes, fifths, causal):
+    forward = attention_flops(1, 1, 7, 7, 1, causal=causal)["flops"]
+    flops = attention_flops(1, 1, 7, 7, 1, causal=causal, passes=passes)["flops"]
+    assert (2 * flops, type(flops)) == (fifths * forward, int)
+
+
+@pytest.mark.parametrize("alignment", ["top-left", "bottom-right"])
+@pytest.mark.parametrize("seq_k", [0, 1, 2, 8, 13, 64])
+@pytest.mark.parametrize("seq_q", [0, 1, 3, 8, 13, 50])
+def test_causal_attention_counts_visible_pairs_less_half_a_key_for_each_query_on_the_diagonal(seq_q, seq_k, alignment):
+    shift = seq_k - seq_q if alignment == "bottom-right" else 0
+    pairs = sum(key <= query + shift for query in range(seq_q) for key in range(seq_k))
+    flops = attention_flops(1, 1, seq_q, seq_k, 1, causal=True, alignment=alignment)["flops"]
+    assert flops == 4 * pairs - 2 * min(seq_q, seq_k)
+
+
+@pytest.mark.parametrize(("seq_q", "seq_k"), [(1, 1024), (512, 1024), (1024, 1024)])
+def test_bottom_right_with_more_keys_is_flash_attention_3s_count(seq_q, seq_k):
+    mean_keys = (max(0, seq_k - seq_q) + seq_k) / 2
+    flops = attention_flops(2, 4, seq_q, seq_k, 64, causal=True, alignment="bottom-right")["flops"]
+    assert flops == 2 * 4 * 2 * seq_q * mean_keys * (64 + 64)
+
+
+def test_queries_that_see_no_key_do_no_work():
+    few = attention_flops(1, 1, 64, 64, 64, causal=True)
+    assert attention_flops(1, 1, 4096, 64, 64, causal=True, alignment="bottom-right") == few
+
+
+def test_attention_over_many_devices_worth_of_work_stays_exact():
+    assert attention_flops(64, 128, 2**20, 2**20, 128)["flops"] == 4 * 64 * 128 * 2**40 * 128
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"passes": "fwd"}, "passes 'fwd'; expected one of forward, backward, both"),
+        ({"heads": -1}, "expected zero or more"),
+        ({"seq_k": 9, "causal": True}, "no alignment; expected alignment='top-left'"),
+        ({"alignment": "left"}, "alignment 'left'; expected 'top-left' or 'bottom-right'"),
+    ],
+)
+def test_what_is_no_attention_has_no_flops(changes, told):
+    sizes = {"batch": 1, "heads": 1, "seq_q": 8, "seq_k": 8, "head_dim": 64}
+    with pytest.raises(ValueError, match=told):
+        attention_flops(**(sizes | changes))

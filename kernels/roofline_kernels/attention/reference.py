@@ -1,0 +1,91 @@
+"""Attention as its formula has it, to be read and to be compared with: softmax(scale · Q Kᵀ + mask) V.
+
+It holds the whole matrix of scores, so its memory grows with the square of the sequence.
+Source: Vaswani et al., "Attention Is All You Need" (2017), equation 1; grouped query heads: Ainslie et al., "GQA"
+(2023).
+"""
+
+import math
+
+import torch
+
+from .masking import Alignment, causal_shift, visible_keys
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    alignment: Alignment | None = None,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention and the log-sum-exp of its scores; gradients flow through both.
+
+    It computes in the type of its inputs, as PyTorch's own eager attention does; for a true reference hand it float32
+    or float64. A query that sees no key gives 0, a log-sum-exp of -inf and no gradient.
+
+    Args:
+        q: [B, H_q, S_q, D], any floating-point type.
+        k: [B, H_k, S_k, D], where H_q is a multiple of H_k: query head h reads key head h // (H_q / H_k).
+        v: [B, H_k, S_k, D].
+        causal: whether later keys are hidden.
+        alignment: which causal mask; needed where S_q is not S_k, see `masking`.
+        scale: what scores are multiplied by; None is 1 / sqrt(D).
+
+    Returns:
+        The output, [B, H_q, S_q, D], in the type of q, and the natural logarithm of each row's sum of exponentials,
+        [B, H_q, S_q], float32 (float64 for float64).
+
+    Raises:
+        ValueError: shapes or types do not fit each other, or the alignment is missing.
+    """
+    check_inputs(q, k, v)
+    seq_q, seq_k = q.shape[2], k.shape[2]
+    shift = causal_shift(seq_q, seq_k, causal, alignment)
+    # Each key head serves a group of neighbouring query heads.
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+
+    # Scaled before the product: a half would round the scores twice, and float16 overflow sooner.
+    scores = (q * softmax_scale(q, scale)) @ k.transpose(-2, -1)
+    hidden = ~visible_keys(torch.arange(seq_q, device=q.device), torch.arange(seq_k, device=q.device), shift)
+    scores = scores.masked_fill(hidden, -math.inf)
+    lse = scores.to(lse_dtype(q)).logsumexp(dim=-1)
+    # The softmax of a row that sees nothing is 0/0: filled again, it weighs nothing.
+    probabilities = scores.softmax(dim=-1).masked_fill(hidden, 0.0)
+    return probabilities @ v, lse
+
+
+def softmax_scale(q: torch.Tensor, scale: float | None) -> float:
+    """What scores are multiplied by: 1 / sqrt(D) where nothing else is asked for."""
+    return 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+
+
+def lse_dtype(q: torch.Tensor) -> torch.dtype:
+    """The type of the log-sum-exp: a half cannot hold it precisely enough for the backward pass."""
+    return torch.float64 if q.dtype == torch.float64 else torch.float32
+
+
+def check_inputs(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """Refuse what is no attention.
+
+    Raises:
+        ValueError: not [B, H, S, D], not of one batch, head dimension, type and device, or heads that do not divide.
+    """
+    if q.dim() != 4 or k.dim() != 4 or v.shape != k.shape:
+        raise ValueError(
+            f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}; "
+            "expected q [B, H_q, S_q, D] and k and v of one shape [B, H_k, S_k, D]"
+        )
+    if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or q.shape[3] == 0:
+        raise ValueError(
+            f"q {tuple(q.shape)}, k {tuple(k.shape)}; expected the same batch and the same head dimension, 1 or more"
+        )
+    if k.shape[1] == 0 or q.shape[1] == 0 or q.shape[1] % k.shape[1]:
+        raise ValueError(f"{q.shape[1]} query heads and {k.shape[1]} key heads; expected a multiple of the key heads")
+    if not q.is_floating_point() or not q.dtype == k.dtype == v.dtype:
+        raise ValueError(f"q {q.dtype}, k {k.dtype}, v {v.dtype}; expected one floating-point type")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q on {q.device}, k on {k.device}, v on {v.device}; expected one device")
