@@ -99,6 +99,44 @@ def test_a_pageable_copy_is_the_hosts_work(make):
     assert found == {"payload_GBps": 1, "pageable_payload_GBps": 0}
 
 
+def arithmetic(make, share, **changes):
+    """A measured entry of a product of matrices that reached a share of an H200's 989 TFLOP/s."""
+    work = Work(read_bytes=64 * MIB, write_bytes=64 * MIB, payload_bytes=64 * MIB, flops=10**12)
+    key = make.key("matmul", size_bytes=64 * MIB, metric=changes.pop("metric", "bf16_TFLOPS"))
+    return copy(make, key=key, work=work, sessions=(make.session(1e12 / (share * 989e12), **changes),))
+
+
+def test_no_arithmetic_is_faster_than_the_datasheet_and_two_percent(make):
+    assert wrong(arithmetic(make, 1.019)) == []
+    assert wrong(arithmetic(make, 1.03)) == [
+        "103% of the datasheet's peak, 989 TFLOP/s, in session run-1; expected at most 102%"
+    ]
+
+
+def test_arithmetic_may_be_as_slow_as_it_likes(make):
+    assert wrong(arithmetic(make, 0.001)) == []
+
+
+def test_a_cache_excuses_no_arithmetic_above_the_peak(make):
+    assert len(wrong(arithmetic(make, 2.0, achieved=("cache_resident",)))) == 1
+
+
+def test_arithmetic_of_no_named_type_has_no_peak(make):
+    assert wrong(arithmetic(make, 2.0, metric="TFLOPS")) == []
+
+
+@pytest.mark.parametrize(("kind", "hint"), [("threshold", False), ("reference", True)])
+def test_published_arithmetic_above_the_peak_is_flagged_and_low_one_is_not(make, kind, hint):
+    facts = {"metric": "bf16_TFLOPS", "unit": "TFLOP/s", "hardware": make.hardware()}
+    (flaw,) = flaws(make.published(kind, value=1978.0, **facts))
+    assert (flaw.observed, flaw.expected, flaw.hint) == (
+        "200% of the datasheet's peak, 989 TFLOP/s, as published",
+        "at most 102%",
+        hint,
+    )
+    assert flaws(make.published(kind, value=30.0, **facts)) == []
+
+
 def test_what_computes_much_may_move_little(make):
     work = Work(read_bytes=64 * MIB, write_bytes=64 * MIB, flops=10**13)
     assert wrong(copy(make, 0.05, work=work)) == []

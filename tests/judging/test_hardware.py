@@ -6,7 +6,17 @@ import pytest
 from pytest_roofline.core.facts import DeviceFacts, HostFacts
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.hardware import above_peak, datasheet_ceiling, family_of, key_of, products
+from pytest_roofline.judging.hardware import (
+    BOUNDED_FROM_FLOPS,
+    above_peak,
+    datasheet_ceiling,
+    family_of,
+    format_ceiling,
+    is_arithmetic,
+    key_of,
+    link_ceiling,
+    products,
+)
 from pytest_roofline.judging.storage import check_name
 
 SPECS = json.loads((resources.files("pytest_roofline.judging") / "specs.json").read_text(encoding="utf-8"))["products"]
@@ -37,6 +47,64 @@ def test_every_peak_has_a_source_and_a_confidence(spec):
         peak["value"] > 0 and peak["source"] and peak["confidence"] in ("high", "medium", "low", "recalled")
         for peak in spec["peaks"].values()
     )
+
+
+ARITHMETIC = [
+    (f"{spec['product']}-{spec['memory']}", name, peak["value"])
+    for spec in SPECS
+    for name, peak in spec["peaks"].items()
+    if name.endswith("TFLOPS")
+]
+
+
+# The slowest is a T4's 8.1 in single precision, the fastest a B200's 2250: a rate in GFLOP/s or FLOP/s would stand out.
+@pytest.mark.parametrize(("product", "name", "value"), ARITHMETIC, ids=lambda part: str(part))
+def test_a_peak_of_arithmetic_names_its_type_and_is_in_tflops(product, name, value):
+    assert name in ("bf16_TFLOPS", "fp16_TFLOPS", "tf32_TFLOPS", "fp32_TFLOPS")
+    assert 8 < value < 5000
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec['product']}-{spec['memory']}")
+def test_types_are_as_fast_as_their_width_allows(spec):
+    fp32, tf32, bf16, fp16 = (
+        spec["peaks"].get(f"{dtype}_TFLOPS", {}).get("value") for dtype in ("fp32", "tf32", "bf16", "fp16")
+    )
+    assert bf16 in (None, fp16)
+    # A sparse rate beside dense ones would be twice too high.
+    assert tf32 is None or tf32 == pytest.approx(bf16 / 2, rel=0.01)
+    assert fp32 is None or fp16 > 2 * fp32
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "value"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bf16", 989),
+        ("NVIDIA H100 PCIe", "bf16", 756),
+        ("NVIDIA H200", "fp16", 989),
+        ("NVIDIA H200", "tf32", 494.5),
+        ("NVIDIA A100-SXM4-80GB", "bf16", 312),
+        ("NVIDIA A100-SXM4-80GB", "fp32", 19.5),
+        ("AMD Instinct MI300X", "bf16", 1307.4),
+        ("AMD Instinct MI300X", "fp32", 163.4),
+        ("Tesla V100-SXM2-16GB", "fp16", 125),
+        ("Tesla V100-PCIE-16GB", "fp16", 112),
+        ("Tesla T4", "fp16", 65),
+        ("NVIDIA B200", "bf16", 2250),
+    ],
+)
+def test_peaks_are_the_dense_ones(name, dtype, value):
+    assert products()[name].peaks[f"{dtype}_TFLOPS"].value == value
+
+
+@pytest.mark.parametrize("name", ["Tesla V100-SXM2-16GB", "Tesla V100-SXM2-32GB", "Tesla V100-PCIE-16GB", "Tesla T4"])
+@pytest.mark.parametrize("dtype", ["bf16", "tf32"])
+def test_what_has_no_matrix_units_for_a_type_has_no_peak_of_it(name, dtype):
+    assert f"{dtype}_TFLOPS" not in products()[name].peaks
+
+
+@pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 4090"])
+def test_boards_that_outrun_their_rated_clock_have_no_peak_of_arithmetic(name):
+    assert [peak for peak in products()[name].peaks if peak.endswith("TFLOPS")] == []
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec['product']}-{spec['memory']}")
@@ -120,7 +188,73 @@ def test_what_no_datasheet_bounds_has_no_roofline(work, metric):
     assert datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), work, metric) is None
 
 
+ATTENTION = Work(flops=10**12)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "tf32", "fp32"])
+def test_flops_are_held_against_the_peak_of_their_type(dtype):
+    peak = products()["NVIDIA H200"].peaks[f"{dtype}_TFLOPS"]
+    found = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, f"{dtype}_TFLOPS")
+    assert found == Ceiling(f"{dtype}_TFLOPS", peak.value * 1e12, "datasheet", peak.source)
+
+
+@pytest.mark.parametrize("metric", ["TFLOPS", "fp8_TFLOPS", "causal_bf16_TFLOPS", "bf16_tflops", "memory_GBps"])
+def test_flops_of_no_known_type_have_no_roofline(metric):
+    assert datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, metric) is None
+
+
+def test_a_type_that_a_product_has_no_units_for_has_no_roofline():
+    assert datasheet_ceiling(DeviceFacts("cuda", "Tesla V100-SXM2-16GB"), ATTENTION, "bf16_TFLOPS") is None
+
+
+def test_a_measurement_of_arithmetic_knows_its_share_of_the_peak(make):
+    key = make.key("flash_attention", metric="bf16_TFLOPS")
+    roof = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, "bf16_TFLOPS")
+    measurement = make.measurement(2e-3, key=key, work=ATTENTION, ceiling=roof)
+    assert measurement.share_of_ceiling == pytest.approx(500 / 989)
+
+
 PEAK = Ceiling("traffic_GBps", 1e12, "datasheet", "vendor")
+MATRIX_PEAK = Ceiling("bf16_TFLOPS", 989e12, "datasheet", "vendor")
+
+
+def test_a_roofline_is_shown_in_its_unit():
+    assert [(format_ceiling(c), is_arithmetic(c)) for c in (PEAK, MATRIX_PEAK)] == [
+        ("1000 GB/s", False),
+        ("989 TFLOP/s", True),
+    ]
+
+
+# One report of 12,748 TFLOP/s was a tensor whose heads were taken for its sequence.
+def test_arithmetic_above_its_peak_cannot_be_true():
+    assert above_peak(MATRIX_PEAK, ATTENTION, 12748 / 989, ()) == (
+        "1289% of the datasheet's peak (989 TFLOP/s): the work was not done, or not counted"
+    )
+
+
+@pytest.mark.parametrize(("share", "believed"), [(1.02, True), (1.03, False)])
+def test_arithmetic_is_bounded_as_closely_as_copies(share, believed):
+    assert believed == (above_peak(MATRIX_PEAK, ATTENTION, share, ()) == "")
+
+
+@pytest.mark.parametrize(("flops", "bounded"), [(BOUNDED_FROM_FLOPS - 1, False), (BOUNDED_FROM_FLOPS, True)])
+def test_arithmetic_is_bounded_by_its_flops_however_little_it_moves(flops, bounded):
+    work = Work(read_bytes=4096, write_bytes=4096, flops=flops)
+    assert bounded == bool(above_peak(MATRIX_PEAK, work, 9.0, ()))
+
+
+def test_much_arithmetic_does_not_bound_a_small_copy():
+    work = Work(read_bytes=4096, write_bytes=4096, flops=10**12)
+    assert above_peak(PEAK, work, 9.0, ()) == ""
+
+
+def test_no_cache_makes_arithmetic_faster():
+    assert above_peak(MATRIX_PEAK, ATTENTION, 9.0, ("cache_resident",)) != ""
+
+
+def test_one_gigaflop_takes_a_step_of_the_clock_at_the_highest_peak():
+    highest = max(value for _, _, value in ARITHMETIC)
+    assert BOUNDED_FROM_FLOPS / (highest * 1e12) == pytest.approx(0.5e-6, rel=0.2)
 
 
 def test_more_than_the_datasheet_allows_cannot_be_true():
@@ -149,6 +283,11 @@ def test_a_result_from_the_cache_is_not_bounded():
 
 def test_a_measured_roofline_invalidates_nothing():
     assert above_peak(Ceiling("traffic_GBps", 1e9, "measured", "triad"), COPY, 9.0, ()) == ""
+
+
+def test_several_devices_together_have_no_roofline_of_arithmetic(make):
+    device = DeviceFacts("cuda", "NVIDIA H200")
+    assert link_ceiling(device, make.hardware(devices=2, link="nvlink-switch"), "bf16_TFLOPS") is None
 
 
 @pytest.mark.parametrize(("ceiling", "share"), [(None, 9.0), (PEAK, None)])

@@ -10,11 +10,14 @@ from importlib import resources
 
 from ..core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from ..core.records import Ceiling
-from ..core.units import GIB, MIB, slug
-from ..core.work import Work, rate_suffix
+from ..core.units import GIB, MIB, format_flops, format_rate, slug
+from ..core.work import RATE_UNITS, Work, rate_suffix
 
 # Datasheet peaks bound what is believable from here up; smaller sizes may sit in a cache.
 BOUNDED_FROM_BYTES = 16 * MIB
+# No cache makes arithmetic faster, but a clock's step of 0.5 µs may make it look so: at the highest peak, 2250 TFLOP/s,
+# this much takes as long.
+BOUNDED_FROM_FLOPS = 10**9
 # Clocks and counting differ by a percent or two between datasheet and reality.
 UPPER_BOUND = 1.02
 # Drivers and error correction keep some of the rated memory; a partition keeps half or more of it away.
@@ -23,7 +26,10 @@ LEAST_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """A datasheet figure in GB/s (1e9 bytes per second) with its source."""
+    """A datasheet figure in the unit that its name ends in, with its source.
+
+    GB/s is 1e9 bytes per second, TFLOP/s (`_TFLOPS`) 1e12 floating-point operations per second.
+    """
 
     value: float
     source: str
@@ -35,7 +41,9 @@ class Product:
     """One exact product: the names that drivers print for it, and its datasheet peaks.
 
     Peaks: `memory_GBps` (read + write), `pcie_GBps` (one direction), `nvlinks` (a count: links that every board wires),
-    `nvlink_GBps` (all of them, one direction), `xgmi_GBps` (the link to one other device, one direction, raw).
+    `nvlink_GBps` (all of them, one direction), `xgmi_GBps` (the link to one other device, one direction, raw);
+    `bf16_TFLOPS`, `fp16_TFLOPS`, `tf32_TFLOPS` (matrix units, dense: never the rate for sparse matrices), `fp32_TFLOPS`
+    (vector units). GeForce boards have no TFLOPS: they boost beyond the clock that theirs are rated at.
     """
 
     family: str
@@ -118,21 +126,35 @@ def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling |
     """The roofline of `metric` from the device's datasheet; None where the product or the peak is unknown.
 
     Traffic is held against the memory's bandwidth; a payload that crosses the host's link against PCIe, one way.
+    FLOP/s are held against the peak of the type that the metric names, as `bf16_TFLOPS` does; a plain `TFLOPS` names
+    none, and has no roofline.
     """
-    known = products().get(device.product)
     convention = rate_suffix(metric)
-    if known is None:
-        return None
     if convention == "traffic_GBps":
         name = "memory_GBps"
     elif convention == "payload_GBps" and work.wire_bytes:
         name = "pcie_GBps"
+    elif convention == "TFLOPS":
+        name = metric
     else:
         return None
-    peak = known.peaks.get(name)
+    known = products().get(device.product)
+    peak = known.peaks.get(name) if known is not None else None
     if peak is None:
         return None
-    return Ceiling(metric=str(convention), value=peak.value * 1e9, source="datasheet", origin=peak.source)
+    # Rooflines of several types stand beside each other, so that of arithmetic keeps the type in its name.
+    shown = metric if convention == "TFLOPS" else convention
+    return Ceiling(shown, peak.value * RATE_UNITS[convention], source="datasheet", origin=peak.source)
+
+
+def is_arithmetic(ceiling: Ceiling) -> bool:
+    """Whether a roofline is of FLOP/s; every other one is of bytes per second."""
+    return rate_suffix(ceiling.metric) == "TFLOPS"
+
+
+def format_ceiling(ceiling: Ceiling) -> str:
+    """The height of a roofline: `4800 GB/s`, `989 TFLOP/s`."""
+    return format_flops(ceiling.value) if is_arithmetic(ceiling) else format_rate(ceiling.value)
 
 
 # The rated figure of one pair, one way, by the class of the link. Where links go from GPU to GPU their number matters,
@@ -156,9 +178,21 @@ def link_ceiling(device: DeviceFacts, hardware: HardwareKey, metric: str) -> Cei
 
 
 def above_peak(ceiling: Ceiling | None, work: Work, share: float | None, labels: tuple[str, ...]) -> str:
-    """Why a rate cannot be true: more than 1.02 times a datasheet peak, from 16 MiB up and outside caches; else ``."""
-    if ceiling is None or ceiling.source != "datasheet" or share is None or "cache_resident" in labels:
+    """Why a rate cannot be true: more than 1.02 times a datasheet peak; else empty.
+
+    Bytes per second are bounded from 16 MiB up and outside caches, FLOP/s from 1 GFLOP up.
+    """
+    if ceiling is None or ceiling.source != "datasheet" or share is None or share <= UPPER_BOUND:
         return ""
-    if max(work.payload_bytes, work.traffic_bytes // 2) < BOUNDED_FROM_BYTES or share <= UPPER_BOUND:
+    if not (_computes_enough(work) if is_arithmetic(ceiling) else _moves_enough(work, labels)):
         return ""
-    return f"{share:.0%} of the datasheet's peak ({ceiling.value / 1e9:g} GB/s): the work was not done, or not counted"
+    return f"{share:.0%} of the datasheet's peak ({format_ceiling(ceiling)}): the work was not done, or not counted"
+
+
+def _moves_enough(work: Work, labels: tuple[str, ...]) -> bool:
+    size_bytes = max(work.payload_bytes, work.traffic_bytes // 2)
+    return size_bytes >= BOUNDED_FROM_BYTES and "cache_resident" not in labels
+
+
+def _computes_enough(work: Work) -> bool:
+    return work.flops >= BOUNDED_FROM_FLOPS

@@ -6,10 +6,18 @@ from dataclasses import dataclass
 from ..core.entries import Entry
 from ..core.facts import DeviceFacts, HardwareKey
 from ..core.records import Ceiling, rate
-from ..core.units import MIB, format_bytes, three_digits
+from ..core.units import MIB, format_bytes
 from ..core.work import RATE_UNITS, Work, rate_suffix
 from .comparators import class_of_key, key_of_entry
-from .hardware import BOUNDED_FROM_BYTES, UPPER_BOUND, above_peak, datasheet_ceiling, products
+from .hardware import (
+    BOUNDED_FROM_BYTES,
+    UPPER_BOUND,
+    above_peak,
+    datasheet_ceiling,
+    format_ceiling,
+    is_arithmetic,
+    products,
+)
 
 # Less than this share of the peak, from 64 MiB up, was something else than a copy or a kernel at work.
 LOWER_BOUND = 0.2
@@ -35,11 +43,14 @@ class Flaw:
 
 
 def beyond_peak(entry: Entry) -> Iterator[Flaw]:
-    """The fastest process against 1.02 times the datasheet's peak, the slowest against a fifth of it."""
+    """The fastest process against 1.02 times the datasheet's peak, the slowest copy against a fifth of it."""
     assert entry.work is not None
     ceiling = _ceiling(entry.hardware, entry.work, entry.metric)
-    bounded = [session for session in entry.sessions if "cache_resident" not in session.achieved]
-    if ceiling is None or not bounded:
+    if ceiling is None:
+        return
+    computes = is_arithmetic(ceiling)
+    bounded = [session for session in entry.sessions if computes or "cache_resident" not in session.achieved]
+    if not bounded:
         return
     fastest = min(bounded, key=lambda session: min(session.process_medians))
     share = _share(entry.work, ceiling, min(fastest.process_medians))
@@ -51,7 +62,7 @@ def beyond_peak(entry: Entry) -> Iterator[Flaw]:
         )
     slowest = max(bounded, key=lambda session: max(session.process_medians))
     share = _share(entry.work, ceiling, max(slowest.process_medians))
-    if _has_lower_bound(entry) and share is not None and share < LOWER_BOUND:
+    if not computes and _has_lower_bound(entry) and share is not None and share < LOWER_BOUND:
         yield Flaw(
             f"{share:.1%} of {_peak(ceiling)} in session {slowest.run_id}",
             f"at least {LOWER_BOUND:.0%} from {format_bytes(LOWER_BOUND_FROM_BYTES)} up",
@@ -86,27 +97,28 @@ def _share(work: Work, ceiling: Ceiling, seconds: float) -> float | None:
 
 
 def _peak(ceiling: Ceiling) -> str:
-    return f"the datasheet's peak, {three_digits(ceiling.value / 1e9)} GB/s,"
+    return f"the datasheet's peak, {format_ceiling(ceiling)},"
 
 
 def published_beyond_peak(entry: Entry) -> Iterator[Flaw]:
-    """A limit above the peak fails every run; a reference is only pointed at."""
+    """A limit above the peak fails every run; a reference is only pointed at, and if it is of bytes also when low."""
     suffix = rate_suffix(entry.metric)
-    numbers = entry.value if isinstance(entry.value, tuple) else (entry.value,)
     # Without its work a payload may have crossed a link or not, and each has a peak of its own.
-    work = entry.work or (Work(read_bytes=BOUNDED_FROM_BYTES) if suffix == "traffic_GBps" else None)
+    known = suffix in ("traffic_GBps", "TFLOPS")
+    work = entry.work or (Work(read_bytes=BOUNDED_FROM_BYTES) if known else None)
     ceiling = _ceiling(entry.hardware, work, entry.metric) if work and suffix else None
     if ceiling is None or suffix is None:
         return
     reference = entry.kind == "reference"
     size = entry.parameters.get("size_bytes")
     small = isinstance(size, int) and size < LOWER_BOUND_FROM_BYTES
-    for value in numbers:
+    least = LOWER_BOUND if reference and not small and not is_arithmetic(ceiling) else 0.0
+    for value in entry.value if isinstance(entry.value, tuple) else (entry.value,):
         share = value * RATE_UNITS[suffix] / ceiling.value if isinstance(value, float | int) else None
-        if share is not None and (share > UPPER_BOUND or (reference and not small and share < LOWER_BOUND)):
+        if share is not None and not least <= share <= UPPER_BOUND:
             yield Flaw(
                 f"{share:.0%} of {_peak(ceiling)} as published",
-                f"{LOWER_BOUND:.0%} to {UPPER_BOUND:.0%}",
+                f"at most {UPPER_BOUND:.0%}" if is_arithmetic(ceiling) else f"{LOWER_BOUND:.0%} to {UPPER_BOUND:.0%}",
                 "read its source again",
                 hint=reference,
             )
