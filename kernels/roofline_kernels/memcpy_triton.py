@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def copy_kernel(source, target, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+@triton.jit
+def copy_kernel(source, target, count, BLOCK: tl.constexpr):
     """Copy `count` elements, BLOCK to a program; the tail is masked."""
     # 64-bit offsets: the largest buffers pass 2^31 elements.
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)

@@ -1,0 +1,71 @@
+"""What a launch would be on an architecture that is not here, for compiling ahead of time.
+
+The launches are those of `launches`, made from tensors that hold nothing; so what is compiled ahead is what would run.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import launches
+from .configurations import Pass, shipped
+from .launches import Problem, Saved
+from .launching import Launch
+
+_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The tensors of one attention: [batch, heads, seq_q, head_dim], keys with `heads_k` and `seq_k`."""
+
+    head_dim: int
+    dtype: torch.dtype = torch.bfloat16
+    seq_q: int = 16384
+    seq_k: int = 16384
+    heads: int = 16
+    heads_k: int = 16
+    batch: int = 1
+
+
+def launch_ahead(
+    architecture: str, kernel: Pass, shape: Shape, *, causal: bool = True, tile: int | None = None
+) -> Launch:
+    """The launch of one kernel on an architecture, with tensors of the device "meta" in the layout "BHSD".
+
+    Raises:
+        NoSuchArchitecture: there are no configurations for it.
+    """
+
+    def rows(heads: int, seq: int) -> torch.Tensor:
+        return torch.empty(shape.batch, heads, seq, shape.head_dim, dtype=shape.dtype, device="meta")
+
+    queries, keys = rows(shape.heads, shape.seq_q), rows(shape.heads_k, shape.seq_k)
+    values = torch.empty(queries.shape[:3], device="meta")
+    # Bottom-right, so that the shift is a number like any other.
+    problem = Problem(architecture, shape.seq_k - shape.seq_q, causal, 1 / math.sqrt(shape.head_dim), tile)
+    if kernel == "forward":
+        return launches.forward(problem, queries, keys, keys, queries, values)
+    saved = Saved(queries, keys, keys, queries, values, values)
+    if kernel == "d_keys":
+        return launches.d_keys(problem, saved, keys, keys)
+    return launches.d_queries(problem, saved, queries)
+
+
+def compile_arguments(launch: Launch) -> dict[str, Any]:
+    """The arguments of a launch as a compiler wants to hear them: descriptors by Triton's name of their type."""
+    return {
+        name: _type_of(value) if hasattr(value, "block_shape") else value for name, value in launch.arguments.items()
+    }
+
+
+def _type_of(descriptor: Any) -> str:
+    block = ", ".join(map(str, descriptor.block_shape))
+    return f"tensordesc<{_DTYPES[descriptor.base.dtype]}[{block}]>"
+
+
+def architectures() -> tuple[str, ...]:
+    """The architectures that have configurations of their own."""
+    return tuple(name for name in shipped() if name != "interpreter")

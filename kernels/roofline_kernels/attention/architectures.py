@@ -1,0 +1,79 @@
+"""The GPU architectures that attention knows: what a program may use there, and where Triton is no help."""
+
+import torch
+
+# Bytes of shared memory (LDS) that one program may use. Source: CUDA C++ programming guide, "Technical specifications
+# per compute capability" (the opt-in maximum less the 1 KiB that the driver keeps); AMD's CDNA ISA guides.
+SHARED_BYTES = {
+    "sm_70": 98_304,
+    "sm_75": 65_536,
+    "sm_80": 166_912,
+    "sm_86": 101_376,
+    "sm_87": 166_912,
+    "sm_89": 101_376,
+    "sm_90": 232_448,
+    "sm_100": 232_448,
+    "sm_103": 232_448,
+    "sm_120": 101_376,
+    "sm_121": 101_376,
+    "gfx90a": 65_536,
+    "gfx942": 65_536,
+    "gfx950": 163_840,
+}
+# Those without configurations of their own take another's: with as much shared memory, and the same or older matrix
+# instructions.
+LIKE = {
+    "sm_87": "sm_80",
+    "sm_103": "sm_100",
+    "sm_120": "sm_89",
+    "sm_121": "sm_89",
+}
+REFUSED = {
+    "sm_70": "Triton has had no matrix instructions for it since 3.2, so a kernel of it would run on the scalar units",
+    "sm_75": "Triton has had no matrix instructions for it since 3.2, so a kernel of it would run on the scalar units",
+}
+
+
+class NoSuchArchitecture(ValueError):
+    """The kernels are not made for this architecture; the message says what to use in their place."""
+
+
+def architecture_of(device: torch.device) -> str:
+    """The name of a device's architecture: `sm_90`, `gfx942`; `interpreter` on a CPU.
+
+    Raises:
+        NoSuchArchitecture: Triton has nothing for this kind of device.
+    """
+    if device.type == "cpu":
+        return "interpreter"
+    if device.type != "cuda":
+        raise NoSuchArchitecture(
+            f"flash_attention was given tensors on {device.type}; expected CUDA or ROCm, or the CPU for checking; "
+            "torch.nn.functional.scaled_dot_product_attention runs there"
+        )
+    properties = torch.cuda.get_device_properties(device)
+    if torch.version.hip:
+        return str(properties.gcnArchName).partition(":")[0]
+    return f"sm_{properties.major}{properties.minor}"
+
+
+def configured_as(architecture: str) -> str:
+    """The architecture whose configurations this one takes: itself, or the one that it is like.
+
+    Raises:
+        NoSuchArchitecture: it is unknown, or known to be of no use.
+    """
+    if architecture in REFUSED:
+        raise NoSuchArchitecture(
+            f"flash_attention on {architecture}: {REFUSED[architecture]}; expected sm_80 or newer, and "
+            "scaled_dot_product_attention's memory-efficient back end here"
+        )
+    if architecture == "interpreter":
+        return architecture
+    if architecture not in SHARED_BYTES:
+        known = ", ".join(name for name in SHARED_BYTES if name not in REFUSED)
+        raise NoSuchArchitecture(
+            f"flash_attention on {architecture}: no configuration is known for it; expected one of {known}, or one "
+            "added to roofline_kernels/attention/architectures.py"
+        )
+    return LIKE.get(architecture, architecture)

@@ -1,0 +1,128 @@
+"""Which tiles, warps and stages each kernel takes on which architecture: data, in configurations.json."""
+
+import contextlib
+import functools
+import json
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Literal, get_args
+
+from .architectures import configured_as
+
+Pass = Literal["forward", "d_keys", "d_queries"]
+PASSES: tuple[Pass, ...] = get_args(Pass)
+TILES = (16, 32, 64, 128, 256)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """How one kernel is compiled.
+
+    Args:
+        block_m: queries of a tile.
+        block_n: keys of a tile.
+        num_warps: warps (wavefronts on AMD) of a program.
+        num_stages: loads that are under way at once.
+        descriptors: whether tiles come by tensor descriptors (TMA), where strides and addresses allow them.
+        warp_specialize: whether some warps only load and others only compute.
+        waves_per_eu: AMD: how many waves a SIMD is to hold, which bounds the registers.
+        matrix_instr_nonkdim: AMD: rows of one matrix instruction, 16 or 32.
+    """
+
+    block_m: int
+    block_n: int
+    num_warps: int
+    num_stages: int
+    descriptors: bool = False
+    warp_specialize: bool = False
+    waves_per_eu: int | None = None
+    matrix_instr_nonkdim: int | None = None
+
+    def options(self) -> dict[str, Any]:
+        """What the compiler is told."""
+        named: dict[str, Any] = {
+            "num_warps": self.num_warps,
+            "num_stages": self.num_stages,
+            # The default is announced to turn off; without it every scaling of a score costs one instruction more.
+            "enable_fp_fusion": True,
+        }
+        for name in ("waves_per_eu", "matrix_instr_nonkdim"):
+            if getattr(self, name) is not None:
+                named[name] = getattr(self, name)
+        return named
+
+
+_chosen: ContextVar[dict[str, Configuration] | None] = ContextVar("chosen", default=None)
+
+
+@contextlib.contextmanager
+def chosen(**configurations: Configuration) -> Iterator[None]:
+    """Launch kernels under other configurations for a while, for tuning: `chosen(forward=Configuration(...))`.
+
+    Raises:
+        ValueError: there is no such kernel.
+    """
+    unknown = sorted(set(configurations) - set(PASSES))
+    if unknown:
+        raise ValueError(f"configurations are chosen for {', '.join(unknown)}; expected some of {', '.join(PASSES)}")
+    token = _chosen.set(configurations)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def configuration(
+    architecture: str, kernel: Pass, head_dim: int, element_bytes: int, tile: int | None = None
+) -> Configuration:
+    """The configuration of a kernel on an architecture.
+
+    Args:
+        architecture: `sm_90`, `gfx942`, …, or `interpreter`.
+        kernel: one of `PASSES`.
+        head_dim: D; the next size from there up has the entry.
+        element_bytes: 2 or 4.
+        tile: queries and keys of a tile in place of the entry's own; one of `TILES`.
+
+    Raises:
+        NoSuchArchitecture: there is none for this architecture.
+        ValueError: the tile is none of `TILES`.
+    """
+    if tile is not None and tile not in TILES:
+        raise ValueError(f"tile is {tile!r}; expected one of {', '.join(map(str, TILES))}, or None for the default")
+    override = (_chosen.get() or {}).get(kernel)
+    if override is not None:
+        return override
+    entries = shipped()[configured_as(architecture)][kernel][f"{8 * element_bytes}-bit"]
+    size = min(size for size in entries if size >= head_dim)
+    found = entries[size]
+    if tile is None:
+        return found
+    # Four warps have a row of 16 each in a tile of 64; from 128 on eight keep the registers of each in bounds.
+    return Configuration(
+        block_m=tile,
+        block_n=tile,
+        num_warps=8 if tile >= 128 else 4,
+        num_stages=found.num_stages,
+        descriptors=found.descriptors,
+        waves_per_eu=found.waves_per_eu,
+        matrix_instr_nonkdim=found.matrix_instr_nonkdim,
+    )
+
+
+@functools.cache
+def shipped() -> dict[str, dict[str, dict[str, dict[int, Configuration]]]]:
+    """Every configuration: by architecture, kernel, width of an element (`16-bit`), and largest head dimension."""
+    text = resources.files(__package__).joinpath("configurations.json").read_text(encoding="utf-8")
+    return {
+        architecture: {
+            kernel: {
+                width: {int(size): Configuration(**entry) for size, entry in sizes.items()}
+                for width, sizes in widths.items()
+            }
+            for kernel, widths in kernels.items()
+        }
+        for architecture, kernels in json.loads(text).items()
+    }

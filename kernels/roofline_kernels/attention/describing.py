@@ -1,0 +1,70 @@
+"""How kernels get at tensors [B, H, S, D]: by strides always, by tensor descriptors where hardware and layout allow."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from .configurations import Configuration
+
+# A tile's offsets are 32 bits wide: 256 rows of such a stride just fit.
+MOST_STRIDE = 2**31 // 256 - 1
+# Addresses and strides of what a descriptor describes are multiples of so many bytes. Source: CUDA driver API,
+# cuTensorMapEncodeTiled.
+DESCRIPTOR_BYTES = 16
+
+
+def strides(name: str, tensor: torch.Tensor) -> dict[str, int]:
+    """The strides of [B, H, S, D] as the kernels call them: `stride_qb` …, in elements.
+
+    Raises:
+        ValueError: rows are so far apart that the offsets within a tile would overflow.
+    """
+    used = [stride for size, stride in zip(tensor.shape[2:], tensor.stride()[2:], strict=True) if size > 1]
+    widest = max(used, default=0)
+    if widest > MOST_STRIDE:
+        raise ValueError(
+            f"{name} has a stride of {widest} elements within a head; expected at most {MOST_STRIDE}, since offsets "
+            "within a tile have 32 bits"
+        )
+    return {f"stride_{name}{axis}": stride for axis, stride in zip("bhsd", tensor.stride(), strict=True)}
+
+
+def with_descriptors(tiles: Configuration, arguments: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments, with tensors as descriptors where the configuration wants them and all of them allow it.
+
+    Args:
+        tiles: says whether descriptors are wanted.
+        arguments: of the kernel, the tensors and BLOCK_D among them.
+        names: the tensors that are loaded by rows, each with the constant that says how many: `BLOCK_M`, `BLOCK_N`.
+    """
+    wanted = tiles.descriptors and all(describable(arguments[name]) for name in names)
+    if not wanted:
+        return {**arguments, "DESCRIPTORS": False}
+    made = {name: described(arguments[name], arguments[rows], arguments["BLOCK_D"]) for name, rows in names.items()}
+    return {**arguments, **made, "DESCRIPTORS": True}
+
+
+def describable(tensor: torch.Tensor) -> bool:
+    """Whether a descriptor of [B, H, S, D] can be made: elements side by side, rows and address aligned."""
+    item = tensor.element_size()
+    used = [stride for size, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True) if size > 1]
+    aligned = all(stride > 0 and stride * item % DESCRIPTOR_BYTES == 0 for stride in used)
+    return tensor.stride(3) == 1 and aligned and _address(tensor) % DESCRIPTOR_BYTES == 0
+
+
+def described(tensor: torch.Tensor, rows: int, block_d: int) -> Any:
+    """A descriptor of [B, H, S, D] by blocks [1, 1, rows, block_d]; what lies beyond S or D reads as zero."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    # Where there is one of something its stride says nothing, and may be one that no descriptor takes.
+    pitches = [
+        stride if size > 1 else DESCRIPTOR_BYTES
+        for size, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True)
+    ]
+    return TensorDescriptor(tensor, list(tensor.shape), [*pitches, 1], [1, 1, rows, block_d])
+
+
+def _address(tensor: torch.Tensor) -> int:
+    """Where it begins; on no device, where its storage would."""
+    return int(tensor.storage_offset()) * tensor.element_size() if tensor.is_meta else tensor.data_ptr()

@@ -1,0 +1,159 @@
+"""The attentions that are measured side by side, each under one name, and the passes of each that are timed."""
+
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from .flash import flash_attention
+from .reference import attention
+
+Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, bool], torch.Tensor]
+
+_SDPA = {
+    "sdpa_flash": "FLASH_ATTENTION",
+    "sdpa_cudnn": "CUDNN_ATTENTION",
+    "sdpa_efficient": "EFFICIENT_ATTENTION",
+    "sdpa_math": "MATH",
+}
+IMPLEMENTATIONS = ("triton", *_SDPA, "eager", "compiled")
+PASSES = ("forward", "backward", "both")
+
+
+class Unavailable(RuntimeError):
+    """An implementation cannot do what was asked of it here; the message says what and why."""
+
+
+def implementation(name: str, *, tile: int | None = None) -> Attention:
+    """An attention of queries, keys and values [B, H, S, D], called as `f(q, k, v, causal)`.
+
+    Args:
+        name: one of `IMPLEMENTATIONS`; `sdpa_…` holds PyTorch to one back end, `eager` and `compiled` are the plain
+            reference, the latter through `torch.compile`.
+        tile: of `triton`: queries and keys of a tile.
+    """
+    if name == "triton":
+        return lambda q, k, v, causal: flash_attention(q, k, v, causal=causal, tile=tile)
+    if name in _SDPA:
+        return _held_to(name)
+    plain = torch.compile(_plain) if name == "compiled" else _plain
+    if name not in IMPLEMENTATIONS:
+        raise ValueError(f"implementation is {name!r}; expected one of {', '.join(IMPLEMENTATIONS)}")
+    return plain
+
+
+def _plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    return attention(q, k, v, causal=causal)[0]
+
+
+def _held_to(name: str) -> Attention:
+    backend = getattr(SDPBackend, _SDPA[name], None)
+
+    def held(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+        if backend is None:
+            raise Unavailable(f"needs {name}, found torch {torch.__version__}, which does not have that back end")
+        with only(backend):
+            return scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    return held
+
+
+def only(backend: SDPBackend) -> AbstractContextManager[None]:
+    """Hold `scaled_dot_product_attention` to one back end; it raises where that one cannot do what is asked."""
+    return sdpa_kernel([backend])
+
+
+@dataclass(eq=False, slots=True)
+class Case:
+    """One problem of self-attention and what was last made of it.
+
+    Args:
+        q: [B, H, S, D]; k, v and d_out alike. They require gradients.
+        d_out: the gradient of the output, dense.
+        causal: whether later keys are hidden.
+        out: of the last forward pass.
+        gradients: of q, k and v, by the last backward pass.
+    """
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    d_out: torch.Tensor
+    causal: bool
+    out: torch.Tensor | None = None
+    gradients: tuple[torch.Tensor, ...] = field(default=())
+
+    @property
+    def inputs(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values."""
+        return self.q, self.k, self.v
+
+
+def make_case(
+    batch: int, heads: int, sequence: int, head_dim: int, dtype: torch.dtype, device: torch.device, *, causal: bool
+) -> Case:
+    """A case of standard normal values, the same at every call: of other values softmax and clocks would differ."""
+    generator = torch.Generator(device=device).manual_seed(20230717)
+
+    def normal() -> torch.Tensor:
+        shape = (batch, heads, sequence, head_dim)
+        return torch.randn(shape, generator=generator, device=device, dtype=torch.float32).to(dtype)
+
+    q, k, v = (normal().requires_grad_() for _ in range(3))
+    return Case(q, k, v, normal(), causal)
+
+
+def pass_of(name: str, run: Attention, case: Case) -> Callable[[Case], None]:
+    """What to time: `forward` without a graph, `backward` of a graph that stays, or `both` from the start.
+
+    Raises:
+        Unavailable: the implementation cannot do this case here.
+        ValueError: there is no such pass.
+    """
+    if name not in PASSES:
+        raise ValueError(f"passes is {name!r}; expected one of {', '.join(PASSES)}")
+    once(run, case)
+    if name == "forward":
+        return lambda case: _forward(run, case)
+    if name == "both":
+        return lambda case: _both(run, case)
+    # Made anew in the test's own time: the graph belongs to this very case.
+    case.out = run(*case.inputs, case.causal)
+    return _backward
+
+
+def once(run: Attention, case: Case) -> None:
+    """Call an implementation forward and backward, so that what it compiles or refuses comes now.
+
+    Raises:
+        Unavailable: with the reasons that PyTorch gave.
+    """
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            _both(run, case)
+        except RuntimeError as error:
+            if not any(text in str(error) for text in ("No available kernel", "No viable backend", "no kernel found")):
+                raise
+            reasons = [str(warning.message).partition(" (Triggered")[0] for warning in told]
+            raise Unavailable("; ".join([str(error).partition("\n")[0], *reasons])) from None
+
+
+def _forward(run: Attention, case: Case) -> None:
+    with torch.no_grad():
+        case.out = run(*case.inputs, case.causal)
+
+
+def _backward(case: Case) -> None:
+    assert case.out is not None
+    case.gradients = torch.autograd.grad(case.out, case.inputs, case.d_out, retain_graph=True)
+
+
+def _both(run: Attention, case: Case) -> None:
+    out = run(*case.inputs, case.causal)
+    case.gradients = torch.autograd.grad(out, case.inputs, case.d_out)
+    case.out = out.detach()

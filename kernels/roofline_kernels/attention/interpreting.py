@@ -1,0 +1,123 @@
+"""Triton kernels on CPU tensors, in Triton's interpreter: slow, for checking what a kernel does and nothing else.
+
+Triton decides when a kernel is decorated whether it will be compiled or interpreted. Here a compiled kernel gets an
+interpreted twin, so that one process can do both: check on the CPU, and compile for a GPU that is elsewhere.
+"""
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import triton
+import triton.language as tl
+from triton.runtime import interpreter
+
+with contextlib.suppress(ImportError):
+    # A launch imports it in passing where it is there, and it must not find the language half interpreted.
+    import triton.experimental.gluon
+
+# What a launch may say that means something to compiled kernels only.
+COMPILED_ONLY = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "enable_fp_fusion")
+
+
+# Each kernel's twin, so that functions which call each other get one each.
+_twins: dict[Callable[..., Any], Any] = {}
+
+
+def interpreted(kernel: Any) -> Any:
+    """The interpreted twin of a kernel, and of the functions that it calls; launched as `twin[grid](...)`.
+
+    Args:
+        kernel: a function decorated with `triton.jit`; one that is interpreted already stays as it is.
+    """
+    if isinstance(kernel, interpreter.InterpretedFunction):
+        return kernel
+    own = kernel.fn
+    if own not in _twins:
+        scope: dict[str, Any] = {}
+        twin = types.FunctionType(own.__code__, scope, own.__name__, own.__defaults__, own.__closure__)
+        twin.__kwdefaults__, twin.__annotations__ = own.__kwdefaults__, own.__annotations__
+        _twins[own] = interpreter.InterpretedFunction(twin)
+        scope.update(own.__globals__)
+        scope.update(
+            {
+                name: interpreted(value)
+                for name, value in own.__globals__.items()
+                if isinstance(value, triton.JITFunction)
+            }
+        )
+    return _twins[own]
+
+
+@contextlib.contextmanager
+def interpreted_language() -> Iterator[None]:
+    """Let the functions of `triton.language` that are kernels themselves (`tl.sum`, `tl.cdiv`) be interpreted.
+
+    In `tl.standard` as well: there the interpreter looks up what a reduction does, to have numpy do it at once.
+    """
+    own = [
+        (module, name, value)
+        for module in (tl, tl.standard)
+        for name, value in vars(module).items()
+        if isinstance(value, triton.JITFunction)
+    ]
+    for module, name, value in own:
+        setattr(module, name, interpreted(value))
+    try:
+        yield
+    finally:
+        for module, name, value in own:
+            setattr(module, name, value)
+
+
+@contextlib.contextmanager
+def bfloat16_as_it_is() -> Iterator[None]:
+    """Mend the interpreter's bfloat16, which it keeps as bit patterns in 16-bit integers, for the time of a launch.
+
+    Its `tl.dot` multiplies the bit patterns (triton issue 11584, which was closed without a fix), and its conversion
+    from float32 cuts bits off, where GPUs round to the nearest, ties to even. A test says when this is needed no more.
+    """
+    builder = interpreter.InterpreterBuilder
+    dot, narrow = builder.create_dot, builder.create_fp_trunc
+
+    def mended_dot(self: Any, a: Any, b: Any, accumulator: Any, *rest: Any) -> Any:
+        return dot(self, _as_float32(a), _as_float32(b), accumulator, *rest)
+
+    def mended_narrow(self: Any, source: Any, wanted: Any) -> Any:
+        if wanted.scalar == tl.bfloat16 and source.dtype.scalar == tl.float32:
+            return interpreter.TensorHandle(round_to_bfloat16(source.data), tl.bfloat16)
+        return narrow(self, source, wanted)
+
+    builder.create_dot, builder.create_fp_trunc = mended_dot, mended_narrow
+    try:
+        yield
+    finally:
+        builder.create_dot, builder.create_fp_trunc = dot, narrow
+
+
+def round_to_bfloat16(values: np.ndarray) -> np.ndarray:
+    """float32 as bfloat16 bit patterns, uint16 of the same shape: to the nearest, ties to even; NaN stays one."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(values), np.uint16(0x7FC0), rounded)
+
+
+def _as_float32(handle: Any) -> Any:
+    if handle.dtype.scalar != tl.bfloat16:
+        return handle
+    return interpreter.TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+
+def launch_interpreted(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
+    """Run a kernel over a grid on CPU tensors.
+
+    Args:
+        kernel: a function decorated with `triton.jit`.
+        grid: programs in each of up to three dimensions.
+        arguments: by name; options of compiled kernels among them are left out.
+    """
+    kept = {name: value for name, value in arguments.items() if name not in COMPILED_ONLY}
+    with interpreted_language(), bfloat16_as_it_is():
+        interpreted(kernel)[grid](**kept)

@@ -1,0 +1,142 @@
+"""From tensors [B, H, S, D] to the launches of the four kernels: configuration, grid and arguments.
+
+Nothing here needs a GPU, nor tensors that hold anything: with those of the device "meta" it says how a kernel would be
+launched on another architecture, which is what gets compiled ahead of time.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+
+from .configurations import Configuration, configuration
+from .describing import strides, with_descriptors
+from .launching import Launch
+from .triton_backward import d_keys_kernel, d_queries_kernel, delta_kernel
+from .triton_forward import forward_kernel
+
+LOG2E = 1 / math.log(2.0)
+# The kernel of row sums only reads: some rows a warp are enough to keep loads under way.
+DELTA = Configuration(block_m=64, block_n=64, num_warps=4, num_stages=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is asked of attention, beside the tensors.
+
+    Args:
+        architecture: `sm_90`, `gfx942`, …, or `interpreter`.
+        shift: key j is visible to query i where j <= i + shift, if causal.
+        causal: whether there is a mask at all.
+        scale: of the scores.
+        tile: in place of the configuration's own; None leaves it.
+    """
+
+    architecture: str
+    shift: int
+    causal: bool
+    scale: float
+    tile: int | None = None
+
+
+def forward(
+    problem: Problem, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: torch.Tensor
+) -> Launch:
+    """Output and log-sum-exp: see `forward_kernel`."""
+    tiles = configuration(problem.architecture, "forward", q.shape[3], q.element_size(), problem.tile)
+    arguments = {
+        "q": q, "k": k, "v": v, "out": out, "lse": lse,
+        **strides("q", q), **strides("k", k), **strides("v", v), **strides("o", out),
+        "heads": q.shape[1], "seq_q": q.shape[2], "seq_k": k.shape[2], "shift": problem.shift,
+        "scale_log2": abs(problem.scale) * LOG2E, "NEGATIVE": problem.scale < 0,
+        **_constants(problem, q, k, tiles),
+    }  # fmt: skip
+    arguments = with_descriptors(tiles, arguments, {"q": "BLOCK_M", "k": "BLOCK_N", "v": "BLOCK_N"})
+    return Launch(forward_kernel, "forward", tiles, _programs(q, tiles.block_m), arguments)
+
+
+def delta(
+    out: torch.Tensor, d_out: torch.Tensor, d_lse: torch.Tensor | None, sums: torch.Tensor, dense: torch.Tensor | None
+) -> Launch:
+    """The row sums that the backward pass needs, and its gradient written out where `dense` is given."""
+    seq_q, head_dim = out.shape[2:]
+    arguments = {
+        "out": out, "d_out": d_out, "d_lse": sums if d_lse is None else d_lse, "delta": sums,
+        "dense": d_out if dense is None else dense, **strides("o", out), **strides("g", d_out),
+        "heads": out.shape[1], "seq_q": seq_q, "HEAD_DIM": head_dim, "BLOCK_D": _block_d(head_dim),
+        "BLOCK_M": DELTA.block_m, "EVEN_Q": seq_q % DELTA.block_m == 0,
+        "WITH_LSE": d_lse is not None, "WRITE_DENSE": dense is not None,
+    }  # fmt: skip
+    return Launch(delta_kernel, "delta", DELTA, _programs(out, DELTA.block_m), arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What the kernels of the backward pass read: inputs, gradient of the output, log-sum-exp and row sums."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    d_out: torch.Tensor
+    lse: torch.Tensor
+    delta: torch.Tensor
+
+
+def d_keys(problem: Problem, saved: Saved, d_k: torch.Tensor, d_v: torch.Tensor) -> Launch:
+    """Gradients of keys and values."""
+    q, k = saved.q, saved.k
+    tiles = configuration(problem.architecture, "d_keys", q.shape[3], q.element_size(), problem.tile)
+    own = {"d_k": d_k, "d_v": d_v, **strides("dk", d_k), **strides("dv", d_v), "heads_k": k.shape[1]}
+    arguments = _backward_arguments(problem, saved, tiles, own)
+    return Launch(d_keys_kernel, "dK and dV", tiles, _programs(k, tiles.block_n), arguments)
+
+
+def d_queries(problem: Problem, saved: Saved, d_q: torch.Tensor) -> Launch:
+    """Gradient of the queries."""
+    q = saved.q
+    tiles = configuration(problem.architecture, "d_queries", q.shape[3], q.element_size(), problem.tile)
+    own = {"d_q": d_q, **strides("dq", d_q), "heads": q.shape[1]}
+    arguments = _backward_arguments(problem, saved, tiles, own)
+    return Launch(d_queries_kernel, "dQ", tiles, _programs(q, tiles.block_m), arguments)
+
+
+def _backward_arguments(problem: Problem, saved: Saved, tiles: Configuration, own: dict[str, Any]) -> dict[str, Any]:
+    q, k, v, d_out = saved.q, saved.k, saved.v, saved.d_out
+    arguments = {
+        "q": q, "k": k, "v": v, "d_out": d_out, "lse": saved.lse, "delta": saved.delta,
+        **strides("q", q), **strides("k", k), **strides("v", v), **strides("g", d_out),
+        "seq_q": q.shape[2], "seq_k": k.shape[2], "shift": problem.shift,
+        "scale": problem.scale, "scale_log2": problem.scale * LOG2E,
+        **own, **_constants(problem, q, k, tiles),
+    }  # fmt: skip
+    return with_descriptors(tiles, arguments, {"q": "BLOCK_M", "k": "BLOCK_N", "v": "BLOCK_N", "d_out": "BLOCK_M"})
+
+
+def _constants(problem: Problem, q: torch.Tensor, k: torch.Tensor, tiles: Configuration) -> dict[str, Any]:
+    return {
+        "GROUP": q.shape[1] // k.shape[1],
+        "HEAD_DIM": q.shape[3],
+        "BLOCK_D": _block_d(q.shape[3]),
+        "BLOCK_M": tiles.block_m,
+        "BLOCK_N": tiles.block_n,
+        "CAUSAL": problem.causal,
+        "EVEN_Q": q.shape[2] % tiles.block_m == 0,
+        "EVEN_K": k.shape[2] % tiles.block_n == 0,
+        # Under a mask blocks differ in length, and the long ones must not come last.
+        "HEADS_FIRST": problem.causal,
+        "WARP_SPECIALIZE": tiles.warp_specialize,
+        # Float32 as IEEE has it: TF32 has ten bits of mantissa.
+        "PRECISION": "ieee" if q.dtype == torch.float32 else "tf32",
+    }
+
+
+def _block_d(head_dim: int) -> int:
+    """The power of two from D up; Triton's matrix products have no side below 16."""
+    return max(16, int(triton.next_power_of_2(head_dim)))
+
+
+def _programs(rows: torch.Tensor, block: int) -> int:
+    batch, heads, seq, _ = rows.shape
+    return int(triton.cdiv(seq, block)) * heads * batch

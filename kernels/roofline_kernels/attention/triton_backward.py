@@ -1,0 +1,372 @@
+"""FlashAttention-2, backward, in Triton: three kernels, each output written by one program, so that nothing is atomic.
+
+Source: Dao, "FlashAttention-2", 2023, algorithm 2, parted in two: one kernel owns a block of keys and goes through the
+queries (dK, dV), the other owns a block of queries and goes through the keys (dQ). The shares of the softmax are made
+anew from the log-sum-exp of the forward pass.
+"""
+
+import triton
+import triton.language as tl
+
+from .triton_tiles import head_of, load_rows, load_values, place, store_rows
+
+
+@triton.jit
+def delta_kernel(
+    out,
+    d_out,
+    d_lse,
+    delta,
+    dense,
+    stride_ob,
+    stride_oh,
+    stride_os,
+    stride_od,
+    stride_gb,
+    stride_gh,
+    stride_gs,
+    stride_gd,
+    heads,
+    seq_q,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    EVEN_Q: tl.constexpr,
+    WITH_LSE: tl.constexpr,
+    WRITE_DENSE: tl.constexpr,
+):
+    """Row sums of output x its gradient, less the gradient of the log-sum-exp: delta [B, H_q, S_q], float32.
+
+    WRITE_DENSE: also write the gradient of the output to `dense` [B, H_q, S_q, D], contiguous, since elements that do
+    not lie side by side (a sum's gradient has strides of zero) would be loaded one by one in the other kernels.
+    """
+    block, head, batch = place(tl.cdiv(seq_q, BLOCK_M), heads, False)
+    first = block * BLOCK_M
+    output = load_rows(
+        head_of(out, batch, head, stride_ob, stride_oh, False),
+        batch, head, first, seq_q, stride_os, stride_od, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q, False,
+    )  # fmt: skip
+    gradient = load_rows(
+        head_of(d_out, batch, head, stride_gb, stride_gh, False),
+        batch, head, first, seq_q, stride_gs, stride_gd, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q, False,
+    )  # fmt: skip
+    row = (tl.cast(batch, tl.int64) * heads + head) * seq_q
+    if WRITE_DENSE:
+        store_rows(dense + row * HEAD_DIM, gradient, first, seq_q, HEAD_DIM, 1, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q)
+    sums = tl.sum(output.to(tl.float32) * gradient.to(tl.float32), 1)
+    if WITH_LSE:
+        # In base 2, as the log-sum-exp itself; LN2 turns it.
+        sums -= load_values(d_lse + row, first, seq_q, BLOCK_M, EVEN_Q) * 1.4426950408889634
+    rows = tl.arange(0, BLOCK_M)
+    if EVEN_Q:
+        tl.store(delta + row + first + rows, sums)
+    else:
+        tl.store(delta + row + first + rows, sums, mask=rows < seq_q - first)
+
+
+@triton.jit
+def gather_keys(
+    d_keys,
+    d_values,
+    keys,
+    values,
+    q,
+    d_out,
+    lse,
+    delta,
+    batch,
+    head,
+    first,
+    low,
+    high,
+    stride_qs,
+    stride_qd,
+    stride_gs,
+    stride_gd,
+    seq_q,
+    shift,
+    scale_log2,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    MASKED: tl.constexpr,
+    EVEN_Q: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+    WARP_SPECIALIZE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Take queries `low` … `high` into the gradients [BLOCK_N, BLOCK_D] of a block of keys; everything transposed."""
+    for start in tl.range(low, high, BLOCK_M, warp_specialize=WARP_SPECIALIZE):
+        queries = load_rows(
+            q, batch, head, start, seq_q, stride_qs, stride_qd, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q, DESCRIPTORS
+        )
+        logs = load_values(lse, start, seq_q, BLOCK_M, EVEN_Q)
+        scores = tl.dot(keys, tl.trans(queries), input_precision=PRECISION)
+        shares = tl.math.exp2(scores * scale_log2 - logs[None, :])
+        if MASKED:
+            rows = start + tl.arange(0, BLOCK_M)
+            columns = first + tl.arange(0, BLOCK_N)
+            shares = tl.where(columns[:, None] <= rows[None, :] + shift, shares, 0.0)
+        gradient = load_rows(
+            d_out, batch, head, start, seq_q, stride_gs, stride_gd, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q, DESCRIPTORS
+        )
+        d_values = tl.dot(shares.to(gradient.dtype), gradient, d_values, input_precision=PRECISION)
+        d_shares = tl.dot(values, tl.trans(gradient), input_precision=PRECISION)
+        sums = load_values(delta, start, seq_q, BLOCK_M, EVEN_Q)
+        d_scores = shares * (d_shares - sums[None, :])
+        d_keys = tl.dot(d_scores.to(queries.dtype), queries, d_keys, input_precision=PRECISION)
+    return d_keys, d_values
+
+
+@triton.jit
+def d_keys_kernel(
+    q,
+    k,
+    v,
+    d_out,
+    lse,
+    delta,
+    d_k,
+    d_v,
+    stride_qb,
+    stride_qh,
+    stride_qs,
+    stride_qd,
+    stride_kb,
+    stride_kh,
+    stride_ks,
+    stride_kd,
+    stride_vb,
+    stride_vh,
+    stride_vs,
+    stride_vd,
+    stride_gb,
+    stride_gh,
+    stride_gs,
+    stride_gd,
+    stride_dkb,
+    stride_dkh,
+    stride_dks,
+    stride_dkd,
+    stride_dvb,
+    stride_dvh,
+    stride_dvs,
+    stride_dvd,
+    heads_k,
+    seq_q,
+    seq_k,
+    shift,
+    scale,
+    scale_log2,
+    GROUP: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    EVEN_Q: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    HEADS_FIRST: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+    WARP_SPECIALIZE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """dK and dV of BLOCK_N keys of one head; grid: blocks of keys x key heads x batch, flat.
+
+    A program goes through all query heads of its group, so that the sum over them needs no atomic addition.
+    """
+    block, head_k, batch = place(tl.cdiv(seq_k, BLOCK_N), heads_k, HEADS_FIRST)
+    if HEADS_FIRST:
+        # Here the earlier blocks have more to do.
+        block = tl.cdiv(seq_k, BLOCK_N) - 1 - block
+    first = block * BLOCK_N
+    keys = load_rows(
+        head_of(k, batch, head_k, stride_kb, stride_kh, DESCRIPTORS),
+        batch, head_k, first, seq_k, stride_ks, stride_kd, BLOCK_N, HEAD_DIM, BLOCK_D, EVEN_K, DESCRIPTORS,
+    )  # fmt: skip
+    values = load_rows(
+        head_of(v, batch, head_k, stride_vb, stride_vh, DESCRIPTORS),
+        batch, head_k, first, seq_k, stride_vs, stride_vd, BLOCK_N, HEAD_DIM, BLOCK_D, EVEN_K, DESCRIPTORS,
+    )  # fmt: skip
+    d_keys = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    d_values = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    if CAUSAL:
+        # The first key of the block is seen by the most queries; from `whole` on, every query sees every key.
+        low = tl.minimum(tl.maximum(first - shift, 0), seq_q) // BLOCK_M * BLOCK_M
+        whole = tl.cdiv(tl.minimum(tl.maximum(first + BLOCK_N - 1 - shift, 0), seq_q), BLOCK_M) * BLOCK_M
+    else:
+        low = 0
+        whole = 0
+    for member in range(GROUP):
+        head = head_k * GROUP + member
+        row = (tl.cast(batch, tl.int64) * heads_k * GROUP + head) * seq_q
+        queries = head_of(q, batch, head, stride_qb, stride_qh, DESCRIPTORS)
+        gradients = head_of(d_out, batch, head, stride_gb, stride_gh, DESCRIPTORS)
+        if CAUSAL:
+            d_keys, d_values = gather_keys(
+                d_keys, d_values, keys, values, queries, gradients, lse + row, delta + row, batch, head, first, low,
+                whole, stride_qs, stride_qd, stride_gs, stride_gd, seq_q, shift, scale_log2, HEAD_DIM, BLOCK_D,
+                BLOCK_M, BLOCK_N, True, EVEN_Q, DESCRIPTORS, WARP_SPECIALIZE, PRECISION,
+            )  # fmt: skip
+        d_keys, d_values = gather_keys(
+            d_keys, d_values, keys, values, queries, gradients, lse + row, delta + row, batch, head, first, whole,
+            seq_q, stride_qs, stride_qd, stride_gs, stride_gd, seq_q, shift, scale_log2, HEAD_DIM, BLOCK_D, BLOCK_M,
+            BLOCK_N, False, EVEN_Q, DESCRIPTORS, WARP_SPECIALIZE, PRECISION,
+        )  # fmt: skip
+    store_rows(
+        head_of(d_v, batch, head_k, stride_dvb, stride_dvh, False),
+        d_values, first, seq_k, stride_dvs, stride_dvd, BLOCK_N, HEAD_DIM, BLOCK_D, EVEN_K,
+    )  # fmt: skip
+    store_rows(
+        head_of(d_k, batch, head_k, stride_dkb, stride_dkh, False),
+        d_keys * scale, first, seq_k, stride_dks, stride_dkd, BLOCK_N, HEAD_DIM, BLOCK_D, EVEN_K,
+    )  # fmt: skip
+
+
+@triton.jit
+def gather_queries(
+    d_queries,
+    queries,
+    gradient,
+    logs,
+    sums,
+    k,
+    v,
+    batch,
+    head,
+    first,
+    low,
+    high,
+    stride_ks,
+    stride_kd,
+    stride_vs,
+    stride_vd,
+    seq_k,
+    shift,
+    scale_log2,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    MASKED: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+    WARP_SPECIALIZE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Take keys `low` … `high` into the gradient [BLOCK_M, BLOCK_D] of a block of queries."""
+    WHOLE: tl.constexpr = EVEN_K or not MASKED
+    for start in tl.range(low, high, BLOCK_N, warp_specialize=WARP_SPECIALIZE):
+        keys = load_rows(
+            k, batch, head, start, seq_k, stride_ks, stride_kd, BLOCK_N, HEAD_DIM, BLOCK_D, WHOLE, DESCRIPTORS
+        )
+        values = load_rows(
+            v, batch, head, start, seq_k, stride_vs, stride_vd, BLOCK_N, HEAD_DIM, BLOCK_D, WHOLE, DESCRIPTORS
+        )
+        scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION)
+        shares = tl.math.exp2(scores * scale_log2 - logs[:, None])
+        if MASKED:
+            columns = start + tl.arange(0, BLOCK_N)
+            if CAUSAL:
+                rows = first + tl.arange(0, BLOCK_M)
+                visible = columns[None, :] <= rows[:, None] + shift
+                if not EVEN_K:
+                    visible &= columns[None, :] < seq_k
+            else:
+                visible = columns[None, :] < seq_k
+            shares = tl.where(visible, shares, 0.0)
+        d_shares = tl.dot(gradient, tl.trans(values), input_precision=PRECISION)
+        d_scores = shares * (d_shares - sums[:, None])
+        d_queries = tl.dot(d_scores.to(keys.dtype), keys, d_queries, input_precision=PRECISION)
+    return d_queries
+
+
+@triton.jit
+def d_queries_kernel(
+    q,
+    k,
+    v,
+    d_out,
+    lse,
+    delta,
+    d_q,
+    stride_qb,
+    stride_qh,
+    stride_qs,
+    stride_qd,
+    stride_kb,
+    stride_kh,
+    stride_ks,
+    stride_kd,
+    stride_vb,
+    stride_vh,
+    stride_vs,
+    stride_vd,
+    stride_gb,
+    stride_gh,
+    stride_gs,
+    stride_gd,
+    stride_dqb,
+    stride_dqh,
+    stride_dqs,
+    stride_dqd,
+    heads,
+    seq_q,
+    seq_k,
+    shift,
+    scale,
+    scale_log2,
+    GROUP: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    EVEN_Q: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    HEADS_FIRST: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+    WARP_SPECIALIZE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """dQ of BLOCK_M queries of one head; grid: blocks of queries x heads x batch, flat."""
+    block, head, batch = place(tl.cdiv(seq_q, BLOCK_M), heads, HEADS_FIRST)
+    first = block * BLOCK_M
+    head_k = head // GROUP
+    row = (tl.cast(batch, tl.int64) * heads + head) * seq_q
+    queries = load_rows(
+        head_of(q, batch, head, stride_qb, stride_qh, DESCRIPTORS),
+        batch, head, first, seq_q, stride_qs, stride_qd, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q, DESCRIPTORS,
+    )  # fmt: skip
+    gradient = load_rows(
+        head_of(d_out, batch, head, stride_gb, stride_gh, DESCRIPTORS),
+        batch, head, first, seq_q, stride_gs, stride_gd, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q, DESCRIPTORS,
+    )  # fmt: skip
+    logs = load_values(lse + row, first, seq_q, BLOCK_M, EVEN_Q)
+    sums = load_values(delta + row, first, seq_q, BLOCK_M, EVEN_Q)
+    keys = head_of(k, batch, head_k, stride_kb, stride_kh, DESCRIPTORS)
+    values = head_of(v, batch, head_k, stride_vb, stride_vh, DESCRIPTORS)
+    d_queries = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    if CAUSAL:
+        whole = tl.minimum(tl.maximum(first + shift + 1, 0), seq_k) // BLOCK_N * BLOCK_N
+        end = tl.minimum(tl.maximum(first + BLOCK_M + shift, 0), seq_k)
+    else:
+        whole = seq_k // BLOCK_N * BLOCK_N
+        end = seq_k
+    d_queries = gather_queries(
+        d_queries, queries, gradient, logs, sums, keys, values, batch, head_k, first, 0, whole, stride_ks, stride_kd,
+        stride_vs, stride_vd, seq_k, shift, scale_log2, HEAD_DIM, BLOCK_D, BLOCK_M, BLOCK_N, False, CAUSAL, EVEN_K,
+        DESCRIPTORS, WARP_SPECIALIZE, PRECISION,
+    )  # fmt: skip
+    if CAUSAL or not EVEN_K:
+        d_queries = gather_queries(
+            d_queries, queries, gradient, logs, sums, keys, values, batch, head_k, first, whole, end, stride_ks,
+            stride_kd, stride_vs, stride_vd, seq_k, shift, scale_log2, HEAD_DIM, BLOCK_D, BLOCK_M, BLOCK_N, True,
+            CAUSAL, EVEN_K, DESCRIPTORS, WARP_SPECIALIZE, PRECISION,
+        )  # fmt: skip
+    store_rows(
+        head_of(d_q, batch, head, stride_dqb, stride_dqh, False),
+        d_queries * scale, first, seq_q, stride_dqs, stride_dqd, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q,
+    )  # fmt: skip

@@ -1,0 +1,172 @@
+"""FlashAttention-2, forward, in Triton: one program makes the output of a block of queries.
+
+Source: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, algorithm 1, with
+powers of two in place of e (the scale has log2(e) folded in) and two loops over the keys: those that every query of the
+block sees, without any mask, then those of the diagonal and the tail.
+"""
+
+import triton
+import triton.language as tl
+
+from .triton_tiles import head_of, load_rows, place, store_rows
+
+
+@triton.jit
+def attend(
+    output,
+    most,
+    total,
+    q,
+    k,
+    v,
+    batch,
+    head,
+    first,
+    low,
+    high,
+    stride_ks,
+    stride_kd,
+    stride_vs,
+    stride_vd,
+    seq_k,
+    shift,
+    scale_log2,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    MASKED: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+    WARP_SPECIALIZE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Take keys `low` … `high` into the running output [BLOCK_M, BLOCK_D], maximum and sum [BLOCK_M] of a block."""
+    WHOLE: tl.constexpr = EVEN_K or not MASKED
+    for start in tl.range(low, high, BLOCK_N, warp_specialize=WARP_SPECIALIZE):
+        keys = load_rows(
+            k, batch, head, start, seq_k, stride_ks, stride_kd, BLOCK_N, HEAD_DIM, BLOCK_D, WHOLE, DESCRIPTORS
+        )
+        scores = tl.dot(q, tl.trans(keys), input_precision=PRECISION)
+        if MASKED:
+            columns = start + tl.arange(0, BLOCK_N)
+            if CAUSAL:
+                rows = first + tl.arange(0, BLOCK_M)
+                visible = columns[None, :] <= rows[:, None] + shift
+                if not EVEN_K:
+                    visible &= columns[None, :] < seq_k
+            else:
+                visible = columns[None, :] < seq_k
+            scores = tl.where(visible, scores, float("-inf"))
+        now_most = tl.maximum(most, tl.max(scores, 1) * scale_log2)
+        # A row that has seen no key yet has a maximum of minus infinity, from which nothing can be taken.
+        base = tl.where(now_most == float("-inf"), 0.0, now_most) if MASKED else now_most
+        shares = tl.math.exp2(scores * scale_log2 - base[:, None])
+        keep = tl.math.exp2(most - base)
+        total = total * keep + tl.sum(shares, 1)
+        output = output * keep[:, None]
+        values = load_rows(
+            v, batch, head, start, seq_k, stride_vs, stride_vd, BLOCK_N, HEAD_DIM, BLOCK_D, WHOLE, DESCRIPTORS
+        )
+        output = tl.dot(shares.to(values.dtype), values, output, input_precision=PRECISION)
+        most = now_most
+    return output, most, total
+
+
+@triton.jit
+def forward_kernel(
+    q,
+    k,
+    v,
+    out,
+    lse,
+    stride_qb,
+    stride_qh,
+    stride_qs,
+    stride_qd,
+    stride_kb,
+    stride_kh,
+    stride_ks,
+    stride_kd,
+    stride_vb,
+    stride_vh,
+    stride_vs,
+    stride_vd,
+    stride_ob,
+    stride_oh,
+    stride_os,
+    stride_od,
+    heads,
+    seq_q,
+    seq_k,
+    shift,
+    scale_log2,
+    GROUP: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    EVEN_Q: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    NEGATIVE: tl.constexpr,
+    HEADS_FIRST: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+    WARP_SPECIALIZE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Output and log-sum-exp of BLOCK_M queries of one head; grid: blocks of queries x heads x batch, flat.
+
+    q, out: [B, H_q, S_q, D]; k, v: [B, H_k, S_k, D], H_q = GROUP x H_k. lse: [B, H_q, S_q], float32, contiguous, in
+    base 2, plus infinity for a row that sees no key: so the backward pass finds a share of zero there by itself.
+    `shift`: key j is visible to query i where j <= i + shift. `scale_log2`: the magnitude of scale x log2(e), whose
+    sign is NEGATIVE's. EVEN_Q, EVEN_K: the sequences are multiples of the blocks.
+    """
+    block, head, batch = place(tl.cdiv(seq_q, BLOCK_M), heads, HEADS_FIRST)
+    first = block * BLOCK_M
+    head_k = head // GROUP
+    queries = load_rows(
+        head_of(q, batch, head, stride_qb, stride_qh, DESCRIPTORS),
+        batch, head, first, seq_q, stride_qs, stride_qd, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q, DESCRIPTORS,
+    )  # fmt: skip
+    if NEGATIVE:
+        # The maximum of scaled scores is the scaled maximum only for a positive scale.
+        queries = (-queries.to(tl.float32)).to(queries.dtype)
+    keys = head_of(k, batch, head_k, stride_kb, stride_kh, DESCRIPTORS)
+    values = head_of(v, batch, head_k, stride_vb, stride_vh, DESCRIPTORS)
+    output = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    most = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_M], tl.float32)
+    if CAUSAL:
+        # The first query of the block sees the fewest keys, the last one the most.
+        whole = tl.minimum(tl.maximum(first + shift + 1, 0), seq_k) // BLOCK_N * BLOCK_N
+        end = tl.minimum(tl.maximum(first + BLOCK_M + shift, 0), seq_k)
+    else:
+        whole = seq_k // BLOCK_N * BLOCK_N
+        end = seq_k
+    output, most, total = attend(
+        output, most, total, queries, keys, values, batch, head_k, first, 0, whole, stride_ks, stride_kd, stride_vs,
+        stride_vd, seq_k, shift, scale_log2, HEAD_DIM, BLOCK_D, BLOCK_M, BLOCK_N, False, CAUSAL, EVEN_K, DESCRIPTORS,
+        WARP_SPECIALIZE, PRECISION,
+    )  # fmt: skip
+    if CAUSAL or not EVEN_K:
+        output, most, total = attend(
+            output, most, total, queries, keys, values, batch, head_k, first, whole, end, stride_ks, stride_kd,
+            stride_vs, stride_vd, seq_k, shift, scale_log2, HEAD_DIM, BLOCK_D, BLOCK_M, BLOCK_N, True, CAUSAL, EVEN_K,
+            DESCRIPTORS, WARP_SPECIALIZE, PRECISION,
+        )  # fmt: skip
+    nothing = total == 0.0
+    total = tl.where(nothing, 1.0, total)
+    store_rows(
+        head_of(out, batch, head, stride_ob, stride_oh, False),
+        output / total[:, None],
+        first, seq_q, stride_os, stride_od, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q,
+    )  # fmt: skip
+    rows = tl.arange(0, BLOCK_M)
+    places = lse + (tl.cast(batch, tl.int64) * heads + head) * seq_q + first + rows
+    logs = tl.where(nothing, float("inf"), most + tl.math.log2(total))
+    if EVEN_Q:
+        tl.store(places, logs)
+    else:
+        tl.store(places, logs, mask=rows < seq_q - first)

@@ -1,0 +1,107 @@
+"""What the attention kernels share: where a program stands, and tiles of rows that are loaded and stored.
+
+A tile is [rows, BLOCK_D]: rows of one head of a tensor [B, H, S, D]. BLOCK_D is the power of two from D up; what lies
+beyond D or beyond S is read as zero and never written. Either `source` is a pointer, with the strides of the tensor in
+elements, or a descriptor of blocks [1, 1, rows, BLOCK_D], whose hardware does the same by itself.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def place(BLOCKS, HEADS, HEADS_FIRST: tl.constexpr):
+    """Which block, head and batch a program of a flat grid has.
+
+    HEADS_FIRST: neighbouring programs have different heads, the later blocks first, so that where later blocks have
+    more to do (causal) no long one is left over for the end. Otherwise neighbours share a head and its keys.
+    """
+    program = tl.program_id(0)
+    if HEADS_FIRST:
+        rounds = tl.num_programs(0) // BLOCKS
+        block = BLOCKS - 1 - program // rounds
+        head_of_all = program % rounds
+    else:
+        block = program % BLOCKS
+        head_of_all = program // BLOCKS
+    return block, head_of_all % HEADS, head_of_all // HEADS
+
+
+@triton.jit
+def head_of(source, batch, head, stride_b, stride_h, DESCRIPTORS: tl.constexpr):
+    """The pointer to the first row of a head; a descriptor stays as it is."""
+    if not DESCRIPTORS:
+        # 64 bits: tensors of more than 2^31 elements are usual.
+        source += tl.cast(batch, tl.int64) * stride_b + tl.cast(head, tl.int64) * stride_h
+    return source
+
+
+@triton.jit
+def load_rows(
+    source,
+    batch,
+    head,
+    first,
+    end,
+    stride_s,
+    stride_d,
+    ROWS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    EVEN: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+):
+    """Rows `first` … of a head, [ROWS, BLOCK_D]; zero from row `end` on, unless EVEN says that there are none such."""
+    if DESCRIPTORS:
+        tile = source.load([batch, head, first, 0]).reshape(ROWS, BLOCK_D)
+    else:
+        rows = tl.arange(0, ROWS)[:, None]
+        columns = tl.arange(0, BLOCK_D)[None, :]
+        pointers = source + tl.cast(first, tl.int64) * stride_s + rows * stride_s + columns * stride_d
+        if EVEN and HEAD_DIM == BLOCK_D:
+            tile = tl.load(pointers)
+        elif EVEN:
+            tile = tl.load(pointers, mask=columns < HEAD_DIM, other=0.0)
+        elif HEAD_DIM == BLOCK_D:
+            tile = tl.load(pointers, mask=rows < end - first, other=0.0)
+        else:
+            tile = tl.load(pointers, mask=(rows < end - first) & (columns < HEAD_DIM), other=0.0)
+    return tile
+
+
+@triton.jit
+def store_rows(
+    target,
+    tile,
+    first,
+    end,
+    stride_s,
+    stride_d,
+    ROWS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """Write a tile to rows `first` … of a head, leaving out what lies beyond `end` and D; by pointers always."""
+    rows = tl.arange(0, ROWS)
+    columns = tl.arange(0, BLOCK_D)
+    pointers = target + tl.cast(first, tl.int64) * stride_s + rows[:, None] * stride_s + columns[None, :] * stride_d
+    tile = tile.to(target.dtype.element_ty)
+    if EVEN and HEAD_DIM == BLOCK_D:
+        tl.store(pointers, tile)
+    elif HEAD_DIM == BLOCK_D:
+        tl.store(pointers, tile, mask=rows[:, None] < end - first)
+    elif EVEN:
+        tl.store(pointers, tile, mask=columns[None, :] < HEAD_DIM)
+    else:
+        tl.store(pointers, tile, mask=(rows[:, None] < end - first) & (columns[None, :] < HEAD_DIM))
+
+
+@triton.jit
+def load_values(source, first, end, ROWS: tl.constexpr, EVEN: tl.constexpr):
+    """One float32 a row of a head, [ROWS]; zero from row `end` on."""
+    rows = tl.arange(0, ROWS)
+    pointers = source + first + rows
+    if EVEN:
+        return tl.load(pointers)
+    return tl.load(pointers, mask=rows < end - first, other=0.0)
