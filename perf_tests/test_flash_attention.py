@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pytest_roofline import Work
-from roofline_kernels.attention import flash_attention
+from roofline_kernels.attention import compiling, flash_attention
 from roofline_kernels.attention.checking import right
 from roofline_kernels.attention.configurations import TILES
 from roofline_kernels.attention.implementations import (
@@ -22,6 +22,7 @@ from roofline_kernels.attention.implementations import (
     make_case,
     once,
     pass_of,
+    plain,
 )
 from roofline_kernels.work import attention_flops
 
@@ -62,6 +63,19 @@ def _small():
         )  # fmt: skip
 
 
+@pytest.fixture
+def run(device, name):
+    """The implementation; the compiled one is compiled anew, for this test's shape and before it is timed."""
+    if name != "compiled":
+        yield implementation(name)
+        return
+    reason = compiling.why_not_compiled(device)
+    if reason:
+        pytest.skip(reason)
+    with compiling.compiled(plain) as compiled:
+        yield compiled
+
+
 def _measure(roofline, run, case, passes, flops, metric, **more):
     try:
         call = pass_of(passes, run, case)
@@ -73,20 +87,20 @@ def _measure(roofline, run, case, passes, flops, metric, **more):
 
 
 @pytest.mark.parametrize(("name", "passes", "causal", "sequence", "head_dim"), list(_large()))
-def test_flash_attention(roofline, device, name, passes, causal, sequence, head_dim):
+def test_flash_attention(roofline, device, run, passes, causal, sequence, head_dim):
     """Self-attention in bfloat16 at FlashAttention-2's shapes."""
     batch, heads = max(1, TOKENS // sequence), COLUMNS // head_dim
     case = make_case(batch, heads, sequence, head_dim, torch.bfloat16, device, causal=causal)
     flops = attention_flops(batch, heads, sequence, sequence, head_dim, causal=causal, passes=passes)
-    _measure(roofline, implementation(name), case, passes, flops, "bf16_TFLOPS")
+    _measure(roofline, run, case, passes, flops, "bf16_TFLOPS")
 
 
 @pytest.mark.parametrize(("name", "passes", "causal", "sequence"), list(_small()))
-def test_flash_attention_fp32(roofline, device, name, passes, causal, sequence):
+def test_flash_attention_fp32(roofline, device, run, passes, causal, sequence):
     """Self-attention in float32, eight heads of 64."""
     case = make_case(1, SMALL_HEADS, sequence, SMALL_HEAD_DIM, torch.float32, device, causal=causal)
     flops = attention_flops(1, SMALL_HEADS, sequence, sequence, SMALL_HEAD_DIM, causal=causal, passes=passes)
-    _measure(roofline, implementation(name), case, passes, flops, "fp32_TFLOPS")
+    _measure(roofline, run, case, passes, flops, "fp32_TFLOPS")
 
 
 @on_accelerator

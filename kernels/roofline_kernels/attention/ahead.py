@@ -13,6 +13,7 @@ from . import launches
 from .configurations import Pass, shipped
 from .launches import Problem, Saved
 from .launching import Launch
+from .masking import causal_shift
 
 _DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
@@ -44,8 +45,8 @@ def launch_ahead(
 
     queries, keys = rows(shape.heads, shape.seq_q), rows(shape.heads_k, shape.seq_k)
     values = torch.empty(queries.shape[:3], device="meta")
-    # Bottom-right, so that the shift is a number like any other.
-    problem = Problem(architecture, shape.seq_k - shape.seq_q, causal, 1 / math.sqrt(shape.head_dim), tile)
+    shift = causal_shift(shape.seq_q, shape.seq_k, causal, "bottom-right")
+    problem = Problem(architecture, shift, causal, 1 / math.sqrt(shape.head_dim), tile)
     if kernel == "forward":
         return launches.forward(problem, queries, keys, keys, queries, values)
     saved = Saved(queries, keys, keys, queries, values, values)

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import json
 from collections.abc import Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal, get_args
@@ -54,7 +53,8 @@ class Configuration:
         return named
 
 
-_chosen: ContextVar[dict[str, Configuration] | None] = ContextVar("chosen", default=None)
+# Of the process and not of the thread: autograd runs the backward pass of a GPU in a thread of its own.
+_chosen: dict[str, Configuration] = {}
 
 
 @contextlib.contextmanager
@@ -67,11 +67,13 @@ def chosen(**configurations: Configuration) -> Iterator[None]:
     unknown = sorted(set(configurations) - set(PASSES))
     if unknown:
         raise ValueError(f"configurations are chosen for {', '.join(unknown)}; expected some of {', '.join(PASSES)}")
-    token = _chosen.set(configurations)
+    before = dict(_chosen)
+    _chosen.update(configurations)
     try:
         yield
     finally:
-        _chosen.reset(token)
+        _chosen.clear()
+        _chosen.update(before)
 
 
 def configuration(
@@ -92,7 +94,7 @@ def configuration(
     """
     if tile is not None and tile not in TILES:
         raise ValueError(f"tile is {tile!r}; expected one of {', '.join(map(str, TILES))}, or None for the default")
-    override = (_chosen.get() or {}).get(kernel)
+    override = _chosen.get(kernel)
     if override is not None:
         return override
     entries = shipped()[configured_as(architecture)][kernel][f"{8 * element_bytes}-bit"]

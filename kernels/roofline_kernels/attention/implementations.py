@@ -32,21 +32,21 @@ def implementation(name: str, *, tile: int | None = None) -> Attention:
     """An attention of queries, keys and values [B, H, S, D], called as `f(q, k, v, causal)`.
 
     Args:
-        name: one of `IMPLEMENTATIONS`; `sdpa_…` holds PyTorch to one back end, `eager` and `compiled` are the plain
-            reference, the latter through `torch.compile`.
+        name: one of `IMPLEMENTATIONS` but `compiled`, which is `compiling.compiled(plain)`; `sdpa_…` holds PyTorch to
+            one back end, and `eager` is the plain reference.
         tile: of `triton`: queries and keys of a tile.
     """
     if name == "triton":
         return lambda q, k, v, causal: flash_attention(q, k, v, causal=causal, tile=tile)
     if name in _SDPA:
         return _held_to(name)
-    plain = torch.compile(_plain) if name == "compiled" else _plain
-    if name not in IMPLEMENTATIONS:
-        raise ValueError(f"implementation is {name!r}; expected one of {', '.join(IMPLEMENTATIONS)}")
-    return plain
+    if name == "eager":
+        return plain
+    raise ValueError(f"implementation is {name!r}; expected one of {', '.join(IMPLEMENTATIONS)}, and not compiled")
 
 
-def _plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    """The reference, by its formula."""
     return attention(q, k, v, causal=causal)[0]
 
 
@@ -140,7 +140,10 @@ def once(run: Attention, case: Case) -> None:
             if not any(text in str(error) for text in ("No available kernel", "No viable backend", "no kernel found")):
                 raise
             reasons = [str(warning.message).partition(" (Triggered")[0] for warning in told]
-            raise Unavailable("; ".join([str(error).partition("\n")[0], *reasons])) from None
+            found = "; ".join([str(error).partition("\n")[0], *reasons])
+            raise Unavailable(
+                f"needs a back end of PyTorch that does this case on {case.q.device}, found: {found}"
+            ) from None
 
 
 def _forward(run: Attention, case: Case) -> None:

@@ -51,25 +51,39 @@ def interpreted(kernel: Any) -> Any:
     return _twins[own]
 
 
+# What Triton's interpreter changes for a launch. It puts back what the kernel itself sees, but not what functions of
+# `tl.standard` see, which is `tl.core`; after that nothing that calls them would compile.
+_CHANGED = (
+    tl,
+    tl.core,
+    tl.standard,
+    tl.math,
+    tl.tensor,
+    *filter(None, [getattr(tl.core, "tensor_descriptor_base", None)]),
+)
+
+
 @contextlib.contextmanager
 def interpreted_language() -> Iterator[None]:
     """Let the functions of `triton.language` that are kernels themselves (`tl.sum`, `tl.cdiv`) be interpreted.
 
     In `tl.standard` as well: there the interpreter looks up what a reduction does, to have numpy do it at once.
+    Afterwards all of the language is as it was.
     """
-    own = [
-        (module, name, value)
-        for module in (tl, tl.standard)
-        for name, value in vars(module).items()
-        if isinstance(value, triton.JITFunction)
-    ]
-    for module, name, value in own:
-        setattr(module, name, interpreted(value))
+    before = [(space, dict(vars(space))) for space in _CHANGED]
+    for module in (tl, tl.standard):
+        for name, value in dict(vars(module)).items():
+            if isinstance(value, triton.JITFunction):
+                setattr(module, name, interpreted(value))
     try:
         yield
     finally:
-        for module, name, value in own:
-            setattr(module, name, value)
+        for space, own in before:
+            for name in vars(space).keys() - own.keys():
+                delattr(space, name)
+            for name, value in own.items():
+                if vars(space)[name] is not value:
+                    setattr(space, name, value)
 
 
 @contextlib.contextmanager
@@ -99,7 +113,7 @@ def bfloat16_as_it_is() -> Iterator[None]:
 
 def round_to_bfloat16(values: np.ndarray) -> np.ndarray:
     """float32 as bfloat16 bit patterns, uint16 of the same shape: to the nearest, ties to even; NaN stays one."""
-    bits = np.ascontiguousarray(values).view(np.uint32)
+    bits = np.asarray(values, np.float32).view(np.uint32)
     rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(values), np.uint16(0x7FC0), rounded)
 
@@ -119,5 +133,6 @@ def launch_interpreted(kernel: Any, grid: tuple[int, ...], arguments: dict[str, 
         arguments: by name; options of compiled kernels among them are left out.
     """
     kept = {name: value for name, value in arguments.items() if name not in COMPILED_ONLY}
-    with interpreted_language(), bfloat16_as_it_is():
+    # As on a GPU, what overflows in rows that are never stored is nobody's business.
+    with interpreted_language(), bfloat16_as_it_is(), np.errstate(over="ignore", invalid="ignore"):
         interpreted(kernel)[grid](**kept)

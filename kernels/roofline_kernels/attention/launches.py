@@ -124,11 +124,10 @@ def _constants(problem: Problem, q: torch.Tensor, k: torch.Tensor, tiles: Config
         "CAUSAL": problem.causal,
         "EVEN_Q": q.shape[2] % tiles.block_m == 0,
         "EVEN_K": k.shape[2] % tiles.block_n == 0,
-        # Under a mask blocks differ in length, and the long ones must not come last.
-        "HEADS_FIRST": problem.causal,
+        # Under a mask blocks differ in length, and the long ones must not come last. AMD deals programs out to its dies
+        # in turn: with as many heads as dies, or a multiple, a head's keys stay in one die's cache.
+        "HEADS_FIRST": problem.causal or problem.architecture.startswith("gfx"),
         "WARP_SPECIALIZE": tiles.warp_specialize,
-        # Float32 as IEEE has it: TF32 has ten bits of mantissa.
-        "PRECISION": "ieee" if q.dtype == torch.float32 else "tf32",
     }
 
 

@@ -12,14 +12,13 @@ def flash_forward(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, shift: int, causal: bool, scale: float, tile: int | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Output, its dimensions in memory in the order of q's, and the log-sum-exp in base 2: see `forward_kernel`."""
-    problem = Problem(architecture_of(q.device), shift, causal, scale, tile)
     out, lse = _outputs(q)
-    launch = launches.forward(problem, q, k, v, out, lse) if k.numel() else None
     if out.numel() == 0:
         return out, lse
-    if launch is None:
+    if k.numel() == 0:
         return out.zero_(), lse.fill_(float("inf"))
-    launch.run(q.device)
+    problem = Problem(architecture_of(q.device), shift, causal, scale, tile)
+    launches.forward(problem, q, k, v, out, lse).run(q.device)
     return out, lse
 
 

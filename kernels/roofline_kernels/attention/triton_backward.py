@@ -94,7 +94,6 @@ def gather_keys(
     EVEN_Q: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
     WARP_SPECIALIZE: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """Take queries `low` … `high` into the gradients [BLOCK_N, BLOCK_D] of a block of keys; everything transposed."""
     for start in tl.range(low, high, BLOCK_M, warp_specialize=WARP_SPECIALIZE):
@@ -102,7 +101,7 @@ def gather_keys(
             q, batch, head, start, seq_q, stride_qs, stride_qd, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q, DESCRIPTORS
         )
         logs = load_values(lse, start, seq_q, BLOCK_M, EVEN_Q)
-        scores = tl.dot(keys, tl.trans(queries), input_precision=PRECISION)
+        scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
         shares = tl.math.exp2(scores * scale_log2 - logs[None, :])
         if MASKED:
             rows = start + tl.arange(0, BLOCK_M)
@@ -111,11 +110,11 @@ def gather_keys(
         gradient = load_rows(
             d_out, batch, head, start, seq_q, stride_gs, stride_gd, BLOCK_M, HEAD_DIM, BLOCK_D, EVEN_Q, DESCRIPTORS
         )
-        d_values = tl.dot(shares.to(gradient.dtype), gradient, d_values, input_precision=PRECISION)
-        d_shares = tl.dot(values, tl.trans(gradient), input_precision=PRECISION)
+        d_values = tl.dot(shares.to(gradient.dtype), gradient, d_values, input_precision="ieee")
+        d_shares = tl.dot(values, tl.trans(gradient), input_precision="ieee")
         sums = load_values(delta, start, seq_q, BLOCK_M, EVEN_Q)
         d_scores = shares * (d_shares - sums[None, :])
-        d_keys = tl.dot(d_scores.to(queries.dtype), queries, d_keys, input_precision=PRECISION)
+        d_keys = tl.dot(d_scores.to(queries.dtype), queries, d_keys, input_precision="ieee")
     return d_keys, d_values
 
 
@@ -170,7 +169,6 @@ def d_keys_kernel(
     HEADS_FIRST: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
     WARP_SPECIALIZE: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """dK and dV of BLOCK_N keys of one head; grid: blocks of keys x key heads x batch, flat.
 
@@ -207,12 +205,12 @@ def d_keys_kernel(
             d_keys, d_values = gather_keys(
                 d_keys, d_values, keys, values, queries, gradients, lse + row, delta + row, batch, head, first, low,
                 whole, stride_qs, stride_qd, stride_gs, stride_gd, seq_q, shift, scale_log2, HEAD_DIM, BLOCK_D,
-                BLOCK_M, BLOCK_N, True, EVEN_Q, DESCRIPTORS, WARP_SPECIALIZE, PRECISION,
+                BLOCK_M, BLOCK_N, True, EVEN_Q, DESCRIPTORS, WARP_SPECIALIZE,
             )  # fmt: skip
         d_keys, d_values = gather_keys(
             d_keys, d_values, keys, values, queries, gradients, lse + row, delta + row, batch, head, first, whole,
             seq_q, stride_qs, stride_qd, stride_gs, stride_gd, seq_q, shift, scale_log2, HEAD_DIM, BLOCK_D, BLOCK_M,
-            BLOCK_N, False, EVEN_Q, DESCRIPTORS, WARP_SPECIALIZE, PRECISION,
+            BLOCK_N, False, EVEN_Q, DESCRIPTORS, WARP_SPECIALIZE,
         )  # fmt: skip
     store_rows(
         head_of(d_v, batch, head_k, stride_dvb, stride_dvh, False),
@@ -254,7 +252,6 @@ def gather_queries(
     EVEN_K: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
     WARP_SPECIALIZE: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """Take keys `low` … `high` into the gradient [BLOCK_M, BLOCK_D] of a block of queries."""
     WHOLE: tl.constexpr = EVEN_K or not MASKED
@@ -265,7 +262,7 @@ def gather_queries(
         values = load_rows(
             v, batch, head, start, seq_k, stride_vs, stride_vd, BLOCK_N, HEAD_DIM, BLOCK_D, WHOLE, DESCRIPTORS
         )
-        scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION)
+        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee")
         shares = tl.math.exp2(scores * scale_log2 - logs[:, None])
         if MASKED:
             columns = start + tl.arange(0, BLOCK_N)
@@ -277,9 +274,9 @@ def gather_queries(
             else:
                 visible = columns[None, :] < seq_k
             shares = tl.where(visible, shares, 0.0)
-        d_shares = tl.dot(gradient, tl.trans(values), input_precision=PRECISION)
+        d_shares = tl.dot(gradient, tl.trans(values), input_precision="ieee")
         d_scores = shares * (d_shares - sums[:, None])
-        d_queries = tl.dot(d_scores.to(keys.dtype), keys, d_queries, input_precision=PRECISION)
+        d_queries = tl.dot(d_scores.to(keys.dtype), keys, d_queries, input_precision="ieee")
     return d_queries
 
 
@@ -329,7 +326,6 @@ def d_queries_kernel(
     HEADS_FIRST: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
     WARP_SPECIALIZE: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """dQ of BLOCK_M queries of one head; grid: blocks of queries x heads x batch, flat."""
     block, head, batch = place(tl.cdiv(seq_q, BLOCK_M), heads, HEADS_FIRST)
@@ -358,13 +354,13 @@ def d_queries_kernel(
     d_queries = gather_queries(
         d_queries, queries, gradient, logs, sums, keys, values, batch, head_k, first, 0, whole, stride_ks, stride_kd,
         stride_vs, stride_vd, seq_k, shift, scale_log2, HEAD_DIM, BLOCK_D, BLOCK_M, BLOCK_N, False, CAUSAL, EVEN_K,
-        DESCRIPTORS, WARP_SPECIALIZE, PRECISION,
+        DESCRIPTORS, WARP_SPECIALIZE,
     )  # fmt: skip
     if CAUSAL or not EVEN_K:
         d_queries = gather_queries(
             d_queries, queries, gradient, logs, sums, keys, values, batch, head_k, first, whole, end, stride_ks,
             stride_kd, stride_vs, stride_vd, seq_k, shift, scale_log2, HEAD_DIM, BLOCK_D, BLOCK_M, BLOCK_N, True,
-            CAUSAL, EVEN_K, DESCRIPTORS, WARP_SPECIALIZE, PRECISION,
+            CAUSAL, EVEN_K, DESCRIPTORS, WARP_SPECIALIZE,
         )  # fmt: skip
     store_rows(
         head_of(d_q, batch, head, stride_dqb, stride_dqh, False),

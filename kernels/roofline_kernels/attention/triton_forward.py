@@ -2,7 +2,8 @@
 
 Source: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, algorithm 1, with
 powers of two in place of e (the scale has log2(e) folded in) and two loops over the keys: those that every query of the
-block sees, without any mask, then those of the diagonal and the tail.
+block sees, without any mask, then those of the diagonal and the tail. Float32 is multiplied as IEEE has it, since TF32
+keeps ten bits of the mantissa; for two-byte types that word says nothing.
 """
 
 import triton
@@ -40,7 +41,6 @@ def attend(
     EVEN_K: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
     WARP_SPECIALIZE: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """Take keys `low` … `high` into the running output [BLOCK_M, BLOCK_D], maximum and sum [BLOCK_M] of a block."""
     WHOLE: tl.constexpr = EVEN_K or not MASKED
@@ -48,7 +48,7 @@ def attend(
         keys = load_rows(
             k, batch, head, start, seq_k, stride_ks, stride_kd, BLOCK_N, HEAD_DIM, BLOCK_D, WHOLE, DESCRIPTORS
         )
-        scores = tl.dot(q, tl.trans(keys), input_precision=PRECISION)
+        scores = tl.dot(q, tl.trans(keys), input_precision="ieee")
         if MASKED:
             columns = start + tl.arange(0, BLOCK_N)
             if CAUSAL:
@@ -58,18 +58,24 @@ def attend(
                     visible &= columns[None, :] < seq_k
             else:
                 visible = columns[None, :] < seq_k
-            scores = tl.where(visible, scores, float("-inf"))
-        now_most = tl.maximum(most, tl.max(scores, 1) * scale_log2)
-        # A row that has seen no key yet has a maximum of minus infinity, from which nothing can be taken.
-        base = tl.where(now_most == float("-inf"), 0.0, now_most) if MASKED else now_most
-        shares = tl.math.exp2(scores * scale_log2 - base[:, None])
+            # Scaled before it is hidden: a scale of zero times minus infinity would be no number.
+            scores = tl.where(visible, scores * scale_log2, float("-inf"))
+            now_most = tl.maximum(most, tl.max(scores, 1))
+            # A row that has seen no key yet has a maximum of minus infinity, from which nothing can be taken.
+            base = tl.where(now_most == float("-inf"), 0.0, now_most)
+            shares = tl.math.exp2(scores - base[:, None])
+        else:
+            now_most = tl.maximum(most, tl.max(scores, 1) * scale_log2)
+            base = now_most
+            # One fused multiply-add a score.
+            shares = tl.math.exp2(scores * scale_log2 - base[:, None])
         keep = tl.math.exp2(most - base)
         total = total * keep + tl.sum(shares, 1)
         output = output * keep[:, None]
         values = load_rows(
             v, batch, head, start, seq_k, stride_vs, stride_vd, BLOCK_N, HEAD_DIM, BLOCK_D, WHOLE, DESCRIPTORS
         )
-        output = tl.dot(shares.to(values.dtype), values, output, input_precision=PRECISION)
+        output = tl.dot(shares.to(values.dtype), values, output, input_precision="ieee")
         most = now_most
     return output, most, total
 
@@ -114,7 +120,6 @@ def forward_kernel(
     HEADS_FIRST: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
     WARP_SPECIALIZE: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """Output and log-sum-exp of BLOCK_M queries of one head; grid: blocks of queries x heads x batch, flat.
 
@@ -148,13 +153,13 @@ def forward_kernel(
     output, most, total = attend(
         output, most, total, queries, keys, values, batch, head_k, first, 0, whole, stride_ks, stride_kd, stride_vs,
         stride_vd, seq_k, shift, scale_log2, HEAD_DIM, BLOCK_D, BLOCK_M, BLOCK_N, False, CAUSAL, EVEN_K, DESCRIPTORS,
-        WARP_SPECIALIZE, PRECISION,
+        WARP_SPECIALIZE,
     )  # fmt: skip
     if CAUSAL or not EVEN_K:
         output, most, total = attend(
             output, most, total, queries, keys, values, batch, head_k, first, whole, end, stride_ks, stride_kd,
             stride_vs, stride_vd, seq_k, shift, scale_log2, HEAD_DIM, BLOCK_D, BLOCK_M, BLOCK_N, True, CAUSAL, EVEN_K,
-            DESCRIPTORS, WARP_SPECIALIZE, PRECISION,
+            DESCRIPTORS, WARP_SPECIALIZE,
         )  # fmt: skip
     nothing = total == 0.0
     total = tl.where(nothing, 1.0, total)
