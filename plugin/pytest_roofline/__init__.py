@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .core.errors import BadInput, RanksFailed, RooflineError, WrongData
+    from .core.errors import BadInput, CompileFailed, DoesNotFit, RanksFailed, RooflineError, WrongData
     from .core.records import Measurement
+    from .core.resources import Resources
     from .core.work import Work
     from .distributed.context import Rank
     from .distributed.timed import Timed
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "BadInput": "core.errors",
+    "CompileFailed": "core.errors",
     "Distributed": "ranks",
+    "DoesNotFit": "core.errors",
     "Measurement": "core.records",
     "Rank": "distributed.context",
     "RanksFailed": "core.errors",
+    "Resources": "core.resources",
     "Roofline": "fixture",
     "RooflineError": "core.errors",
     "Timed": "distributed.timed",
@@ -31,10 +35,13 @@ _HOMES = {
 
 __all__ = [
     "BadInput",
+    "CompileFailed",
     "Distributed",
+    "DoesNotFit",
     "Measurement",
     "Rank",
     "RanksFailed",
+    "Resources",
     "Roofline",
     "RooflineError",
     "Timed",

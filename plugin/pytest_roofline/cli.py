@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from .judging.comparing import Row
+    from .judging.exact_comparing import ExactRow
     from .judging.runs import Run
 
 
@@ -55,18 +56,20 @@ def compare(old: str, new: str, tolerance: str, as_json: bool, folder: Path) -> 
     Exit status: 0 nothing regressed, 1 something did, 2 the input cannot be used.
     """
     from .judging.comparing import compare as compare_files
-    from .judging.verdicts import Kind
 
     compared = compare_files(_side(old, folder), _side(new, folder), parse_fraction(tolerance, "--tolerance"))
-    rows = compared.rows
+    rows, kernels = compared.rows, compared.kernels
     _note_cuts(compared.runs)
     if compared.only_old:
         click.echo(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)
     if as_json:
-        click.echo(json.dumps([_row_as_json(row) for row in rows], indent=2, ensure_ascii=False, allow_nan=False))
+        from .reporting.exact_tables import exact_row_as_json
+
+        plain = [*map(_row_as_json, rows), *map(exact_row_as_json, kernels)]
+        click.echo(json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        _print_comparison(rows)
-    sys.exit(1 if any(row.verdict.kind is Kind.REGRESSED for row in rows) else 0)
+        _print_comparison(rows, kernels)
+    sys.exit(1 if compared.regressed else 0)
 
 
 def _side(names: str, folder: Path) -> list[Path]:
@@ -79,16 +82,24 @@ def _side(names: str, folder: Path) -> list[Path]:
     return [resolve_run(name, folder) for name in names.split(",") if name]
 
 
-def _print_comparison(rows: "Sequence[Row]") -> None:
+def _print_comparison(rows: "Sequence[Row]", kernels: "Sequence[ExactRow]") -> None:
     from .judging.verdicts import Kind
+    from .reporting.exact_tables import exact_comparison_table, exact_reason_lines
     from .reporting.tables import comparison_table
 
     terminal = sys.stdout.isatty()
-    click.echo(comparison_table(rows, shutil.get_terminal_size((80, 24)).columns if terminal else 80, terminal))
+    width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
+    if rows or not kernels:
+        click.echo(comparison_table(rows, width, terminal))
     for row in rows:
         if row.verdict.reason:
             click.echo(f"{row.verdict.kind.value} {printable(row.label)}: {printable(row.verdict.reason)}")
-    counts = {kind: sum(row.verdict.kind is kind for row in rows) for kind in Kind}
+    if kernels:
+        click.echo(exact_comparison_table(kernels, width, terminal))
+    for line in exact_reason_lines(kernels):
+        click.echo(line)
+    verdicts = [row.verdict.kind for row in rows] + [row.verdict.kind for row in kernels]
+    counts = {kind: verdicts.count(kind) for kind in Kind}
     click.echo(", ".join(f"{count} {kind.value}" for kind, count in counts.items() if count))
 
 

@@ -13,7 +13,10 @@ from .core.errors import CannotStore
 from .core.units import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .core.entries import Entry
+    from .judging.exact_renewal import ExactChange
     from .judging.picking import Choice, Picked
     from .judging.proposals import Proposal
     from .judging.runs import Run
@@ -33,7 +36,9 @@ def baseline() -> None:
 @click.option("--product", default="", help="Only runs of this hardware: its key, or words of it, as h200-sxm.")
 @click.option("--all", "everything", is_flag=True, help="Also what is not marked gate=True.")
 @click.option(
-    "--accept-slower", is_flag=True, help="Also tests that failed only because they were slower: a slowdown accepted."
+    "--accept-slower",
+    is_flag=True,
+    help="Also tests that failed only because they were slower, or their kernels ask for more: that is accepted.",
 )
 @folder_option
 def propose(
@@ -68,11 +73,15 @@ def propose(
     proposal = _proposal(picked.runs, everything, accept_slower)
     write_baseline(output, proposal.baseline)
     _say(proposal.left_out, "left out: ")
-    entries = proposal.baseline.entries
-    sessions = max(len(entry.sessions) for entry in entries)
-    made = f"{counted(len(entries), 'entry', 'entries')} for {printable(str(entries[0].hardware))}"
-    click.echo(f"{made}, from up to {counted(sessions, 'session', 'sessions')}, in {output}")
-    _say_provisional(entries, output)
+    entries, exact = proposal.baseline.entries, proposal.baseline.exact
+    if entries:
+        sessions = max(len(entry.sessions) for entry in entries)
+        made = f"{counted(len(entries), 'entry', 'entries')} for {printable(str(entries[0].hardware))}"
+        click.echo(f"{made}, from up to {counted(sessions, 'session', 'sessions')}, in {output}")
+        _say_provisional(entries, output)
+    if exact:
+        targets = ", ".join(sorted({entry.target for entry in exact}))
+        click.echo(f"{counted(len(exact), 'exact entry', 'exact entries')} for {targets}, in {output}")
     click.echo(f"read it, then: roofline baseline approve {output}")
 
 
@@ -133,27 +142,47 @@ def _say_provisional(entries: "Iterable[Entry]", path: Path) -> None:
 def approve(proposal: Path, into: Path, only: tuple[str, ...], replace: bool, dry_run: bool) -> None:
     """Show what PROPOSAL changes in the baseline of its hardware, and merge it; other entries stay as they are.
 
+    Compiled kernels go into resources.json, whatever the hardware.
+
     New sessions replace the old where they surely differ by more than the tolerance, and join them everywhere else: so
     noise neither tightens nor loosens a baseline.
     """
     from .judging.baselines import read_baseline
+    from .judging.exact_renewal import approve_exact, exact_path
     from .judging.renewal import approve as approve_entries
-    from .judging.renewal import changes
+    from .judging.renewal import changes, kernel_changes
     from .reporting.baseline_tables import changes_table, counted
 
     proposed = read_baseline(proposal)
     path = into / f"{proposed.family}.json"
     found = changes(proposed, into, only=only, replaces=replace)
+    kernels = kernel_changes(proposed, into, only=only)
     pending = [change for change in found if change.action != "unchanged"]
-    if not pending:
-        click.echo(f"nothing to change: {path} already holds all that it proposes")
+    exact = [change for change in kernels if change.action != "unchanged"]
+    if not pending and not exact:
+        held = [str(path)] * bool(found) + [str(exact_path(into))] * bool(kernels)
+        click.echo(f"nothing to change: {' and '.join(held) or path} already holds all that it proposes")
         return
-    click.echo(changes_table(found, 80, sys.stdout.isatty()))
-    _say_provisional([change.entry for change in found], proposal if dry_run else path)
-    if not dry_run:
-        approve_entries(proposed, into, only=only, replaces=replace)
     done = "would change in" if dry_run else "written to"
-    click.echo(f"{counted(len(pending), 'entry', 'entries')} {done} {path}")
+    if pending:
+        click.echo(changes_table(found, 80, sys.stdout.isatty()))
+        _say_provisional([change.entry for change in found], proposal if dry_run else path)
+        if not dry_run:
+            approve_entries(proposed, into, only=only, replaces=replace)
+        click.echo(f"{counted(len(pending), 'entry', 'entries')} {done} {path}")
+    if exact:
+        _show_exact(exact)
+        if not dry_run:
+            approve_exact([change.entry for change in exact], into)
+        click.echo(f"{counted(len(exact), 'exact entry', 'exact entries')} {done} {exact_path(into)}")
+
+
+def _show_exact(changes: "Sequence[ExactChange]") -> None:
+    from .reporting.exact_tables import exact_change_lines, exact_table
+
+    click.echo(exact_table([change.entry for change in changes], 80, sys.stdout.isatty()))
+    for line in exact_change_lines(changes):
+        click.echo(line)
 
 
 for command in (show, check, prune):

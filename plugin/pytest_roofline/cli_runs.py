@@ -29,26 +29,34 @@ if TYPE_CHECKING:
 def explain(run: str, test: str, folder: Path) -> None:
     """Show why each verdict of RUN on TEST (part of its name or id; all without) is what it is.
 
-    Samples by process, the intervals, the spreads and where they come from, and the rule step by step.
+    Samples by process, the intervals, the spreads and where they come from, and the rule step by step; of a compiled
+    kernel its figures, what it was compiled for and by what.
     """
     from .judging.runs import read_run, resolve_run
     from .reporting.explain import explanation
+    from .reporting.resources import explanation as kernel_explanation
 
     read = read_run(resolve_run(run, folder))
+    timed = {measurement.label for measurement in read.measurements}
+    kernels = {resources.label: resources for resources in read.resources}
+    exact = {judgement.label: judgement for judgement in read.exact}
     found = _matching(read, test)
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
     for index, label in enumerate(found):
         if index:
             click.echo("")
-        for line in explanation(read, label, width):
+        lines = explanation(read, label, width) if label in timed else []
+        if label in kernels:
+            lines += kernel_explanation(str(read.path), kernels[label], exact.get(label))
+        for line in lines:
             click.echo(line)
 
 
 def _matching(run: "Run", test: str) -> list[str]:
-    """The measurements of a run whose label or test id holds the text; the exact ones where there are any."""
-    labels = list(dict.fromkeys(m.label for m in run.measurements))
-    ids = {m.label: m.test_id for m in run.measurements}
+    """What a run measured or compiled whose label or test id holds the text; the exact ones where there are any."""
+    ids = {m.label: m.test_id for m in run.measurements} | {r.label: r.test_id for r in run.resources}
+    labels = list(ids)
     exact = [label for label in labels if test in (label, ids[label])]
     found = exact or [label for label in labels if test in label or test in ids[label]]
     if not found:

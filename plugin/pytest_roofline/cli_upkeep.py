@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from .core.units import printable
 from .options import PLAN_VARIABLE
 
 if TYPE_CHECKING:
-    from .core.entries import Baseline, Entry
+    from .core.entries import Baseline, Entry, ExactEntry
     from .judging.baseline_health import Health
     from .judging.pruning import PlannedTest, Unused
 
@@ -39,22 +40,28 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
     from .judging.baseline_health import health_of
     from .judging.renewal import select
     from .reporting.baseline_tables import health_as_json, published_as_json
+    from .reporting.exact_tables import exact_as_json
 
     files = [Path(text) for text in what if text.endswith(".json")]
     parts = [text for text in what if not text.endswith(".json")]
     baselines = _read(files, into)
     entries = [entry for baseline in baselines.values() for entry in baseline.entries]
-    chosen = {entry.identity for entry in select(entries, parts)}
+    kernels = [entry for baseline in baselines.values() for entry in baseline.exact]
+    chosen = {entry.identity for entry in select(entries, parts, [kernel.label for kernel in kernels])}
+    chosen |= {kernel.identity for kernel in select(kernels, parts, [entry.label for entry in entries])}
     rows = []
     for path, baseline in baselines.items():
         # The prior of an entry is what all of its file tell, so the choice comes after.
         healths = [health for health in health_of(baseline.entries) if health.entry.identity in chosen]
         published = [e for e in baseline.entries if e.identity in chosen and e.kind != "measured"]
+        exact = [entry for entry in baseline.exact if entry.identity in chosen]
         if as_json:
+            rows += [{"file": str(path), **exact_as_json(entry)} for entry in exact]
             rows += [{"file": str(path), **health_as_json(health)} for health in healths]
             rows += [{"file": str(path), **published_as_json(entry)} for entry in published]
-        elif healths or published:
+        elif healths or published or exact:
             _print_health(path, healths, published)
+            _print_exact(exact)
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
 
@@ -73,6 +80,15 @@ def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[
             click.echo(f"driver: {printable(drivers.pop())}")
     for line in [*capped(provisional_lines(healths)), *published_lines(published)]:
         click.echo(line)
+
+
+def _print_exact(entries: "Sequence[ExactEntry]") -> None:
+    from .reporting.exact_tables import exact_table
+
+    if entries:
+        terminal = sys.stdout.isatty()
+        width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
+        click.echo(exact_table(entries, width, terminal))
 
 
 @click.command()
@@ -94,7 +110,7 @@ def check(files: tuple[Path, ...], into: Path) -> None:
             where = f"{path}{': ' if flaw.entry else ''}{flaw.entry}"
             told = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
             click.echo(printable(f"{'hint: ' if flaw.hint else ''}{where}: {told}"))
-    count = sum(len(baseline.entries) for baseline in baselines.values())
+    count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
     entries, files_read = counted(count, "entry", "entries"), counted(len(baselines), "file", "files")
     click.echo(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
     sys.exit(1 if wrong else 0)
@@ -121,16 +137,15 @@ def _read(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]":
 @click.option("--apply", "applied", is_flag=True, help="Remove the entries that no test uses, after listing them.")
 def prune(into: Path, tests: tuple[str, ...], applied: bool) -> None:
     """List the entries that no test uses any more, found by a collection of all tests; --apply removes them."""
-    from .core.entries import Baseline
     from .judging.baselines import write_baseline
     from .judging.pruning import unused
     from .reporting.baseline_tables import counted
 
     baselines = _read((), into)
     planned = _collect(tests)
-    found = {path: unused(baseline.entries, planned) for path, baseline in baselines.items()}
+    found = {path: unused([*known.entries, *known.exact], planned) for path, known in baselines.items()}
     count = sum(len(idle) for idle in found.values())
-    total = sum(len(baseline.entries) for baseline in baselines.values())
+    total = sum(len(known.entries) + len(known.exact) for known in baselines.values())
     for path, idle in found.items():
         _list_unused(path, idle)
     tests_found = counted(len(planned), "test that measures", "tests that measure")
@@ -145,15 +160,21 @@ def prune(into: Path, tests: tuple[str, ...], applied: bool) -> None:
     for path, idle in found.items():
         if idle:
             gone = {one.entry.identity for one in idle}
-            kept = tuple(entry for entry in baselines[path].entries if entry.identity not in gone)
-            write_baseline(path, Baseline(baselines[path].family, kept))
+            known = baselines[path]
+            kept = tuple(entry for entry in known.entries if entry.identity not in gone)
+            exact = tuple(entry for entry in known.exact if entry.identity not in gone)
+            write_baseline(path, replace(known, entries=kept, exact=exact))
     click.echo(f"{counted(count, 'entry', 'entries')} removed")
 
 
 def _list_unused(path: Path, idle: "Sequence[Unused]") -> None:
+    from .core.entries import ExactEntry
+
     for one in idle:
         why = "its test has other parameters now" if one.benchmark_known else "there is no such test"
-        click.echo(printable(f"unused in {path}: {one.entry.label} ({one.entry.hardware}; {one.entry.kind}): {why}"))
+        entry = one.entry
+        what = f"{entry.target}; exact" if isinstance(entry, ExactEntry) else f"{entry.hardware}; {entry.kind}"
+        click.echo(printable(f"unused in {path}: {entry.label} ({what}): {why}"))
 
 
 def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":

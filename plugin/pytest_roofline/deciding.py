@@ -13,6 +13,10 @@ from .holding import Held, call_key, held_key, issue, may_hold, test_id_of, unde
 from .holding import run as run_item
 from .launcher import launcher_of
 from .outcomes import note
+from .reporting.exhausted import exhausted_properties
+from .reporting.exhausted import failure_message as exhausted_message
+from .reporting.resources import failure_message as kernel_message
+from .reporting.resources import properties as kernel_properties
 from .reporting.results import properties
 from .reporting.verdicts import failure_message
 from .rounds import Rounds
@@ -142,15 +146,20 @@ class Deciding:
 
 def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
     """Attach a test's figures to its report; what turns it red, if anything does."""
-    results = state.results_of(test_id_of(item))
+    results, exhausted = state.results_of(test_id_of(item)), state.exhausted.of(test_id_of(item))
     # A rerun publishes its own figures, not the earlier attempt's beside them.
     others = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
-    item.user_properties[:] = [*others, *properties(results)]
+    kernels = kernel_properties(state.compiled.of(test_id_of(item)))
+    item.user_properties[:] = [*others, *properties(results), *exhausted_properties(exhausted), *kernels]
     red = [result for result in results if result.verdict is not None and state.fails(result.verdict)]
-    if not red:
+    lost = [ran_out for ran_out in exhausted if ran_out.red]
+    kernels_red = state.red_kernels(test_id_of(item))
+    if not red and not lost and not kernels_red:
         return None
     where = _relative(state.writer.path, item.config.rootpath)
     messages = [failure_message(result, where, state.degraded) for result in red]
+    messages += [exhausted_message(ran_out, where) for ran_out in lost]
+    messages += [kernel_message(result, where) for result in kernels_red]
     return pytest.fail.Exception("\n".join(messages), pytrace=False)
 
 

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from .core.entries import RESOURCES
 from .core.units import GIB, format_tolerance, printable
-from .judging.comparators import RunComparator
+from .judging.comparators import BaselineComparator, RunComparator
 from .judging.curves import judge_curves, summarise
 from .judging.hardware import family_of
 from .judging.verdicts import DEFAULT_TOLERANCE
 from .reporting.details import detail_lines
+from .reporting.exhausted import exhausted_lines
 from .reporting.matrix import matrix_lines
 from .reporting.messages import condition_lines, counts_line, curve_line, gate_lines, published_lines, reason_lines
 from .reporting.overview import curve_verdict_line, overview_lines, power_lines
 from .reporting.ranks import rank_lines
+from .reporting.resources import difference_lines, resources_table
 from .reporting.tables import results_table, roofline_note
 from .reporting.transfers import transfer_lines
 from .selection import unmet_need
@@ -68,7 +71,11 @@ def _against(session: RooflineSession) -> str:
     if isinstance(comparator, RunComparator):
         names = [printable(run.header.run_id) for run in comparator.runs]
         return f"{len(names)} saved run{'s' * (len(names) > 1)} ({', '.join(names)})"
-    return printable(comparator.name)
+    kernels = session.compiled.known.name
+    nothing = isinstance(comparator, BaselineComparator) and not comparator.entries.paths
+    # A folder may hold kernels alone, and a file both.
+    names = [comparator.name] * (not (nothing and kernels)) + [kernels] * bool(kernels)
+    return printable(", ".join(dict.fromkeys(names)))
 
 
 def _duration(seconds: float) -> str:
@@ -120,20 +127,25 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
     results = session.results
     if session.options.drill is not None:
         lines.append(f"DRILL: every measured function was slowed down by {format_tolerance(session.options.drill)}")
-    if results:
+    exhausted = session.exhausted.found
+    if results or exhausted:
         lines += overview_lines(results)
-        lines += results_table(results, width, colour).split("\n")
+        lines += results_table(results, width, colour, exhausted).split("\n")
         note = roofline_note(results)
         lines += [note] if note else []
         lines += _curve_lines(session)
         lines += matrix_lines(results, width)
         lines += transfer_lines(results)
         lines += rank_lines(results)
+        lines += exhausted_lines(exhausted)
         lines += reason_lines(results)
         lines += condition_lines(results)
         lines += published_lines(results)
         if session.config.get_verbosity() > 1:
             lines += detail_lines(results)
+    if session.compiled.results:
+        lines += resources_table(session.compiled.results, width, colour).split("\n")
+        lines += difference_lines(session.compiled.results)
     return lines + _closing_lines(session)
 
 
@@ -155,7 +167,9 @@ def _closing_lines(session: RooflineSession) -> list[str]:
     if session.health:
         lines.append(f"device health: {session.health.splitlines()[0]}")
     lines += power_lines(results)
-    lines += gate_lines(results, len(session.planned), _run_argument(session), family)
+    kernels = session.compiled.results
+    family = RESOURCES if kernels and not results else family
+    lines += gate_lines([*results, *kernels], len(session.planned), _run_argument(session), family)
     rounds = f", {session.rounds_used} rounds" if session.rounds_used > 1 else ""
-    lines.append(counts_line(len(results), session.not_measured) + rounds)
+    lines.append(counts_line(len(results), session.not_measured, len(kernels)) + rounds)
     return lines

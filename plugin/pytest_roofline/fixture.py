@@ -1,18 +1,20 @@
 """The `roofline` fixture: what a test calls to measure something."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from .compiling import take
 from .core.keys import CACHES, JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
 from .core.records import Measurement
+from .core.resources import Resources
 from .core.units import format_amount
 from .core.work import Work
 from .over_ranks import OverRanks
 from .rank_jobs import take_jobs
-from .rank_measuring import take
+from .rank_measuring import take as take_ranks
 from .requests import (
     Request,
     argument_maker,
@@ -66,6 +68,7 @@ class Roofline:
         tolerance: float | None = None,
         metric: str | None = None,
         peak_bytes: bool = False,
+        held_bytes: bool = False,
         devices: Sequence[str] | None = None,
     ) -> Measurement:
         """Time `fn` on the device and write the measurement down; the verdict follows when the test's body has ended.
@@ -86,6 +89,8 @@ class Roofline:
             metric: name of the rate to show, ending in its counting convention (`sm_traffic_GBps`).
             peak_bytes: also find the most memory that a call holds above what is allocated before it, in a pass of its
                 own after timing.
+            held_bytes: also find what a call leaves allocated as long as its result is kept, above what is allocated
+                before it, in a pass of its own: of a forward pass its output and what autograd saved for the backward.
             devices: those of this process that `fn` works on together, the first among them first: `("cuda:0",
                 "cuda:1")`. The slowest of them sets the time.
 
@@ -111,6 +116,7 @@ class Roofline:
             verify=verify,
             fresh=make_args is not None and verify is not None,
             peak_bytes=peak_bytes,
+            held_bytes=held_bytes,
             devices=check_devices(devices),
         )
         make = argument_maker(args, make_args, request.cache)
@@ -179,7 +185,9 @@ class Roofline:
             backend=backend,
             timeout=timeout,
         )
-        return over.measure(replace(request, peak_bytes=peak_bytes, collective=check_collective(collective)), take)
+        return over.measure(
+            replace(request, peak_bytes=peak_bytes, collective=check_collective(collective)), take_ranks
+        )
 
     def measure_job(
         self,
@@ -232,6 +240,43 @@ class Roofline:
             timeout=timeout,
         )
         return over.measure(request, take_jobs)
+
+    def resources(
+        self,
+        kernel: object,
+        *,
+        target: str | None = None,
+        arguments: Mapping[str, object] | None = None,
+        options: Mapping[str, object] | None = None,
+        name: str | None = None,
+        slack: Mapping[str, int] | None = None,
+    ) -> Resources:
+        """Compile a Triton kernel for a target that need not be here, and hold what it asks for against the baseline.
+
+        Nothing is launched and nothing is timed. The figures are read from the binary: registers, shared memory,
+        spills, matrix instructions. They are the same every time, so any that is worse turns the test red.
+
+        Args:
+            kernel: a function under `@triton.jit`; or a kernel that was compiled already, as `warmup` or a launch
+                returns it, and then nothing but `name` and `slack` beside it.
+            target: `sm_90`, `sm_100`, `gfx942`, ….
+            arguments: what the kernel is called with, by parameter: a type as Triton writes it (`*bf16:16`, `i32:16`),
+                a tensor (on the meta device too), a torch dtype, a number, a bool, None; and the constants' values.
+            options: of Triton's compiler: num_warps, num_stages, enable_fp_fusion, ….
+            name: tells several kernels of one test apart that are compiled for one target.
+            slack: by figure, how much worse it may be before that is red: `{"registers": 8}`.
+
+        Returns:
+            What was found, so that the test can also say `assert found.spills == 0`.
+
+        Raises:
+            BadInput: an argument or option cannot be used as given.
+            CompileFailed: the compiler refuses, or its result cannot be read.
+            DoesNotFit: it needs more shared memory than the target has.
+        """
+        __tracebackhide__ = True
+        self._subject.require_open()
+        return take(self._subject, kernel, target=target, arguments=arguments, options=options, name=name, slack=slack)
 
     def require_memory(self, size_bytes: int, where: str = "device") -> None:
         """Skip the test where an allocation of this size cannot fit, with what it needs and what was found.

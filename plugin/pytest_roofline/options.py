@@ -9,8 +9,10 @@ MARKER = "roofline"
 FIXTURE = "roofline"
 # Tests that use this fixture run functions on ranks.
 RANKS_FIXTURE = "distributed"
-MARKER_KEYWORDS = ("tolerance", "cache", "budget", "ranks", "gate", "tier", "needs", "mpi")
+MARKER_KEYWORDS = ("tolerance", "cache", "budget", "ranks", "gate", "tier", "needs", "mpi", "oom")
 NEEDS = ("cpu", "accelerator")
+# What a test may do where its memory runs out, in place of failing.
+OOM = ("record",)
 LAUNCHERS = ("local", "torchrun", "mpirun", "srun")
 
 # Names a file into which a run writes where it was saved; `roofline drill` reads it.

@@ -28,6 +28,7 @@ class Request:
         verify: Callable[..., object] | None,
         fresh: bool,
         peak_bytes: bool,
+        held_bytes: bool = False,
         devices: tuple[str, ...] = (),
     ) -> None:
         if verify is not None and not callable(verify):
@@ -36,7 +37,7 @@ class Request:
         self.budget_s, self.tolerance, self.metric, self.verify = budget_s, tolerance, metric, verify
         # Whether the buffers that the warm-up used are made anew before what will be verified is timed.
         self.fresh = fresh
-        self.peak_bytes = peak_bytes
+        self.peak_bytes, self.held_bytes = peak_bytes, held_bytes
         # Those of this process that the function works on together; empty for the one that is measured anyway.
         self.devices = devices
 

@@ -24,6 +24,7 @@ from .core.records import Outcome
 from .judging.runs import Run, read_run
 from .launcher import launcher_of
 from .planned import encodable
+from .reporting.exhausted import RanOut, figures
 from .round_child import VARIABLE
 from .session import RooflineSession
 
@@ -206,6 +207,11 @@ class Rounds:
             if measurement.test_id not in ended:
                 why = f"its test did not come to its end in round {number}"
             self._state.record(replace(measurement, round=number, invalid=measurement.invalid or why))
+        measured = {measurement.test_id for measurement in run.measurements if not measurement.invalid}
+        for record in run.out_of_memory:
+            self._state.ran_out(RanOut(replace(record, round=number)))
+            if record.recorded and record.test_id not in measured:
+                self._lose(record.test_id, f"it ran out of memory in round {number} ({figures(record)})")
         for calibration in run.calibrations:
             self._state.writer.write(calibration)
         for test_id, outcome in failed.items():

@@ -1,7 +1,6 @@
 """The hooks of a run that measures, a few lines each, registered when collection has found a test that does."""
 
 import os
-import traceback
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,11 @@ from .display import header_lines, progress_line, summary_lines
 from .fixture import Roofline
 from .holding import call_key, ended_well, failure_key, held_key, may_hold, setup_key, test_id_of, undecided
 from .launcher import by_world, launcher_of, uses_ranks
+from .memory import forget_locals, ran_out, watched
 from .options import SAVED_VARIABLE
 from .outcomes import note
+from .reporting.exhausted import status_word as exhausted_word
+from .reporting.resources import status_word as kernel_word
 from .reporting.verdicts import status_word
 from .selection import measures, plan, select, skip_for_device
 from .session import RooflineSession
@@ -144,11 +146,14 @@ class Running:
         if not measures(item):
             return (yield)
         item.stash[failure_key], item.stash[held_key] = None, False
+        outcome: object = None
         try:
-            outcome = yield
-        except BaseException:
-            self.state.abandon(item)
-            raise
+            with watched(self.state, item):
+                outcome = yield
+        except BaseException as error:
+            if not ran_out(self.state, item, error):
+                self.state.abandon(item)
+                raise
         if self.state.round is not None:
             # The parent judges; here only what went wrong by itself counts.
             self.state.abandon(item)
@@ -186,6 +191,8 @@ class Running:
             # A test that failed for itself behind the verdict's back is no longer open.
             item.stash[held_key] = False
             words = [status_word(result) for result in self.state.results_of(test_id_of(item))]
+            words += [exhausted_word(one) for one in self.state.exhausted.of(test_id_of(item))]
+            words += [kernel_word(result) for result in self.state.compiled.of(test_id_of(item))]
             report.roofline_word = "; ".join(words)  # type: ignore[attr-defined]
         raised = item.stash.get(failure_key, None)
         # unittest's failures do not pass through the call hook, so only the very exception raised there is a verdict's.
@@ -193,7 +200,7 @@ class Running:
         note(self.state, item, report, by_verdict and test_id_of(item) not in self.deciding.failed_later)
         if call.excinfo is not None and not item.config.getoption("usepdb", False):
             # The traceback outlives the test (sys.last_traceback); its buffers must not, or the next finds no room.
-            _forget_locals(call.excinfo.value)
+            forget_locals(call.excinfo.value)
         return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -223,15 +230,3 @@ class Running:
         writer = terminalreporter._tw
         for line in summary_lines(self.state, width=writer.fullwidth, colour=writer.hasmarkup):
             terminalreporter.write_line(line)
-
-
-def _forget_locals(error: BaseException | None) -> None:
-    """Empty the local variables of every frame that an exception, or one that led to it, passed through."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        traceback.clear_frames(error.__traceback__)
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            # Up to Python 3.12 a frame keeps the dictionary once made of its variables; asking again renews it.
-            _ = frame.f_locals
-        error = error.__cause__ or error.__context__

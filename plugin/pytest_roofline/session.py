@@ -8,21 +8,27 @@ from dataclasses import replace
 
 import pytest
 
+from .compiled import CompiledKernels
 from .core.entries import Entry
 from .core.errors import RooflineError
 from .core.facts import HardwareKey
 from .core.records import Ceiling, Footer, Header, Measurement, Outcome
+from .core.resources import Resources
 from .core.samples import OVERSUBSCRIBED, Calibration
 from .core.work import Work
+from .exhausted import Exhausted
 from .ground import Ground, open_ground
 from .judging.comparators import BaselineComparator, find_reference
 from .judging.curves import judge_curves, summarise
+from .judging.exact import ExactVerdict
 from .judging.looks import Looks
 from .judging.runs import RunWriter, new_run_id, now
 from .judging.trials import Trial
 from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, gating_limits, judge, settle
 from .planned import Planned, encodable
+from .reporting.exhausted import RanOut
 from .reporting.records import judgement_of
+from .reporting.resources import ExactResult
 from .reporting.results import Result
 from .round_child import in_round
 from .settings import Options
@@ -45,6 +51,8 @@ class RooflineSession:
         self.round = in_round(config)
         self.planned: dict[str, Planned] = {}
         self.results: list[Result] = []
+        self.exhausted = Exhausted()
+        self.compiled = CompiledKernels()
         self.not_measured: Counter[str] = Counter()
         self.run_name = options.save or new_run_id()
         self.writer = RunWriter(options.folder, self.run_name)
@@ -76,6 +84,7 @@ class RooflineSession:
         if self._ground is None:
             try:
                 self._ground, self.warning = open_ground(self.config, self.options, self.planned)
+                self.compiled.open(self._ground.comparator, self.options)
             except RooflineError as error:
                 raise pytest.UsageError(str(error)) from None
             except OSError as error:
@@ -106,6 +115,27 @@ class RooflineSession:
         self.writer.write(measurement)
         self._pending.setdefault(measurement.test_id, []).append(measurement)
 
+    def ran_out(self, found: RanOut) -> None:
+        """Write down that a test ran out of memory; what the measurement had taken that did is no result."""
+        record = found.record
+        self.begin_file()
+        self.writer.write(record)
+        if self.exhausted.add(found) and record.recorded:
+            self.not_measured["out of memory"] += 1
+        if record.recorded and record.round == 1:
+            pending = self._pending.get(record.test_id, [])
+            pending[:] = [one for one in pending if not one.invalid or one.key.name != record.name]
+
+    def measured_names(self, test_id: str) -> set[str]:
+        """The names under which a test has measured something, since it began and up to now."""
+        return {measurement.key.name for measurement in self._pending.get(test_id, [])}
+
+    def record_resources(self, resources: Resources) -> None:
+        """Write down what a compiled kernel asks for, whatever becomes of its test."""
+        self.begin_file()
+        self.writer.write(resources)
+        self.compiled.add(resources)
+
     def begin_file(self) -> None:
         """Write the header, unless it is there."""
         if self.writer.path is None and not self.writer.trouble:
@@ -129,6 +159,7 @@ class RooflineSession:
         test_id = encodable(item.nodeid)
         if not further:
             self._at_once.add(test_id)
+        self.compiled.judge(test_id)
         return self.take_in(test_id)
 
     def take_in(self, test_id: str) -> list[Result]:
@@ -138,14 +169,17 @@ class RooflineSession:
     def abandon(self, item: pytest.Item) -> None:
         """Keep the measurements of a test that failed for itself in the table, without a verdict."""
         self._keep_unjudged(encodable(item.nodeid))
+        self.compiled.abandon(encodable(item.nodeid))
 
     def call_it(self, test_id: str, word: str) -> None:
         """Name how a test without verdicts ended, once that is known: SKIPPED, XFAIL."""
         self._change(test_id, ended=word)
+        self.compiled.call_it(test_id, word)
 
     def retract(self, test_id: str) -> None:
         """Take back the verdicts of a test that failed for itself after all, as unittest's do behind pytest's back."""
         self._change(test_id, verdict=None)
+        self.compiled.retract(test_id)
 
     def _change(self, test_id: str, **changes: object) -> None:
         self.results = [
@@ -275,9 +309,13 @@ class RooflineSession:
         rounds = len({measurement.process for measurement in trial.measurements})
         return rounds < self.looks.most and not trial.hopeless(verdict.reference)
 
-    def fails(self, verdict: Verdict) -> bool:
+    def fails(self, verdict: Verdict | ExactVerdict) -> bool:
         """Whether a verdict turns its test red."""
         return _WORDS.get(verdict.kind) in self.options.fail_on
+
+    def red_kernels(self, test_id: str) -> list[ExactResult]:
+        """Compiled kernels of a test whose verdict turns it red."""
+        return [known for known in self.compiled.of(test_id) if known.verdict is not None and self.fails(known.verdict)]
 
     def end_measuring(self, item: pytest.Item) -> None:
         """From here on the test measures no more: its verdicts are out."""
@@ -306,6 +344,7 @@ class RooflineSession:
         self._closed = True
         for test_id in list(self._pending):
             self._keep_unjudged(test_id)
+        self.compiled.abandon()
         if self.round is None and self.results:
             self.settle(set())
         if self.options.save:
@@ -319,6 +358,7 @@ class RooflineSession:
         for result in self.results:
             if result.verdict is not None:
                 self.writer.write(judgement_of(result))
+        self.compiled.write_verdicts(self.writer)
         summaries = summarise(result.measurement for result in self.results)
         judged = judge_curves([(r.measurement, r.verdict) for r in self.results if r.verdict is not None])
         words = {(curve.label, curve.metric): curve.kind.value for curve in judged}
@@ -327,6 +367,7 @@ class RooflineSession:
                 finished=now(),
                 exit_status=exit_status,
                 measured=len(self.results),
+                compiled=len(self.compiled.results),
                 not_measured=dict(self.not_measured),
                 curves=tuple(replace(curve, verdict=words.get((curve.label, curve.metric), "")) for curve in summaries),
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .options import LAUNCHERS, MARKER, MARKER_KEYWORDS, NEEDS, TIERS, option_value
+from .options import LAUNCHERS, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS, option_value
 from .round_child import in_round
 
 # `--roofline-rounds=auto`; `judging.looks` plans for the same number.
@@ -275,6 +275,7 @@ class Marks:
     tier: str = "quick"
     needs: str | None = None
     mpi: bool = False
+    oom: str | None = None
 
 
 def read_marks(item: pytest.Item) -> Marks:
@@ -312,6 +313,7 @@ def _check_marks(item: pytest.Item, values: dict[str, Any]) -> None:
         "mpi": (lambda value: isinstance(value, bool), "True or False"),
         "tier": (lambda value: value in TIERS, f"one of {', '.join(TIERS)}"),
         "needs": (lambda value: value in NEEDS, f"one of {', '.join(NEEDS)}"),
+        "oom": (lambda value: value in OOM, f"{OOM[0]!r}, to record it where memory runs out, instead of failing"),
     }
     for name, value in values.items():
         fits, expected = rules[name]

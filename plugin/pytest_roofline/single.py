@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from .core.errors import BadInput, WrongData
 from .core.facts import HardwareKey
 from .core.keys import Key
+from .core.memory import Phase
 from .core.records import Measurement
 from .judging.hardware import above_peak
+from .memory import Place, notice
 from .planned import encodable
 from .requests import Request
 from .subject import Subject
@@ -34,6 +36,7 @@ class Single:
         self._request = request
         self._make = make
         self._device, self._hardware = _measured_on(subject, request.devices)
+        self._phase: Phase = "arguments"
 
     def measure(self) -> Measurement:
         """Take the measurement, write it down, and let go of its buffers.
@@ -42,6 +45,13 @@ class Single:
             WrongData: the timed buffers do not hold what they should.
             Exception: whatever the function raises.
         """
+        try:
+            return self._measure()
+        except Exception as error:
+            self._notice(error)
+            raise
+
+    def _measure(self) -> Measurement:
         from .measuring import host
         from .measuring.timing import Engine
 
@@ -60,13 +70,20 @@ class Single:
         engine.log.labels |= labels
         try:
             watch = host.Neighbours()
+            self._phase = "calls"
             engine.run()
             on_cpu = self._session.ground.environment.device.type == "cpu"
             disturbed = host.too_busy(watch.cores_taken()) if on_cpu else ""
+            self._phase = "peak_bytes"
             peak_bytes = engine.peak_bytes() if request.peak_bytes else None
+            self._phase = "held_bytes"
+            held_bytes = engine.held_bytes() if request.held_bytes else None
+            self._phase = "verify"
             verified, wrong = _verify(request.verify, engine)
-            measurement = self._write(engine, verified, wrong or disturbed, peak_bytes)
+            measurement = self._write(engine, verified, wrong or disturbed, peak_bytes, held_bytes)
         except BaseException as error:
+            # Before anything is released, since how full memory was is a part of it.
+            self._notice(error)
             # Whatever happens to the record, what happened to the measurement is what must be told.
             with contextlib.suppress(Exception):
                 self._write_partial(engine, error)
@@ -83,6 +100,9 @@ class Single:
         if wrong:
             raise WrongData(f"{measurement.label}: {wrong}")
         return measurement
+
+    def _notice(self, error: BaseException) -> None:
+        notice(error, Place(self._device, self._key, self._request.work, self._phase))
 
     def _argument_sets(self) -> tuple[list[tuple[object, ...]], set[str]]:
         from .measuring import cache
@@ -122,28 +142,33 @@ class Single:
             renew=renew if request.fresh else None,
         )
 
+    @property
+    def _key(self) -> Key:
+        request, plan = self._request, self._subject.planned
+        return Key(
+            benchmark=plan.benchmark,
+            parameters=plan.parameters,  # type: ignore[arg-type]
+            metric=request.metric or request.work.metric,
+            hardware=self._hardware,
+            cache=request.cache,
+            timing=request.timing,
+            name=request.name,
+        )
+
     def _write(
         self,
         engine: "Engine",
         verified: bool | None,
         invalid: str,
         peak_bytes: int | None = None,
+        held_bytes: int | None = None,
     ) -> Measurement | None:
         samples = engine.samples()
         if samples is None:
             return None
-        request, session, plan = self._request, self._session, self._subject.planned
-        metric, hardware = request.metric or request.work.metric, self._hardware
+        request, session, key = self._request, self._session, self._key
         measurement = Measurement(
-            key=Key(
-                benchmark=plan.benchmark,
-                parameters=plan.parameters,  # type: ignore[arg-type]
-                metric=metric,
-                hardware=hardware,
-                cache=request.cache,
-                timing=request.timing,
-                name=request.name,
-            ),
+            key=key,
             test_id=self._subject.test_id,
             label=self._subject.label(request.name),
             process=session.process,
@@ -151,10 +176,11 @@ class Single:
             samples=samples,
             gate=self._subject.marks.gate,
             tolerance=request.tolerance,
-            ceiling=session.ceiling(request.work, metric, hardware) if verified is not False else None,
+            ceiling=session.ceiling(request.work, key.metric, key.hardware) if verified is not False else None,
             verified=verified,
             invalid=invalid or samples.trouble,
             peak_bytes=peak_bytes,
+            held_bytes=held_bytes,
         )
         measurement = _with_sanity(measurement)
         session.record(measurement, engine.calibration)

@@ -23,7 +23,7 @@ class Subject:
         self.session = session
         self.item = item
         self.marks = marks
-        self._names: set[str] = set()
+        self._names: set[tuple[str, str]] = set()
 
     @property
     def test_id(self) -> str:
@@ -42,8 +42,8 @@ class Subject:
         label = self.planned.benchmark + (f"[{encodable(spec.id)}]" if spec is not None else "")
         return label + (f".{name}" if name else "")
 
-    def fresh_name(self, name: str | None) -> str:
-        """The name of a measurement.
+    def fresh_name(self, name: str | None, target: str = "") -> str:
+        """The name of a measurement, or of a kernel that is compiled for a target.
 
         Raises:
             BadInput: it is no text, or the test used it before.
@@ -51,10 +51,11 @@ class Subject:
         if name is not None and not (isinstance(name, str) and name):
             raise BadInput(f"name is {name!r}; expected text, or None for the only measurement of a test")
         fresh = encodable(name or "")
-        if fresh in self._names:
+        if (fresh, target) in self._names:
             called = f"the name {fresh!r}" if fresh else "no name"
-            raise BadInput(f"this test measures twice under {called}; give each measurement a name of its own")
-        self._names.add(fresh)
+            what = f"compiles twice for {target}" if target else "measures twice"
+            raise BadInput(f"this test {what} under {called}; give each measurement a name of its own")
+        self._names.add((fresh, target))
         return fresh
 
     def require_open(self) -> None:

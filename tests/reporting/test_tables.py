@@ -241,5 +241,10 @@ def test_the_roofs_are_explained_once_each(make):
     assert note == "roof: traffic_GBps 4800 GB/s, datasheet: vendor\\n"
 
 
+def test_a_roof_of_arithmetic_is_told_in_tflops(make):
+    ceiling = Ceiling("bf16_TFLOPS", 989e12, "datasheet", "vendor")
+    assert roofline_note([result(make, ceiling=ceiling)]) == "roof: bf16_TFLOPS 989 TFLOP/s, datasheet: vendor"
+
+
 def test_without_a_roof_there_is_nothing_to_explain(make):
     assert roofline_note([result(make)]) == ""

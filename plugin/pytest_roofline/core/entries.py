@@ -10,6 +10,7 @@ from .errors import BadInput
 from .facts import HardwareKey
 from .keys import Cache, Key, Scalar, Timing, canonical, label_of
 from .records import SCHEMA
+from .resources import ResourceKey, check_figures
 from .work import RATE_UNITS, Work, rate_suffix
 
 Kind = Literal["measured", "threshold", "reference"]
@@ -156,9 +157,53 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class ExactEntry:
+    """What one compiled kernel asks of its target, to be met exactly: see `core.resources.Resources` for the fields.
+
+    It belongs to the target that it was compiled for, not to the machine that compiled it: so it has no hardware, and
+    no sessions, since a compiler says the same thing every time.
+    """
+
+    benchmark: str
+    target: str
+    figures: dict[str, int]
+    name: str = ""
+    parameters: dict[str, Scalar] = field(default_factory=dict)
+    options: dict[str, Scalar] = field(default_factory=dict)
+    arguments: dict[str, str] = field(default_factory=dict)
+    compiler: dict[str, str] = field(default_factory=dict)
+    provenance: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.figures:
+            raise BadInput("an exact entry has no figures; expected those of a compiled kernel")
+        check_figures(self.figures)
+
+    @property
+    def key(self) -> ResourceKey:
+        """Which compiled kernel it is."""
+        return ResourceKey(self.benchmark, self.parameters, self.target, self.name)
+
+    @property
+    def identity(self) -> str:
+        """What makes two entries the same one."""
+        return self.key.identity
+
+    @property
+    def label(self) -> str:
+        """The entry as people call it: `flash_forward[sm_90-64]`."""
+        return self.key.label
+
+
+# The family, and so the file, of all exact entries.
+RESOURCES = "resources"
+
+
+@dataclass(frozen=True, slots=True)
 class Baseline:
-    """One baseline file: the entries of one hardware family."""
+    """One baseline file: the entries of one hardware family; or, in that of all targets, the exact ones."""
 
     family: str
     entries: tuple[Entry, ...]
     schema: int = SCHEMA
+    exact: tuple[ExactEntry, ...] = ()

@@ -21,6 +21,14 @@ class WrongData(RooflineError, AssertionError):
     """The buffers that were timed do not hold what the measured function should have left in them."""
 
 
+class CompileFailed(BadInput):
+    """A kernel could not be compiled for a target, or what came out could not be read."""
+
+
+class DoesNotFit(RooflineError, AssertionError):
+    """A compiled kernel asks for more than its target has, so that no launch of it can succeed."""
+
+
 class DeviceError(RooflineError):
     """The device is not there, or stopped answering."""
 

@@ -39,7 +39,9 @@ class Measurement:
 
     `invalid` says why the numbers must not be trusted; it is empty for a valid measurement. Rates are derived, never
     stored alone. `peak_bytes` is the most memory that one call held above what was allocated before it; None where
-    nobody asked or the device does not tell. `ranks` tells of those that took part, where there were several.
+    nobody asked or the device does not tell. `held_bytes` is what one call left allocated as long as its result was
+    kept, above what was allocated before it: of a forward pass its output and what autograd saved. `ranks` tells of
+    those that took part, where there were several.
     """
 
     key: Key
@@ -55,6 +57,7 @@ class Measurement:
     verified: bool | None = None
     invalid: str = ""
     peak_bytes: int | None = None
+    held_bytes: int | None = None
     ranks: Ranks | None = None
 
     def __post_init__(self) -> None:
@@ -242,3 +245,4 @@ class Footer:
     measured: int
     not_measured: dict[str, int] = field(default_factory=dict)
     curves: tuple[CurveSummary, ...] = ()
+    compiled: int = 0

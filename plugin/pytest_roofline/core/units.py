@@ -7,7 +7,7 @@ import unicodedata
 
 from .errors import BadInput
 
-KIB, MIB, GIB = 2**10, 2**20, 2**30
+KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 
 
 def format_bytes(size_bytes: int, separator: str = " ") -> str:
@@ -21,6 +21,14 @@ def format_bytes(size_bytes: int, separator: str = " ") -> str:
 def format_amount(size_bytes: float) -> str:
     """An amount of memory, rounded to three digits: `4.2 GB`, `312 MB`."""
     for unit, label in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size_bytes >= unit:
+            return f"{three_digits(size_bytes / unit)} {label}"
+    return f"{size_bytes:.0f} B"
+
+
+def format_memory(size_bytes: float) -> str:
+    """An amount of memory as allocators print it, by 1024 and with three digits: `2.00 GiB`, `537 MiB`."""
+    for unit, label in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size_bytes >= unit:
             return f"{three_digits(size_bytes / unit)} {label}"
     return f"{size_bytes:.0f} B"

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ..core.entries import Baseline, Entry
+from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
 from ..core.facts import HardwareKey
+from ..core.resources import registers_of
 from ..core.units import format_seconds, moment
 from ..core.work import RATE_SUFFIXES, rate_suffix
 from .hardware import products
 from .plausible import Flaw, beyond_peak, published_beyond_peak
+from .targets import above_limit
 
 # Processes of one entry lie a few percent apart, on a bad CPU a factor of two.
 MOST_APART = 3.0
@@ -34,7 +36,21 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
     for entry in baseline.entries:
         looks = _measured(entry, now) if entry.kind == "measured" else _published(entry)
         flaws += [replace(flaw, entry=entry.label) for flaw in (*_hardware(entry, baseline.family), *looks)]
+    for exact in baseline.exact:
+        flaws += [replace(flaw, entry=exact.label) for flaw in _exact(exact, baseline.family)]
     return flaws
+
+
+def _exact(entry: ExactEntry, family: str) -> Iterator[Flaw]:
+    if family != RESOURCES:
+        yield Flaw(f"an exact entry in {family}.json", f"it in {RESOURCES}.json", "approve it, or move it there")
+    if not any(text.strip() for text in entry.provenance.values()) or not entry.compiler:
+        yield Flaw("no provenance", "its run and its compiler", "record it anew with `roofline baseline propose`")
+    impossible = above_limit(entry.target, entry.figures.get("shared_bytes", 0))
+    if impossible:
+        yield Flaw(impossible, "what a launch can give", "record it anew; nobody can have run this")
+    if registers_of(entry.figures) is None:
+        yield Flaw("no registers", "those of every target", "record it anew with `roofline baseline propose`")
 
 
 def _hardware(entry: Entry, family: str) -> Iterator[Flaw]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ..core.entries import Baseline, Entry
+from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record, write_json
@@ -25,17 +25,19 @@ def read_baseline(path: Path) -> Baseline:
     except BadInput as error:
         raise BadFile(f"{where}: {error}") from None
     _refuse_duplicates(baseline.entries, where)
+    _refuse_duplicates(baseline.exact, f"{where}, exact")
     return baseline
 
 
-def _refuse_duplicates(entries: Sequence[Entry], where: str) -> None:
+def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> None:
     seen: dict[str, int] = {}
     for index, entry in enumerate(entries):
         first = seen.setdefault(entry.identity, index)
         if first != index:
+            what = f"{entry.metric}, {entry.kind}" if isinstance(entry, Entry) else entry.target
             raise BadFile(
                 f"{where}: entries {first} and {index} are the same ({entry.benchmark} {entry.parameters}, "
-                f"{entry.metric}, {entry.kind}); expected each once"
+                f"{what}); expected each once"
             )
 
 
@@ -45,10 +47,11 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     Raises:
         CannotStore: the file cannot be written.
     """
-    write_json(path, to_plain(Baseline(baseline.family, tuple(sorted(baseline.entries, key=_order)))))
+    entries, exact = tuple(sorted(baseline.entries, key=_order)), tuple(sorted(baseline.exact, key=_order))
+    write_json(path, to_plain(Baseline(baseline.family, entries, exact=exact)))
 
 
-def _order(entry: Entry) -> tuple[str, str, tuple[tuple[str, bool, float, str], ...], str]:
+def _order(entry: Entry | ExactEntry) -> tuple[str, str, tuple[tuple[str, bool, float, str], ...], str]:
     """Sort key: by benchmark and name, then parameters with numbers in numeric order."""
     parameters = tuple(
         (name, isinstance(value, str), value if isinstance(value, int | float) else 0, str(value))
@@ -72,6 +75,14 @@ class Shelf:
         paths = [path for folder in self.folders if (path := folder / f"{family}.json").exists()]
         return Entries.merged(paths)
 
+    def resources(self) -> "Entries":
+        """What compiled kernels ask for, on any machine.
+
+        Raises:
+            BadFile: one of the files cannot be used.
+        """
+        return self.family(RESOURCES)
+
     def everything(self) -> "Entries":
         """All entries of all families, for questions that no device can be asked for.
 
@@ -92,9 +103,15 @@ def _is_baseline(path: Path) -> bool:
 class Entries:
     """Entries with the files that they came from, the first of its identity winning."""
 
-    def __init__(self, entries: dict[str, tuple[Entry, Path]], paths: Sequence[Path]) -> None:
+    def __init__(
+        self,
+        entries: dict[str, tuple[Entry, Path]],
+        paths: Sequence[Path],
+        exact: dict[str, tuple[ExactEntry, Path]] | None = None,
+    ) -> None:
         self._entries = entries
         self.paths = tuple(paths)
+        self.exact = exact or {}
         self._by_benchmark: dict[tuple[str, str], list[Entry]] = {}
         for entry, _ in entries.values():
             self._by_benchmark.setdefault((entry.benchmark, entry.name), []).append(entry)
@@ -103,11 +120,14 @@ class Entries:
     def merged(cls, paths: Sequence[Path]) -> "Entries":
         """The entries of several files."""
         entries: dict[str, tuple[Entry, Path]] = {}
+        exact: dict[str, tuple[ExactEntry, Path]] = {}
         for path in paths:
             baseline = read_baseline(path)
             for entry in baseline.entries:
                 entries.setdefault(entry.identity, (entry, path))
-        return cls(entries, paths)
+            for one in baseline.exact:
+                exact.setdefault(one.identity, (one, path))
+        return cls(entries, paths, exact)
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -19,6 +19,8 @@ from .comparators import (
     open_comparator,
     prior_of,
 )
+from .exact_comparing import ExactRow, compare_exact
+from .exact_known import known_by
 from .runs import Run
 from .spread import priors
 from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, gating_limits, judge, other_mode, settle
@@ -38,15 +40,22 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The rows, worst first; what only the old side knows; and the runs that were read."""
+    """The rows, worst first; what only the old side knows; the runs that were read; and the compiled kernels."""
 
     rows: tuple[Row, ...]
     only_old: tuple[str, ...]
     runs: tuple[Run, ...]
+    kernels: tuple[ExactRow, ...] = ()
+
+    @property
+    def regressed(self) -> bool:
+        """Whether anything is slower, or asks for more."""
+        kinds = [row.verdict.kind for row in self.rows] + [row.verdict.kind for row in self.kernels]
+        return Kind.REGRESSED in kinds
 
 
 def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT_TOLERANCE) -> Comparison:
-    """Every measurement of `new` against `old`.
+    """Every measurement and every compiled kernel of `new` against `old`.
 
     Args:
         old: runs, each a session, or baseline files.
@@ -62,7 +71,8 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
     _refuse_other_hardware(before, after)
     found = [(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
     count = sum(reference is not None for _, _, reference, _ in found)
-    if not count:
+    kernels, only_old = compare_exact(known_by(before), known_by(after))
+    if not count and not any(row.old is not None for row in kernels):
         raise BadInput(
             f"{before.name} and {after.name} share no measurement{_why_not(before, after)}; expected runs of the same "
             "tests"
@@ -73,7 +83,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
     for key, fresh, reference, why_none in found:
         policy = Policy(
             tolerance=_own_tolerance(after, key) or (reference and reference.tolerance) or tolerance,
-            comparisons=count,
+            comparisons=max(1, count),
             prior=kinds.get(class_of_key(key), priors()[class_of_key(key)]),
         )
         changed = next((why for mode in fresh.achieved if (why := other_mode(mode, reference))), "")
@@ -82,7 +92,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
         verdicts[key.identity] = judge(
             groups, reference, policy, invalid=changed, thresholds=thresholds, why_none=why_none
         )
-    settled = settle(verdicts, count)
+    settled = settle(verdicts, max(1, count))
     rows = [
         Row(key, key.label, reference.median_s if reference else None, fresh.median_s, settled[key.identity], fresh)
         for key, fresh, reference, _ in found
@@ -92,8 +102,9 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
     keys |= {row.key.identity for row in rows}
     return Comparison(
         rows=tuple(sorted(rows, key=worst_first)),
-        only_old=tuple(key.label for key, _ in known if key.identity not in keys),
+        only_old=(*(key.label for key, _ in known if key.identity not in keys), *only_old),
         runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
+        kernels=kernels,
     )
 
 

@@ -136,7 +136,7 @@ def _readable(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
         known = runs.setdefault(run.header.run_id, run)
         if known is not run:
             notes.append(f"{path} is left out: it is the same run as {known.path}")
-        elif not run.measurements:
+        elif not run.measurements and not run.resources:
             notes.append(f"{path} is left out: it holds no measurement")
             del runs[run.header.run_id]
     return list(runs.values()), notes
@@ -170,7 +170,8 @@ def _is_product(hardware: HardwareKey, wanted: str, exact: bool) -> bool:
 
 
 def _refuse_several(runs: Sequence[Run]) -> None:
-    keys = Counter(str(hardware_of(run)) for run in runs)
+    # Compiled kernels belong to their targets, whatever compiled them.
+    keys = Counter(str(hardware_of(run)) for run in runs if run.measurements)
     if len(keys) > 1:
         raise OtherHardware(
             f"the runs are of different hardware: {_counted(keys)}; expected one, choose it with "

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.entries import Baseline, Entry, Session
+from ..core.entries import RESOURCES, Baseline, Entry, Session
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.units import printable
 from .comparators import key_of_entry, pooled_median, reference_of, typical_clock
 from .disagreement import Apart, Sessions, runs_apart, sessions_apart
+from .exact_proposals import propose_exact
 from .hardware import family_of, identity_of
 from .picking import is_fake
 from .runs import Run
@@ -34,12 +35,13 @@ class NothingFit(BadInput):
 
 
 def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: bool = False) -> Proposal:
-    """Entries from whole runs: a session a run, the median of each process within.
+    """Entries from whole runs: a session a run, the median of each process within; and the exact ones of kernels.
 
     Args:
         runs: runs of one hardware; several sessions make a baseline that knows how much they differ.
         everything: take measurements without `gate=True` too, where some have it.
-        accept_slower: take measurements whose test failed only because they were slower: the slowdown is accepted.
+        accept_slower: take measurements whose test failed only because they were slower: the slowdown is accepted; and
+            compiled kernels whose test failed only because they ask for more.
 
     Raises:
         OtherHardware: the runs are of different hardware, or some of a fake device.
@@ -74,9 +76,11 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
     entries = [_entry(sessions) for sessions in taken.values()]
     fit_entries, apart = _agreeing(entries, runs)
     left_out += apart
-    if not fit_entries:
+    exact, exact_left_out = propose_exact(runs, accept_worse=accept_slower)
+    left_out += exact_left_out
+    if not fit_entries and not exact:
         raise NothingFit(_nothing_fit(runs, left_out), left_out)
-    return Proposal(Baseline(family, tuple(fit_entries)), tuple(left_out))
+    return Proposal(Baseline(family if fit_entries else RESOURCES, tuple(fit_entries), exact=exact), tuple(left_out))
 
 
 def _process(measurement: Measurement) -> tuple[str, str]:
@@ -150,6 +154,8 @@ def _how_far(apart: Apart, than: str) -> str:
 def _one_family(runs: Sequence[Run]) -> str:
     if not runs:
         raise BadInput("no run is given; expected at least one")
+    # What only compiled kernels belongs to their targets, whatever it ran on.
+    runs = [run for run in runs if run.measurements]
     fake = {is_fake(run): run for run in runs}
     if len(fake) > 1:
         raise OtherHardware(
@@ -160,7 +166,7 @@ def _one_family(runs: Sequence[Run]) -> str:
     if len(families) > 1 or len(keys) > 1:
         seen = "; ".join(f"{run.path} is {key}" for key, run in keys.items())
         raise OtherHardware(f"the runs are of different hardware ({seen}); expected one, propose each on its own")
-    return next(iter(families))
+    return next(iter(families), RESOURCES)
 
 
 def _refuse_repeated(runs: Sequence[Run]) -> None:

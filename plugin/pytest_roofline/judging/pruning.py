@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.entries import Entry
+from ..core.entries import Entry, ExactEntry
 from ..core.errors import BadFile
 from ..core.keys import canonical
 from .storage import decode_json, read_bytes
@@ -23,7 +23,7 @@ class PlannedTest:
 class Unused:
     """An entry that no test uses, and whether its benchmark is known with other parameters."""
 
-    entry: Entry
+    entry: Entry | ExactEntry
     benchmark_known: bool
 
 
@@ -48,7 +48,7 @@ def read_plan(path: Path) -> list[PlannedTest]:
     return planned
 
 
-def unused(entries: Iterable[Entry], planned: Sequence[PlannedTest]) -> list[Unused]:
+def unused(entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]) -> list[Unused]:
     """The entries that none of the planned tests would be compared with, in their order."""
     tests: dict[str, dict[str, dict[str, Any]]] = {}
     for test in planned:
@@ -60,8 +60,8 @@ def unused(entries: Iterable[Entry], planned: Sequence[PlannedTest]) -> list[Unu
     ]
 
 
-def _is_used(entry: Entry, tests: dict[str, dict[str, Any]]) -> bool:
+def _is_used(entry: Entry | ExactEntry, tests: dict[str, dict[str, Any]]) -> bool:
     """Whether one of the tests, by their canonical parameters, is meant; published entries may name some only."""
-    if entry.kind == "measured":
+    if isinstance(entry, ExactEntry) or entry.kind == "measured":
         return canonical(entry.parameters) in tests
     return any(entry.speaks_of(parameters) for parameters in tests.values())

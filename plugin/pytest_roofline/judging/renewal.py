@@ -12,16 +12,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
-from ..core.entries import Baseline, Entry, Session
+from ..core.entries import Baseline, Entry, ExactEntry, Session
 from ..core.errors import BadInput
 from ..core.units import format_percent, moment
 from .baselines import read_baseline, write_baseline
 from .comparators import class_of_key, key_of_entry, prior_of, reference_of
+from .exact_renewal import ExactChange, exact_changes
 from .spread import Group, Prior, priors
 from .verdicts import CONFIDENCE, DEFAULT_TOLERANCE, Kind, Policy, judge, other_mode
 
+Labelled = TypeVar("Labelled", Entry, ExactEntry)
 Action = Literal["new", "replaced", "joined", "unchanged"]
 # A month of nightlies: older sessions tell of drivers that are gone, and thirty know the spread well enough.
 MOST_SESSIONS = 30
@@ -60,7 +62,7 @@ def _centre(entry: Entry) -> float | None:
 
 
 def changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), replaces: bool = False) -> list[Change]:
-    """What approving `proposal` into `folder` would do to each of its entries.
+    """What approving `proposal` into `folder` would do to each of its entries that are not exact.
 
     Args:
         only: parts of labels; entries whose label has none of them are not touched. All entries where it is empty.
@@ -72,41 +74,63 @@ def changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), repla
     """
     known = _known(proposal.family, folder)
     assumed = priors_of(known.values())
-    return [
-        renew(entry, known.get(entry.identity), assumed, replaces=replaces) for entry in select(proposal.entries, only)
-    ]
+    chosen = select(proposal.entries, only, [entry.label for entry in proposal.exact])
+    return [renew(entry, known.get(entry.identity), assumed, replaces=replaces) for entry in chosen]
+
+
+def kernel_changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = ()) -> list[ExactChange]:
+    """The same for its exact entries, which go into a file of their own.
+
+    Raises:
+        BadFile: the file that is there cannot be read.
+        BadInput: a part that no label has.
+    """
+    chosen = select(proposal.exact, only, [entry.label for entry in proposal.entries])
+    return exact_changes(chosen, folder)
 
 
 def approve(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), replaces: bool = False) -> Path:
     """Merge a proposal into the family's file in `folder`, whole or not at all; other entries stay as they are.
+
+    Exact entries have a file of their own: see `exact_renewal.approve_exact`.
 
     Raises:
         BadFile: the file that is there cannot be read, so merging would lose it.
         BadInput: a part of a label that none has.
         CannotStore: the file cannot be written.
     """
-    known = _known(proposal.family, folder)
+    before = _file(proposal.family, folder)
+    known = {entry.identity: entry for entry in before.entries}
     for change in changes(proposal, folder, only=only, replaces=replaces):
         known[change.entry.identity] = change.entry
     path = folder / f"{proposal.family}.json"
-    write_baseline(path, Baseline(proposal.family, tuple(known.values())))
+    write_baseline(path, replace(before, entries=tuple(known.values())))
     return path
 
 
 def _known(family: str, folder: Path) -> dict[str, Entry]:
+    return {entry.identity: entry for entry in _file(family, folder).entries}
+
+
+def _file(family: str, folder: Path) -> Baseline:
     path = folder / f"{family}.json"
-    return {entry.identity: entry for entry in read_baseline(path).entries} if path.exists() else {}
+    return read_baseline(path) if path.exists() else Baseline(family, ())
 
 
-def select(entries: Sequence[Entry], parts: Sequence[str]) -> list[Entry]:
+def select(entries: Sequence[Labelled], parts: Sequence[str], beside: Sequence[str] = ()) -> list[Labelled]:
     """The entries whose label has one of `parts` in it; all of them where there are none.
+
+    Args:
+        entries: measured, published or exact ones.
+        parts: of labels.
+        beside: labels of entries of another kind that the parts may mean as well.
 
     Raises:
         BadInput: a part that is in no label.
     """
+    labels = list(dict.fromkeys([*(entry.label for entry in entries), *beside]))
     for part in parts:
-        if not any(part in entry.label for entry in entries):
-            labels = list(dict.fromkeys(entry.label for entry in entries))
+        if not any(part in label for label in labels):
             more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
             raise BadInput(f"no entry has {part!r} in its label; there are {', '.join(labels[:5]) or 'none'}{more}")
     return [entry for entry in entries if not parts or any(part in entry.label for part in parts)]

@@ -10,19 +10,25 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.errors import BadFile, CannotStore
+from ..core.memory import OutOfMemory
 from ..core.records import Footer, Header, Judgement, Measurement, Outcome
+from ..core.resources import ExactJudgement, Resources
 from ..core.samples import MOST_EXCLUDED, OVERSUBSCRIBED, Calibration
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 
-Line = Header | Calibration | Measurement | Outcome | Judgement | Footer
+Line = Header | Calibration | Measurement | Resources | OutOfMemory | Outcome | Judgement | ExactJudgement | Footer
 _TYPES: dict[str, type[Line]] = {
     "header": Header,
     "calibration": Calibration,
     "measurement": Measurement,
+    "resources": Resources,
+    "out_of_memory": OutOfMemory,
     "outcome": Outcome,
     "judgement": Judgement,
+    "exact": ExactJudgement,
     "footer": Footer,
 }
+_NAMES = {kind: name for name, kind in _TYPES.items()}
 
 
 def now() -> str:
@@ -49,6 +55,9 @@ class Run:
     calibrations: tuple[Calibration, ...] = ()
     judgements: tuple[Judgement, ...] = ()
     spoiled: dict[str, str] = field(default_factory=dict)
+    out_of_memory: tuple[OutOfMemory, ...] = ()
+    resources: tuple[Resources, ...] = ()
+    exact: tuple[ExactJudgement, ...] = ()
 
     @property
     def not_passed(self) -> dict[str, Outcome]:
@@ -76,9 +85,21 @@ class Run:
             return "more ranks than cores, so it tells of the scheduler"
         if "replaced" in measurement.samples.labels:
             return "what was measured had been replaced through pytest_roofline_function"
-        if all(outcome.test_id != measurement.test_id for outcome in self.outcomes):
+        return self._test_unfit(measurement.test_id, accept_slower)
+
+    def unfit_resources(self, resources: Resources, accept_worse: bool) -> str:
+        """Why what a compiled kernel asks for may not be compared with or become a baseline; empty where it may.
+
+        Args:
+            resources: of this run.
+            accept_worse: take it even if its test failed, as long as it failed only for a verdict.
+        """
+        return resources.invalid or self._test_unfit(resources.test_id, accept_worse)
+
+    def _test_unfit(self, test_id: str, accept_slower: bool) -> str:
+        if all(outcome.test_id != test_id for outcome in self.outcomes):
             return "its test did not come to its end"
-        ended = self.not_passed.get(measurement.test_id)
+        ended = self.not_passed.get(test_id)
         # A test that failed for having no baseline is what a baseline is made from.
         without_baseline = ended is not None and "NO BASELINE" in ended.verdicts and "REGRESSED" not in ended.verdicts
         if ended is None or (ended.by_verdict and (accept_slower or without_baseline)):
@@ -146,7 +167,10 @@ def _assemble(path: Path, records: list[Line], cut: bool) -> Run:
         cut=cut,
         calibrations=tuple(record for record in records if isinstance(record, Calibration)),
         judgements=tuple(record for record in records if isinstance(record, Judgement)),
+        out_of_memory=tuple(record for record in records if isinstance(record, OutOfMemory)),
         spoiled=_spoiled([record for record in records if isinstance(record, Measurement)]),
+        resources=tuple(record for record in records if isinstance(record, Resources)),
+        exact=tuple(record for record in records if isinstance(record, ExactJudgement)),
     )
 
 
@@ -169,7 +193,7 @@ def _spoiled(measurements: Sequence[Measurement]) -> dict[str, str]:
 
 def encode_line(record: Line) -> str:
     """One line of a run file, newline included."""
-    plain: dict[str, Any] = {"type": type(record).__name__.lower(), **to_plain(record)}
+    plain: dict[str, Any] = {"type": _NAMES[type(record)], **to_plain(record)}
     if isinstance(record, Measurement):
         plain["derived"] = record.derived()
     return json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"

@@ -43,6 +43,12 @@ class Calls:
                 at, left = 0, left - len(turn)
         self.made += count
 
+    def kept(self) -> object:
+        """One call, with its result."""
+        arguments = self.sets[self.made % len(self.sets)]
+        self.made += 1
+        return self.fn(*arguments)
+
     def restart(self) -> None:
         """Begin with the first set again: the sets were replaced."""
         self.made = 0

@@ -136,10 +136,29 @@ def cgroup_cpus() -> float | None:
     return min(quotas, default=None)
 
 
+def data_bytes() -> int | None:
+    """Private writable memory of this process, touched or not, as RLIMIT_DATA counts it; None where nobody tells."""
+    match = re.search(r"^VmData:\s+(\d+) kB$", _read(_ROOT / "proc/self/status") or "", re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+def _data_headroom_bytes() -> int | None:
+    """What the limit of this process's data segment still allows; None where it has none."""
+    held = data_bytes()
+    if held is None:
+        return None
+    try:
+        import resource
+    except ImportError:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return None if soft == resource.RLIM_INFINITY else soft - held
+
+
 def free_memory_bytes() -> int:
-    """What an allocation can still get: the smaller of the machine's available memory and the cgroup's headroom."""
-    available = _meminfo("MemAvailable")
-    free = [memory_bytes() if available is None else available]
+    """What an allocation can still get: the least of what the machine, the cgroup and the process's limit allow."""
+    available, allowed = _meminfo("MemAvailable"), _data_headroom_bytes()
+    free = [memory_bytes() if available is None else available, *([] if allowed is None else [allowed])]
     for folder, limit in _numbers("memory", "memory.max", "memory.limit_in_bytes"):
         used = _read(folder / "memory.current") or _read(folder / "memory.usage_in_bytes") or "0"
         # Page cache counts as used but is given back on demand.

@@ -173,6 +173,11 @@ class Engine:
                 self._calls(1)
         return peak_bytes
 
+    def held_bytes(self) -> int | None:
+        """What one call leaves allocated as long as its result is kept, by a call of its own; never with peers."""
+        with _collector_off():
+            return self.device.held_bytes(self._calls.kept)
+
     def samples(self) -> Samples | None:
         """The record of what was taken; None where there is no sample yet."""
         log = self.log

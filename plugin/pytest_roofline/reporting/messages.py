@@ -6,6 +6,7 @@ from ..core.records import CurveSummary
 from ..core.units import format_bytes, format_seconds, printable, three_digits
 from ..core.work import rate_suffix
 from ..judging.verdicts import Kind, describe
+from .resources import ExactResult
 from .results import Result, figure
 
 
@@ -100,9 +101,9 @@ def _listed(meaning: str, names: Sequence[str], at_most: int) -> list[str]:
     return [f"{meaning}: {', '.join(names[:at_most])}{more}"]
 
 
-def counts_line(measured: int, not_measured: Mapping[str, int]) -> str:
-    """`12 measured, 3 not measured (needs 2 GPUs, found 1)`."""
-    line = f"{measured} measured"
+def counts_line(measured: int, not_measured: Mapping[str, int], compiled: int = 0) -> str:
+    """`12 measured, 4 compiled, 3 not measured (needs 2 GPUs, found 1)`."""
+    line = f"{measured} measured" + (f", {compiled} compiled" if compiled else "")
     if not_measured:
         reasons = "; ".join(
             printable(reason) + (f" ({count}×)" if len(not_measured) > 1 else "")
@@ -112,18 +113,18 @@ def counts_line(measured: int, not_measured: Mapping[str, int]) -> str:
     return line
 
 
-def verdicts_line(results: Sequence[Result]) -> str:
+def verdicts_line(results: Sequence[Result | ExactResult]) -> str:
     """How many of each verdict, the worst first: `1 REGRESSED, 6 PASSED`."""
     counts = {kind: sum(r.verdict is not None and r.verdict.kind is kind for r in results) for kind in Kind}
     order = (Kind.REGRESSED, Kind.INVALID, Kind.INCONCLUSIVE, Kind.IMPROVED, Kind.PASSED, Kind.NO_BASELINE)
     return ", ".join(f"{counts[kind]} {kind.value}" for kind in order if counts[kind])
 
 
-def gate_lines(results: Sequence[Result], planned: int, run: str, family: str) -> list[str]:
+def gate_lines(results: Sequence[Result | ExactResult], planned: int, run: str, family: str) -> list[str]:
     """The closing sentence on what was compared, and the command that changes it where nothing was.
 
     Args:
-        results: what was measured.
+        results: what was measured, and what was compiled.
         planned: how many tests were to measure.
         run: the run's name or path, for the command; empty where it could not be saved.
         family: the hardware family.
@@ -146,6 +147,6 @@ def gate_lines(results: Sequence[Result], planned: int, run: str, family: str) -
     missing = [r for r in judged if r.verdict and r.verdict.kind is Kind.NO_BASELINE]
     line = f"{compared} of {len(results)} compared: {verdicts_line(results)}"
     if missing:
-        names = ", ".join(printable(r.measurement.label) for r in missing[:3]) + (", …" if len(missing) > 3 else "")
+        names = ", ".join(printable(r.label) for r in missing[:3]) + (", …" if len(missing) > 3 else "")
         line += f". NO BASELINE for {names}: {printable(missing[0].verdict.reason if missing[0].verdict else '')}"
     return [line]

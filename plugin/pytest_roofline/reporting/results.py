@@ -30,6 +30,11 @@ class Result:
     left_out: tuple[str, ...] = ()
 
     @property
+    def label(self) -> str:
+        """The measurement as people call it."""
+        return self.measurement.label
+
+    @property
     def word(self) -> str:
         """The verdict in a word, or how the test ended that has none."""
         return self.verdict.kind.value if self.verdict else self.ended

@@ -5,26 +5,32 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ..core.records import Measurement
-from ..core.units import format_bytes, format_percent, format_seconds, printable
+from ..core.units import format_bytes, format_memory, format_percent, format_seconds, printable
 from ..judging.comparing import Row
+from ..judging.hardware import format_ceiling
 from ..judging.stats import growth
 from ..judging.verdicts import Kind, Verdict, interval_text
+from .exhausted import WORD, RanOut
 from .layout import new_table, render
 from .results import Result, new_s, rate_text
 
-_STYLES = {
+STYLES = {
     Kind.REGRESSED.value: "bold red",
     Kind.INVALID.value: "yellow",
     Kind.INCONCLUSIVE.value: "yellow",
     Kind.IMPROVED.value: "green",
     Kind.PASSED.value: "green",
     "FAILED": "bold red",
+    WORD: "yellow",
 }
 _RANK = {"FAILED": 0, Kind.REGRESSED.value: 1, Kind.INVALID.value: 2, Kind.INCONCLUSIVE.value: 3}
 
 
-def results_table(results: Sequence[Result], width: int, colour: bool) -> str:
-    """Test, size, time, rate, share of the roofline, difference with its interval, processes, verdict; worst first."""
+def results_table(results: Sequence[Result], width: int, colour: bool, exhausted: Sequence[RanOut] = ()) -> str:
+    """Test, size, time, rate, roofline, memory, difference with its interval, processes, verdict; worst first.
+
+    Behind them, without figures, stand the tests that ran out of memory.
+    """
     failed = any(result.word in ("FAILED", Kind.REGRESSED.value) for result in results)
     ordered = sorted(results, key=_badness) if failed else list(results)
     rates = ["" if _unresolved(r.measurement) else rate_text(r.measurement, new_s(r)) for r in ordered]
@@ -32,8 +38,10 @@ def results_table(results: Sequence[Result], width: int, colour: bool) -> str:
     units = {rate.rpartition(" ")[2] for rate in rates if rate}
     heading = units.pop() if len(units) == 1 else ""
     rows = [_row(result, rate.removesuffix(heading).strip()) for result, rate in zip(ordered, rates, strict=True)]
+    rows += [_exhausted_row(ran_out) for ran_out in exhausted]
     columns = [("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"), ("roof", "right"),
-               ("diff %", "right"), ("99 %", "right"), ("n", "right"), ("verdict", "left")]  # fmt: skip
+               ("peak", "right"), ("held", "right"), ("diff %", "right"), ("99 %", "right"), ("n", "right"),
+               ("verdict", "left")]  # fmt: skip
     # A column with nothing in it only takes room from the tests' names.
     filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
     table = new_table(*(columns[index] for index in filled))
@@ -50,11 +58,22 @@ def _row(result: Result, rate: str) -> list[str | Text]:
         format_seconds(new_s(result) or measurement.median_s),
         rate,
         _roof(measurement),
+        _memory(measurement.peak_bytes),
+        _memory(measurement.held_bytes),
         "" if verdict is None or verdict.change is None else f"{verdict.change * 100:+.1f}",
         _bounds(verdict),
         _counts(verdict),
-        Text(result.word, style=_STYLES.get(result.word, "")),
+        Text(result.word, style=STYLES.get(result.word, "")),
     ]
+
+
+def _exhausted_row(ran_out: RanOut) -> list[str | Text]:
+    word = ran_out.word
+    return [printable(ran_out.record.label), *[""] * 9, Text(word, style=STYLES[word])]
+
+
+def _memory(size_bytes: int | None) -> str:
+    return "" if size_bytes is None else format_memory(size_bytes)
 
 
 def _bounds(verdict: Verdict | None) -> str:
@@ -91,7 +110,7 @@ def roofline_note(results: Sequence[Result]) -> str:
     """What the column `roof` is a share of; empty where nothing is known."""
     ceilings = {m.ceiling for m in (result.measurement for result in results) if m.ceiling is not None}
     parts = [
-        f"{'* ' * (c.source == 'measured')}{c.metric} {c.value / 1e9:.4g} GB/s, {c.source}: {printable(c.origin)}"
+        f"{'* ' * (c.source == 'measured')}{c.metric} {format_ceiling(c)}, {c.source}: {printable(c.origin)}"
         for c in sorted(ceilings, key=lambda c: (c.source, c.metric))
     ]
     return f"roof: {'; '.join(parts)}" if parts else ""
@@ -110,7 +129,7 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
             "" if verdict.change is None else format_percent(verdict.change),
             "" if verdict.interval is None else interval_text(verdict),
             _counts(verdict),
-            Text(verdict.kind.value, style=_STYLES.get(verdict.kind.value, "")),
+            Text(verdict.kind.value, style=STYLES.get(verdict.kind.value, "")),
         )
     return render(table, width, colour)
 

@@ -3,9 +3,9 @@
 import re
 
 from ...core.errors import BadInput
-from .base import Counters, Device, Stamp, Traits
+from .base import Allocated, Counters, Device, Stamp, Traits
 
-__all__ = ["Counters", "Device", "Stamp", "Traits", "check_device_name", "open_device"]
+__all__ = ["Allocated", "Counters", "Device", "Stamp", "Traits", "check_device_name", "open_device"]
 
 # What the user wrote the name behind, for messages.
 OPTION = "--roofline-device"

@@ -8,7 +8,18 @@ from typing import Protocol
 from ...core.facts import DeviceFacts
 from ...core.machine import BRAKE, HARDWARE, POWER_CAP, THERMAL, Gpu
 
-__all__ = ["BRAKE", "HARDWARE", "POWER_CAP", "THERMAL", "Counters", "Device", "RealDevice", "Stamp", "Traits"]
+__all__ = [
+    "BRAKE",
+    "HARDWARE",
+    "POWER_CAP",
+    "THERMAL",
+    "Allocated",
+    "Counters",
+    "Device",
+    "RealDevice",
+    "Stamp",
+    "Traits",
+]
 
 Stamp = object
 
@@ -61,6 +72,17 @@ class Counters:
     preemptions: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """What torch's allocator has handed out on a device, in bytes: now, and the most since its record was reset.
+
+    None is unknown, as on a CPU, whose allocator keeps no record.
+    """
+
+    now_bytes: int | None = None
+    most_bytes: int | None = None
+
+
 class Device(Protocol):
     """What the timing engine asks of a device.
 
@@ -107,6 +129,12 @@ class Device(Protocol):
 
     def peak_bytes(self, call: Callable[[], object]) -> int | None:
         """The most memory that `call` held above what was allocated before it; None where the device does not tell."""
+
+    def held_bytes(self, call: Callable[[], object]) -> int | None:
+        """What is allocated when `call` has returned and its result is kept, above what was before; None as above."""
+
+    def allocated(self) -> Allocated:
+        """What is allocated now."""
 
     def release(self) -> None:
         """Give cached memory back, so that the next test finds it free."""
@@ -158,6 +186,14 @@ class RealDevice:
     def peak_bytes(self, call: Callable[[], object]) -> int | None:  # noqa: ARG002
         """Unknown."""
         return None
+
+    def held_bytes(self, call: Callable[[], object]) -> int | None:  # noqa: ARG002
+        """Unknown."""
+        return None
+
+    def allocated(self) -> Allocated:
+        """Unknown."""
+        return Allocated()
 
     def gpu(self) -> Gpu | None:
         """No management library knows it."""

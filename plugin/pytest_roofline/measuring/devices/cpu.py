@@ -1,6 +1,7 @@
 """The host's processor as a device: the embedded default, so that everything can be tried and tested anywhere."""
 
 import functools
+import itertools
 import time
 from collections.abc import Callable
 
@@ -67,18 +68,13 @@ class CpuDevice(RealDevice):
         Memory from before that the call gives back is not in that record, nor what its own Python threads allocate.
         None inside a profiler of the user's, whose record a second one would end.
         """
-        import torch
+        changes = _allocations(call)
+        return None if changes is None else max(itertools.accumulate(changes, initial=0))
 
-        if torch._C._autograd._profiler_enabled():
-            return None
-        with torch.autograd.profiler.profile(use_kineto=True, profile_memory=True) as profile:
-            call()
-        held = most = 0
-        for event in profile.kineto_results.events():
-            if event.name() == "[memory]":
-                held += event.nbytes()
-                most = max(most, held)
-        return most
+    def held_bytes(self, call: Callable[[], object]) -> int | None:
+        """By the same record, of which only what is not released again is left."""
+        changes = _allocations(call)
+        return None if changes is None else max(0, sum(changes))
 
     def release(self) -> None:
         """Nothing is cached here: freed host memory is free."""
@@ -95,3 +91,15 @@ class CpuDevice(RealDevice):
             last_level_cache_bytes=host.last_level_cache_bytes(),
             clock_mhz=host.clock_mhz(),
         )
+
+
+def _allocations(call: Callable[[], object]) -> list[int] | None:
+    """Every allocation of a call in bytes, releases negative, up to its end with its result kept; None: see above."""
+    import torch
+
+    if torch._C._autograd._profiler_enabled():
+        return None
+    with torch.autograd.profiler.profile(use_kineto=True, profile_memory=True) as profile:
+        kept = call()
+    del kept
+    return [event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]"]

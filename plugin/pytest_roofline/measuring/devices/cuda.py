@@ -14,7 +14,7 @@ from ...core.machine import Gpu
 from .. import inventory
 from ..cache import last_level_cache
 from . import amd, nvidia
-from .base import Counters, RealDevice, Stamp, Traits
+from .base import Allocated, Counters, RealDevice, Stamp, Traits
 
 # Events resolve about 0.5 µs under CUDA and 1 µs under HIP (the vendors' manuals).
 CUDA = Traits(tick_s=0.5e-6, shortest_span_s=100e-6, spins=True, graphs=True)
@@ -91,6 +91,20 @@ class CudaDevice(RealDevice):
         call()
         self.synchronize()
         return max(0, torch.cuda.max_memory_allocated(self.index) - before)
+
+    def held_bytes(self, call: Callable[[], object]) -> int:
+        """By torch's allocator, which counts what is handed out and not what it caches."""
+        self.synchronize()
+        before = torch.cuda.memory_allocated(self.index)
+        kept = call()
+        self.synchronize()
+        held = max(0, torch.cuda.memory_allocated(self.index) - before)
+        del kept
+        return held
+
+    def allocated(self) -> Allocated:
+        """By torch's allocator."""
+        return Allocated(torch.cuda.memory_allocated(self.index), torch.cuda.max_memory_allocated(self.index))
 
     def release(self) -> None:
         """Give torch's cached blocks back to the driver."""

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from ...core.facts import DeviceFacts
 from ...core.machine import Gpu
 from ..cache import last_level_cache
-from .base import Counters, Stamp, Traits
+from .base import Allocated, Counters, Stamp, Traits
 
 
 class FakeDevice:
@@ -239,6 +239,18 @@ class FakeDevice:
         before = self._most_bytes = self._held_bytes
         call()
         return self._most_bytes - before
+
+    def held_bytes(self, call: Callable[[], object]) -> int:
+        """What is held after a call above what was held before."""
+        before = self._held_bytes
+        kept = call()
+        held = max(0, self._held_bytes - before)
+        del kept
+        return held
+
+    def allocated(self) -> Allocated:
+        """As held by `allocate`."""
+        return Allocated(self._held_bytes, self._most_bytes)
 
     def free_bytes(self) -> int:
         """All of its memory."""

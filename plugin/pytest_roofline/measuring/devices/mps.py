@@ -5,7 +5,7 @@ import torch
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts
 from .. import host
-from .base import RealDevice, Stamp, Traits
+from .base import Allocated, RealDevice, Stamp, Traits
 
 
 class MpsDevice(RealDevice):
@@ -37,6 +37,10 @@ class MpsDevice(RealDevice):
     def free_bytes(self) -> int:
         """What Metal recommends as the working set, less what is allocated."""
         return max(0, torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+
+    def allocated(self) -> Allocated:
+        """By torch's allocator, which keeps no record of the most."""
+        return Allocated(torch.mps.current_allocated_memory())
 
     def release(self) -> None:
         """Give torch's cached blocks back."""

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from ...core.errors import BadInput
 from ...core.facts import DeviceFacts
 from ...core.machine import Gpu
-from .base import Counters, Device, Stamp
+from .base import Allocated, Counters, Device, Stamp
 
 Number = TypeVar("Number", int, float)
 
@@ -130,17 +130,30 @@ class SeveralDevices:
 
     def peak_bytes(self, call: Callable[[], object]) -> int | None:
         """Each one's most, added up, though not all need to have been at it at one time."""
+        return self._added_up("peak_bytes", call)
+
+    def held_bytes(self, call: Callable[[], object]) -> int | None:
+        """What each of them holds, added up."""
+        return self._added_up("held_bytes", call)
+
+    def _added_up(self, what: str, call: Callable[[], object]) -> int | None:
+        """What each device tells of one call, which is made while all of them watch."""
         found: list[int | None] = []
 
-        def on(devices: Sequence[Device]) -> None:
-            if devices:
-                found.append(devices[0].peak_bytes(lambda: on(devices[1:])))
-            else:
-                call()
+        def on(devices: Sequence[Device]) -> object:
+            if not devices:
+                return call()
+            kept: list[object] = []
+            found.append(getattr(devices[0], what)(lambda: kept.append(on(devices[1:]))))
+            return kept
 
         on(self.devices)
-        known = [size_bytes for size_bytes in found if size_bytes is not None]
-        return sum(known) if len(known) == len(found) else None
+        return _sum(found)
+
+    def allocated(self) -> Allocated:
+        """What is allocated on all of them together; their most need not have been at one time."""
+        each = [device.allocated() for device in self.devices]
+        return Allocated(_sum([one.now_bytes for one in each]), _sum([one.most_bytes for one in each]))
 
     def release(self) -> None:
         """Give back what each of them holds."""
@@ -159,6 +172,12 @@ class SeveralDevices:
 def _each(stamp: Stamp) -> tuple[Stamp, ...]:
     assert isinstance(stamp, tuple)
     return stamp
+
+
+def _sum(sizes: Sequence[int | None]) -> int | None:
+    """All added up; None where one is unknown."""
+    known = [size_bytes for size_bytes in sizes if size_bytes is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 def _most(values: Sequence[Number | None]) -> Number | None:

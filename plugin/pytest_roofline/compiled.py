@@ -1,0 +1,89 @@
+"""The compiled kernels of a run and the verdicts on them.
+
+Verdicts are exact, so they are out at once: no rounds, no held reports, no other tests to pay for.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from .core.resources import Resources
+from .judging.baselines import Shelf
+from .judging.exact import ExactVerdict, entry_of, judge_exact
+from .judging.exact_known import ExactKnown, known_by, known_in_baselines
+from .reporting.resources import ExactResult, judgement_of
+from .settings import Options
+
+if TYPE_CHECKING:
+    from .judging.comparators import Comparator
+    from .judging.runs import RunWriter
+
+
+class CompiledKernels:
+    """Everything that a run knows of compiled kernels."""
+
+    def __init__(self) -> None:
+        self.results: list[ExactResult] = []
+        self.known = ExactKnown({}, "")
+        self._pending: dict[str, list[Resources]] = {}
+
+    def open(self, comparator: "Comparator", options: Options) -> None:
+        """Read what to compare with.
+
+        Raises:
+            BadFile: a file of baselines cannot be used.
+        """
+        if options.against:
+            self.known = known_by(comparator)
+        else:
+            self.known = known_in_baselines(Shelf(options.baselines).resources())
+
+    def add(self, resources: Resources) -> None:
+        """Take in what a test found; the verdict follows when its body has ended."""
+        self._pending.setdefault(resources.test_id, []).append(resources)
+
+    def judge(self, test_id: str) -> None:
+        """The verdicts on everything that a test compiled."""
+        for resources in self._pending.pop(test_id, []):
+            self._show(ExactResult(resources, self._verdict_on(resources)))
+
+    def _verdict_on(self, resources: Resources) -> ExactVerdict:
+        known, why_none = self.known.find(resources.key)
+        return judge_exact(
+            entry_of(resources, {}),
+            known.entry if known is not None else None,
+            slack=resources.slack,
+            source=known.source if known is not None else "",
+            why_none=why_none,
+            invalid=resources.invalid,
+            unread=resources.unread,
+        )
+
+    def abandon(self, test_id: str | None = None) -> None:
+        """Keep what a test found that failed for itself, without a verdict; of all tests where none is named."""
+        for name in [test_id] if test_id is not None else list(self._pending):
+            for resources in self._pending.pop(name, []):
+                self._show(ExactResult(resources, None))
+
+    def _show(self, result: ExactResult) -> None:
+        """One row a kernel: a rerun takes the place of the attempt before."""
+        identity = result.resources.key.identity
+        self.results = [known for known in self.results if known.resources.key.identity != identity]
+        self.results.append(result)
+
+    def of(self, test_id: str) -> list[ExactResult]:
+        """What is said of a test's kernels."""
+        return [result for result in self.results if result.resources.test_id == test_id]
+
+    def call_it(self, test_id: str, word: str) -> None:
+        """Name how a test without verdicts ended."""
+        self.results = [replace(r, ended=word) if r.resources.test_id == test_id else r for r in self.results]
+
+    def retract(self, test_id: str) -> None:
+        """Take back the verdicts of a test that failed for itself after all."""
+        self.results = [replace(r, verdict=None) if r.resources.test_id == test_id else r for r in self.results]
+
+    def write_verdicts(self, writer: "RunWriter") -> None:
+        """Put the verdicts into the run file."""
+        for result in self.results:
+            if result.verdict is not None:
+                writer.write(judgement_of(result))

@@ -1,0 +1,108 @@
+"""Running out of memory as a result: which errors say so, how much they asked for, and what a run keeps of it."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from .keys import Scalar
+
+# What a measurement does, in order; where memory ran out outside of any, there is none.
+Phase = Literal["arguments", "calls", "peak_bytes", "held_bytes", "verify"]
+
+# torch raises a class of this name for its own allocators (CUDA, ROCm, XPU), and a plain RuntimeError for all others.
+_CLASS = "OutOfMemoryError"
+_TEXTS = (
+    "DefaultCPUAllocator: can't allocate memory",
+    # macOS and Windows.
+    "DefaultCPUAllocator: not enough memory",
+    "MPS backend out of memory",
+    # Metal: beyond its largest buffer.
+    "Invalid buffer size:",
+    # Drivers, for what does not pass through torch's allocator: pinned memory, events, a library's workspace.
+    "CUDA error: out of memory",
+    "HIP error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
+    "UR_RESULT_ERROR_OUT_OF_HOST_MEMORY",
+    "std::bad_alloc",
+)
+# All of them count by 1024, also the MPS allocator of torch before 2.6, which wrote GB for it.
+_UNITS = {"bytes": 1, "B": 1, "KB": 2**10, "KiB": 2**10, "MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
+_UNITS |= {"TB": 2**40, "TiB": 2**40, "PiB": 2**50}
+_SIZE = rf"([0-9]+(?:\.[0-9]*)?) ?({'|'.join(_UNITS)})\b"
+_ASKED = re.compile(rf"(?:[Tt]ried to allocate|Unable to allocate|Invalid buffer size:) {_SIZE}")
+# `of which 1.10 GiB is free`, and before torch 2.1 `1.10 GiB free;`.
+_FREE = re.compile(rf"{_SIZE} (?:is )?free\b")
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """A test that ran out of memory. Sizes are in bytes; None is unknown.
+
+    Args:
+        test_id: the test.
+        benchmark: its name in a baseline.
+        parameters: its parameters.
+        label: the test, and the measurement where it was in one, as people call it.
+        process: which process of the run.
+        device: as the user names it: `cuda:0`.
+        message: the first line of the error.
+        round: of the run.
+        recorded: whether the test's marker says `oom="record"`; without, the test has failed for it.
+        name: of the measurement that ran out; None where the test was outside of `measure`.
+        phase: what that measurement was doing.
+        asked_bytes: the allocation that failed, rounded as the error tells it.
+        free_bytes: what an allocation could still get when it happened.
+        allocated_bytes: what torch's allocator had handed out when it happened.
+        peak_bytes: the most that it had handed out since its record was reset, which `measure(peak_bytes=True)` does.
+        baseline_s: the time that the baseline has where memory ran out, in seconds: the test is red.
+    """
+
+    test_id: str
+    benchmark: str
+    parameters: dict[str, Scalar]
+    label: str
+    process: str
+    device: str
+    message: str
+    round: int = 1
+    recorded: bool = True
+    name: str | None = None
+    phase: Phase | None = None
+    asked_bytes: int | None = None
+    free_bytes: int | None = None
+    allocated_bytes: int | None = None
+    peak_bytes: int | None = None
+    baseline_s: float | None = None
+
+
+def out_of_memory(error: BaseException | None) -> BaseException | None:
+    """The error that tells of memory running out: this one, or one that it was raised from; None where none does."""
+    seen: set[int] = set()
+    # Who asserts has drawn conclusions of their own.
+    while isinstance(error, Exception) and not isinstance(error, AssertionError) and id(error) not in seen:
+        seen.add(id(error))
+        if _tells_of_memory(error):
+            return error
+        error = error.__cause__
+    return None
+
+
+def _tells_of_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError) or any(base.__name__ == _CLASS for base in type(error).__mro__):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _TEXTS)
+
+
+def asked_bytes(message: str) -> int | None:
+    """How much an allocation asked for, as its error tells."""
+    return _size(_ASKED.search(message))
+
+
+def told_free_bytes(message: str) -> int | None:
+    """How much was free, as the error tells."""
+    return _size(_FREE.search(message))
+
+
+def _size(match: re.Match[str] | None) -> int | None:
+    return None if match is None else round(float(match[1]) * _UNITS[match[2]])

@@ -1,0 +1,201 @@
+"""What a compiled kernel asks of its target: registers, memory, spills, instructions. Read in its binary, not timed."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from .errors import BadInput
+from .keys import Scalar, label_of
+
+Better = Literal["lower", "higher"]
+
+# The figures that are judged, with the side that is better, in the order in which they are shown. Bytes are those of a
+# block (shared) or of a thread (stack, scratch); registers are those of a thread, spills and instructions those that
+# stand in the binary, however often a loop goes through them. docs/compile-gate.md says where each is read.
+JUDGED: dict[str, Better] = {
+    "registers": "lower",
+    "vgprs": "lower",
+    "agprs": "lower",
+    "shared_bytes": "lower",
+    "stack_bytes": "lower",
+    "scratch_bytes": "lower",
+    "spill_stores": "lower",
+    "spill_loads": "lower",
+    "vgpr_spills": "lower",
+    "sgpr_spills": "lower",
+    "occupancy_waves": "higher",
+    "matrix_instructions": "higher",
+}
+# What is written down and shown where it changed, and never judged; all other figures are counts of one instruction.
+SHOWN = ("sgprs", "instructions")
+_SPILLS = ("spill_stores", "spill_loads", "vgpr_spills", "sgpr_spills")
+
+# Kinds of matrix instructions by generation: those of a warp or wave, of a warpgroup (Hopper), of tensor memory
+# (Blackwell). NVIDIA's names end in MMA; AMD's begin with v_ and name what they do.
+_MATRIX = re.compile(
+    r"(?P<tensor_memory>UTC[A-Z]*MMA)|(?P<warpgroup>[A-Z]GMMA)|[A-Z]MMA|v_mfma|v_smfmac|v_wmma|v_swmmac"
+)
+
+
+def matrix_generation(figure: str) -> int:
+    """0 where a figure counts no matrix instruction; else 1 (of a warp or wave), 2 (warpgroup), 3 (tensor memory)."""
+    found = _MATRIX.fullmatch(figure)
+    return 0 if found is None else {"tensor_memory": 3, "warpgroup": 2}.get(found.lastgroup or "", 1)
+
+
+def is_count(figure: str) -> bool:
+    """Whether a figure counts one instruction, so that a missing one is 0."""
+    return figure not in JUDGED and figure not in SHOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceKey:
+    """Which compiled kernel this is: the test with its parameters, the target, and the name within the test."""
+
+    benchmark: str
+    parameters: dict[str, Scalar]
+    target: str
+    name: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The key as one canonical string."""
+        return json.dumps(["resources", asdict(self)], sort_keys=True, separators=(",", ":"))
+
+    @property
+    def label(self) -> str:
+        """As people call it: `flash_forward[sm_90-64]`; with the target behind it where no parameter names that."""
+        return with_target(label_of(self.benchmark, self.parameters, self.name), self.target)
+
+
+def with_target(label: str, target: str) -> str:
+    """A label that says for which target: `flash_forward[64]@sm_90`."""
+    known = re.search(rf"(?<![0-9A-Za-z_]){re.escape(target)}(?![0-9A-Za-z])", label)
+    return label if known else f"{label}@{target}"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one kernel, compiled for one target, asks of it.
+
+    Args:
+        figures: by name: those of `JUDGED` and `SHOWN` that the target has, and the instructions that are there at all
+            (`HGMMA`, `v_mfma`), each with how many of them stand in the binary.
+        options: the compiler's, as they took effect.
+        arguments: what the kernel was compiled for, parameter by parameter, in Triton's words.
+        compiler: versions of what compiled it: `triton`, `ptxas` or `llvm`.
+        slack: by figure, how much worse it may be than its baseline before that is red.
+        shared_limit_bytes: the shared memory that the target can give to a block; None where nobody told us.
+        unread: what could not be read from this binary, and why; empty where everything was.
+        invalid: why this can never be a baseline; empty where it can.
+    """
+
+    key: ResourceKey
+    test_id: str
+    label: str
+    process: str
+    figures: dict[str, int]
+    options: dict[str, Scalar] = field(default_factory=dict)
+    arguments: dict[str, str] = field(default_factory=dict)
+    compiler: dict[str, str] = field(default_factory=dict)
+    slack: dict[str, int] = field(default_factory=dict)
+    shared_limit_bytes: int | None = None
+    unread: str = ""
+    invalid: str = ""
+
+    def __post_init__(self) -> None:
+        check_figures(self.figures)
+
+    @property
+    def target(self) -> str:
+        """What it was compiled for: `sm_90`."""
+        return self.key.target
+
+    @property
+    def registers(self) -> int:
+        """Vector registers of a thread: `vgprs` where the target is AMD's."""
+        found = registers_of(self.figures)
+        return self.figure("registers") if found is None else found
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory (LDS) of a block, static and dynamic together."""
+        return self.figure("shared_bytes")
+
+    @property
+    def spills(self) -> int:
+        """Registers that did not fit (AMD), or the loads and stores of local memory that stand for them (NVIDIA)."""
+        found = spills_of(self.figures)
+        return self.figure("spills") if found is None else found
+
+    @property
+    def matrix_instructions(self) -> int:
+        """Instructions of all kinds that multiply matrices."""
+        return self.figure("matrix_instructions")
+
+    @property
+    def occupancy_waves(self) -> int:
+        """Waves that a SIMD of an AMD target holds at once, by registers alone."""
+        return self.figure("occupancy_waves")
+
+    def count(self, instruction: str) -> int:
+        """How many of one kind of instruction stand in the binary: `count("HGMMA")`."""
+        if "instructions" not in self.figures:
+            self.figure(instruction)
+        return self.figures.get(instruction, 0)
+
+    def figure(self, name: str) -> int:
+        """A figure by its name.
+
+        Raises:
+            BadInput: it was not read, with the reason or the names of those that were.
+        """
+        if name not in self.figures:
+            why = self.unread or f"this target has {', '.join(self.figures)}"
+            raise BadInput(f"{self.label} has no figure {name!r}: {why}")
+        return self.figures[name]
+
+
+def registers_of(figures: Mapping[str, int]) -> int | None:
+    """Vector registers of a thread, on either vendor's target; None where they were not read."""
+    return figures.get("vgprs", figures.get("registers"))
+
+
+def spills_of(figures: Mapping[str, int]) -> int | None:
+    """All spills together; None where they were not read."""
+    known = [figures[name] for name in _SPILLS if name in figures]
+    return sum(known) if known else None
+
+
+def check_figures(figures: Mapping[str, int]) -> None:
+    """Raise BadInput unless every figure is a whole number, zero or more."""
+    for name, value in figures.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise BadInput(f"figure {name!r} is {value!r}; expected a whole number, zero or more")
+
+
+@dataclass(frozen=True, slots=True)
+class FigureChange:
+    """One figure that differs from its baseline; `verdict` is `worse`, `better`, `slack` (worse, allowed) or empty."""
+
+    figure: str
+    before: int | None
+    after: int | None
+    verdict: Literal["worse", "better", "slack", ""] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExactJudgement:
+    """The verdict on one compiled kernel, as a run file keeps it: see `judging.exact`."""
+
+    test_id: str
+    label: str
+    target: str
+    verdict: str
+    name: str = ""
+    reason: str = ""
+    source: str = ""
+    changes: tuple[FigureChange, ...] = ()
+    remarks: tuple[str, ...] = ()

@@ -1,0 +1,48 @@
+"""The offline comparison of compiled kernels, by the same verdicts as a live run."""
+
+from dataclasses import dataclass
+
+from ..core.resources import ResourceKey
+from .exact import ExactVerdict, judge_exact
+from .exact_known import ExactKnown
+from .verdicts import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class ExactRow:
+    """One compiled kernel on both sides; the old figures are None where the old side does not know it."""
+
+    key: ResourceKey
+    label: str
+    old: dict[str, int] | None
+    new: dict[str, int]
+    verdict: ExactVerdict
+
+
+def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[ExactRow, ...], tuple[str, ...]]:
+    """Every kernel of `after` against `before`, worst first; and the labels that only `before` has."""
+    rows = {}
+    for identity, known in after.kernels.items():
+        reference, why_none = before.find(known.entry.key)
+        verdict = judge_exact(
+            known.entry,
+            reference.entry if reference is not None else None,
+            slack=known.slack,
+            source=reference.source if reference is not None else "",
+            why_none=why_none,
+            unread=known.unread,
+        )
+        old = reference.entry.figures if reference is not None else None
+        rows[identity] = ExactRow(known.entry.key, known.entry.label, old, known.entry.figures, verdict)
+    for identity, (resources, why) in after.unfit.items():
+        if identity not in rows:
+            reference, _ = before.find(resources.key)
+            old = reference.entry.figures if reference is not None else None
+            verdict = ExactVerdict(Kind.INVALID, why)
+            rows[identity] = ExactRow(resources.key, resources.key.label, old, resources.figures, verdict)
+    only_old = tuple(known.entry.label for identity, known in before.kernels.items() if identity not in rows)
+    return tuple(sorted(rows.values(), key=_worst_first)), only_old
+
+
+def _worst_first(row: ExactRow) -> int:
+    return {Kind.REGRESSED: 0, Kind.INVALID: 1, Kind.NO_BASELINE: 3}.get(row.verdict.kind, 2)

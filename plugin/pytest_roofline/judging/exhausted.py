@@ -1,0 +1,57 @@
+"""What is known of a test that ran out of memory: times that it took before, and others that ran out as well."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from ..core.entries import OUT_OF_MEMORY, Entry
+from ..core.facts import HardwareKey
+from ..core.keys import Key, canonical
+from ..core.work import Work
+from .comparators import Comparator, find_reference
+
+
+def lost_times(
+    comparator: Comparator,
+    benchmark: str,
+    parameters: Mapping[str, object],
+    hardware: HardwareKey,
+    measured: Collection[str] = (),
+    ran_out: tuple[Key, Work] | None = None,
+) -> dict[str, float]:
+    """Measurements of a test that a baseline has times for, and that there is none of now: medians by name.
+
+    Args:
+        comparator: the baseline, or saved runs.
+        benchmark: of the test.
+        parameters: of the test.
+        hardware: that it ran on; how many devices a measurement uses makes no difference.
+        measured: names under which the test did measure something.
+        ran_out: the measurement in which memory ran out, with its work; what a baseline has under its name for another
+            metric, cache or work is another thing. None where it ran out outside of any.
+    """
+    wanted = (benchmark, canonical(parameters), hardware.alone)
+    lost = {
+        key.name: reference.median_s
+        for key, reference in comparator.references()
+        if (key.benchmark, canonical(key.parameters), key.hardware.alone) == wanted
+        and key.name not in measured
+        and (ran_out is None or key.name != ran_out[0].name)
+    }
+    if ran_out is not None:
+        reference, _ = find_reference(comparator, *ran_out)
+        # First: it is the one to name.
+        lost = ({ran_out[0].name: reference.median_s} if reference is not None else {}) | lost
+    return lost
+
+
+def also_out_of_memory(
+    entries: Iterable[Entry], benchmark: str, parameters: Mapping[str, object], hardware: HardwareKey
+) -> list[Entry]:
+    """Published figures that say of a test on this hardware that it runs out of memory."""
+    return [
+        entry
+        for entry in entries
+        if entry.value == OUT_OF_MEMORY
+        and entry.benchmark == benchmark
+        and entry.hardware.covers(hardware)
+        and entry.speaks_of(parameters)
+    ]

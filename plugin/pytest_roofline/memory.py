@@ -1,0 +1,177 @@
+"""Out of memory as a result: what a test marked `oom="record"` does where its memory runs out, and the run goes on."""
+
+import contextlib
+import gc
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .core.keys import Key
+from .core.memory import OutOfMemory, Phase, asked_bytes, out_of_memory, told_free_bytes
+from .core.work import Work
+from .judging.comparators import BaselineComparator
+from .judging.exhausted import also_out_of_memory, lost_times
+from .launcher import uses_ranks
+from .planned import encodable
+from .reporting.exhausted import RanOut
+from .session import RooflineSession
+
+if TYPE_CHECKING:
+    from .measuring.devices import Allocated, Device
+
+# Where an error keeps what was seen when it was raised: it outlives the frames that held the memory.
+_SEEN = "_roofline_seen"
+MOST_TEXT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The measurement in which something went wrong, and what it was doing."""
+
+    device: "Device"
+    key: Key
+    work: Work
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """How full the device was, and in which measurement."""
+
+    free_bytes: int | None
+    allocated: "Allocated"
+    place: Place | None = None
+
+
+@contextlib.contextmanager
+def watched(session: RooflineSession, item: pytest.Item) -> Iterator[None]:
+    """Around a test's body: a limit on memory where one is needed, and a note of how full it was when it ran out."""
+    with _limit(session, item):
+        try:
+            yield
+        except Exception as error:
+            cause = out_of_memory(error)
+            if cause is not None:
+                _keep(cause, session.ground.device)
+            raise
+
+
+def _limit(session: RooflineSession, item: pytest.Item) -> contextlib.AbstractContextManager[object]:
+    """A limit on this process's memory, where a test that records running out of it measures a CPU.
+
+    Without, the kernel would end the whole run. A device refuses by itself, and ranks are processes of their own.
+    """
+    planned = session.planned.get(item.nodeid)
+    on_cpu = session.ground.environment.device.type == "cpu"
+    if planned is None or planned.marks.oom is None or not on_cpu or uses_ranks(item):
+        return contextlib.nullcontext()
+    from .measuring.memory_guard import limited
+
+    return limited()
+
+
+def notice(error: BaseException, place: Place) -> None:
+    """Keep with an error how full the device was in a measurement, if it tells of memory running out."""
+    cause = out_of_memory(error)
+    if cause is not None:
+        _keep(cause, place.device, place)
+
+
+def _keep(cause: BaseException, device: "Device", place: Place | None = None) -> None:
+    if hasattr(cause, _SEEN):
+        return
+    free_bytes, allocated = None, None
+    # A device that cannot even say how full it is has other troubles, which others report.
+    with contextlib.suppress(Exception):
+        free_bytes = device.free_bytes()
+    with contextlib.suppress(Exception):
+        allocated = device.allocated()
+    if allocated is None:
+        from .measuring.devices import Allocated
+
+        allocated = Allocated()
+    with contextlib.suppress(AttributeError):
+        setattr(cause, _SEEN, _Seen(free_bytes, allocated, place))
+
+
+def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -> bool:
+    """Write down that a test's body ended because its memory ran out; whether that is a result, and no failure.
+
+    Everything that the test still held is let go of, if so.
+    """
+    cause = out_of_memory(error)
+    if cause is None or item.nodeid not in session.planned:
+        return False
+    seen: _Seen | None = getattr(cause, _SEEN, None)
+    record = _record(session, item, cause, seen)
+    found = _held_against(session, record, seen) if record.recorded and session.round is None else RanOut(record)
+    if found.lost:
+        found = replace(found, record=replace(record, baseline_s=found.lost[0][1]))
+    session.ran_out(found)
+    if not record.recorded:
+        return False
+    forget_locals(error)
+    gc.collect()
+    with contextlib.suppress(Exception):
+        session.ground.device.release()
+    return True
+
+
+def _record(session: RooflineSession, item: pytest.Item, cause: BaseException, seen: _Seen | None) -> OutOfMemory:
+    planned, place = session.planned[item.nodeid], seen.place if seen is not None else None
+    message = encodable(str(cause)) or type(cause).__name__
+    name = place.key.name if place is not None else None
+    free_bytes = told_free_bytes(message)
+    if free_bytes is None and seen is not None:
+        free_bytes = seen.free_bytes
+    spec = getattr(item, "callspec", None)
+    label = planned.benchmark + (f"[{encodable(spec.id)}]" if spec is not None else "") + (f".{name}" if name else "")
+    return OutOfMemory(
+        test_id=encodable(item.nodeid),
+        benchmark=planned.benchmark,
+        parameters=planned.parameters,  # type: ignore[arg-type]
+        label=label,
+        process=session.process,
+        device=place.device.name if place is not None else session.ground.device.name,
+        message=message.splitlines()[0][:MOST_TEXT],
+        recorded=planned.marks.oom == "record",
+        name=name,
+        phase=place.phase if place is not None else None,
+        asked_bytes=asked_bytes(message),
+        free_bytes=free_bytes,
+        allocated_bytes=seen.allocated.now_bytes if seen is not None else None,
+        peak_bytes=seen.allocated.most_bytes if seen is not None else None,
+    )
+
+
+def _held_against(session: RooflineSession, record: OutOfMemory, seen: _Seen | None) -> RanOut:
+    """What the baseline and others know of the same test."""
+    ground, place = session.ground, seen.place if seen is not None else None
+    lost = lost_times(
+        ground.comparator,
+        record.benchmark,
+        record.parameters,
+        ground.hardware,
+        measured=session.measured_names(record.test_id) - ({record.name} if record.name is not None else set()),
+        ran_out=(place.key, place.work) if place is not None else None,
+    )
+    entries = {entry.identity: entry for entry in ground.entries}
+    if isinstance(ground.comparator, BaselineComparator):
+        entries |= {entry.identity: entry for entry in ground.comparator.entries}
+    published = also_out_of_memory(entries.values(), record.benchmark, record.parameters, ground.hardware)
+    return RanOut(record, tuple(lost.items()), tuple(published))
+
+
+def forget_locals(error: BaseException | None) -> None:
+    """Empty the local variables of every frame that an exception, or one that led to it, passed through."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            # Up to Python 3.12 a frame keeps the dictionary once made of its variables; asking again renews it.
+            _ = frame.f_locals
+        error = error.__cause__ or error.__context__

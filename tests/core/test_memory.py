@@ -1,0 +1,128 @@
+"""Which errors tell of memory running out, and how much they asked for, by the words of torch's allocators."""
+
+import pytest
+import torch
+
+from pytest_roofline.core.memory import asked_bytes, out_of_memory, told_free_bytes
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+ACCELERATOR = (
+    "out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.10 GiB is free. "
+    "Including non-PyTorch memory, this process has 78.04 GiB memory in use. Of the allocated memory 77.20 GiB is "
+    "allocated by PyTorch, and 12.00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
+    "large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+)
+# Before torch 2.1.
+OLD = (
+    "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 39.59 GiB total capacity; 37.20 GiB already allocated; "
+    "12.19 MiB free; 38.00 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting "
+    "max_split_size_mb to avoid fragmentation."
+)
+XPU = (
+    "XPU out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 15.56 GiB. Of the allocated memory "
+    "14.20 GiB is allocated by PyTorch, and 1.00 MiB is reserved by PyTorch but unallocated. Please use `empty_cache` "
+    "to release all unoccupied cached memory."
+)
+CPU = (
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+    "1099511627776 bytes. Error code 12 (Cannot allocate memory)"
+)
+CPU_ELSEWHERE = "DefaultCPUAllocator: not enough memory: you tried to allocate 8589934592 bytes."
+MPS = (
+    "MPS backend out of memory (MPS allocated: 18.04 GiB, other allocations: 64.00 KiB, max allowed: 18.13 GiB). Tried "
+    "to allocate 256.00 MiB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for "
+    "memory allocations (may cause system failure)."
+)
+MPS_OLD = MPS.replace("GiB", "GB").replace("MiB", "MB").replace("KiB", "KB")
+METAL = "Invalid buffer size: 24.00 GiB"
+NUMPY = "Unable to allocate 128. GiB for an array with shape (17179869184,) and data type float64"
+ERRORS = [
+    (torch.OutOfMemoryError(f"CUDA {ACCELERATOR}"), 2 * GIB, round(1.1 * GIB)),
+    (torch.cuda.OutOfMemoryError(f"HIP {ACCELERATOR}"), 2 * GIB, round(1.1 * GIB)),
+    (torch.OutOfMemoryError(OLD), 20 * MIB, round(12.19 * MIB)),
+    (torch.OutOfMemoryError(XPU), 4 * GIB, None),
+    (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 512 bytes."), 512, None),
+    (RuntimeError(CPU), 2**40, None),
+    (RuntimeError(CPU_ELSEWHERE), 8 * GIB, None),
+    (RuntimeError(MPS), 256 * MIB, None),
+    (RuntimeError(MPS_OLD), 256 * MIB, None),
+    (RuntimeError(METAL), 24 * GIB, None),
+    (MemoryError(NUMPY), 128 * GIB, None),
+    (MemoryError(), None, None),
+    (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"), None, None),
+    (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), None, None),
+    (RuntimeError("HIP error: out of memory"), None, None),
+    (RuntimeError("Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"), None, None),
+    (RuntimeError("std::bad_alloc"), None, None),
+]
+
+
+@pytest.mark.parametrize(("error", "asked", "free"), ERRORS, ids=[str(error)[:40] for error, *_ in ERRORS])
+def test_an_allocators_error_is_known_with_what_it_tells(error, asked, free):
+    assert out_of_memory(error) is error
+    assert (asked_bytes(str(error)), told_free_bytes(str(error))) == (asked, free)
+
+
+def test_torchs_own_error_on_this_cpu_is_known():
+    with pytest.raises(RuntimeError) as raised:
+        torch.empty(2**55, dtype=torch.uint8)
+    assert out_of_memory(raised.value) is raised.value
+    assert asked_bytes(str(raised.value)) == 2**55
+
+
+class OutOfResources(Exception):
+    """As Triton calls a tile that does not fit into shared memory."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("shape '[2]' is invalid for input of size 3"),
+        RuntimeError("the pool is out of memory of its past"),
+        ValueError(CPU),
+        OutOfResources("out of resource: shared memory, Required: 98304, Hardware limit: 65536."),
+        KeyboardInterrupt(),
+        None,
+    ],
+    ids=repr,
+)
+def test_everything_else_is_no_lack_of_memory(error):
+    assert out_of_memory(error) is None
+
+
+def raised_from(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+def test_an_error_that_was_raised_from_one_tells_of_it():
+    cause = RuntimeError(CPU)
+    assert out_of_memory(raised_from(RuntimeError("cuda:0 stopped answering"), cause)) is cause
+
+
+def test_an_error_that_merely_came_after_one_does_not():
+    error = RuntimeError("while cleaning up")
+    error.__context__ = RuntimeError(CPU)
+    assert out_of_memory(error) is None
+
+
+def test_an_assertion_about_one_stays_an_assertion():
+    assert out_of_memory(raised_from(AssertionError("should fit"), RuntimeError(CPU))) is None
+
+
+def test_a_circle_of_causes_comes_to_an_end():
+    first, second = ValueError("a"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+    assert out_of_memory(first) is None
+
+
+@pytest.mark.parametrize(
+    "message", ["", "Tried to allocate nothing", "allocate 2.00 GiB", "Tried to allocate 2 apples"]
+)
+def test_sizes_that_are_not_told_are_unknown(message):
+    assert (asked_bytes(message), told_free_bytes(message)) == (None, None)
+
+
+@pytest.mark.parametrize(("unit", "size"), [("B", 1), ("KiB", KIB), ("MiB", MIB), ("GiB", GIB), ("TiB", 2**40)])
+def test_units_count_by_1024(unit, size):
+    assert asked_bytes(f"Tried to allocate 3.50 {unit}.") == round(3.5 * size)

@@ -1,0 +1,237 @@
+"""A compiled kernel asks for more, for less, or for the same; which of these is red, and what is said of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_roofline.core.entries import ExactEntry
+from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.resources import JUDGED
+from pytest_roofline.judging.exact import check_slack, figure_changes, judge_exact
+from pytest_roofline.judging.verdicts import Kind
+
+HOPPER = {
+    "shared_bytes": 114688,
+    "registers": 198,
+    "stack_bytes": 0,
+    "spill_stores": 0,
+    "spill_loads": 0,
+    "matrix_instructions": 24,
+    "instructions": 900,
+    "HGMMA": 24,
+    "FFMA": 92,
+}
+CDNA = {
+    "shared_bytes": 32768,
+    "vgprs": 200,
+    "agprs": 0,
+    "sgprs": 40,
+    "vgpr_spills": 0,
+    "sgpr_spills": 0,
+    "scratch_bytes": 0,
+    "occupancy_waves": 2,
+    "matrix_instructions": 48,
+    "instructions": 900,
+    "v_mfma": 48,
+}
+
+
+def entry(figures=HOPPER, **changes):
+    facts = {"target": "sm_90", "compiler": {"triton": "3.9.0", "ptxas": "13.4.59"}, "options": {"num_warps": 8}}
+    return ExactEntry("flash", figures=figures, **(facts | changes))
+
+
+def verdict(before=HOPPER, slack=None, **after):
+    changed = {name: value for name, value in (before | after).items() if value is not None}
+    return judge_exact(entry(changed), entry(before), slack=slack, source="resources.json")
+
+
+def told(found):
+    return [(change.figure, change.before, change.after, change.verdict) for change in found.changes]
+
+
+def test_the_same_figures_pass():
+    found = verdict()
+    assert (found.kind, found.changes) == (Kind.PASSED, ())
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [
+        ("registers", 199),
+        ("shared_bytes", 114689),
+        ("stack_bytes", 8),
+        ("spill_stores", 1),
+        ("spill_loads", 1),
+        ("matrix_instructions", 23),
+    ],
+)
+def test_a_figure_that_is_worse_by_one_is_red(figure, value):
+    found = verdict(**{figure: value})
+    assert found.kind is Kind.REGRESSED
+    assert told(found) == [(figure, HOPPER[figure], value, "worse")]
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [
+        ("vgprs", 201),
+        ("agprs", 1),
+        ("vgpr_spills", 1),
+        ("sgpr_spills", 1),
+        ("scratch_bytes", 4),
+        ("occupancy_waves", 1),
+    ],
+)
+def test_the_figures_of_amd_are_judged_too(figure, value):
+    assert verdict(CDNA, **{figure: value}).kind is Kind.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"), [("registers", 190), ("shared_bytes", 65536), ("matrix_instructions", 32)]
+)
+def test_a_figure_that_is_better_alone_is_an_improvement(figure, value):
+    assert verdict(**{figure: value}).kind is Kind.IMPROVED
+
+
+def test_better_in_one_figure_does_not_pay_for_worse_in_another():
+    found = verdict(registers=168, spill_stores=12)
+    assert found.kind is Kind.REGRESSED
+    assert [change.figure for change in found.changes] == ["spill_stores", "registers"]
+
+
+@pytest.mark.parametrize("after", [{"FFMA": 24}, {"FFMA": None}, {"MUFU.EX2": 8}, {"instructions": 1200}])
+def test_other_counts_are_named_and_judge_nothing(after):
+    found = verdict(**after)
+    assert found.kind is Kind.PASSED
+    assert [change.verdict for change in found.changes] == [""]
+
+
+def test_an_instruction_that_is_not_named_is_not_there():
+    assert told(verdict(FFMA=None)) == [("FFMA", 92, 0, "")]
+
+
+def test_slack_allows_what_it_says_and_no_more():
+    assert verdict(registers=206, slack={"registers": 8}).kind is Kind.PASSED
+    assert verdict(registers=207, slack={"registers": 8}).kind is Kind.REGRESSED
+    assert verdict(matrix_instructions=22, slack={"matrix_instructions": 2}).kind is Kind.PASSED
+
+
+def test_slack_of_registers_means_vgprs_where_a_target_calls_them_so():
+    assert verdict(CDNA, vgprs=208, slack={"registers": 8}).kind is Kind.PASSED
+    assert verdict(CDNA, vgprs=208, slack={"registers": 8, "vgprs": 4}).kind is Kind.REGRESSED
+
+
+def test_worse_within_its_slack_is_no_improvement_whatever_else_is_better():
+    assert verdict(registers=206, shared_bytes=0, slack={"registers": 8}).kind is Kind.PASSED
+
+
+def test_a_kind_of_matrix_instruction_that_is_gone_is_red_even_where_their_number_is_not_less():
+    found = verdict(HGMMA=None, HMMA=128, matrix_instructions=128)
+    assert found.kind is Kind.REGRESSED
+    assert ("HGMMA", 24, 0, "worse") in told(found)
+
+
+def test_losing_every_matrix_instruction_is_red():
+    found = verdict(HGMMA=None, matrix_instructions=0)
+    assert [change.figure for change in found.changes if change.verdict == "worse"] == ["matrix_instructions", "HGMMA"]
+
+
+@pytest.mark.parametrize(("old", "new"), [("HMMA", "HGMMA"), ("HGMMA", "UTCHMMA"), ("HMMA", "UTCQMMA")])
+def test_a_newer_kind_in_place_of_an_older_is_an_improvement_with_fewer_of_them(old, new):
+    before = {name: value for name, value in HOPPER.items() if name != "HGMMA"} | {old: 128, "matrix_instructions": 128}
+    found = verdict(before, **{old: None, new: 8, "matrix_instructions": 8})
+    assert found.kind is Kind.IMPROVED
+    assert [change.figure for change in found.changes if change.verdict == "better"] == [new]
+
+
+def test_one_kind_in_place_of_another_of_the_same_generation_is_for_a_person_to_accept():
+    before = {name: value for name, value in HOPPER.items() if name != "HGMMA"} | {"HMMA": 24}
+    assert verdict(before, HMMA=None, IMMA=24).kind is Kind.REGRESSED
+
+
+def test_matrix_instructions_where_there_were_none_are_an_improvement():
+    before = {name: value for name, value in HOPPER.items() if name != "HGMMA"} | {"matrix_instructions": 0}
+    assert verdict(before, HMMA=8, matrix_instructions=8).kind is Kind.IMPROVED
+
+
+def test_nothing_to_compare_with_is_no_baseline_with_the_reason():
+    found = judge_exact(entry(), None, why_none="no baseline recorded")
+    assert (found.kind, found.reason, found.compared) == (Kind.NO_BASELINE, "no baseline recorded", False)
+
+
+def test_what_must_not_be_trusted_is_invalid_whatever_the_baseline_says():
+    found = judge_exact(entry(), entry(), invalid="needs more than there is")
+    assert (found.kind, found.reason) == (Kind.INVALID, "needs more than there is")
+
+
+def test_a_figure_that_can_no_longer_be_read_is_never_passed_over():
+    before = entry()
+    now = entry({name: HOPPER[name] for name in ("shared_bytes", "registers", "stack_bytes")})
+    found = judge_exact(now, before, unread="nvdisasm gave up")
+    assert found.kind is Kind.INVALID
+    assert (
+        found.reason == "spill_stores, spill_loads, matrix_instructions cannot be compared any more: nvdisasm gave up"
+    )
+
+
+def test_a_figure_that_the_baseline_lacks_is_named_only():
+    before = {name: value for name, value in CDNA.items() if name != "occupancy_waves"}
+    found = verdict(before, occupancy_waves=2)
+    assert found.kind is Kind.PASSED
+    assert told(found) == [("occupancy_waves", None, 2, "")]
+
+
+def test_instructions_that_were_not_counted_before_are_not_taken_for_none():
+    before = {name: HOPPER[name] for name in ("shared_bytes", "registers", "stack_bytes")}
+    found = judge_exact(entry(), entry(before))
+    assert found.kind is Kind.PASSED
+    assert ("HGMMA", None, 24, "") in told(found)
+
+
+def test_the_compiler_is_named_also_where_it_is_the_same():
+    assert verdict().remarks == ("triton 3.9.0",)
+
+
+def test_another_compiler_options_and_arguments_are_named():
+    now = entry(
+        compiler={"triton": "3.10.0", "ptxas": "13.4.59"},
+        options={"num_warps": 4},
+        arguments={"BM": "64", "q": "*bf16"},
+    )
+    found = judge_exact(now, entry(arguments={"BM": "128", "q": "*bf16"}))
+    assert found.remarks == ("triton 3.9.0 → 3.10.0", "num_warps 8 → 4", "BM 128 → 64")
+
+
+def test_another_assembler_is_named_beside_the_same_triton():
+    now = entry(compiler={"triton": "3.9.0", "ptxas": "13.5.1"})
+    assert judge_exact(now, entry()).remarks == ("triton 3.9.0", "ptxas 13.4.59 → 13.5.1")
+
+
+FIGURES = st.dictionaries(st.sampled_from([*JUDGED, "HMMA", "HGMMA", "FFMA", "instructions"]), st.integers(0, 300))
+
+
+@given(FIGURES, FIGURES)
+def test_what_is_worse_one_way_is_not_worse_the_other_way(before, after):
+    there, back = figure_changes(before, after, {}), figure_changes(after, before, {})
+    judged = {change.figure: change.verdict for change in there if change.figure in JUDGED}
+    mirrored = {change.figure: change.verdict for change in back if change.figure in JUDGED}
+    assert judged.keys() == mirrored.keys()
+    assert not [figure for figure, word in judged.items() if word == "worse" == mirrored[figure]]
+
+
+@given(FIGURES)
+def test_the_same_never_differs(figures):
+    assert figure_changes(figures, dict(figures), {}) == ()
+
+
+@pytest.mark.parametrize(
+    "slack", [{"registres": 8}, {"FFMA": 8}, {"registers": -1}, {"registers": 1.5}, {"registers": True}]
+)
+def test_slack_of_what_is_not_judged_or_of_no_amount_is_refused(slack):
+    with pytest.raises(BadInput, match="slack"):
+        check_slack(slack)
+
+
+def test_no_slack_is_none():
+    assert check_slack(None) == {}

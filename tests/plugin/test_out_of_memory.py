@@ -1,0 +1,436 @@
+"""Out of memory as a result: recorded where a test says so, red where the baseline has a time, and the run goes on."""
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+
+from pytest_roofline.core.errors import BadInput
+from pytest_roofline.judging.proposals import propose
+
+from .conftest import texts
+
+GIB = 2**30
+
+# On the fake device; `ROOM` says whether the second measurement finds memory, `second` whether it is there at all.
+SUITE = """
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9)
+ROOM = json.loads((Path(__file__).parent / "room.json").read_text())
+# A round of the fake device has no torch; its error has this name.
+OutOfMemoryError = getattr(torch, "OutOfMemoryError", type("OutOfMemoryError", (RuntimeError,), {{}}))
+
+def run_out(*_):
+    raise OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.10 GiB is "
+        "free. Of the allocated memory 77.20 GiB is allocated by PyTorch.\\nSecond line"
+    )
+
+{marks}
+def test_one(roofline, busy):
+{body}
+
+def test_next(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+"""
+RECORD = '@pytest.mark.roofline(oom="record")'
+FIRST = 'roofline.measure(lambda: busy(1e-3), work=WORK, name="first")'
+SECOND = 'roofline.measure(lambda: busy(2e-3) if ROOM else run_out(), work=WORK, name="second")'
+THIRD = 'roofline.measure(lambda: busy(4e-3), work=WORK, name="third")'
+
+
+def suite(*body, marks=RECORD):
+    """A file whose first test has this body, and whose second measures a millisecond."""
+    return SUITE.format(marks=marks, body="\n".join(f"    {line}" for line in body))
+
+
+@pytest.fixture
+def oom(desk):
+    """A desk whose suite may find room or not."""
+
+    class Oom:
+        path, script, last_run = desk.path, desk.script, desk.last_run
+
+        def room(self, there):
+            (desk.path / "room.json").write_text(json.dumps(there))
+
+        def recorded(self, *body):
+            """A saved run in which there was room, as the option that compares with it."""
+            self.room(True)
+            desk.suite(suite(*body))
+            result = desk.run("-q", "--roofline-save=before")
+            assert result.ret == 0, texts(result)
+            return "--roofline-against=before"
+
+        def run(self, *arguments, body=(FIRST, SECOND), marks=RECORD):
+            """A run without room."""
+            self.room(False)
+            desk.suite(suite(*body, marks=marks))
+            return desk.run(*arguments)
+
+    return Oom()
+
+
+def test_a_test_that_records_it_passes_and_the_run_goes_on(oom):
+    oom.run("-v").assert_outcomes(passed=2)
+
+
+def test_the_status_word_tells_how_much_it_asked_for(oom):
+    result = oom.run("-v", body=(SECOND,))
+    result.stdout.fnmatch_lines(["*::test_one PASSED OUT OF MEMORY asked for 2.00 GiB *"])
+
+
+def test_the_status_word_stands_behind_what_was_measured_before(oom):
+    oom.run("-v").stdout.fnmatch_lines(["*::test_one PASSED 2000 GB/s NO BASELINE; OUT OF MEMORY asked for 2.00 GiB *"])
+
+
+def test_the_run_file_tells_what_happened_where_and_how_full_the_device_was(oom):
+    oom.run("-q", body=(FIRST, "fake = roofline._session.ground.device", "fake.allocate(77 * 2**20)", SECOND))
+    (record,) = oom.last_run().out_of_memory
+    assert (record.test_id, record.benchmark, record.label) == ("test_suite.py::test_one", "one", "one.second")
+    assert (record.name, record.phase, record.recorded, record.round) == ("second", "calls", True, 1)
+    assert (record.asked_bytes, record.free_bytes) == (2 * GIB, round(1.1 * GIB))
+    assert (record.allocated_bytes, record.peak_bytes) == (77 * 2**20, 77 * 2**20)
+    assert record.message.startswith("CUDA out of memory. Tried to allocate 2.00 GiB")
+    assert "Second line" not in record.message
+    assert record.device == "fake"
+
+
+def test_what_the_error_does_not_tell_is_asked_of_the_device(oom):
+    oom.run("-q", body=("raise MemoryError",))
+    (record,) = oom.last_run().out_of_memory
+    assert (record.asked_bytes, record.free_bytes, record.message) == (None, 80 * GIB, "MemoryError")
+
+
+def test_a_device_that_fails_to_answer_leaves_it_unknown(oom):
+    broken = "roofline._session.ground.device.free_bytes = roofline._session.ground.device.allocated = lambda: 1 / 0"
+    oom.run("-q", body=(broken, "raise MemoryError")).assert_outcomes(passed=2)
+    (record,) = oom.last_run().out_of_memory
+    assert (record.free_bytes, record.allocated_bytes, record.peak_bytes) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "phase"),
+    [
+        (("run_out()",), None, None),
+        (("roofline.measure(lambda: busy(1e-3), work=WORK, make_args=run_out)",), "", "arguments"),
+        (("roofline.measure(lambda: busy(1e-3), work=WORK, verify=run_out)",), "", "verify"),
+        (
+            (
+                "roofline._session.ground.device.held_bytes = run_out",
+                "roofline.measure(lambda: busy(1e-3), work=WORK, held_bytes=True)",
+            ),
+            "",
+            "held_bytes",
+        ),
+    ],
+)
+def test_it_is_told_what_was_going_on(oom, body, name, phase):
+    result = oom.run("-v", body=body)
+    result.assert_outcomes(passed=2)
+    (record,) = oom.last_run().out_of_memory
+    assert (record.name, record.phase) == (name, phase)
+
+
+def test_what_was_timed_before_memory_ran_out_in_the_same_measurement_is_no_result(oom):
+    body = ("roofline.measure(lambda: busy(1e-3), work=WORK, verify=run_out)",)
+    result = oom.run("-v", "--roofline-fail-on=regressed,invalid", body=body)
+    result.assert_outcomes(passed=2)
+    partial, _ = oom.last_run().measurements
+    assert partial.invalid.startswith("raised OutOfMemoryError: CUDA out of memory")
+    with pytest.raises(BadInput, match=r"one of .*: raised OutOfMemoryError"):
+        propose([_only(oom.last_run(), "one")], everything=True)
+
+
+def _only(run, benchmark):
+    return replace(run, measurements=tuple(m for m in run.measurements if m.key.benchmark == benchmark))
+
+
+def test_a_proposal_has_no_entry_for_it_and_all_that_was_measured_before(oom):
+    oom.run("-q")
+    entries = propose([oom.last_run()], everything=True).baseline.entries
+    assert {(entry.benchmark, entry.name) for entry in entries} == {("one", "first"), ("next", "")}
+
+
+def test_what_was_measured_before_is_judged_as_usual(oom):
+    against = oom.recorded(FIRST)
+    oom.script(slow={"test_one": 2.0})
+    result = oom.run("-v", against)
+    result.assert_outcomes(failed=1, passed=1)
+    assert "one.first: +100.0 % time" in texts(result)
+
+
+def test_it_is_red_where_the_baseline_has_a_time(oom):
+    result = oom.run("-v", oom.recorded(FIRST, SECOND))
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*one.second: ran out of memory (asked for 2.00 GiB, 1.10 GiB free), where the baseline has 2.00 ms "
+            "REGRESSED",
+            "*CUDA out of memory. Tried to allocate 2.00 GiB*",
+        ]
+    )
+    outcome = next(one for one in oom.last_run().outcomes if one.test_id.endswith("test_one"))
+    assert (outcome.outcome, outcome.by_verdict) == ("failed", True)
+    assert {"OUT OF MEMORY", "REGRESSED"} < set(outcome.verdicts)
+    assert oom.last_run().out_of_memory[0].baseline_s == pytest.approx(2e-3, rel=0.01)
+
+
+def test_a_measurement_that_was_not_reached_any_more_is_missed_too(oom):
+    against = oom.recorded(FIRST, THIRD)
+    result = oom.run("-v", against, body=(FIRST, SECOND, THIRD))
+    result.assert_outcomes(failed=1, passed=1)
+    assert "where the baseline has 4.00 ms for third REGRESSED" in texts(result)
+
+
+def test_memory_that_ran_out_outside_of_measure_misses_everything(oom):
+    against = oom.recorded(FIRST, SECOND)
+    result = oom.run("-v", against, body=("run_out()", FIRST, SECOND))
+    result.assert_outcomes(failed=1, passed=1)
+    assert "where the baseline has 1.00 ms for first, 2.00 ms for second REGRESSED" in texts(result)
+
+
+def test_a_baseline_of_other_work_is_no_time_for_it(oom):
+    against = oom.recorded(FIRST, SECOND)
+    more = SECOND.replace("work=WORK", "work=Work(read_bytes=10**10)")
+    oom.run("-v", against, body=(FIRST, more)).assert_outcomes(passed=2)
+
+
+def test_it_stays_red_in_a_rerun(oom):
+    against = oom.recorded(FIRST, SECOND)
+    result = oom.run("-v", against, "--reruns=1")
+    assert result.parseoutcomes() == {"failed": 1, "passed": 1, "rerun": 1}
+    assert len(oom.last_run().out_of_memory) == 2
+
+
+def test_a_rerun_with_room_does_not_shake_it_off(oom):
+    against = oom.recorded(SECOND)
+    body = ("ROOM = bool(ATTEMPTS)", "ATTEMPTS.append(1)", SECOND)
+    marks = f"ATTEMPTS = []\n{RECORD}"
+    result = oom.run("-v", against, "--reruns=1", body=body, marks=marks)
+    assert result.parseoutcomes() == {"failed": 1, "passed": 1, "rerun": 1}
+
+
+def test_what_is_recorded_and_passes_is_not_rerun(oom):
+    assert oom.run("-v", "--reruns=2").parseoutcomes() == {"passed": 2}
+
+
+def test_it_does_not_stop_a_run_that_stops_at_the_first_failure(oom):
+    oom.run("-x").assert_outcomes(passed=2)
+
+
+def test_a_red_one_stops_a_run_that_stops_at_the_first_failure(oom):
+    oom.run("-x", oom.recorded(FIRST, SECOND)).assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize("gate", ["--roofline-require-baseline", "--roofline-ci"])
+def test_a_baseline_that_cannot_be_recorded_is_not_required(oom, gate):
+    """No run can give it an entry, so nobody could ever satisfy the gate."""
+    result = oom.run("-v", gate, "--roofline-rounds=1", body=(SECOND,))
+    result.assert_outcomes(passed=1, failed=1)
+    assert "test_next FAILED" in texts(result)
+
+
+def test_under_xfail_it_passes_unexpectedly_as_a_result_does(oom):
+    oom.run("-v", marks=f"@pytest.mark.xfail\n{RECORD}").assert_outcomes(xpassed=1, passed=1)
+
+
+def test_a_red_one_is_an_expected_failure_under_xfail(oom):
+    against = oom.recorded(FIRST, SECOND)
+    oom.run("-v", against, marks=f"@pytest.mark.xfail\n{RECORD}").assert_outcomes(xfailed=1, passed=1)
+
+
+def test_without_the_marker_it_is_a_failure_that_is_written_down(oom):
+    result = oom.run("-v", marks="")
+    result.assert_outcomes(failed=1, passed=1)
+    assert "OutOfMemoryError: CUDA out of memory" in texts(result)
+    (record,) = oom.last_run().out_of_memory
+    assert (record.recorded, record.asked_bytes) == (False, 2 * GIB)
+
+
+def test_without_the_marker_what_was_measured_before_has_no_verdict(oom):
+    oom.run("-v", marks="").stdout.re_match_lines([r"one\.first .* FAILED$"])
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["RuntimeError('shape mismatch')", "AssertionError('out of memory')", "ValueError('CUDA out of memory')"],
+)
+def test_every_other_error_is_a_failure_under_the_marker_too(oom, error):
+    oom.run("-v", body=(FIRST, f"raise {error}")).assert_outcomes(failed=1, passed=1)
+    assert oom.last_run().out_of_memory == ()
+
+
+def test_a_test_that_catches_it_has_nothing_to_record(oom):
+    oom.run("-v", body=("with pytest.raises(OutOfMemoryError):", f"    {SECOND}", FIRST)).assert_outcomes(passed=2)
+    assert oom.last_run().out_of_memory == ()
+
+
+def test_in_a_fixture_it_stays_an_error(oom):
+    broken = f"@pytest.fixture\ndef full(): run_out()\n\n@pytest.mark.usefixtures('full')\n{RECORD}"
+    oom.run("-v", marks=broken).assert_outcomes(errors=1, passed=1)
+
+
+def test_everything_that_the_test_held_is_let_go_of_before_the_next(oom, desk):
+    holds = """
+import weakref
+HELD = []
+
+class Buffer: pass
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request):
+    assert [one for one in HELD if one() is not None] == []
+    yield
+"""
+    body = (
+        "mine = Buffer()",
+        "HELD.append(weakref.ref(mine))",
+        "def make():",
+        "    HELD.append(weakref.ref(buffer := Buffer()))",
+        "    return buffer, mine",
+        "roofline.measure(run_out, work=WORK, make_args=make)",
+    )
+    result = oom.run("-v", body=body, marks=f"{holds}\n{RECORD}")
+    result.assert_outcomes(passed=2)
+
+
+def test_the_device_gives_back_what_it_caches(oom):
+    body = (
+        "device = roofline._session.ground.device",
+        "device.release = lambda: print('RELEASED')",
+        "print('BODY')",
+        "run_out()",
+    )
+    out = texts(oom.run("-s", body=body))
+    assert out.index("BODY") < out.index("RELEASED")
+
+
+def test_the_table_the_lines_and_the_counts_tell_of_it(oom):
+    result = oom.run("-q")
+    result.stdout.fnmatch_lines(
+        [
+            "one.second * OUT OF MEMORY",
+            "out of memory: one.second: asked for 2.00 GiB, 1.10 GiB free, in its calls, 0 B allocated by torch",
+            "2 measured, 1 not measured (out of memory)",
+        ]
+    )
+    assert oom.last_run().footer.not_measured == {"out of memory": 1}
+
+
+def test_a_run_that_measured_nothing_else_shows_it_too(oom, desk):
+    oom.room(False)
+    desk.suite(suite(SECOND).partition("def test_next")[0])
+    result = desk.run("-q")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["one.second * OUT OF MEMORY", "*0 of 1 compared*", "0 measured, 1 not measured*"])
+
+
+def test_other_reports_have_its_figures(oom):
+    oom.run("-q", "--junitxml=report.xml")
+    found = {one.get("name"): one.get("value") for one in ET.parse(oom.path / "report.xml").iter("property")}
+    assert found["roofline.second.verdict"] == "OUT OF MEMORY"
+    assert found["roofline.second.asked_bytes"] == str(2 * GIB)
+
+
+REFERENCE = {
+    "benchmark": "one",
+    "metric": "time_s",
+    "kind": "reference",
+    "hardware": {},
+    "value": "out of memory",
+    "unit": "s",
+    "convention": "100 passes",
+    "source": "a student's table",
+    "confidence": "high",
+}
+
+
+def published(desk, **changes):
+    (desk.path / "baselines").mkdir()
+    plain = {"schema": 1, "family": "h100", "entries": [REFERENCE | changes]}
+    (desk.path / "baselines" / "h100.json").write_text(json.dumps(plain))
+
+
+def test_it_is_shown_beside_others_that_ran_out_as_well(oom, desk):
+    published(desk)
+    result = oom.run("-v", body=(SECOND,))
+    result.assert_outcomes(passed=2)
+    assert "also out of memory in a student's table (100 passes)" in texts(result).replace("\n", " ")
+
+
+def test_a_measured_time_is_shown_beside_others_that_ran_out(oom, desk):
+    published(desk, name="first")
+    result = oom.run("-v", body=(FIRST,))
+    result.assert_outcomes(passed=2)
+    assert "one.first: measured 2000 GB/s, reference out of memory (100 passes; a student's table)" in texts(result)
+
+
+@pytest.mark.parametrize("value", ["yes", True, ""])
+def test_the_marker_says_record_or_nothing(desk, sentence, value):
+    desk.one(f"@pytest.mark.roofline(oom={value!r})")
+    sentence(desk.run(), "test_one", f"oom={value!r}", "'record'")
+
+
+def test_a_nearer_marker_can_take_it_back(oom):
+    oom.run("-v", marks=f"{RECORD}\n@pytest.mark.roofline(oom=None)").assert_outcomes(failed=1, passed=1)
+
+
+# Rounds: the first process finds room, which is the child's own to find or not.
+IN_ROUNDS = """
+import json
+from pathlib import Path
+import pytest
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9)
+
+class OutOfMemoryError(RuntimeError):
+    pass
+
+{marks}
+def test_one(roofline, busy, pytestconfig):
+    from pytest_roofline.round_child import in_round
+
+    if in_round(pytestconfig):
+        raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+"""
+
+
+def test_a_round_without_room_is_told_and_decides_nothing(desk):
+    against = desk.sessions(IN_ROUNDS.format(marks=RECORD))
+    desk.script(slow=1.06)
+    result = desk.run("-v", "--roofline-rounds=6", *against)
+    result.assert_outcomes(passed=1)
+    run = desk.last_run()
+    assert [record.round for record in run.out_of_memory] == [2, 3]
+    out = texts(result).replace("\n", " ")
+    assert "out of memory: one: asked for 2.00 GiB" in out
+    assert "in round 3" in out
+
+
+def test_a_round_without_room_and_without_the_marker_fails_as_any_error_does(desk):
+    against = desk.sessions(IN_ROUNDS.format(marks=""))
+    desk.script(slow=1.06)
+    result = desk.run("-v", "--roofline-rounds=6", *against)
+    result.assert_outcomes(failed=1)
+    assert "failed in round 2, in a fresh process" in texts(result)
+
+
+def test_memory_is_not_limited_where_a_device_is_measured(desk):
+    """The limit is for CPUs: a device refuses by itself."""
+    desk.suite(
+        "import resource\nimport pytest\n"
+        '@pytest.mark.roofline(oom="record")\n'
+        "def test_free(roofline):\n"
+        "    assert resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY\n"
+    )
+    desk.run("-q").assert_outcomes(passed=1)
