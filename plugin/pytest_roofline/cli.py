@@ -17,10 +17,9 @@ from .core.units import parse_fraction, printable
 from .version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from .judging.comparing import Row
-    from .judging.exact_comparing import ExactRow
+    from .judging.comparing import Comparison, Row
     from .judging.runs import Run
 
 
@@ -58,17 +57,18 @@ def compare(old: str, new: str, tolerance: str, as_json: bool, folder: Path) -> 
     from .judging.comparing import compare as compare_files
 
     compared = compare_files(_side(old, folder), _side(new, folder), parse_fraction(tolerance, "--tolerance"))
-    rows, kernels = compared.rows, compared.kernels
     _note_cuts(compared.runs)
     if compared.only_old:
         click.echo(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)
     if as_json:
         from .reporting.exact_tables import exact_row_as_json
+        from .reporting.exhausted import lost_as_json
 
-        plain = [*map(_row_as_json, rows), *map(exact_row_as_json, kernels)]
+        plain = [*map(_row_as_json, compared.rows), *map(exact_row_as_json, compared.kernels)]
+        plain += map(lost_as_json, compared.lost)
         click.echo(json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        _print_comparison(rows, kernels)
+        _print_comparison(compared)
     sys.exit(1 if compared.regressed else 0)
 
 
@@ -82,14 +82,16 @@ def _side(names: str, folder: Path) -> list[Path]:
     return [resolve_run(name, folder) for name in names.split(",") if name]
 
 
-def _print_comparison(rows: "Sequence[Row]", kernels: "Sequence[ExactRow]") -> None:
+def _print_comparison(compared: "Comparison") -> None:
     from .judging.verdicts import Kind
     from .reporting.exact_tables import exact_comparison_table, exact_reason_lines
+    from .reporting.exhausted import lost_line
     from .reporting.tables import comparison_table
 
+    rows, kernels = compared.rows, compared.kernels
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
-    if rows or not kernels:
+    if rows or not (kernels or compared.lost):
         click.echo(comparison_table(rows, width, terminal))
     for row in rows:
         if row.verdict.reason:
@@ -98,8 +100,9 @@ def _print_comparison(rows: "Sequence[Row]", kernels: "Sequence[ExactRow]") -> N
         click.echo(exact_comparison_table(kernels, width, terminal))
     for line in exact_reason_lines(kernels):
         click.echo(line)
-    verdicts = [row.verdict.kind for row in rows] + [row.verdict.kind for row in kernels]
-    counts = {kind: verdicts.count(kind) for kind in Kind}
+    for one in compared.lost:
+        click.echo(lost_line(one))
+    counts = {kind: compared.kinds.count(kind) for kind in Kind}
     click.echo(", ".join(f"{count} {kind.value}" for kind, count in counts.items() if count))
 
 

@@ -183,6 +183,21 @@ def test_it_is_red_where_the_baseline_has_a_time(oom):
     assert oom.last_run().out_of_memory[0].baseline_s == pytest.approx(2e-3, rel=0.01)
 
 
+def test_two_saved_runs_that_are_compared_say_the_same(oom, desk):
+    oom.recorded(FIRST, SECOND)
+    oom.run("-q", "--roofline-save=after")
+    done = desk.cli("compare", "before", "after")
+    assert done.exit_code == 1
+    line = "REGRESSED one.second: ran out of memory (asked for 2.00 GiB, 1.10 GiB free), where it took 2.00 ms before"
+    assert line in done.stdout
+    assert "only in" not in done.stderr
+    rows = json.loads(desk.cli("compare", "before", "after", "--json").stdout)
+    (lost,) = (row for row in rows if row["new_s"] is None)
+    assert (lost["test"], lost["verdict"], lost["asked_bytes"]) == ("one.second", "REGRESSED", 2 * 2**30)
+    # The other way round there is nothing to miss.
+    assert desk.cli("compare", "after", "before").exit_code == 0
+
+
 def test_a_measurement_that_was_not_reached_any_more_is_missed_too(oom):
     against = oom.recorded(FIRST, THIRD)
     result = oom.run("-v", against, body=(FIRST, SECOND, THIRD))

@@ -21,6 +21,7 @@ from .comparators import (
 )
 from .exact_comparing import ExactRow, compare_exact
 from .exact_known import known_by
+from .exhausted import Lost, lost_since
 from .runs import Run
 from .spread import priors
 from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, gating_limits, judge, other_mode, settle
@@ -40,18 +41,24 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The rows, worst first; what only the old side knows; the runs that were read; and the compiled kernels."""
+    """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory."""
 
     rows: tuple[Row, ...]
     only_old: tuple[str, ...]
     runs: tuple[Run, ...]
     kernels: tuple[ExactRow, ...] = ()
+    lost: tuple[Lost, ...] = ()
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Every verdict; what ran out of memory and had a time is a regression."""
+        kinds = [row.verdict.kind for row in self.rows] + [row.verdict.kind for row in self.kernels]
+        return kinds + [Kind.REGRESSED] * len(self.lost)
 
     @property
     def regressed(self) -> bool:
-        """Whether anything is slower, or asks for more."""
-        kinds = [row.verdict.kind for row in self.rows] + [row.verdict.kind for row in self.kernels]
-        return Kind.REGRESSED in kinds
+        """Whether anything is slower, asks for more, or no longer fits."""
+        return Kind.REGRESSED in self.kinds
 
 
 def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT_TOLERANCE) -> Comparison:
@@ -72,7 +79,8 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
     found = [(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
     count = sum(reference is not None for _, _, reference, _ in found)
     kernels, only_old = compare_exact(known_by(before), known_by(after))
-    if not count and not any(row.old is not None for row in kernels):
+    lost = lost_since(before, after)
+    if not count and not lost and not any(row.old is not None for row in kernels):
         raise BadInput(
             f"{before.name} and {after.name} share no measurement{_why_not(before, after)}; expected runs of the same "
             "tests"
@@ -100,11 +108,14 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
     keys = {key.identity for key, *_ in found}
     rows += _unfit_rows(before, after, keys, tolerance)
     keys |= {row.key.identity for row in rows}
+    gone = {one.label for one in lost}
+    only = (key.label for key, _ in known if key.identity not in keys and key.label not in gone)
     return Comparison(
         rows=tuple(sorted(rows, key=worst_first)),
-        only_old=(*(key.label for key, _ in known if key.identity not in keys), *only_old),
+        only_old=(*only, *only_old),
         runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
         kernels=kernels,
+        lost=tuple(lost),
     )
 
 

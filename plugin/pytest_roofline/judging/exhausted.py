@@ -1,12 +1,15 @@
 """What is known of a test that ran out of memory: times that it took before, and others that ran out as well."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from ..core.entries import OUT_OF_MEMORY, Entry
 from ..core.facts import HardwareKey
-from ..core.keys import Key, canonical
+from ..core.keys import Key, canonical, label_of
+from ..core.memory import OutOfMemory
 from ..core.work import Work
-from .comparators import Comparator, find_reference
+from .comparators import Comparator, RunComparator, find_reference
+from .hardware import key_of
 
 
 def lost_times(
@@ -55,3 +58,31 @@ def also_out_of_memory(
         and entry.hardware.covers(hardware)
         and entry.speaks_of(parameters)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A measurement that one side of a comparison has a time for, in seconds, and the other ran out of memory for."""
+
+    label: str
+    old_s: float
+    record: OutOfMemory
+
+
+def lost_since(before: Comparator, after: Comparator) -> list[Lost]:
+    """What a newer run has no time for any more, because the test ran out of memory; each measurement once."""
+    if not isinstance(after, RunComparator):
+        return []
+    measured: dict[tuple[str, str], set[str]] = {}
+    for key, _ in after.references():
+        measured.setdefault((key.benchmark, canonical(key.parameters)), set()).add(key.name)
+    found: dict[str, Lost] = {}
+    for run in after.runs:
+        hardware = key_of(run.header.environment)
+        for record in run.out_of_memory:
+            names = measured.get((record.benchmark, canonical(record.parameters)), set())
+            times = lost_times(before, record.benchmark, record.parameters, hardware, names)
+            for name, seconds in times.items():
+                label = label_of(record.benchmark, record.parameters, name)
+                found.setdefault(label, Lost(label, seconds, record))
+    return list(found.values())

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..core.entries import Entry
 from ..core.memory import OutOfMemory
 from ..core.units import format_memory, format_seconds, printable
+from ..judging.exhausted import Lost
 from ..judging.verdicts import Kind
 
 WORD = "OUT OF MEMORY"
@@ -80,6 +82,30 @@ def failure_message(ran_out: RanOut, where: str) -> str:
         f"{Kind.REGRESSED.value}\n  {printable(record.message)}\n  {details}; if that is how it should be, take its "
         "entry out of the baseline."
     )
+
+
+def lost_line(lost: Lost) -> str:
+    """Of two runs that are compared: what the newer one ran out of memory for, and how long it took in the older."""
+    return printable(f"{Kind.REGRESSED.value} {lost.label}: {_lost_reason(lost)}")
+
+
+def lost_as_json(lost: Lost) -> dict[str, Any]:
+    """The same as a row of the machine-readable comparison."""
+    return {
+        "test": lost.label,
+        "benchmark": lost.record.benchmark,
+        "parameters": lost.record.parameters,
+        "old_s": lost.old_s,
+        "new_s": None,
+        "verdict": Kind.REGRESSED.value,
+        "asked_bytes": lost.record.asked_bytes,
+        "reason": _lost_reason(lost),
+    }
+
+
+def _lost_reason(lost: Lost) -> str:
+    told = figures(lost.record)
+    return f"ran out of memory{f' ({told})' if told else ''}, where it took {format_seconds(lost.old_s)} before"
 
 
 def exhausted_lines(found: Sequence[RanOut], at_most: int = 12) -> list[str]:
