@@ -2,7 +2,8 @@
 
 Every configuration that is shipped is compiled ahead of time for the architecture that it is for, without any GPU, and
 held against `baselines/resources.json` exactly. The launches are those that attention would make at 16 heads of 16,384
-tokens; `general` has tails in both sequences and four query heads for each key head.
+tokens; `general` has tails in both sequences and four query heads for each key head, `unaligned` also rows that no
+descriptor takes, and `sum` the gradient that comes from a sum.
 """
 
 from itertools import product
@@ -12,17 +13,21 @@ import torch
 
 from roofline_kernels.attention.architectures import REFUSED, NoSuchArchitecture
 
-KERNELS = ("forward", "d_keys", "d_queries")
+KERNELS = ("forward", "d_keys", "d_queries", "delta")
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950")
 HEAD_DIMS = (64, 128, 256)
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 # Two bytes, at most 128 columns, whole tiles, a key head for each query head: here nothing may spill.
 CLEAN_HEAD_DIM = 128
+# Rows of 222 bytes.
+UNALIGNED_HEAD_DIM = 111
 
 
 def _tier(architecture, kernel, dtype, head_dim, variant):
     """Seconds for what is used most, minutes for every 16-bit configuration, all else on demand; None: never."""
     clean = head_dim <= CLEAN_HEAD_DIM
+    if (kernel == "delta") != (variant == "sum") or (head_dim == UNALIGNED_HEAD_DIM) != (variant == "unaligned"):
+        return None
     if variant == "causal":
         if dtype == "bf16":
             return "quick" if clean else "nightly"
@@ -32,13 +37,16 @@ def _tier(architecture, kernel, dtype, head_dim, variant):
         return None
     if variant == "full":
         return "nightly" if kernel == "forward" else None
+    if variant == "unaligned":
+        return "nightly" if architecture == "sm_90" else "full"
     if head_dim != CLEAN_HEAD_DIM:
         return None
     return "nightly" if architecture in ("sm_90", "gfx942") else "full"
 
 
 def _cases():
-    for case in product(ARCHITECTURES, KERNELS, DTYPES, HEAD_DIMS, ("causal", "full", "general")):
+    variants = ("causal", "full", "general", "unaligned", "sum")
+    for case in product(ARCHITECTURES, KERNELS, DTYPES, (*HEAD_DIMS, UNALIGNED_HEAD_DIM), variants):
         architecture, kernel, dtype, head_dim, variant = case
         tier = _tier(*case)
         if tier is not None:
@@ -52,13 +60,13 @@ def test_flash_resources(roofline, architecture, kernel, dtype, head_dim, varian
     pytest.importorskip("triton", reason="needs Triton, found none")
     from roofline_kernels.attention.ahead import Shape, compile_arguments, launch_ahead
 
-    general = {"seq_q": 1000, "seq_k": 2000, "heads_k": 4} if variant == "general" else {}
+    general = {"seq_q": 1000, "seq_k": 2000, "heads_k": 4} if variant in ("general", "unaligned") else {}
     shape = Shape(head_dim, DTYPES[dtype], **general)
     launch = launch_ahead(architecture, kernel, shape, causal=variant != "full")
     found = roofline.resources(
         launch.kernel, target=architecture, arguments=compile_arguments(launch), options=launch.tiles.options()
     )
-    if dtype != "fp32" and head_dim <= CLEAN_HEAD_DIM and variant != "general":
+    if dtype != "fp32" and head_dim <= CLEAN_HEAD_DIM and variant in ("causal", "full"):
         assert found.spills == 0, f"{found.spills} spills with {launch.tiles}"
         assert found.matrix_instructions > 0, f"no matrix instruction with {launch.tiles}"
 

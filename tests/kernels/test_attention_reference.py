@@ -11,7 +11,7 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from roofline_kernels.attention.masking import causal_shift, visible_keys
-from roofline_kernels.attention.reference import attention
+from roofline_kernels.attention.reference import attention, attention_output
 
 # Rounding of float64 over sums of at most 256 terms, with room.
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
@@ -215,7 +215,17 @@ def test_the_layout_in_memory_changes_nothing():
     tensors = inputs(9, 9)
     strided = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors]
     assert not strided[0].is_contiguous()
-    assert torch.equal(attention(*strided, causal=True)[0], attention(*tensors, causal=True)[0])
+    torch.testing.assert_close(attention(*strided, causal=True)[0], attention(*tensors, causal=True)[0], **CLOSE)
+
+
+def test_the_output_alone_is_the_same():
+    tensors = inputs(9, 7)
+    for asked in (
+        {},
+        {"causal": True, "alignment": "bottom-right"},
+        {"causal": True, "alignment": "top-left", "scale": 0.3},
+    ):
+        assert torch.equal(attention_output(*tensors, **asked), attention(*tensors, **asked)[0])
 
 
 def test_the_gradient_of_a_sum_arrives_with_strides_of_zero():

@@ -5,11 +5,12 @@ The launches are those of `launches`, made from tensors that hold nothing; so wh
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from . import launches
+from .architectures import configured_as
 from .configurations import Pass, shipped
 from .launches import Problem, Saved
 from .launching import Launch
@@ -32,9 +33,11 @@ class Shape:
 
 
 def launch_ahead(
-    architecture: str, kernel: Pass, shape: Shape, *, causal: bool = True, tile: int | None = None
+    architecture: str, kernel: Pass | Literal["delta"], shape: Shape, *, causal: bool = True, tile: int | None = None
 ) -> Launch:
     """The launch of one kernel on an architecture, with tensors of the device "meta" in the layout "BHSD".
+
+    That of the row sums, "delta", is the one that writes out the gradient of a sum.
 
     Raises:
         NoSuchArchitecture: there are no configurations for it.
@@ -47,6 +50,10 @@ def launch_ahead(
     values = torch.empty(queries.shape[:3], device="meta")
     shift = causal_shift(shape.seq_q, shape.seq_k, causal, "bottom-right")
     problem = Problem(architecture, shift, causal, 1 / math.sqrt(shape.head_dim), tile)
+    if kernel == "delta":
+        configured_as(architecture)
+        return launches.delta(queries, torch.empty((), dtype=shape.dtype, device="meta").expand(queries.shape), None,
+                              values, queries)  # fmt: skip
     if kernel == "forward":
         return launches.forward(problem, queries, keys, keys, queries, values)
     saved = Saved(queries, keys, keys, queries, values, values)

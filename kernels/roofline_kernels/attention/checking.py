@@ -4,15 +4,21 @@ Source: the tests of FlashAttention (Dao-AILab/flash-attention, hopper/test_flas
 reference is at most twice that of PyTorch's plain attention, plus twice what one rounding of the reference costs.
 """
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 
-from .implementations import Case
-from .reference import attention
+from .implementations import Attention, Case, implementation
+from .implementations import plain as plain_attention
 from .tiled import tiled_attention
 
 # Rows of a tile of the reference: few enough launches, and no square of the sequence.
 REFERENCE_TILE = 1024
 FACTOR = 2.0
+# Scores of one head, their softmax and the gradients of both: up to 4 GB in two-byte types.
+LONGEST_PLAIN = 16384
+NAMES = ("dQ", "dK", "dV")
 
 
 def tolerance(expected: torch.Tensor, plain: torch.Tensor) -> float:
@@ -39,11 +45,12 @@ def right(case: Case, *, passes: str) -> bool:
         AssertionError: naming what is wrong, its error, and what is accepted.
     """
     assert case.out is not None
-    expected = _one_head(case, _finer(case.q.dtype))
-    plain = _one_head(case, case.q.dtype)
+    backward = passes != "forward"
+    expected = _one_head(case, _finer(case.q.dtype), backward)
+    plain = _one_head(case, case.q.dtype, backward)
     found = {"output": case.out[-1:, -1:]}
-    if passes != "forward":
-        found |= dict(zip(("dQ", "dK", "dV"), (g[-1:, -1:] for g in case.gradients), strict=True))
+    if backward:
+        found |= dict(zip(NAMES, (gradient[-1:, -1:] for gradient in case.gradients), strict=True))
     for name, value in found.items():
         error = _largest(value.detach().to(expected[name]) - expected[name])
         accepted = tolerance(expected[name], plain[name])
@@ -56,19 +63,45 @@ def _finer(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float32 else torch.float32
 
 
-def _one_head(case: Case, dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """Output and gradients of the last head in a type: the reference tile by tile, PyTorch's own by the formula."""
+def _one_head(case: Case, dtype: torch.dtype, backward: bool) -> dict[str, torch.Tensor]:
+    """Output, and gradients if asked for, of the last head in a type.
+
+    In a finer type than the case's it is the reference, tile by tile; in the case's own it is PyTorch's, by the formula
+    as long as that fits beside what is measured, and from there on by the back end that keeps no scores.
+    """
     # Metal has no double precision.
     place = torch.device("cpu") if case.q.device.type == "mps" and dtype == torch.float64 else case.q.device
     q, k, v, d_out = (tensor.detach()[-1:, -1:].to(place, dtype) for tensor in (*case.inputs, case.d_out))
     for tensor in (q, k, v):
-        tensor.requires_grad_()
+        tensor.requires_grad_(backward)
     if dtype != case.q.dtype:
-        out, _ = tiled_attention(q, k, v, causal=case.causal, block_q=REFERENCE_TILE, block_k=REFERENCE_TILE)
-    else:
-        out, _ = attention(q, k, v, causal=case.causal)
-    gradients = torch.autograd.grad(out, (q, k, v), d_out)
-    return {"output": out.detach(), **dict(zip(("dQ", "dK", "dV"), gradients, strict=True))}
+        with _ieee():
+            return _results(_tiled, q, k, v, d_out, case.causal)
+    long = q.shape[2] > LONGEST_PLAIN
+    return _results(implementation("sdpa_efficient") if long else plain_attention, q, k, v, d_out, case.causal)
+
+
+def _results(
+    run: Attention, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, d_out: torch.Tensor, causal: bool
+) -> dict[str, torch.Tensor]:
+    out = run(q, k, v, causal)
+    gradients = torch.autograd.grad(out, (q, k, v), d_out) if q.requires_grad else ()
+    return {"output": out.detach(), **dict(zip(NAMES, gradients, strict=False))}
+
+
+def _tiled(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    return tiled_attention(q, k, v, causal=causal, block_q=REFERENCE_TILE, block_k=REFERENCE_TILE)[0]
+
+
+@contextlib.contextmanager
+def _ieee() -> Iterator[None]:
+    """Multiply float32 as IEEE has it, whatever was set for speed."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _largest(difference: torch.Tensor) -> float:

@@ -97,9 +97,15 @@ def configuration(
     override = _chosen.get(kernel)
     if override is not None:
         return override
+    return _configuration(architecture, kernel, head_dim, element_bytes, tile)
+
+
+@functools.cache
+def _configuration(
+    architecture: str, kernel: Pass, head_dim: int, element_bytes: int, tile: int | None
+) -> Configuration:
     entries = shipped()[configured_as(architecture)][kernel][f"{8 * element_bytes}-bit"]
-    size = min(size for size in entries if size >= head_dim)
-    found = entries[size]
+    found = entries[min(size for size in entries if size >= head_dim)]
     if tile is None:
         return found
     # Four warps have a row of 16 each in a tile of 64; from 128 on eight keep the registers of each in bounds.

@@ -5,6 +5,7 @@ from typing import Any, Literal, overload
 
 import torch
 
+from .configurations import TILES
 from .layouts import Layout, as_bhsd, from_bhsd, heads_of, lse_from_bhs
 from .masking import Alignment, causal_shift
 
@@ -61,7 +62,7 @@ def flash_attention(
     """softmax(scale · q kᵀ + mask) v, without ever holding the scores; memory grows with S, not with S².
 
     Compiled on CUDA (sm_80 and newer) and ROCm; on CPU tensors the same kernels run in Triton's interpreter, which is
-    for checking them and takes seconds. No input is copied, whatever its strides.
+    for checking them and takes seconds. No input is copied; strides may be any below 2^23 elements within a head.
 
     Args:
         q: [B, H_q, S_q, D] in `layout`; float32, float16 or bfloat16, D up to 256.
@@ -90,18 +91,19 @@ def flash_attention(
     q4 = as_bhsd("q", q, layout, counts.queries if counts else None)
     k4 = as_bhsd("k", k, layout, counts.keys if counts else None)
     v4 = as_bhsd("v", v, layout, counts.keys if counts else None)
-    _check(q4, k4, v4)
+    _check(q4, k4, v4, tile)
     shift = causal_shift(q4.shape[2], k4.shape[2], causal, alignment)
     scale = 1.0 / math.sqrt(q4.shape[3]) if scale is None else float(scale)
-    out, lse2 = FlashAttention.apply(q4, k4, v4, shift, causal, scale, tile)  # type: ignore[no-untyped-call]
+    made = FlashAttention.apply(q4, k4, v4, shift, causal, scale, tile, return_lse)  # type: ignore[no-untyped-call]
     if not return_lse:
-        return from_bhsd(out, layout)
+        return from_bhsd(made, layout)
+    out, lse2 = made
     lse = torch.where(lse2 == math.inf, -math.inf, lse2 * LN2)
     return from_bhsd(out, layout), lse_from_bhs(lse, layout)
 
 
 class FlashAttention(torch.autograd.Function):
-    """Views [B, H, S, D] to the output and the log-sum-exp in base 2, plus infinity where a query sees no key."""
+    """Views [B, H, S, D] to the output, and if asked for to the log-sum-exp: base 2, infinity where no key is seen."""
 
     @staticmethod
     def forward(
@@ -113,7 +115,8 @@ class FlashAttention(torch.autograd.Function):
         causal: bool,
         scale: float,
         tile: int | None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        with_lse: bool,
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         """Output [B, H_q, S_q, D] and log-sum-exp [B, H_q, S_q]."""
         # Triton is imported, and the operators made, when the first attention is asked for.
         from .operators import flash_forward
@@ -121,42 +124,40 @@ class FlashAttention(torch.autograd.Function):
         out, lse = flash_forward(q, k, v, shift, causal, scale, tile)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.shift, ctx.causal, ctx.scale, ctx.tile = shift, causal, scale, tile
-        return out, lse
+        # What is not returned needs no gradient: autograd would make one, of zeros.
+        return (out, lse) if with_lse else out
 
     @staticmethod
-    def backward(ctx: Any, d_out: torch.Tensor, d_lse: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, d_out: torch.Tensor, d_lse: torch.Tensor | None = None) -> tuple[torch.Tensor | None, ...]:
         """Gradients of q, k and v, of those that want one."""
         from .operators import flash_backward
 
-        saved = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
+        q, k, v, out, lse = ctx.saved_tensors
+        want_q, want_k, want_v = ctx.needs_input_grad[:3]
         d_q, d_k, d_v = flash_backward(
-            *saved,
-            d_out,
-            d_lse,
-            ctx.shift,
-            ctx.causal,
-            ctx.scale,
-            ctx.tile,
-            wanted[0],
-            wanted[1] or wanted[2],
+            q, k, v, out, lse, d_out, d_lse, ctx.shift, ctx.causal, ctx.scale, ctx.tile, want_q, want_k or want_v
         )
-        given = [gradient if wants else None for gradient, wants in zip((d_q, d_k, d_v), wanted, strict=False)]
-        return *given, None, None, None, None
+        given = (d_q if want_q else None, d_k if want_k else None, d_v if want_v else None)
+        return *given, None, None, None, None, None
 
 
-def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tile: int | None) -> None:
     """Refuse what the kernels would read wrongly; q, k, v as views [B, H, S, D]."""
-    shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)} as [B, H, S, D]"
     if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
-        raise ValueError(f"{shapes}; expected k and v of one shape, and q with the same B and D")
-    if q.shape[1] != k.shape[1] and (k.shape[1] == 0 or q.shape[1] % k.shape[1]):
-        raise ValueError(f"{shapes}; expected heads of q in a multiple of those of k and v")
+        raise ValueError(f"{_shapes(q, k, v)}; expected k and v of one shape, and q with the same B and D")
+    if k.shape[1] == 0 or q.shape[1] == 0 or q.shape[1] % k.shape[1]:
+        raise ValueError(f"{_shapes(q, k, v)}; expected heads of q in a multiple of those of k and v, 1 or more")
     if not 1 <= q.shape[3] <= MOST_HEAD_DIM:
-        raise ValueError(f"{shapes}; expected a head dimension D of 1 … {MOST_HEAD_DIM}")
+        raise ValueError(f"{_shapes(q, k, v)}; expected a head dimension D of 1 … {MOST_HEAD_DIM}")
     if q.dtype not in DTYPES or not q.dtype == k.dtype == v.dtype:
         raise ValueError(
             f"q is {q.dtype}, k {k.dtype}, v {v.dtype}; expected one of {', '.join(map(str, DTYPES))} for all three"
         )
     if not q.device == k.device == v.device:
         raise ValueError(f"q is on {q.device}, k on {k.device}, v on {v.device}; expected one device")
+    if tile is not None and (type(tile) is not int or tile not in TILES):
+        raise ValueError(f"tile is {tile!r}; expected one of {', '.join(map(str, TILES))}, or None for the default")
+
+
+def _shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> str:
+    return f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)} as [B, H, S, D]"

@@ -9,8 +9,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from .architectures import NoSuchArchitecture
 from .flash import flash_attention
-from .reference import attention
+from .reference import attention_output
 
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, bool], torch.Tensor]
 
@@ -20,6 +21,14 @@ _SDPA = {
     "sdpa_efficient": "EFFICIENT_ATTENTION",
     "sdpa_math": "MATH",
 }
+# What PyTorch says where the one back end that it is held to cannot do a case.
+_REFUSALS = (
+    "No available kernel",
+    "No viable backend",
+    "no kernel found",
+    "No execution plans",
+    "cuDNN Frontend error",
+)
 IMPLEMENTATIONS = ("triton", *_SDPA, "eager", "compiled")
 PASSES = ("forward", "backward", "both")
 
@@ -47,7 +56,7 @@ def implementation(name: str, *, tile: int | None = None) -> Attention:
 
 def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     """The reference, by its formula."""
-    return attention(q, k, v, causal=causal)[0]
+    return attention_output(q, k, v, causal=causal)
 
 
 def _held_to(name: str) -> Attention:
@@ -116,7 +125,7 @@ def pass_of(name: str, run: Attention, case: Case) -> Callable[[Case], None]:
     """
     if name not in PASSES:
         raise ValueError(f"passes is {name!r}; expected one of {', '.join(PASSES)}")
-    once(run, case)
+    once(run, case, name)
     if name == "forward":
         return lambda case: _forward(run, case)
     if name == "both":
@@ -126,18 +135,29 @@ def pass_of(name: str, run: Attention, case: Case) -> Callable[[Case], None]:
     return _backward
 
 
-def once(run: Attention, case: Case) -> None:
-    """Call an implementation forward and backward, so that what it compiles or refuses comes now.
+def once(run: Attention, case: Case, passes: str) -> None:
+    """Call an implementation as often as it takes for what it compiles or refuses to come now.
+
+    Args:
+        run: the implementation.
+        case: the problem.
+        passes: those that will be timed; a forward pass does not ask whether its backward pass would fit.
 
     Raises:
-        Unavailable: with the reasons that PyTorch gave.
+        Unavailable: with the reasons that PyTorch, Triton or the kernels gave.
     """
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
-            _both(run, case)
+            _forward(run, case) if passes == "forward" else _both(run, case)
+        except NoSuchArchitecture as error:
+            raise Unavailable(str(error)) from None
+        except ImportError as error:
+            if (error.name or "").partition(".")[0] != "triton":
+                raise
+            raise Unavailable(f"needs Triton, found none or an old one: {error}") from None
         except RuntimeError as error:
-            if not any(text in str(error) for text in ("No available kernel", "No viable backend", "no kernel found")):
+            if not any(text in str(error) for text in _REFUSALS):
                 raise
             reasons = [str(warning.message).partition(" (Triggered")[0] for warning in told]
             found = "; ".join([str(error).partition("\n")[0], *reasons])

@@ -80,7 +80,9 @@ def interpreted_language() -> Iterator[None]:
     finally:
         for space, own in before:
             for name in vars(space).keys() - own.keys():
-                delattr(space, name)
+                # A module that was imported meanwhile stays where its importers look for it.
+                if not isinstance(getattr(space, name), types.ModuleType):
+                    delattr(space, name)
             for name, value in own.items():
                 if vars(space)[name] is not value:
                     setattr(space, name, value)

@@ -14,12 +14,14 @@ import triton
 from .configurations import Configuration, configuration
 from .describing import strides, with_descriptors
 from .launching import Launch
-from .triton_backward import d_keys_kernel, d_queries_kernel, delta_kernel
+from .triton_d_keys import d_keys_kernel
+from .triton_d_queries import d_queries_kernel
+from .triton_delta import delta_kernel
 from .triton_forward import forward_kernel
 
 LOG2E = 1 / math.log(2.0)
-# The kernel of row sums only reads: some rows a warp are enough to keep loads under way.
-DELTA = Configuration(block_m=64, block_n=64, num_warps=4, num_stages=1)
+# What four warps of the kernel of row sums hold of two tensors at a time: 64 registers a thread.
+DELTA_BYTES = 64 * 128 * 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +64,21 @@ def delta(
 ) -> Launch:
     """The row sums that the backward pass needs, and its gradient written out where `dense` is given."""
     seq_q, head_dim = out.shape[2:]
+    tiles = delta_tiles(head_dim, out.element_size())
     arguments = {
         "out": out, "d_out": d_out, "d_lse": sums if d_lse is None else d_lse, "delta": sums,
         "dense": d_out if dense is None else dense, **strides("o", out), **strides("g", d_out),
         "heads": out.shape[1], "seq_q": seq_q, "HEAD_DIM": head_dim, "BLOCK_D": _block_d(head_dim),
-        "BLOCK_M": DELTA.block_m, "EVEN_Q": seq_q % DELTA.block_m == 0,
+        "BLOCK_M": tiles.block_m, "EVEN_Q": seq_q % tiles.block_m == 0,
         "WITH_LSE": d_lse is not None, "WRITE_DENSE": dense is not None,
     }  # fmt: skip
-    return Launch(delta_kernel, "delta", DELTA, _programs(out, DELTA.block_m), arguments)
+    return Launch(delta_kernel, "delta", tiles, _programs(out, tiles.block_m), arguments)
+
+
+def delta_tiles(head_dim: int, element_bytes: int) -> Configuration:
+    """The configuration of the kernel of row sums, which has no keys: the same on every architecture."""
+    rows = min(64, DELTA_BYTES // (_block_d(head_dim) * element_bytes))
+    return Configuration(block_m=rows, block_n=rows, num_warps=4, num_stages=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,36 @@ from .architectures import architecture_of
 from .configurations import Configuration
 from .interpreting import launch_interpreted
 
+# What a tile may need too much of, as Triton names it, and in what that is counted.
+_MEMORIES = {"shared memory": "bytes of shared memory", "tensor memory": "columns of tensor memory"}
+
 
 class TileTooLarge(ValueError):
-    """A tile does not fit into the shared memory that a program may use: bytes needed and bytes there."""
+    """A tile does not fit into the memory that a program may use on its multiprocessor: what it needs, what is there.
+
+    Args:
+        kernel: what it does.
+        tiles: how it was compiled.
+        architecture: for which.
+        needed: bytes of shared memory, or on Blackwell columns of tensor memory.
+        limit: how many a program may use.
+        memory: which of the two.
+    """
 
     def __init__(
-        self, kernel: str, tiles: Configuration, architecture: str, needed_bytes: int, limit_bytes: int
+        self,
+        kernel: str,
+        tiles: Configuration,
+        architecture: str,
+        needed: int,
+        limit: int,
+        memory: str = "shared memory",
     ) -> None:
-        self.needed_bytes, self.limit_bytes = needed_bytes, limit_bytes
+        self.needed, self.limit, self.memory = needed, limit, memory
         super().__init__(
             f"the {kernel} kernel with tiles of {tiles.block_m} queries and {tiles.block_n} keys needs "
-            f"{needed_bytes:,} bytes of shared memory; {architecture} has {limit_bytes:,} for a program; take a "
-            "smaller tile or fewer stages"
+            f"{needed:,} {_MEMORIES[memory]}; {architecture} has {limit:,} for a program; take a smaller tile or fewer "
+            "stages"
         )
 
 
@@ -57,7 +75,8 @@ class Launch:
             try:
                 self.kernel[(self.programs,)](**self.arguments, **self.tiles.options())
             except OutOfResources as error:
-                if error.name != "shared memory":
+                if error.name not in _MEMORIES:
                     raise
-                architecture = architecture_of(device)
-                raise TileTooLarge(self.name, self.tiles, architecture, error.required, error.limit) from None
+                raise TileTooLarge(
+                    self.name, self.tiles, architecture_of(device), error.required, error.limit, error.name
+                ) from None

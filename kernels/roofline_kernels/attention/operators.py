@@ -1,10 +1,16 @@
 """Attention as operators of torch, opaque to `torch.compile`, on views [B, H, S, D]."""
 
 import torch
+import triton
 
 from . import launches
 from .architectures import architecture_of
 from .launches import Problem, Saved
+
+# Tensor descriptors made on the host and `warp_specialize` came with it.
+OLDEST_TRITON = (3, 4)
+if tuple(int(part) for part in triton.__version__.split(".")[:2]) < OLDEST_TRITON:
+    raise ImportError(f"flash_attention needs Triton 3.4 or newer, found {triton.__version__}", name="triton")
 
 
 @torch.library.custom_op("roofline_kernels::flash_forward", mutates_args=())
@@ -35,7 +41,7 @@ def flash_backward(
     out: torch.Tensor,
     lse: torch.Tensor,
     d_out: torch.Tensor,
-    d_lse: torch.Tensor,
+    d_lse: torch.Tensor | None,
     shift: int,
     causal: bool,
     scale: float,
@@ -49,10 +55,9 @@ def flash_backward(
         return d_q.zero_(), d_k.zero_(), d_v.zero_()
     problem = Problem(architecture_of(q.device), shift, causal, scale, tile)
     sums = torch.empty_like(lse)
-    # A gradient that is spread out in memory (a sum's has strides of zero) is written out once, in the same pass.
-    spread = out.shape[3] > 1 and d_out.stride(3) != 1
-    dense = torch.empty(out.shape, dtype=out.dtype, device=out.device) if spread else None
-    launches.delta(out, d_out, d_lse.contiguous(), sums, dense).run(q.device)
+    dense = torch.empty(out.shape, dtype=out.dtype, device=out.device) if _spread(d_out) else None
+    d_logs = None if d_lse is None else d_lse.contiguous()
+    launches.delta(out, d_out, d_logs, sums, dense).run(q.device)
     saved = Saved(q, k, v, d_out if dense is None else dense, lse, sums)
     if want_k:
         launches.d_keys(problem, saved, d_k, d_v).run(q.device)
@@ -67,6 +72,17 @@ def _(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     *_, want_q, want_k = rest
     return _gradients(q, k, v, bool(want_q), bool(want_k))
+
+
+def _spread(gradient: torch.Tensor) -> bool:
+    """Whether elements of a row lie apart, or rows on each other, as in the gradient of a sum or a mean.
+
+    Then it is written out once, in the pass that reads it anyway: two kernels would load it element by element, or
+    could not describe it.
+    """
+    if gradient.shape[3] > 1 and gradient.stride(3) != 1:
+        return True
+    return any(stride == 0 and size > 1 for size, stride in zip(gradient.shape, gradient.stride(), strict=True))
 
 
 def _outputs(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -41,21 +41,54 @@ def attention(
     Raises:
         ValueError: shapes or types do not fit each other, or the alignment is missing.
     """
+    scores, hidden = _scores(q, k, v, causal, alignment, scale)
+    return _weighted(scores, hidden, q, v), scores.to(lse_dtype(q)).logsumexp(dim=-1)
+
+
+def attention_output(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    alignment: Alignment | None = None,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """The output alone: what everybody writes who writes attention plainly, and so what others are measured against.
+
+    Arguments, result and errors as of `attention`.
+    """
+    scores, hidden = _scores(q, k, v, causal, alignment, scale)
+    return _weighted(scores, hidden, q, v)
+
+
+def _scores(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, alignment: Alignment | None, scale: float | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Scaled scores [B, H_q, S_q, S_k], -inf where a key is hidden; and where that is, if some query sees no key."""
     check_inputs(q, k, v)
     seq_q, seq_k = q.shape[2], k.shape[2]
     shift = causal_shift(seq_q, seq_k, causal, alignment)
-    # Each key head serves a group of neighbouring query heads.
-    group = q.shape[1] // k.shape[1]
-    k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
-
     # Scaled before the product: a half would round the scores twice, and float16 overflow sooner.
-    scores = (q * softmax_scale(q, scale)) @ k.transpose(-2, -1)
+    scores = (q * softmax_scale(q, scale)) @ _for_each_query_head(k, q).transpose(-2, -1)
+    if not causal:
+        return scores, None
     hidden = ~visible_keys(torch.arange(seq_q, device=q.device), torch.arange(seq_k, device=q.device), shift)
-    scores = scores.masked_fill(hidden, -math.inf)
-    lse = scores.to(lse_dtype(q)).logsumexp(dim=-1)
-    # The softmax of a row that sees nothing is 0/0: filled again, it weighs nothing.
-    probabilities = scores.softmax(dim=-1).masked_fill(hidden, 0.0)
-    return probabilities @ v, lse
+    return scores.masked_fill(hidden, -math.inf), hidden if shift < 0 else None
+
+
+def _weighted(scores: torch.Tensor, hidden: torch.Tensor | None, q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    weights = scores.softmax(dim=-1)
+    if hidden is not None:
+        # The softmax of a row that sees nothing is 0/0: filled again, it weighs nothing.
+        weights = weights.masked_fill(hidden, 0.0)
+    return weights @ _for_each_query_head(v, q)
+
+
+def _for_each_query_head(keys: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """Keys or values with as many heads as the queries: each serves a group of neighbouring query heads."""
+    group = q.shape[1] // keys.shape[1]
+    return keys if group == 1 else keys.repeat_interleave(group, dim=1)
 
 
 def softmax_scale(q: torch.Tensor, scale: float | None) -> float:

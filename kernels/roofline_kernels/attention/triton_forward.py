@@ -9,7 +9,7 @@ keeps ten bits of the mantissa; for two-byte types that word says nothing.
 import triton
 import triton.language as tl
 
-from .triton_tiles import head_of, load_rows, place, store_rows
+from .triton_tiles import head_of, key_bounds, load_rows, place, seen, store_rows
 
 
 @triton.jit
@@ -50,14 +50,7 @@ def attend(
         )
         scores = tl.dot(q, tl.trans(keys), input_precision="ieee")
         if MASKED:
-            columns = start + tl.arange(0, BLOCK_N)
-            if CAUSAL:
-                rows = first + tl.arange(0, BLOCK_M)
-                visible = columns[None, :] <= rows[:, None] + shift
-                if not EVEN_K:
-                    visible &= columns[None, :] < seq_k
-            else:
-                visible = columns[None, :] < seq_k
+            visible = seen(first, start, shift, seq_k, BLOCK_M, BLOCK_N, CAUSAL, EVEN_K)
             # Scaled before it is hidden: a scale of zero times minus infinity would be no number.
             scores = tl.where(visible, scores * scale_log2, float("-inf"))
             now_most = tl.maximum(most, tl.max(scores, 1))
@@ -143,13 +136,7 @@ def forward_kernel(
     output = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     most = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
-    if CAUSAL:
-        # The first query of the block sees the fewest keys, the last one the most.
-        whole = tl.minimum(tl.maximum(first + shift + 1, 0), seq_k) // BLOCK_N * BLOCK_N
-        end = tl.minimum(tl.maximum(first + BLOCK_M + shift, 0), seq_k)
-    else:
-        whole = seq_k // BLOCK_N * BLOCK_N
-        end = seq_k
+    whole, end = key_bounds(first, shift, seq_k, BLOCK_M, BLOCK_N, CAUSAL)
     output, most, total = attend(
         output, most, total, queries, keys, values, batch, head_k, first, 0, whole, stride_ks, stride_kd, stride_vs,
         stride_vd, seq_k, shift, scale_log2, HEAD_DIM, BLOCK_D, BLOCK_M, BLOCK_N, False, CAUSAL, EVEN_K, DESCRIPTORS,

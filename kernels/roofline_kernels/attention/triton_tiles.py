@@ -105,3 +105,32 @@ def load_values(source, first, end, ROWS: tl.constexpr, EVEN: tl.constexpr):
     if EVEN:
         return tl.load(pointers)
     return tl.load(pointers, mask=rows < end - first, other=0.0)
+
+
+@triton.jit
+def seen(
+    first, start, shift, seq_k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, EVEN_K: tl.constexpr
+):
+    """Which of the keys `start` … each of the queries `first` … sees: [BLOCK_M, BLOCK_N], bool."""
+    columns = start + tl.arange(0, BLOCK_N)
+    if CAUSAL:
+        rows = first + tl.arange(0, BLOCK_M)
+        visible = columns[None, :] <= rows[:, None] + shift
+        if not EVEN_K:
+            visible &= columns[None, :] < seq_k
+    else:
+        visible = columns[None, :] < seq_k
+    return visible
+
+
+@triton.jit
+def key_bounds(first, shift, seq_k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr):
+    """Up to which key every query of the block `first` … sees all, in whole tiles, and up to which one any sees any."""
+    if CAUSAL:
+        # The first query of the block sees the fewest keys, the last one the most.
+        whole = tl.minimum(tl.maximum(first + shift + 1, 0), seq_k) // BLOCK_N * BLOCK_N
+        end = tl.minimum(tl.maximum(first + BLOCK_M + shift, 0), seq_k)
+    else:
+        whole = seq_k // BLOCK_N * BLOCK_N
+        end = seq_k
+    return whole, end

@@ -1,0 +1,782 @@
+"""From tensors to launches of the attention kernels: grids, constants, strides, descriptors, and what is refused."""
+
+import contextlib
+import inspect
+import math
+from dataclasses import dataclass, replace
+from itertools import product
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from hypothesis import given
+from hypothesis import strategies as st
+from triton.runtime.errors import OutOfResources
+
+from pytest_roofline.judging.targets import shared_limits
+from pytest_roofline.measuring.compiling.arguments import signature_of
+from pytest_roofline.measuring.compiling.compile import compile_for
+from pytest_roofline.measuring.compiling.targets import gpu_target
+from roofline_kernels.attention import flash_attention, launches, launching, operators
+from roofline_kernels.attention.ahead import Shape, architectures, compile_arguments, launch_ahead
+from roofline_kernels.attention.architectures import NoSuchArchitecture
+from roofline_kernels.attention.configurations import PASSES, TILES, Configuration, chosen
+from roofline_kernels.attention.describing import MOST_STRIDE
+from roofline_kernels.attention.interpreting import launch_interpreted
+from roofline_kernels.attention.launches import Problem, Saved, delta_tiles
+from roofline_kernels.attention.launching import Launch, TileTooLarge
+from roofline_kernels.attention.triton_tiles import place
+
+LOG2E = math.log2(math.e)
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+TILES_OF_TEST = Configuration(block_m=32, block_n=64, num_warps=4, num_stages=2)
+DESCRIBED = replace(TILES_OF_TEST, descriptors=True)
+KERNELS = (*PASSES, "delta")
+
+
+def meta(*shape, dtype=BF16):
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+@dataclass
+class Tensors:
+    """What the launches are made from: on the device "meta" unless a test gives tensors of its own."""
+
+    batch: int = 2
+    heads_k: int = 3
+    group: int = 1
+    seq_q: int = 128
+    seq_k: int = 192
+    head_dim: int = 64
+    dtype: torch.dtype = BF16
+
+    def __post_init__(self):
+        self.heads = self.heads_k * self.group
+        rows = (self.batch, self.heads, self.seq_q)
+        queries, keys = (*rows, self.head_dim), (self.batch, self.heads_k, self.seq_k, self.head_dim)
+        for name in ("q", "out", "d_out", "d_q"):
+            setattr(self, name, meta(*queries, dtype=self.dtype))
+        for name in ("k", "v", "d_k", "d_v"):
+            setattr(self, name, meta(*keys, dtype=self.dtype))
+        for name in ("lse", "delta"):
+            setattr(self, name, meta(*rows, dtype=FP32))
+
+    @property
+    def saved(self):
+        return Saved(self.q, self.k, self.v, self.d_out, self.lse, self.delta)
+
+
+def launch(kernel, tensors=None, architecture="sm_90", *, shift=0, causal=False, scale=0.125, tile=None):
+    """One of the four launches."""
+    problem, t = Problem(architecture, shift, causal, scale, tile), tensors or Tensors()
+    if kernel == "forward":
+        return launches.forward(problem, t.q, t.k, t.v, t.out, t.lse)
+    if kernel == "d_keys":
+        return launches.d_keys(problem, t.saved, t.d_k, t.d_v)
+    if kernel == "d_queries":
+        return launches.d_queries(problem, t.saved, t.d_q)
+    return launches.delta(t.out, t.d_out, None, t.delta, None)
+
+
+def chosen_for_all(configuration):
+    return chosen(**dict.fromkeys(PASSES, configuration))
+
+
+@contextlib.contextmanager
+def captured(monkeypatch, architecture):
+    """The launches that attention makes on CPU tensors as if they were on a GPU; nothing runs."""
+    made = []
+    with monkeypatch.context() as patch:
+        patch.setattr(operators, "architecture_of", lambda device: architecture)
+        patch.setattr(Launch, "run", lambda self, device: made.append(self))
+        yield made
+
+
+def blank(*shape, dtype=BF16, device="cpu"):
+    return torch.zeros(shape, dtype=dtype, device=device)
+
+
+# Grids and flags
+
+sizes = st.builds(
+    Tensors,
+    batch=st.integers(1, 3),
+    heads_k=st.integers(1, 4),
+    group=st.integers(1, 4),
+    seq_q=st.integers(1, 600),
+    seq_k=st.integers(1, 600),
+    head_dim=st.integers(1, 256),
+    dtype=st.sampled_from([BF16, FP16, FP32]),
+)
+anywhere = st.sampled_from([*architectures(), "interpreter"])
+tiles = st.sampled_from([None, *TILES])
+
+
+@given(tensors=sizes, architecture=anywhere, tile=tiles, kernel=st.sampled_from(["forward", "d_queries"]))
+def test_a_program_for_each_block_of_queries_of_each_head_of_each_batch(tensors, architecture, tile, kernel):
+    made = launch(kernel, tensors, architecture, tile=tile)
+    assert made.programs == -(-tensors.seq_q // made.tiles.block_m) * tensors.heads * tensors.batch
+
+
+@given(tensors=sizes, architecture=anywhere, tile=tiles)
+def test_a_program_for_each_block_of_keys_of_each_key_head_of_each_batch(tensors, architecture, tile):
+    made = launch("d_keys", tensors, architecture, tile=tile)
+    assert made.programs == -(-tensors.seq_k // made.tiles.block_n) * tensors.heads_k * tensors.batch
+
+
+@given(tensors=sizes)
+def test_row_sums_have_blocks_of_their_own_that_are_the_same_everywhere(tensors):
+    made = launch("delta", tensors)
+    block = made.tiles.block_m
+    assert block in TILES
+    assert made.programs == -(-tensors.seq_q // block) * tensors.heads * tensors.batch
+    assert (made.arguments["BLOCK_M"], made.arguments["EVEN_Q"]) == (block, tensors.seq_q % block == 0)
+    assert {launch("delta", tensors, architecture).tiles for architecture in architectures()} == {made.tiles}
+
+
+@given(tensors=sizes, architecture=anywhere, tile=tiles, kernel=st.sampled_from(PASSES))
+def test_constants_are_those_of_the_shape_and_of_the_configuration(tensors, architecture, tile, kernel):
+    made = launch(kernel, tensors, architecture, tile=tile)
+    expected = {
+        "GROUP": tensors.group,
+        "HEAD_DIM": tensors.head_dim,
+        "BLOCK_D": max(16, 1 << (tensors.head_dim - 1).bit_length()),
+        "BLOCK_M": made.tiles.block_m,
+        "BLOCK_N": made.tiles.block_n,
+        "EVEN_Q": tensors.seq_q % made.tiles.block_m == 0,
+        "EVEN_K": tensors.seq_k % made.tiles.block_n == 0,
+        "WARP_SPECIALIZE": made.tiles.warp_specialize,
+        "seq_q": tensors.seq_q,
+        "seq_k": tensors.seq_k,
+    }
+    assert {name: made.arguments[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("kernel", PASSES)
+@pytest.mark.parametrize("seq", [1, 16, 31, 32, 33, 64, 96, 100, 128])
+def test_a_sequence_is_even_where_its_own_blocks_divide_it(kernel, seq):
+    with chosen_for_all(TILES_OF_TEST):
+        queries, keys = (launch(kernel, Tensors(**{which: seq})).arguments for which in ("seq_q", "seq_k"))
+    assert (queries["EVEN_Q"], keys["EVEN_K"]) == (seq % 32 == 0, seq % 64 == 0)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("configuration", [TILES_OF_TEST, DESCRIBED], ids=["pointers", "descriptors"])
+def test_arguments_are_the_parameters_of_the_kernel_and_no_others(kernel, configuration):
+    with chosen_for_all(configuration):
+        made = launch(kernel)
+    assert set(made.arguments) == set(inspect.signature(made.kernel.fn).parameters)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "heads"),
+    [("forward", "heads", 6), ("d_queries", "heads", 6), ("d_keys", "heads_k", 3), ("delta", "heads", 6)],
+)
+def test_heads_are_those_of_the_rows_that_a_program_owns(kernel, name, heads):
+    assert launch(kernel, Tensors(heads_k=3, group=2)).arguments[name] == heads
+
+
+@pytest.mark.parametrize("kernel", PASSES)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shift", [-100, 0, 64])
+def test_the_mask_is_told_by_shift_and_causal(kernel, causal, shift):
+    arguments = launch(kernel, shift=shift, causal=causal).arguments
+    assert (arguments["shift"], arguments["CAUSAL"]) == (shift, causal)
+
+
+@pytest.mark.parametrize("kernel", PASSES)
+def test_only_under_a_mask_do_neighbours_have_other_heads(kernel):
+    assert [launch(kernel, causal=causal).arguments["HEADS_FIRST"] for causal in (False, True)] == [False, True]
+
+
+@pytest.mark.parametrize("scale", [0.125, -0.125, 0.0, 3.0])
+def test_forward_takes_the_magnitude_of_the_scale_and_its_sign_apart(scale):
+    arguments = launch("forward", scale=scale).arguments
+    assert arguments["scale_log2"] == pytest.approx(abs(scale) * LOG2E)
+    assert arguments["NEGATIVE"] == (scale < 0)
+
+
+@pytest.mark.parametrize("kernel", ["d_keys", "d_queries"])
+@pytest.mark.parametrize("scale", [0.125, -0.125, 0.0])
+def test_backward_takes_the_scale_with_its_sign(kernel, scale):
+    arguments = launch(kernel, scale=scale).arguments
+    assert (arguments["scale"], arguments["scale_log2"]) == (scale, pytest.approx(scale * LOG2E))
+
+
+# Strides
+
+
+def transposed(*shape, dtype=BF16, device="meta"):
+    batch, heads, seq, head_dim = shape
+    return torch.empty(batch, seq, heads, head_dim, dtype=dtype, device=device).transpose(1, 2)
+
+
+def sliced(*shape, dtype=BF16, device="meta"):
+    """One of three that lie in one tensor, side by side."""
+    batch, heads, seq, head_dim = shape
+    packed = torch.empty(batch, seq, 3, heads, head_dim, dtype=dtype, device=device)
+    return packed[:, :, 1].transpose(1, 2)
+
+
+def expanded(*shape, dtype=BF16, device="meta"):
+    return torch.empty(1, *shape[1:], dtype=dtype, device=device).expand(shape)
+
+
+def apart(*shape, dtype=BF16, device="meta"):
+    """Elements of a head do not lie side by side."""
+    return torch.empty(*shape[:2], shape[3], shape[2], dtype=dtype, device=device).transpose(2, 3)
+
+
+LAYOUTS = (transposed, sliced, expanded, apart)
+STRIDED = {
+    "forward": {"q": "q", "k": "k", "v": "v", "out": "o"},
+    "d_keys": {"q": "q", "k": "k", "v": "v", "d_out": "g", "d_k": "dk", "d_v": "dv"},
+    "d_queries": {"q": "q", "k": "k", "v": "v", "d_out": "g", "d_q": "dq"},
+    "delta": {"out": "o", "d_out": "g"},
+}
+
+
+@pytest.mark.parametrize("lay_out", LAYOUTS)
+@pytest.mark.parametrize(("kernel", "name"), [(kernel, name) for kernel in STRIDED for name in STRIDED[kernel]])
+def test_each_tensor_has_its_own_strides(kernel, name, lay_out):
+    tensors = Tensors(heads_k=2, group=2)
+    setattr(tensors, name, lay_out(*getattr(tensors, name).shape))
+    arguments = launch(kernel, tensors).arguments
+    found = {
+        other: tuple(arguments[f"stride_{short}{axis}"] for axis in "bhsd") for other, short in STRIDED[kernel].items()
+    }
+    assert found == {other: getattr(tensors, other).stride() for other in STRIDED[kernel]}
+
+
+@pytest.mark.parametrize(("kernel", "name"), [(kernel, name) for kernel in STRIDED for name in STRIDED[kernel]])
+@pytest.mark.parametrize("axis", [2, 3], ids=["rows", "elements"])
+def test_rows_too_far_apart_for_offsets_of_32_bits_are_refused(kernel, name, axis):
+    tensors = Tensors()
+    shape = getattr(tensors, name).shape
+    pitches = [0, 0, 64, 1]
+    pitches[axis] = MOST_STRIDE + 1
+    setattr(tensors, name, torch.empty_strided(shape, pitches, dtype=BF16, device="meta"))
+    with pytest.raises(
+        ValueError, match=rf"{STRIDED[kernel][name]} has a stride of {MOST_STRIDE + 1} .* {MOST_STRIDE}"
+    ):
+        launch(kernel, tensors)
+
+
+def test_the_largest_stride_is_one_of_which_a_tile_of_256_rows_fits_into_32_bits():
+    assert 255 * MOST_STRIDE < 2**31 <= 257 * MOST_STRIDE
+    tensors = Tensors()
+    tensors.q = torch.empty_strided(tensors.q.shape, (0, 0, MOST_STRIDE, 1), dtype=BF16, device="meta")
+    assert launch("forward", tensors).arguments["stride_qs"] == MOST_STRIDE
+
+
+@pytest.mark.parametrize(("seq", "head_dim"), [(1, 64), (64, 1)])
+def test_of_one_row_or_column_the_stride_does_not_matter(seq, head_dim):
+    tensors = Tensors(seq_q=seq, head_dim=head_dim)
+    pitches = (64, 64, 2**40 if seq == 1 else 1, 2**40 if head_dim == 1 else 1)
+    tensors.q = torch.empty_strided(tensors.q.shape, pitches, dtype=BF16, device="meta")
+    assert launch("forward", tensors).programs > 0
+
+
+@pytest.mark.parametrize("axis", [0, 1], ids=["batch", "heads"])
+def test_heads_may_be_as_far_apart_as_memory_has_room(axis):
+    tensors = Tensors()
+    pitches = [0, 0, 64, 1]
+    pitches[axis] = 2**40
+    tensors.k = torch.empty_strided(tensors.k.shape, pitches, dtype=BF16, device="meta")
+    assert launch("forward", tensors).arguments[f"stride_k{'bh'[axis]}"] == 2**40
+
+
+# Descriptors
+
+
+def described(q, k=None, v=None, *, configuration=DESCRIBED):
+    """The arguments of a forward pass whose configuration wants descriptors."""
+    k = q if k is None else k
+    v = k if v is None else v
+    t = Tensors(q.shape[0], q.shape[1], 1, q.shape[2], k.shape[2], q.shape[3], q.dtype)
+    t.q, t.k, t.v = q, k, v
+    with chosen_for_all(configuration):
+        return launch("forward", t).arguments
+
+
+def at_offset(elements, *shape, dtype=BF16, device="cpu"):
+    whole = torch.zeros(math.prod(shape) + elements, dtype=dtype, device=device)
+    return whole[elements:].view(shape)
+
+
+def narrow(width, *shape, dtype=BF16):
+    """The first columns of wider rows."""
+    return blank(*shape[:3], width, dtype=dtype)[..., : shape[3]]
+
+
+ALLOWED = {
+    "contiguous": lambda: blank(2, 3, 64, 64),
+    "float16": lambda: blank(2, 3, 64, 64, dtype=FP16),
+    "float32": lambda: blank(2, 3, 64, 64, dtype=FP32),
+    "transposed": lambda: transposed(2, 3, 64, 64, device="cpu"),
+    "sliced": lambda: sliced(2, 3, 64, 64, device="cpu"),
+    "head dimension 80": lambda: blank(2, 3, 64, 80),
+    "rows of 16 bytes": lambda: blank(1, 1, 64, 8),
+    "16 bytes into its storage": lambda: at_offset(8, 2, 3, 64, 64),
+    "59 of 64 columns": lambda: narrow(64, 2, 3, 64, 59),
+    "a tail": lambda: blank(2, 3, 65, 64),
+    "one batch with an odd stride": lambda: torch.empty_strided((1, 3, 64, 64), (7, 4096, 64, 1), dtype=BF16),
+    "one head with an odd stride": lambda: torch.empty_strided((2, 1, 64, 64), (4096, 13, 64, 1), dtype=BF16),
+    "one row with an odd stride": lambda: torch.empty_strided((2, 3, 1, 64), (192, 64, 5, 1), dtype=BF16),
+    "one of each with strides of zero": lambda: torch.empty_strided((1, 1, 1, 64), (0, 0, 0, 1), dtype=BF16),
+    "meta": lambda: meta(2, 3, 64, 64),
+    "meta, 16 bytes in": lambda: at_offset(8, 2, 3, 64, 64, device="meta"),
+}
+NOT_ALLOWED = {
+    "2 bytes into its storage": lambda: at_offset(1, 2, 3, 64, 64),
+    "8 bytes into its storage": lambda: at_offset(4, 2, 3, 64, 64),
+    "head dimension 59": lambda: blank(2, 3, 64, 59),
+    "head dimension 60": lambda: blank(2, 3, 64, 60),
+    "float32, head dimension 62": lambda: blank(2, 3, 64, 62, dtype=FP32),
+    "the same batch twice": lambda: expanded(2, 3, 64, 64, device="cpu"),
+    "the same head thrice": lambda: blank(2, 1, 64, 64).expand(2, 3, 64, 64),
+    "the same row again and again": lambda: blank(2, 3, 1, 64).expand(2, 3, 64, 64),
+    "heads 8 bytes off": lambda: torch.empty_strided((2, 3, 64, 64), (12300, 4100, 64, 1), dtype=BF16),
+    "a batch 2 bytes off": lambda: torch.empty_strided((2, 3, 64, 64), (12289, 4096, 64, 1), dtype=BF16),
+    "elements apart": lambda: apart(2, 3, 64, 64, device="cpu"),
+    "one column with an odd stride": lambda: torch.empty_strided((2, 3, 64, 1), (24, 8, 8, 3), dtype=BF16),
+    "nothing but ones": lambda: blank(1).expand(2, 3, 64, 64),
+    "meta, 2 bytes in": lambda: at_offset(1, 2, 3, 64, 64, device="meta"),
+}
+
+
+@pytest.mark.parametrize("kind", ALLOWED)
+def test_where_hardware_can_all_three_come_by_descriptors(kind):
+    arguments = described(ALLOWED[kind]())
+    assert arguments["DESCRIPTORS"] is True
+    assert [hasattr(arguments[name], "block_shape") for name in ("q", "k", "v", "out", "lse")] == [True] * 3 + [
+        False
+    ] * 2
+
+
+@pytest.mark.parametrize("kind", NOT_ALLOWED)
+def test_where_hardware_cannot_all_three_stay_tensors(kind):
+    tensor = NOT_ALLOWED[kind]()
+    arguments = described(tensor)
+    assert arguments["DESCRIPTORS"] is False
+    assert all(arguments[name] is tensor for name in ("q", "k", "v"))
+
+
+@pytest.mark.parametrize("which", range(3), ids=["q", "k", "v"])
+def test_one_that_cannot_keeps_the_others_from_it(which):
+    tensors = [blank(2, 3, 64, 64) for _ in range(3)]
+    tensors[which] = at_offset(1, 2, 3, 64, 64)
+    arguments = described(*tensors)
+    assert arguments["DESCRIPTORS"] is False
+    assert all(arguments[name] is tensor for name, tensor in zip("qkv", tensors, strict=True))
+
+
+def test_descriptors_are_for_configurations_that_want_them():
+    assert described(blank(2, 3, 64, 64), configuration=TILES_OF_TEST)["DESCRIPTORS"] is False
+
+
+@pytest.mark.parametrize("kernel", ["d_keys", "d_queries"])
+def test_backward_describes_the_gradient_as_well(kernel):
+    with chosen_for_all(DESCRIBED):
+        arguments = launch(kernel).arguments
+    assert arguments["DESCRIPTORS"] is True
+    assert [list(arguments[name].block_shape) for name in ("q", "k", "v", "d_out")] == [
+        [1, 1, rows, 64] for rows in (32, 64, 64, 32)
+    ]
+
+
+@pytest.mark.parametrize("kernel", ["d_keys", "d_queries"])
+def test_a_gradient_that_cannot_be_described_keeps_the_inputs_from_it(kernel):
+    tensors = Tensors()
+    tensors.d_out = expanded(*tensors.d_out.shape)
+    with chosen_for_all(DESCRIBED):
+        arguments = launch(kernel, tensors).arguments
+    assert (arguments["DESCRIPTORS"], arguments["d_out"] is tensors.d_out) == (False, True)
+
+
+@pytest.mark.parametrize(("head_dim", "block_d"), [(8, 16), (64, 64), (80, 128), (256, 256)])
+def test_blocks_are_rows_of_a_tile_by_the_power_of_two_from_the_head_dimension_up(head_dim, block_d):
+    arguments = described(blank(2, 3, 70, head_dim), blank(2, 3, 90, head_dim))
+    assert list(arguments["q"].block_shape) == [1, 1, DESCRIBED.block_m, block_d]
+    assert [list(arguments[name].block_shape) for name in "kv"] == [[1, 1, DESCRIBED.block_n, block_d]] * 2
+
+
+@pytest.mark.parametrize("kind", ALLOWED)
+def test_a_descriptor_tells_shape_pitches_and_the_tensor_itself(kind):
+    tensor = ALLOWED[kind]()
+    found = described(tensor)["q"]
+    assert found.base is tensor
+    assert list(found.shape) == list(tensor.shape)
+    told = [(size, pitch) for size, pitch in zip(tensor.shape, found.strides, strict=True) if size > 1]
+    assert told == [(size, pitch) for size, pitch in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
+
+
+@pytest.mark.parametrize("kind", ALLOWED)
+def test_pitches_are_such_as_hardware_takes(kind):
+    """CUDA's cuTensorMapEncodeTiled: multiples of 16 bytes, below 2^40, none of zero."""
+    found = described(ALLOWED[kind]())["q"]
+    pitches = [pitch * found.base.element_size() for pitch in found.strides[:-1]]
+    assert [pitch for pitch in pitches if pitch % 16 or not 0 < pitch < 2**40] == []
+    assert found.strides[-1] == 1
+
+
+def test_no_shipped_configuration_describes_what_the_interpreter_runs(monkeypatch):
+    with captured(monkeypatch, "interpreter") as made:
+        backward_of(*(blank(1, 2, 64, 64).requires_grad_() for _ in range(3)))
+    assert [one.arguments.get("DESCRIPTORS") for one in made] == [False, None, False, False]
+
+
+# What attention launches
+
+
+def backward_of(q, k, v, *, d_out=None, **options):
+    out = flash_attention(q, k, v, **options)
+    return torch.autograd.grad(out, (q, k, v), torch.zeros_like(out) if d_out is None else d_out)
+
+
+def test_attention_launches_one_kernel_forward_and_three_backward(monkeypatch):
+    with captured(monkeypatch, "sm_90") as made:
+        backward_of(*(blank(1, 2, 64, 64).requires_grad_() for _ in range(3)))
+    assert [one.kernel.fn.__name__ for one in made] == [
+        "forward_kernel", "delta_kernel", "d_keys_kernel", "d_queries_kernel",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kernel"), [("q", "d_queries_kernel"), ("k", "d_keys_kernel"), ("v", "d_keys_kernel")]
+)
+def test_only_what_is_asked_for_is_launched(monkeypatch, wanted, kernel):
+    inputs = {name: blank(1, 2, 64, 64) for name in "qkv"}
+    inputs[wanted].requires_grad_()
+    with captured(monkeypatch, "sm_90") as made:
+        flash_attention(**inputs).sum().backward()
+    assert [one.kernel.fn.__name__ for one in made] == ["forward_kernel", "delta_kernel", kernel]
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "gfx942", "interpreter"])
+@pytest.mark.parametrize("shape", [(0, 32), (32, 0), (0, 0)], ids=["no queries", "no keys", "nothing"])
+def test_where_there_is_nothing_to_do_nothing_is_launched(monkeypatch, architecture, shape):
+    seq_q, seq_k = shape
+    with captured(monkeypatch, architecture) as made:
+        gradients = backward_of(
+            blank(1, 2, seq_q, 64).requires_grad_(),
+            blank(1, 2, seq_k, 64).requires_grad_(),
+            blank(1, 2, seq_k, 64).requires_grad_(),
+        )
+    assert made == []
+    assert [float(gradient.abs().sum()) for gradient in gradients] == [0.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "shift"),
+    [
+        ({}, 48),
+        ({"causal": True, "alignment": "top-left"}, 0),
+        ({"causal": True, "alignment": "bottom-right"}, -16),
+    ],
+    ids=["full", "top-left", "bottom-right"],
+)
+def test_the_alignment_becomes_the_shift_of_every_kernel(monkeypatch, options, shift):
+    with captured(monkeypatch, "sm_80") as made:
+        backward_of(*(blank(1, 2, seq, 64).requires_grad_() for seq in (64, 48, 48)), **options)
+    assert [one.arguments["shift"] for one in made if "shift" in one.arguments] == [shift] * 3
+
+
+def test_the_scale_is_one_over_the_root_of_the_head_dimension_unless_it_is_given(monkeypatch):
+    for scale, expected in ((None, 1 / 8), (-2.0, -2.0)):
+        with captured(monkeypatch, "sm_80") as made:
+            backward_of(*(blank(1, 1, 32, 64).requires_grad_() for _ in range(3)), scale=scale)
+        told = [
+            (one.arguments["scale_log2"], one.arguments.get("NEGATIVE", False))
+            for one in made
+            if "scale_log2" in one.arguments
+        ]
+        assert told[0] == (pytest.approx(abs(expected) * LOG2E), expected < 0)
+        assert [value for value, _ in told[1:]] == [pytest.approx(expected * LOG2E)] * 2
+
+
+@pytest.mark.parametrize("layout", ["BSHD", "BS(HD)", "HSD"])
+def test_results_are_written_in_the_order_in_which_queries_lie(monkeypatch, layout):
+    shapes = {"BSHD": (2, 64, 4, 32), "BS(HD)": (2, 64, 128), "HSD": (4, 64, 32)}
+    heads = {"heads": 4} if layout == "BS(HD)" else {}
+    with captured(monkeypatch, "sm_80") as made:
+        backward_of(*(blank(*shapes[layout]).requires_grad_() for _ in range(3)), layout=layout, **heads)
+    forward, _, d_keys, d_queries = (one.arguments for one in made)
+    expected = [4 * 64 * 32, 64 * 32, 32, 1] if layout == "HSD" else [64 * 4 * 32, 32, 4 * 32, 1]
+    for arguments, name in ((forward, "q"), (forward, "o"), (d_keys, "dk"), (d_keys, "dv"), (d_queries, "dq")):
+        assert [arguments[f"stride_{name}{axis}"] for axis in "bhsd"] == expected
+
+
+# A gradient that is spread out in memory
+
+
+def made_from(monkeypatch, d_out, head_dim=64, architecture="sm_90"):
+    """The launches of a backward pass from a gradient [2, 2, 64, D]."""
+    with captured(monkeypatch, architecture) as made:
+        backward_of(*(blank(2, 2, 64, head_dim).requires_grad_() for _ in range(3)), d_out=d_out)
+    return made[1:]
+
+
+SPREAD = {
+    "a sum's": lambda: blank(1).expand(2, 2, 64, 64),
+    "elements apart": lambda: apart(2, 2, 64, 64, device="cpu"),
+    "every second": lambda: blank(2, 2, 64, 128)[..., ::2],
+    "the same row again and again": lambda: blank(2, 2, 1, 64).expand(2, 2, 64, 64),
+    "the same head twice": lambda: blank(2, 1, 64, 64).expand(2, 2, 64, 64),
+}
+SIDE_BY_SIDE = {
+    "contiguous": lambda: blank(2, 2, 64, 64),
+    "transposed": lambda: transposed(2, 2, 64, 64, device="cpu"),
+    "every second row": lambda: blank(2, 2, 128, 64)[:, :, ::2],
+    "wide rows": lambda: narrow(72, 2, 2, 64, 64),
+}
+
+
+@pytest.mark.parametrize("kind", SPREAD)
+def test_a_gradient_whose_elements_lie_apart_or_on_each_other_is_written_out_once(monkeypatch, kind):
+    d_out = SPREAD[kind]()
+    delta, d_keys, d_queries = made_from(monkeypatch, d_out, architecture="sm_80")
+    dense = delta.arguments["dense"]
+    assert delta.arguments["WRITE_DENSE"] is True
+    assert [delta.arguments[f"stride_g{axis}"] for axis in "bhsd"] == list(d_out.stride())
+    assert (dense.shape, dense.dtype, dense.is_contiguous()) == (d_out.shape, BF16, True)
+    for one in (d_keys, d_queries):
+        assert one.arguments["d_out"] is dense
+        assert [one.arguments[f"stride_g{axis}"] for axis in "bhsd"] == list(dense.stride())
+
+
+def test_what_was_written_out_can_be_described(monkeypatch):
+    with chosen_for_all(DESCRIBED):
+        _, d_keys, d_queries = made_from(monkeypatch, SPREAD["a sum's"]())
+    assert [one.arguments["DESCRIPTORS"] for one in (d_keys, d_queries)] == [True, True]
+
+
+@pytest.mark.parametrize("kind", SIDE_BY_SIDE)
+def test_a_gradient_whose_elements_lie_side_by_side_is_read_where_it_is(monkeypatch, kind):
+    d_out = SIDE_BY_SIDE[kind]()
+    delta, d_keys, d_queries = made_from(monkeypatch, d_out, architecture="sm_80")
+    assert delta.arguments["WRITE_DENSE"] is False
+    pointers = {one.arguments["d_out"].data_ptr() for one in (delta, d_keys, d_queries)}
+    assert pointers == {d_out.data_ptr()}
+
+
+@pytest.mark.parametrize("with_lse", [False, True])
+def test_the_gradient_of_the_log_sum_exp_is_read_where_there_is_one(monkeypatch, with_lse):
+    with captured(monkeypatch, "sm_90") as made:
+        found = flash_attention(*(blank(1, 2, 64, 64).requires_grad_() for _ in range(3)), return_lse=with_lse)
+        (found[0].sum() + found[1].sum() if with_lse else found.sum()).backward()
+    assert made[1].arguments["WITH_LSE"] is with_lse
+
+
+def test_one_column_is_never_apart(monkeypatch):
+    d_out = torch.empty_strided((2, 2, 64, 1), (1024, 512, 8, 8), dtype=BF16).zero_()
+    assert made_from(monkeypatch, d_out, head_dim=1, architecture="sm_80")[0].arguments["WRITE_DENSE"] is False
+
+
+# What is compiled ahead is what would be launched
+
+
+def what_is_compiled(launch, architecture):
+    """Types, constants and known facts of the arguments, as a launch there would find them."""
+    backend = triton.compiler.make_backend(gpu_target(architecture))
+    found = signature_of(launch.kernel, compile_arguments(launch), backend)
+    return found.types, found.constants, found.attributes
+
+
+def plain(launch):
+    """The arguments that are numbers."""
+    return {name: value for name, value in launch.arguments.items() if isinstance(value, bool | int | float)}
+
+
+SHAPES = {
+    "whole": Shape(64, seq_q=256, seq_k=256, heads=4, heads_k=4),
+    "general": Shape(80, seq_q=100, seq_k=201, heads=4, heads_k=2, batch=2),
+    "one key more": Shape(64, seq_q=16, seq_k=17, heads=2, heads_k=2),
+    "float32": Shape(128, FP32, seq_q=64, seq_k=96, heads=2, heads_k=1),
+    "float16": Shape(256, FP16, seq_q=128, seq_k=128, heads=1, heads_k=1),
+}
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_120", "gfx942"])
+def test_what_is_compiled_ahead_is_what_attention_would_launch(monkeypatch, architecture, name, causal):
+    shape = SHAPES[name]
+    rows = [(shape.heads, shape.seq_q), (shape.heads_k, shape.seq_k), (shape.heads_k, shape.seq_k)]
+    inputs = [blank(shape.batch, heads, seq, shape.head_dim, dtype=shape.dtype).requires_grad_() for heads, seq in rows]
+    with captured(monkeypatch, architecture) as made:
+        backward_of(*inputs, causal=causal, alignment="bottom-right")
+    forward, _, d_keys, d_queries = made
+    for kernel, launched in (("forward", forward), ("d_keys", d_keys), ("d_queries", d_queries)):
+        ahead = launch_ahead(architecture, kernel, shape, causal=causal)
+        assert ahead.kernel is launched.kernel
+        assert (ahead.tiles, ahead.programs) == (launched.tiles, launched.programs)
+        assert plain(ahead) == plain(launched)
+        assert what_is_compiled(ahead, architecture) == what_is_compiled(launched, architecture)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("architecture", ["sm_90", "gfx942"])
+def test_row_sums_are_compiled_ahead_as_the_gradient_of_a_sum_would_launch_them(monkeypatch, architecture, name):
+    shape = SHAPES[name]
+    q = blank(shape.batch, shape.heads, shape.seq_q, shape.head_dim, dtype=shape.dtype).requires_grad_()
+    k = blank(shape.batch, shape.heads_k, shape.seq_k, shape.head_dim, dtype=shape.dtype)
+    with captured(monkeypatch, architecture) as made:
+        flash_attention(q, k, k).sum().backward()
+    launched, ahead = made[1], launch_ahead(architecture, "delta", shape)
+    assert (ahead.kernel, ahead.tiles, ahead.programs) == (launched.kernel, launched.tiles, launched.programs)
+    assert plain(ahead) == plain(launched)
+    assert what_is_compiled(ahead, architecture) == what_is_compiled(launched, architecture)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_nothing_is_compiled_ahead_for_what_is_refused(kernel):
+    with pytest.raises(NoSuchArchitecture, match="sm_75"):
+        launch_ahead("sm_75", kernel, Shape(64))
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_a_tile_is_compiled_ahead_as_it_would_be_launched(monkeypatch, tile):
+    with captured(monkeypatch, "sm_90") as made:
+        backward_of(*(blank(1, 2, 512, 64).requires_grad_() for _ in range(3)), causal=True, tile=tile)
+    shape = Shape(64, seq_q=512, seq_k=512, heads=2, heads_k=2)
+    ahead = [launch_ahead("sm_90", kernel, shape, tile=tile).tiles for kernel in PASSES]
+    assert ahead == [made[index].tiles for index in (0, 2, 3)]
+
+
+def test_descriptors_are_told_to_the_compiler_by_the_name_of_their_type():
+    with chosen_for_all(DESCRIBED):
+        for dtype, name in ((BF16, "bf16"), (FP16, "fp16"), (FP32, "fp32")):
+            arguments = compile_arguments(launch_ahead("sm_90", "forward", Shape(64, dtype)))
+            assert arguments["q"] == f"tensordesc<{name}[1, 1, 32, 64]>"
+            assert arguments["k"] == arguments["v"] == f"tensordesc<{name}[1, 1, 64, 64]>"
+
+
+# Tiles that are too large
+
+
+class Refusing:
+    """A kernel whose launch asks for more of something than there is."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __getitem__(self, grid):
+        self.grid = grid
+        return self.launched
+
+    def launched(self, **arguments):
+        self.arguments = arguments
+        raise self.error
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """A launch of a kernel as on the second GPU, a gfx942; `entered` has the devices that were made current."""
+    entered = []
+
+    def device(which):
+        entered.append(which)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(launching, "architecture_of", lambda device: "gfx942")
+
+    def run(kernel):
+        Launch(kernel, "dK and dV", TILES_OF_TEST, 12, {"q": 1}).run(torch.device("cuda", 1))
+
+    run.entered = entered
+    return run
+
+
+@pytest.mark.parametrize(
+    ("memory", "counted"),
+    [("shared memory", "bytes of shared memory"), ("tensor memory", "columns of tensor memory")],
+)
+def test_too_much_memory_of_a_multiprocessor_is_a_tile_too_large_with_both_numbers(on_a_gpu, memory, counted):
+    with pytest.raises(TileTooLarge) as refusal:
+        on_a_gpu(Refusing(OutOfResources(98_304, 65_536, memory)))
+    assert (refusal.value.needed, refusal.value.limit, refusal.value.memory) == (98_304, 65_536, memory)
+    assert str(refusal.value) == (
+        f"the dK and dV kernel with tiles of 32 queries and 64 keys needs 98,304 {counted}; gfx942 has 65,536 for a "
+        "program; take a smaller tile or fewer stages"
+    )
+
+
+def test_a_tile_too_large_is_a_value_error():
+    assert issubclass(TileTooLarge, ValueError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OutOfResources(2048, 1024, "threads"), OutOfResources(70_000, 65_536, "registers"), RuntimeError("lost")],
+    ids=["threads", "registers", "another error"],
+)
+def test_what_else_goes_wrong_is_told_as_it_is(on_a_gpu, error):
+    with pytest.raises(type(error)) as told:
+        on_a_gpu(Refusing(error))
+    assert told.value is error
+
+
+def test_a_kernel_is_launched_on_the_device_of_its_tensors_with_grid_and_options(on_a_gpu):
+    kernel = Refusing(OSError())
+    with pytest.raises(OSError):
+        on_a_gpu(kernel)
+    assert on_a_gpu.entered == [torch.device("cuda", 1)]
+    assert kernel.grid == (12,)
+    assert kernel.arguments == {"q": 1, **TILES_OF_TEST.options()}
+
+
+def shared_bytes(architecture, **options):
+    """What the kernel of dQ asks for on an architecture at head dimension 256."""
+    made = launch_ahead(architecture, "d_queries", Shape(256), causal=False, **options)
+    found = compile_for(made.kernel, architecture, compile_arguments(made), made.tiles.options())
+    return found.figures["shared_bytes"]
+
+
+def test_a_tile_that_is_too_large_for_the_hardware_shows_when_it_is_compiled_and_the_default_fits():
+    assert shared_bytes("sm_86", tile=64) > shared_limits()["sm_86"] >= shared_bytes("sm_86") > 0
+
+
+# The flat grid
+
+
+@triton.jit
+def note(found, BLOCKS, HEADS, ORDER: tl.constexpr):
+    block, head, batch = place(BLOCKS, HEADS, ORDER)
+    at = found + tl.program_id(0) * 3
+    tl.store(at, block)
+    tl.store(at + 1, head)
+    tl.store(at + 2, batch)
+
+
+def places(blocks, heads, batches, *, heads_first):
+    """Block, head and batch of every program, in the order of the programs."""
+    programs = blocks * heads * batches
+    found = torch.full((programs, 3), -1, dtype=torch.int32)
+    launch_interpreted(note, (programs,), {"found": found, "BLOCKS": blocks, "HEADS": heads, "ORDER": heads_first})
+    return [tuple(row) for row in found.tolist()]
+
+
+GRIDS = [(1, 1, 1), (4, 1, 1), (1, 3, 2), (5, 3, 2), (2, 4, 3)]
+
+
+@pytest.mark.parametrize("heads_first", [False, True], ids=["blocks first", "heads first"])
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_each_block_of_each_head_of_each_batch_has_one_program(grid, heads_first):
+    found = places(*grid, heads_first=heads_first)
+    assert sorted(found) == sorted(product(*map(range, grid)))
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_neighbours_share_a_head_where_blocks_come_first(grid):
+    blocks, heads, batches = grid
+    expected = [(block, head, batch) for batch in range(batches) for head in range(heads) for block in range(blocks)]
+    assert places(*grid, heads_first=False) == expected
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_later_blocks_come_first_where_heads_do(grid):
+    order = [block for block, _, _ in places(*grid, heads_first=True)]
+    assert order == sorted(order, reverse=True)
