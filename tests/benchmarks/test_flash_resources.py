@@ -1,0 +1,169 @@
+"""The page of what compiled FlashAttention kernels ask for: what it shows, what it marks, and whether it is current."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_roofline.core.entries import Baseline, ExactEntry
+from pytest_roofline.judging.baselines import write_baseline
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/results/flash-resources.md"
+
+FORWARD = ExactEntry(
+    benchmark="flash_resources",
+    target="sm_90",
+    figures={
+        "HGMMA": 24, "MUFU.EX2": 132, "instructions": 2056, "matrix_instructions": 24, "registers": 163,
+        "shared_bytes": 116224, "spill_loads": 0, "spill_stores": 0, "stack_bytes": 0,
+    },
+    parameters={"architecture": "sm_90", "kernel": "forward", "dtype": "bf16", "head_dim": 64, "variant": "causal"},
+    options={"num_warps": 8, "num_stages": 3},
+    arguments={"BLOCK_M": "128", "BLOCK_N": "64", "DESCRIPTORS": "True", "WARP_SPECIALIZE": "False"},
+    compiler={"triton": "3.9.0", "ptxas": "13.4.59"},
+)  # fmt: skip
+LARGE = replace(
+    FORWARD,
+    figures=FORWARD.figures | {"spill_stores": 1000, "spill_loads": 234, "stack_bytes": 720},
+    parameters=FORWARD.parameters | {"head_dim": 256, "kernel": "d_queries"},
+)
+AMD = replace(
+    FORWARD,
+    target="gfx942",
+    figures={"matrix_instructions": 96, "shared_bytes": 32768, "v_mfma": 96, "vgpr_spills": 0, "vgprs": 224},
+    parameters=FORWARD.parameters | {"architecture": "gfx942", "head_dim": 128},
+    options={"num_warps": 4, "num_stages": 1, "waves_per_eu": 2, "matrix_instr_nonkdim": 16},
+    arguments=FORWARD.arguments | {"DESCRIPTORS": "False"},
+    compiler={"triton": "3.9.0", "llvm": "6bc4"},
+)
+OTHER = replace(FORWARD, benchmark="another", target="sm_80")
+
+
+@pytest.fixture(scope="module")
+def resources(program):
+    return program("flash_resources")
+
+
+@pytest.fixture
+def made(resources, tmp_path, capsys):
+    """Makes the page of a baseline with these entries: exit status and what was printed."""
+
+    def make(*entries, options=()):
+        path = tmp_path / "resources.json"
+        write_baseline(path, Baseline("resources", (), exact=entries))
+        status = resources.main(["--baseline", str(path), *map(str, options)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return make
+
+
+def rows_of(text, title):
+    """The rows of the first table below a title, each as its cells."""
+    lines = text.partition(f"## {title}\n")[2].partition("\n## ")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
+
+
+def test_a_row_says_what_was_compiled_and_what_it_asks_for(made):
+    status, text, _ = made(FORWARD, AMD, OTHER)
+    assert status == 0
+    assert rows_of(text, "sm_90") == [
+        ["forward", "bf16", "64", "causal", "128 × 64", "8", "3", "descriptors", "116,224 (50%)", "163", "0",
+         "24 HGMMA"],
+    ]  # fmt: skip
+    assert rows_of(text, "gfx942") == [
+        ["forward", "bf16", "128", "causal", "128 × 64", "4", "1", "waves_per_eu 2, matrix_instr_nonkdim 16",
+         "32,768 (50%)", "224", "0", "96 v_mfma"],
+    ]  # fmt: skip
+    assert "sm_80" not in text
+
+
+def test_the_head_names_the_compilers_and_the_command(made):
+    text = made(FORWARD, AMD, replace(LARGE, compiler={"triton": "3.10.0"}))[1].replace("\n", " ")
+    assert "`python benchmarks/flash_resources.py -o docs/results/flash-resources.md`" in text
+    assert "3 kernels for 2 architectures" in text
+    assert "llvm 6bc4, ptxas 13.4.59, triton 3.10.0 and 3.9.0." in text
+
+
+def test_what_spills_is_marked_and_comes_first(made):
+    text = made(FORWARD, LARGE)[1]
+    assert rows_of(text, "What stands out") == [
+        ["sm_90", "d_queries", "bf16", "256", "causal", "**1,234**", "720", "yes"]
+    ]
+    assert [(row[0], row[10]) for row in rows_of(text, "sm_90")] == [("d_queries", "**1,234**"), ("forward", "0")]
+    assert "none is against the rule" in text
+    assert text.index("## What stands out") < text.index("## sm_90")
+
+
+@pytest.mark.parametrize(
+    ("figures", "parameters", "why"),
+    [
+        ({"spill_loads": 1}, {}, "spills"),
+        ({"matrix_instructions": 0, "HGMMA": 0}, {}, "no matrix instruction"),
+        ({"spill_loads": 1}, {"dtype": "fp16", "head_dim": 128, "variant": "full"}, "spills"),
+        ({"spill_loads": 1}, {"head_dim": 256}, ""),
+        ({"spill_loads": 1}, {"variant": "general"}, ""),
+        ({"matrix_instructions": 0}, {"dtype": "fp32"}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_the_rule_holds_for_16_bit_types_to_128_columns_in_whole_tiles(resources, figures, parameters, why):
+    entry = replace(FORWARD, figures=FORWARD.figures | figures, parameters=FORWARD.parameters | parameters)
+    assert resources.breach(entry) == why
+
+
+def test_what_breaks_the_rule_comes_before_what_may_spill(made):
+    allowed = replace(LARGE, parameters=LARGE.parameters | {"kernel": "forward"})
+    broken = replace(LARGE, parameters=LARGE.parameters | {"head_dim": 128})
+    text = made(allowed, broken)[1]
+    found = rows_of(text, "What stands out")
+    assert [(row[1], row[-1]) for row in found] == [("d_queries", "**no: spills**"), ("forward", "yes")]
+    assert "**against the rule: 1**" in text
+
+
+def test_where_nothing_stands_out_one_sentence_says_so(made):
+    text = made(FORWARD, AMD)[1]
+    assert "No kernel spills" in text
+    assert "## What stands out" not in text
+
+
+def test_what_no_disassembler_could_read_is_not_shown_as_zero(made):
+    figures = {name: FORWARD.figures[name] for name in ("registers", "shared_bytes", "stack_bytes")}
+    text = made(replace(FORWARD, figures=figures), AMD)[1]
+    assert rows_of(text, "sm_90")[0][-2:] == ["not read", "not read"]
+    assert "Of 1 that is not known" in text.replace("\n", " ")
+
+
+def test_rows_stand_in_the_order_in_which_people_read_them(made):
+    cases = [("forward", "bf16", 128), ("forward", "bf16", 64), ("d_keys", "bf16", 64), ("forward", "fp16", 64)]
+    entries = [
+        replace(FORWARD, parameters=FORWARD.parameters | {"kernel": kernel, "dtype": dtype, "head_dim": size})
+        for kernel, dtype, size in cases
+    ]
+    rows = [tuple(row[:3]) for row in rows_of(made(*entries)[1], "sm_90")]
+    assert rows == [("forward", "bf16", "64"), ("forward", "bf16", "128"), ("forward", "fp16", "64"),
+                    ("d_keys", "bf16", "64")]  # fmt: skip
+
+
+def test_the_file_holds_what_is_printed_and_says_what_may_not_be_concluded(made, tmp_path):
+    page = tmp_path / "page.md"
+    text = made(FORWARD, options=("-o", page))[1]
+    assert page.read_text(encoding="utf-8") == text
+    assert text.rpartition("\n## ")[2].startswith("What may not be concluded\n\nNo time.")
+
+
+def test_without_entries_or_a_baseline_it_says_what_to_do(made, resources, tmp_path, capsys):
+    status, out, err = made(OTHER)
+    assert (status, out) == (2, "")
+    assert "record them with `pytest perf_tests -k flash_resources`" in err
+    assert resources.main(["--baseline", str(tmp_path / "none.json")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_the_committed_page_is_that_of_the_committed_baseline(resources, capsys):
+    """Both are there or neither is; after `roofline baseline approve` the page must be made anew."""
+    assert PAGE.exists() == resources.BASELINE.exists()
+    if PAGE.exists():
+        assert resources.main([]) == 0
+        assert PAGE.read_text(encoding="utf-8") == capsys.readouterr().out

@@ -1,0 +1,569 @@
+"""The program that tunes FlashAttention: what it tries, what it chooses, what it keeps, and when it refuses."""
+
+import argparse
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from threadpoolctl import threadpool_limits
+
+from pytest_roofline.core.errors import BadFile, BadInput
+from roofline_kernels.attention.architectures import LIKE, REFUSED, SHARED_BYTES
+from roofline_kernels.attention.configurations import PASSES, Configuration, configuration, shipped
+
+ARCHITECTURES = sorted(set(SHARED_BYTES) - set(REFUSED))
+HEADER = {"device": "a GPU", "architecture": "sm_90", "triton": "3.9.0"}
+SMALL = Configuration(64, 64, 4, 2)
+FAST = Configuration(128, 64, 8, 4)
+SLOW = Configuration(256, 32, 8, 1)
+
+
+@pytest.fixture(scope="module")
+def lab(program):
+    """The program and the modules that it is made of."""
+    names = ("problems", "candidates", "compiling", "log", "choosing", "sweeping", "wording")
+    modules = {name: program(f"tuning.{name}") for name in names}
+    return SimpleNamespace(main=program("flash_tuning"), **modules)
+
+
+@pytest.fixture
+def problem(lab):
+    """The forward kernel at the leaderboard's shape."""
+    return lab.problems.Problem("forward", lab.problems.Setting(64, True, 1, 16, 16384))
+
+
+@pytest.fixture
+def tried(lab, problem):
+    """Makes a line of the log."""
+
+    def make(configuration, seconds=None, step="sweep", turn=0, trouble="", of=problem):
+        return lab.log.Tried(of, configuration, step, turn, seconds, trouble)
+
+    return make
+
+
+@pytest.fixture
+def begun(lab, tmp_path):
+    """Begins a log, or goes on with it."""
+    return lambda resume=False, header=HEADER: lab.log.begin(tmp_path / "log.jsonl", header, resume=resume)
+
+
+class FakeTimer:
+    """Scripted seconds by configuration; an exception is raised, a word is the trouble."""
+
+    def __init__(self, lab, script, default=1e-3):
+        self.lab, self.script, self.default, self.asked = lab, script, default, []
+
+    def __call__(self, problem, configuration, step, turn=0):
+        self.asked.append((configuration, step, turn))
+        answer = self.script.get(configuration, self.default)
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(answer, str):
+            return self.lab.log.Tried(problem, configuration, step, turn, trouble=answer)
+        return self.lab.log.Tried(problem, configuration, step, turn, answer)
+
+
+# Problems
+
+
+def test_the_default_shapes_are_the_leaderboard_and_flash_attention_2s_columns(lab):
+    shapes = [lab.problems.parse_shape(text) for text in lab.main.SHAPES]
+    found = lab.problems.settings(shapes, (64, 256), (True,))
+    assert [(one.batch, one.heads, one.sequence, one.head_dim) for one in found] == [
+        (1, 16, 16384, 64), (4, 32, 4096, 64), (1, 16, 16384, 256), (4, 8, 4096, 256),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "16x16384", "1x16x", "1x16x16384x64", "0x16x16384", "1x2048/Ex4096"])
+def test_a_shape_that_is_none_is_refused(lab, text):
+    with pytest.raises(BadInput, match="expected BATCHxHEADSxSEQUENCE"):
+        lab.problems.parse_shape(text)
+
+
+def test_columns_that_no_head_fits_into_are_refused(lab):
+    with pytest.raises(BadInput, match="multiple of the head dimension 256"):
+        lab.problems.parse_shape("1x100/Dx512").setting(256, causal=True)
+
+
+def test_kernels_count_the_products_that_they_do(lab, problem):
+    forward, d_keys, d_queries = (replace(problem, kernel=kernel).flops for kernel in PASSES)
+    assert forward == problem.setting.flops("forward")
+    # Both backward kernels work out the scores and dP: seven products, of which five are counted.
+    assert 5 * (d_keys + d_queries) == 7 * problem.setting.flops("backward")
+
+
+def test_the_kernels_of_a_setting_come_together(lab):
+    settings = lab.problems.settings([lab.problems.parse_shape("1x1x512")], (64, 128), (True, False))
+    asked = list(lab.problems.problems(settings, PASSES))
+    assert [one.kernel for one in asked] == [*PASSES] * 4
+    assert [one.setting for one in asked][::3] == settings
+
+
+# Candidates
+
+
+@pytest.mark.parametrize("kernel", PASSES)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_shipped_configuration_comes_first_and_each_once(lab, architecture, kernel):
+    for head_dim in lab.main.HEAD_DIMS:
+        own = configuration(architecture, kernel, head_dim, 2)
+        found = lab.candidates.candidates(architecture, kernel, head_dim, own)
+        assert found[0] == own
+        assert len(set(found)) == len(found) > 20
+        assert {one.num_warps for one in found[1:]} == {4, 8}
+        assert {one.num_stages for one in found[1:]} == {1, 2, 3, 4}
+        assert {one.block_m for one in found[1:]} | {one.block_n for one in found[1:]} == {32, 64, 128, 256}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "descriptors", "waves", "rows"),
+    [
+        ("sm_80", {False}, {None}, {None}),
+        ("sm_89", {False}, {None}, {None}),
+        ("sm_90", {False, True}, {None}, {None}),
+        ("sm_120", {False, True}, {None}, {None}),
+        ("gfx942", {False}, {1, 2}, {16, 32}),
+    ],
+)
+def test_an_architecture_tries_what_it_knows(lab, architecture, descriptors, waves, rows):
+    found = list(lab.candidates.grid(architecture))
+    assert {one.descriptors for one in found} == descriptors
+    assert {one.waves_per_eu for one in found} == waves
+    assert {one.matrix_instr_nonkdim for one in found} == rows
+
+
+def test_nothing_that_is_shipped_is_left_out_by_arithmetic(lab):
+    for architecture in set(shipped()) - {"interpreter", *LIKE}:
+        for kernel in PASSES:
+            for size, own in shipped()[architecture][kernel]["16-bit"].items():
+                assert lab.candidates.registers_left(architecture, kernel, size, own) >= 0
+
+
+def test_what_cannot_be_held_in_registers_is_left_out(lab):
+    left = lab.candidates.registers_left
+    # 256 x 64 of output and 256 x 256 scores over 128 threads: 640 registers each.
+    assert left("sm_90", "forward", 64, Configuration(256, 256, 4, 1)) == 255 - 640
+    # As many over 512 lanes: 160; two waves share the registers of a SIMD.
+    assert left("gfx942", "forward", 64, Configuration(256, 256, 8, 1, waves_per_eu=2)) == 256 - 160
+    # dK and dV: 2 x 64 x 128, and 32 x 64 scores; 80 columns are padded to 128.
+    assert left("sm_80", "d_keys", 80, Configuration(32, 64, 4, 1)) == 255 - 144
+    assert left("sm_100", "forward", 256, Configuration(256, 256, 4, 1)) == float("inf")
+
+
+def test_a_configuration_has_a_short_name(lab):
+    assert lab.candidates.name_of(replace(FAST, descriptors=True)) == "128×64 w8 s4 tma"
+    assert lab.candidates.name_of(Configuration(32, 16, 4, 1, False, True, 2, 16)) == "32×16 w4 s1 ws wpe2 k16"
+
+
+# What the compiler says
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"shared_bytes": 65536, "vgpr_spills": 0}, ""),
+        ({"shared_bytes": 65537, "vgpr_spills": 0}, "needs 65,537 bytes of shared memory, there are 65,536"),
+        ({"shared_bytes": 0, "spill_stores": 60, "spill_loads": 40}, ""),
+        ({"shared_bytes": 0, "spill_stores": 60, "spill_loads": 41}, "101 spills"),
+        ({"shared_bytes": 0}, ""),
+    ],
+)
+def test_what_does_not_fit_or_spills_badly_is_left_out(lab, asked, why):
+    assert lab.compiling.too_much(asked, 65536, most_spills=100) == why
+
+
+def test_a_candidate_is_compiled_without_a_gpu(lab, problem):
+    triton = pytest.importorskip("triton", reason="needs Triton, found none")
+    before = triton.runtime.driver._active
+    try:
+        candidate = lab.compiling.Candidate("sm_80", problem, Configuration(64, 32, 4, 1))
+        found = lab.compiling.figures(candidate)
+        unknown = replace(candidate, configuration=replace(SMALL, waves_per_eu=2))
+        assert lab.compiling.why_not(unknown, 0).startswith("cannot be compiled: KeyError:")
+    finally:
+        triton.runtime.driver._active = before
+    assert found["HMMA"] > 0
+    assert 0 < found["shared_bytes"] < SHARED_BYTES["sm_80"]
+
+
+def test_a_fault_of_the_compiler_is_that_of_one_candidate(lab):
+    tasks = ["'101 spills'", "__import__('os')._exit(3)", "''"]
+    found = dict(lab.compiling.judged(tasks, eval, jobs=1))
+    assert found == dict(zip(tasks, ["101 spills", lab.compiling.DIED, ""], strict=True))
+
+
+# The choice
+
+
+def test_the_best_of_the_finals_is_chosen_whatever_was_lucky_in_the_sweep(lab, problem, tried):
+    log = [tried(SMALL, 4.0), tried(FAST, 3.0), tried(SLOW, 9.0)]
+    assert lab.choosing.choose(log, problem, SMALL).best == FAST
+    log += [tried(SMALL, s, "final", turn) for turn, s in enumerate([2.0, 2.2, 9.0])]
+    log += [tried(FAST, s, "final", turn) for turn, s in enumerate([2.3, 2.31, 2.0])]
+    found = lab.choosing.choose(log, problem, SLOW)
+    assert (found.best, found.best_s, found.shipped_s) == (SMALL, 2.2, None)
+    assert found.far
+
+
+@pytest.mark.parametrize(("shipped_s", "far"), [(1.0, False), (1.04, False), (1.06, True)])
+def test_more_than_5_percent_is_far(lab, problem, tried, shipped_s, far):
+    found = lab.choosing.choose([tried(SMALL, shipped_s), tried(FAST, 1.0)], problem, SMALL)
+    assert found.distance == pytest.approx(shipped_s - 1)
+    assert found.far is far
+
+
+def test_what_was_wrong_once_is_never_chosen(lab, problem, tried):
+    log = [tried(FAST, 1.0), tried(SMALL, 2.0), tried(FAST, None, "final", trouble="dK is off by 3")]
+    log += [tried(SMALL, 2.0, "final")]
+    assert lab.choosing.choose(log, problem, FAST).best == SMALL
+    assert lab.choosing.compromise(log, [problem]) == SMALL
+    assert lab.choosing.choose(log[:1] + log[2:3], problem, FAST).best is None
+
+
+def test_finalists_are_the_fastest_and_the_shipped_one(lab):
+    swept = {SMALL: 3.0, FAST: 1.0, SLOW: 2.0}
+    assert lab.choosing.finalists(swept, SMALL, 1) == [FAST, SMALL]
+    assert lab.choosing.finalists(swept, FAST, 2) == [FAST, SLOW]
+    assert lab.choosing.finalists(swept, replace(SMALL, num_stages=4), 1) == [FAST]
+
+
+def test_of_several_shapes_the_least_loss_over_all_is_taken(lab, problem, tried):
+    short = replace(problem, setting=replace(problem.setting, sequence=4096))
+    seconds = {problem: {FAST: 1.0, SMALL: 1.05, SLOW: 1.3}, short: {FAST: 0.13, SMALL: 0.105, SLOW: 0.1}}
+    log = [tried(one, s, of=of) for of, times in seconds.items() for one, s in times.items()]
+    assert lab.choosing.compromise(log, [problem, short]) == SMALL
+    assert lab.choosing.compromise(log, [problem]) == FAST
+    only = [line for line in log if (line.problem, line.configuration) != (short, SMALL)]
+    assert lab.choosing.compromise(only, [problem, short]) != SMALL
+    assert lab.choosing.compromise([], [problem, short]) is None
+
+
+def test_the_json_has_the_form_of_the_table_that_is_shipped(lab):
+    best = {("forward", 128): replace(FAST, descriptors=True), ("forward", 64): SMALL, ("d_keys", 64): SLOW}
+    text = lab.choosing.as_json("sm_90", best)
+    raw = json.loads(text)
+    assert {
+        (kernel, int(size)): Configuration(**entry)
+        for kernel, widths in raw["sm_90"].items()
+        for size, entry in widths["16-bit"].items()
+    } == best
+    assert '        "64": {"block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 2},\n' in text
+    assert list(raw["sm_90"]["forward"]["16-bit"]) == ["64", "128"]
+
+
+# Words
+
+
+def test_a_line_says_shipped_best_and_distance(lab, problem):
+    far = lab.choosing.Choice(problem, replace(SMALL, descriptors=True), 1.5e-3, FAST, 1.4e-3)
+    assert lab.wording.line(far) == (
+        "forward d64 causal 1x16x16384: shipped 64×64 w4 s2 tma: 367 TFLOP/s, best 128×64 w8 s4: 393 TFLOP/s (+7.1 %)"
+        "  <-- more than 5 % off"
+    )
+    assert lab.wording.line(replace(far, best_s=1.48e-3)).endswith("(+1.4 %)")
+    assert lab.wording.line(replace(far, best=far.shipped, best_s=1.5e-3)).endswith(": 367 TFLOP/s, the best")
+    assert lab.wording.line(replace(far, shipped_s=None)).endswith("TFLOP/s  <-- more than 5 % off")
+    assert lab.wording.line(replace(far, best=None)).endswith("; no candidate has a sound time")
+
+
+def test_a_tally_counts_what_was_left_out_and_why(lab, problem, tried):
+    log = [tried(SMALL, step="compile"), tried(FAST, step="compile"), tried(SLOW, step="compile", trouble="101 spills")]
+    log += [replace(tried(SMALL, 1.0), labels=("noisy",)), tried(FAST, trouble="dQ is off by 2"), tried(FAST, 1.0)]
+    assert lab.wording.tally(log, problem) == (
+        "  3 candidates, 1 left out (256×32 w8 s1: 101 spills), 3 timed, 1 failed (128×64 w8 s4: dQ is off by 2), "
+        "1 of them noisy, drifting or paced by the host"
+    )
+
+
+def test_peers_stand_side_by_side(lab, problem):
+    seconds = problem.setting.flops("forward") / 400e12
+    peers = [
+        lab.log.Peer(problem.setting, "forward", "sdpa_flash", seconds),
+        lab.log.Peer(problem.setting, "backward", "sdpa_flash", 2.5 * seconds),
+        lab.log.Peer(problem.setting, "forward", "sdpa_math", trouble="out of memory"),
+    ]
+    assert lab.wording.peer_lines(peers) == [
+        "d64 causal 1x16x16384: whole passes",
+        "  sdpa_flash       forward 400 TFLOP/s, backward 400 TFLOP/s",
+        "  sdpa_math        forward has no time (out of memory)",
+    ]
+
+
+# The log
+
+
+def test_a_log_gives_back_what_was_written(lab, begun, tried, problem):
+    log = begun()
+    lines = [
+        tried(replace(FAST, descriptors=True), 1.5e-3, "final", 2),
+        replace(tried(SMALL, trouble="µ: wrong"), labels=("noisy",)),
+        lab.log.Peer(problem.setting, "forward", "sdpa_cudnn", None, "not here"),
+    ]
+    for line in lines:
+        log.add(line)
+    again = begun(resume=True)
+    assert [*again.tried, *again.peers] == lines
+    assert again.find(problem, SMALL, "sweep") == lines[1]
+    assert again.find(problem, SMALL, "final") is None
+    assert again.find_peer(problem.setting, "forward", "sdpa_cudnn") == lines[2]
+    assert again.find_peer(problem.setting, "backward", "sdpa_cudnn") is None
+
+
+def test_a_line_that_was_cut_is_taken_off(begun, tried):
+    log = begun()
+    log.add(tried(SMALL, 1.0))
+    whole = log.path.read_bytes()
+    log.path.write_bytes(whole + b'{"type": "tried", "prob')
+    again = begun(resume=True)
+    assert again.tried == [tried(SMALL, 1.0)]
+    again.add(tried(FAST, 2.0))
+    assert begun(resume=True).tried == [tried(SMALL, 1.0), tried(FAST, 2.0)]
+
+
+def test_a_log_is_never_begun_over_another(begun):
+    begun()
+    with pytest.raises(BadInput, match="go on with it by --resume"):
+        begun()
+
+
+def test_a_log_of_something_else_is_not_gone_on_with(begun):
+    begun()
+    with pytest.raises(BadInput, match=r"was made with triton 3\.9\.0, here 3\.10\.0; expected the same"):
+        begun(resume=True, header=HEADER | {"triton": "3.10.0"})
+
+
+def test_what_is_no_log_is_refused(begun):
+    log = begun()
+    log.path.write_text('{"type": "header"}\n{"type": "measurement"}\n', encoding="utf-8")
+    with pytest.raises(BadFile, match="line 2 is no line of a tuning log"):
+        begun(resume=True)
+
+
+# The sweep
+
+
+@pytest.fixture
+def sweep(lab):
+    """Without a compiler: what is slow is left out."""
+    return lab.sweeping.Sweep(judge=None, jobs=1, finals=1, turns=2)
+
+
+@pytest.fixture
+def tasks(lab, problem):
+    """Three candidates, the shipped one first."""
+    return [lab.compiling.Candidate("sm_90", problem, one) for one in (SMALL, FAST, SLOW)]
+
+
+def heard(log, tasks, tried, left_out=()):
+    for task in tasks:
+        trouble = "too much" if task.configuration in left_out else ""
+        log.add(tried(task.configuration, step="compile", trouble=trouble))
+
+
+def test_the_fastest_and_the_shipped_are_timed_again_in_turn(lab, sweep, tasks, begun, tried):
+    log, timer = begun(), FakeTimer(lab, {SMALL: 3.0, FAST: 1.0, SLOW: 2.0})
+    heard(log, tasks, tried)
+    sweep.time(log, tasks, timer)
+    assert timer.asked == [
+        (SMALL, "sweep", 0), (FAST, "sweep", 0), (SLOW, "sweep", 0),
+        (FAST, "final", 0), (SMALL, "final", 0), (FAST, "final", 1), (SMALL, "final", 1),
+    ]  # fmt: skip
+
+
+def test_what_the_compiler_ruled_out_is_not_timed_except_the_shipped_one(lab, sweep, tasks, begun, tried):
+    log, timer = begun(), FakeTimer(lab, {})
+    heard(log, tasks, tried, left_out=(SMALL, SLOW))
+    sweep.time(log, tasks, timer)
+    assert {configuration for configuration, _, _ in timer.asked} == {SMALL, FAST}
+
+
+def test_an_interrupted_sweep_goes_on_where_it_was(lab, sweep, tasks, begun, tried):
+    log = begun()
+    heard(log, tasks, tried)
+    with pytest.raises(KeyboardInterrupt):
+        sweep.time(log, tasks, FakeTimer(lab, {SMALL: 3.0, FAST: KeyboardInterrupt()}))
+    timer = FakeTimer(lab, {FAST: 1.0})
+    sweep.time(begun(resume=True), tasks, timer)
+    assert timer.asked[:2] == [(FAST, "sweep", 0), (SLOW, "sweep", 0)]
+    timer = FakeTimer(lab, {})
+    sweep.time(begun(resume=True), tasks, timer)
+    assert timer.asked == []
+
+
+def test_what_ends_the_program_is_not_tried_again(lab, sweep, tasks, begun, tried):
+    log = begun()
+    heard(log, tasks, tried)
+    with pytest.raises(RuntimeError, match="illegal address"):
+        sweep.time(log, tasks, FakeTimer(lab, {FAST: RuntimeError("an illegal address")}))
+    again = begun(resume=True)
+    timer = FakeTimer(lab, {})
+    sweep.time(again, tasks, timer)
+    assert (FAST, "sweep", 0) not in timer.asked
+    assert "ended the sweep with RuntimeError: an illegal address" in again.tried[4].trouble
+
+
+def test_the_compiler_is_asked_once(lab, sweep, tasks, begun):
+    log, texts = begun(), []
+    asking = replace(sweep, judge=repr)
+    lab.sweeping.Sweep.compile(asking, log, tasks[:1])
+    texts = [one.trouble for one in log.tried]
+    # No judge: another question would raise.
+    sweep.compile(begun(resume=True), tasks[:1])
+    assert texts == [repr(tasks[0])]
+
+
+# The whole
+
+
+@pytest.fixture
+def run(lab, begun, tried, capsys, tmp_path):
+    """The program behind its options, with a scripted timer; every candidate is said to compile."""
+    settings = lab.problems.settings([lab.problems.parse_shape("1x16x16384")], (64,), (True,))
+    asked = list(lab.problems.problems(settings, ("forward",)))
+
+    def call(timer, resume=False):
+        log = begun(resume=resume)
+        if not resume:
+            heard(log, lab.main.tasks_of("sm_90", asked[0]), tried)
+        sweep = lab.sweeping.Sweep(judge=None, jobs=1, finals=2, turns=1)
+        options = argparse.Namespace(peers=False, json=tmp_path / "best.json")
+        status = lab.main.run(log, "sm_90", asked, sweep, lambda _: SimpleNamespace(time=timer), options)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call
+
+
+def test_a_run_prints_the_distance_and_writes_the_best(lab, run, tmp_path):
+    best = replace(FAST, descriptors=True)
+    status, out, _ = run(FakeTimer(lab, {best: 1.0e-3, configuration("sm_90", "forward", 64, 2): 1.1e-3}, 2.0e-3))
+    assert status == 0
+    assert out.count("best 128×64 w8 s4 tma: 550 TFLOP/s (+10.0 %)  <-- more than 5 % off") == 2
+    assert "forward d64: over all shapes 128×64 w8 s4 tma, shipped 128×128 w8 s3 tma" in out
+    written = json.loads((tmp_path / "best.json").read_text(encoding="utf-8"))
+    assert Configuration(**written["sm_90"]["forward"]["16-bit"]["64"]) == best
+
+
+def test_peers_are_ours_twice_and_every_back_end_each_once(lab, timing, problem, tried, begun, monkeypatch):
+    log, asked = begun(), []
+    log.add(tried(FAST, 1.0))
+
+    def time_peer(bench, passes, name, attention, configurations):
+        asked.append((name, attention, passes, configurations))
+        return lab.log.Peer(problem.setting, passes, name, 1.0)
+
+    monkeypatch.setattr(timing, "time_peer", time_peer)
+    for _ in range(2):
+        lab.main.time_peers(log, [problem], lambda setting: None)
+    forward = [(name, attention, chosen) for name, attention, passes, chosen in asked if passes == "forward"]
+    assert len(asked) == 2 * len(forward)
+    assert forward == [
+        ("triton, shipped", "triton", {}),
+        ("triton, best", "triton", {"forward": FAST}),
+        *((name, name, {}) for name in ("sdpa_flash", "sdpa_cudnn", "sdpa_efficient", "sdpa_math")),
+    ]
+
+
+def test_an_interrupted_run_reports_what_it_has_and_says_how_to_go_on(lab, run, tmp_path):
+    status, out, err = run(FakeTimer(lab, {Configuration(32, 32, 4, 1): KeyboardInterrupt()}))
+    assert status == 130
+    assert "--resume goes on" in err
+    assert "forward d64 causal 1x16x16384: shipped" in out
+    status, _, err = run(FakeTimer(lab, {}), resume=True)
+    assert (status, err) == (0, "")
+
+
+def test_without_a_gpu_it_says_so_in_one_sentence(lab, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert lab.main.main(["--log", str(tmp_path / "log.jsonl")]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("flash_tuning: --device asks for cuda:0, found no CUDA or ROCm device")
+    assert captured.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--device", "cpu"], "--device is cpu; expected a CUDA or ROCm device"),
+        (["--device", "gpu"], "--device is 'gpu'; expected cpu, cuda"),
+        (["--shapes", "1x2"], "--shape is '1x2'; expected BATCHxHEADSxSEQUENCE"),
+    ],
+)
+def test_input_that_cannot_be_used_is_refused(lab, capsys, arguments, why):
+    assert lab.main.main(arguments) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_gpu_without_matrix_instructions_is_refused(lab, monkeypatch, capsys):
+    monkeypatch.setattr(lab.main, "open_device", lambda *_: SimpleNamespace(name="cuda:0"))
+    monkeypatch.setattr(lab.main, "architecture_of", lambda _: "sm_70")
+    assert lab.main.main([]) == 2
+    assert "no matrix instructions" in capsys.readouterr().err
+
+
+# The bench, in Triton's interpreter
+
+
+@pytest.fixture(scope="module")
+def timing(program):
+    """The module that launches."""
+    pytest.importorskip("triton", reason="needs Triton, found none")
+    return program("tuning.timing")
+
+
+@pytest.fixture(scope="module")
+def bench(lab, timing):
+    """A tiny attention on the CPU; its times say nothing, and its results are checked as on a GPU."""
+    from pytest_roofline.measuring.devices import open_device
+
+    with threadpool_limits(1):
+        yield timing.Bench(open_device("cpu"), lab.problems.Setting(16, True, 1, 1, 48), budget_s=0.01)
+
+
+@pytest.mark.parametrize("kernel", PASSES)
+def test_a_kernel_is_timed_alone_under_the_configuration_and_held_against_the_reference(lab, bench, kernel):
+    problem = lab.problems.Problem(kernel, bench.setting)
+    launch = bench.launch(kernel, Configuration(32, 16, 4, 1))
+    assert (launch.arguments["BLOCK_M"], launch.arguments["BLOCK_N"]) == (32, 16)
+    found = bench.time(problem, Configuration(32, 16, 4, 1), "sweep")
+    assert found.seconds is not None
+    assert (found.problem, found.configuration, found.step) == (problem, Configuration(32, 16, 4, 1), "sweep")
+
+
+@pytest.mark.parametrize("kernel", PASSES)
+def test_a_kernel_that_writes_nothing_is_found_and_spoils_no_other(lab, timing, bench, kernel, monkeypatch):
+    problem = lab.problems.Problem(kernel, bench.setting)
+    with monkeypatch.context() as patch:
+        patch.setattr(timing.Bench, "launch", lambda *_: SimpleNamespace(run=lambda device: None))
+        found = bench.time(problem, SMALL, "sweep")
+    assert found.seconds is None
+    assert "not finite" in found.trouble or "is off by nan" in found.trouble
+    bench._check("backward")
+
+
+def test_an_output_without_its_log_sum_exp_is_not_right(lab, timing, bench, monkeypatch):
+    right = bench._out.clone()
+    monkeypatch.setattr(timing.Bench, "launch", lambda *_: SimpleNamespace(run=lambda device: bench._out.copy_(right)))
+    found = bench.time(lab.problems.Problem("forward", bench.setting), SMALL, "sweep")
+    assert (found.seconds, found.trouble) == (None, "the log-sum-exp is not finite")
+
+
+def test_peers_are_whole_passes_and_say_why_they_are_not(timing, bench):
+    found = timing.time_peer(bench, "backward", "plain", "sdpa_math")
+    assert (found.name, found.passes, found.seconds is not None) == ("plain", "backward", True)
+    missing = timing.time_peer(bench, "forward", "sdpa_cudnn", "sdpa_cudnn")
+    assert missing.seconds is None
+    assert missing.trouble.startswith("needs a back end of PyTorch")
+
+
+def test_a_peer_that_runs_out_of_memory_is_told(timing, bench, monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB.")
+
+    monkeypatch.setattr(timing, "pass_of", full)
+    assert timing.time_peer(bench, "forward", "sdpa_math", "sdpa_math").trouble == "out of memory"
