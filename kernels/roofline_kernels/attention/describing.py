@@ -20,14 +20,15 @@ def strides(name: str, tensor: torch.Tensor) -> dict[str, int]:
     Raises:
         ValueError: rows are so far apart that the offsets within a tile would overflow.
     """
-    used = [stride for size, stride in zip(tensor.shape[2:], tensor.stride()[2:], strict=True) if size > 1]
-    widest = max(used, default=0)
+    batch, head, row, element = tensor.stride()
+    _, _, rows, elements = tensor.shape
+    widest = max(row if rows > 1 else 0, element if elements > 1 else 0)
     if widest > MOST_STRIDE:
         raise ValueError(
             f"{name} has a stride of {widest} elements within a head; expected at most {MOST_STRIDE}, since offsets "
             "within a tile have 32 bits"
         )
-    return {f"stride_{name}{axis}": stride for axis, stride in zip("bhsd", tensor.stride(), strict=True)}
+    return {f"stride_{name}b": batch, f"stride_{name}h": head, f"stride_{name}s": row, f"stride_{name}d": element}
 
 
 def with_descriptors(tiles: Configuration, arguments: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
 
 from .configurations import Configuration, configuration
 from .describing import strides, with_descriptors
@@ -142,9 +141,9 @@ def _constants(problem: Problem, q: torch.Tensor, k: torch.Tensor, tiles: Config
 
 def _block_d(head_dim: int) -> int:
     """The power of two from D up; Triton's matrix products have no side below 16."""
-    return max(16, int(triton.next_power_of_2(head_dim)))
+    return max(16, 1 << (head_dim - 1).bit_length())
 
 
 def _programs(rows: torch.Tensor, block: int) -> int:
     batch, heads, seq, _ = rows.shape
-    return int(triton.cdiv(seq, block)) * heads * batch
+    return -(-seq // block) * heads * batch
