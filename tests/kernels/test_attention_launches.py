@@ -24,7 +24,7 @@ from roofline_kernels.attention.architectures import NoSuchArchitecture
 from roofline_kernels.attention.configurations import PASSES, TILES, Configuration, chosen
 from roofline_kernels.attention.describing import MOST_STRIDE
 from roofline_kernels.attention.interpreting import launch_interpreted
-from roofline_kernels.attention.launches import Problem, Saved, delta_tiles
+from roofline_kernels.attention.launches import Problem, Saved
 from roofline_kernels.attention.launching import Launch, TileTooLarge
 from roofline_kernels.attention.triton_tiles import place
 

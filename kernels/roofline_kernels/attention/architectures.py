@@ -34,6 +34,10 @@ REFUSED = {
 }
 
 
+# Tensor descriptors made on the host, and `warp_specialize`, came with it.
+OLDEST_TRITON = (3, 4)
+
+
 class NoSuchArchitecture(ValueError):
     """The kernels are not made for this architecture; the message says what to use in their place."""
 
@@ -77,3 +81,17 @@ def configured_as(architecture: str) -> str:
             "added to roofline_kernels/attention/architectures.py"
         )
     return LIKE.get(architecture, architecture)
+
+
+def require_triton() -> None:
+    """Refuse a Triton that cannot compile the kernels.
+
+    Raises:
+        ImportError: there is none, or an older one; its `name` is "triton".
+    """
+    import triton
+
+    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
+    if version < OLDEST_TRITON:
+        needed = ".".join(map(str, OLDEST_TRITON))
+        raise ImportError(f"flash_attention needs Triton {needed} or newer, found {triton.__version__}", name="triton")

@@ -5,6 +5,7 @@ from typing import Any, Literal, overload
 
 import torch
 
+from .architectures import require_triton
 from .configurations import TILES
 from .layouts import Layout, as_bhsd, from_bhsd, heads_of, lse_from_bhs
 from .masking import Alignment, causal_shift
@@ -85,6 +86,7 @@ def flash_attention(
     Raises:
         ValueError: shapes, types, devices or options that do not go together.
         NoSuchArchitecture: the device has no matrix instructions that Triton can use.
+        ImportError: there is no Triton 3.4 or newer.
         TileTooLarge: the tile needs more shared memory than the architecture has.
     """
     counts = heads_of(heads, layout)
@@ -94,6 +96,7 @@ def flash_attention(
     _check(q4, k4, v4, tile)
     shift = causal_shift(q4.shape[2], k4.shape[2], causal, alignment)
     scale = 1.0 / math.sqrt(q4.shape[3]) if scale is None else float(scale)
+    require_triton()
     made = FlashAttention.apply(q4, k4, v4, shift, causal, scale, tile, return_lse)  # type: ignore[no-untyped-call]
     if not return_lse:
         return from_bhsd(made, layout)

@@ -22,6 +22,17 @@ with contextlib.suppress(ImportError):
 COMPILED_ONLY = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "enable_fp_fusion")
 
 
+class _Twin(interpreter.InterpretedFunction):  # type: ignore[misc]
+    """An interpreted function that leaves the language alone when another one calls it: a launch has changed it once.
+
+    Triton's own changes it anew at every call, which takes a quarter of the time.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it from within a launch."""
+        return self.rewrite()(*args, **kwargs)
+
+
 # Each kernel's twin, so that functions which call each other get one each.
 _twins: dict[Callable[..., Any], Any] = {}
 
@@ -39,7 +50,7 @@ def interpreted(kernel: Any) -> Any:
         scope: dict[str, Any] = {}
         twin = types.FunctionType(own.__code__, scope, own.__name__, own.__defaults__, own.__closure__)
         twin.__kwdefaults__, twin.__annotations__ = own.__kwdefaults__, own.__annotations__
-        _twins[own] = interpreter.InterpretedFunction(twin)
+        _twins[own] = _Twin(twin)
         scope.update(own.__globals__)
         scope.update(
             {
@@ -59,7 +70,9 @@ _CHANGED = (
     tl.standard,
     tl.math,
     tl.tensor,
-    *filter(None, [getattr(tl.core, "tensor_descriptor_base", None)]),
+    tl.dtype,
+    tl.condition,
+    tl.core.tensor_descriptor_base,
 )
 
 
@@ -76,6 +89,8 @@ def interpreted_language() -> Iterator[None]:
             if isinstance(value, triton.JITFunction):
                 setattr(module, name, interpreted(value))
     try:
+        # The kernel's own view of the language is changed by its launch; this is what `tl.sum` and its like see.
+        interpreter._patch_lang(tl.sum.fn)
         yield
     finally:
         for space, own in before:

@@ -1,16 +1,10 @@
 """Attention as operators of torch, opaque to `torch.compile`, on views [B, H, S, D]."""
 
 import torch
-import triton
 
 from . import launches
 from .architectures import architecture_of
 from .launches import Problem, Saved
-
-# Tensor descriptors made on the host and `warp_specialize` came with it.
-OLDEST_TRITON = (3, 4)
-if tuple(int(part) for part in triton.__version__.split(".")[:2]) < OLDEST_TRITON:
-    raise ImportError(f"flash_attention needs Triton 3.4 or newer, found {triton.__version__}", name="triton")
 
 
 @torch.library.custom_op("roofline_kernels::flash_forward", mutates_args=())
