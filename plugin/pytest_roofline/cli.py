@@ -1,7 +1,6 @@
 """The `roofline` command: compare runs, make baselines, look at the machine. Exit status 0 fine, 1 not, 2 bad input."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ import click
 
 from .cli_baseline import baseline
 from .cli_machine import doctor, selftest
-from .cli_options import folder_option
+from .cli_options import folder_option, width
 from .cli_runs import drill, explain
 from .core.errors import RooflineError
 from .core.units import parse_fraction, printable
@@ -90,14 +89,13 @@ def _print_comparison(compared: "Comparison") -> None:
 
     rows, kernels = compared.rows, compared.kernels
     terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
     if rows or not (kernels or compared.lost):
-        click.echo(comparison_table(rows, width, terminal))
+        click.echo(comparison_table(rows, width(), terminal))
     for row in rows:
         if row.verdict.reason:
             click.echo(f"{row.verdict.kind.value} {printable(row.label)}: {printable(row.verdict.reason)}")
     if kernels:
-        click.echo(exact_comparison_table(kernels, width, terminal))
+        click.echo(exact_comparison_table(kernels, width(), terminal))
     for line in exact_reason_lines(kernels):
         click.echo(line)
     for one in compared.lost:

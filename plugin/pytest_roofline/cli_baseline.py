@@ -80,7 +80,7 @@ def propose(
         click.echo(f"{made}, from up to {counted(sessions, 'session', 'sessions')}, in {output}")
         _say_provisional(entries, output)
     if exact:
-        targets = ", ".join(sorted({entry.target for entry in exact}))
+        targets = printable(", ".join(sorted({entry.target for entry in exact})))
         click.echo(f"{counted(len(exact), 'exact entry', 'exact entries')} for {targets}, in {output}")
     click.echo(f"read it, then: roofline baseline approve {output}")
 
@@ -173,7 +173,10 @@ def approve(proposal: Path, into: Path, only: tuple[str, ...], replace: bool, dr
     if exact:
         _show_exact(exact)
         if not dry_run:
-            approve_exact([change.entry for change in exact], into)
+            try:
+                approve_exact([change.entry for change in exact], into)
+            except CannotStore as error:
+                raise CannotStore(f"{error}; {path} has been written already" if pending else f"{error}") from None
         click.echo(f"{counted(len(exact), 'exact entry', 'exact entries')} {done} {exact_path(into)}")
 
 

@@ -1,8 +1,13 @@
 """What several commands of `roofline` share."""
 
+import shutil
+import sys
 from pathlib import Path
 
 import click
+
+# Where the output is no terminal, so that two runs of a command can be compared.
+WIDTH = 80
 
 folder_option = click.option(
     "--dir",
@@ -19,3 +24,8 @@ into_option = click.option(
     show_default=True,
     help="The folder that holds one baseline file a hardware family.",
 )
+
+
+def width() -> int:
+    """Columns for tables: the terminal's."""
+    return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH

@@ -2,7 +2,6 @@
 
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .cli_options import folder_option
+from .cli_options import folder_option, width
 from .core.errors import BadInput
 from .core.units import format_percent, format_tolerance, parse_fraction, printable
 from .options import SAVED_VARIABLE
@@ -41,12 +40,10 @@ def explain(run: str, test: str, folder: Path) -> None:
     kernels = {resources.label: resources for resources in read.resources}
     exact = {judgement.label: judgement for judgement in read.exact}
     found = _matching(read, test)
-    terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
     for index, label in enumerate(found):
         if index:
             click.echo("")
-        lines = explanation(read, label, width) if label in timed else []
+        lines = explanation(read, label, width()) if label in timed else []
         if label in kernels:
             lines += kernel_explanation(str(read.path), kernels[label], exact.get(label))
         for line in lines:

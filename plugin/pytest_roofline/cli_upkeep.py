@@ -3,7 +3,6 @@
 import datetime
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .cli_options import into_option
+from .cli_options import into_option, width
 from .core.errors import BadFile, BadInput
 from .core.units import printable
 from .options import PLAN_VARIABLE
@@ -69,11 +68,9 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
 def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[Entry]") -> None:
     from .reporting.baseline_tables import LEGEND, capped, health_table, provisional_lines, published_lines
 
-    terminal = sys.stdout.isatty()
     click.echo(printable(str(path)))
     if healths:
-        width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
-        click.echo(health_table(healths, width, terminal))
+        click.echo(health_table(healths, width(), sys.stdout.isatty()))
         click.echo(LEGEND)
         drivers = {driver for health in healths for driver in health.drivers}
         if len(drivers) == 1:
@@ -86,9 +83,7 @@ def _print_exact(entries: "Sequence[ExactEntry]") -> None:
     from .reporting.exact_tables import exact_table
 
     if entries:
-        terminal = sys.stdout.isatty()
-        width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
-        click.echo(exact_table(entries, width, terminal))
+        click.echo(exact_table(entries, width(), sys.stdout.isatty()))
 
 
 @click.command()

@@ -3,14 +3,15 @@
 Verdicts are exact, so they are out at once: no rounds, no held reports, no other tests to pay for.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .core.resources import Resources
+from .core.resources import ResourceKey, Resources
 from .judging.baselines import Shelf
 from .judging.exact import ExactVerdict, entry_of, judge_exact
 from .judging.exact_known import ExactKnown, known_by, known_in_baselines
-from .reporting.resources import ExactResult, judgement_of
+from .reporting.resources import DOES_NOT_FIT, ExactResult, judgement_of
 from .settings import Options
 
 if TYPE_CHECKING:
@@ -42,9 +43,17 @@ class CompiledKernels:
         self._pending.setdefault(resources.test_id, []).append(resources)
 
     def judge(self, test_id: str) -> None:
-        """The verdicts on everything that a test compiled."""
+        """The verdicts on everything that a test compiled; none on what cannot run, which the test itself expected."""
         for resources in self._pending.pop(test_id, []):
-            self._show(ExactResult(resources, self._verdict_on(resources)))
+            if resources.invalid:
+                self._show(ExactResult(resources, None, ended=DOES_NOT_FIT))
+            else:
+                self._show(ExactResult(resources, self._verdict_on(resources)))
+
+    def missed(self, test_id: str, benchmark: str, parameters: Mapping[str, object]) -> list[ResourceKey]:
+        """Kernels that the baseline has of a test, and that the test has not compiled so far."""
+        compiled = {resources.key.identity for resources in self._pending.get(test_id, [])}
+        return [key for key in self.known.of(benchmark, parameters) if key.identity not in compiled]
 
     def _verdict_on(self, resources: Resources) -> ExactVerdict:
         known, why_none = self.known.find(resources.key)
@@ -54,15 +63,19 @@ class CompiledKernels:
             slack=resources.slack,
             source=known.source if known is not None else "",
             why_none=why_none,
-            invalid=resources.invalid,
             unread=resources.unread,
         )
 
-    def abandon(self, test_id: str | None = None) -> None:
-        """Keep what a test found that failed for itself, without a verdict; of all tests where none is named."""
+    def abandon(self, test_id: str | None = None, word: str = "FAILED") -> None:
+        """Keep what a test found that did not end well, without a verdict; of all tests where none is named.
+
+        Args:
+            test_id: the test.
+            word: how it ended.
+        """
         for name in [test_id] if test_id is not None else list(self._pending):
             for resources in self._pending.pop(name, []):
-                self._show(ExactResult(resources, None))
+                self._show(ExactResult(resources, None, ended=word))
 
     def _show(self, result: ExactResult) -> None:
         """One row a kernel: a rerun takes the place of the attempt before."""

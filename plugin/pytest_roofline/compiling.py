@@ -28,7 +28,7 @@ def take(
     Raises:
         BadInput: an argument cannot be used as given.
         CompileFailed: the compiler refuses, or its result cannot be read.
-        DoesNotFit: it needs more shared memory than the target has.
+        DoesNotFit: it needs more shared or tensor memory than the target has.
     """
     __tracebackhide__ = True
     allowed = check_slack(slack)
@@ -36,7 +36,7 @@ def take(
     called = subject.fresh_name(name, compiled.target)
     plan, session = subject.planned, subject.session
     key = ResourceKey(plan.benchmark, plan.parameters, compiled.target, called)  # type: ignore[arg-type]
-    too_much = above_limit(compiled.target, compiled.figures["shared_bytes"])
+    too_much = above_limit(compiled.target, compiled.figures)
     resources = Resources(
         key=key,
         test_id=subject.test_id,

@@ -13,12 +13,13 @@ from .judging.curves import judge_curves, summarise
 from .judging.hardware import family_of
 from .judging.verdicts import DEFAULT_TOLERANCE
 from .reporting.details import detail_lines
+from .reporting.exact_tables import resources_table
 from .reporting.exhausted import exhausted_lines
 from .reporting.matrix import matrix_lines
 from .reporting.messages import condition_lines, counts_line, curve_line, gate_lines, published_lines, reason_lines
 from .reporting.overview import curve_verdict_line, overview_lines, power_lines
 from .reporting.ranks import rank_lines
-from .reporting.resources import difference_lines, resources_table
+from .reporting.resources import difference_lines
 from .reporting.tables import results_table, roofline_note
 from .reporting.transfers import transfer_lines
 from .selection import unmet_need

@@ -18,6 +18,10 @@ class Exhausted:
         self.found.append(ran_out)
         return True
 
+    def forget_unrecorded(self, test_id: str) -> None:
+        """A test begins anew: what merely failed an attempt before says nothing of this one."""
+        self.found = [one for one in self.found if one.record.test_id != test_id or one.record.recorded]
+
     def of(self, test_id: str) -> list[RanOut]:
         """What is known of a test."""
         return [one for one in self.found if one.record.test_id == test_id]

@@ -162,16 +162,22 @@ def _held_against(session: RooflineSession, record: OutOfMemory, seen: _Seen | N
     if isinstance(ground.comparator, BaselineComparator):
         entries |= {entry.identity: entry for entry in ground.comparator.entries}
     published = also_out_of_memory(entries.values(), record.benchmark, record.parameters, ground.hardware)
-    return RanOut(record, tuple(lost.items()), tuple(published))
+    kernels = session.compiled.missed(record.test_id, record.benchmark, record.parameters)
+    return RanOut(record, tuple(lost.items()), tuple(published), tuple(key.label for key in kernels))
 
 
 def forget_locals(error: BaseException | None) -> None:
-    """Empty the local variables of every frame that an exception, or one that led to it, passed through."""
+    """Empty the local variables of every frame that an exception, one of its group or one that led to it passed."""
     seen: set[int] = set()
-    while error is not None and id(error) not in seen:
+    left = [error]
+    while left:
+        error = left.pop()
+        if error is None or id(error) in seen:
+            continue
         seen.add(id(error))
         traceback.clear_frames(error.__traceback__)
         for frame, _ in traceback.walk_tb(error.__traceback__):
             # Up to Python 3.12 a frame keeps the dictionary once made of its variables; asking again renews it.
             _ = frame.f_locals
-        error = error.__cause__ or error.__context__
+        left.append(error.__cause__ or error.__context__)
+        left += error.exceptions if isinstance(error, BaseExceptionGroup) else ()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ import pytest
 from .core.errors import BadFile
 from .core.records import Outcome
 from .judging.runs import Run, read_run
+from .judging.trials import LostRound
 from .launcher import launcher_of
 from .planned import encodable
 from .reporting.exhausted import RanOut, figures
@@ -79,7 +80,7 @@ class Rounds:
         self._state = state
         self._say = say
         self._quiet_s = max(QUIET_S, QUIET_FACTOR * longest_s)
-        self.crashes: dict[str, list[str]] = {}
+        self.crashes: dict[str, list[LostRound]] = {}
         self.failures: dict[str, str] = {}
         self.broken = ""
 
@@ -119,9 +120,9 @@ class Rounds:
         for line in ended.tail.splitlines():
             self._say(f"    {line}")
 
-    def _lose(self, test_id: str, text: str) -> None:
-        """Note that a round of a test was lost."""
-        self.crashes.setdefault(test_id, []).append(text)
+    def _lose(self, test_id: str, text: str, measured: Iterable[str] = ()) -> None:
+        """Note that a round of a test was lost, but for what it measured under some names."""
+        self.crashes.setdefault(test_id, []).append(LostRound(text, frozenset(measured)))
 
     def _child(self, folder: Path, number: int, test_ids: Sequence[str], deadline: float | None) -> Ended:
         asked, status, log = folder / "round.json", folder / "status", folder / "log"
@@ -198,7 +199,11 @@ class Rounds:
         skipped = {outcome.test_id: outcome.reason for outcome in run.outcomes if outcome.outcome == "skipped"}
         for test_id, reason in skipped.items():
             self._lose(test_id, f"it was skipped in round {number}: {reason}")
+        exhausted = {(record.test_id, record.name) for record in run.out_of_memory if record.recorded}
         for measurement in run.measurements:
+            if measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted:
+                # What it had taken before memory ran out is no result, and no fault either.
+                continue
             outcome = failed.get(measurement.test_id)
             # A number whose test went wrong afterwards is kept, and counts for nothing.
             why = f"its test failed in round {number}: {outcome.reason}" if outcome else ""
@@ -207,11 +212,11 @@ class Rounds:
             if measurement.test_id not in ended:
                 why = f"its test did not come to its end in round {number}"
             self._state.record(replace(measurement, round=number, invalid=measurement.invalid or why))
-        measured = {measurement.test_id for measurement in run.measurements if not measurement.invalid}
         for record in run.out_of_memory:
             self._state.ran_out(RanOut(replace(record, round=number)))
-            if record.recorded and record.test_id not in measured:
-                self._lose(record.test_id, f"it ran out of memory in round {number} ({figures(record)})")
+            if record.recorded:
+                measured = [m.key.name for m in run.measurements if m.test_id == record.test_id and not m.invalid]
+                self._lose(record.test_id, f"it ran out of memory in round {number} ({figures(record)})", measured)
         for calibration in run.calibrations:
             self._state.writer.write(calibration)
         for test_id, outcome in failed.items():

@@ -152,7 +152,7 @@ class Running:
                 outcome = yield
         except BaseException as error:
             if not ran_out(self.state, item, error):
-                self.state.abandon(item)
+                self.state.abandon(item, error)
                 raise
         if self.state.round is not None:
             # The parent judges; here only what went wrong by itself counts.

@@ -23,7 +23,7 @@ from .judging.curves import judge_curves, summarise
 from .judging.exact import ExactVerdict
 from .judging.looks import Looks
 from .judging.runs import RunWriter, new_run_id, now
-from .judging.trials import Trial
+from .judging.trials import LostRound, Trial
 from .judging.verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, gating_limits, judge, settle
 from .planned import Planned, encodable
 from .reporting.exhausted import RanOut
@@ -66,7 +66,7 @@ class RooflineSession:
         self.health = ""
         self._ground: Ground | None = None
         # Rounds of a test that never gave a number: its process died, or it was skipped.
-        self.lost: dict[str, list[str]] = {}
+        self.lost: dict[str, list[LostRound]] = {}
         self._trials: dict[str, Trial] = {}
         self._pending: dict[str, list[Measurement]] = {}
         self._closed = False
@@ -120,11 +120,14 @@ class RooflineSession:
         record = found.record
         self.begin_file()
         self.writer.write(record)
-        if self.exhausted.add(found) and record.recorded:
+        new = self.exhausted.add(found)
+        if not record.recorded or record.round > 1:
+            # What a later round had no room for was measured in the first.
+            return
+        if new:
             self.not_measured["out of memory"] += 1
-        if record.recorded and record.round == 1:
-            pending = self._pending.get(record.test_id, [])
-            pending[:] = [one for one in pending if not one.invalid or one.key.name != record.name]
+        pending = self._pending.get(record.test_id, [])
+        pending[:] = [one for one in pending if not one.invalid or one.key.name != record.name]
 
     def measured_names(self, test_id: str) -> set[str]:
         """The names under which a test has measured something, since it began and up to now."""
@@ -166,10 +169,11 @@ class RooflineSession:
         """Judge what was measured of a test since the last time, together with all that was before."""
         return [self._judge(measurement) for measurement in self._pending.pop(test_id, [])]
 
-    def abandon(self, item: pytest.Item) -> None:
-        """Keep the measurements of a test that failed for itself in the table, without a verdict."""
+    def abandon(self, item: pytest.Item, error: BaseException | None = None) -> None:
+        """Keep what a test found that did not end well in the table, without a verdict."""
         self._keep_unjudged(encodable(item.nodeid))
-        self.compiled.abandon(encodable(item.nodeid))
+        word = "INTERRUPTED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+        self.compiled.abandon(encodable(item.nodeid), word)
 
     def call_it(self, test_id: str, word: str) -> None:
         """Name how a test without verdicts ended, once that is known: SKIPPED, XFAIL."""
@@ -233,7 +237,8 @@ class RooflineSession:
         )
         published = tuple(entry for entry in entries if entry.kind != "measured" and not entry.gates)
         left_out = tuple(trial.unsound(reference).values()) if not invalid else ()
-        left_out += tuple(self.lost.get(measurement.test_id, ()))
+        lost = self.lost.get(measurement.test_id, ())
+        left_out += tuple(one.text for one in lost if measurement.key.name not in one.measured)
         return Result(standing, verdict, self._facts(standing), published, left_out=left_out)
 
     def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
@@ -324,6 +329,7 @@ class RooflineSession:
     def start_measuring(self, item: pytest.Item) -> None:
         """A test, or a rerun of it, begins."""
         self._ended.discard(item.nodeid)
+        self.exhausted.forget_unrecorded(encodable(item.nodeid))
 
     def may_measure(self, item: pytest.Item) -> bool:
         """Whether a verdict will still be given on what the test measures."""

@@ -54,6 +54,10 @@ ERRORS = [
     (RuntimeError("HIP error: out of memory"), None, None),
     (RuntimeError("Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"), None, None),
     (RuntimeError("std::bad_alloc"), None, None),
+    (RuntimeError("Triton Error [CUDA]: out of memory"), None, None),
+    (RuntimeError("Triton Error [HIP]:  Code: 2, Message: out of memory"), None, None),
+    (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), None, None),
+    (RuntimeError("CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`"), None, None),
 ]
 
 
@@ -81,6 +85,9 @@ class OutOfResources(Exception):
         RuntimeError("the pool is out of memory of its past"),
         ValueError(CPU),
         OutOfResources("out of resource: shared memory, Required: 98304, Hardware limit: 65536."),
+        RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered"),
+        ExceptionGroup("several", [RuntimeError(CPU), RuntimeError("something else")]),
+        ExceptionGroup("several", [AssertionError("out of memory")]),
         KeyboardInterrupt(),
         None,
     ],
@@ -98,6 +105,11 @@ def raised_from(error, cause):
 def test_an_error_that_was_raised_from_one_tells_of_it():
     cause = RuntimeError(CPU)
     assert out_of_memory(raised_from(RuntimeError("cuda:0 stopped answering"), cause)) is cause
+
+
+def test_a_group_all_of_whose_members_tell_of_it_is_the_first_of_them():
+    first, second = RuntimeError(CPU), MemoryError()
+    assert out_of_memory(ExceptionGroup("several", [raised_from(ValueError(), first), second])) is first
 
 
 def test_an_error_that_merely_came_after_one_does_not():

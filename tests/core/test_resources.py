@@ -39,6 +39,17 @@ def test_an_instruction_that_is_not_there_counts_none():
     assert (found(NVIDIA | COUNTS).count("HGMMA"), found(NVIDIA | COUNTS).count("HMMA")) == (4, 0)
 
 
+@pytest.mark.parametrize("name", ["HGMA", "STL", "hgmma", "v_fmac", "registers", "matrix_instructions", ""])
+def test_an_instruction_that_is_not_counted_is_an_error_and_never_nought(name):
+    with pytest.raises(BadInput, match=f"instruction is '{name}', which is not counted; expected .*FFMA, .*v_exp"):
+        found(NVIDIA | COUNTS).count(name)
+
+
+@pytest.mark.parametrize("name", ["HMMA", "UTCQMMA", "v_mfma", "MUFU.EX2", "LDGSTS", "v_fma", "buffer_load"])
+def test_an_instruction_that_is_counted_may_be_asked_for_on_any_target(name):
+    assert found(NVIDIA | COUNTS).count(name) == 0
+
+
 @pytest.mark.parametrize(
     "ask", [lambda one: one.spills, lambda one: one.matrix_instructions, lambda one: one.count("HMMA")]
 )

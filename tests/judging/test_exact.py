@@ -160,11 +160,6 @@ def test_nothing_to_compare_with_is_no_baseline_with_the_reason():
     assert (found.kind, found.reason, found.compared) == (Kind.NO_BASELINE, "no baseline recorded", False)
 
 
-def test_what_must_not_be_trusted_is_invalid_whatever_the_baseline_says():
-    found = judge_exact(entry(), entry(), invalid="needs more than there is")
-    assert (found.kind, found.reason) == (Kind.INVALID, "needs more than there is")
-
-
 def test_a_figure_that_can_no_longer_be_read_is_never_passed_over():
     before = entry()
     now = entry({name: HOPPER[name] for name in ("shared_bytes", "registers", "stack_bytes")})
@@ -173,6 +168,19 @@ def test_a_figure_that_can_no_longer_be_read_is_never_passed_over():
     assert (
         found.reason == "spill_stores, spill_loads, matrix_instructions cannot be compared any more: nvdisasm gave up"
     )
+
+
+def test_what_is_worse_is_red_although_something_else_can_no_longer_be_read():
+    now = entry({name: HOPPER[name] for name in ("shared_bytes", "stack_bytes")} | {"registers": 255})
+    found = judge_exact(now, entry(), unread="nvdisasm gave up")
+    assert found.kind is Kind.REGRESSED
+    assert told(found)[0] == ("registers", 198, 255, "worse")
+    assert found.reason.endswith("matrix_instructions cannot be compared any more: nvdisasm gave up")
+
+
+def test_what_is_better_does_not_make_up_for_what_can_no_longer_be_read():
+    now = entry({name: HOPPER[name] for name in ("shared_bytes", "stack_bytes")} | {"registers": 128})
+    assert judge_exact(now, entry()).kind is Kind.INVALID
 
 
 def test_a_figure_that_the_baseline_lacks_is_named_only():

@@ -3,22 +3,25 @@
 The texts of the tools were recorded with Triton 3.9 (cuobjdump and nvdisasm 13.1, ptxas 13.4) and shortened.
 """
 
+import builtins
 import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.backends.compiler import GPUTarget
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from pytest_roofline.core.errors import BadInput, CompileFailed
-from pytest_roofline.core.resources import JUDGED, SHOWN
+from pytest_roofline.core.resources import COUNTED_AMD, COUNTED_NVIDIA, JUDGED, SHOWN
 from pytest_roofline.measuring.compiling import amd, nvidia
 from pytest_roofline.measuring.compiling.arguments import signature_of
 from pytest_roofline.measuring.compiling.compile import compile_for, is_compiled, read
@@ -50,11 +53,25 @@ def unspecialised(x, n, m: tl.int64, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def declared(a: tl.const, b: tl.pointer_type(tl.float32), c: tl.int64, d: tl.float32, e: tl.int1, f):
+    pass
+
+
+FACTOR = tl.constexpr(2)
+
+
+@triton.jit
+def scaled(x, BLOCK: tl.constexpr):
+    tl.store(x + tl.arange(0, BLOCK), 3.0 * FACTOR)
+
+
+@triton.jit
 def wrong(x, BLOCK: tl.constexpr):
     tl.store(x + tl.arange(0, BLOCK), no_such_name)  # noqa: F821
 
 
 TENSORS = {"a": "*bf16:16", "b": "*bf16:16", "c": "*bf16:16"}
+ADD = {"x": "*fp32", "y": "*fp32", "n": "i32"}
 GEMM = {**TENSORS, "k": "i32:16", "stride": "i32:16", "BM": 128, "BN": 128, "BK": 64}
 OPTIONS = {"num_warps": 8, "num_stages": 3, "enable_fp_fusion": True}
 
@@ -182,11 +199,57 @@ def test_a_signature_is_the_one_that_a_launch_makes(target, values):
     known, names = backend(target), [param.name for param in add.params]
     binder = create_function_from_signature(add.signature, add.params, known)
     bound, specialization, options = binder(*values)
-    _, types, constants, attributes = add._pack_args(known, options, bound, specialization, options)
-    found = signature_of(add, dict(zip(names, values, strict=False)), known)
-    assert found.types == types
-    assert found.constants == constants
-    assert found.attributes == {place: facts for place, facts in attributes.items() if facts}
+    launch = add._pack_args(known, options, bound, specialization, options)
+    assert same(signature_of(add, dict(zip(names, values, strict=False)), known), launch)
+
+
+def same(found, launch):
+    _, types, constants, attributes = launch
+    stated = {place: facts for place, facts in attributes.items() if facts}
+    return (found.types, found.constants, found.attributes) == (types, constants, stated)
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+@pytest.mark.parametrize("numbers", [(1, 16, True, 1.5), (16, 16, 1, 1), (3, 0.5, 0, 48)], ids=str)
+def test_what_a_kernel_says_of_its_parameters_counts_as_in_a_launch(target, numbers):
+    known, tensor = backend(target), torch.empty(8)
+    values = (tensor, tensor, *numbers)
+    bound, specialization, options = create_function_from_signature(declared.signature, declared.params, known)(*values)
+    launch = declared._pack_args(known, options, bound, specialization, options)
+    assert same(signature_of(declared, dict(zip("abcdef", values, strict=True)), known), launch)
+
+
+DECLARED = {"a": "*fp32:16", "b": "*fp32:16", "c": "i64:16", "d": "fp32", "e": "u1", "f": "i32"}
+
+
+def test_a_type_string_follows_what_a_kernel_says_of_its_parameters():
+    found = signature_of(declared, DECLARED, backend("sm_90"))
+    assert found.types == {"a": "*kfp32", "b": "*fp32", "c": "i64", "d": "fp32", "e": "u1", "f": "i32"}
+    assert signature_of(declared, DECLARED | {"a": "*kfp32"}, backend("sm_90")).types["a"] == "*kfp32"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("b", "*bf16", "the kernel says *fp32 of it, which a launch takes; expected '*fp32'"),
+        ("c", "i32", "the kernel says i64 of it, which a launch takes; expected 'i64'"),
+        ("c", "i64:1", "only an integer that the kernel gives no type becomes a constant for being 1; expected 'i64'"),
+        ("f", "*fp32:1", "only an integer that the kernel gives no type becomes a constant for being 1"),
+        ("f", "fp32:1", "only an integer that the kernel gives no type becomes a constant for being 1"),
+        ("f", "fp32:16", "only integers and pointers are known to be divisible; expected 'fp32'"),
+        ("f", "u1:16", "only integers and pointers are known to be divisible; expected 'u1'"),
+    ],
+)
+def test_a_type_string_that_no_launch_would_make_is_refused(name, given, told):
+    with pytest.raises(BadInput) as raised:
+        signature_of(declared, DECLARED | {name: given}, backend("sm_90"))
+    assert f"argument {name} is {given!r}" in str(raised.value)
+    assert told in str(raised.value)
+
+
+def test_a_type_string_knows_no_more_than_the_kernel_asks_for():
+    with pytest.raises(BadInput, match=r"argument n is 'i32:16', and the kernel asks not to be specialised on it"):
+        signature_of(unspecialised, {"x": "*fp32", "n": "i32:16", "m": 16, "BLOCK": 64}, backend("sm_90"))
 
 
 def test_a_kernel_that_asks_not_to_be_specialised_is_not():
@@ -207,8 +270,11 @@ def test_arguments_must_be_those_of_the_kernel(arguments, told):
 
 
 @pytest.mark.parametrize(
-    "given", ["bfloat16", "*bf15", "*bf16:8", "constexpr", "tensordesc<>", [1, 2], object(), (1, 2)]
-)
+    "given",
+    ["bfloat16", "*bf15", "*bf16:8", "constexpr", "tensordesc<>", [1, 2], object(), (1, 2), torch.complex64,
+     torch.empty(2, dtype=torch.complex64)],
+    ids=repr,
+)  # fmt: skip
 def test_an_argument_of_no_type_is_refused_with_examples(given):
     with pytest.raises(BadInput, match=r"argument x is .*expected a type such as '\*bf16'"):
         words(x=given)
@@ -319,6 +385,18 @@ def test_amd_figures_come_from_metadata_comments_and_instructions():
     }  # fmt: skip
 
 
+def test_instructions_that_do_two_things_count_once_and_their_operations_twice():
+    """RDNA 3 and newer."""
+    text = ASSEMBLY.replace(
+        "\tv_exp_f32_e32 v0, v1\n",
+        "\tv_dual_fmac_f32 v0, v1, v2 :: v_dual_mul_f32 v3, v4, v5\n"
+        "\tv_dual_mov_b32 v0, v1 :: v_dual_fmaak_f32 v3, v4, v5, 0x40000000\n"
+        "\tv_fmamk_f32 v0, v1, 0x40000000, v2\n",
+    )
+    figures = amd.read_assembly(text)
+    assert (figures["instructions"], figures["v_fma"]) == (11, 5)
+
+
 def test_functions_beside_the_kernel_never_make_it_look_better():
     beside = ASSEMBLY.replace("; Occupancy: 2", "; Occupancy: 8\n; Occupancy: 2")
     assert amd.read_assembly(beside)["occupancy_waves"] == 2
@@ -326,7 +404,7 @@ def test_functions_beside_the_kernel_never_make_it_look_better():
 
 def test_the_page_names_every_figure():
     page = (Path(__file__).parents[2] / "docs" / "compile-gate.md").read_text(encoding="utf-8")
-    figures = {*JUDGED, *SHOWN, *nvidia.COUNTED, *amd.count(["v_exp_f32", "v_fmac_f32", "buffer_load_b", "v_mfma_f"])}
+    figures = {*JUDGED, *SHOWN, *COUNTED_NVIDIA, *COUNTED_AMD, "v_mfma"}
     assert {figure for figure in figures if f"`{figure}`" not in page} == set()
 
 
@@ -347,7 +425,12 @@ def test_assembly_that_lacks_a_figure_is_an_error_that_names_it(gone):
 
 @pytest.mark.parametrize(
     ("target", "kind", "others"),
-    [("sm_90", "HGMMA", {"HMMA"}), ("sm80", "HMMA", {"HGMMA"}), ("gfx942", "v_mfma", {"v_wmma"})],
+    [
+        ("sm_90", "HGMMA", {"HMMA"}),
+        ("sm_100", "UTCHMMA", {"HMMA"}),
+        ("sm80", "HMMA", {"HGMMA"}),
+        ("gfx942", "v_mfma", {"v_wmma"}),
+    ],
 )
 def test_a_product_of_matrices_uses_the_matrix_instructions_of_its_target(target, kind, others):
     found = compile_for(gemm, target, GEMM, OPTIONS)
@@ -356,12 +439,16 @@ def test_a_product_of_matrices_uses_the_matrix_instructions_of_its_target(target
     assert figures[kind] == figures["matrix_instructions"] > 0
     assert others.isdisjoint(figures)
     assert 32 < figures.get("vgprs", figures.get("registers")) <= 255
-    assert 2 * 128 * 64 * 2 <= figures["shared_bytes"] <= 3 * 2 * 128 * 64 * 2
+    # Barriers of a few bytes stand beside the tiles.
+    assert 2 * 128 * 64 * 2 <= figures["shared_bytes"] <= 3 * 2 * 128 * 64 * 2 + 64
     assert {figures[name] for name in figures if "spill" in name} == {0}
+    # A column is 128 accumulators of 32 bits.
+    assert figures.get("tmem_columns") == (128 if target == "sm_100" else None)
     assert found.options == {**found.options, **OPTIONS}
     assert (found.arguments["a"], found.arguments["PRECISION"]) == ("*bf16:16", "ieee")
     assert found.compiler["triton"] == triton.__version__
-    assert found.compiler.keys() == {"triton", "llvm" if target == "gfx942" else "ptxas"}
+    # Older ones do not tell which LLVM they are made of.
+    assert found.compiler.keys() - {"llvm"} == ({"triton"} if target == "gfx942" else {"triton", "ptxas"})
 
 
 def test_the_same_again_says_the_same_and_a_compiled_kernel_says_it_too():
@@ -395,6 +482,42 @@ def test_a_target_that_the_disassembler_gave_up_tells_what_it_can_and_says_what_
         assert found.figures["instructions"] > 0
 
 
+def test_options_are_told_as_they_took_effect():
+    """On a gfx950 Triton takes no other kpack than 1, whatever is asked for."""
+    given = {"enable_fp_fusion": True, "kpack": 2, "num_warps": 8}
+    with pytest.warns(UserWarning, match="kpack"):
+        found = compile_for(add, "gfx950", ADD, given)
+    assert (found.options["kpack"], found.options["num_warps"]) == (1, 8)
+
+
+def test_what_else_made_another_binary_is_told_too(monkeypatch):
+    monkeypatch.setenv("DISABLE_LLVM_OPT", "1")
+    source = signature_of(add, ADD, backend("sm_90"))
+    compiled = triton.compile(
+        triton.compiler.ASTSource(add, source.types, source.constants, source.attributes),
+        target=gpu_target("sm_90"),
+        options={"enable_fp_fusion": True, "ptx_options": "--warn-on-spills"},
+    )
+    options = read(compiled).options
+    assert (options["DISABLE_LLVM_OPT"], options["ptx_options"]) == ("true", "--warn-on-spills")
+    assert not {"debug", "kpack", "ptx_version"} & options.keys()
+
+
+def test_a_global_that_has_changed_is_refused_as_a_launch_would(monkeypatch):
+    """Else Triton would keep the new binary under the name of the old one, for all processes that share its cache."""
+    arguments, options = {"x": "*fp32", "BLOCK": 64}, {"enable_fp_fusion": True}
+    before = compile_for(scaled, "sm_90", arguments, options)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "FACTOR", tl.constexpr(8))
+        for target in ("sm_90", "sm_80"):
+            with pytest.raises(BadInput, match=r"global FACTOR of scaled was .*2.* and is .*8.* now; expected it unch"):
+                compile_for(scaled, target, arguments, options)
+        patch.delattr(sys.modules[__name__], "FACTOR")
+        with pytest.raises(BadInput, match="is gone now"):
+            compile_for(scaled, "sm_90", arguments, options)
+    assert compile_for(scaled, "sm_90", arguments, options).figures == before.figures
+
+
 def test_what_triton_would_ignore_is_refused():
     with pytest.raises(
         BadInput, match="options has waves_per_eu, num_wraps, which the compiler for sm_90 does not know"
@@ -423,11 +546,63 @@ def test_what_is_no_kernel_is_refused(kernel, told):
         compile_for(kernel, "sm_90", {})
 
 
+def test_what_wraps_a_kernel_twice_says_where_it_is():
+    heuristics = triton.heuristics({"BLOCK": lambda _: 64})(add)
+    with pytest.raises(BadInput, match=r"it wraps one: give its `fn\.fn`"):
+        compile_for(triton.autotune([triton.Config({})], key=["n"])(heuristics), "sm_90", {})
+
+
 def test_a_kernel_made_for_the_interpreter_is_compiled_all_the_same():
-    arguments = {"x": "*fp32", "y": "*fp32", "n": "i32"}
     options = {"enable_fp_fusion": True}
-    interpreted = compile_for(InterpretedFunction(add.fn), "gfx942", arguments, options)
-    assert interpreted.figures == compile_for(add, "gfx942", arguments, options).figures
+    interpreted = compile_for(InterpretedFunction(add.fn), "gfx942", ADD, options)
+    assert interpreted.figures == compile_for(add, "gfx942", ADD, options).figures
+
+
+def test_a_kernel_made_for_the_interpreter_keeps_what_its_decorator_was_given():
+    wrapped = InterpretedFunction(unspecialised.fn, do_not_specialize=["n"], debug=None, only_interpreted=1)
+    arguments = {"x": "*fp32", "n": 1, "m": 16, "BLOCK": 64}
+    found = compile_for(wrapped, "sm_90", arguments, {"enable_fp_fusion": True})
+    assert found.arguments["n"] == "i32"
+
+
+def test_assembly_that_was_not_kept_is_an_error_that_names_the_variable():
+    compiled = types.SimpleNamespace(asm={"hsaco": b""})
+    with pytest.raises(CompileFailed, match="expected TRITON_STORE_BINARY_ONLY unset"):
+        amd.read(compiled)
+
+
+def test_a_kernel_of_a_back_end_that_nobody_can_read_is_refused_by_name():
+    metadata = types.SimpleNamespace(target=GPUTarget("xpu", "pvc", 32))
+    with pytest.raises(CompileFailed, match="compiled for pvc by Triton's back end 'xpu'; expected cuda or hip"):
+        read(types.SimpleNamespace(metadata=metadata))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ModuleNotFoundError("No module named 'triton'", name="triton"), "Triton is not installed"),
+        (ModuleNotFoundError("No module named 'zlib'", name="zlib"), "cannot be imported: No module named 'zlib'"),
+        (ImportError("libtriton.so: undefined symbol"), "cannot be imported: libtriton.so: undefined symbol"),
+    ],
+    ids=str,
+)
+def test_only_a_triton_that_is_missing_is_called_so(monkeypatch, error, told):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name == "triton":
+            raise error
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(BadInput, match=told):
+        is_compiled(add)
+
+
+def test_a_triton_that_is_too_old_is_refused_with_the_oldest_that_is_not(monkeypatch):
+    monkeypatch.setattr(triton, "__version__", "3.5.1")
+    with pytest.raises(BadInput, match=r"Triton is 3\.5\.1; expected 3\.6 or newer"):
+        is_compiled(add)
 
 
 def test_where_triton_itself_is_interpreted_the_error_names_the_variable(tmp_path):

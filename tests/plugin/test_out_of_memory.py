@@ -233,6 +233,20 @@ def test_a_rerun_with_room_does_not_shake_it_off(oom):
     assert result.parseoutcomes() == {"failed": 1, "passed": 1, "rerun": 1}
 
 
+def test_an_attempt_that_failed_for_it_is_no_part_of_the_rerun_that_passed(oom):
+    body = ("ROOM = bool(ATTEMPTS)", "ATTEMPTS.append(1)", SECOND)
+    result = oom.run("-v", "--reruns=1", "--junitxml=report.xml", body=body, marks="ATTEMPTS = []")
+    assert result.parseoutcomes() == {"passed": 2, "rerun": 1}
+    assert "OUT OF MEMORY" not in texts(result).partition("::test_one RERUN")[2]
+    assert "out of memory: one" not in texts(result)
+    names = [one.get("name") for one in ET.parse(oom.path / "report.xml").iter("property")]
+    assert names.count("roofline.second.verdict") == 1
+    ended = [one for one in oom.last_run().outcomes if one.test_id.endswith("test_one")]
+    assert [("OUT OF MEMORY" in one.verdicts) for one in ended] == [True, False]
+    # The run file keeps what happened.
+    assert len(oom.last_run().out_of_memory) == 1
+
+
 def test_what_is_recorded_and_passes_is_not_rerun(oom):
     assert oom.run("-v", "--reruns=2").parseoutcomes() == {"passed": 2}
 
@@ -293,8 +307,7 @@ def test_in_a_fixture_it_stays_an_error(oom):
     oom.run("-v", marks=broken).assert_outcomes(errors=1, passed=1)
 
 
-def test_everything_that_the_test_held_is_let_go_of_before_the_next(oom, desk):
-    holds = """
+HOLDS = """
 import weakref
 HELD = []
 
@@ -305,6 +318,9 @@ def nothing_is_left(request):
     assert [one for one in HELD if one() is not None] == []
     yield
 """
+
+
+def test_everything_that_the_test_held_is_let_go_of_before_the_next(oom, desk):
     body = (
         "mine = Buffer()",
         "HELD.append(weakref.ref(mine))",
@@ -313,8 +329,24 @@ def nothing_is_left(request):
         "    return buffer, mine",
         "roofline.measure(run_out, work=WORK, make_args=make)",
     )
-    result = oom.run("-v", body=body, marks=f"{holds}\n{RECORD}")
+    result = oom.run("-v", body=body, marks=f"{HOLDS}\n{RECORD}")
     result.assert_outcomes(passed=2)
+
+
+def test_what_the_members_of_a_group_of_errors_held_is_let_go_of_too(oom):
+    body = (
+        "errors = []",
+        "def step():",
+        "    mine = Buffer()",
+        "    HELD.append(weakref.ref(mine))",
+        "    run_out()",
+        "try:",
+        "    step()",
+        "except OutOfMemoryError as error:",
+        "    errors.append(error)",
+        "raise ExceptionGroup('steps', errors)",
+    )
+    oom.run("-v", body=body, marks=f"{HOLDS}\n{RECORD}").assert_outcomes(passed=2)
 
 
 def test_the_device_gives_back_what_it_caches(oom):
@@ -427,9 +459,40 @@ def test_a_round_without_room_is_told_and_decides_nothing(desk):
     result.assert_outcomes(passed=1)
     run = desk.last_run()
     assert [record.round for record in run.out_of_memory] == [2, 3]
+    assert run.footer.not_measured == {}, "it was measured in the first round"
     out = texts(result).replace("\n", " ")
     assert "out of memory: one: asked for 2.00 GiB" in out
     assert "in round 3" in out
+
+
+def test_a_round_whose_room_ends_after_timing_makes_nothing_invalid(desk):
+    """The child writes what it had timed as unsound; to the parent it is a round without a number, and no fault."""
+    raising = '        raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")\n'
+    body = IN_ROUNDS.format(marks=RECORD)
+    later = body.replace(
+        f"    if in_round(pytestconfig):\n{raising}    roofline.measure(lambda: busy(1e-3), work=WORK)\n",
+        f"    def verify():\n        if not in_round(pytestconfig):\n            return True\n{raising}\n"
+        '    roofline.measure(lambda: busy(1e-3), work=WORK, name="other")\n'
+        '    roofline.measure(lambda: busy(1e-3), work=WORK, name="copy", verify=verify)\n',
+    )
+    assert later != body
+    against = desk.sessions(later)
+    desk.script(slow=1.06)
+    result = desk.run("-v", "--roofline-rounds=6", "--roofline-fail-on=regressed,invalid", *against)
+    result.assert_outcomes(passed=1)
+    run = desk.last_run()
+    assert [(record.round, record.phase) for record in run.out_of_memory] == [(2, "verify"), (3, "verify")]
+    assert [(one.key.name, one.invalid) for one in run.measurements] == [
+        ("other", ""),
+        ("copy", ""),
+        *[("other", "")] * 2,
+    ]
+    told = {one.name: (one.verdict, one.processes, "; ".join(one.remarks)) for one in run.judgements}
+    verdict, processes, remarks = told["copy"]
+    assert (verdict, processes) == ("INCONCLUSIVE", 1)
+    assert "2 processes left out: it ran out of memory in round 3" in remarks
+    assert told["other"][1] == 3
+    assert "left out" not in told["other"][2]
 
 
 def test_a_round_without_room_and_without_the_marker_fails_as_any_error_does(desk):

@@ -10,6 +10,8 @@ import pytest
 import triton.language  # noqa: F401
 
 import pytest_roofline.measuring.compiling.compile  # noqa: F401
+from pytest_roofline.core.errors import CannotStore
+from pytest_roofline.judging import exact_renewal
 from pytest_roofline.judging.baselines import read_baseline
 
 NVIDIA = {
@@ -68,7 +70,11 @@ class Lab:
     def compiler(self, triton="3.9.0", unread="", gfx942=None, **sm_90):
         """What the compiler finds from now on: changes of the usual figures of both targets; None takes one away."""
         nvidia = {name: value for name, value in (NVIDIA | sm_90).items() if value is not None}
-        script = {"figures": {"sm_90": nvidia, "gfx942": AMD | (gfx942 or {})}, "triton": triton, "unread": unread}
+        script = {
+            "figures": {"sm_90": nvidia, "sm_100": nvidia, "gfx942": AMD | (gfx942 or {})},
+            "triton": triton,
+            "unread": unread,
+        }
         (self.desk.path / "figures.json").write_text(json.dumps(script))
 
     def suite(self, test=None, more=""):
@@ -207,6 +213,92 @@ def test_more_shared_memory_than_there_is_fails_whatever_the_baseline_says(lab):
     assert [entry.label for entry in read_baseline(lab.desk.path / "big.json").exact] == ["flash[sm_90]"]
 
 
+def test_more_tensor_memory_than_there_is_fails_too(lab):
+    lab.suite("def test_flash(roofline):\n    roofline.resources('kernel', target='sm_100')\n")
+    lab.compiler(tmem_columns=512)
+    assert lab.desk.run().ret == 0
+    lab.compiler(tmem_columns=576)
+    result = lab.desk.run()
+    assert result.ret == 1
+    assert "flash@sm_100: needs 576 columns of tensor memory, sm_100 has 512 for a block" in printed(result)
+
+
+EXPECTED_NOT_TO_FIT = """
+def test_flash(roofline):
+    from pytest_roofline.core.errors import DoesNotFit
+
+    with pytest.raises(DoesNotFit):
+        roofline.resources("kernel", target="gfx942")
+    roofline.resources("kernel", target="sm_90")
+"""
+
+
+def test_a_test_may_expect_a_kernel_not_to_fit(lab):
+    lab.suite(EXPECTED_NOT_TO_FIT)
+    lab.compiler(gfx942={"shared_bytes": 98304})
+    _, proposed, _ = lab.approve("first")
+    assert "left out: flash@gfx942 of first: needs 98,304 bytes" in proposed.stderr
+    result = lab.desk.run("--roofline-ci", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["*PASSED * spills, 48 matrix instructions DOES NOT FIT; sm_90 *", "flash *gfx942 * DOES NOT FIT"]
+    )
+    assert [one.target for one in lab.desk.last_run().exact] == ["sm_90"]
+
+
+def test_a_test_that_expects_it_is_red_where_the_kernel_fits(lab):
+    lab.suite(EXPECTED_NOT_TO_FIT)
+    result = lab.desk.run()
+    result.assert_outcomes(failed=1)
+    assert "DID NOT RAISE" in printed(result)
+
+
+def test_a_kernel_of_an_interrupted_test_is_said_to_be_that(lab):
+    lab.suite(
+        "def test_flash(roofline):\n    roofline.resources('kernel', target='sm_90')\n    raise KeyboardInterrupt\n"
+    )
+    result = lab.desk.run()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["flash *sm_90 * INTERRUPTED"])
+
+
+EXHAUSTED = """
+@pytest.mark.roofline(oom="record")
+def test_flash(roofline):
+    roofline.resources("kernel", target="sm_90")
+    if (SCRIPT.parent / "full").exists():
+        raise MemoryError("Unable to allocate 2. GiB for an array")
+    roofline.resources("kernel", target="gfx942")
+"""
+
+
+def test_a_kernel_that_was_not_reached_for_want_of_memory_is_missed(lab):
+    lab.recorded(EXHAUSTED)
+    (lab.desk.path / "full").touch()
+    result = lab.desk.run("--roofline-save=full")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "flash: ran out of memory (asked for 2.00 GiB*), where the baseline has the kernel flash@gfx942 REGRESSED",
+            "1 of 1 compared: 1 PASSED",
+        ]
+    )
+    compared = lab.desk.cli("compare", "first", "full")
+    assert compared.exit_code == 1
+    assert "REGRESSED flash@gfx942: ran out of memory (asked for 2.00 GiB" in compared.stdout
+    assert "where it was compiled before" in compared.stdout
+    assert "only in" not in compared.stderr
+    assert lab.desk.cli("compare", "full", "first").exit_code == 0
+
+
+def test_a_kernel_that_was_reached_before_memory_ran_out_is_not_missed(lab):
+    lab.recorded(EXHAUSTED)
+    raw = json.loads(lab.baseline.read_text())
+    lab.baseline.write_text(json.dumps(raw | {"exact": [one for one in raw["exact"] if one["target"] == "sm_90"]}))
+    (lab.desk.path / "full").touch()
+    lab.desk.run().assert_outcomes(passed=1)
+
+
 def test_what_got_worse_becomes_a_baseline_only_where_it_is_accepted(lab):
     lab.recorded()
     lab.compiler(registers=255)
@@ -230,6 +322,22 @@ def test_the_same_again_changes_no_baseline(lab):
     _, _, approved = lab.approve("again")
     assert approved.stdout == "nothing to change: baselines/resources.json already holds all that it proposes\n"
     assert lab.baseline.read_text() == before
+
+
+def test_an_approval_that_ends_between_its_files_says_what_is_written(lab, monkeypatch):
+    lab.suite(BOTH)
+    lab.desk.run("-q", "--roofline-save=both")
+    lab.desk.cli("baseline", "propose", "both", "-o", "p.json", "--all")
+
+    def full(path, baseline):
+        raise CannotStore(f"{path} cannot be written: No space left on device")
+
+    monkeypatch.setattr(exact_renewal, "write_baseline", full)
+    approved = lab.desk.cli("baseline", "approve", "p.json")
+    assert approved.exit_code == 2
+    assert "No space left on device; baselines/h100.json has been written already" in approved.stderr
+    again = lab.desk.cli("baseline", "approve", "p.json")
+    assert "written already" not in again.stderr
 
 
 def test_only_takes_the_entries_that_are_named(lab):
@@ -320,6 +428,22 @@ def test_what_can_no_longer_be_read_is_invalid_and_red_in_ci(lab):
     result.stdout.fnmatch_lines(
         ["flash[[]sm_90]: INVALID (spill_stores, spill_loads, * cannot be compared any more: *"]
     )
+
+
+def test_what_can_no_longer_be_read_replaces_no_baseline_unasked(lab):
+    """A disassembler that gives a target up would else end the watch over spills in silence."""
+    lab.recorded()
+    lab.compiler(
+        unread="nvdisasm gave up", spill_stores=None, spill_loads=None, matrix_instructions=None, instructions=None,
+        HGMMA=None,
+    )  # fmt: skip
+    assert lab.desk.run("-q", "--roofline-save=less").ret == 0
+    proposed = lab.desk.cli("baseline", "propose", "less", "-o", "p.json")
+    assert "left out: flash[sm_90] of less: spill_stores, " in proposed.stderr
+    assert [entry.target for entry in read_baseline(lab.desk.path / "p.json").exact] == ["gfx942"]
+    accepted = lab.desk.cli("baseline", "propose", "less", "-o", "q.json", "--accept-slower")
+    assert accepted.exit_code == 0
+    assert "sm_90" in [entry.target for entry in read_baseline(lab.desk.path / "q.json").exact]
 
 
 def test_verdicts_are_out_at_once_so_that_the_first_red_stops_the_run(lab):
@@ -507,6 +631,34 @@ def test_a_run_is_compared_offline_with_a_baseline_file(lab):
     lab.desk.run("-q", "--roofline-save=new")
     assert lab.desk.cli("compare", str(lab.baseline), "new").exit_code == 1
     assert lab.desk.cli("compare", "new", str(lab.baseline)).exit_code == 0
+
+
+def test_a_kernel_that_no_longer_fits_is_a_regression_offline_too(lab):
+    lab.suite()
+    lab.desk.run("-q", "--roofline-save=old")
+    lab.compiler(gfx942={"shared_bytes": 98304})
+    lab.desk.run("-q", "--roofline-save=big")
+    compared = lab.desk.cli("compare", "old", "big")
+    assert compared.exit_code == 1
+    assert "REGRESSED flash[gfx942]: needs 98,304 bytes of shared memory" in compared.stdout
+    # The newest word stands, also where an older one was better; and the last good one is what is compared with.
+    assert lab.desk.cli("compare", "old", "old,big").exit_code == 1
+    assert lab.desk.cli("compare", "old,big", "big").exit_code == 1
+    assert lab.desk.cli("compare", "old,big", "old").exit_code == 0
+    # Where it never fitted there is nothing to lose.
+    alone = lab.desk.cli("compare", "big", "big")
+    assert "INVALID flash[gfx942]: needs 98,304 bytes" in alone.stdout
+    assert alone.exit_code == 0
+
+
+def test_a_kernel_that_fits_again_is_judged_by_its_newest_figures(lab):
+    lab.suite()
+    lab.compiler(gfx942={"shared_bytes": 98304})
+    lab.desk.run("-q", "--roofline-save=big")
+    lab.compiler()
+    lab.desk.run("-q", "--roofline-save=old")
+    assert "PASSED" in lab.desk.cli("compare", "old", "big,old").stdout
+    assert "INVALID" not in lab.desk.cli("compare", "old", "big,old").stdout
 
 
 def test_kernels_that_only_one_side_has_are_named(lab):

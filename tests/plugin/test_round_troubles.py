@@ -287,7 +287,7 @@ def test_a_test_is_hopeless_after_its_second_crash():
 def test_the_cause_of_a_crash_is_named(status, cause):
     rounds = Told(died("a", status=status))
     rounds.run(2, ["a"], None)
-    assert rounds.crashes["a"] == [f"its process died in round 2: {cause}"]
+    assert [one.text for one in rounds.crashes["a"]] == [f"its process died in round 2: {cause}"]
 
 
 def test_no_process_replaces_one_that_crashed_after_the_time_was_spent():

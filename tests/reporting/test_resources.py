@@ -8,9 +8,16 @@ from pytest_roofline.judging.exact import ExactVerdict, entry_of, judge_exact
 from pytest_roofline.judging.exact_comparing import ExactRow
 from pytest_roofline.judging.exact_renewal import ExactChange
 from pytest_roofline.judging.verdicts import Kind
-from pytest_roofline.reporting.exact_tables import exact_change_lines, exact_comparison_table, exact_table
+from pytest_roofline.reporting.exact_tables import (
+    exact_change_lines,
+    exact_comparison_table,
+    exact_reason_lines,
+    exact_table,
+    resources_table,
+)
 from pytest_roofline.reporting.messages import counts_line, gate_lines
 from pytest_roofline.reporting.resources import (
+    DOES_NOT_FIT,
     ExactResult,
     changes_text,
     difference_lines,
@@ -18,7 +25,6 @@ from pytest_roofline.reporting.resources import (
     failure_message,
     judgement_of,
     properties,
-    resources_table,
     status_word,
 )
 
@@ -27,6 +33,9 @@ FIGURES = {
     "shared_bytes": 114688, "registers": 198, "stack_bytes": 0, "spill_stores": 0, "spill_loads": 0,
     "matrix_instructions": 24, "instructions": 900, "HGMMA": 24,
 }  # fmt: skip
+
+# What is left where a disassembler gave the target up.
+FEWER = {name: FIGURES[name] for name in ("shared_bytes", "registers", "stack_bytes")}
 
 
 def kernel(target="sm_90", label=None, name="", **changes):
@@ -38,7 +47,7 @@ def kernel(target="sm_90", label=None, name="", **changes):
 def judged(before=FIGURES, why_none="", **changes):
     found = kernel(**changes)
     known = ExactEntry("flash", found.target, before, compiler={"triton": "3.9.0"}) if before else None
-    verdict = judge_exact(entry_of(found, {}), known, source="resources.json", why_none=why_none, invalid=found.invalid)
+    verdict = judge_exact(entry_of(found, {}), known, source="resources.json", why_none=why_none, unread=found.unread)
     return ExactResult(found, verdict)
 
 
@@ -73,6 +82,33 @@ def test_the_message_of_a_red_test_says_first_what_got_worse():
     assert second == "  Details: runs/r.jsonl; accept with `roofline baseline propose --accept-slower`."
 
 
+def test_the_message_of_what_is_worse_also_says_what_could_not_be_compared():
+    found = judged(figures=FEWER | {"registers": 255}, unread="nvdisasm gave up")
+    first, second = failure_message(found, "r").split("\n")
+    assert first == "flash[sm_90]: registers 198 → 255 REGRESSED; exact; triton 3.9.0"
+    lost = "spill_stores, spill_loads, matrix_instructions cannot be compared any more: nvdisasm gave up"
+    assert second.startswith(f"  {lost}. also spill_stores 0 → not read")
+
+
+def test_a_compared_row_tells_its_reason_and_its_changes():
+    found = judged(figures=FEWER | {"registers": 255}, unread="nvdisasm gave up")
+    row = ExactRow(found.resources.key, "flash[sm_90]", FIGURES, found.resources.figures, found.verdict)
+    (line,) = exact_reason_lines([row])
+    assert line.startswith("REGRESSED flash[sm_90]: spill_stores, ")
+    assert "nvdisasm gave up; registers 198 → 255" in line
+
+
+def test_a_target_that_a_file_names_reaches_no_terminal_raw():
+    entry = ExactEntry("flash", HOSTILE, FIGURES)
+    row = ExactRow(entry.key, "flash", None, FIGURES, ExactVerdict(Kind.NO_BASELINE, "none"))
+    for text in (exact_table([entry], 80, colour=False), exact_comparison_table([row], 80, colour=False)):
+        assert not [character for character in "\x1b\r\u202e" if character in text]
+
+
+def test_a_kernel_that_its_test_expected_not_to_fit_is_told_in_the_status_word():
+    assert status_word(ExactResult(kernel(invalid="too big"), None, ended=DOES_NOT_FIT)).endswith(" DOES NOT FIT")
+
+
 def test_a_run_that_could_not_be_saved_is_told_of():
     assert "The run could not be saved" in failure_message(worse(), "")
 
@@ -82,7 +118,8 @@ def test_a_run_that_could_not_be_saved_is_told_of():
     [
         worse(label=HOSTILE),
         judged(None, label=HOSTILE, why_none=HOSTILE),
-        judged(label=HOSTILE, invalid=HOSTILE),
+        judged(label=HOSTILE, unread=HOSTILE, figures=FEWER),
+        judged(label=HOSTILE, unread=HOSTILE, figures=FEWER | {"registers": 255}),
     ],
     ids=lambda result: result.word,
 )

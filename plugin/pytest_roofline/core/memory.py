@@ -22,10 +22,14 @@ _TEXTS = (
     "CUDA error: out of memory",
     "HIP error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
+    "HIPBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
     "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
     "UR_RESULT_ERROR_OUT_OF_HOST_MEMORY",
     "std::bad_alloc",
 )
+# Where a kernel is loaded or launched, its words behind the vendor's.
+_TRITON = re.compile(r"Triton Error \[(?:CUDA|HIP)\]:.*out of memory")
 # All of them count by 1024, also the MPS allocator of torch before 2.6, which wrote GB for it.
 _UNITS = {"bytes": 1, "B": 1, "KB": 2**10, "KiB": 2**10, "MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
 _UNITS |= {"TB": 2**40, "TiB": 2**40, "PiB": 2**50}
@@ -77,13 +81,20 @@ class OutOfMemory:
 
 
 def out_of_memory(error: BaseException | None) -> BaseException | None:
-    """The error that tells of memory running out: this one, or one that it was raised from; None where none does."""
+    """The error that tells of memory running out: this one, or one that it was raised from; None where none does.
+
+    Of a group it is the first, where all of them do.
+    """
     seen: set[int] = set()
     # Who asserts has drawn conclusions of their own.
     while isinstance(error, Exception) and not isinstance(error, AssertionError) and id(error) not in seen:
         seen.add(id(error))
         if _tells_of_memory(error):
             return error
+        if isinstance(error, ExceptionGroup):
+            members = [out_of_memory(member) for member in error.exceptions]
+            if None not in members:
+                return members[0]
         error = error.__cause__
     return None
 
@@ -91,7 +102,9 @@ def out_of_memory(error: BaseException | None) -> BaseException | None:
 def _tells_of_memory(error: Exception) -> bool:
     if isinstance(error, MemoryError) or any(base.__name__ == _CLASS for base in type(error).__mro__):
         return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _TEXTS)
+    if not isinstance(error, RuntimeError):
+        return False
+    return _TRITON.search(str(error)) is not None or any(text in str(error) for text in _TEXTS)
 
 
 def asked_bytes(message: str) -> int | None:

@@ -12,13 +12,15 @@ from .keys import Scalar, label_of
 Better = Literal["lower", "higher"]
 
 # The figures that are judged, with the side that is better, in the order in which they are shown. Bytes are those of a
-# block (shared) or of a thread (stack, scratch); registers are those of a thread, spills and instructions those that
-# stand in the binary, however often a loop goes through them. docs/compile-gate.md says where each is read.
+# block (shared) or of a thread (stack, scratch), columns of tensor memory those of a block; registers are those of a
+# thread, spills and instructions those that stand in the binary, however often a loop goes through them.
+# docs/compile-gate.md says where each is read.
 JUDGED: dict[str, Better] = {
     "registers": "lower",
     "vgprs": "lower",
     "agprs": "lower",
     "shared_bytes": "lower",
+    "tmem_columns": "lower",
     "stack_bytes": "lower",
     "scratch_bytes": "lower",
     "spill_stores": "lower",
@@ -30,6 +32,9 @@ JUDGED: dict[str, Better] = {
 }
 # What is written down and shown where it changed, and never judged; all other figures are counts of one instruction.
 SHOWN = ("sgprs", "instructions")
+# Instructions that are counted beside those that multiply matrices, as the vendors' disassemblers begin their names.
+COUNTED_NVIDIA = ("FFMA", "FFMA2", "HFMA2", "MUFU.EX2", "LDGSTS", "LDSM", "STSM", "UTMALDG", "UTMASTG")
+COUNTED_AMD = ("v_exp", "v_fma", "buffer_load", "global_load")
 _SPILLS = ("spill_stores", "spill_loads", "vgpr_spills", "sgpr_spills")
 
 # Kinds of matrix instructions by generation: those of a warp or wave, of a warpgroup (Hopper), of tensor memory
@@ -141,7 +146,17 @@ class Resources:
         return self.figure("occupancy_waves")
 
     def count(self, instruction: str) -> int:
-        """How many of one kind of instruction stand in the binary: `count("HGMMA")`."""
+        """How many of one kind of instruction stand in the binary: `count("HGMMA")`.
+
+        Raises:
+            BadInput: instructions were not read, or those of this name are not counted, on any target.
+        """
+        counted = (*COUNTED_NVIDIA, *COUNTED_AMD)
+        if instruction not in counted and not matrix_generation(instruction):
+            raise BadInput(
+                f"instruction is {instruction!r}, which is not counted; expected one that multiplies matrices (HMMA, "
+                f"HGMMA, UTCHMMA, v_mfma, v_wmma, …), {', '.join(counted)}"
+            )
         if "instructions" not in self.figures:
             self.figure(instruction)
         return self.figures.get(instruction, 0)

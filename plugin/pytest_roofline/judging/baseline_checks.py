@@ -46,7 +46,7 @@ def _exact(entry: ExactEntry, family: str) -> Iterator[Flaw]:
         yield Flaw(f"an exact entry in {family}.json", f"it in {RESOURCES}.json", "approve it, or move it there")
     if not any(text.strip() for text in entry.provenance.values()) or not entry.compiler:
         yield Flaw("no provenance", "its run and its compiler", "record it anew with `roofline baseline propose`")
-    impossible = above_limit(entry.target, entry.figures.get("shared_bytes", 0))
+    impossible = above_limit(entry.target, entry.figures)
     if impossible:
         yield Flaw(impossible, "what a launch can give", "record it anew; nobody can have run this")
     if registers_of(entry.figures) is None:

@@ -21,7 +21,7 @@ from .comparators import (
 )
 from .exact_comparing import ExactRow, compare_exact
 from .exact_known import known_by
-from .exhausted import Lost, lost_since
+from .exhausted import Lost, kernels_lost_since, lost_since
 from .runs import Run
 from .spread import priors
 from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, gating_limits, judge, other_mode, settle
@@ -78,8 +78,10 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
     _refuse_other_hardware(before, after)
     found = [(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
     count = sum(reference is not None for _, _, reference, _ in found)
-    kernels, only_old = compare_exact(known_by(before), known_by(after))
+    known_kernels = known_by(before)
+    kernels, only_old = compare_exact(known_kernels, known_by(after))
     lost = lost_since(before, after)
+    lost += kernels_lost_since(known_kernels, after, {row.key.identity for row in kernels})
     if not count and not lost and not any(row.old is not None for row in kernels):
         raise BadInput(
             f"{before.name} and {after.name} share no measurement{_why_not(before, after)}; expected runs of the same "
@@ -112,7 +114,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
     only = (key.label for key, _ in known if key.identity not in keys and key.label not in gone)
     return Comparison(
         rows=tuple(sorted(rows, key=worst_first)),
-        only_old=(*only, *only_old),
+        only_old=(*only, *(label for label in only_old if label not in gone)),
         runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
         kernels=kernels,
         lost=tuple(lost),

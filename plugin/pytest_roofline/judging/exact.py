@@ -4,7 +4,7 @@ The compiler says the same of the same code every time, so there are no rounds, 
 divide among the tests of a run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.entries import ExactEntry
@@ -73,7 +73,6 @@ def judge_exact(
     slack: Mapping[str, int] | None = None,
     source: str = "",
     why_none: str = "",
-    invalid: str = "",
     unread: str = "",
 ) -> ExactVerdict:
     """The verdict on what a kernel asks for.
@@ -84,24 +83,24 @@ def judge_exact(
         slack: by figure, how much worse is still no regression; `registers` means vgprs where a target calls them so.
         source: the file of the reference.
         why_none: why there is none.
-        invalid: why what was found must not be trusted.
         unread: why some figures could not be read now.
     """
-    if invalid:
-        return ExactVerdict(Kind.INVALID, invalid, source=source if reference else "")
     if reference is None:
         return ExactVerdict(Kind.NO_BASELINE, why_none)
-    remarks = _remarks(found, reference)
-    lost = [name for name in JUDGED if name in reference.figures and name not in found.figures]
-    if lost:
-        why = f"{', '.join(lost)} cannot be compared any more: {unread or 'not read'}"
-        return ExactVerdict(Kind.INVALID, why, remarks=remarks, source=source)
     changes = figure_changes(reference.figures, found.figures, slack or {})
-    seen = {change.verdict for change in changes}
-    kind = Kind.REGRESSED if "worse" in seen else Kind.PASSED
-    if "better" in seen and not seen & {"worse", "slack"}:
-        kind = Kind.IMPROVED
-    return ExactVerdict(kind, changes=changes, remarks=remarks, source=source)
+    lost = [name for name in JUDGED if name in reference.figures and name not in found.figures]
+    why = f"{', '.join(lost)} cannot be compared any more: {unread or 'not read'}" if lost else ""
+    kind = _kind({change.verdict for change in changes}, lost)
+    return ExactVerdict(kind, why, changes=changes, remarks=_remarks(found, reference), source=source)
+
+
+def _kind(seen: Collection[str], lost: Sequence[str]) -> Kind:
+    """What is worse is so whatever else cannot be told."""
+    if "worse" in seen:
+        return Kind.REGRESSED
+    if lost:
+        return Kind.INVALID
+    return Kind.IMPROVED if "better" in seen and "slack" not in seen else Kind.PASSED
 
 
 def figure_changes(

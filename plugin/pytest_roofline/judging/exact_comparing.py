@@ -23,6 +23,8 @@ def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[ExactRow
     """Every kernel of `after` against `before`, worst first; and the labels that only `before` has."""
     rows = {}
     for identity, known in after.kernels.items():
+        if identity in after.unfit:
+            continue
         reference, why_none = before.find(known.entry.key)
         verdict = judge_exact(
             known.entry,
@@ -35,11 +37,11 @@ def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[ExactRow
         old = reference.entry.figures if reference is not None else None
         rows[identity] = ExactRow(known.entry.key, known.entry.label, old, known.entry.figures, verdict)
     for identity, (resources, why) in after.unfit.items():
-        if identity not in rows:
-            reference, _ = before.find(resources.key)
-            old = reference.entry.figures if reference is not None else None
-            verdict = ExactVerdict(Kind.INVALID, why)
-            rows[identity] = ExactRow(resources.key, resources.key.label, old, resources.figures, verdict)
+        reference, _ = before.find(resources.key)
+        old = reference.entry.figures if reference is not None else None
+        # What ran before and cannot run any more is worse, whatever its figures say.
+        kind = Kind.REGRESSED if resources.invalid and reference is not None else Kind.INVALID
+        rows[identity] = ExactRow(resources.key, resources.key.label, old, resources.figures, ExactVerdict(kind, why))
     only_old = tuple(known.entry.label for identity, known in before.kernels.items() if identity not in rows)
     return tuple(sorted(rows.values(), key=_worst_first)), only_old
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..core.entries import ExactEntry
+from ..core.keys import canonical
 from ..core.resources import ResourceKey, Resources
 from .baselines import Entries
 from .comparators import BaselineComparator, Comparator, RunComparator
@@ -27,7 +28,8 @@ class ExactKnown:
     Args:
         kernels: by identity.
         name: the files, for a person; empty where there is none.
-        unfit: what runs found and cannot vouch for, by identity, with the reason.
+        unfit: what runs found last and cannot vouch for, by identity, with the reason; an older word on the same
+            kernel may stand in `kernels`.
     """
 
     def __init__(
@@ -44,6 +46,12 @@ class ExactKnown:
         """What stands under a key; or None, and why there is none."""
         known = self.kernels.get(key.identity)
         return known, "" if known is not None else self._why_none(key)
+
+    def of(self, benchmark: str, parameters: Mapping[str, object]) -> list[ResourceKey]:
+        """All kernels of a test."""
+        wanted = benchmark, canonical(parameters)
+        keys = [known.entry.key for known in self.kernels.values()]
+        return [key for key in keys if (key.benchmark, canonical(key.parameters)) == wanted]
 
     def _why_none(self, key: ResourceKey) -> str:
         if not self.kernels:
@@ -62,7 +70,7 @@ def known_in_baselines(entries: Entries) -> ExactKnown:
 
 
 def known_in_runs(runs: Sequence[Run]) -> ExactKnown:
-    """What runs found: the newest word on each kernel stands, and within a run the last."""
+    """What runs found: of each kernel the newest fit word, within a run the last; and newer ones that are not."""
     found: dict[str, KnownKernel] = {}
     unfit: dict[str, tuple[Resources, str]] = {}
     for run in sorted(runs, key=lambda run: run.header.started):
@@ -74,6 +82,7 @@ def known_in_runs(runs: Sequence[Run]) -> ExactKnown:
                 entry = entry_of(resources, provenance_of(run))
                 known = KnownKernel(entry, str(run.path), resources.slack, resources.unread)
                 found[resources.key.identity] = known
+                unfit.pop(resources.key.identity, None)
     return ExactKnown(found, ", ".join(str(run.path) for run in runs), unfit)
 
 

@@ -14,13 +14,15 @@ def propose_exact(runs: Sequence[Run], *, accept_worse: bool = False) -> tuple[t
 
     Args:
         runs: of any machines: a kernel belongs to its target.
-        accept_worse: take kernels whose test failed only for a verdict: what they ask for now is accepted.
+        accept_worse: take kernels whose test failed only for a verdict, or that lack a figure which their baseline
+            has: what they ask for now is accepted.
     """
     taken: dict[str, list[tuple[Run, ExactEntry]]] = {}
     unfit: dict[tuple[str, str], str] = {}
     for run in runs:
         for resources in run.resources:
             identity, why = resources.key.identity, run.unfit_resources(resources, accept_worse)
+            why = why or ("" if accept_worse else run.unjudged(resources))
             if why:
                 unfit[identity, run.header.run_id] = f"{resources.label} of {run.header.run_id}: {why}"
             else:

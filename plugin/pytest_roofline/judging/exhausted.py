@@ -9,6 +9,7 @@ from ..core.keys import Key, canonical, label_of
 from ..core.memory import OutOfMemory
 from ..core.work import Work
 from .comparators import Comparator, RunComparator, find_reference
+from .exact_known import ExactKnown
 from .hardware import key_of
 
 
@@ -62,10 +63,13 @@ def also_out_of_memory(
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A measurement that one side of a comparison has a time for, in seconds, and the other ran out of memory for."""
+    """A measurement that one side of a comparison has, and the other ran out of memory for.
+
+    `old_s` is its time in seconds; None of a compiled kernel, which has none.
+    """
 
     label: str
-    old_s: float
+    old_s: float | None
     record: OutOfMemory
 
 
@@ -85,4 +89,21 @@ def lost_since(before: Comparator, after: Comparator) -> list[Lost]:
             for name, seconds in times.items():
                 label = label_of(record.benchmark, record.parameters, name)
                 found.setdefault(label, Lost(label, seconds, record))
+    return list(found.values())
+
+
+def kernels_lost_since(before: ExactKnown, after: Comparator, compiled: Collection[str]) -> list[Lost]:
+    """What a newer run no longer compiled, because the test ran out of memory; each kernel once.
+
+    Args:
+        before: the older side.
+        after: the newer one.
+        compiled: the identities of the kernels that it has.
+    """
+    found: dict[str, Lost] = {}
+    for run in after.runs if isinstance(after, RunComparator) else ():
+        for record in run.out_of_memory:
+            for key in before.of(record.benchmark, record.parameters):
+                if key.identity not in compiled:
+                    found.setdefault(key.label, Lost(key.label, None, record))
     return list(found.values())

@@ -96,6 +96,15 @@ class Run:
         """
         return resources.invalid or self._test_unfit(resources.test_id, accept_worse)
 
+    def unjudged(self, resources: Resources) -> str:
+        """Why a compiled kernel could not be held against the baseline that it had; empty where it could, or had none.
+
+        Its figures are true, but fewer: as a baseline they would end what the old one watches over.
+        """
+        mine = resources.test_id, resources.key.name, resources.target
+        found = (one for one in self.exact if (one.test_id, one.name, one.target) == mine)
+        return next((one.reason for one in found if one.verdict == "INVALID"), "")
+
     def _test_unfit(self, test_id: str, accept_slower: bool) -> str:
         if all(outcome.test_id != test_id for outcome in self.outcomes):
             return "its test did not come to its end"

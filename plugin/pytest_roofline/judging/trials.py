@@ -16,6 +16,14 @@ from .verdicts import Reference, other_mode
 MOST_UNSOUND = 3
 
 
+@dataclass(frozen=True, slots=True)
+class LostRound:
+    """A round of a test that gave no number, and why; `measured` are the names under which it gave one all the same."""
+
+    text: str
+    measured: frozenset[str] = frozenset()
+
+
 @dataclass(slots=True)
 class Trial:
     """The measurements of one key in the order taken."""

@@ -1,4 +1,4 @@
-"""Tables about exact entries: what an approval changes, what a baseline holds, what a comparison found."""
+"""Tables about compiled kernels: of a run, of a baseline, of an approval and of a comparison."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,15 +6,26 @@ from typing import Any
 from rich.text import Text
 
 from ..core.entries import ExactEntry
-from ..core.resources import ResourceKey, registers_of, spills_of
+from ..core.resources import registers_of, spills_of
 from ..core.units import format_bytes, printable
 from ..judging.exact_comparing import ExactRow
 from ..judging.exact_renewal import ExactChange
+from ..judging.verdicts import Kind
 from .layout import new_table, render
-from .resources import changes_text
+from .resources import ExactResult, changes_text
 from .tables import STYLES
 
 _FIGURES = (("registers", "right"), ("shared", "right"), ("spills", "right"), ("matrix", "right"))
+_RANK = {"FAILED": 0, Kind.REGRESSED.value: 1, Kind.INVALID.value: 2}
+
+
+def resources_table(results: Sequence[ExactResult], width: int, colour: bool) -> str:
+    """What a run compiled, with its verdicts, worst first."""
+    table = new_table(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
+    for result in sorted(results, key=lambda result: _RANK.get(result.word, 3)):
+        found = result.resources
+        table.add_row(*_names(found.label, found.target), *_cells(found.figures), _styled(result.word))
+    return render(table, width, colour)
 
 
 def exact_table(entries: Sequence[ExactEntry], width: int, colour: bool) -> str:
@@ -22,7 +33,7 @@ def exact_table(entries: Sequence[ExactEntry], width: int, colour: bool) -> str:
     table = new_table(("entry", "left"), ("target", "left"), *_FIGURES, ("triton", "left"))
     for entry in entries:
         triton = printable(entry.compiler.get("triton", ""))
-        table.add_row(_short(entry.key), entry.target, *_cells(entry.figures), triton)
+        table.add_row(*_names(entry.label, entry.target), *_cells(entry.figures), triton)
     return render(table, width, colour)
 
 
@@ -40,8 +51,8 @@ def exact_comparison_table(rows: Sequence[ExactRow], width: int, colour: bool) -
     """The offline comparison of compiled kernels, in the order given; figures are those of the new side."""
     table = new_table(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
     for row in rows:
-        word = row.verdict.kind.value
-        table.add_row(_short(row.key), row.key.target, *_cells(row.new), Text(word, style=STYLES.get(word, "")))
+        names = _names(row.key.label, row.key.target)
+        table.add_row(*names, *_cells(row.new), _styled(row.verdict.kind.value))
     return render(table, width, colour)
 
 
@@ -50,9 +61,11 @@ def exact_reason_lines(rows: Sequence[ExactRow]) -> list[str]:
     lines = []
     for row in rows:
         verdict = row.verdict
-        told = verdict.reason or "; ".join(filter(None, (changes_text(verdict.changes), ", ".join(verdict.remarks))))
-        if verdict.reason or verdict.changes:
-            lines.append(printable(f"{verdict.kind.value} {row.label}: {told}"))
+        told = [verdict.reason] if verdict.reason else []
+        if verdict.changes:
+            told += [changes_text(verdict.changes), ", ".join(verdict.remarks)]
+        if told:
+            lines.append(printable(f"{verdict.kind.value} {row.label}: {'; '.join(filter(None, told))}"))
     return lines
 
 
@@ -90,8 +103,13 @@ def exact_as_json(entry: ExactEntry) -> dict[str, Any]:
     }
 
 
-def _short(key: ResourceKey) -> str:
-    return printable(key.label.removesuffix(f"@{key.target}"))
+def _names(label: str, target: str) -> tuple[str, str]:
+    """Test and target, which stands in its own column alone."""
+    return printable(label.removesuffix(f"@{target}")), printable(target)
+
+
+def _styled(word: str) -> Text:
+    return Text(word, style=STYLES.get(word, ""))
 
 
 def _cells(figures: Mapping[str, int]) -> list[str]:

@@ -24,18 +24,19 @@ _PHASES = {
 class RanOut:
     """A test that ran out of memory, with what else is known of it.
 
-    `lost` are the baseline's times, by the name of a measurement, that there is none of now; with any, it is red.
-    `published` are figures from elsewhere that say the same.
+    `lost` are the baseline's times, by the name of a measurement, that there is none of now, `lost_kernels` the labels
+    of its compiled kernels; with any of either, it is red. `published` are figures from elsewhere that say the same.
     """
 
     record: OutOfMemory
     lost: tuple[tuple[str, float], ...] = ()
     published: tuple[Entry, ...] = ()
+    lost_kernels: tuple[str, ...] = ()
 
     @property
     def red(self) -> bool:
         """Whether it fails its test by verdict."""
-        return self.record.recorded and bool(self.lost)
+        return self.record.recorded and bool(self.lost or self.lost_kernels)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -65,20 +66,22 @@ def status_word(ran_out: RanOut) -> str:
 
 
 def failure_message(ran_out: RanOut, where: str) -> str:
-    """Why a test is red that ran out of memory, where the baseline has a time.
+    """Why a test is red that ran out of memory, where the baseline has a time or a compiled kernel.
 
     Args:
-        ran_out: with lost times.
+        ran_out: with what was lost.
         where: the run file.
     """
     record, told = ran_out.record, figures(ran_out.record)
-    times = ", ".join(
+    times = [
         format_seconds(seconds) + (f" for {printable(name)}" if name and name != record.name else "")
         for name, seconds in ran_out.lost
-    )
+    ]
+    kernels = [f"the kernel {printable(label)}" for label in ran_out.lost_kernels]
     details = f"Details: {where}" if where else "The run could not be saved"
     return (
-        f"{printable(record.label)}: ran out of memory{f' ({told})' if told else ''}, where the baseline has {times} "
+        f"{printable(record.label)}: ran out of memory{f' ({told})' if told else ''}, where the baseline has "
+        f"{', '.join(times + kernels)} "
         f"{Kind.REGRESSED.value}\n  {printable(record.message)}\n  {details}; if that is how it should be, take its "
         "entry out of the baseline."
     )
@@ -105,7 +108,8 @@ def lost_as_json(lost: Lost) -> dict[str, Any]:
 
 def _lost_reason(lost: Lost) -> str:
     told = figures(lost.record)
-    return f"ran out of memory{f' ({told})' if told else ''}, where it took {format_seconds(lost.old_s)} before"
+    before = "was compiled" if lost.old_s is None else f"took {format_seconds(lost.old_s)}"
+    return f"ran out of memory{f' ({told})' if told else ''}, where it {before} before"
 
 
 def exhausted_lines(found: Sequence[RanOut], at_most: int = 12) -> list[str]:

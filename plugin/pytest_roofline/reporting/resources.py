@@ -3,23 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.text import Text
-
 from ..core.resources import ExactJudgement, FigureChange, Resources
 from ..core.units import format_bytes, printable
 from ..judging.exact import ExactVerdict
 from ..judging.verdicts import Kind
-from .layout import new_table, render
-from .tables import STYLES
 
+# In place of a verdict, where a test expected that.
+DOES_NOT_FIT = "DOES NOT FIT"
 # So many changed figures fit in a line that a person still reads.
 MOST_CHANGES = 6
-_RANK = {"FAILED": 0, Kind.REGRESSED.value: 1, Kind.INVALID.value: 2}
 
 
 @dataclass(frozen=True, slots=True)
 class ExactResult:
-    """What a kernel asks for with what was said of it; no verdict where its test failed for itself."""
+    """What a kernel asks for with what was said of it.
+
+    There is no verdict where its test failed for itself, and on a kernel that cannot run at all.
+    """
 
     resources: Resources
     verdict: ExactVerdict | None
@@ -34,24 +34,6 @@ class ExactResult:
     def word(self) -> str:
         """The verdict in a word, or how the test ended that has none."""
         return self.verdict.kind.value if self.verdict else self.ended
-
-
-def resources_table(results: Sequence[ExactResult], width: int, colour: bool) -> str:
-    """Test, target, registers, shared memory, spills, matrix instructions, verdict; worst first."""
-    table = new_table(("test", "left"), ("target", "left"), ("registers", "right"), ("shared", "right"),
-                      ("spills", "right"), ("matrix", "right"), ("verdict", "left"))  # fmt: skip
-    for result in sorted(results, key=lambda result: _RANK.get(result.word, 3)):
-        found = result.resources
-        table.add_row(
-            printable(found.label.removesuffix(f"@{found.target}")),
-            found.target,
-            f"{found.registers}",
-            format_bytes(found.shared_bytes),
-            "?" if found.unread else f"{found.spills}",
-            "?" if found.unread else f"{found.matrix_instructions}",
-            Text(result.word, style=STYLES.get(result.word, "")),
-        )
-    return render(table, width, colour)
 
 
 def figures_text(found: Resources) -> str:
@@ -105,7 +87,7 @@ def status_word(result: ExactResult) -> str:
     """What stands behind PASSED in a verbose run."""
     verdict = result.verdict
     text = f"{result.resources.target} {figures_text(result.resources)}"
-    return text + (f" {verdict.kind.value}" if verdict is not None and verdict.kind is not Kind.PASSED else "")
+    return text + (f" {result.word}" if verdict is None or verdict.kind is not Kind.PASSED else "")
 
 
 def failure_message(result: ExactResult, where: str) -> str:
@@ -128,7 +110,8 @@ def failure_message(result: ExactResult, where: str) -> str:
     worse = [change for change in verdict.changes if change.verdict == "worse"]
     others = [change for change in verdict.changes if change.verdict != "worse"]
     first = f"{label}: {changes_text(worse)} {verdict.kind.value}; exact; {', '.join(verdict.remarks)}"
-    second = [f"also {changes_text(others)}"] if others else []
+    second = [verdict.reason] if verdict.reason else []
+    second += [f"also {changes_text(others)}"] if others else []
     second.append(f"{details}; accept with `roofline baseline propose --accept-slower`.")
     return printable(first) + "\n  " + printable(". ".join(second))
 

@@ -69,11 +69,41 @@ def _add_text(signature: Signature, param: Any, text: str) -> None:
     if found is None:
         signature.types[param.name] = text.strip()
         return
-    signature.types[param.name] = found["type"]
+    kind = _declared(param, found["type"], text)
+    _refuse_hint(param, kind, found["hint"], text)
+    signature.types[param.name] = kind
     if found["hint"] == "16":
         signature.attributes[(param.num,)] = [["tt.divisibility", 16]]
     elif found["hint"] == "1":
         signature.types[param.name], signature.constants[(param.num,)] = "constexpr", 1
+
+
+def _declared(param: Any, kind: str, text: str) -> str:
+    """The type with what the kernel itself says of its parameter, which a launch takes over what it is given."""
+    if param.is_const and kind.startswith("*"):
+        kind = f"*k{kind[1:].removeprefix('k')}"
+    if param.annotation_type and param.annotation_type != kind:
+        raise BadInput(
+            f"argument {param.name} is {text!r}, and the kernel says {param.annotation_type} of it, which a launch "
+            f"takes; expected {param.annotation_type!r}"
+        )
+    return kind
+
+
+def _refuse_hint(param: Any, kind: str, hint: str | None, text: str) -> None:
+    """Refuse knowledge that no launch would have."""
+    whole = re.fullmatch(r"[iu](?:8|16|32|64)", kind) is not None
+    why = ""
+    if hint is not None and param.do_not_specialize:
+        why = "the kernel asks not to be specialised on it"
+    elif hint == "16" and param.do_not_specialize_on_alignment:
+        why = "the kernel asks not to be specialised on its alignment"
+    elif hint == "16" and not (whole or kind.startswith("*")):
+        why = "only integers and pointers are known to be divisible"
+    elif hint == "1" and not (whole and not param.annotation_type):
+        why = "only an integer that the kernel gives no type becomes a constant for being 1"
+    if why:
+        raise BadInput(f"argument {param.name} is {text!r}, and {why}; expected {kind!r}")
 
 
 def _add_value(signature: Signature, param: Any, value: object, backend: Any) -> None:
@@ -99,7 +129,9 @@ def _add_int(signature: Signature, param: Any, value: int, facts: str) -> None:
         return
     natural = "i32" if -_BITS_32 <= value < _BITS_32 else "i64" if value < _BITS_64 else "u64"
     signature.types[param.name] = param.annotation_type or natural
-    if "D" in facts and not param.do_not_specialize:
+    # What is declared to be no integer is not looked at.
+    declared_otherwise = param.annotation_type == "u1" or param.annotation_type[:2] in ("fp", "bf")
+    if "D" in facts and not (param.do_not_specialize or declared_otherwise):
         signature.attributes[(param.num,)] = [["tt.divisibility", 16]]
 
 
@@ -110,7 +142,8 @@ def _tensor(param: Any, value: object, backend: Any, aligned: bool) -> tuple[str
     tensor = MockTensor.wrap_dtype(value)
     try:
         named = str(mangle_type(tensor))
-    except TypeError:
+    except (TypeError, KeyError):
+        # What Triton has no type for, as torch's complex ones.
         named = ""
     if named.startswith("tensordesc<"):
         return named, []
@@ -121,6 +154,7 @@ def _tensor(param: Any, value: object, backend: Any, aligned: bool) -> tuple[str
         )
     if param.is_const:
         named = f"*k{named.removeprefix('*')}"
+    named = param.annotation_type or named
     return named, backend.parse_attr(backend.get_tensor_specialization(tensor, align=aligned))
 
 

@@ -9,14 +9,27 @@ from ...core.errors import BadInput, CompileFailed
 from ...core.keys import Scalar
 from . import amd, nvidia
 from .arguments import describe, signature_of
+from .functions import function_of, refuse_changed_globals, usable_triton
 from .targets import canonical, gpu_target, is_nvidia, name_of
 
-# ASTSource takes attributes by position, and tools are found through `knobs`, from here on.
-OLDEST_TRITON = (3, 4)
 # How much of a compiler's own words is told.
 LAST_LINES = 8
 # Options that decide what comes out, written down even where nobody asked for them.
 _TELLING = ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "maxnreg", "waves_per_eu")
+# Further ones, written down where they are not as usual: a variable of the environment may have set them.
+_USUAL: dict[str, object] = {
+    "debug": False,
+    "instrumentation_mode": "",
+    "ir_override": None,
+    "ptx_options": None,
+    "ptx_version": None,
+    "enable_reflect_ftz": True,
+    "allow_flush_denorm": False,
+    "kpack": 1,
+    "llvm_fn_attrs": [],
+    "matrix_instr_nonkdim": 0,
+    "schedule_hint": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +62,9 @@ def compile_for(
         BadInput: an argument or option cannot be used as given.
         CompileFailed: the compiler refuses, or its result cannot be read.
     """
-    triton = _triton()
+    triton = usable_triton()
     name = canonical(target)
-    function = _function(kernel, triton)
+    function = function_of(kernel, triton)
     gpu = gpu_target(name)
     try:
         backend = triton.compiler.make_backend(gpu)
@@ -64,7 +77,10 @@ def compile_for(
         fn=function, signature=signature.types, constexprs=signature.constants, attrs=signature.attributes
     )
     try:
+        refuse_changed_globals(function, signature.constants.values())
         compiled = triton.compile(source, target=gpu, options=given)
+    except BadInput:
+        raise
     except Exception as error:
         raise CompileFailed(_failure(function.__name__, name, given, error)) from error
     return read(compiled, given=given, wanted=name)
@@ -89,56 +105,30 @@ def read(compiled: Any, *, given: Mapping[str, object] | None = None, wanted: st
             f"Triton compiled for {arch} in place of {wanted or target}; is TRITON_OVERRIDE_ARCH set? expected it unset"
         )
     figures, versions, unread = (nvidia if is_nvidia(target) else amd).read(compiled)
-    telling = {name: getattr(metadata, name) for name in _TELLING if getattr(metadata, name, None) is not None}
     source = compiled.src
     return Compiled(
         target=target,
         figures={"shared_bytes": int(metadata.shared), **figures},
-        options={name: _plain(value) for name, value in sorted((telling | dict(given or {})).items())},
+        options=_options(metadata, given or {}),
         arguments=describe(source.signature, getattr(source, "constants", {}), getattr(source, "attrs", {})),
         compiler={"triton": str(metadata.triton_version), **versions},
         unread=unread,
     )
 
 
+def _options(metadata: Any, given: Mapping[str, object]) -> dict[str, Scalar]:
+    """Options as they took effect, which is not always as they were asked for."""
+    taken = metadata._asdict()
+    found = dict(given) | {name: taken[name] for name in (*_TELLING, *given) if taken.get(name) is not None}
+    found |= {name: taken[name] for name, usual in _USUAL.items() if name in taken and taken[name] != usual}
+    # Triton notes the variables of the environment that make another binary, under their own names.
+    found |= {name: value for name, value in taken.items() if name.isupper()}
+    return {name: _plain(value) for name, value in sorted(found.items())}
+
+
 def is_compiled(kernel: object) -> bool:
     """Whether this is a kernel that Triton has compiled already."""
-    return isinstance(kernel, _triton().compiler.CompiledKernel)
-
-
-def _triton() -> Any:
-    try:
-        import triton
-    except ImportError:
-        raise BadInput(
-            "Triton is not installed, and kernels are compiled with it; pip install 'pytest-roofline[triton]'"
-        ) from None
-    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
-    if version < OLDEST_TRITON:
-        needed = ".".join(map(str, OLDEST_TRITON))
-        raise BadInput(f"Triton is {triton.__version__}; expected {needed} or newer to compile for other targets")
-    return triton
-
-
-def _function(kernel: object, triton: Any) -> Any:
-    """The JIT function that a user's kernel is, rebuilt where it was decorated for the interpreter."""
-    from triton.runtime.interpreter import InterpretedFunction
-
-    jit = triton.runtime.jit.JITFunction
-    if isinstance(kernel, jit) and type(kernel).__name__ == "JITFunction":
-        return kernel
-    if isinstance(kernel, InterpretedFunction):
-        if isinstance(triton.language.sum, InterpretedFunction):
-            raise BadInput(
-                f"Triton was imported under TRITON_INTERPRET=1, so its own library cannot be compiled in this process "
-                f"and neither can {kernel.__name__}; run the tests that compile without that variable"
-            )
-        return jit(kernel.fn)
-    inner = getattr(kernel, "fn", None)
-    hint = ""
-    if isinstance(inner, jit | InterpretedFunction):
-        hint = "; it wraps one: give its `fn`, with the configuration in arguments and options"
-    raise BadInput(f"kernel is {kernel!r}; expected a function under @triton.jit, or a kernel that was compiled{hint}")
+    return isinstance(kernel, usable_triton().compiler.CompiledKernel)
 
 
 def _check_options(backend: Any, given: Mapping[str, object], target: str) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import CompileFailed
-from ...core.resources import matrix_generation
+from ...core.resources import COUNTED_NVIDIA, matrix_generation
 
 # One of each takes under a second; a tool that takes so long hangs.
 TIMEOUT_S = 120.0
-# Instructions that are counted beside those that multiply matrices, by the start of the opcode.
-COUNTED = ("FFMA", "FFMA2", "HFMA2", "MUFU.EX2", "LDGSTS", "LDSM", "STSM", "UTMALDG", "UTMASTG")
 _USAGE = re.compile(r"Function (?P<function>\S+):\s+REG:(?P<registers>\d+) STACK:(?P<stack>\d+)")
+# Compute capabilities whose matrix instructions work in tensor memory: 10.0, 10.3, 11.0, but not 12.0.
+TENSOR_MEMORY = range(100, 120)
 # Newer disassemblers give up old targets, whose code the compiler still makes.
 _GAVE_UP = re.compile(r'CUDA architecture "\w+" is deprecated[^\n]*')
 
@@ -66,8 +66,8 @@ def count(opcodes: list[str]) -> dict[str, int]:
         "matrix_instructions": sum(number for kind, number in kinds.items() if matrix_generation(kind)),
         "instructions": len(opcodes),
     }
-    named = {kind: number for kind, number in sorted(kinds.items()) if kind in COUNTED or matrix_generation(kind)}
-    return counts | {kind: number for kind, number in named.items() if number}
+    named = (kind for kind in sorted(kinds) if kind in COUNTED_NVIDIA or matrix_generation(kind))
+    return counts | {kind: kinds[kind] for kind in named if kinds[kind]}
 
 
 def read(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
@@ -80,11 +80,18 @@ def read(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
         cubin = Path(folder) / "kernel.cubin"
         cubin.write_bytes(compiled.asm["cubin"])
         figures = read_usage(_run("cuobjdump", "--dump-resource-usage", str(cubin)), compiled.name)
+        figures |= tensor_memory(compiled.metadata)
         try:
             counts, version = read_instructions(_run("nvdisasm", "-json", str(cubin)))
         except _Deprecated as error:
             return figures, {"ptxas": _assembler(compiled)}, f"its instructions were not counted, nvdisasm: {error}"
     return figures | counts, {"ptxas": version or _assembler(compiled)}, ""
+
+
+def tensor_memory(metadata: Any) -> dict[str, int]:
+    """Columns of tensor memory that a block takes, which the compiler allots and no tool tells; none where none are."""
+    columns = getattr(metadata, "tmem_size", None)
+    return {} if columns is None or metadata.target.arch not in TENSOR_MEMORY else {"tmem_columns": int(columns)}
 
 
 class _Deprecated(Exception):

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ...core.errors import BadInput
+from ...core.errors import BadInput, CompileFailed
 
 _NVIDIA = re.compile(r"sm_?(?P<capability>\d{2,3})a?", re.IGNORECASE)
 _AMD = re.compile(r"gfx(?P<major>\d{1,2})(?P<stepping>[0-9a-f]{2})", re.IGNORECASE)
@@ -42,5 +42,14 @@ def gpu_target(target: str) -> Any:
 
 
 def name_of(gpu: Any) -> str:
-    """The canonical name of one of Triton's targets."""
+    """The canonical name of one of Triton's targets.
+
+    Raises:
+        CompileFailed: it is of a back end whose binaries nobody here can read.
+    """
+    if gpu.backend not in ("cuda", "hip"):
+        raise CompileFailed(
+            f"the kernel was compiled for {gpu.arch} by Triton's back end {gpu.backend!r}; expected cuda or hip, whose "
+            "binaries can be read"
+        )
     return f"sm_{gpu.arch}" if gpu.backend == "cuda" else str(gpu.arch)
