@@ -73,7 +73,7 @@ class Deciding:
         longest_s = max(held.duration_s for held in self.held.values())
         rounds = Rounds(self.state, self.say, longest_s)
         # Whoever reads a verdict must learn of the rounds that it lacks.
-        self.state.lost = rounds.crashes
+        self.state.timed.lost = rounds.crashes
         deadline = None if options.time_s is None else self.began + options.time_s
         self.issue_decided(rounds)
         for number in range(2, self.state.looks.most + 1):
@@ -90,7 +90,7 @@ class Deciding:
                 rounds.run(number, [self.held[test_id].item.nodeid for test_id in wanted], deadline)
             finally:
                 for test_id in wanted:
-                    self.state.take_in(test_id)
+                    self.state.timed.judge(test_id)
             self.state.rounds_used = number if not rounds.broken else self.state.rounds_used
             self.issue_decided(rounds)
         if rounds.broken:
@@ -102,7 +102,7 @@ class Deciding:
 
     def wants(self, rounds: Rounds, test_id: str) -> bool:
         """Whether a held test is worth another process."""
-        return not rounds.hopeless(test_id) and any(map(self.state.wants_round, self.state.results_of(test_id)))
+        return not rounds.hopeless(test_id) and any(map(self.state.timed.wants_round, self.state.timed.of(test_id)))
 
     def make_room(self) -> None:
         """Free what this process holds of the device, since a child needs the room."""
@@ -113,7 +113,7 @@ class Deciding:
 
     def issue_decided(self, rounds: Rounds) -> None:
         """Say how those held tests ended of which no round and no other test can say anything else."""
-        self.state.settle(set(self.held))
+        self.state.timed.settle(set(self.held))
         for test_id, held in list(self.held.items()):
             failed = rounds.failures.get(test_id)
             if failed is not None or not undecided(self.state, held.item):
@@ -122,8 +122,8 @@ class Deciding:
     def issue_all(self) -> None:
         """Say how every test that is still held ended."""
         if self.held:
-            self.state.end_rounds(set(self.held), cut=self.cut)
-            self.state.settle(set(self.held))
+            self.state.timed.end_rounds(set(self.held), cut=self.cut)
+            self.state.timed.settle(set(self.held))
         for test_id in list(self.held):
             self.issue(test_id)
 
@@ -146,7 +146,7 @@ class Deciding:
 
 def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
     """Attach a test's figures to its report; what turns it red, if anything does."""
-    results, exhausted = state.results_of(test_id_of(item)), state.exhausted.of(test_id_of(item))
+    results, exhausted = state.timed.of(test_id_of(item)), state.exhausted.of(test_id_of(item))
     # A rerun publishes its own figures, not the earlier attempt's beside them.
     others = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
     kernels = kernel_properties(state.compiled.of(test_id_of(item)))

@@ -125,7 +125,7 @@ def _run_argument(session: RooflineSession) -> str:
 def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[str]:
     """What explains the run as a whole, the table, the curves, the counts and the closing sentences."""
     lines: list[str] = []
-    results = session.results
+    results = session.timed.results
     if session.options.drill is not None:
         lines.append(f"DRILL: every measured function was slowed down by {format_tolerance(session.options.drill)}")
     exhausted = session.exhausted.found
@@ -151,13 +151,13 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
 
 
 def _curve_lines(session: RooflineSession) -> list[str]:
-    judged = [(r.measurement, r.verdict) for r in session.results if r.verdict is not None]
+    judged = [(r.measurement, r.verdict) for r in session.timed.results if r.verdict is not None]
     lines = [curve_verdict_line(curve) for curve in judge_curves(judged)]
-    return lines + [curve_line(curve) for curve in summarise(result.measurement for result in session.results)]
+    return lines + [curve_line(curve) for curve in summarise(result.measurement for result in session.timed.results)]
 
 
 def _closing_lines(session: RooflineSession) -> list[str]:
-    results, lines = session.results, []
+    results, lines = session.timed.results, []
     family = family_of(session.ground.environment.device)
     if session.writer.trouble:
         lines.append(f"WARNING: {session.writer.trouble}")

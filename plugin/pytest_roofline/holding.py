@@ -139,10 +139,10 @@ def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
 
 def undecided(state: RooflineSession, item: pytest.Item) -> bool:
     """Whether what is said of a test may still change, and nothing has turned it red for good."""
-    results = state.results_of(test_id_of(item))
+    results = state.timed.of(test_id_of(item))
     for_good = any(r.verdict is not None and r.verdict.decided and state.fails(r.verdict) for r in results)
     for_good = for_good or state.exhausted.red(test_id_of(item)) or bool(state.red_kernels(test_id_of(item)))
-    return not for_good and any(state.may_change(result) for result in results)
+    return not for_good and any(state.timed.may_change(result) for result in results)
 
 
 def test_id_of(item: pytest.Item) -> str:

@@ -155,7 +155,7 @@ def _held_against(session: RooflineSession, record: OutOfMemory, seen: _Seen | N
         record.benchmark,
         record.parameters,
         ground.hardware,
-        measured=session.measured_names(record.test_id) - ({record.name} if record.name is not None else set()),
+        measured=session.timed.measured_names(record.test_id) - ({record.name} if record.name is not None else set()),
         ran_out=(place.key, place.work) if place is not None else None,
     )
     entries = {entry.identity: entry for entry in ground.entries}

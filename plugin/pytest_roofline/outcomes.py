@@ -28,14 +28,14 @@ def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport,
         by_verdict = True
     if report.failed and not by_verdict and report.when == "call":
         session.retract(test_id)
-    measured = any(result.measurement.test_id == test_id for result in session.results)
+    measured = any(result.measurement.test_id == test_id for result in session.timed.results)
     measured = measured or bool(session.compiled.of(test_id))
     if report.skipped and measured:
         session.call_it(test_id, "XFAIL" if hasattr(report, "wasxfail") else "SKIPPED")
     elif report.skipped and not hasattr(report, "wasxfail"):
         session.not_measured[_skip_reason(report)] += 1
     if report.when == "call" or report.failed or (report.when == "setup" and report.skipped):
-        verdicts = tuple(result.word for result in session.results if result.measurement.test_id == test_id)
+        verdicts = tuple(result.word for result in session.timed.results if result.measurement.test_id == test_id)
         verdicts += tuple(word for ran_out in session.exhausted.of(test_id) for word in ran_out.words)
         verdicts += tuple(result.word for result in session.compiled.of(test_id))
         session.note_outcome(

@@ -190,7 +190,7 @@ class Running:
                 return report
             # A test that failed for itself behind the verdict's back is no longer open.
             item.stash[held_key] = False
-            words = [status_word(result) for result in self.state.results_of(test_id_of(item))]
+            words = [status_word(result) for result in self.state.timed.of(test_id_of(item))]
             words += [exhausted_word(one) for one in self.state.exhausted.of(test_id_of(item))]
             words += [kernel_word(result) for result in self.state.compiled.of(test_id_of(item))]
             report.roofline_word = "; ".join(words)  # type: ignore[attr-defined]

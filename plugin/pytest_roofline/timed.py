@@ -1,0 +1,223 @@
+"""The times of a run and the verdicts on them: what was measured under each key, in all rounds and attempts.
+
+A verdict may change until its test is reported: a further round, or what other tests of the run turned out to be.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from .core.entries import Entry
+from .core.records import Measurement
+from .core.samples import OVERSUBSCRIBED
+from .ground import Ground
+from .judging.comparators import BaselineComparator, find_reference
+from .judging.looks import Looks
+from .judging.trials import LostRound, Trial
+from .judging.verdicts import DEFAULT_TOLERANCE, Policy, Reference, gating_limits, judge, settle
+from .reporting.records import judgement_of
+from .reporting.results import Result
+from .settings import Options
+
+if TYPE_CHECKING:
+    from .judging.runs import RunWriter
+
+
+class TimedResults:
+    """Everything that a run knows of times.
+
+    Args:
+        options: of the run.
+        started: when it began.
+        looks: how many processes a test may take, as far as that is known by now.
+        judges: whether this process gives verdicts; a round leaves them to the parent.
+    """
+
+    def __init__(self, options: Options, started: str, looks: Callable[[], Looks], *, judges: bool) -> None:
+        self.results: list[Result] = []
+        # Rounds of a test that never gave a number: its process died, or it was skipped.
+        self.lost: dict[str, list[LostRound]] = {}
+        self._options = options
+        self._started = started
+        self._looks = looks
+        self._judges = judges
+        self._opened: Ground | None = None
+        self._trials: dict[str, Trial] = {}
+        self._pending: dict[str, list[Measurement]] = {}
+        self._at_once: set[str] = set()
+
+    def open(self, ground: Ground) -> None:
+        """Take what to compare with."""
+        self._opened = ground
+
+    @property
+    def _ground(self) -> Ground:
+        assert self._opened is not None
+        return self._opened
+
+    def add(self, measurement: Measurement) -> None:
+        """Take in what a test measured; the verdict follows when its body has ended."""
+        self._pending.setdefault(measurement.test_id, []).append(measurement)
+
+    def measured_names(self, test_id: str) -> set[str]:
+        """The names under which a test has measured something, since it began and up to now."""
+        return {measurement.key.name for measurement in self._pending.get(test_id, [])}
+
+    def forget_partial(self, test_id: str, name: str | None) -> None:
+        """Leave out what a measurement had taken before it ran out of memory."""
+        pending = self._pending.get(test_id, [])
+        pending[:] = [one for one in pending if not one.invalid or one.key.name != name]
+
+    def decide_at_once(self, test_id: str) -> None:
+        """No further round of a test may follow; red must be possible now."""
+        self._at_once.add(test_id)
+
+    def judge(self, test_id: str) -> None:
+        """Judge what was measured of a test since the last time, together with all that was before."""
+        for measurement in self._pending.pop(test_id, []):
+            self._judge(measurement)
+
+    def abandon(self, test_id: str | None = None) -> None:
+        """Keep what a test measured that did not end well, without a verdict; of all tests where none is named."""
+        for name in [test_id] if test_id is not None else list(self._pending):
+            self._keep_unjudged(name)
+
+    def of(self, test_id: str) -> list[Result]:
+        """What is said of a test so far."""
+        return [result for result in self.results if result.measurement.test_id == test_id]
+
+    def call_it(self, test_id: str, word: str) -> None:
+        """Name how a test without verdicts ended."""
+        self._change(test_id, ended=word)
+
+    def retract(self, test_id: str) -> None:
+        """Take back the verdicts of a test that failed for itself after all."""
+        self._change(test_id, verdict=None)
+
+    def write_verdicts(self, writer: "RunWriter") -> None:
+        """Put the verdicts into the run file."""
+        for result in self.results:
+            if result.verdict is not None:
+                writer.write(judgement_of(result))
+
+    def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
+        """Give the tests that are still open their last look, although more processes were planned.
+
+        Args:
+            open_ids: tests whose outcome is not out yet.
+            cut: whether there will be no further process for any test, so that none could have been seen better.
+        """
+        for result in [known for known in self.results if known.verdict is not None]:
+            last = self._verdict_on(result.measurement, ended=True)
+            assert result.verdict is not None
+            assert last.verdict is not None
+            if result.measurement.test_id in open_ids:
+                self._show(last)
+            elif cut:
+                self._show(replace(result, verdict=replace(result.verdict, reach=last.verdict.reach)))
+
+    def settle(self, open_ids: set[str]) -> None:
+        """Hold all verdicts of the run against each other; only those of tests that are still held may change.
+
+        Args:
+            open_ids: tests whose outcome is not out yet.
+        """
+        named = {r.measurement.key.identity: r for r in self.results if r.verdict is not None}
+        settled = settle({name: r.verdict for name, r in named.items() if r.verdict}, self._ground.comparisons)
+        for name, result in named.items():
+            verdict = settled[name]
+            if result.measurement.test_id not in open_ids:
+                assert result.verdict is not None
+                verdict = replace(result.verdict, p_adjusted=verdict.p_adjusted)
+            self._show(replace(result, verdict=verdict))
+
+    def may_change(self, result: Result) -> bool:
+        """Whether what is said of a measurement may still change: by other tests' verdicts, or in a further round."""
+        verdict = result.verdict
+        if verdict is None or verdict.decided:
+            return False
+        return verdict.may_be_red or self.wants_round(result)
+
+    def wants_round(self, result: Result) -> bool:
+        """Whether another process might decide."""
+        verdict = result.verdict
+        if verdict is None or verdict.decided or verdict.futile:
+            return False
+        if verdict.reference is None and verdict.threshold is None:
+            return False
+        if result.measurement.test_id in self._at_once:
+            return False
+        trial = self._trials[result.measurement.key.identity]
+        rounds = len({measurement.process for measurement in trial.measurements})
+        return rounds < self._looks().most and not trial.hopeless(verdict.reference)
+
+    def _judge(self, measurement: Measurement) -> None:
+        """The verdict on all that is known under a measurement's key; none on what tells of the scheduler only."""
+        if OVERSUBSCRIBED in measurement.samples.labels:
+            self._show(Result(measurement, None, self._facts(measurement), ended=OVERSUBSCRIBED.upper()))
+            return
+        self._trials.setdefault(measurement.key.identity, Trial()).measurements.append(measurement)
+        self._show(self._verdict_on(measurement))
+
+    def _verdict_on(self, measurement: Measurement, *, ended: bool = False) -> Result:
+        trial = self._trials[measurement.key.identity]
+        reference, why_none = find_reference(self._ground.comparator, measurement.key, measurement.work)
+        invalid, standing = trial.invalid(reference), trial.standing(reference)
+        entries = self._entries_for(measurement)
+        group = trial.group(reference, self._ground.identity, self._started) if trial.sound(reference) else None
+        verdict = judge(
+            [group] if group is not None else [],
+            reference,
+            self._policy(standing, reference, ended=ended),
+            invalid=invalid,
+            thresholds=gating_limits(entries, measurement.work),
+            why_none=why_none,
+        )
+        published = tuple(entry for entry in entries if entry.kind != "measured" and not entry.gates)
+        left_out = tuple(trial.unsound(reference).values()) if not invalid else ()
+        lost = self.lost.get(measurement.test_id, ())
+        left_out += tuple(one.text for one in lost if measurement.key.name not in one.measured)
+        return Result(standing, verdict, self._facts(standing), published, left_out=left_out)
+
+    def _policy(self, measurement: Measurement, reference: Reference | None, *, ended: bool) -> Policy:
+        """Tolerance: marker or argument, then the baseline's entry, then command line and ini, then the default."""
+        entry = reference.tolerance if reference is not None else None
+        return Policy(
+            tolerance=measurement.tolerance or entry or self._options.tolerance or DEFAULT_TOLERANCE,
+            comparisons=self._ground.comparisons,
+            prior=self._ground.prior(measurement.key),
+            looks=Looks(1) if measurement.test_id in self._at_once else replace(self._looks(), ended=ended),
+        )
+
+    def _entries_for(self, measurement: Measurement) -> list[Entry]:
+        key, comparator = measurement.key, self._ground.comparator
+        shelves = [self._ground.entries]
+        if isinstance(comparator, BaselineComparator) and comparator.entries is not self._ground.entries:
+            shelves.append(comparator.entries)
+        found = (entry for shelf in shelves for entry in shelf.of(key.benchmark, key.name) if entry.matches(key))
+        return list({entry.identity: entry for entry in found}.values())
+
+    def _change(self, test_id: str, **changes: object) -> None:
+        self.results = [
+            replace(result, **changes) if result.measurement.test_id == test_id else result  # type: ignore[arg-type]
+            for result in self.results
+        ]
+
+    def _keep_unjudged(self, test_id: str) -> None:
+        for measurement in self._pending.pop(test_id, []):
+            ended = "INTERRUPTED" if measurement.invalid == "interrupted" else "FAILED"
+            if not measurement.invalid and self._judges:
+                # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
+                self._trials.setdefault(measurement.key.identity, Trial()).measurements.append(measurement)
+            self._show(Result(measurement, None, self._facts(measurement), ended=ended))
+
+    def _facts(self, measurement: Measurement) -> dict[str, str]:
+        return self._ground.environment.comparable() | measurement.comparable()
+
+    def _show(self, result: Result) -> None:
+        """One row a measurement: a later verdict takes the place of the one before."""
+        for index, known in enumerate(self.results):
+            if known.measurement.key.identity == result.measurement.key.identity:
+                self.results[index] = result
+                return
+        self.results.append(result)
