@@ -26,6 +26,8 @@ BENCHMARK = "flash_resources"
 # Two bytes, at most so many columns, whole tiles, a key head for each query head: here nothing may spill, and matrix
 # instructions must be there. Elsewhere the figures are held as they are.
 CLEAN_HEAD_DIM = 128
+# Whole tiles, aligned rows, a key head for each query head.
+CLEAN_VARIANTS = ("causal", "full")
 # In the order in which people read them; what is none of these comes last.
 ORDERS = {
     "architecture": ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950"),
@@ -49,7 +51,8 @@ where one asks for more ([compile gate](../compile-gate.md)).
 A tile is queries × keys. Shared bytes are those of a program, with their share of what the architecture gives to one.
 Registers are those of a thread, on AMD vector registers of a lane. Spills are instructions that store to and load from
 local memory (NVIDIA), or registers that did not fit (AMD). Matrix instructions are counted as they stand in the binary.
-`general` has tails in both sequences and four query heads for each key head; the others have whole tiles.
+`general` has tails in both sequences and four query heads for each key head, `unaligned` also rows that are no multiple
+of 16 bytes, `sum` a gradient that comes from a sum; the others have whole tiles.
 """
 
 TAIL = """## What may not be concluded
@@ -93,7 +96,7 @@ def _head(entries: Sequence[ExactEntry]) -> str:
 
 def _outstanding(entries: Sequence[ExactEntry]) -> str:
     """Those that break the rule, then those that spill where they may."""
-    rule = f"16-bit types, head dimensions to {CLEAN_HEAD_DIM}, whole tiles"
+    rule = f"16-bit types, head dimensions to {CLEAN_HEAD_DIM}, whole tiles, aligned rows and single groups"
     found = [entry for entry in entries if spills_of(entry.figures) or breach(entry)]
     unread = sum(spills_of(entry.figures) is None for entry in entries)
     beside = f" Of {unread} that is not known: no disassembler could read them." if unread else ""
@@ -116,7 +119,8 @@ def _outstanding(entries: Sequence[ExactEntry]) -> str:
 def breach(entry: ExactEntry) -> str:
     """How a kernel breaks the rule that is to hold for it; empty where it keeps it, or where none holds."""
     case = entry.parameters
-    clean = case["dtype"] != "fp32" and case["head_dim"] <= CLEAN_HEAD_DIM and case["variant"] != "general"  # type: ignore[operator]
+    plain = case["variant"] in CLEAN_VARIANTS and case["dtype"] != "fp32"
+    clean = plain and case["head_dim"] <= CLEAN_HEAD_DIM  # type: ignore[operator]
     if clean and spills_of(entry.figures):
         return "spills"
     return "no matrix instruction" if clean and entry.figures.get("matrix_instructions") == 0 else ""
@@ -126,7 +130,8 @@ def _row(entry: ExactEntry) -> tuple[str, ...]:
     arguments, options = entry.arguments, entry.options
     return (
         *_case(entry),
-        f"{arguments['BLOCK_M']} × {arguments['BLOCK_N']}",
+        # Row sums have no keys.
+        " × ".join(arguments[name] for name in ("BLOCK_M", "BLOCK_N") if name in arguments),
         f"{options['num_warps']}", f"{options['num_stages']}", _with(entry),
         _shared(entry), _figure(registers_of(entry.figures)), _spills(entry), _matrix(entry),
     )  # fmt: skip
