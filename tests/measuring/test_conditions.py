@@ -159,6 +159,25 @@ def test_a_hundred_preemptions_a_second_are_the_most(taken, cause):
     assert cause_of(Counters(preemptions=70), Counters(preemptions=70 + taken), wall_s=0.05) == cause
 
 
+@pytest.mark.parametrize(
+    ("others_s", "wall_s", "cause"),
+    [
+        # Nobody else had the cores: threads of our own, or the kernel on our behalf.
+        (0.0, 0.5, ""),
+        (0.04, 0.5, ""),
+        (0.05, 0.5, PREEMPTED),
+        (0.5, 0.5, PREEMPTED),
+        # The kernel counts in hundredths of a second.
+        (0.0, 0.05, PREEMPTED),
+        (None, 0.5, PREEMPTED),
+    ],
+)
+def test_interruptions_count_where_somebody_else_had_the_cores(others_s, wall_s, cause):
+    before = Counters(preemptions=0, others_core_s=30.0)
+    behind = Counters(preemptions=1000, others_core_s=None if others_s is None else 30.0 + others_s)
+    assert cause_of(before, behind, wall_s=wall_s) == cause
+
+
 @pytest.mark.parametrize(("before", "behind"), [(None, 1000), (1000, None)])
 def test_preemptions_that_are_unknown_exclude_nothing(before, behind):
     assert cause_of(Counters(preemptions=before), Counters(preemptions=behind)) == ""

@@ -67,7 +67,8 @@ def test_work_on_the_cpu_is_done_when_the_call_returns():
 
 def test_the_cpu_tells_how_often_it_was_preempted_and_nothing_else(monkeypatch):
     monkeypatch.setattr(host, "preemptions", lambda: 7)
-    assert CpuDevice().counters() == Counters(preemptions=7)
+    monkeypatch.setattr(host, "others_core_s", lambda: 1.5)
+    assert CpuDevice().counters() == Counters(preemptions=7, others_core_s=1.5)
 
 
 def mebibytes(count):

@@ -320,6 +320,14 @@ def test_preemptions_are_the_switches_against_the_process_will(monkeypatch):
     assert host.preemptions() == 7
 
 
+def test_what_others_had_of_the_cores_leaves_out_this_process(monkeypatch):
+    monkeypatch.setattr(host, "_busy_s", lambda: 12.5)
+    monkeypatch.setattr(host.time, "process_time", lambda: 2.0)
+    assert host.others_core_s() == 10.5
+    monkeypatch.setattr(host, "_busy_s", lambda: None)
+    assert host.others_core_s() is None
+
+
 def test_preemptions_are_unknown_where_the_system_does_not_tell(monkeypatch):
     monkeypatch.setitem(sys.modules, "resource", None)
     assert host.preemptions() is None

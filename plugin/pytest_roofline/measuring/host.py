@@ -237,6 +237,12 @@ class Neighbours:
         return max(0.0, busy_s - self._busy_s - (time.process_time() - self._own_s)) / wall_s
 
 
+def others_core_s() -> float | None:
+    """Seconds that others than this process have kept its cores busy, counted from any one moment; None is unknown."""
+    busy_s = _busy_s()
+    return None if busy_s is None else busy_s - time.process_time()
+
+
 def _busy_s() -> float | None:
     """Seconds that the usable cores have worked since boot, for anybody."""
     total, usable = 0, {f"cpu{number}" for number in _usable_cpus()}

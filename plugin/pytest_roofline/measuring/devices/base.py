@@ -63,6 +63,7 @@ class Counters:
         others_bytes: memory that other processes hold.
         others_busy: the share of the time that other processes kept the device working, lately.
         preemptions: how often the scheduler took the processor from this process against its will.
+        others_core_s: how long others have kept its processors busy, in seconds, counted from any one moment.
     """
 
     active: frozenset[str] | None = None
@@ -70,6 +71,7 @@ class Counters:
     others_bytes: int | None = None
     others_busy: float | None = None
     preemptions: int | None = None
+    others_core_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

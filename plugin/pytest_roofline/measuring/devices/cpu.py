@@ -55,8 +55,8 @@ class CpuDevice(RealDevice):
         """Nothing to wait for."""
 
     def counters(self) -> Counters:
-        """How often the scheduler took the core away."""
-        return Counters(preemptions=host.preemptions())
+        """How often the scheduler took the core away, and how long others had it."""
+        return Counters(preemptions=host.preemptions(), others_core_s=host.others_core_s())
 
     def free_bytes(self) -> int:
         """The smaller of the machine's free memory and what the cgroup still allows."""

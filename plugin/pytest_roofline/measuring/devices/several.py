@@ -118,6 +118,7 @@ class SeveralDevices:
             others_bytes=_most([one.others_bytes for one in each]),
             others_busy=_most([one.others_busy for one in each]),
             preemptions=_most([one.preemptions for one in each]),
+            others_core_s=next((one.others_core_s for one in each if one.others_core_s is not None), None),
         )  # fmt: skip
 
     def host_s(self) -> float:
