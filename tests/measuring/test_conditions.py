@@ -1,5 +1,6 @@
 """Which blocks do not count, and what is written down beside those that do."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -18,10 +19,12 @@ NONE = frozenset()
 def after(*counters, ahead=True, clocks_hz=CLOCK, wall_s=0.05):
     """The conditions and the cause after blocks with these counters before and after."""
     told = iter(counters)
-    conditions = Conditions(SimpleNamespace(counters=lambda: next(told)))
+    clock = SimpleNamespace(now_s=0.0)
+    conditions = Conditions(SimpleNamespace(counters=lambda: next(told), host_s=lambda: clock.now_s))
     cause = ""
     for _ in range(len(counters) // 2):
         conditions.begin()
+        clock.now_s += wall_s
         cause = conditions.cause(ahead, clocks_hz, wall_s)
     return conditions, cause
 
@@ -176,6 +179,13 @@ def test_interruptions_count_where_somebody_else_had_the_cores(others_s, wall_s,
     before = Counters(preemptions=0, others_core_s=30.0)
     behind = Counters(preemptions=1000, others_core_s=None if others_s is None else 30.0 + others_s)
     assert cause_of(before, behind, wall_s=wall_s) == cause
+
+
+@pytest.mark.parametrize(("others_s", "cause"), [(0.001, ""), (0.02, PREEMPTED)])
+def test_where_blocks_are_short_what_others_had_since_the_first_one_tells(others_s, cause):
+    states = [Counters(preemptions=1000 * index, others_core_s=index * others_s) for index in range(6)]
+    blocks = [state for before, behind in pairwise(states) for state in (before, behind)]
+    assert cause_of(*blocks, wall_s=0.04) == cause
 
 
 @pytest.mark.parametrize(("before", "behind"), [(None, 1000), (1000, None)])

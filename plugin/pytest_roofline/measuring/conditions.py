@@ -31,6 +31,8 @@ class Conditions:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self._first: Counters | None = None
+        self._began_s = 0.0
         self._before = Counters()
         self._after = Counters()
         self.neighbours: Literal["none", "seen", "unknown"] = "unknown"
@@ -39,6 +41,8 @@ class Conditions:
     def begin(self) -> None:
         """A block begins."""
         self._before = self._device.counters()
+        if self._first is None:
+            self._first, self._began_s = self._before, self._device.host_s()
 
     def cause(self, ahead: bool | None, clocks_hz: tuple[float, float] | None, wall_s: float) -> str:
         """Why the block that ends now does not count; empty where it does.
@@ -99,8 +103,15 @@ class Conditions:
         return often and self._taken_by_others(wall_s)
 
     def _taken_by_others(self, wall_s: float) -> bool:
-        """Whether others had the cores; true also where the block is too short to tell, or nobody counts."""
-        before, after = self._before.others_core_s, self._after.others_core_s
-        if before is None or after is None or wall_s < SHORTEST_TOLD_S:
-            return True
-        return after - before > LEAST_TAKEN * wall_s + TAKEN_ERROR_S
+        """Whether others had the cores: in the block, or where that is too short to tell, since the first one began.
+
+        True also where nobody counts.
+        """
+        first, after = self._first or self._before, self._after.others_core_s
+        since_first_s = self._device.host_s() - self._began_s
+        for before, seconds in ((self._before.others_core_s, wall_s), (first.others_core_s, since_first_s)):
+            if before is None or after is None:
+                return True
+            if seconds >= SHORTEST_TOLD_S:
+                return after - before > LEAST_TAKEN * seconds + TAKEN_ERROR_S
+        return True
