@@ -168,11 +168,11 @@ def test_a_name_that_there_is_not_is_refused_with_those_that_there_are(name):
 def test_sdpa_is_held_to_the_back_end_of_its_name(monkeypatch):
     held = []
 
-    def only(backend):
-        held.append(backend)
+    def only(backends):
+        held.extend(backends)
         return torch.nn.attention.sdpa_kernel([SDPBackend.MATH])
 
-    monkeypatch.setattr(implementations, "only", only)
+    monkeypatch.setattr(implementations, "sdpa_kernel", only)
     for name in IMPLEMENTATIONS:
         if name.startswith("sdpa_"):
             once(implementation(name), case_of(), "both")

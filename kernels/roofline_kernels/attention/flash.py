@@ -9,6 +9,7 @@ from .architectures import require_triton
 from .configurations import TILES
 from .layouts import Layout, as_bhsd, from_bhsd, heads_of, lse_from_bhs
 from .masking import Alignment, causal_shift
+from .reference import check_inputs
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MOST_HEAD_DIM = 256
@@ -146,21 +147,10 @@ class FlashAttention(torch.autograd.Function):
 
 def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tile: int | None) -> None:
     """Refuse what the kernels would read wrongly; q, k, v as views [B, H, S, D]."""
-    if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
-        raise ValueError(f"{_shapes(q, k, v)}; expected k and v of one shape, and q with the same B and D")
-    if k.shape[1] == 0 or q.shape[1] == 0 or q.shape[1] % k.shape[1]:
-        raise ValueError(f"{_shapes(q, k, v)}; expected heads of q in a multiple of those of k and v, 1 or more")
-    if not 1 <= q.shape[3] <= MOST_HEAD_DIM:
-        raise ValueError(f"{_shapes(q, k, v)}; expected a head dimension D of 1 … {MOST_HEAD_DIM}")
-    if q.dtype not in DTYPES or not q.dtype == k.dtype == v.dtype:
-        raise ValueError(
-            f"q is {q.dtype}, k {k.dtype}, v {v.dtype}; expected one of {', '.join(map(str, DTYPES))} for all three"
-        )
-    if not q.device == k.device == v.device:
-        raise ValueError(f"q is on {q.device}, k on {k.device}, v on {v.device}; expected one device")
+    check_inputs(q, k, v)
+    if q.shape[3] > MOST_HEAD_DIM:
+        raise ValueError(f"q is {list(q.shape)} as [B, H, S, D]; expected a head dimension D of 1 … {MOST_HEAD_DIM}")
+    if q.dtype not in DTYPES:
+        raise ValueError(f"q, k and v are {q.dtype}; expected one of {', '.join(map(str, DTYPES))}")
     if tile is not None and (type(tile) is not int or tile not in TILES):
         raise ValueError(f"tile is {tile!r}; expected one of {', '.join(map(str, TILES))}, or None for the default")
-
-
-def _shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> str:
-    return f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)} as [B, H, S, D]"

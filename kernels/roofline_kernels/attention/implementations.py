@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import torch
@@ -65,15 +64,11 @@ def _held_to(name: str) -> Attention:
     def held(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
         if backend is None:
             raise Unavailable(f"needs {name}, found torch {torch.__version__}, which does not have that back end")
-        with only(backend):
+        # It raises where that one cannot do what is asked.
+        with sdpa_kernel([backend]):
             return scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     return held
-
-
-def only(backend: SDPBackend) -> AbstractContextManager[None]:
-    """Hold `scaled_dot_product_attention` to one back end; it raises where that one cannot do what is asked."""
-    return sdpa_kernel([backend])
 
 
 @dataclass(eq=False, slots=True)
