@@ -22,6 +22,7 @@ from .judging.exact import ExactVerdict
 from .judging.looks import Looks
 from .judging.runs import RunWriter, new_run_id, now
 from .judging.verdicts import Kind, Verdict
+from .noted import Note, Noted
 from .planned import Planned, encodable
 from .reporting.exhausted import RanOut
 from .reporting.resources import ExactResult
@@ -54,6 +55,7 @@ class RooflineSession:
         self.started = now()
         self.timed = TimedResults(options, self.started, lambda: self.looks, judges=self.round is None)
         self.compiled = CompiledKernels()
+        self.noted = Noted()
         self.warning = ""
         self.rounds_refused = ""
         self.rounds_used = 1
@@ -125,6 +127,14 @@ class RooflineSession:
         self.begin_file()
         self.writer.write(resources)
         self.compiled.add(resources)
+
+    def note(self, note: Note) -> None:
+        """Write down what a test found besides times; a further round only repeats it, and keeps quiet."""
+        if self.round is not None:
+            return
+        self.begin_file()
+        self.writer.write(note)
+        self.noted.add(note)
 
     def begin_file(self) -> None:
         """Write the header, unless it is there."""

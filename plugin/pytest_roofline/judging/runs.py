@@ -10,17 +10,36 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.errors import BadFile, CannotStore
+from ..core.figures import Figure
 from ..core.memory import OutOfMemory
+from ..core.memory_use import MemoryUse
+from ..core.profiles import Profile
 from ..core.records import Footer, Header, Judgement, Measurement, Outcome
 from ..core.resources import ExactJudgement, Resources
 from ..core.samples import MOST_EXCLUDED, OVERSUBSCRIBED, Calibration
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 
-Line = Header | Calibration | Measurement | Resources | OutOfMemory | Outcome | Judgement | ExactJudgement | Footer
+Line = (
+    Header
+    | Calibration
+    | Measurement
+    | Figure
+    | MemoryUse
+    | Profile
+    | Resources
+    | OutOfMemory
+    | Outcome
+    | Judgement
+    | ExactJudgement
+    | Footer
+)
 _TYPES: dict[str, type[Line]] = {
     "header": Header,
     "calibration": Calibration,
     "measurement": Measurement,
+    "figure": Figure,
+    "memory_use": MemoryUse,
+    "profile": Profile,
     "resources": Resources,
     "out_of_memory": OutOfMemory,
     "outcome": Outcome,
@@ -58,6 +77,9 @@ class Run:
     out_of_memory: tuple[OutOfMemory, ...] = ()
     resources: tuple[Resources, ...] = ()
     exact: tuple[ExactJudgement, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    memory_uses: tuple[MemoryUse, ...] = ()
+    profiles: tuple[Profile, ...] = ()
 
     @property
     def not_passed(self) -> dict[str, Outcome]:
@@ -180,6 +202,9 @@ def _assemble(path: Path, records: list[Line], cut: bool) -> Run:
         spoiled=_spoiled([record for record in records if isinstance(record, Measurement)]),
         resources=tuple(record for record in records if isinstance(record, Resources)),
         exact=tuple(record for record in records if isinstance(record, ExactJudgement)),
+        figures=tuple(record for record in records if isinstance(record, Figure)),
+        memory_uses=tuple(record for record in records if isinstance(record, MemoryUse)),
+        profiles=tuple(record for record in records if isinstance(record, Profile)),
     )
 
 
