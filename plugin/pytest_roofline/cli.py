@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .cli_baseline import baseline
+from .cli_contrast import contrast
 from .cli_machine import doctor, selftest
 from .cli_options import folder_option, width
 from .cli_runs import drill, explain
@@ -130,6 +131,7 @@ def _note_cuts(runs: "Iterable[Run]") -> None:
 
 
 main.add_command(baseline)
+main.add_command(contrast)
 main.add_command(doctor)
 main.add_command(drill)
 main.add_command(explain)
