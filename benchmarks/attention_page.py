@@ -8,7 +8,6 @@ A RUN is a saved name or a path. Whatever a run says must not be trusted has no 
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ from pathlib import Path
 from statistics import median
 
 from rank_figures.page import filled, table
+from run_pages import NOTHING, environment, published
 
 from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.records import Header, Measurement
+from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.units import format_memory, three_digits
 from pytest_roofline.judging.runs import Run, read_run, resolve_run
 from roofline_kernels.attention.implementations import PASSES
@@ -31,7 +31,6 @@ SWEEP, FP32 = "attention", "flash_attention_fp32"
 IMPLEMENTATIONS = ("eager", "compiled")
 # Of the sweep: q, k and v in float32.
 INPUT_BYTES = 3 * 4
-NOTHING = "–"
 UNSOUND = "not sound"
 
 HEAD = """# Attention
@@ -189,17 +188,6 @@ def remarks(run: Run) -> Iterator[str]:
         yield "The run did not come to its end."
 
 
-def environment(header: Header) -> str:
-    """On what a run was made, in a sentence."""
-    device, host, software = header.environment.device, header.environment.host, header.environment.software
-    facts = [device.product]
-    facts += [f"{host.usable_cores} cores"] if device.type == "cpu" else []
-    facts += [format_memory(device.memory_bytes)] if device.memory_bytes else []
-    facts += [f"driver {device.driver}"] if device.driver else []
-    facts += [f"{name} {version}" for name, version in software.items()]
-    return f"{', '.join(facts)}. Run `{header.run_id}`, {header.started[:10]}."
-
-
 def section(run: Run) -> list[str]:
     """Everything of one run.
 
@@ -213,27 +201,13 @@ def section(run: Run) -> list[str]:
     return [f"## {run.header.environment.device.product}, {run.header.run_id}", told, *parts]
 
 
-def published() -> Iterator[str]:
-    """The numbers of others."""
-    for source in json.loads(PUBLISHED.read_text(encoding="utf-8")):
-        yield f"### {source['hardware']}"
-        yield f"{source['title']}. {_sentence(source['method'])} {_sentence(source['note'])}"
-        yield table(
-            source["columns"], [[NOTHING if one is None else str(one) for one in row] for row in source["rows"]]
-        )
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
 def page(runs: Sequence[Run]) -> str:
     """All of it."""
     names = " ".join(run.header.run_id for run in runs)
     count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
     head = HEAD.format(runs=names, count=count, batch=BATCH, nothing=NOTHING)
     sections = [part for run in runs for part in section(run)]
-    return filled("\n\n".join([head, *sections, ELSEWHERE, *published(), TAIL])) + "\n"
+    return filled("\n\n".join([head, *sections, ELSEWHERE, *published(PUBLISHED), TAIL])) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
