@@ -9,6 +9,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .core.errors import BadInput, CompileFailed, DoesNotFit, RanksFailed, RooflineError, WrongData
+    from .core.figures import Figure
     from .core.records import Measurement
     from .core.resources import Resources
     from .core.work import Work
@@ -22,6 +23,7 @@ _HOMES = {
     "CompileFailed": "core.errors",
     "Distributed": "ranks",
     "DoesNotFit": "core.errors",
+    "Figure": "core.figures",
     "Measurement": "core.records",
     "Rank": "distributed.context",
     "RanksFailed": "core.errors",
@@ -38,6 +40,7 @@ __all__ = [
     "CompileFailed",
     "Distributed",
     "DoesNotFit",
+    "Figure",
     "Measurement",
     "Rank",
     "RanksFailed",

@@ -15,9 +15,13 @@ from .judging.verdicts import DEFAULT_TOLERANCE
 from .reporting.details import detail_lines
 from .reporting.exact_tables import resources_table
 from .reporting.exhausted import exhausted_lines
+from .reporting.figures import figure_lines
+from .reporting.first_calls import first_call_lines
 from .reporting.matrix import matrix_lines
+from .reporting.memory_use import memory_lines, snapshot_lines
 from .reporting.messages import condition_lines, counts_line, curve_line, gate_lines, published_lines, reason_lines
 from .reporting.overview import curve_verdict_line, overview_lines, power_lines
+from .reporting.profiles import profile_lines
 from .reporting.ranks import rank_lines
 from .reporting.resources import difference_lines
 from .reporting.tables import results_table, roofline_note
@@ -138,6 +142,7 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
         lines += matrix_lines(results, width)
         lines += transfer_lines(results)
         lines += rank_lines(results)
+        lines += first_call_lines(results)
         lines += exhausted_lines(exhausted)
         lines += reason_lines(results)
         lines += condition_lines(results)
@@ -147,6 +152,10 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
     if session.compiled.results:
         lines += resources_table(session.compiled.results, width, colour).split("\n")
         lines += difference_lines(session.compiled.results)
+    lines += figure_lines(session.noted.figures)
+    lines += memory_lines(session.noted.memory_uses)
+    lines += snapshot_lines(session.noted.snapshots)
+    lines += profile_lines(session.noted.profiles, width, colour)
     return lines + _closing_lines(session)
 
 
@@ -163,6 +172,7 @@ def _closing_lines(session: RooflineSession) -> list[str]:
         lines.append(f"WARNING: {session.writer.trouble}")
     elif session.writer.path is not None:
         lines.append(f"run saved as {session.writer.path}")
+    lines += [f"WARNING: {printable(sentence)}" for sentence in session.noted.warnings]
     if session.rounds_refused:
         lines.append(f"WARNING: no further rounds: {session.rounds_refused}")
     if session.health:

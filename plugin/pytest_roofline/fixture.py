@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .compiling import take
+from .core.figures import Figure, Unit
 from .core.keys import CACHES, JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
+from .core.memory_use import MemoryUse
 from .core.records import Measurement
 from .core.resources import Resources
 from .core.units import format_amount
 from .core.work import Work
+from .figures import note_figure
+from .memory_uses import take_memory
 from .over_ranks import OverRanks
+from .profiling import warn_of_ranks
 from .rank_jobs import take_jobs
 from .rank_measuring import take as take_ranks
 from .requests import (
@@ -21,7 +26,9 @@ from .requests import (
     check_callable,
     check_collective,
     check_devices,
+    check_first_calls,
     check_metric,
+    check_model,
     check_work,
     one_of,
     positive,
@@ -69,6 +76,9 @@ class Roofline:
         metric: str | None = None,
         peak_bytes: bool = False,
         held_bytes: bool = False,
+        first_calls: int = 0,
+        compiles: bool = False,
+        model: "torch.nn.Module | None" = None,
         devices: Sequence[str] | None = None,
     ) -> Measurement:
         """Time `fn` on the device and write the measurement down; the verdict follows when the test's body has ended.
@@ -91,6 +101,15 @@ class Roofline:
                 own after timing.
             held_bytes: also find what a call leaves allocated as long as its result is kept, above what is allocated
                 before it, in a pass of its own: of a forward pass its output and what autograd saved for the backward.
+            first_calls: how many of the very first calls are timed alone, by the host's clock from the call until all
+                of its work is done, before the rest of the warm-up: what a first step costs beside a steady one. Call
+                0 pays whatever this process has not paid yet; a test before may have paid some of it.
+            compiles: `fn` compiles at its first call, as `torch.compile` does: the seconds of that call beyond the
+                median are kept as `compile_s` and never judged. Tracing and compiling are in it, loading of kernels,
+                their tuning, and a first call's allocations. It is a cold compile only where torch's caches are off
+                (TORCHINDUCTOR_FORCE_DISABLE_CACHES=1, and `torch.compiler.reset()` before).
+            model: whose parts become ranges where `--roofline-profile` looks for where the time goes, after all else.
+                Their hooks are there for the profiled calls alone; without the option nothing is done with it.
             devices: those of this process that `fn` works on together, the first among them first: `("cuda:0",
                 "cuda:1")`. The slowest of them sets the time.
 
@@ -117,6 +136,9 @@ class Roofline:
             fresh=make_args is not None and verify is not None,
             peak_bytes=peak_bytes,
             held_bytes=held_bytes,
+            first_calls=check_first_calls(first_calls),
+            compiles=compiles,
+            model=check_model(model),
             devices=check_devices(devices),
         )
         make = argument_maker(args, make_args, request.cache)
@@ -139,6 +161,8 @@ class Roofline:
         timeout: float | None = None,
         peak_bytes: bool = False,
         collective: str | None = None,
+        first_calls: int = 0,
+        fresh: bool = False,
     ) -> Measurement:
         """Time what `fn` does on every rank of a world; the time of a call is that of the rank that took longest.
 
@@ -160,6 +184,9 @@ class Roofline:
             peak_bytes: also find the most memory that a call holds on any rank.
             collective: the one that `fn` does, such as `all_reduce`, to record its algorithm and protocol where the
                 library tells of them (NCCL and RCCL do under NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=TUNING).
+            first_calls: how many of the very first calls are timed alone, each behind a barrier and by the clock of the
+                rank that took longest, before the rest of the warm-up.
+            fresh: start ranks for this measurement, so that call 0 pays what a new process pays.
 
         Returns:
             The measurement; `ranks` has every rank's own times and names the straggler.
@@ -170,6 +197,7 @@ class Roofline:
             RanksFailed: a rank raised, was lost, or did not answer in time.
         """
         __tracebackhide__ = True
+        warn_of_ranks(self._session)
         over = OverRanks(self._subject, distributed)
         request = over.request(
             fn,
@@ -186,7 +214,14 @@ class Roofline:
             timeout=timeout,
         )
         return over.measure(
-            replace(request, peak_bytes=peak_bytes, collective=check_collective(collective)), take_ranks
+            replace(
+                request,
+                peak_bytes=peak_bytes,
+                collective=check_collective(collective),
+                first_calls=check_first_calls(first_calls),
+                fresh=fresh,
+            ),
+            take_ranks,
         )
 
     def measure_job(
@@ -224,6 +259,7 @@ class Roofline:
             RanksFailed: a rank raised, was lost, or did not answer in time.
         """
         __tracebackhide__ = True
+        warn_of_ranks(self._session)
         over = OverRanks(self._subject, distributed)
         request = over.request(
             fn,
@@ -277,6 +313,68 @@ class Roofline:
         __tracebackhide__ = True
         self._subject.require_open()
         return take(self._subject, kernel, target=target, arguments=arguments, options=options, name=name, slack=slack)
+
+    def figure(self, name: str, value: float, unit: Unit) -> Figure:
+        """Write down a number that the test found besides times; it is shown, and never judged.
+
+        It stands in the run file at once, and in no baseline. A further round finds it again and keeps quiet.
+
+        Args:
+            name: what it is, once a test: `efficiency`.
+            value: a finite number in `unit`.
+            unit: `B`, `s`, `share` (of 1), `count`, `FLOP`, `tokens/s` or `x` (a factor).
+
+        Raises:
+            BadInput: another unit, no finite number, or a name that the test gave before.
+        """
+        self._subject.require_open()
+        return note_figure(self._subject, name, value, unit)
+
+    def memory(
+        self,
+        fn: Callable[..., object],
+        *,
+        args: tuple[object, ...] | list[object] | None = None,
+        make_args: Callable[[], object] | None = None,
+        model: "torch.nn.Module | None" = None,
+        optimizer: "torch.optim.Optimizer | None" = None,
+        predicted: Mapping[str, int] | None = None,
+        name: str | None = None,
+    ) -> MemoryUse:
+        """Call `fn` once, untimed, and find what its memory goes into at the peak: by category, by size, by place.
+
+        Every operator is followed, so the call is slow, and compiled code runs operator by operator. The record stands
+        in the run file at once and is shown after the results; it is never judged. A first step also makes what later
+        ones find: to see a steady one, call it after `measure`.
+
+        Args:
+            fn: called as `fn(*args)`; its result is kept until the call has been looked at.
+            args: its arguments.
+            make_args: makes one set of arguments.
+            model: whose parameters, buffers and gradients are told apart, and whose submodules tell places.
+            optimizer: whose state was there before the call; a step inside the call is seen without.
+            predicted: bytes that a submodule's output should have: `{"blocks.0": batch * context * d_model * 4}`.
+            name: tells several calls of one test apart.
+
+        Returns:
+            The peak with what it is made of, in bytes, so that the test can assert on it.
+
+        Raises:
+            BadInput: an argument cannot be used as given, or nothing of the call lies on the device.
+            Exception: whatever `fn` raises, out of memory included; nothing stays hooked into the model.
+        """
+        __tracebackhide__ = True
+        self._subject.require_open()
+        return take_memory(
+            self._subject,
+            fn,
+            args=args,
+            make_args=make_args,
+            model=model,
+            optimizer=optimizer,
+            predicted=predicted,
+            name=name,
+        )
 
     def require_memory(self, size_bytes: int, where: str = "device") -> None:
         """Skip the test where an allocation of this size cannot fit, with what it needs and what was found.

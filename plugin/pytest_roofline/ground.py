@@ -98,21 +98,37 @@ class Ground:
         return self._priors[kind]
 
     def ceiling(self, work: Work, metric: str, hardware: HardwareKey | None = None) -> Ceiling | None:
-        """The roofline of a metric: the datasheet's, or for a CPU's traffic a triad measured once.
+        """The roofline of a metric: the datasheet's, or where that has none, one that is measured once.
 
-        Between several devices, as `hardware` names them, it is that of the link.
+        Of a CPU's traffic that is a triad, of FLOP/s in a type that the metric names a matrix product. Between several
+        devices, as `hardware` names them, it is that of the link.
         """
         if hardware is not None and hardware.devices not in (None, 1):
             return link_ceiling(self.environment.device, hardware, metric)
-        found = datasheet_ceiling(self.environment.device, work, metric)
-        if found is not None or self.environment.device.type != "cpu" or rate_suffix(metric) != "traffic_GBps":
+        found, kind = datasheet_ceiling(self.environment.device, work, metric), rate_suffix(metric)
+        if found is not None:
             return found
-        if "triad" not in self.ceilings:
-            from .measuring.ceiling import measure_triad
+        if kind == "traffic_GBps" and self.environment.device.type == "cpu":
+            return self._measured("triad", self._triad)
+        # A device whose clock a script moves multiplies nothing.
+        if kind == "TFLOPS" and self.environment.device.type != "fake":
+            return self._measured(metric, lambda: self._product(metric))
+        return None
 
-            cache_bytes = self.environment.device.last_level_cache_bytes or 0
-            self.ceilings["triad"] = measure_triad(self.device, "cpu", cache_bytes)
-        return self.ceilings["triad"]
+    def _measured(self, name: str, measure: Callable[[], Ceiling | None]) -> Ceiling | None:
+        if name not in self.ceilings:
+            self.ceilings[name] = measure()
+        return self.ceilings[name]
+
+    def _triad(self) -> Ceiling | None:
+        from .measuring.ceiling import measure_triad
+
+        return measure_triad(self.device, "cpu", self.environment.device.last_level_cache_bytes or 0)
+
+    def _product(self, metric: str) -> Ceiling | None:
+        from .measuring.ceiling import measure_product
+
+        return measure_product(self.device, self.device.name, metric)
 
 
 def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, Planned]) -> tuple[Ground, str]:

@@ -1,6 +1,7 @@
 """What a run found besides times: figures, what memory goes into, where the time goes. Shown, never judged."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from .core.figures import Figure
 from .core.memory_use import MemoryUse
@@ -16,6 +17,8 @@ class Noted:
     figures: list[Figure] = field(default_factory=list)
     memory_uses: list[MemoryUse] = field(default_factory=list)
     profiles: list[Profile] = field(default_factory=list)
+    # Memory snapshots for torch's viewer.
+    snapshots: list[Path] = field(default_factory=list)
     # Each said once at the end of the run.
     warnings: list[str] = field(default_factory=list)
 

@@ -13,6 +13,8 @@ MARKER_KEYWORDS = ("tolerance", "cache", "budget", "ranks", "gate", "tier", "nee
 NEEDS = ("cpu", "accelerator")
 # What a test may do where its memory runs out, in place of failing.
 OOM = ("record",)
+# What looks for where the time goes: torch.profiler, or a tool that started this process.
+PROFILERS = ("torch", "external")
 LAUNCHERS = ("local", "torchrun", "mpirun", "srun")
 
 # Names a file into which a run writes where it was saved; `roofline drill` reads it.
@@ -32,6 +34,12 @@ _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("fail-on", {"metavar": "LIST"}, "what fails: regressed, and some of degraded, invalid, no-baseline, inconclusive"),
     ("expect", {"metavar": "FILE"}, "what a good node has, as `roofline doctor --write-expect` wrote it"),
     ("drill", {"metavar": "SHARE"}, "slow every measured function down by so much, to see the gate turn red"),
+    (
+        "profile",
+        {"metavar": "|".join(PROFILERS), "nargs": "?", "const": PROFILERS[0]},
+        "also show where the time goes, in an untimed pass under torch.profiler (default), or for nsys, ncu or rocprof",
+    ),
+    ("memory-snapshot", {"metavar": "DIR"}, "write torch's memory snapshot of every measurement there (CUDA, ROCm)"),
     ("save", {"metavar": "NAME"}, "keep this run under a name"),
     ("against", {"metavar": "NAME|PATH"}, "compare with this saved run or baseline file instead (repeatable)"),
     ("baselines", {"metavar": "DIR"}, "a site's own baselines, searched before the shipped ones (repeatable)"),

@@ -34,6 +34,8 @@ def take(distributed: Distributed, request: RankRequest, keep: Keep) -> Taken:
         told.setdefault(rank, []).append(progress)
 
     members: Sequence[Member] = ()
+    if request.fresh:
+        distributed.pool(request.size).stop()
     try:
         members = distributed.members(request.size)
         times: list[RankTimes] = distributed.call(
@@ -64,6 +66,7 @@ def _plan(request: RankRequest) -> "RankPlan":
         budget_s=request.budget_s,
         drill=request.drill,
         peak_bytes=request.peak_bytes,
+        first_calls=request.first_calls,
     )
 
 
@@ -155,6 +158,7 @@ def ranks_of(
         seconds=tuple(own),
         threads=threads.pop() if len(threads) == 1 else None,
         generation=pool.generation,
+        fresh=request.fresh,
     )
 
 

@@ -34,6 +34,8 @@ class RankRequest:
     drill: float | None = None
     replaced: bool = False
     collective: str | None = None
+    first_calls: int = 0
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ from .core.keys import Cache, Timing
 from .core.work import RATE_SUFFIXES, Work, rate_suffix
 from .ranks import Distributed
 
+# More tell nothing of a start, and each is waited for.
+MOST_FIRST_CALLS = 1000
+
 
 class Request:
     """The checked arguments of one `measure`."""
@@ -30,6 +33,9 @@ class Request:
         peak_bytes: bool,
         held_bytes: bool = False,
         devices: tuple[str, ...] = (),
+        first_calls: int = 0,
+        compiles: bool = False,
+        model: Any = None,
     ) -> None:
         if verify is not None and not callable(verify):
             raise BadInput(f"verify is {verify!r}; expected a function of the same arguments as fn")
@@ -40,6 +46,11 @@ class Request:
         self.peak_bytes, self.held_bytes = peak_bytes, held_bytes
         # Those of this process that the function works on together; empty for the one that is measured anyway.
         self.devices = devices
+        # Calls timed alone before the warm-up; of a function that compiles, that is at least the one that does.
+        self.first_calls = max(first_calls, int(compiles))
+        self.compiles = compiles
+        # A torch module whose parts a profile names; None where nobody gave one.
+        self.model = model
 
 
 def check_callable(fn: Callable[..., object]) -> Callable[..., object]:
@@ -96,6 +107,18 @@ def check_devices(devices: Sequence[str] | None) -> tuple[str, ...]:
     if len(set(devices)) < max(2, len(devices)):
         raise BadInput(f"devices is {devices!r}; expected two or more, each once")
     return tuple(devices)
+
+
+def check_first_calls(count: int) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_FIRST_CALLS:
+        raise BadInput(f"first_calls is {count!r}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}")
+    return count
+
+
+def check_model(model: Any) -> Any:
+    if model is not None and not callable(getattr(model, "named_modules", None)):
+        raise BadInput(f"model is a {type(model).__name__}; expected a torch.nn.Module, whose parts a profile names")
+    return model
 
 
 def one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:

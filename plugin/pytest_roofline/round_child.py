@@ -44,6 +44,8 @@ _NEUTRAL: dict[str, Any] = {
     "trace": False,
     "cov_report": {},
     "roofline_save": None,
+    "roofline_memory_snapshot": None,
+    "roofline_profile": None,
     "roofline_rounds": None,
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .options import LAUNCHERS, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS, option_value
+from .options import LAUNCHERS, MARKER, MARKER_KEYWORDS, NEEDS, OOM, PROFILERS, TIERS, option_value
 from .round_child import in_round
 
 # `--roofline-rounds=auto`; `judging.looks` plans for the same number.
@@ -42,6 +42,8 @@ class Options:
     fail_on: frozenset[str] = frozenset(DEFAULT_FAIL_ON)
     expect: Path | None = None
     drill: float | None = None
+    profile: str | None = None
+    memory_snapshot: Path | None = None
     launcher: str = "local"
     launcher_args: tuple[str, ...] = ()
     address: str | None = None
@@ -112,6 +114,8 @@ def _parse(config: pytest.Config) -> Options:
         fail_on=_fail_on(config, gate, qualify),
         expect=_expect(config),
         drill=_parsed(config, "drill", parse_fraction, None),
+        profile=_parsed(config, "profile", _profiler, None),
+        memory_snapshot=_snapshots(config),
         launcher=launcher,
         launcher_args=launcher_args,
         address=option_value(config, "address"),
@@ -168,6 +172,30 @@ def _rounds(text: str, what: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100:
         raise BadInput(f"{what} is {text!r}; expected a number of rounds from 1 to 100, or auto")
     return int(text)
+
+
+def _profiler(text: str, what: str) -> str:
+    from .core.errors import BadInput
+
+    if text not in PROFILERS:
+        # The option takes what stands behind it, be it a path.
+        raise BadInput(
+            f"{what} is {text!r}; expected one of {', '.join(PROFILERS)}, as in {what}={PROFILERS[0]}, or nothing "
+            "behind it"
+        )
+    return text
+
+
+def _snapshots(config: pytest.Config) -> Path | None:
+    from .core.errors import BadInput
+
+    text = option_value(config, "memory-snapshot")
+    if text is None:
+        return None
+    folder = _path(config, "memory-snapshot", text)
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"--roofline-memory-snapshot={text}: {folder} is no directory; expected one, or a new name")
+    return folder
 
 
 def _fail_on(config: pytest.Config, gate: bool, qualify: bool) -> frozenset[str]:

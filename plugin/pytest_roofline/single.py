@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .core.errors import BadInput, WrongData
@@ -10,9 +11,12 @@ from .core.facts import HardwareKey
 from .core.keys import Key
 from .core.memory import Phase
 from .core.records import Measurement
+from .core.samples import Samples
 from .judging.hardware import above_peak
 from .memory import Place, notice
+from .memory_snapshots import take_snapshot
 from .planned import encodable
+from .profiling import take_profile
 from .requests import Request
 from .subject import Subject
 
@@ -68,6 +72,7 @@ class Single:
         plan = self._plan(replaced or request.fn, sets)
         engine = Engine(device, plan)
         engine.log.labels |= labels
+        measurement: Measurement | None = None
         try:
             watch = host.Neighbours()
             self._phase = "calls"
@@ -81,13 +86,20 @@ class Single:
             self._phase = "verify"
             verified, wrong = _verify(request.verify, engine)
             measurement = self._write(engine, verified, wrong or disturbed, peak_bytes, held_bytes)
+            take_snapshot(self._session, device, self._subject.label(request.name), partial(plan.fn, *sets[0]))
         except BaseException as error:
             # Before anything is released, since how full memory was is a part of it.
             self._notice(error)
             # Whatever happens to the record, what happened to the measurement is what must be told.
             with contextlib.suppress(Exception):
-                self._write_partial(engine, error)
+                # What is interrupted after the record was written has been measured.
+                if measurement is None:
+                    self._write_partial(engine, error)
             raise
+        else:
+            # Behind everything else, so that whatever it does to the process, nothing is lost.
+            if measurement is not None and not wrong:
+                take_profile(self._session, device, measurement, plan.fn, sets, request.model)
         finally:
             # The traceback of a failure holds on to this frame; what it measured must not stay allocated for that.
             sets.clear()
@@ -140,6 +152,7 @@ class Single:
             timing=request.timing,
             flush=flush,
             renew=renew if request.fresh else None,
+            first_calls=request.first_calls,
         )
 
     @property
@@ -181,6 +194,7 @@ class Single:
             invalid=invalid or samples.trouble,
             peak_bytes=peak_bytes,
             held_bytes=held_bytes,
+            compile_s=_compile_s(samples) if request.compiles else None,
         )
         measurement = _with_sanity(measurement)
         session.record(measurement, engine.calibration)
@@ -232,6 +246,11 @@ def _verify(verify: Callable[..., object] | None, engine: "Engine") -> tuple[boo
                 f"wrong data in argument set {index} of {len(engine.sets_touched)}: verify returned {answer!r}",
             )
     return True, ""
+
+
+def _compile_s(samples: Samples) -> float:
+    """Seconds of the very first call beyond the steady median: what compiling took, and all that comes once."""
+    return max(0.0, samples.first_calls_s[0] - samples.median_s)
 
 
 def _with_sanity(measurement: Measurement) -> Measurement:

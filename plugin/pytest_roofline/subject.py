@@ -24,6 +24,8 @@ class Subject:
         self.item = item
         self.marks = marks
         self._names: set[tuple[str, str]] = set()
+        self._figures: set[str] = set()
+        self._memories: set[str] = set()
 
     @property
     def test_id(self) -> str:
@@ -56,6 +58,31 @@ class Subject:
             what = f"compiles twice for {target}" if target else "measures twice"
             raise BadInput(f"this test {what} under {called}; give each measurement a name of its own")
         self._names.add((fresh, target))
+        return fresh
+
+    def fresh_figure(self, name: str) -> None:
+        """Take the name of a figure, which a measurement of the test may have too.
+
+        Raises:
+            BadInput: the test gave it to another figure.
+        """
+        if name in self._figures:
+            raise BadInput(f"this test gives the figure {name!r} twice; give each figure a name of its own")
+        self._figures.add(name)
+
+    def fresh_memory(self, name: str | None) -> str:
+        """The name of a call whose memory is followed, which a measurement of the test may have too.
+
+        Raises:
+            BadInput: it is no text, or the test gave it to another.
+        """
+        if name is not None and not (isinstance(name, str) and name):
+            raise BadInput(f"name is {name!r}; expected text, or None for the only call whose memory is followed")
+        fresh = encodable(name or "")
+        if fresh in self._memories:
+            called = f"the name {fresh!r}" if fresh else "no name"
+            raise BadInput(f"this test follows memory twice under {called}; give each call a name of its own")
+        self._memories.add(fresh)
         return fresh
 
     def require_open(self) -> None:

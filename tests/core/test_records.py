@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import pytest
 
@@ -342,3 +343,40 @@ def test_a_published_unit_that_contradicts_its_metric_is_refused(make, metric, u
 def test_a_time_that_no_machine_takes_is_refused(make, value):
     with pytest.raises(BadInput, match="expected something between"):
         make.session(value)
+
+
+PEAK = Ceiling("bf16_TFLOPS", 4e12, "datasheet", "vendor")
+STEP = Work(flops=2 * 10**12, tokens=1024)
+
+
+def test_tokens_are_derived_per_second(make):
+    assert make.measurement(0.5, work=STEP).derived()["tokens_per_s"] == 2048
+
+
+def test_model_flops_utilization_is_the_share_of_the_dense_peak(make):
+    measurement = make.measurement(1.0, key=make.key(metric="bf16_TFLOPS"), work=STEP, ceiling=PEAK)
+    assert measurement.derived()["mfu"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("work", "ceiling"),
+    [
+        (Work(flops=10**12), PEAK),
+        (STEP, None),
+        (Work(flops=10**12, tokens=8, read_bytes=8), Ceiling("traffic_GBps", 8e9, "datasheet", "vendor")),
+    ],
+    ids=["no tokens", "no peak", "a roofline of bytes"],
+)
+def test_without_tokens_or_a_peak_of_arithmetic_there_is_no_model_flops_utilization(make, work, ceiling):
+    assert "mfu" not in make.measurement(1.0, work=work, ceiling=ceiling).derived()
+
+
+def test_a_time_below_the_clocks_resolution_gives_no_tokens_per_second(make):
+    samples = Samples((1e-9,), 1, 1e-9, labels=("unresolved",))
+    assert {"median_s"} == set(make.measurement(work=STEP, samples=samples).derived())
+
+
+@pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])
+def test_compiling_takes_no_impossible_time(make, seconds):
+    with pytest.raises(BadInput, match="compile_s is "):
+        make.measurement(1.0, compile_s=seconds)

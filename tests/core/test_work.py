@@ -108,3 +108,34 @@ def test_a_metric_without_a_convention_has_none(metric):
 
 def test_every_convention_has_a_unit():
     assert set(RATE_UNITS) == set(RATE_SUFFIXES)
+
+
+def test_tokens_alone_are_no_work():
+    with pytest.raises(BadInput, match="Work is zero throughout"):
+        Work(tokens=5)
+
+
+@pytest.mark.parametrize("tokens", [1.5, True, -1])
+def test_tokens_are_counted_in_whole_numbers(tokens):
+    with pytest.raises(BadInput, match=r"Work\.tokens is "):
+        Work(flops=1, tokens=tokens)
+
+
+def test_tokens_change_neither_metric_nor_size():
+    work = Work(flops=8, tokens=5)
+    assert (work.metric, work.size_bytes, work.amount("TFLOPS")) == ("TFLOPS", 0, 8)
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "agrees"),
+    [
+        (Work(flops=8, tokens=5), Work(flops=8, tokens=5), True),
+        (Work(flops=8, tokens=5), Work(flops=8), True),
+        (Work(flops=8), Work(flops=8), True),
+        (Work(flops=8, tokens=5), Work(flops=8, tokens=6), False),
+        (Work(flops=8, tokens=5), Work(flops=9), False),
+        (Work(flops=8), Work(flops=8, read_bytes=1), False),
+    ],
+)
+def test_work_that_states_no_tokens_agrees_with_any(mine, other, agrees):
+    assert agrees == mine.agrees(other) == other.agrees(mine)

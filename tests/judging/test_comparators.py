@@ -5,6 +5,7 @@ import pytest
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.core.work import Work
 from pytest_roofline.judging.baselines import Entries, write_baseline
 from pytest_roofline.judging.comparators import (
     BaselineComparator,
@@ -244,3 +245,29 @@ def test_a_measurement_that_is_unfit_is_known_with_its_reason(make, tmp_path):
     comparator = RunComparator([make.run(tmp_path / "r.jsonl", bad, make.measurement(2.0, process="process-2"))])
     assert comparator.unfit == [(bad, "neighbours")]
     assert comparator.reference(make.key()).medians_s == (2.0,)
+
+
+STEP = Work(flops=10**12, tokens=512)
+
+
+@pytest.mark.parametrize(("then", "now"), [(Work(flops=10**12), STEP), (STEP, Work(flops=10**12)), (STEP, STEP)])
+def test_work_that_began_to_state_its_tokens_is_the_same_work(make, tmp_path, then, now):
+    comparator = shelf(make, tmp_path / "h200.json", make.measured(work=then))
+    reference, why = find_reference(comparator, make.key(), now)
+    assert (reference.medians_s, why) == ((1e-3,), "")
+
+
+def test_another_number_of_tokens_is_other_work(make, tmp_path):
+    comparator = shelf(make, tmp_path / "h200.json", make.measured(work=STEP))
+    _, why = find_reference(comparator, make.key(), replace(STEP, tokens=1024))
+    assert why == (
+        "the test's work changed from flops=1000000000000, tokens=512 to flops=1000000000000, tokens=1024, so the "
+        "times are not comparable"
+    )
+
+
+def test_runs_from_before_tokens_were_stated_are_pooled_with_those_after(make, tmp_path):
+    one = make.run(tmp_path / "one.jsonl", make.measurement(1.0, work=Work(flops=10**12)))
+    two = make.run(tmp_path / "two.jsonl", make.measurement(2.0, process="process-2", work=STEP))
+    reference, _ = find_reference(RunComparator([one, two]), make.key(), STEP)
+    assert reference.medians_s == (1.0, 2.0)

@@ -1,6 +1,7 @@
 import pytest
 
 from pytest_roofline.core.errors import BadInput, OtherHardware
+from pytest_roofline.core.work import Work
 from pytest_roofline.judging.proposals import NothingFit, propose
 
 
@@ -266,3 +267,10 @@ def test_runs_of_a_fake_device_never_stand_beside_real_ones(make, tmp_path):
     ]
     with pytest.raises(OtherHardware, match=r"fake\.jsonl is of a fake device and .*real\.jsonl of a real one"):
         propose(runs)
+
+
+def test_runs_from_before_tokens_were_stated_make_one_entry_with_those_after(make, tmp_path):
+    before, after = Work(flops=8), Work(flops=8, tokens=5)
+    runs = runs_of(make, tmp_path, [make.measurement(1.0, work=before)], [make.measurement(1.0, work=after)])
+    (entry,) = propose(runs).baseline.entries
+    assert len(entry.sessions) == 2

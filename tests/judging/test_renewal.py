@@ -10,6 +10,7 @@ import pytest
 
 from pytest_roofline.core.entries import Baseline, Session
 from pytest_roofline.core.errors import BadFile, BadInput
+from pytest_roofline.core.work import Work
 from pytest_roofline.judging.baselines import read_baseline, write_baseline
 from pytest_roofline.judging.renewal import MOST_SESSIONS, approve, changes, newest, renew, select
 from pytest_roofline.judging.spread import priors
@@ -297,3 +298,15 @@ def test_a_damaged_baseline_is_not_replaced(make, tmp_path):
     with pytest.raises(BadFile):
         approve(Baseline("h200", (make.measured(),)), tmp_path)
     assert (tmp_path / "h200.json").read_text() == "{"
+
+
+def test_work_that_began_to_state_its_tokens_joins_and_states_them_from_then_on(make):
+    before = entry(make, *nights(0, *STEADY), work=Work(flops=8))
+    change = renew(entry(make, session(9, 1.01), work=Work(flops=8, tokens=5)), before, priors())
+    assert (change.action, change.entry.work) == ("joined", Work(flops=8, tokens=5))
+
+
+def test_the_same_sessions_with_tokens_change_nothing(make):
+    before = entry(make, *nights(0, *STEADY), work=Work(flops=8))
+    change = renew(replace(before, work=Work(flops=8, tokens=5)), before, priors())
+    assert (change.action, change.entry) == ("unchanged", before)

@@ -412,3 +412,16 @@ def test_records_at_every_level_are_rebuilt_as_themselves(make):
     entry = to_record(plain(make, "baseline"), Baseline, WHERE).entries[0]
     assert (Entry, Session, HardwareKey) == (type(entry), type(entry.sessions[0]), type(entry.hardware))
     assert dataclasses.is_dataclass(entry.work)
+
+
+def test_a_measurement_from_before_tokens_and_first_calls_reads_as_one_without(make):
+    raw = plain(make, "measurement")
+    assert not {"tokens", "first_calls_s", "compile_s"} & {*raw, *raw["work"], *raw["samples"]}
+    measurement = to_record(raw, Measurement, WHERE)
+    assert (measurement.work.tokens, measurement.samples.first_calls_s, measurement.compile_s) == (0, (), None)
+
+
+def test_tokens_first_calls_and_compiling_survive_their_file(make):
+    samples = Samples((1.0,), 1, 1e-9, first_calls_s=(2.5, 1.0))
+    measurement = make.measurement(work=Work(flops=8, tokens=5), samples=samples, compile_s=1.5)
+    assert to_record(json.loads(json.dumps(to_plain(measurement))), Measurement, WHERE) == measurement

@@ -57,6 +57,18 @@ def copies(rank, wrong):
     return Timed(call, make, verify)
 
 
+def starts(rank):
+    left = [0.2] * (rank == 1)
+    values = torch.ones(8)
+
+    def call():
+        if left:
+            time.sleep(left.pop())
+        dist.all_reduce(values)
+
+    return call
+
+
 def allocates(rank):
     return lambda: torch.empty((rank + 1) * 2**20, dtype=torch.uint8)
 
@@ -127,6 +139,13 @@ def test_twice_under_one_name(roofline, distributed):
 
 
 @pytest.mark.roofline(ranks=2)
+def test_starts(roofline, distributed, record_property):
+    before = distributed.run(pid)
+    roofline.measure_ranks(distributed, starts, work=WORK, first_calls=2, fresh=True)
+    record_property("pids", json.dumps([before, distributed.run(pid)]))
+
+
+@pytest.mark.roofline(ranks=2)
 def test_runs(distributed, record_property):
     first, second = distributed.run(gives, 7, torch.arange(3))
     assert (first["rank"], second["rank"], first["size"]) == (0, 1, 2)
@@ -163,8 +182,8 @@ def test_job(roofline, distributed, record_property):
 """
 EXPECTED = dict.fromkeys(
     [
-        "test_all_reduce[2ranks-1024]", "test_itself", "test_rotates", "test_allocates", "test_late", "test_runs",
-        "test_knows", "test_three", "test_job",
+        "test_all_reduce[2ranks-1024]", "test_itself", "test_rotates", "test_allocates", "test_late",
+        "test_starts", "test_runs", "test_knows", "test_three", "test_job",
     ],
     "passed",
 ) | dict.fromkeys(["test_wrong_on_1", "test_wrong_on_both", "test_twice_under_one_name"], "failed")  # fmt: skip
@@ -312,6 +331,21 @@ def test_ranks_know_where_they_are(story):
     assert known["facts"][:2] == [[0, HOST, 2], [1, HOST, 2]]
 
 
+def test_the_first_calls_are_those_of_the_rank_that_took_longest(story, measured):
+    first_s, second_s = measured["starts"].samples.first_calls_s
+    assert second_s < 0.2 <= first_s
+    assert "\nstarts: call 0 on new ranks took " in story.text
+
+
+def test_fresh_ranks_are_new_processes(story, measured):
+    before, after = json.loads(story.properties("test_starts")["pids"])
+    assert not set(before) & set(after)
+    assert [(measured[name].ranks.fresh, measured[name].ranks.generation) for name in ("late.rank0", "starts")] == [
+        (False, 1),
+        (True, 2),
+    ]
+
+
 def test_ranks_are_kept_from_test_to_test(story):
     before = json.loads(story.properties("test_runs")["pids"])
     assert json.loads(story.properties("test_knows")["known"])["pids"] == before
@@ -370,8 +404,7 @@ def test_a_proposal_takes_what_gates_and_nothing_oversubscribed_or_wrong(story, 
     entries = {(e["benchmark"], e.get("name", "")): e for e in json.loads(proposal.read_text())["entries"]}
     assert set(entries) == {
         ("all_reduce", ""), ("itself", ""), ("rotates", ""), ("allocates", ""), ("late", "rank0"), ("late", "rank1"),
-        ("job", "job"),
-        ("job", "steady"),
+        ("starts", ""), ("job", "job"), ("job", "steady"),
     }  # fmt: skip
     hardware = entries["all_reduce", ""]["hardware"]
     assert (hardware["devices"], hardware["link"]) == (2, "memory")

@@ -22,6 +22,7 @@ class Ranks:
         algorithm: of the collective, where the library tells: `RING`, `TREE`, `NVLS`.
         protocol: likewise: `SIMPLE`, `LL`, `LL128`.
         generation: of the processes; a new one follows every failure.
+        fresh: whether they were started for this measurement, so that its first call paid what a new process pays.
     """
 
     size: int
@@ -35,6 +36,7 @@ class Ranks:
     algorithm: str = ""
     protocol: str = ""
     generation: int = 1
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         if self.size < 1:

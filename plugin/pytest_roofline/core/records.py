@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .checks import check_tolerance
+from .checks import check_tolerance, require_seconds
 from .errors import BadInput
 from .facts import Environment
 from .keys import Key
@@ -41,7 +41,8 @@ class Measurement:
     stored alone. `peak_bytes` is the most memory that one call held above what was allocated before it; None where
     nobody asked or the device does not tell. `held_bytes` is what one call left allocated as long as its result was
     kept, above what was allocated before it: of a forward pass its output and what autograd saved. `ranks` tells of
-    those that took part, where there were several.
+    those that took part, where there were several. `compile_s` is what the first call of a function that compiles took
+    beyond the median, in seconds: compiling, and whatever else only a first call pays. It is never judged.
     """
 
     key: Key
@@ -59,9 +60,12 @@ class Measurement:
     peak_bytes: int | None = None
     held_bytes: int | None = None
     ranks: Ranks | None = None
+    compile_s: float | None = None
 
     def __post_init__(self) -> None:
         check_tolerance(self.tolerance)
+        if self.compile_s is not None:
+            require_seconds(self.compile_s, "compile_s")
 
     @property
     def median_s(self) -> float:
@@ -104,6 +108,21 @@ class Measurement:
         return self._rate("TFLOPS")
 
     @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens processed per second; None without tokens, and where a rate would be an invention."""
+        return self.work.tokens / self.median_s if self.work.tokens and self._has_rate else None
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOPs utilization: FLOPs that the model asks for, per second, as a share of the dense peak.
+
+        As Chowdhery et al. define it ("PaLM", appendix B): what is computed again to save memory does not count, so
+        `Work.flops` must not hold it. None without tokens, or where the metric's roofline is not one of arithmetic.
+        """
+        arithmetic = self.ceiling is not None and rate_suffix(self.ceiling.metric) == "TFLOPS"
+        return self.share_of_ceiling if self.work.tokens and arithmetic else None
+
+    @property
     def share_of_ceiling(self) -> float | None:
         """The rate as a share of the roofline; None where either is unknown."""
         if self.ceiling is None:
@@ -127,6 +146,8 @@ class Measurement:
             "flops_per_s": self.flops_per_s,
             "operational_intensity": self.work.operational_intensity,
             "share_of_ceiling": self.share_of_ceiling,
+            "tokens_per_s": self.tokens_per_s,
+            "mfu": self.mfu,
         }
         return {name: value for name, value in derived.items() if value is not None}
 
@@ -135,10 +156,13 @@ class Measurement:
         return None if value is None else value / RATE_UNITS[metric]
 
     def _rate(self, metric: str) -> float | None:
+        return rate(self.work, metric, self.median_s) if self._has_rate else None
+
+    @property
+    def _has_rate(self) -> bool:
         # Below the clock's resolution the time is a bound, and a rate made of it would be an invention; so would one be
         # of a whole program's time, most of which goes into its start.
-        unknown = "unresolved" in self.samples.labels or rate_suffix(self.key.metric) is None
-        return None if unknown else rate(self.work, metric, self.median_s)
+        return "unresolved" not in self.samples.labels and rate_suffix(self.key.metric) is not None
 
 
 def rate(work: Work, metric: str, seconds: float) -> float | None:

@@ -55,6 +55,8 @@ class Samples:
         wall_s: seconds per call by the host's clock, where the host and not the device set the pace.
         neighbours: whether another process was seen at work on the device; what the driver withholds is unknown.
         throttle_known: whether the device tells of thermal slowdown and power brake at all.
+        first_calls_s: the very first calls, each alone from the call until all of its work is done, by the host's
+            clock, in seconds; of ranks the longest. They are part of the warm-up. Empty where nobody asked.
     """
 
     seconds: tuple[float, ...]
@@ -71,6 +73,7 @@ class Samples:
     wall_s: float | None = None
     neighbours: Literal["none", "seen", "unknown"] = "unknown"
     throttle_known: bool = False
+    first_calls_s: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.seconds:
@@ -83,6 +86,8 @@ class Samples:
             require_seconds(getattr(self, name), name)
         if self.wall_s is not None:
             require_positive((self.wall_s,), "wall_s")
+        for value in self.first_calls_s:
+            require_seconds(value, "first_calls_s")
         if self.blocks and sum(block.samples for block in self.blocks) != len(self.seconds):
             held = sum(block.samples for block in self.blocks)
             raise BadInput(f"the blocks hold {held} samples; expected the {len(self.seconds)} that were taken")

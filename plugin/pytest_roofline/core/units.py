@@ -70,6 +70,24 @@ def format_tolerance(fraction: float) -> str:
     return ">999 %" if fraction > 9.99 else f"{fraction * 100:g} %"
 
 
+def format_share(fraction: float) -> str:
+    """A share in percent, rounded: `87.3 %`."""
+    return f"{fraction * 100:.1f} %"
+
+
+def format_factor(factor: float) -> str:
+    """How many times: `12.6 x`."""
+    return f"{three_digits(factor)} x"
+
+
+def format_flop_count(flops: float) -> str:
+    """An amount of arithmetic: `4.21 TFLOP`, `512 FLOP`."""
+    for unit, label in ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")):
+        if float(f"{flops:.3g}") >= unit:
+            return f"{three_digits(flops / unit)} {label}"
+    return f"{flops:.0f} FLOP"
+
+
 def three_digits(value: float) -> str:
     """A number of at least three significant digits, never in powers of ten from 0.001 up: `1511`, `40.3`, `0.412`."""
     rounded = float(f"{value:.3g}")

@@ -1,6 +1,6 @@
 """What one call does, in bytes and floating-point operations; every rate is derived from it and the time."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from .errors import BadInput
 
@@ -21,6 +21,7 @@ class Work:
         algbw_bytes: the size S of a collective as the nccl-tests count it; over the time, the algorithm bandwidth.
         busbw_bytes: S times the factor of the operation, whole bytes; over the time, the bus bandwidth. Zero where
             nothing crosses a bus, as among one rank.
+        tokens: that a step of a language model processes; no work by itself, so that something else stands beside it.
 
     A copy inside one device gives read, write and payload, and is shown as traffic (read + write). A copy across a
     link gives payload and wire, and is shown as payload. A collective gives algbw and busbw, and is shown as busbw.
@@ -36,6 +37,7 @@ class Work:
     wire_bytes: int = 0
     algbw_bytes: int = 0
     busbw_bytes: int = 0
+    tokens: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -44,11 +46,20 @@ class Work:
                 raise BadInput(f"Work.{field.name} is {amount!r}; expected a whole number")
             if not 0 <= amount <= MOST:
                 raise BadInput(f"Work.{field.name} is {amount}; expected zero or more, and at most 2^63")
-        if not any(getattr(self, field.name) for field in fields(self)):
+        if not any(getattr(self, field.name) for field in fields(self) if field.name != "tokens"):
             raise BadInput(
                 "Work is zero throughout; expected at least one of read_bytes, write_bytes, payload_bytes, flops, "
                 "wire_bytes or algbw_bytes above zero, since a rate cannot be derived from no work"
             )
+
+    def agrees(self, other: "Work") -> bool:
+        """Whether both may be the same call: equal amounts, where tokens that one does not state (0) agree with any.
+
+        Files from before tokens were counted state none; that alone makes no other work of the same bytes and FLOPs.
+        """
+        if self.tokens and other.tokens:
+            return self == other
+        return replace(self, tokens=0) == replace(other, tokens=0)
 
     @property
     def traffic_bytes(self) -> int:

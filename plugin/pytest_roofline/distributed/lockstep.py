@@ -35,6 +35,7 @@ class RankPlan:
         budget_s: seconds of measuring.
         drill: slows every call down by this share; None is no drill.
         peak_bytes: whether to find the most memory that a call holds.
+        first_calls: how many of the very first calls to time alone.
     """
 
     work: Work
@@ -43,6 +44,7 @@ class RankPlan:
     budget_s: float
     drill: float | None = None
     peak_bytes: bool = False
+    first_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ def _engine(
             peers=rank,
             isolated=plan.timing == "isolated",
             after_block=after_block,
+            first_calls=plan.first_calls,
         ),
     )
     engine.log.labels |= set() if plan.drill is None else {"replaced"}

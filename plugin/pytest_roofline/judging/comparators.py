@@ -117,7 +117,7 @@ class RunComparator:
         for run, measurement in fit:
             identity = measurement.key.identity
             # Times of different work do not mix; the first run says which work is meant.
-            if measurement.work != works.setdefault(identity, measurement.work):
+            if not measurement.work.agrees(works.setdefault(identity, measurement.work)):
                 continue
             self._keys[identity] = measurement.key
             self._processes.setdefault(identity, {}).setdefault(measurement.process, []).append(measurement)
@@ -244,7 +244,7 @@ def open_comparator(paths: Sequence[Path]) -> Comparator:
 def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Reference | None, str]:
     """What to compare a measurement of `work` with, or why there is nothing."""
     known = comparator.work(key)
-    if known is not None and known != work:
+    if known is not None and not known.agrees(work):
         return None, f"the test's work changed from {_brief(known)} to {_brief(work)}, so the times are not comparable"
     reference = comparator.reference(key)
     return reference, "" if reference is not None else _explain_missing(comparator, key)

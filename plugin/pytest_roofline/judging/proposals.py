@@ -182,7 +182,7 @@ def _refuse_repeated(runs: Sequence[Run]) -> None:
 def _refuse_changed_work(sessions: Sequence[tuple[Run, list[Measurement]]]) -> None:
     first_run, first = sessions[0][0], sessions[0][1][0]
     for run, measurements in sessions:
-        if any(measurement.work != first.work for measurement in measurements):
+        if not all(measurement.work.agrees(first.work) for measurement in measurements):
             raise BadInput(
                 f"{first.label} did different work in {first_run.path} and {run.path}, so its times cannot stand in "
                 "one entry; propose the runs from before and after the change apart"

@@ -168,7 +168,13 @@ def renew(proposed: Entry, before: Entry | None, assumed: dict[str, Prior], *, r
 
 def _adds_nothing(joined: Entry, before: Entry) -> bool:
     """Whether a proposal's sessions are all there already, of the same work."""
-    return before.kind == "measured" and joined.work == before.work and joined.sessions == newest(before.sessions)
+    return before.kind == "measured" and _same_work(joined, before) and joined.sessions == newest(before.sessions)
+
+
+def _same_work(joined: Entry, before: Entry) -> bool:
+    assert joined.work is not None
+    assert before.work is not None
+    return joined.work.agrees(before.work)
 
 
 def newest(sessions: Sequence[Session]) -> tuple[Session, ...]:
@@ -182,7 +188,7 @@ def _why_anew(joined: Entry, before: Entry, proposed: Sequence[Session], assumed
     """Why the old sessions no longer stand for this; empty where the new ones may join them."""
     if joined.kind != "measured":
         return "published figure"
-    if joined.work != before.work:
+    if not _same_work(joined, before):
         return "its work changed"
     reference = reference_of(before, "")
     if any(other_mode(session.achieved, reference) for session in proposed):

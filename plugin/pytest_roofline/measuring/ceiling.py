@@ -1,9 +1,16 @@
-"""A measured roofline for a device without a datasheet: the bandwidth of a STREAM-like triad, once a session."""
+"""Measured rooflines for devices without a datasheet, each once a session.
 
+Of traffic it is the bandwidth of a STREAM-like triad, of arithmetic the rate of a square matrix product.
+"""
+
+import contextlib
 import mmap
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
+from ..core.errors import DeviceError
 from ..core.records import Ceiling
 from ..core.units import MIB, format_amount
 from .cache import ROTATION_FACTOR
@@ -13,6 +20,16 @@ from .timing import Engine, Plan
 BUDGET_S = 0.3
 # Three arrays of this many times the last-level cache, as STREAM asks.
 LARGEST_ARRAY_BYTES = 256 * MIB
+# Rows of a square product. From about a thousand on, a device that computes 300 FLOPs in the time of a byte is kept
+# busy by arithmetic (2n/3 FLOPs a number of three matrices); 8192 also fill the last wave of its hundreds of cores.
+SMALLEST_PRODUCT, LARGEST_PRODUCT = 128, 8192
+# A product that takes longer leaves too few samples in the budget: some processors compute float16 a thousand times
+# slower. It is found out by one that takes eight times as long at most.
+LONGEST_PRODUCT_S = 0.04
+# Products of each size, and seconds of them before it is given up: others may have the cores for a while.
+TRIES, PATIENCE_S = 3, 0.1
+# The types of metrics such as `bf16_TFLOPS`. TF32 is a way to multiply float32.
+TYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None:
@@ -45,3 +62,119 @@ def _array(size_bytes: int, kind: str) -> torch.Tensor:
     pages = mmap.mmap(-1, size_bytes)
     pages.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(pages, dtype=torch.float32)
+
+
+def measure_product(device: Device, kind: str, metric: str) -> Ceiling | None:
+    """The FLOP/s that the product of two square matrices reaches in the type that a metric names.
+
+    2n³ FLOPs are counted for n rows. The product is as large as a budget of its own allows, found by doubling.
+
+    Args:
+        device: to measure on.
+        kind: where its tensors live: `cpu`, `cuda:0`.
+        metric: `fp32_TFLOPS`, `tf32_TFLOPS`, `bf16_TFLOPS` or `fp16_TFLOPS`.
+
+    Returns:
+        The best sample; None for another metric, or where the device does not multiply that type.
+    """
+    name = metric.removesuffix("_TFLOPS")
+    if name not in TYPES or not metric.endswith("_TFLOPS") or (name == "tf32" and not kind.startswith("cuda")):
+        return None
+    try:
+        with _multiplying(kind, name):
+            return _best_product(device, kind, name)
+    except (RuntimeError, DeviceError):
+        # No room, no kernel for this type, or a device that failed: the measurement itself tells of that.
+        return None
+
+
+def _best_product(device: Device, kind: str, name: str) -> Ceiling | None:
+    matrices = _largest_matrices(device, kind, TYPES[name])
+    rows = matrices[0].shape[0]
+    engine = Engine(device, Plan(lambda: _multiply(*matrices), sets=[()], budget_s=BUDGET_S))
+    engine.run()
+    samples = engine.samples()
+    if samples is None:
+        return None
+    return Ceiling(
+        metric=f"{name}_TFLOPS",
+        value=2 * rows**3 / min(samples.seconds),
+        source="measured",
+        origin=f"product of two {rows} x {rows} matrices, best of {len(samples.seconds)}",
+    )
+
+
+def _largest_matrices(device: Device, kind: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    """Three [n, n]: so many rows that twice as many would take too long, or not fit."""
+    rows, matrices = SMALLEST_PRODUCT, _matrices(SMALLEST_PRODUCT, kind, dtype)
+    while rows < LARGEST_PRODUCT:
+        rows *= 2
+        if 3 * rows**2 * dtype.itemsize > device.free_bytes() / 4:
+            break
+        larger = _matrices(rows, kind, dtype)
+        if _product_s(device, larger) > LONGEST_PRODUCT_S:
+            break
+        matrices = larger
+    return matrices
+
+
+def _matrices(rows: int, kind: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    """Three [rows, rows]; a device draws less power on zeros, and is faster than it ever is."""
+    return tuple(torch.rand(rows, rows, device=kind, dtype=torch.float32).to(dtype) for _ in range(3))
+
+
+def _product_s(device: Device, matrices: tuple[torch.Tensor, ...]) -> float:
+    """The least host seconds of a product, over a few; in the first of a size libraries choose and load a kernel.
+
+    Of one that seems too slow there are more, since others may have the cores for a while.
+    """
+    seconds: list[float] = []
+    while sum(seconds) < PATIENCE_S and (len(seconds) < TRIES or min(seconds) > LONGEST_PRODUCT_S):
+        seconds.append(_once_s(device, matrices))
+    return min(seconds)
+
+
+def _once_s(device: Device, matrices: tuple[torch.Tensor, ...]) -> float:
+    device.synchronize()
+    began_s = device.host_s()
+    _multiply(*matrices)
+    device.synchronize()
+    return device.host_s() - began_s
+
+
+def _multiply(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
+    torch.mm(left, right, out=out)
+
+
+@contextlib.contextmanager
+def _multiplying(kind: str, name: str) -> Iterator[None]:
+    """In the type that is asked for, whatever the test that measures has chosen for itself."""
+    backends = _new_settings() or [_OneSetting()]
+    before = [backend.fp32_precision for backend in backends]
+    with torch.no_grad(), torch.autocast(kind.partition(":")[0], enabled=False):
+        try:
+            for backend in backends:
+                backend.fp32_precision = "tf32" if name == "tf32" else "ieee"
+            yield
+        finally:
+            for backend, precision in zip(backends, before, strict=True):
+                backend.fp32_precision = precision
+
+
+def _new_settings() -> list[Any]:
+    """What says how float32 is multiplied, since torch 2.9: one setting a library; empty in a torch before."""
+    libraries = (getattr(torch.backends, name) for name in ("cuda", "mkldnn"))
+    found = [getattr(library, "matmul", None) for library in libraries]
+    return [setting for setting in found if hasattr(setting, "fp32_precision")]
+
+
+class _OneSetting:
+    """The setting of a torch before 2.9, which newer ones refuse to read once theirs were used."""
+
+    @property
+    def fp32_precision(self) -> str:
+        return torch.get_float32_matmul_precision()
+
+    @fp32_precision.setter
+    def fp32_precision(self, precision: str) -> None:
+        torch.set_float32_matmul_precision({"ieee": "highest", "tf32": "high"}.get(precision, precision))

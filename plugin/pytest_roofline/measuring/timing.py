@@ -2,7 +2,7 @@
 
 The engine asks a device for nothing but the `Device` protocol, so all of it is proven on a fake. The order of things:
 
-    first call → warm-up → shape of a block → (graph) → blocks, each kept, excluded by cause only → Samples
+    first calls → warm-up → shape of a block → (graph) → blocks, each kept, excluded by cause only → Samples
 """
 
 import contextlib
@@ -61,6 +61,8 @@ class Plan:
     """Whether every call is a sample of its own, behind a barrier of the ranks and on idle devices."""
     after_block: Callable[[], object] | None = None
     """Called when the log holds one block more."""
+    first_calls: int = 0
+    """How many of the very first calls to time alone and to keep; with 0, one is made and not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class Log:
     mode: Mode = "unknown"
     overhead_s: float = 0.0
     labels: set[str] = field(default_factory=set)
+    first_calls_s: list[float] = field(default_factory=list)
 
     @property
     def seconds(self) -> list[float]:
@@ -136,7 +139,7 @@ class Engine:
             self._calibrate()
             assert self.calibration is not None
             sizing = Sizing(self._watch, self._calls, self.calibration, self.plan.budget_s)
-            if self._first_call_s() < self.plan.budget_s or not self._slow_for_good(sizing):
+            if not self._first_calls() or not self._slow_for_good(sizing):
                 way = self._warm_up(sizing)
                 self._renew()
                 self._take(sizing, self._graphed(sizing, way))
@@ -204,21 +207,35 @@ class Engine:
             "labels": tuple(sorted(log.labels)),
             "mode": log.mode,
             "overhead_s": log.overhead_s,
+            "first_calls_s": tuple(log.first_calls_s[: self.plan.first_calls]),
             "neighbours": self._state.neighbours,
             "throttle_known": self._state.throttle_known,
         }
 
-    def _first_call_s(self) -> float:
-        """Host seconds of the very first call, which stands alone: it may compile or load."""
-        began_s = self._watch.meeting.meet_s()
-        self.log.warmup_iterations = 1
-        self._calls.first()
+    def _first_calls(self) -> bool:
+        """Make the very first calls, each alone: they may compile or load. Whether the last was too slow to warm up.
+
+        A single one that is as long as the budget is slow. Of several, the last is warm already: on a device that is
+        waited for anyway it is enough that the next would be all of the warm-up.
+        """
+        log, wanted = self.log, self.plan.first_calls
+        for index in range(max(1, wanted)):
+            log.warmup_iterations += 1
+            log.first_calls_s.append(self._alone_s(self._calls.first if index == 0 else lambda: self._calls(1)))
+            log.warmup_s += log.first_calls_s[-1]
+        warm = wanted > 1 and not self.device.traits.queues
+        return log.first_calls_s[-1] >= (SHARE_DIRECT if warm else 1) * self.plan.budget_s
+
+    def _alone_s(self, call: Callable[[], None]) -> float:
+        """Host seconds of one call until all of its work is done, which begins on all ranks at once."""
+        self._watch.meeting.meet_s()
+        began_s = self.device.host_s()
+        call()
         self.settle()
-        self.log.warmup_s = self._watch.meeting.meet_s() - began_s
-        return self.log.warmup_s
+        return self._watch.meeting.most(self.device.host_s() - began_s)[0]
 
     def _slow_for_good(self, sizing: Sizing) -> bool:
-        """After a first call as long as the budget: whether the next are slow too, and not just the compiling ones.
+        """After a call that slow: whether the next are slow too, and not just those that compile.
 
         Then they are the samples, and warming up would only add to the wait. As soon as one is fast, those before it
         count as warm-up.

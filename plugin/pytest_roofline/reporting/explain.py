@@ -11,6 +11,7 @@ from ..judging.runs import Run
 from ..judging.stats import growth
 from ..judging.verdicts import WORTH_REPORTING
 from .details import chance_text, difference_text, sides_text, spread_text
+from .first_calls import first_call_text
 from .results import count
 
 # Positions of a strip of samples, from the fastest to the slowest that is shown.
@@ -47,6 +48,10 @@ def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
             f"|{strip}| {len(samples.seconds)} samples in {len(samples.block_medians)} blocks"
         )
         lines.append(text + (f"; does not count: {measurement.invalid}" if measurement.invalid else ""))
+        if samples.first_calls_s:
+            lines.append(f"      first calls: {first_call_text(measurement)}")
+        if measurement.compile_s is not None:
+            lines.append(f"      compiling: {format_seconds(measurement.compile_s)} beyond the median")
         if samples.excluded:
             causes = ", ".join(f"{count} by {cause}" for cause, count in samples.excluded.items())
             lines.append(f"      blocks left out: {causes}")

@@ -60,7 +60,7 @@ def job_text(job: Measurement, others: Sequence[Measurement]) -> list[str]:
     """A whole program beside the steady time of the same work, where a test measured both."""
     if job.key.metric != JOB_METRIC:
         return []
-    same = [one for one in others if one.test_id == job.test_id and one.work == job.work and one is not job]
+    same = [one for one in others if one.test_id == job.test_id and one.work.agrees(job.work) and one is not job]
     return [
         f"{printable(job.label)}: the whole program takes {format_seconds(job.median_s)}, of which one steady call of "
         f"its work is {format_seconds(one.median_s)}; the rest is starting, importing, meeting, warming up and ending"

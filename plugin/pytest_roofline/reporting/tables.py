@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ..core.records import Measurement
-from ..core.units import format_bytes, format_memory, format_percent, format_seconds, printable
+from ..core.units import format_bytes, format_memory, format_percent, format_seconds, printable, three_digits
 from ..judging.comparing import Row
 from ..judging.hardware import format_ceiling
 from ..judging.stats import growth
@@ -27,8 +27,9 @@ _RANK = {"FAILED": 0, Kind.REGRESSED.value: 1, Kind.INVALID.value: 2, Kind.INCON
 
 
 def results_table(results: Sequence[Result], width: int, colour: bool, exhausted: Sequence[RanOut] = ()) -> str:
-    """Test, size, time, rate, roofline, memory, difference with its interval, processes, verdict; worst first.
+    """Test, size, time, rates, roofline, memory, compiling, difference with its interval, processes, verdict.
 
+    The worst come first where a test failed.
     Behind them, without figures, stand the tests that ran out of memory.
     """
     failed = any(result.word in ("FAILED", Kind.REGRESSED.value) for result in results)
@@ -39,9 +40,9 @@ def results_table(results: Sequence[Result], width: int, colour: bool, exhausted
     heading = units.pop() if len(units) == 1 else ""
     rows = [_row(result, rate.removesuffix(heading).strip()) for result, rate in zip(ordered, rates, strict=True)]
     rows += [_exhausted_row(ran_out) for ran_out in exhausted]
-    columns = [("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"), ("roof", "right"),
-               ("peak", "right"), ("held", "right"), ("diff %", "right"), ("99 %", "right"), ("n", "right"),
-               ("verdict", "left")]  # fmt: skip
+    columns = [("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"),
+               ("tokens/s", "right"), ("roof", "right"), ("peak", "right"), ("held", "right"), ("compile", "right"),
+               ("diff %", "right"), ("99 %", "right"), ("n", "right"), ("verdict", "left")]  # fmt: skip
     # A column with nothing in it only takes room from the tests' names.
     filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
     table = new_table(*(columns[index] for index in filled))
@@ -57,9 +58,11 @@ def _row(result: Result, rate: str) -> list[str | Text]:
         _size(result),
         format_seconds(new_s(result) or measurement.median_s),
         rate,
+        _tokens(result),
         _roof(measurement),
         _memory(measurement.peak_bytes),
         _memory(measurement.held_bytes),
+        "" if measurement.compile_s is None else format_seconds(measurement.compile_s),
         "" if verdict is None or verdict.change is None else f"{verdict.change * 100:+.1f}",
         _bounds(verdict),
         _counts(verdict),
@@ -69,7 +72,15 @@ def _row(result: Result, rate: str) -> list[str | Text]:
 
 def _exhausted_row(ran_out: RanOut) -> list[str | Text]:
     word = ran_out.word
-    return [printable(ran_out.record.label), *[""] * 9, Text(word, style=STYLES[word])]
+    return [printable(ran_out.record.label), *[""] * 11, Text(word, style=STYLES[word])]
+
+
+def _tokens(result: Result) -> str:
+    """Tokens per second of the time that stands beside them."""
+    measurement = result.measurement
+    if measurement.tokens_per_s is None:
+        return ""
+    return three_digits(measurement.work.tokens / (new_s(result) or measurement.median_s))
 
 
 def _memory(size_bytes: int | None) -> str:

@@ -1,0 +1,170 @@
+"""One call, followed: its peak by the operators' storages, beside the peak by the device's own counter."""
+
+import contextlib
+import difflib
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+
+from ...core.errors import BadInput
+from ...core.memory_use import Allocation, OutputBytes, Step
+from ...core.units import format_memory
+from ..devices import Device
+from .blocks import find_peak
+from .classify import categories, largest
+from .places import Places
+from .storages import tensors_in
+from .tracking import Tracker
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found of one call: see `core.memory_use.MemoryUse`."""
+
+    peak_bytes: int
+    phase: Step
+    categories: dict[str, int]
+    largest: tuple[Allocation, ...]
+    before_bytes: int
+    phase_peaks: dict[str, int]
+    outputs: tuple[OutputBytes, ...]
+    device_peak_bytes: int | None
+    device_before_bytes: int | None
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What to follow.
+
+    Args:
+        fn: called once, as `fn(*arguments)`; what it returns is kept to the end.
+        arguments: its arguments.
+        model: whose submodules tell places; None where there is none.
+        optimizer: whose state is known from the start; one that is not given is known from its first step on.
+        predicted: bytes that a submodule's output should have, by its name.
+
+    Raises:
+        BadInput: the model or the optimizer is none, or `predicted` names what is no submodule.
+    """
+
+    fn: Callable[..., object]
+    arguments: tuple[object, ...] = ()
+    model: nn.Module | None = None
+    optimizer: Optimizer | None = None
+    predicted: Mapping[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.model is not None and not isinstance(self.model, nn.Module):
+            raise BadInput(f"model is a {type(self.model).__name__}; expected a torch.nn.Module")
+        if self.optimizer is not None and not isinstance(self.optimizer, Optimizer):
+            raise BadInput(f"optimizer is a {type(self.optimizer).__name__}; expected a torch.optim.Optimizer")
+        if self.predicted and self.model is None:
+            raise BadInput("predicted is given without model; expected the model whose submodules it names")
+        for name, size_bytes in (self.predicted or {}).items():
+            if isinstance(size_bytes, bool) or not isinstance(size_bytes, int) or size_bytes < 0:
+                raise BadInput(f"predicted has {size_bytes!r} for {name!r}; expected whole bytes, zero or more")
+
+
+def take(device: Device, call: Call) -> Found:
+    """Make the call and tell what its memory went into.
+
+    Raises:
+        BadInput: `predicted` names what is no submodule, or nothing of the call lies on the device.
+        Exception: whatever the function raises; the model, the optimizer and torch are then as they were before.
+    """
+    places = Places(call.model, call.predicted or {})
+    _refuse_unknown(places, call)
+    tracker = Tracker(_torch_device(device), places)
+    kept: list[object] = []
+    # What only a collection would let go of is nothing that the call needs.
+    gc.collect()
+    device.synchronize()
+    before_bytes = device.allocated().now_bytes
+    rise_bytes = device.peak_bytes(lambda: _run(call, tracker, places, kept))
+    if not kept:
+        # A device that does not tell makes no call.
+        _run(call, tracker, places, kept)
+    peak = find_peak(tracker.log)
+    if not peak.alive:
+        raise BadInput(f"memory saw no tensor on {device.name}; expected a function that works on roofline.device")
+    tracked_before = peak.before_bytes if before_bytes is None else before_bytes
+    return Found(
+        peak_bytes=peak.size_bytes,
+        phase=peak.step,
+        categories=categories(peak, tracker.log),
+        largest=largest(peak, tracker.log),
+        before_bytes=peak.before_bytes,
+        phase_peaks=peak.by_step,
+        outputs=tuple(
+            OutputBytes(name, size_bytes, places.outputs[name]) for name, size_bytes in (call.predicted or {}).items()
+        ),
+        device_peak_bytes=None if rise_bytes is None else tracked_before + rise_bytes,
+        device_before_bytes=before_bytes,
+        missing=tuple(_missing(device, call, rise_bytes, peak.returned_bytes if before_bytes is None else 0)),
+    )
+
+
+def _refuse_unknown(places: Places, call: Call) -> None:
+    unknown = [name for name in call.predicted or {} if name not in places.names]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], places.names, n=3, cutoff=0.5)
+        like = f", such as {', '.join(near)}" if near else ""
+        raise BadInput(f"predicted names {unknown[0]!r}; expected a submodule of {type(call.model).__name__}{like}")
+
+
+def _torch_device(device: Device) -> torch.device:
+    return torch.device("cpu" if device.name == "fake" else device.name)
+
+
+def _run(call: Call, tracker: Tracker, places: Places, kept: list[object]) -> None:
+    with _uncompiled(), places.followed(), tracker.following():
+        _mark(call, tracker)
+        kept.append(call.fn(*call.arguments))
+        tracker.mark_stored()
+        _mark(call, tracker)
+
+
+def _mark(call: Call, tracker: Tracker) -> None:
+    if call.model is not None:
+        tracker.mark_model(call.model)
+    if call.optimizer is not None:
+        tracker.mark_optimizer(call.optimizer)
+    for tensor in tensors_in(call.arguments):
+        tracker.mark(tensor, "inputs")
+
+
+@contextlib.contextmanager
+def _uncompiled() -> Iterator[None]:
+    """Without compiled code: its operators cannot be followed, and torch would never compile again what it meets here.
+
+    (torch 2.13: a frame that is called under a dispatch mode is skipped, and stays skipped when the mode is gone.)
+    """
+    # Since torch 2.6.
+    set_stance = getattr(torch.compiler, "set_stance", None)
+    with contextlib.nullcontext() if set_stance is None else set_stance("force_eager"):
+        yield
+
+
+def _missing(device: Device, call: Call, rise_bytes: int | None, returned_bytes: int) -> Iterator[str]:
+    if rise_bytes is None:
+        yield f"the device's own peak, which {device.name} does not tell here"
+    elif returned_bytes:
+        yield (
+            f"{format_memory(returned_bytes)} that were there before the call and were given back in it, which the "
+            f"counter of {device.name} does not see go"
+        )
+    if is_compiled(call.fn) or is_compiled(call.model):
+        yield "what compiled code allocates: its operators ran one by one here"
+
+
+def is_compiled(function: object) -> bool:
+    """Whether torch.compile made something, or any submodule of it."""
+    if isinstance(function, nn.Module):
+        modules = list(function.modules())
+        return any(hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) for one in modules)
+    return hasattr(function, "_torchdynamo_orig_callable")

@@ -1,0 +1,37 @@
+"""Profilers that watch from outside: whether one is attached, and how it is told what to look at."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+# Variables that profilers set in the processes that they start, or that name a library of theirs to load.
+ATTACHED = {
+    "NSYS_PROFILING_SESSION_ID": "Nsight Systems",
+    "CUDA_INJECTION64_PATH": "a profiler injected into CUDA",
+    "ROCP_TOOL_LIB": "rocprof",
+    "ROCP_TOOL_LIBRARIES": "rocprofv3",
+    "ROCPROFILER_LIBRARY_CTOR": "rocprofv3",
+    "HSA_TOOLS_LIB": "a tool of the HSA runtime",
+}
+
+
+def attached(environment: Mapping[str, str]) -> str:
+    """The profiler that this process runs under, with the variable that tells; empty where none does."""
+    found = next((name for name in ATTACHED if environment.get(name)), None)
+    return "" if found is None else f"{ATTACHED[found]} ({found} is set)"
+
+
+def is_bracketed(device: str) -> bool:
+    """Whether an external profiler can be told what to look at on a device."""
+    return device.partition(":")[0] == "cuda"
+
+
+@contextlib.contextmanager
+def bracketed() -> Iterator[None]:
+    """Between cudaProfilerStart and cudaProfilerStop (HIP's of that name), for `--capture-range=cudaProfilerApi`."""
+    import torch
+
+    torch.cuda.profiler.start()
+    try:
+        yield
+    finally:
+        torch.cuda.profiler.stop()

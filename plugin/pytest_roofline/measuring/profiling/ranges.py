@@ -1,0 +1,79 @@
+"""Ranges named after the parts of a model, while its calls are profiled: in torch's trace, and for external profilers.
+
+They are set by forward hooks, and only as long as the profiled calls last: a timed call pays nothing for them.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.profiler import record_function
+
+# What wrappers put into the name of a part: data parallel, compiled, checkpointed and sharded modules.
+WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+Push = Callable[[str], object]
+Pop = Callable[[], object]
+
+
+def part_name(path: str, model: torch.nn.Module) -> str:
+    """A part as its author knows it: `blocks.3.attention`; of the model itself the name of its class."""
+    parts = [part for part in path.split(".") if part not in WRAPPERS]
+    return ".".join(parts) if any(parts) else type(_unwrapped(model)).__name__
+
+
+def _unwrapped(model: torch.nn.Module) -> torch.nn.Module:
+    for name in WRAPPERS:
+        inner = getattr(model, name, None)
+        if isinstance(inner, torch.nn.Module):
+            return _unwrapped(inner)
+    return model
+
+
+def nvtx_of(device: str) -> tuple[Push, Pop] | None:
+    """What puts ranges before an external profiler: NVTX, which torch maps to ROCTX under ROCm; None where nothing."""
+    if device.partition(":")[0] != "cuda":
+        return None
+    return torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+
+
+@contextlib.contextmanager
+def annotated(model: torch.nn.Module | None, marks: tuple[Push, Pop] | None) -> Iterator[None]:
+    """Every part of a model is a range inside; the hooks are gone behind it, whatever happens.
+
+    Args:
+        model: None leaves everything as it is.
+        marks: what else is told of the begin and the end of a range.
+    """
+    with contextlib.ExitStack() as hooks:
+        if model is not None:
+            for path, module in model.named_modules():
+                before, after = _hooks(part_name(path, model), marks)
+                hooks.callback(module.register_forward_pre_hook(before, prepend=True).remove)
+                hooks.callback(module.register_forward_hook(after, always_call=True).remove)
+        yield
+
+
+def _hooks(name: str, marks: tuple[Push, Pop] | None) -> tuple[Callable[..., None], Callable[..., None]]:
+    """What opens a range and what closes it; a part may be called within itself."""
+    opened: list[Any] = []
+
+    def before(*_: object) -> None:
+        if torch.compiler.is_compiling():
+            return
+        found = record_function(name)
+        found.__enter__()
+        opened.append(found)
+        if marks is not None:
+            marks[0](name)
+
+    def after(*_: object) -> None:
+        # A failed call ends its ranges too, and those that were never opened have no end.
+        if torch.compiler.is_compiling() or not opened:
+            return
+        if marks is not None:
+            marks[1]()
+        opened.pop().__exit__(None, None, None)
+
+    return before, after

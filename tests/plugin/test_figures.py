@@ -1,0 +1,124 @@
+"""`roofline.figure`: numbers that a test found besides times."""
+
+import json
+import re
+from pathlib import Path
+
+from pytest_roofline.core.figures import Figure
+from pytest_roofline.judging.proposals import propose
+
+from .conftest import ONE
+
+SUITE = """
+import pytest
+from pytest_roofline import Work
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_ranks(roofline, busy, kind):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9), name="efficiency")
+    given = roofline.figure("efficiency", 0.873, "share")
+    assert (given.name, given.value, given.unit) == ("efficiency", 0.873, "share")
+    roofline.figure("bytes", 2**20, "B")
+
+def test_fails(roofline):
+    roofline.figure("found", 3, "count")
+    raise AssertionError("after it")
+"""
+REFUSED = """
+import pytest
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("", 1, "s"), (None, 1, "s"), ("a", "1", "s"), ("a", True, "s"), ("a", None, "s"), ("a", 1, "ms"),
+     ("a", float("nan"), "s"), ("a", float("inf"), "s")],
+    ids=lambda arguments: "it",
+)
+def test_refused(roofline, arguments):
+    roofline.figure(*arguments)
+
+def test_twice(roofline):
+    roofline.figure("a", 1, "s")
+    roofline.figure("a", 2, "s")
+"""
+SENTENCES = (
+    "figure was given the name ''; expected text that says what it is",
+    "figure was given the name None; expected text that says what it is",
+    "the figure 'a' is '1'; expected a number in one of B, s, share, count, FLOP, tokens/s, x",
+    "the figure 'a' is True; expected a number in one of",
+    "the figure 'a' is None; expected a number in one of",
+    "the unit of 'a' is 'ms'; expected one of B, s, share, count, FLOP, tokens/s, x",
+    "'a' is nan; expected a finite number",
+    "'a' is inf; expected a finite number",
+    "this test gives the figure 'a' twice; give each figure a name of its own",
+)
+
+
+def test_figures_are_recorded_and_shown_whatever_becomes_of_their_test(desk):
+    desk.suite(SUITE)
+    result = desk.run("--roofline-save=it")
+    result.assert_outcomes(passed=2, failed=1)
+    run = desk.saved("it")
+    assert [(figure.label, figure.name, figure.value, figure.unit) for figure in run.figures] == [
+        ("ranks[ddp]", "efficiency", 0.873, "share"),
+        ("ranks[ddp]", "bytes", 2.0**20, "B"),
+        ("ranks[fsdp]", "efficiency", 0.873, "share"),
+        ("ranks[fsdp]", "bytes", 2.0**20, "B"),
+        ("fails", "found", 3.0, "count"),
+    ]
+    result.stdout.fnmatch_lines(
+        [
+            "ranks[[]ddp]: efficiency 87.3 %, bytes 1.00 MiB",
+            "ranks[[]fsdp]: efficiency 87.3 %, bytes 1.00 MiB",
+            "fails: found 3",
+        ]
+    )
+
+
+def test_a_figure_is_no_part_of_a_baseline_a_comparison_or_a_verdict(desk):
+    desk.suite(ONE.format(marks=""))
+    assert desk.run("--roofline-save=plain").ret == 0
+    desk.suite(ONE.format(marks="") + '    roofline.figure("found", 1, "x")\n')
+    result = desk.run("--roofline-save=told", "--roofline-against=plain")
+    assert result.ret == 0
+    plain, told = desk.saved("plain"), desk.saved("told")
+    assert (len(plain.figures), len(told.figures)) == (0, 1)
+    assert all("found" not in json.dumps(judgement.label) for judgement in told.judgements)
+    assert [entry.label for entry in propose([told]).baseline.entries] == ["one"]
+    compared = desk.cli("compare", str(desk.run_path("plain")), str(desk.run_path("told")))
+    assert "found" not in compared.output
+
+
+def test_what_is_no_figure_is_refused_with_what_was_seen(desk):
+    desk.suite(REFUSED)
+    result = desk.run("--roofline-save=it")
+    result.assert_outcomes(failed=len(SENTENCES))
+    out = result.stdout.str()
+    assert [sentence for sentence in SENTENCES if f"BadInput: {sentence}" not in out] == []
+    assert [figure.value for figure in desk.saved("it").figures] == [1.0]
+
+
+def test_a_further_round_finds_a_figure_again_and_keeps_quiet(desk):
+    desk.sessions(ONE.format(marks=""))
+    options = desk.sessions(ONE.format(marks=""))
+    desk.suite(ONE.format(marks="") + '    roofline.figure("found", 1, "x")\n')
+    desk.script(slow=1.06)
+    desk.run("--roofline-save=it", "--roofline-rounds=2", *options)
+    run = desk.saved("it")
+    assert {measurement.round for measurement in run.measurements} == {1, 2}
+    assert [type(figure) for figure in run.figures] == [Figure]
+
+
+def test_the_example_of_the_page_prints_what_stands_below_it(pytester):
+    page = (Path(__file__).parents[2] / "docs" / "writing-tests.md").read_text(encoding="utf-8")
+    chapter = page.partition("## Starts, tokens and figures")[2]
+    example, shown = (re.search(rf"```{kind}\n(.*?)```", chapter, re.DOTALL)[1] for kind in ("python", "text"))
+    pytester.makepyfile("import torch\nfrom pytest_roofline import Work\n" + example)
+    options = ("-p", "no:hypothesispytest", "--roofline-device=cpu", "--roofline-budget=0.05")
+    result = pytester.runpytest_inprocess(*options)
+    result.assert_outcomes(passed=1)
+    first_calls, parameters = shown.splitlines()
+    # The numbers are another machine's.
+    told = re.sub(r"\d[\d.]* (ms|µs|x)", "NUMBER", first_calls.partition(";")[0])
+    pattern = re.escape(told).replace("NUMBER", r"[\d.]+ (?:s|ms|µs|ns|x)")
+    assert re.search(rf"^{pattern};", result.stdout.str(), re.MULTILINE)
+    assert parameters in result.outlines

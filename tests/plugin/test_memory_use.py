@@ -1,0 +1,223 @@
+"""`roofline.memory` and `--roofline-memory-snapshot`: what a run keeps, shows, and never judges."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+# An inner run would import them, and forget them again.
+import torch._dynamo
+import torch.optim.optimizer  # noqa: F401
+
+import pytest_roofline.measuring.memory_use.snapshot
+import pytest_roofline.measuring.memory_use.taking  # noqa: F401
+from pytest_roofline.judging.proposals import propose
+from pytest_roofline.judging.runs import read_run
+from pytest_roofline.round_child import VARIABLE
+
+from .conftest import ONE
+
+SUITE = """
+import pytest
+import torch
+from torch import nn
+from pytest_roofline import Work
+
+def test_step(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+    model, x = nn.Sequential(nn.Linear(8, 16, bias=False), nn.GELU()), torch.ones(64, 8)
+    use = roofline.memory(model, args=(x,), model=model, predicted={"1": 64 * 16 * 4})
+    assert use.phase == "forward"
+    assert use.categories == {"activations": 2 * 64 * 16 * 4, "inputs": x.nbytes, "parameters": 8 * 16 * 4}
+    roofline.memory(lambda x: x + 1, make_args=lambda: (x,), name="sum")
+"""
+# On a GPU as far as a fixture can make one: its name, and torch's memory history.
+HISTORY = """
+import pytest
+import torch
+from pytest_roofline import Work
+
+@pytest.fixture(autouse=True)
+def history(monkeypatch, fake):
+    fake.name, seen = "cuda:0", []
+    def dump(path):
+        if {fails}:
+            raise RuntimeError("no room for a snapshot")
+        open(path, "w").write("snapshot")
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda enabled="all", **_: seen.append(enabled))
+    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", dump)
+    yield seen
+    assert seen == ["all", None]
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_copy(roofline, busy, history, size):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, payload_bytes=size))
+"""
+REFUSED = """
+import torch
+
+def test_twice(roofline):
+    x = torch.ones(10)
+    roofline.memory(lambda: x + 1)
+    roofline.memory(lambda: x + 1)
+
+def test_no_function(roofline):
+    roofline.memory(3)
+
+def test_no_mapping(roofline):
+    roofline.memory(lambda: 3, predicted=["up"])
+
+def test_no_name(roofline):
+    roofline.memory(lambda: 3, name=7)
+
+def test_both(roofline):
+    roofline.memory(lambda: 3, args=(), make_args=lambda: ())
+"""
+SENTENCES = (
+    "this test follows memory twice under no name; give each call a name of its own",
+    "memory was given 3; expected a function to call",
+    "predicted is ['up']; expected bytes by submodule",
+    "name is 7; expected text, or None for the only call whose memory is followed",
+    "both args and make_args",
+)
+OUT_OF_MEMORY = """
+import pytest
+import torch
+
+@pytest.mark.roofline(oom="record")
+def test_large(roofline):
+    roofline.memory(lambda: torch.empty(2**50))
+"""
+
+
+def lines_of(path, kind):
+    return [line for line in map(json.loads, path.read_text().splitlines()) if line["type"] == kind]
+
+
+def test_a_calls_memory_is_recorded_at_once_and_shown_after_the_results(desk):
+    desk.suite(SUITE)
+    result = desk.run("--roofline-save=it")
+    result.assert_outcomes(passed=1)
+    run = desk.saved("it")
+    assert [(use.label, use.name, use.device) for use in run.memory_uses] == [
+        ("step", "", "fake"),
+        ("step.sum", "sum", "fake"),
+    ]
+    text = result.stdout.str()
+    assert text.index("verdict") < text.index("memory of step: peak 10.5 KiB in forward")
+    assert "activations 8.00 KiB (76 %), inputs 2.00 KiB (19 %), parameters 512 B (5 %)" in text
+    assert "output of 1: 4.00 KiB, predicted 4.00 KiB (+0.0 %)" in text
+    kinds = [json.loads(line)["type"] for line in run.path.read_text().splitlines()]
+    assert kinds.index("memory_use") < kinds.index("outcome")
+
+
+def test_memory_has_no_part_in_a_baseline(desk):
+    desk.suite(SUITE)
+    desk.run("--roofline-save=it")
+    run = desk.saved("it")
+    assert len(run.memory_uses) == 2
+    bare = desk.path / "bare.jsonl"
+    kept = [line for line in run.path.read_text().splitlines() if json.loads(line)["type"] != "memory_use"]
+    bare.write_text("\n".join(kept) + "\n")
+    with_memory, without = (propose([read_run(path)]).baseline.entries for path in (run.path, bare))
+    assert with_memory == without
+    compared = [desk.cli("compare", str(path), str(path)).output for path in (run.path, bare)]
+    assert compared[0].replace("it", "") == compared[1].replace("bare", "")
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_what_cannot_be_used_is_told(refusals, sentence):
+    assert sentence in refusals
+
+
+@pytest.fixture(scope="module")
+def _refusals():
+    return {}
+
+
+@pytest.fixture
+def refusals(desk, _refusals):
+    """What the run of all of them prints; one run for all."""
+    if not _refusals:
+        desk.suite(REFUSED)
+        result = desk.run()
+        result.assert_outcomes(failed=5)
+        _refusals["text"] = result.stdout.str()
+    return _refusals["text"]
+
+
+def test_in_a_further_round_it_is_found_and_not_recorded(desk, monkeypatch):
+    desk.suite(SUITE)
+    folder = desk.path / "round"
+    folder.mkdir()
+    (folder / "status").touch()
+    asked = {
+        "round": 2, "ids": ["test_suite.py::test_step"], "folder": str(folder), "parent": os.getppid(),
+        "deadline": None, "status": str(folder / "status"),
+    }  # fmt: skip
+    (folder / "round.json").write_text(json.dumps(asked))
+    monkeypatch.setenv(VARIABLE, str(folder / "round.json"))
+    desk.run("--roofline-memory-snapshot=shots").assert_outcomes(passed=1)
+    (path,) = (folder / "runs").glob("*.jsonl")
+    assert len(lines_of(path, "measurement")) == 1
+    assert lines_of(path, "memory_use") == []
+    assert not (desk.path / "shots").exists()
+
+
+def test_running_out_of_memory_is_recorded_as_anywhere_else(desk):
+    desk.suite(OUT_OF_MEMORY)
+    result = desk.run("--roofline-save=it")
+    result.assert_outcomes(passed=1)
+    (found,) = desk.saved("it").out_of_memory
+    assert found.asked_bytes == 2**52
+    assert desk.saved("it").memory_uses == ()
+
+
+def test_every_measurement_gets_a_snapshot_and_a_second_run_overwrites_none(desk):
+    desk.suite(HISTORY.format(fails=False))
+    result = desk.run("--roofline-memory-snapshot=shots")
+    result.assert_outcomes(passed=2)
+    shots = desk.path / "shots"
+    assert sorted(path.name for path in shots.iterdir()) == ["copy-1.pickle", "copy-2.pickle"]
+    assert f"memory snapshots: 2 in {shots}; open at https://pytorch.org/memory_viz" in result.stdout.str()
+    desk.run("--roofline-memory-snapshot=shots", "-k", "copy[1]").assert_outcomes(passed=1, deselected=1)
+    assert sorted(path.name for path in shots.iterdir()) == ["copy-1-2.pickle", "copy-1.pickle", "copy-2.pickle"]
+
+
+def test_a_snapshot_that_fails_is_a_warning_and_the_measurement_stands(desk):
+    desk.suite(HISTORY.format(fails=True))
+    result = desk.run("--roofline-memory-snapshot=shots", "--roofline-save=it", "-k", "copy[1]")
+    result.assert_outcomes(passed=1, deselected=1)
+    assert "WARNING: no memory snapshot of copy[1]: RuntimeError: no room for a snapshot" in result.stdout.str()
+    (measurement,) = desk.saved("it").measurements
+    assert measurement.invalid == ""
+    assert list((desk.path / "shots").iterdir()) == []
+
+
+def test_a_device_without_a_memory_history_is_named_once(desk):
+    desk.suite(SUITE + ONE.format(marks=""))
+    desk.ini("roofline_memory_snapshot = shots")
+    result = desk.run()
+    result.assert_outcomes(passed=2)
+    warnings = [line for line in result.outlines if line.startswith("WARNING")]
+    assert warnings == [
+        "WARNING: no memory snapshot: fake keeps no history of its memory; torch has that on CUDA and ROCm devices"
+    ]
+    assert not (desk.path / "shots").exists()
+
+
+def test_a_folder_for_snapshots_that_is_a_file_is_refused(desk, sentence):
+    desk.suite(ONE.format(marks=""))
+    (desk.path / "shots").touch()
+    sentence(desk.run("--roofline-memory-snapshot=shots"), "--roofline-memory-snapshot=shots", "is no directory")
+
+
+def test_the_example_of_the_documentation_passes(desk):
+    page = (Path(__file__).parents[2] / "docs" / "writing-tests.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"## Where memory goes\n\n```python\n(.*?)```", page, re.DOTALL)
+    desk.suite("import torch\n\n" + example)
+    result = desk.run()
+    result.assert_outcomes(passed=1)
+    assert "output of 1: 512 KiB, predicted 512 KiB (+0.0 %)" in result.stdout.str()

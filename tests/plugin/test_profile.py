@@ -1,0 +1,210 @@
+"""`--roofline-profile`: an untimed pass behind the measurement, which is recorded, shown, and never judged."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+# pytester forgets what an inner run imported first; these belong to the process.
+import pytest_roofline.measuring.profiling.analysis
+import pytest_roofline.profiling
+from pytest_roofline.core.profiles import ClassTime, KernelTime, Profile, Timers
+from pytest_roofline.judging.runs import encode_line
+from pytest_roofline.measuring.devices.cpu import CpuDevice
+from pytest_roofline.measuring.profiling import capture
+from pytest_roofline.profiling import RANKS, take_profile, tool_for, warn_of_ranks
+
+SUITE = """
+import torch
+from torch import nn
+from pytest_roofline import Work
+
+MODEL = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+X = torch.ones(2, 4)
+HOOKED = []
+
+def test_step(roofline, busy):
+    def step():
+        busy(1e-3)
+        HOOKED.append(bool(MODEL[0]._forward_hooks))
+        MODEL(X)
+
+    roofline.measure(step, work=Work(flops=10**9), model=MODEL)
+    print("with hooks", sum(HOOKED), "and none since", not MODEL[0]._forward_hooks)
+"""
+FAILING = """
+from pytest_roofline import Work
+import pytest_roofline.measuring.profiling.ranges
+
+CALLS = []
+
+def test_step(roofline, busy):
+    def step():
+        busy(1e-3)
+        if pytest_roofline.measuring.profiling.capture.torch._C._autograd._profiler_enabled():
+            raise RuntimeError("too much\\x1b[31m for a profiler")
+
+    roofline.measure(step, work=Work(flops=10**9))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded(tmp_path_factory):
+    """torch's profiler loads Triton when it is first used, which cannot be loaded twice into one process."""
+    subject = capture.Subject(torch.nn.Linear(1, 1), [(torch.ones(1),)], None, 1.0)
+    capture.capture_torch(CpuDevice(), subject, tmp_path_factory.mktemp("first") / "trace.json")
+
+
+def test_a_profile_is_taken_behind_the_measurement_and_shown_below_the_table(desk):
+    desk.suite(SUITE)
+    result = desk.run("-s", "--roofline-profile")
+    assert result.ret == 0
+    # One call warms the profiler up, three are looked at; no timed call paid for a hook.
+    result.stdout.fnmatch_lines(["*with hooks 4 and none since True*"])
+    result.stdout.fnmatch_lines([
+        "profile of step on fake, 3 calls; never judged, in no baseline", "  a call: host * device *; profiled: host *",
+        "*idle*of the span", "*operator*time*share*calls*", "*aten::addmm*", "  trace: *step.trace.json.gz",
+        "*the host's clock, from the call until the device is done*",
+    ])  # fmt: skip
+    lines = [json.loads(line)["type"] for line in desk.run_paths()[-1].read_text().splitlines()]
+    assert lines.index("measurement") < lines.index("profile") < lines.index("outcome")
+
+
+def test_the_record_points_to_the_trace_and_the_page_beside_it(desk):
+    desk.suite(SUITE)
+    desk.run("--roofline-profile=torch", "--roofline-save=mine")
+    (profile,) = desk.saved("mine").profiles
+    folder = desk.path / ".roofline" / "profiles" / "mine"
+    assert str(folder / "step.trace.json.gz") == profile.trace
+    assert (folder / "step.trace.json.gz").stat().st_size > 0
+    assert "# Profile of step" in (folder / "step.md").read_text()
+    assert "*\n" == (folder.parent / ".gitignore").read_text()
+    # Both layers together; the container's own work is none.
+    assert "*" in {part.part for part in profile.parts}
+    assert ("torch", 3, "fake") == (profile.tool, profile.calls, profile.device)
+    assert profile.timers.device_s == pytest.approx(1e-3)
+
+
+def test_the_ini_file_asks_for_it_too_and_nobody_asks_by_default(desk):
+    desk.suite(SUITE)
+    desk.run()
+    assert () == desk.last_run().profiles
+    assert not (desk.path / ".roofline" / "profiles").exists()
+    desk.ini("roofline_profile = torch")
+    desk.run("--roofline-save=asked")
+    assert 1 == len(desk.saved("asked").profiles)
+
+
+def test_another_word_is_a_usage_error_that_says_how_to_write_it(desk, sentence):
+    path = desk.suite(SUITE)
+    sentence(
+        desk.run("--roofline-profile", path.name), "'test_suite.py'", "torch, external", "--roofline-profile=torch"
+    )
+
+
+def test_a_profiler_that_fails_is_a_warning_and_the_measurement_stands(desk):
+    desk.suite(FAILING)
+    result = desk.run("--roofline-profile")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["WARNING: no profile of step: RuntimeError: too much*for a profiler"])
+    assert "\x1b[31m for" not in result.stdout.str()
+    run = desk.last_run()
+    assert (1, "", ()) == (len(run.measurements), run.measurements[0].invalid, run.profiles)
+
+
+def test_an_external_profiler_cannot_be_told_on_this_device_and_the_run_says_so(desk):
+    desk.suite(SUITE)
+    result = desk.run("--roofline-profile=external")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["WARNING: no profile of step: *through CUDA or ROCm, and this is fake"])
+
+
+def test_a_model_that_is_none_is_a_sentence(desk):
+    desk.suite(SUITE.replace("model=MODEL", "model=[MODEL]"))
+    result = desk.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*model is a list; expected a torch.nn.Module*"])
+
+
+def long_profile():
+    """A profile with all of its parts."""
+    return Profile(
+        "test_suite.py::test_one", "one", "process", "cuda:0", 3, timers=Timers(1.0, 0.9, 1.2, 1.1, 1.0), span_s=3.3,
+        busy_s=3.0, classes=(ClassTime("matrix product", 3.0, 0.9, 6, 10**9, ("gemm",)),),
+        kernels=(
+            KernelTime("gemm", "matrix product", 3.0, 0.9, 6, 0.5, 0.4, 0.6, 0.1, 0.2, (8, 1, 1), 2, (64, 1, 1), 1),
+        ),
+    )  # fmt: skip
+
+
+def test_proposals_and_comparisons_do_not_look_at_profiles(desk):
+    desk.five_runs()
+    paths = [str(desk.run_path(f"run{index}")) for index in range(5)]
+
+    def answers():
+        proposed = desk.cli("baseline", "propose", *paths, "-o", "proposal.json")
+        compared = desk.cli("compare", *paths[:2])
+        return (desk.path / "proposal.json").read_text(), proposed.exit_code, compared.output, compared.exit_code
+
+    before = answers()
+    for path in paths:
+        lines = desk.path.joinpath(path).read_text().splitlines(keepends=True)
+        desk.path.joinpath(path).write_text("".join([lines[0], encode_line(long_profile()), *lines[1:]]))
+    assert (long_profile(),) == desk.saved("run0").profiles
+    (desk.path / "proposal.json").unlink()
+    assert before == answers()
+
+
+def run_of(profile="torch", in_round=None):
+    """As much of a session as a profile looks at."""
+    warnings = []
+    return SimpleNamespace(
+        options=SimpleNamespace(profile=profile), round=in_round, noted=SimpleNamespace(warn=warnings.append),
+        warnings=warnings,
+    )  # fmt: skip
+
+
+def test_a_further_round_takes_no_profile():
+    def never():
+        raise AssertionError
+
+    # Anything that it did would fail, with neither a device nor a measurement.
+    session = run_of(in_round=object())
+    assert take_profile(session, None, None, never, [()], None) is None
+    assert [] == session.warnings
+
+
+def test_ranks_are_not_profiled_and_only_who_asked_hears_of_it():
+    asked, other, repeated = run_of(), run_of(profile=None), run_of(in_round=object())
+    for session in (asked, other, repeated):
+        warn_of_ranks(session)
+    assert ([RANKS], [], []) == (asked.warnings, other.warnings, repeated.warnings)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "environment", "device", "tool"),
+    [
+        ("torch", {}, "cuda:0", "torch"),
+        ("torch", {"NSYS_PROFILING_SESSION_ID": "1"}, "cuda:0", "external"),
+        ("torch", {"CUDA_INJECTION64_PATH": "/x.so"}, "cuda:1", "external"),
+        ("torch", {"ROCP_TOOL_LIB": "/x.so"}, "cuda:0", "external"),
+        ("torch", {"NSYS_PROFILING_SESSION_ID": "1"}, "cpu", "torch"),
+        ("external", {}, "cuda:0", "external"),
+    ],
+)
+def test_an_attached_profiler_takes_the_place_of_torchs_on_a_gpu(wanted, environment, device, tool):
+    found, word = tool_for(wanted, environment, device)
+    assert tool == found
+    assert bool(word) == (wanted != tool)
+    assert all(name in word for name in environment if word)
+
+
+def test_two_tests_whose_names_differ_in_signs_keep_their_traces_apart(tmp_path):
+    session = SimpleNamespace(options=SimpleNamespace(folder=tmp_path), run_name="mine")
+    first = pytest_roofline.profiling._trace_path(session, "step[a-b]")
+    first.touch()
+    second = pytest_roofline.profiling._trace_path(session, "step[a+b]")
+    second.touch()
+    third = pytest_roofline.profiling._trace_path(session, "step")
+    assert 3 == len({first, second, third})
