@@ -4,6 +4,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from .attention.masking import Alignment, causal_shift
+from .transformer_work import adamw_bytes as adamw_bytes
+from .transformer_work import transformer_flops as transformer_flops
 
 
 def copy_bytes(size_bytes: int) -> dict[str, int]:

@@ -3,17 +3,22 @@
 from fractions import Fraction
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_roofline import Work
+from roofline_kernels.transformer import SIZES, Config, Transformer, loss_of, make_batch
 from roofline_kernels.work import (
     COLLECTIVES,
     STREAM,
+    adamw_bytes,
     attention_flops,
     bus_factor,
     collective_bytes,
     copy_bytes,
     link_copy_bytes,
     stream_work,
+    transformer_flops,
 )
 
 
@@ -235,3 +240,104 @@ def test_what_is_no_attention_has_no_flops(changes, told):
     sizes = {"batch": 1, "heads": 1, "seq_q": 8, "seq_k": 8, "head_dim": 64}
     with pytest.raises(ValueError, match=told):
         attention_flops(**(sizes | changes))
+
+
+# Small enough to count by hand, and of such sizes that no two of them can be taken for each other.
+TINY = Config(d_model=12, d_ff=20, layers=3, heads=2, vocab=34)
+
+
+def flops_of(config, batch, context, passes="forward"):
+    shape = (config.d_model, config.d_ff, config.layers, config.vocab)
+    return transformer_flops(*shape, batch, context, passes=passes)["flops"]
+
+
+def counted(config, batch, context, *, attention="naive", device="cpu", passes="forward_backward"):
+    """What torch counts while the model runs."""
+    model = Transformer(config, context=context, attention=attention, device=device)
+    tokens, targets = make_batch(config, batch, context, device)
+    with FlopCounterMode(display=False) as counter:
+        loss = loss_of(model(tokens), targets)
+        if passes == "forward_backward":
+            loss.backward()
+    return counter.get_total_flops()
+
+
+def test_a_transformers_flops_are_its_matrix_products():
+    token = 2 * (3 * (4 * 12 * 12 + 3 * 12 * 20) + 34 * 12)
+    scores_and_values = 3 * 2 * (2 * 7 * 7 * 12)
+    assert flops_of(TINY, 5, 7) == 5 * (7 * token + scores_and_values)
+
+
+@pytest.mark.parametrize("passes", ["forward", "forward_backward"])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(
+    ("config", "batch", "context"),
+    [(TINY, 5, 7), (TINY, 1, 1), (Config(64, 128, 2, 4, vocab=96), 2, 32)],
+    ids=["odd", "one token", "even"],
+)
+def test_naive_attention_has_exactly_the_flops_that_torch_counts(config, batch, context, device, passes):
+    assert counted(config, batch, context, device=device, passes=passes) == flops_of(config, batch, context, passes)
+
+
+@pytest.mark.parametrize("passes", ["forward", "forward_backward"])
+@pytest.mark.parametrize("context", [128, 1024])
+def test_the_small_size_has_exactly_the_flops_that_torch_counts(context, passes):
+    found = counted(SIZES["small"], 4, context, device="meta", passes=passes)
+    assert found == flops_of(SIZES["small"], 4, context, passes)
+
+
+@pytest.mark.parametrize("passes", ["forward", "forward_backward"])
+def test_where_fused_attention_is_taken_apart_torch_counts_as_much(passes):
+    assert counted(TINY, 5, 7, attention="sdpa", device="meta", passes=passes) == flops_of(TINY, 5, 7, passes)
+
+
+def test_torch_leaves_out_the_fused_attention_of_cpus():
+    without = flops_of(TINY, 5, 7) - 3 * attention_flops(5, 2, 7, 7, 6)["flops"]
+    # Not by design: it would be right to count all of it.
+    assert counted(TINY, 5, 7, attention="sdpa", passes="forward") in (without, flops_of(TINY, 5, 7))
+
+
+@pytest.mark.parametrize(("passes", "forwards"), [("backward", 2), ("forward_backward", 3), ("step", 3)])
+def test_a_transformers_backward_pass_is_twice_its_forward_pass(passes, forwards):
+    assert flops_of(TINY, 5, 7, passes) == forwards * flops_of(TINY, 5, 7)
+
+
+def test_the_count_is_palms_over_the_parameters_of_products():
+    # PaLM counts 6 for each parameter: here it is those of products, all but the gains of the norms.
+    small = SIZES["small"]
+    products = small.parameters - (2 * small.layers + 1) * small.d_model
+    token = 6 * products + 12 * small.layers * small.heads * small.head_dim * 2048
+    assert flops_of(small, 4, 2048, "step") == 4 * 2048 * token
+
+
+def test_no_token_costs_nothing():
+    assert (flops_of(TINY, 0, 7), flops_of(TINY, 5, 0)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"passes": "optimizer"}, "passes 'optimizer'; expected one of forward, backward, forward_backward, step"),
+        ({"context": -1}, r"sizes \(12, 20, 3, 34, 5, -1\); expected zero or more"),
+    ],
+)
+def test_what_is_no_transformer_has_no_flops(changes, told):
+    sizes = {"d_model": 12, "d_ff": 20, "layers": 3, "vocab": 34, "batch": 5, "context": 7}
+    with pytest.raises(ValueError, match=told):
+        transformer_flops(**(sizes | changes))
+
+
+def test_adamw_reads_four_arrays_and_writes_three():
+    assert adamw_bytes(10) == {"read_bytes": 160, "write_bytes": 120}
+    assert adamw_bytes(10, 2) == {"read_bytes": 80, "write_bytes": 60}
+
+
+@pytest.mark.parametrize(("dtype", "element_bytes"), [(torch.float32, 4), (torch.bfloat16, 2)])
+def test_what_adamw_reads_is_what_it_holds(dtype, element_bytes):
+    parameter = torch.nn.Parameter(torch.zeros(1000, dtype=dtype))
+    parameter.grad = torch.ones_like(parameter)
+    optimizer = torch.optim.AdamW([parameter])
+    optimizer.step()
+    moments = [value for value in optimizer.state[parameter].values() if value.shape == parameter.shape]
+    held = sum(value.nbytes for value in (parameter.data, parameter.grad, *moments))
+    assert adamw_bytes(1000, element_bytes)["read_bytes"] == held

@@ -1,0 +1,120 @@
+"""A decoder-only language model of five sizes: what a training or inference step costs is measured on it.
+
+Pre-norm RMSNorm, rotary positions, SwiGLU with three matrices, no biases, the head tied to the embedding.
+Source: Touvron et al., "LLaMA" (2023), section 2.2, but for the tied head.
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, linear
+
+from .attention_cores import ATTENTIONS
+from .filling import fill_normal
+from .rotary import rotary_tables
+from .transformer_block import NORM_EPS, Block
+from .transformer_config import SIZES, Config, size_named
+
+__all__ = ["ATTENTIONS", "SEED", "SIZES", "Config", "Transformer", "loss_of", "make_batch", "size_named"]
+
+# Of the embedding, as GPT-2's: it is the head as well, and wider logits would make a new model sure of itself.
+EMBEDDING_DEVIATION = 0.02
+SEED = 0
+
+
+class Transformer(nn.Module):
+    """Tokens to the logits of each one's successor.
+
+    Args:
+        config: its shape.
+        context: the longest sequence that it takes.
+        attention: one of `ATTENTIONS`.
+        device: of the parameters; "meta" makes a model without memory.
+        dtype: of the parameters; bfloat16 makes a model that is bfloat16 throughout, its rotary tables excepted.
+        seed: of the parameters; the same seed gives the same values on every device, rounded to the type.
+
+    Raises:
+        ValueError: a context below one, or an attention that does not exist.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        context: int,
+        attention: str = "sdpa",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        seed: int = SEED,
+    ) -> None:
+        super().__init__()
+        if context < 1:
+            raise ValueError(f"context is {context}; expected 1 or more")
+        place = torch.get_default_device() if device is None else torch.device(device)
+        kind = torch.get_default_dtype() if dtype is None else dtype
+        exact = torch.promote_types(kind, torch.float32)
+        tables = rotary_tables(config.head_dim, context, config.rope_theta, place, exact)
+        self.config, self.context = config, context
+        # Filled below, once: torch's own filling of matrices takes several times as long.
+        self.embedding = nn.utils.skip_init(nn.Embedding, config.vocab, config.d_model, device=place, dtype=kind)
+        self.blocks = nn.ModuleList(Block(config, attention, tables, place, kind) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.d_model, NORM_EPS, device=place, dtype=kind)
+        fill_normal(self._deviations(), seed)
+
+    def _deviations(self) -> Iterator[tuple[torch.Tensor, float]]:
+        """Every matrix with its standard deviation: variances stay at 1 through a matrix, and over all blocks."""
+        yield self.embedding.weight, EMBEDDING_DEVIATION
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear):
+                # Two parts of each block add to the residual stream; so scaled, they add up to about 1.
+                adds = name.endswith((".output", ".down"))
+                fan_in = module.in_features * (2 * self.config.layers if adds else 1)
+                yield module.weight, 1 / math.sqrt(fan_in)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Tokens [B, S], int64, to logits [B, S, vocab].
+
+        Raises:
+            ValueError: tokens of another type or shape, or a sequence longer than the context.
+        """
+        self._check(tokens)
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return linear(self.norm(x), self.embedding.weight)
+
+    def _check(self, tokens: torch.Tensor) -> None:
+        if tokens.dtype != torch.int64 or tokens.dim() != 2:
+            raise ValueError(
+                f"tokens are {list(tokens.shape)}, {tokens.dtype}; expected [batch, sequence], torch.int64"
+            )
+        if not 1 <= tokens.shape[1] <= self.context:
+            raise ValueError(
+                f"a sequence of {tokens.shape[1]} tokens; expected 1 … {self.context}, the context that this model was "
+                "made for: make it with a longer one, or cut the sequence"
+            )
+
+
+def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The mean cross entropy, a scalar: float32, or float64 of float64.
+
+    Args:
+        logits: [B, S, vocab].
+        targets: [B, S], int64: the token that each position should have foretold.
+    """
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return cross_entropy(exact.flatten(0, 1), targets.flatten())
+
+
+def make_batch(
+    config: Config, batch: int, context: int, device: torch.device | str, seed: int = SEED
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random tokens and their targets, each [batch, context], int64: a target is the token that comes next.
+
+    The same seed gives the same tokens on every device.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    text = torch.randint(config.vocab, (batch, context + 1), generator=generator, device="cpu").to(device)
+    return text[:, :-1].contiguous(), text[:, 1:].contiguous()

@@ -1,0 +1,75 @@
+"""The shapes of the models that are measured, and how many parameters each has."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The shape of a model.
+
+    Args:
+        d_model: width of the residual stream.
+        d_ff: width inside the feed-forward part.
+        layers: blocks.
+        heads: of attention; each has d_model / heads dimensions, an even number.
+        vocab: tokens that there are.
+        rope_theta: base of the rotary positions.
+
+    Raises:
+        ValueError: a size below one, heads that do not divide d_model, or a head of odd width.
+    """
+
+    d_model: int
+    d_ff: int
+    layers: int
+    heads: int
+    vocab: int = 10_000
+    rope_theta: float = 10_000.0
+
+    def __post_init__(self) -> None:
+        sizes = {name: getattr(self, name) for name in ("d_model", "d_ff", "layers", "heads", "vocab")}
+        wrong = ", ".join(f"{name} {size}" for name, size in sizes.items() if size < 1)
+        if wrong:
+            raise ValueError(f"{wrong}; expected 1 or more")
+        if self.d_model % self.heads:
+            raise ValueError(f"d_model {self.d_model} with {self.heads} heads; expected heads that divide it")
+        if self.head_dim % 2:
+            raise ValueError(
+                f"d_model {self.d_model} with {self.heads} heads has heads of width {self.head_dim}; expected an even "
+                "one, since rotary positions turn pairs"
+            )
+
+    @property
+    def head_dim(self) -> int:
+        """Width of a head."""
+        return self.d_model // self.heads
+
+    @property
+    def parameters(self) -> int:
+        """How many there are; the head is the embedding and not counted again."""
+        block = 4 * self.d_model**2 + 3 * self.d_model * self.d_ff + 2 * self.d_model
+        return self.layers * block + self.vocab * self.d_model + self.d_model
+
+
+SIZES: Mapping[str, Config] = MappingProxyType(
+    {
+        "small": Config(768, 3072, 12, 12),
+        "medium": Config(1024, 4096, 24, 16),
+        "large": Config(1280, 5120, 36, 20),
+        "xl": Config(1600, 6400, 48, 25),
+        "2.7B": Config(2560, 10240, 32, 32),
+    }
+)
+
+
+def size_named(name: str) -> Config:
+    """The shape of one of `SIZES`.
+
+    Raises:
+        ValueError: there is no such size.
+    """
+    if name not in SIZES:
+        raise ValueError(f"size is {name!r}; expected one of {', '.join(SIZES)}")
+    return SIZES[name]

@@ -1,0 +1,428 @@
+"""The transformer against a plain one, in every precision and compiled, and what it promises otherwise."""
+
+import math
+
+import pytest
+import torch
+from threadpoolctl import threadpool_limits
+
+from roofline_kernels.attention import compiling
+from roofline_kernels.transformer import ATTENTIONS, SIZES, Config, Transformer, loss_of, make_batch, size_named
+
+from .plain_transformer import plain_results
+
+# Heads that are no power of two, a sequence that is none and is shorter than the context.
+TINY = Config(d_model=24, d_ff=40, layers=2, heads=3, vocab=50)
+BATCH, SEQUENCE, CONTEXT = 2, 11, 16
+SHAPE = {"layers": TINY.layers, "heads": TINY.heads}
+# The largest error over the largest value, of logits and of each gradient. A half keeps 8 or 11 bits, and errors of
+# some twenty roundings add up.
+CLOSE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
+HALVES = (torch.bfloat16, torch.float16)
+# Triton has no float64.
+KINDS = [
+    (attention, dtype) for attention in ATTENTIONS for dtype in CLOSE if (attention, dtype) != ("triton", torch.float64)
+]
+EVERY_ATTENTION = pytest.mark.parametrize("attention", ATTENTIONS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Products are small here: to share one with a second thread takes longer, on a busy machine a hundred times."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        yield
+    torch.set_num_threads(threads)
+
+
+def tiny(attention="sdpa", dtype=torch.float32, config=TINY, **options):
+    """A model whose norms have gains that a mistake would not leave as they are."""
+    model = Transformer(config, **({"context": CONTEXT, "attention": attention, "dtype": dtype} | options))
+    for index, parameter in enumerate(p for p in model.parameters() if p.dim() == 1):
+        parameter.data += torch.linspace(-0.5, 0.5, len(parameter)).roll(index).to(dtype)
+    return model
+
+
+def batch(config=TINY, sequence=SEQUENCE):
+    return make_batch(config, BATCH, sequence, "cpu", seed=5)
+
+
+def results(model, run=None, autocast=None):
+    """Logits, loss and gradients by name, of the model as it is or of what `run` makes of it."""
+    tokens, targets = batch()
+    with torch.autocast("cpu", autocast or torch.bfloat16, enabled=autocast is not None):
+        logits = (model if run is None else run)(tokens)
+        loss = loss_of(logits, targets)
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    names = [name for name, _ in model.named_parameters()]
+    return logits.detach(), loss.detach(), dict(zip(names, gradients, strict=True))
+
+
+def error(found, expected):
+    """The largest error over the largest value."""
+    return float((found.double() - expected.double()).abs().max() / expected.double().abs().max())
+
+
+def errors(found, expected):
+    """Of logits, loss and every gradient, the larger first."""
+    (logits, loss, gradients), (wanted_logits, wanted_loss, wanted) = found, expected
+    assert gradients.keys() == wanted.keys()
+    own = {"logits": error(logits, wanted_logits), "loss": error(loss, wanted_loss)}
+    own |= {name: error(gradients[name], wanted[name]) for name in wanted}
+    return dict(sorted(own.items(), key=lambda item: -item[1]))
+
+
+def assert_close(found, expected, tolerance):
+    beyond = {name: value for name, value in errors(found, expected).items() if not value <= tolerance}
+    assert beyond == {}
+
+
+# Against the plain one
+
+
+@pytest.mark.parametrize(("attention", "dtype"), KINDS, ids=lambda value: str(value).removeprefix("torch."))
+def test_outputs_and_all_gradients_are_those_of_the_plain_model(attention, dtype):
+    model = tiny(attention, dtype)
+    assert_close(results(model), plain_results(model.state_dict(), *batch(), **SHAPE), CLOSE[dtype])
+
+
+@EVERY_ATTENTION
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_autocast_stays_as_close_as_a_model_of_that_type(attention, dtype):
+    model = tiny(attention)
+    expected = plain_results(model.state_dict(), *batch(), **SHAPE)
+    assert_close(results(model, autocast=dtype), expected, CLOSE[dtype])
+
+
+def test_another_base_of_the_rotary_positions_is_used():
+    config = Config(24, 40, 2, 3, vocab=50, rope_theta=50.0)
+    model = tiny(dtype=torch.float64, config=config)
+    expected = plain_results(model.state_dict(), *batch(), **SHAPE, theta=50.0)
+    assert_close(results(model), expected, CLOSE[torch.float64])
+
+
+# Compiled
+
+
+def assert_compiled_is_eager(model, backend):
+    try:
+        compiled = torch.compile(model, fullgraph=True, dynamic=False, backend=backend)
+        assert_close(results(model, compiled), results(model), CLOSE[torch.float32])
+    finally:
+        torch.compiler.reset()
+
+
+def test_compiled_gives_what_eager_gives():
+    reason = compiling.why_not_compiled(torch.device("cpu"))
+    if reason:
+        pytest.skip(reason)
+    assert_compiled_is_eager(tiny(config=Config(24, 40, 1, 3, vocab=50)), "inductor")
+
+
+@pytest.mark.parametrize("attention", ["naive", "triton"])
+def test_every_attention_is_one_graph(attention):
+    # Without the code generator, which takes most of the time.
+    assert_compiled_is_eager(tiny(attention, config=Config(24, 40, 1, 3, vocab=50)), "aot_eager")
+
+
+# Causality
+
+
+@EVERY_ATTENTION
+def test_a_later_token_changes_no_earlier_logits_and_all_that_follow(attention):
+    model, (tokens, _) = tiny(attention), batch()
+    changed = tokens.clone()
+    changed[:, 6] = (changed[:, 6] + 1) % TINY.vocab
+    with torch.no_grad():
+        moved = (model(tokens) - model(changed)).abs().amax(dim=-1)
+    assert (float(moved[:, :6].max()), bool((moved[:, 6:] > 1e-6).all())) == (0.0, True)
+
+
+@EVERY_ATTENTION
+def test_logits_have_a_gradient_by_their_own_and_all_earlier_embeddings_and_by_no_later_one(attention):
+    model, (tokens, _) = tiny(attention), batch()
+    embedded = []
+    model.embedding.register_forward_hook(lambda _module, _inputs, output: embedded.append(output))
+    logits = model(tokens)
+    (gradient,) = torch.autograd.grad(logits[:, 6].square().sum(), embedded)
+    reached = gradient.abs().amax(dim=-1)
+    assert (bool((reached[:, :7] > 0).all()), float(reached[:, 7:].max())) == (True, 0.0)
+
+
+def test_the_order_of_earlier_tokens_matters():
+    model, (tokens, _) = tiny(), batch()
+    swapped = tokens.clone()
+    swapped[:, [0, 1]] = tokens[:, [1, 0]]
+    with torch.no_grad():
+        assert float((model(tokens) - model(swapped))[:, -1].abs().max()) > 1e-5
+
+
+@EVERY_ATTENTION
+def test_sequences_of_a_batch_do_not_see_each_other(attention):
+    model, (tokens, _) = tiny(attention), batch()
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens)[1:], model(tokens[1:]))
+
+
+# Precision
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_a_half_model_is_the_float32_model_rounded_except_for_its_rotary_tables(dtype):
+    model, whole = (Transformer(TINY, context=CONTEXT, dtype=kind) for kind in (dtype, torch.float32))
+    assert {p.dtype for p in model.parameters()} == {dtype}
+    assert {b.dtype for b in model.buffers()} == {torch.float32}
+    expected = {name: value.to(dtype) for name, value in whole.state_dict().items()}
+    assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_a_half_models_norm_squares_in_float32(dtype):
+    # 400 squared is beyond float16.
+    x = (400 * torch.randn(2, 3, TINY.d_model, generator=torch.Generator().manual_seed(1))).to(dtype)
+    norm = Transformer(TINY, context=CONTEXT, dtype=dtype).norm
+    expected = x.double() / x.double().square().mean(dim=-1, keepdim=True).add(1e-5).sqrt()
+    # Half a unit in the last place, and the product with the gain may round once more.
+    torch.testing.assert_close(norm(x).double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=0)
+
+
+@EVERY_ATTENTION
+def test_autocast_has_halves_in_products_and_float32_in_stream_norms_and_loss(attention):
+    model, (tokens, targets) = tiny(attention), batch()
+    seen = {}
+    for name in ("embedding", "blocks.0.attention_norm", "blocks.0.attention.rotary", "blocks.0.attention", "blocks.1"):
+        keep = lambda _module, _inputs, output, name=name: seen.update({name: output.dtype})  # noqa: E731
+        model.get_submodule(name).register_forward_hook(keep)
+    with torch.autocast("cpu", torch.bfloat16):
+        seen["logits"] = (logits := model(tokens)).dtype
+        seen["loss"] = loss_of(logits, targets).dtype
+    assert {name for name, dtype in seen.items() if dtype == torch.bfloat16} == {
+        "blocks.0.attention.rotary",
+        "blocks.0.attention",
+        "logits",
+    }
+    assert {name for name, dtype in seen.items() if dtype == torch.float32} == {
+        "embedding",
+        "blocks.0.attention_norm",
+        "blocks.1",
+        "loss",
+    }
+
+
+# Parameters
+
+
+COUNTS = {"small": 120_945_408, "medium": 412_943_360, "large": 956_611_840, "xl": 1_982_235_200, "2.7B": 3_381_209_600}
+
+
+def test_the_sizes_have_the_seeds_parameters():
+    assert {name: config.parameters for name, config in SIZES.items()} == COUNTS
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_model_has_as_many_parameters_as_its_size_says(name):
+    model = Transformer(size_named(name), context=1024, device="meta")
+    assert sum(parameter.numel() for parameter in model.parameters()) == COUNTS[name]
+
+
+def test_the_sizes_are_the_seeds():
+    shapes = {name: (c.d_model, c.d_ff, c.layers, c.heads, c.vocab) for name, c in SIZES.items()}
+    assert shapes == {
+        "small": (768, 3072, 12, 12, 10_000),
+        "medium": (1024, 4096, 24, 16, 10_000),
+        "large": (1280, 5120, 36, 20, 10_000),
+        "xl": (1600, 6400, 48, 25, 10_000),
+        "2.7B": (2560, 10240, 32, 32, 10_000),
+    }
+
+
+def test_the_head_is_the_embedding():
+    model, (tokens, _) = tiny(), batch()
+    with torch.no_grad():
+        before = model(tokens)
+        unseen = next(token for token in range(TINY.vocab) if token not in tokens)
+        model.embedding.weight[unseen] *= 2
+        after = model(tokens)
+    torch.testing.assert_close(after[..., unseen], 2 * before[..., unseen])
+    assert not any("head" in name for name in model.state_dict())
+
+
+def test_a_state_makes_another_model_the_same():
+    one, other, (tokens, _) = tiny(), tiny(seed=9), batch()
+    with torch.no_grad():
+        differed = not torch.equal(one(tokens), other(tokens))
+        other.load_state_dict(one.state_dict())
+        assert (differed, torch.equal(one(tokens), other(tokens))) == (True, True)
+
+
+def test_the_same_seed_gives_the_same_model_and_another_seed_another():
+    one, again, other = (Transformer(TINY, context=CONTEXT, seed=seed).state_dict() for seed in (1, 1, 2))
+    matrices = [name for name, value in one.items() if value.dim() == 2]
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    assert not any(torch.equal(one[name], other[name]) for name in matrices)
+
+
+def test_no_two_matrices_are_the_same():
+    matrices = [value for value in Transformer(TINY, context=CONTEXT).state_dict().values() if value.dim() == 2]
+    assert len({tuple(matrix.flatten()[:4].tolist()) for matrix in matrices}) == len(matrices) == 1 + 7 * TINY.layers
+
+
+def test_two_calls_give_the_same():
+    model, (tokens, _) = tiny(), batch()
+    with torch.no_grad():
+        assert torch.equal(model(tokens), model(tokens))
+
+
+def test_a_new_model_bets_on_no_token():
+    config = Config(64, 128, 4, 4)
+    model = Transformer(config, context=64)
+    tokens, targets = make_batch(config, 4, 64, "cpu")
+    with torch.no_grad():
+        assert float(loss_of(model(tokens), targets)) == pytest.approx(math.log(10_000), abs=0.05)
+
+
+@pytest.mark.parametrize("layers", [2, 24])
+def test_a_new_models_stream_is_about_one_after_all_blocks_however_many(layers):
+    config = Config(64, 256, layers, 2)
+    model = Transformer(config, context=32)
+    left = []
+    model.blocks[-1].register_forward_hook(lambda _module, _inputs, output: left.append(output.square().mean().sqrt()))
+    with torch.no_grad():
+        model(make_batch(config, 2, 32, "cpu")[0])
+    assert 0.3 < float(left[0]) < 1.5
+
+
+def test_a_step_down_the_gradient_lowers_the_loss():
+    model, (tokens, targets) = tiny(), batch()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(8):
+        loss = loss_of(model(tokens), targets)
+        losses.append(float(loss.detach()))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert all(later < earlier for earlier, later in zip(losses, losses[1:], strict=False))
+
+
+# What profiles and memory tables show
+
+
+@EVERY_ATTENTION
+def test_parts_have_the_names_that_profiles_show(attention):
+    names = {name for name, _ in tiny(attention).named_modules() if not name.startswith("blocks.1")}
+    core = {f"attention.core.{part}" for part in ("scores", "softmax", "values")} if attention == "naive" else set()
+    parts = {f"attention.{part}" for part in ("query", "key", "value", "rotary", "core", "output")} | core
+    parts |= {f"feed_forward.{part}" for part in ("gate", "up", "activation", "down")}
+    parts |= {"attention_norm", "attention", "feed_forward_norm", "feed_forward"}
+    assert names == {"", "embedding", "blocks", "blocks.0", "norm"} | {f"blocks.0.{part}" for part in parts}
+
+
+def test_every_part_is_called():
+    model, called = tiny("naive"), []
+    for name, module in model.named_modules():
+        module.register_forward_hook(lambda _module, _inputs, _output, name=name: called.append(name))
+    model(batch()[0])
+    assert set(called) == {name for name, _ in model.named_modules()} - {"blocks"}
+
+
+def test_all_layers_share_their_rotary_tables():
+    tables = {buffer.data_ptr() for _, buffer in tiny().named_buffers(remove_duplicate=False)}
+    assert len(tables) == 2
+
+
+# Devices and batches
+
+
+@EVERY_ATTENTION
+def test_a_model_without_memory_has_logits_without_memory(attention):
+    model = Transformer(TINY, context=CONTEXT, attention=attention, device="meta")
+    tokens, _ = make_batch(TINY, BATCH, SEQUENCE, "meta")
+    assert (model(tokens).shape, model(tokens).device.type) == ((BATCH, SEQUENCE, TINY.vocab), "meta")
+
+
+def test_the_default_device_and_type_are_heeded():
+    with torch.device("meta"):
+        assert Transformer(TINY, context=CONTEXT).embedding.weight.is_meta
+
+
+def test_targets_are_the_tokens_that_come_next():
+    tokens, targets = make_batch(TINY, 3, 20, "cpu")
+    assert (tokens.shape, targets.shape, tokens.dtype) == ((3, 20), (3, 20), torch.int64)
+    assert torch.equal(tokens[:, 1:], targets[:, :-1])
+    assert (tokens.is_contiguous(), targets.is_contiguous()) == (True, True)
+
+
+def test_tokens_are_all_of_the_vocabulary_and_no_other():
+    tokens, _ = make_batch(TINY, 10, 500, "cpu")
+    assert set(tokens.flatten().tolist()) == set(range(TINY.vocab))
+
+
+def test_the_same_seed_gives_the_same_batch_and_another_seed_another():
+    one, again, other = (make_batch(TINY, 2, 20, "cpu", seed)[0] for seed in (1, 1, 2))
+    assert (torch.equal(one, again), torch.equal(one, other)) == (True, False)
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [(torch.bfloat16, torch.float32), (torch.float64, torch.float64)])
+def test_the_loss_of_halves_is_worked_out_in_float32(dtype, kept):
+    logits = torch.randn(2, 3, 50, generator=torch.Generator().manual_seed(1)).to(dtype)
+    targets = batch(sequence=3)[1]
+    expected = -logits.double().log_softmax(dim=-1).gather(-1, targets[..., None]).mean()
+    loss = loss_of(logits, targets)
+    assert loss.dtype == kept
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"heads": 5}, "d_model 24 with 5 heads; expected heads that divide it"),
+        ({"heads": 8}, "d_model 24 with 8 heads has heads of width 3; expected an even one"),
+        ({"layers": 0, "vocab": -1}, "layers 0, vocab -1; expected 1 or more"),
+    ],
+)
+def test_what_is_no_shape_is_refused(changes, told):
+    with pytest.raises(ValueError, match=told):
+        Config(**({"d_model": 24, "d_ff": 40, "layers": 2, "heads": 3} | changes))
+
+
+def test_an_unknown_size_is_refused():
+    with pytest.raises(ValueError, match=r"size is 'huge'; expected one of small, medium, large, xl, 2\.7B"):
+        size_named("huge")
+
+
+def test_an_unknown_attention_is_refused():
+    with pytest.raises(ValueError, match="attention is 'flash'; expected one of naive, sdpa, triton"):
+        tiny("flash")
+
+
+def test_a_model_without_context_is_refused():
+    with pytest.raises(ValueError, match="context is 0; expected 1 or more"):
+        tiny(context=0)
+
+
+@pytest.mark.parametrize("length", [0, CONTEXT + 1])
+def test_a_sequence_beyond_the_context_is_refused_with_the_remedy(length):
+    with pytest.raises(ValueError, match=rf"a sequence of {length} tokens; expected 1 … 16, .*: make it with a longer"):
+        tiny()(torch.zeros(1, length, dtype=torch.int64))
+
+
+def test_a_sequence_as_long_as_the_context_is_taken():
+    assert tiny()(torch.zeros(1, CONTEXT, dtype=torch.int64)).shape == (1, CONTEXT, TINY.vocab)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "told"),
+    [
+        (torch.zeros(1, 4), r"tokens are \[1, 4\], torch.float32; expected \[batch, sequence\], torch.int64"),
+        (torch.zeros(1, 4, dtype=torch.int32), r"tokens are \[1, 4\], torch.int32"),
+        (torch.zeros(4, dtype=torch.int64), r"tokens are \[4\], torch.int64"),
+    ],
+)
+def test_what_are_no_tokens_is_refused(tokens, told):
+    with pytest.raises(ValueError, match=told):
+        tiny()(tokens)
