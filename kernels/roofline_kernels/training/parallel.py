@@ -1,0 +1,195 @@
+"""A data-parallel training step: every rank has its own batch, and gradients are averaged over all ranks.
+
+`ddp` is DistributedDataParallel: every rank holds the whole model, gradients are summed in buckets while the backward
+pass goes on. `fsdp2` is `fully_shard` on every block and on the model: every rank holds its share of each parameter,
+gathers a block's before it is needed, and gets its share of the summed gradients. Both exchange them in the parameters'
+own type, under autocast too.
+Sources: Li et al., "PyTorch Distributed" (2020); Zhao et al., "PyTorch FSDP" (2023), and torch's documentation of
+`torch.distributed.fsdp.fully_shard`.
+"""
+
+import contextlib
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.nn.parallel import DistributedDataParallel
+
+from ..transformer import SEED, Config, Transformer, loss_of, make_batch
+from .precisions import Precision, precision_named
+from .steps import LEARNING_RATE
+
+STRATEGIES = ("ddp", "fsdp2")
+
+
+def why_not(strategy: str) -> str:
+    """Why the installed torch cannot do a strategy; empty where it can.
+
+    Raises:
+        ValueError: there is no such strategy.
+    """
+    _check(strategy)
+    if strategy == "fsdp2" and _fully_shard() is None:
+        # Before, it lay in torch.distributed._composable.fsdp, which is not public.
+        return f"needs torch 2.6 or later for torch.distributed.fsdp.fully_shard, found torch {torch.__version__}"
+    return ""
+
+
+class ParallelStep:
+    """Model, optimizer and batch of one rank, and the step that trains them with the others.
+
+    Args:
+        config: the model's shape.
+        strategy: one of `STRATEGIES`; None is a plain model, which communicates with nobody.
+        batch: sequences of each rank.
+        context: tokens of a sequence.
+        group: the ranks that train together; None for a plain model.
+        device: the rank's own.
+        precision: one of `PRECISIONS` whose loss is not scaled.
+        attention: one of `ATTENTIONS`.
+        learning_rate: of AdamW.
+
+    Raises:
+        ValueError: no such strategy, precision or attention; a strategy without ranks; a precision with a scaled loss.
+        RuntimeError: the installed torch cannot do the strategy.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        strategy: str | None,
+        *,
+        batch: int,
+        context: int,
+        group: dist.ProcessGroup | None,
+        device: torch.device,
+        precision: str = "fp32",
+        attention: str = "sdpa",
+        learning_rate: float = LEARNING_RATE,
+    ) -> None:
+        self.strategy = strategy
+        self.precision = _unscaled(precision)
+        self._device = device
+        plain = Transformer(
+            config, context=context, attention=attention, device=device, dtype=self.precision.parameters
+        )
+        self.model = plain if strategy is None else wrap(plain, strategy, group, device)
+        # Of what is left after sharding, so after wrapping.
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate)
+        own = dist.get_rank(group) if group is not None else 0
+        self.tokens, self.targets = make_batch(config, batch, context, device, seed=SEED + own)
+        self.loss: torch.Tensor | None = None
+
+    def step(self) -> None:
+        """One full step: forward, backward, the gradients' average over all ranks, AdamW."""
+        with self.precision.settings():
+            self.forward_backward()
+            self.optimizer.step()
+
+    def step_alone(self) -> None:
+        """The same without the gradients' average, under `no_sync`: each rank goes its own way. With `ddp` only.
+
+        Raises:
+            ValueError: another strategy.
+        """
+        with self._apart(), self.precision.settings():
+            self.forward_backward()
+            self.optimizer.step()
+
+    def forward_backward(self) -> None:
+        """New gradients in the parameters, averaged over all ranks."""
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.precision.casting(self._device):
+            loss = loss_of(self.model(self.tokens), self.targets)
+        loss.backward()
+        self.loss = loss.detach()
+
+    def verify(self) -> bool:
+        """Whether the last loss is a finite number; asks no other rank."""
+        return self.loss is not None and bool(torch.isfinite(self.loss))
+
+    def fingerprint(self) -> list[int]:
+        """For each parameter the sum of its bits as whole numbers: equal on all ranks that hold the same model.
+
+        Of shards, which every rank has its own of, there is none: the list is empty.
+        """
+        if self.strategy == "fsdp2":
+            return []
+        return [_bits(parameter.detach()) for parameter in self.model.parameters()]
+
+    def _apart(self) -> contextlib.AbstractContextManager[None]:
+        if not isinstance(self.model, DistributedDataParallel):
+            raise ValueError(f"a step without synchronisation with {self.strategy}; expected ddp, which has no_sync")
+        return self.model.no_sync()
+
+
+def wrap(model: Transformer, strategy: str, group: dist.ProcessGroup | None, device: torch.device) -> nn.Module:
+    """The model, trained together by the ranks of a group.
+
+    Raises:
+        ValueError: no such strategy, or no group.
+        RuntimeError: the installed torch cannot do it.
+    """
+    _check(strategy)
+    if group is None:
+        raise ValueError(f"{strategy} without a group of ranks; expected the group that trains together")
+    if reason := why_not(strategy):
+        raise RuntimeError(reason)
+    if strategy == "ddp":
+        return DistributedDataParallel(
+            model, device_ids=None if device.type == "cpu" else [device], process_group=group
+        )
+    mesh, shard = DeviceMesh.from_group(group, device.type), _fully_shard()
+    assert shard is not None
+    for block in model.blocks:
+        shard(block, mesh=mesh)
+    shard(model, mesh=mesh)
+    return model
+
+
+def least_bytes(config: Config, strategy: str, ranks: int, element_bytes: int) -> int:
+    """Bytes that a rank needs at least: parameters, gradients and AdamW's two moments, and DDP's buckets.
+
+    One rank of them holds a plain model first, whatever the strategy, so that is the least of fsdp2 too.
+
+    Args:
+        config: the model's shape.
+        strategy: one of `STRATEGIES`.
+        ranks: that train together.
+        element_bytes: of a parameter.
+    """
+    _check(strategy)
+    plain = 4 * config.parameters * element_bytes
+    return plain + (config.parameters * element_bytes if strategy == "ddp" and ranks > 1 else 0)
+
+
+def _check(strategy: str) -> None:
+    if strategy not in STRATEGIES:
+        raise ValueError(f"strategy is {strategy!r}; expected one of {', '.join(STRATEGIES)}")
+
+
+def _fully_shard() -> Callable[..., object] | None:
+    """torch's function; None where it is not there, or not public yet."""
+    try:
+        from torch.distributed.fsdp import fully_shard
+    except ImportError:
+        return None
+    found: Callable[..., object] = fully_shard
+    return found
+
+
+def _unscaled(name: str) -> Precision:
+    precision = precision_named(name)
+    if precision.scaled:
+        raise ValueError(
+            f"precision is {name}, whose loss is scaled; expected one that needs no scaling, as bf16_autocast"
+        )
+    return precision
+
+
+def _bits(parameter: torch.Tensor) -> int:
+    """The sum of a tensor's bit patterns, each an integer of its element's width."""
+    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return int(parameter.contiguous().view(kinds[parameter.element_size()]).sum(dtype=torch.int64))

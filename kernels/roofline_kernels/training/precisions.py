@@ -1,0 +1,130 @@
+"""The precisions that a step can have: the type of its parameters, autocast, and how float32 is multiplied.
+
+fp32 is IEEE throughout. With tf32, float32 matrix products round their inputs to 10 bits of mantissa. Under autocast
+parameters stay float32 and torch decides by operation (torch.amp, "Autocast Op Reference"). bf16 has parameters,
+gradients and the optimizer's state in bfloat16, without a float32 copy.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+import torch
+
+# Under TF32 this loses its last bit, so that a product of such values tells whether float32 is multiplied exactly.
+_BEYOND_TF32 = 1 + 2**-12
+# Large enough for a library to choose the kernels that it would choose for a model.
+_PROBE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How numbers are held and multiplied.
+
+    Args:
+        name: as users call it.
+        parameters: the type of parameters, gradients and optimizer state.
+        autocast: the type in which matrix products are under autocast; None without.
+        matmul: `torch.set_float32_matmul_precision`.
+        metric: the rate's name, with the type whose peak it is compared with.
+        scaled: whether the loss is scaled, so that small gradients do not vanish.
+    """
+
+    name: str
+    parameters: torch.dtype
+    autocast: torch.dtype | None
+    matmul: Literal["highest", "high"]
+    metric: str
+    scaled: bool = False
+
+    @property
+    def products(self) -> torch.dtype:
+        """The type in which matrix products take their inputs."""
+        return self.autocast or self.parameters
+
+    def casting(self, device: torch.device) -> contextlib.AbstractContextManager[object]:
+        """The context in which a forward pass runs; entered in every step anew, as in training."""
+        if self.autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast(device.type, dtype=self.autocast)
+
+    @contextlib.contextmanager
+    def settings(self) -> Iterator[None]:
+        """Set how float32 is multiplied (which is torch.backends.cuda.matmul.allow_tf32, too), and restore it."""
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(self.matmul)
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
+_ALL = (
+    Precision("fp32", torch.float32, None, "highest", "fp32_TFLOPS"),
+    Precision("tf32", torch.float32, None, "high", "tf32_TFLOPS"),
+    Precision("bf16_autocast", torch.float32, torch.bfloat16, "highest", "bf16_TFLOPS"),
+    Precision("fp16_autocast", torch.float32, torch.float16, "highest", "fp16_TFLOPS", scaled=True),
+    Precision("bf16", torch.bfloat16, None, "highest", "bf16_TFLOPS"),
+)
+PRECISIONS: Mapping[str, Precision] = MappingProxyType({precision.name: precision for precision in _ALL})
+
+
+def precision_named(name: str) -> Precision:
+    """One of `PRECISIONS`.
+
+    Raises:
+        ValueError: there is no such precision.
+    """
+    if name not in PRECISIONS:
+        raise ValueError(f"precision is {name!r}; expected one of {', '.join(PRECISIONS)}")
+    return PRECISIONS[name]
+
+
+def why_not(precision: Precision, device: torch.device) -> str:
+    """Why a device does not do a precision, with what was needed and found; empty where it does.
+
+    It is tried, not looked up: which device does which precision changes with torch, driver and environment.
+    """
+    if precision.name == "tf32":
+        return _why_not_tf32(precision, device)
+    try:
+        found = _product_type(precision, device)
+        if precision.scaled:
+            _scale_once(device)
+    except (RuntimeError, TypeError) as error:
+        return f"needs {precision.name} on {device.type}, found: {str(error).splitlines()[0]}"
+    if found != precision.products:
+        return f"needs matrix products in {precision.products} on {device.type}, found them in {found}"
+    return ""
+
+
+def _why_not_tf32(precision: Precision, device: torch.device) -> str:
+    if device.type != "cuda":
+        return f"needs TF32, which CUDA and ROCm devices have, found {device.type}"
+    values = torch.full((_PROBE, _PROBE), _BEYOND_TF32, device=device)
+    with precision.settings():
+        product = float((values @ values)[0, 0])
+    if product == _PROBE:
+        return ""
+    return f"needs TF32, found that {torch.cuda.get_device_name(device)} rounds no float32 to it when asked to"
+
+
+def _product_type(precision: Precision, device: torch.device) -> torch.dtype:
+    """The type of a matrix product in a precision."""
+    # Where a device does not have the type, autocast warns and does nothing.
+    with warnings.catch_warnings(), precision.casting(device):
+        warnings.simplefilter("ignore")
+        values = torch.ones(2, 2, device=device, dtype=precision.parameters)
+        return (values @ values).dtype
+
+
+def _scale_once(device: torch.device) -> None:
+    """One step with a scaled loss; raises where the device's torch lacks what that needs."""
+    parameter = torch.ones(2, device=device, requires_grad=True)
+    optimizer, scaler = torch.optim.SGD([parameter], lr=0.1), torch.amp.GradScaler(device.type)
+    scaler.scale(parameter.sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()

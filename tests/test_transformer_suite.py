@@ -1,0 +1,298 @@
+"""The transformer's steps as a user starts them: what each tier has, and a run of a small one, with too large ones."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from pytest_roofline.core.units import format_amount
+from pytest_roofline.judging.runs import read_run
+from roofline_kernels.training.estimates import bytes_at_least
+from roofline_kernels.training.precisions import precision_named
+from roofline_kernels.transformer import Config
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITE = ROOT / "perf_tests" / "test_transformer.py"
+PASSES = ("forward", "forward_backward", "step", "backward", "optimizer")
+PRECISIONS = ("fp32", "tf32", "bf16_autocast", "fp16_autocast", "bf16")
+CONTEXTS, LONG = ("c128", "c256", "c512", "c1024"), ("c2048", "c4096")
+SIZES, LARGEST = ("small", "medium", "large"), ("xl", "2.7B")
+
+# The suite's own functions on models that are no suite's: a tiny one, one that cannot fit anywhere, and one of which
+# nobody foresees that it does not fit.
+MODELS = f"""
+import importlib.util
+
+import pytest
+
+from roofline_kernels.transformer import Config
+
+spec = importlib.util.spec_from_file_location("transformer_steps", {str(SUITE)!r})
+suite = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(suite)
+TINY = Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100)
+IMMENSE = Config(d_model=2**19, d_ff=2**21, layers=2, heads=2**12, vocab=100)
+
+
+@pytest.fixture
+def device(roofline):
+    return roofline.device
+
+
+@pytest.mark.parametrize("passes", {PASSES!r})
+def test_tiny(roofline, device, passes):
+    suite.measure(roofline, device, TINY, passes, 16, "fp32")
+
+
+@pytest.mark.parametrize(("precision", "execution"), [("tf32", "eager"), ("fp32", "cuda_graph")])
+def test_not_here(roofline, device, precision, execution):
+    suite.measure(roofline, device, TINY, "forward", 16, precision, execution=execution)
+
+
+@pytest.mark.parametrize("passes", ["forward", "step"])
+def test_tiny_memory(roofline, device, passes):
+    suite.tell_memory(roofline, device, TINY, 16, "fp32", passes)
+
+
+def test_immense(roofline, device):
+    suite.measure(roofline, device, IMMENSE, "step", 16, "fp32")
+
+
+@pytest.mark.roofline(oom="record")
+def test_unforeseen(roofline, device, monkeypatch):
+    monkeypatch.setattr(suite, "bytes_at_least", lambda *arguments, **more: 0)
+    suite.measure(roofline, device, IMMENSE, "step", 16, "fp32")
+"""
+
+# All in one process, since most of the time goes into importing torch.
+PROGRAM = """
+import json
+import sys
+import pytest
+
+for arguments in json.loads(sys.argv[1]):
+    print("==", flush=True)
+    print("\\nexit status", int(pytest.main(["-p", "no:cacheprovider", *arguments])), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory):
+    """What pytest printed, of the quick tier and of the run of models; and that run."""
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "test_models.py").write_text(MODELS)
+    asked = [
+        ["--collect-only", "-q", str(SUITE)],
+        [
+            "-v", "-rs", f"--rootdir={folder}", "--roofline-device=cpu", "--roofline-budget=0.05",
+            f"--roofline-dir={folder}", str(folder / "test_models.py"),
+        ],
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(asked)],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    _, *printed = re.split(r"^==$", done.stdout, flags=re.MULTILINE)
+    (path,) = (folder / "runs").glob("*.jsonl")
+    return printed, read_run(path)
+
+
+@pytest.fixture(scope="module")
+def printed(sessions):
+    """What the run of models printed."""
+    return sessions[0][-1]
+
+
+@pytest.fixture(scope="module")
+def run(sessions):
+    """Its file."""
+    return sessions[1]
+
+
+def loaded():
+    spec = importlib.util.spec_from_file_location("test_transformer_looked_at", SUITE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def suite():
+    """The module itself."""
+    return loaded()
+
+
+def marks_of(suite, test):
+    """The roofline mark of each case of a test, by id."""
+    marks = [mark for mark in getattr(suite, test).pytestmark if mark.name == "parametrize"]
+    return {param.id: param.marks[0].kwargs for mark in marks for param in mark.args[1]}
+
+
+def of_tier(suite, tier, test="test_transformer"):
+    return {name for name, mark in marks_of(suite, test).items() if mark["tier"] == tier}
+
+
+def joined(*choices):
+    return {"-".join(chosen) for chosen in product(*choices)}
+
+
+# What each tier has
+
+
+def test_quick_is_every_pass_of_the_small_model(sessions):
+    listed = re.findall(r"::test_transformer\[(\S+)\]$", sessions[0][0], re.MULTILINE)
+    on_any = joined(("small",), PASSES, ("c128",), ("fp32",), ("sdpa",), ("eager",))
+    assert set(listed) >= on_any
+    assert len(listed) == len(on_any) + (6 if torch.cuda.is_available() else 0)
+
+
+def test_quick_looks_at_the_memory_of_the_small_model(sessions):
+    listed = re.findall(r"::test_transformer_memory\[(\S+)\]$", sessions[0][0], re.MULTILINE)
+    assert listed == ["small-c128-fp32-forward", "small-c128-fp32-step"]
+
+
+def test_on_cuda_quick_has_longer_ones_a_compiled_and_a_captured_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    added = of_tier(loaded(), "quick") - joined(("small",), PASSES, ("c128",), ("fp32",), ("sdpa",), ("eager",))
+    eager = joined(("small",), ("forward", "step"), ("c512",), ("fp32", "bf16_autocast"), ("sdpa",), ("eager",))
+    assert added == eager | joined(("small-step-c512-bf16_autocast-sdpa",), ("compile", "cuda_graph"))
+
+
+def test_by_night_three_sizes_run_every_pass_context_and_precision(suite):
+    passes = [name for name in PASSES if name != "optimizer"]
+    expected = joined(SIZES, passes, CONTEXTS, PRECISIONS, ("sdpa",), ("eager",))
+    expected |= joined(SIZES, ("optimizer",), ("c128",), ("fp32", "bf16"), ("sdpa",), ("eager",))
+    found = of_tier(suite, "nightly") | of_tier(suite, "quick")
+    assert {name for name in found if name.endswith("-sdpa-eager")} == expected
+
+
+@pytest.mark.parametrize("way", ["naive-eager", "triton-eager", "sdpa-compile", "naive-compile", "sdpa-cuda_graph"])
+def test_by_night_three_sizes_run_every_attention_and_execution(suite, way):
+    found = {name.partition("-")[0] for name in of_tier(suite, "nightly") if name.endswith(way)}
+    assert found == set(SIZES)
+
+
+def test_full_adds_the_largest_sizes_and_the_longest_contexts(suite):
+    names = of_tier(suite, "full")
+    assert {name.partition("-")[0] for name in names} == {*SIZES, *LARGEST}
+    assert {name for name in names if name.startswith(SIZES) and not set(name.split("-")) & set(LONG)} == set()
+    assert joined(LARGEST, ("step",), CONTEXTS + LONG, PRECISIONS, ("sdpa",), ("eager",)) <= names
+
+
+def test_no_name_comes_twice(suite):
+    (mark,) = [mark for mark in suite.test_transformer.pytestmark if mark.name == "parametrize"]
+    assert [name for name, count in Counter(param.id for param in mark.args[1]).items() if count > 1] == []
+
+
+def test_who_asks_for_attention_gets_none_of_these(suite):
+    # `-k attention` looks at names of files, functions and cases.
+    functions = {name for name in vars(suite) if name.startswith("test_")}
+    cases = marks_of(suite, "test_transformer").keys() | marks_of(suite, "test_transformer_memory").keys()
+    assert {name for name in {SUITE.name} | functions | cases if "attention" in name.lower()} == set()
+
+
+def test_the_gate_is_inference_and_the_full_step(suite):
+    gated = {name for name, mark in marks_of(suite, "test_transformer").items() if mark["gate"]}
+    quick = {name for name in of_tier(suite, "quick") if name.endswith("-eager")}
+    assert gated == {name for name in quick if name.split("-")[1] in ("forward", "step")}
+
+
+def test_out_of_memory_is_a_result(suite):
+    for test in ("test_transformer", "test_transformer_memory"):
+        assert {mark["oom"] for mark in marks_of(suite, test).values()} == {"record"}
+
+
+def test_our_kernels_and_graphs_are_for_accelerators(suite):
+    for name, mark in marks_of(suite, "test_transformer").items():
+        special = name.endswith(("-triton-eager", "-cuda_graph"))
+        assert (name, mark["needs"]) == (name, "accelerator" if special else None)
+
+
+# A run on a CPU
+
+
+def test_every_pass_is_measured_and_verified(run):
+    assert [m.label for m in run.measurements] == [f"tiny[{passes}]" for passes in PASSES]
+    assert [m.verified for m in run.measurements] == [True] * 5
+
+
+def test_flops_are_those_of_the_matrices_and_tokens_stand_beside(run):
+    # 2 for each element of a block's 4·64² + 3·64·256 and of the head's 100·64, and 4·16·64 a layer for the scores.
+    forward = 4 * 16 * (2 * (2 * (4 * 64**2 + 3 * 64 * 256) + 100 * 64) + 2 * 4 * 16 * 64)
+    flops = {m.key.parameters["passes"]: m.work.flops for m in run.measurements}
+    assert flops == {
+        "forward": forward,
+        "forward_backward": 3 * forward,
+        "step": 3 * forward,
+        "backward": 2 * forward,
+        "optimizer": 0,
+    }
+    assert {m.work.tokens for m in run.measurements if m.work.flops} == {4 * 16}
+    assert {m.key.metric for m in run.measurements if m.work.flops} == {"fp32_TFLOPS"}
+
+
+def test_the_optimizer_is_shown_as_its_traffic(run):
+    optimizer = run.measurements[-1]
+    parameters = Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100).parameters
+    assert (optimizer.key.metric, optimizer.work.traffic_bytes) == ("traffic_GBps", 7 * 4 * parameters)
+
+
+def test_peaks_are_measured(run):
+    peaks = {m.key.parameters["passes"]: m.peak_bytes for m in run.measurements}
+    weights = 4 * Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100).parameters
+    assert peaks["forward"] >= 4 * 16 * 100 * 4
+    # Gradients are made anew in every call.
+    assert min(peaks["forward_backward"], peaks["step"], peaks["backward"]) >= weights
+
+
+def test_what_this_device_does_not_do_is_told(printed):
+    assert "needs TF32, which CUDA and ROCm devices have, found cpu" in printed
+    assert "needs a CUDA or ROCm device for a CUDA graph, found cpu" in printed
+
+
+def test_what_cannot_fit_is_skipped_with_what_it_needs_at_least(printed):
+    config = Config(d_model=2**19, d_ff=2**21, layers=2, heads=2**12, vocab=100)
+    precision = precision_named("fp32")
+    least = bytes_at_least(config, batch=4, context=16, passes="step", precision=precision)
+    assert f"needs {format_amount(least)} of device memory, found" in printed
+    assert re.search(r"test_immense SKIPPED", printed)
+
+
+def test_what_runs_out_all_the_same_is_recorded(run):
+    (found,) = run.out_of_memory
+    # The first matrix behind the embedding, in float32.
+    assert (found.label, found.recorded, found.asked_bytes) == ("unforeseen", True, 4 * 2**19 * 2**19)
+    assert [one.outcome for one in run.outcomes if one.test_id.endswith("test_unforeseen")] == ["passed"]
+
+
+def test_memory_is_told_by_category_with_the_residual_stream_beside_its_formula(run):
+    forward, step = run.memory_uses
+    (output,) = step.outputs
+    assert (output.module, output.measured_bytes, output.predicted_bytes) == ("blocks.0", *[4 * 4 * 16 * 64] * 2)
+    weights = 4 * Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100).parameters
+    assert forward.categories["parameters"] == step.categories["parameters"] == weights
+    assert step.categories["optimizer"] >= 2 * weights
+
+
+@pytest.mark.parametrize("passes", ["forward", "forward_backward"])
+def test_the_warm_up_times_a_pass_that_is_right(suite, monkeypatch, passes):
+    monkeypatch.setattr(suite, "SIZES", {"tiny": Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100)})
+    one = suite.stepping(SimpleNamespace(device=torch.device("cpu")), "tiny", passes, 16)
+    one.call()
+    assert one.verify() is None
