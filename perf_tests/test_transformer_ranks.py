@@ -1,0 +1,170 @@
+"""A data-parallel training step over ranks: what it takes beside the step of one rank, and what communication is of it.
+
+Weak scaling: every rank has a batch of its own, of the same size whatever the world. Each test measures the full step
+(forward, backward, the gradients' average, AdamW) three ways:
+
+* `alone`: one rank with a plain model, which communicates with nobody; on a CPU with as many threads as each of N has;
+* `together`: all N ranks with `ddp` (DistributedDataParallel) or `fsdp2` (`fully_shard` on every block and on the
+  model). Work and tokens are those of one rank, time that of the slowest;
+* `no_sync`, of DDP only: all N ranks at the same time, each for itself.
+
+And it tells, as figures that no verdict looks at:
+
+* `efficiency`: the time of `alone` over that of `together`; what a rank keeps of its speed;
+* `tokens of all ranks`, a second;
+* `communicating`: the share of a step in which a collective is on its way, and `exposed`: in which it is, and the rank
+  computes nothing meanwhile; means over ranks, from a profile of further steps that are not timed
+  (`roofline_kernels.training.communication` says what counts). Waiting for a slower rank is in both;
+* `beyond no_sync`: the share of `together` that `no_sync` does without. It is not profiled, so it is the check on
+  `exposed`, and larger by what DDP copies and starts on the way.
+"""
+
+import warnings
+from statistics import fmean
+
+import pytest
+
+from pytest_roofline import Timed, Work
+from pytest_roofline.core.units import format_amount
+from pytest_roofline.measuring.host import usable_cores
+from roofline_kernels.training.communication import profiled
+from roofline_kernels.training.parallel import STRATEGIES, ParallelStep, least_bytes, why_not
+from roofline_kernels.training.precisions import precision_named
+from roofline_kernels.transformer import SIZES, Config
+from roofline_kernels.work import transformer_flops
+
+# Of the seeds' sizes none makes a step in less than seconds on two cores; this one is for the quick tier there.
+MODELS = {"tiny": Config(256, 1024, 4, 4), **SIZES}
+# Its steps take a tenth of a second.
+TINY_BUDGET_S = 0.5
+# Those of the small model take seconds on two cores, and many more beside busy neighbours.
+LONG_TIMEOUT_S = 600.0
+WARM_UP_STEPS, PROFILED_STEPS = 2, 3
+
+
+def _cases():
+    """Model, world, batch of a rank, context and precision: small ones on CPUs, those of the seeds on accelerators."""
+    for strategy in STRATEGIES:
+        for world_size in (2, 4):
+            tier = "quick" if (strategy, world_size) == ("ddp", 2) else "nightly"
+            yield _case("cpu", tier, strategy, "tiny", world_size, 1, 128, "fp32", TINY_BUDGET_S)
+            yield _case("cpu", "nightly", strategy, "small", world_size, 1, 128, "fp32")
+        for size in ("small", "medium"):
+            for world_size in (2, 4, 8):
+                tier = "quick" if (size, world_size) == ("small", 2) else "nightly"
+                yield _case("accelerator", tier, strategy, size, world_size, 4, 512, "bf16_autocast")
+
+
+def _case(needs, tier, strategy, size, world_size, batch, context, precision, budget=None):
+    return pytest.param(
+        strategy,
+        size,
+        world_size,
+        batch,
+        context,
+        precision,
+        id=f"{strategy}-{size}-{world_size}ranks-s{context}-{precision}",
+        marks=pytest.mark.roofline(needs=needs, tier=tier, budget=budget),
+    )
+
+
+def _step_of(rank, strategy, size, batch, context, precision):
+    return ParallelStep(
+        MODELS[size],
+        strategy,
+        batch=batch,
+        context=context,
+        group=rank.group if strategy is not None else None,
+        device=rank.device,
+        precision=precision,
+    )
+
+
+def training(rank, *case):
+    """What a rank times: full steps, with the others or, without a strategy, alone."""
+    one = _step_of(rank, *case)
+    return Timed(one.step, verify=one.verify)
+
+
+def training_apart(rank, *case):
+    """What a rank times: full steps of DDP without the average over ranks."""
+    one = _step_of(rank, *case)
+    return Timed(one.step_alone, verify=one.verify)
+
+
+def communicating(rank, *case):
+    """Shares of communication and of what is exposed, from a profile, and the fingerprint of the model afterwards."""
+    one = _step_of(rank, *case)
+    for _ in range(WARM_UP_STEPS):
+        one.step()
+    told = profiled(one.step, rank.device, PROFILED_STEPS)
+    return told.share, told.exposed_share, one.fingerprint()
+
+
+@pytest.mark.parametrize(("strategy", "size", "world_size", "batch", "context", "precision"), list(_cases()))
+def test_transformer_ranks(roofline, distributed, strategy, size, world_size, batch, context, precision):
+    """The full step of one rank alone and of all together; scaling efficiency, and communication's share of a step."""
+    _require(roofline, distributed, strategy, size, world_size, precision)
+    case, timeout = (size, batch, context, precision), None if size == "tiny" else LONG_TIMEOUT_S
+
+    def measure(name, function, strategy, ranks):
+        return roofline.measure_ranks(
+            distributed,
+            function,
+            strategy,
+            *case,
+            world_size=ranks,
+            work=_work(*case),
+            name=name,
+            timing="pipelined",
+            metric=precision_named(precision).metric,
+            timeout=timeout,
+        )
+
+    alone = measure("alone", training, None, 1)
+    together = measure("together", training, strategy, world_size)
+    roofline.figure("efficiency", alone.median_s / together.median_s, "share")
+    roofline.figure("tokens of all ranks", world_size * batch * context / together.median_s, "tokens/s")
+    found = distributed.run(communicating, strategy, *case, world_size=world_size, timeout=timeout)
+    _tell_communication(roofline, found)
+    if strategy == "ddp":
+        apart = measure("no_sync", training_apart, strategy, world_size)
+        roofline.figure("beyond no_sync", 1 - apart.median_s / together.median_s, "share")
+
+
+def _tell_communication(roofline, found):
+    shares, exposed, fingerprints = zip(*found, strict=True)
+    apart = [str(rank) for rank, fingerprint in enumerate(fingerprints) if fingerprint != fingerprints[0]]
+    assert not apart, (
+        f"after the same steps the model of rank 0 is not that of ranks {', '.join(apart)}; expected the same bits"
+    )
+    if not all(shares):
+        # No share is told rather than a wrong one.
+        warnings.warn("the profile of a rank shows no collective; expected those of NCCL, RCCL or Gloo", stacklevel=2)
+        return
+    roofline.figure("communicating", fmean(shares), "share")
+    roofline.figure("exposed", fmean(exposed), "share")
+
+
+def _work(size, batch, context, _precision):
+    """Of one rank, as its time is."""
+    model = MODELS[size]
+    flops = transformer_flops(model.d_model, model.d_ff, model.layers, model.vocab, batch, context, passes="step")
+    return Work(**flops, tokens=batch * context)
+
+
+def _require(roofline, distributed, strategy, size, world_size, precision):
+    """Skip what cannot run here: too few devices or cores, another torch, too little memory."""
+    on_cpu, cores = roofline.device.type == "cpu", usable_cores()
+    too_few_cores = f"needs {world_size} cores, found {cores}" if on_cpu and world_size > cores else ""
+    if reason := distributed.available(world_size) or too_few_cores:
+        roofline.skip_for_hardware(reason)
+    if reason := why_not(strategy):
+        pytest.skip(reason)
+    element_bytes = precision_named(precision).parameters.itemsize
+    # Ranks on a CPU take theirs from the same memory.
+    need = least_bytes(MODELS[size], strategy, world_size, element_bytes) * (world_size if on_cpu else 1)
+    free = distributed.free_bytes(world_size)
+    if need > free:
+        whose = f"{world_size} ranks of one memory" if on_cpu else "every rank"
+        roofline.skip_for_hardware(f"needs {format_amount(need)} for {whose}, found {format_amount(free)}")

@@ -1,0 +1,146 @@
+"""Starts two ranks over Gloo on loopback, trains a tiny model on them in every way, and prints what each rank found.
+
+`python parallel_ranks.py` prints one JSON object: by strategy and rank, how far gradients and parameters are from those
+of one process with all batches, fingerprints, and what a profile tells of communication.
+"""
+
+import json
+import os
+import socket
+import sys
+import tempfile
+import traceback
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
+
+from roofline_kernels.training.communication import profiled
+from roofline_kernels.training.parallel import STRATEGIES, ParallelStep, why_not
+from roofline_kernels.transformer import SEED, Config, make_batch
+
+CPU = torch.device("cpu")
+LIMIT = timedelta(seconds=60)
+RANKS = 2
+TINY = Config(32, 64, 2, 2, vocab=96)
+BATCH, CONTEXT, STEPS = 2, 16, 3
+# Large enough for a few steps to change a parameter by far more than rounding does.
+LEARNING_RATE = 1e-3
+
+
+def one(strategy, group=None, precision="fp32"):
+    return ParallelStep(
+        TINY,
+        strategy,
+        batch=BATCH,
+        context=CONTEXT,
+        group=group,
+        device=CPU,
+        precision=precision,
+        learning_rate=LEARNING_RATE,
+    )
+
+
+def on_all_batches():
+    """What one process with the batches of all ranks has: gradients of the first step, parameters after the last."""
+    alone = one(None)
+    batches = [make_batch(TINY, BATCH, CONTEXT, CPU, seed=SEED + rank) for rank in range(RANKS)]
+    alone.tokens, alone.targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    alone.forward_backward()
+    gradients = [parameter.grad.clone() for parameter in alone.model.parameters()]
+    for _ in range(STEPS):
+        alone.step()
+    return gradients, [parameter.detach() for parameter in alone.model.parameters()]
+
+
+def whole(tensor):
+    """All of a tensor, where each rank holds a share."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def local(tensor):
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def apart(found, expected):
+    """The largest difference, over all tensors."""
+    return max((whole(a) - b).abs().max().item() for a, b in zip(found, expected, strict=True))
+
+
+def trained(strategy, expected):
+    """What a strategy gives on this rank."""
+    gradients, parameters = expected
+    together = one(strategy, dist.group.WORLD)
+    together.forward_backward()
+    found = {"gradients": apart([parameter.grad for parameter in together.model.parameters()], gradients)}
+    for _ in range(STEPS):
+        together.step()
+    found["parameters"] = apart([parameter.detach() for parameter in together.model.parameters()], parameters)
+    found["elements"] = sum(local(parameter).numel() for parameter in together.model.parameters())
+    found["units"] = sum(isinstance(module, FSDPModule) for module in together.model.modules())
+    found["fingerprint"], found["verified"] = together.fingerprint(), together.verify()
+    told = profiled(together.step, CPU, STEPS)
+    found["profile"] = [told.step_s, told.communication_s, told.exposed_s]
+    if strategy == "ddp":
+        together.step_alone()
+        found["fingerprint alone"] = together.fingerprint()
+    mixed = one(strategy, dist.group.WORLD, "bf16_autocast")
+    mixed.step()
+    found["mixed verified"] = mixed.verify()
+    return found
+
+
+def rank_main(rank, port, folder, expected):
+    store = dist.TCPStore("127.0.0.1", port, None, False, timeout=LIMIT)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS, timeout=LIMIT)
+    own = one(None)
+    own.tokens, own.targets = make_batch(TINY, BATCH, CONTEXT, CPU, seed=SEED + rank)
+    own.forward_backward()
+    found = {strategy: trained(strategy, expected) for strategy in STRATEGIES}
+    found["alone"] = {"gradients": apart([parameter.grad for parameter in own.model.parameters()], expected[0])}
+    (Path(folder) / f"{rank}.json").write_text(json.dumps(found))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main():
+    """Fork the ranks, wait for them, and print what they found, by rank."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    store = dist.TCPStore(
+        "127.0.0.1", port, None, True, timeout=LIMIT, wait_for_workers=False, master_listen_fd=listener.detach()
+    )
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    # Before the fork, so that what an optimizer's first step and FSDP2 import is imported once.
+    torch.set_num_threads(1)
+    expected = on_all_batches()
+    assert not why_not("fsdp2")
+    with tempfile.TemporaryDirectory() as folder:
+        children = [_fork(rank, port, folder, expected) for rank in range(RANKS)]
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        if any(codes):
+            sys.exit(f"ranks ended with {codes}")
+        print(json.dumps([json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(RANKS)]))
+    del store
+
+
+def _fork(rank, port, folder, expected):
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        rank_main(rank, port, folder, expected)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        # Nothing of the parent's may be run at the end of a child.
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

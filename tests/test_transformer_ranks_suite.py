@@ -1,0 +1,115 @@
+"""Which data-parallel steps are measured in which tier, and what is said of ranks whose models have come apart."""
+
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+FILE = Path(__file__).resolve().parent.parent / "perf_tests" / "test_transformer_ranks.py"
+TIERS = ("quick", "nightly", "full")
+
+
+@pytest.fixture(scope="module")
+def suite():
+    """The module of the benchmarks, freshly imported."""
+    spec = importlib.util.spec_from_file_location("transformer_ranks_suite", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def ids(suite, needs, tier):
+    """The ids for a kind of device that run in a tier."""
+    runs = TIERS[: TIERS.index(tier) + 1]
+    cases = [(case.id, case.marks[0].kwargs) for case in suite._cases()]
+    return [name for name, marks in cases if marks["needs"] == needs and marks["tier"] in runs]
+
+
+def test_a_quick_run_on_a_cpu_has_two_ranks_of_the_tiny_model(suite):
+    assert ids(suite, "cpu", "quick") == ["ddp-tiny-2ranks-s128-fp32"]
+
+
+def test_a_quick_run_on_accelerators_has_both_strategies_on_two(suite):
+    assert ids(suite, "accelerator", "quick") == [
+        f"{strategy}-small-2ranks-s512-bf16_autocast" for strategy in ("ddp", "fsdp2")
+    ]
+
+
+def test_a_nightly_run_has_every_world_and_strategy(suite):
+    assert set(ids(suite, "accelerator", "nightly")) == {
+        f"{strategy}-{size}-{ranks}ranks-s512-bf16_autocast"
+        for strategy in ("ddp", "fsdp2")
+        for size in ("small", "medium")
+        for ranks in (2, 4, 8)
+    }
+    assert {"ddp-small-2ranks-s128-fp32", "fsdp2-small-2ranks-s128-fp32"} <= set(ids(suite, "cpu", "nightly"))
+
+
+def test_ids_tell_all_cases_apart(suite):
+    names = [case.id for case in suite._cases()]
+    assert len(set(names)) == len(names) == 20
+
+
+class Roofline:
+    """The fixture, noting its figures."""
+
+    def __init__(self):
+        self.device = torch.device("cpu")
+        self.figures = {}
+
+    def figure(self, name, value, unit):
+        self.figures[name] = (value, unit)
+
+    def skip_for_hardware(self, reason):
+        pytest.skip(reason)
+
+
+def test_shares_are_means_over_ranks(suite):
+    roofline = Roofline()
+    suite._tell_communication(roofline, [(0.2, 0.1, [7]), (0.4, 0.3, [7])])
+    assert roofline.figures == {
+        "communicating": (pytest.approx(0.3), "share"),
+        "exposed": (pytest.approx(0.2), "share"),
+    }
+
+
+def test_a_profile_without_collectives_tells_no_shares(suite):
+    roofline = Roofline()
+    with pytest.warns(UserWarning, match="the profile of a rank shows no collective; expected those of NCCL"):
+        suite._tell_communication(roofline, [(0.2, 0.1, [7]), (0.0, 0.0, [7])])
+    assert roofline.figures == {}
+
+
+def test_ranks_whose_models_have_come_apart_fail_by_their_numbers(suite):
+    with pytest.raises(AssertionError, match=r"the model of rank 0 is not that of ranks 1, 3; expected the same bits"):
+        suite._tell_communication(Roofline(), [(0.2, 0.1, [value]) for value in (7, 8, 7, 9)])
+
+
+def world(free_bytes):
+    """The fixture `distributed`, where every world can be had."""
+    return SimpleNamespace(available=lambda ranks: "", free_bytes=lambda ranks: free_bytes)
+
+
+def test_fewer_cores_than_ranks_are_a_skip(suite, monkeypatch):
+    monkeypatch.setattr(suite, "usable_cores", lambda: 2)
+    with pytest.raises(pytest.skip.Exception, match="needs 4 cores, found 2"):
+        suite._require(Roofline(), world(10**12), "ddp", "small", 4, "fp32")
+
+
+def test_too_little_memory_is_a_skip_with_need_and_found(suite, monkeypatch):
+    monkeypatch.setattr(suite, "usable_cores", lambda: 2)
+    # Parameters, gradients, two moments and DDP's buckets, each of 120,945,408 elements, on two ranks.
+    need = 2 * 5 * 4 * 120_945_408
+    suite._require(Roofline(), world(need), "ddp", "small", 2, "fp32")
+    with pytest.raises(pytest.skip.Exception, match=r"needs 4\.84 GB for 2 ranks of one memory, found 4\.84 GB"):
+        suite._require(Roofline(), world(need - 1), "ddp", "small", 2, "fp32")
+
+
+def test_work_is_that_of_one_rank(suite):
+    work = suite._work("small", 2, 128, "fp32")
+    assert work.tokens == 256
+    # 6 for each of the parameters that a product multiplies by, the 25 norms' left out, and attention's products.
+    matrices = 120_945_408 - 25 * 768
+    assert work.flops == 256 * (6 * matrices + 12 * 12 * 128 * 768)
