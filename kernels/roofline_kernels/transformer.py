@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
-from .attention_cores import ATTENTIONS
-from .filling import fill_normal
-from .rotary import rotary_tables
-from .transformer_block import NORM_EPS, Block
-from .transformer_config import SIZES, Config, size_named
+from .decoder.block import NORM_EPS, Block
+from .decoder.config import SIZES, Config, size_named
+from .decoder.cores import ATTENTIONS
+from .decoder.filling import fill_normal
+from .decoder.rotary import rotary_tables
 
 __all__ = ["ATTENTIONS", "SEED", "SIZES", "Config", "Transformer", "loss_of", "make_batch", "size_named"]
 

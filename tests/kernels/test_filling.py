@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from roofline_kernels.filling import CPU_STEP, TILE, fill_normal
+from roofline_kernels.decoder.filling import CPU_STEP, TILE, fill_normal
 
 
 def filled(*shapes, seed=3, deviation=1.0, dtype=torch.float32):

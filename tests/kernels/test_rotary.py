@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from roofline_kernels.rotary import Rotary, rotary_tables
+from roofline_kernels.decoder.rotary import Rotary, rotary_tables
 
 
 def tables(head_dim=8, positions=32, theta=10_000.0, device="cpu", dtype=torch.float32):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from .attention.masking import visible_keys
+from ..attention.masking import visible_keys
 
 ATTENTIONS = ("naive", "sdpa", "triton")
 
@@ -80,7 +80,7 @@ class TritonAttention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         # Only who chooses it pays for what it imports.
-        from .attention import flash_attention
+        from ..attention import flash_attention
 
         self._attend = flash_attention
 

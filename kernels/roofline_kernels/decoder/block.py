@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from .attention_cores import attention_core
+from .config import Config
+from .cores import attention_core
 from .rotary import Rotary
-from .transformer_config import Config
 
 # As Llama's.
 NORM_EPS = 1e-5

@@ -1,0 +1,1 @@
+"""The parts of the transformer in `roofline_kernels.transformer`."""
