@@ -6,6 +6,8 @@ import pytest
 from rich.cells import cell_len
 
 from pytest_roofline.core.records import Ceiling
+from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.work import Work
 from pytest_roofline.judging.comparing import Row
 from pytest_roofline.judging.verdicts import Kind, Policy, Verdict, judge
 from pytest_roofline.reporting.tables import comparison_table, results_table, roofline_note
@@ -248,3 +250,19 @@ def test_a_roof_of_arithmetic_is_told_in_tflops(make):
 
 def test_without_a_roof_there_is_nothing_to_explain(make):
     assert roofline_note([result(make)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("metric", "work", "shown"),
+    [
+        ("traffic_GBps", Work(read_bytes=2**20, write_bytes=2**20), "cache"),
+        # Arithmetic has the same peak wherever its operands lie.
+        ("fp32_TFLOPS", Work(flops=2 * 10**9), "40%"),
+    ],
+)
+def test_only_a_rate_of_bytes_has_no_roofline_in_a_cache(make, metric, work, shown):
+    key = make.key("step", parameters={}, metric=metric)
+    samples = Samples((1e-3,), iterations=1, tick_s=1e-9, labels=("cache_resident",))
+    ceiling = Ceiling(metric, 5e12, "datasheet", "the datasheet")
+    result = make.result(known=False, key=key, work=work, samples=samples, ceiling=ceiling)
+    assert shown in results_table([result], 120, colour=False).splitlines()[-1].split()

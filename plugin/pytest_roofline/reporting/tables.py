@@ -7,7 +7,7 @@ from rich.text import Text
 from ..core.records import Measurement
 from ..core.units import format_bytes, format_memory, format_percent, format_seconds, printable, three_digits
 from ..judging.comparing import Row
-from ..judging.hardware import format_ceiling
+from ..judging.hardware import format_ceiling, is_arithmetic
 from ..judging.stats import growth
 from ..judging.verdicts import Kind, Verdict, interval_text
 from .exhausted import WORD, RanOut
@@ -107,10 +107,10 @@ def _unresolved(measurement: Measurement) -> bool:
 
 
 def _roof(measurement: Measurement) -> str:
-    """The share of the roofline, with a star where that was measured; `cache` where no memory stood behind the rate."""
+    """The share of the roofline, with a star where that was measured; `cache` where a rate of bytes was a cache's."""
     if measurement.share_of_ceiling is None or measurement.ceiling is None:
         return ""
-    if "cache_resident" in measurement.samples.labels:
+    if "cache_resident" in measurement.samples.labels and not is_arithmetic(measurement.ceiling):
         return "cache"
     if measurement.share_of_ceiling >= 10:
         return ">999%"
