@@ -266,3 +266,34 @@ def test_only_a_rate_of_bytes_has_no_roofline_in_a_cache(make, metric, work, sho
     ceiling = Ceiling(metric, 5e12, "datasheet", "the datasheet")
     result = make.result(known=False, key=key, work=work, samples=samples, ceiling=ceiling)
     assert shown in results_table([result], 120, colour=False).splitlines()[-1].split()
+
+
+STEP = "transformer[small-step-c128-fp32]"
+
+
+@pytest.fixture
+def step(make):
+    """A measurement that fills every column, under a long name."""
+    key = make.key("transformer", parameters={}, metric="fp32_TFLOPS")
+    work = Work(flops=2 * 10**9, tokens=512)
+    return make.result(known=False, key=key, label=STEP, work=work, peak_bytes=2**30, held_bytes=2**20, compile_s=41.0)
+
+
+def test_where_names_have_no_room_tokens_and_memory_stand_in_a_second_table(step):
+    first, second = re.split(r"\n(?=test )", results_table([step], 80, colour=False))
+    assert second.splitlines()[0].split() == ["test", "tokens/s", "peak", "held", "compile"]
+    assert "1.00 GiB" not in first
+    assert second.splitlines()[-1].split()[:2] == [STEP, "512000"]
+    assert max(map(len, first.splitlines())) <= 80
+
+
+def test_where_there_is_room_all_columns_stand_in_one_table(step):
+    (row,) = results_table([step], 200, colour=False).splitlines()[2:]
+    assert row.split()[0] == STEP
+    assert "1.00 GiB" in row
+
+
+def test_a_second_table_has_only_tests_with_something_in_it(make, step):
+    text = results_table([step, make.result(label="copy")], 80, colour=False)
+    assert "copy" in text
+    assert "copy" not in re.split(r"\n(?=test )", text)[1]

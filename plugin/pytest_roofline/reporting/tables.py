@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from ..core.records import Measurement
@@ -23,6 +24,8 @@ STYLES = {
     "FAILED": "bold red",
     WORD: "yellow",
 }
+# With less room for their names than this many characters, tests get a second table, of these columns.
+NAME_ROOM, APART = 24, ("tokens/s", "peak", "held", "compile")
 _RANK = {"FAILED": 0, Kind.REGRESSED.value: 1, Kind.INVALID.value: 2, Kind.INCONCLUSIVE.value: 3}
 
 
@@ -30,7 +33,8 @@ def results_table(results: Sequence[Result], width: int, colour: bool, exhausted
     """Test, size, time, rates, roofline, memory, compiling, difference with its interval, processes, verdict.
 
     The worst come first where a test failed.
-    Behind them, without figures, stand the tests that ran out of memory.
+    Behind them, without figures, stand the tests that ran out of memory. Where there is no room for names, tokens,
+    memory and compiling stand in a second table.
     """
     failed = any(result.word in ("FAILED", Kind.REGRESSED.value) for result in results)
     ordered = sorted(results, key=_badness) if failed else list(results)
@@ -45,9 +49,34 @@ def results_table(results: Sequence[Result], width: int, colour: bool, exhausted
                ("diff %", "right"), ("99 %", "right"), ("n", "right"), ("verdict", "left")]  # fmt: skip
     # A column with nothing in it only takes room from the tests' names.
     filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
-    table = new_table(*(columns[index] for index in filled))
+    tables = [[columns[index][0] for index in filled]]
+    if _room(columns, rows, filled, width) < NAME_ROOM:
+        apart = [name for name in tables[0] if name in APART]
+        tables = [[name for name in tables[0] if name not in apart], *([["test", *apart]] if apart else [])]
+    return "\n".join(_rendered(columns, rows, names, width, colour) for names in tables)
+
+
+def _room(
+    columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str | Text]], filled: Sequence[int], width: int
+) -> int:
+    """Characters of a line that are left for the tests' names, which stand in the first column."""
+    widths = (max(cell_len(str(cell)) for cell in (columns[i][0], *(row[i] for row in rows))) for i in filled[1:])
+    return width - sum(2 + each for each in widths)
+
+
+def _rendered(
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[str | Text]],
+    names: Sequence[str],
+    width: int,
+    colour: bool,
+) -> str:
+    """A table of some of the columns; behind the first, rows without any of them are left out."""
+    chosen = [index for index, column in enumerate(columns) if column[0] in names]
+    table = new_table(*(columns[index] for index in chosen))
     for row in rows:
-        table.add_row(*(row[index] for index in filled))
+        if any(row[index] for index in chosen[1:]):
+            table.add_row(*(row[index] for index in chosen))
     return render(table, width, colour)
 
 
