@@ -48,10 +48,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def filled(text: str) -> str:
-    """Paragraphs in lines of even length; tables and titles stay as they are."""
+    """Paragraphs in lines of even length; tables, titles, lists and code stay as they are."""
     return "\n\n".join(
         block
-        if block.startswith(("|", "#"))
+        if block.startswith(("|", "#", "* ", "```"))
         else textwrap.fill(" ".join(block.split()), COLUMNS, break_on_hyphens=False)
         for block in text.strip().split("\n\n")
     )

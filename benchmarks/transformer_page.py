@@ -1,0 +1,262 @@
+"""Transformer steps as a page: times, warm-up, precisions, memory, profiles. From run files, nothing is measured here.
+
+    pytest perf_tests/test_transformer.py -k "small and (fp32 or bf16)" --roofline-tier=nightly --roofline-save=steps
+    pytest perf_tests/test_transformer.py -k "small and c128 and fp32" --roofline-profile --roofline-save=profile
+    pytest perf_tests/test_transformer_ranks.py --roofline-tier=nightly --roofline-save=ranks
+    python benchmarks/transformer_page.py steps profile ranks -o docs/results/transformer.md
+
+A RUN is a saved name or a path. Whatever a run says must not be trusted has no number on the page.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from rank_figures.page import filled, table
+from run_pages import NOTHING, environment, published
+
+from pytest_roofline.core.errors import BadFile, BadInput, RooflineError
+from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.records import Measurement
+from pytest_roofline.core.units import format_memory, format_seconds, three_digits
+from pytest_roofline.judging.contrasts import contrasts
+from pytest_roofline.judging.runs import Run, read_run, resolve_run
+from pytest_roofline.reporting.contrast import contrast_markdown
+from pytest_roofline.reporting.figures import figure_lines
+from pytest_roofline.reporting.first_calls import first_call_text
+from pytest_roofline.reporting.memory_use import use_lines
+from pytest_roofline.reporting.profiles import markdown
+
+ROOT = Path(__file__).resolve().parent.parent
+PUBLISHED = Path(__file__).with_name("transformer_published.json")
+STEPS, WARM_UP, RANKS = "transformer", "transformer_warm_up", "transformer_ranks"
+# Which value of a parameter is set beside which: the tables that the assignment asks for, and those that follow.
+CONTRASTS = (
+    ("precision", "fp32", "bf16_autocast"),
+    ("precision", "fp32", "bf16"),
+    ("execution", "eager", "compile"),
+    ("attention", "naive", "sdpa"),
+)
+
+HEAD = """# Transformer steps
+
+Made by `python benchmarks/transformer_page.py {runs} -o docs/results/transformer.md` from {count}. The model is a
+decoder of five sizes ([transformer](../transformer.md) says which), batch 4, random tokens. Milliseconds are the median
+of one call; tokens and FLOPs are those of one call over that time, FLOPs by the formula of
+`roofline_kernels.work.transformer_flops`; MFU is their rate as a share of the peak that stands below each table. A peak
+of memory is what a call holds above what was there before. `{nothing}` is what the run does not hold.
+"""
+
+ELSEWHERE = """## Published elsewhere
+
+Numbers of others for models of the same shapes, as they printed them. They come from other hardware and other programs,
+with other ways of timing and of counting memory: there is no claim that they are comparable with the tables above, or
+with each other.
+"""
+
+TAIL = """## What may not be concluded
+
+Nothing about other hardware, or about sizes, contexts and types that are not in the tables. Differences are those of
+two medians of one run on one machine, without an interval; whether a later run is slower is what
+`pytest --roofline-against` is for. Times under the profiler are longer than those without, and enter no baseline.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """A measurement of a run, with its median over the run's sound processes, in seconds; None where there is none."""
+
+    measurement: Measurement
+    seconds: float | None
+
+
+def sound(run: Run, benchmark: str) -> list[Sound]:
+    """What a run has of a benchmark, one a key, in its order."""
+    found: dict[str, list[Measurement]] = {}
+    for measurement in run.measurements:
+        if measurement.key.benchmark == benchmark:
+            found.setdefault(measurement.key.identity, []).append(measurement)
+    told = []
+    for own in found.values():
+        fit = [one for one in own if not run.unfit(one, accept_slower=True)]
+        told.append(Sound((fit or own)[0], median(one.median_s for one in fit) if fit else None))
+    return told
+
+
+def steps(run: Run) -> Iterator[str]:
+    """Every step with its rate, its share of the peak, its memory, and how long compiling took."""
+    rows, peaks = [], {}
+    for one in sound(run, STEPS):
+        rows.append(step_row(one))
+        if one.measurement.ceiling is not None:
+            ceiling = one.measurement.ceiling
+            peak = f"`{ceiling.metric}` {three_digits(ceiling.value / 1e9)} GFLOP/s"
+            peaks[ceiling.metric] = f"{peak}, {ceiling.source} ({ceiling.origin})"
+    ran_out = [record for record in run.out_of_memory if record.benchmark == STEPS]
+    rows += [(record.label, _ran_out(record), *[NOTHING] * 5) for record in ran_out]
+    if rows:
+        yield "### Steps"
+        yield table(("test", "ms", "tokens/s", "GFLOP/s", "MFU", "peak", "compiling"), rows)
+        if peaks:
+            yield f"Peaks: {'; '.join(peaks.values())}."
+
+
+def _ran_out(record: OutOfMemory) -> str:
+    """In words, with what it asked for; and the most that there was, where that is known to be of this measurement."""
+    words = "out of memory"
+    if record.asked_bytes is not None:
+        words += f", asked for {format_memory(record.asked_bytes)}"
+    # Outside of a measurement the counter may still hold the peak of a test before.
+    if record.peak_bytes is not None and record.phase is not None:
+        words += f" beside a peak of {format_memory(record.peak_bytes)}"
+    return words
+
+
+def step_row(one: Sound) -> tuple[str, ...]:
+    """One line of the table of steps."""
+    measurement, seconds = one.measurement, one.seconds
+    if seconds is None:
+        return measurement.label, "not sound", *[NOTHING] * 5
+    work, mfu = measurement.work, NOTHING
+    if measurement.mfu is not None:
+        mfu = f"{measurement.mfu * measurement.median_s / seconds:.1%}"
+    return (
+        measurement.label,
+        three_digits(seconds * 1e3),
+        three_digits(work.tokens / seconds) if work.tokens else NOTHING,
+        three_digits(work.flops / seconds / 1e9) if work.flops else NOTHING,
+        mfu,
+        NOTHING if measurement.peak_bytes is None else format_memory(measurement.peak_bytes),
+        NOTHING if measurement.compile_s is None else format_seconds(measurement.compile_s),
+    )
+
+
+def warm_up(run: Run) -> Iterator[str]:
+    """The first steps of a fresh process, one by one, against its steady state."""
+    told = [one for one in sound(run, WARM_UP) if one.seconds is not None and one.measurement.samples.first_calls_s]
+    if not told:
+        return
+    most = max(len(one.measurement.samples.first_calls_s) for one in told)
+    rows = []
+    for one in told:
+        calls = [three_digits(seconds * 1e3) for seconds in one.measurement.samples.first_calls_s]
+        steady = three_digits(one.measurement.median_s * 1e3)
+        rows.append((one.measurement.label, *calls, *[NOTHING] * (most - len(calls)), steady))
+    yield "### Warm-up: the first steps of a fresh process, ms"
+    yield table(("test", *map(str, range(most)), "steady"), rows)
+    yield "\n".join(f"* {one.measurement.label}: {first_call_text(one.measurement)}" for one in told)
+
+
+def compared(run: Run) -> Iterator[str]:
+    """One parameter's values beside each other, each pair with difference and percent."""
+    for parameter, base, other in CONTRASTS:
+        try:
+            pairs = [one for one in contrasts([run], parameter, base, other) if one.benchmark == STEPS]
+        except BadInput:
+            # The run does not hold both sides.
+            continue
+        if pairs:
+            yield f"### {parameter}: {other} against {base}"
+            yield contrast_markdown(pairs, base, other, across="passes")
+
+
+def memory(run: Run) -> Iterator[str]:
+    """What the memory of each call goes into."""
+    uses = [use for use in run.memory_uses if use.label.startswith(STEPS)]
+    if uses:
+        yield "### Where memory goes"
+        yield "\n\n".join(_as_is(use_lines(use)) for use in uses)
+
+
+def profiles(run: Run) -> Iterator[str]:
+    """Where the time of each call goes."""
+    for profile in run.profiles:
+        if not profile.label.startswith(STEPS):
+            continue
+        yield f"### Profile of {profile.label}"
+        # The page's own first heading is this one; what follows moves one level down.
+        body = markdown(profile).split("\n", 1)[1]
+        yield body.replace("\n## ", "\n#### ").strip()
+
+
+def ranks(run: Run) -> Iterator[str]:
+    """Data-parallel steps: every world's time, and what the tests made of it."""
+    told = sound(run, RANKS)
+    if not told:
+        return
+    rows = [
+        (one.measurement.label, "not sound" if one.seconds is None else three_digits(one.seconds * 1e3)) for one in told
+    ]
+    yield "### Over ranks"
+    yield table(("test", "ms"), rows)
+    # A figure is made of its test's times.
+    unfit = {one.measurement.test_id for one in told if one.seconds is None}
+    figures = [one for one in run.figures if one.label.startswith(RANKS) and one.test_id not in unfit]
+    lines = figure_lines(figures, at_most=len(figures))
+    if lines:
+        yield "\n".join(f"* {line}" for line in lines)
+
+
+def _as_is(lines: Sequence[str]) -> str:
+    return "\n".join(["```", *lines, "```"])
+
+
+def remarks(run: Run) -> Iterator[str]:
+    """What a reader must know of the numbers of a run as a whole."""
+    own = [m for m in run.measurements if m.key.benchmark in (STEPS, WARM_UP, RANKS)]
+    why = {m.label: reason for m in own if (reason := run.unfit(m, accept_slower=True))}
+    if why:
+        label, reason = next(iter(why.items()))
+        yield f"{len(why)} of {len(own)} measurements are not sound and have no number here, as {label}: {reason}."
+    unsettled = {m.label for m in own if {"noisy", "drifting"} & set(m.samples.labels)} - set(why)
+    if unsettled:
+        yield f"{len(unsettled)} of {len(own)} had not settled when their budget ended."
+    if run.cut or run.footer is None:
+        yield "The run did not come to its end."
+
+
+def section(run: Run) -> list[str]:
+    """Everything of one run.
+
+    Raises:
+        BadFile: it holds nothing of the transformer.
+    """
+    makers = (steps, warm_up, compared, memory, profiles, ranks)
+    parts = [part for maker in makers for part in maker(run)]
+    if not parts:
+        raise BadFile(f"run {run.path} holds nothing of the transformer; run perf_tests/test_transformer.py first")
+    told = " ".join([environment(run.header), *remarks(run)])
+    return [f"## {run.header.environment.device.product}, {run.header.run_id}", told, *parts]
+
+
+def page(runs: Sequence[Run]) -> str:
+    """All of it."""
+    names = " ".join(run.header.run_id for run in runs)
+    count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
+    head = HEAD.format(runs=names, count=count, nothing=NOTHING)
+    sections = [part for run in runs for part in section(run)]
+    return filled("\n\n".join([head, *sections, ELSEWHERE, *published(PUBLISHED), TAIL])) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the page, and write it where asked to. Exit status: 0, or 2 for runs that cannot be used."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a saved run, by name or path")
+    parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
+    options = parser.parse_args(arguments)
+    try:
+        text = page([read_run(resolve_run(name, ROOT / ".roofline")) for name in options.runs])
+    except RooflineError as error:
+        print(f"transformer_page: {error}", file=sys.stderr)
+        return 2
+    print(text, end="")
+    if options.output:
+        options.output.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

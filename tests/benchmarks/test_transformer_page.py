@@ -1,0 +1,185 @@
+"""The page of transformer steps: what it takes from run files, what it refuses to show, and what others published."""
+
+import json
+
+import pytest
+
+from pytest_roofline.core.figures import Figure
+from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.memory_use import Allocation, MemoryUse
+from pytest_roofline.core.profiles import ClassTime, Profile, Timers
+from pytest_roofline.core.records import Ceiling
+from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.work import Work
+
+CASE = {"size": "small", "passes": "forward", "context": 128, "precision": "fp32"}
+FLOPS, TOKENS = 10**11, 512
+PEAK = Ceiling("fp32_TFLOPS", 80e9, "measured", "product of 1024 x 1024, best of 9")
+
+
+@pytest.fixture(scope="module")
+def transformer(program):
+    return program("transformer_page")
+
+
+@pytest.fixture
+def step(make):
+    """Makes a measurement of a step in so many seconds, or of another benchmark by its parameters."""
+
+    def measure(seconds, benchmark="transformer", name="", **parameters):
+        facts = {
+            field: parameters.pop(field)
+            for field in ("peak_bytes", "invalid", "samples", "ceiling", "compile_s", "process")
+            if field in parameters
+        }
+        key = make.key(benchmark, parameters=CASE | parameters, metric="fp32_TFLOPS", cache="warm", name=name)
+        return make.measurement(seconds, key=key, work=Work(flops=FLOPS, tokens=TOKENS), **facts)
+
+    return measure
+
+
+@pytest.fixture
+def shown(transformer, make, tmp_path, capsys):
+    """The page of one run with these records."""
+
+    def show(*records, footer=True):
+        ending = (make.footer(),) if footer else ()
+        run = make.save(tmp_path / "quiet.jsonl", *records, *ending)
+        assert transformer.main([str(run)]) == 0
+        return capsys.readouterr().out
+
+    return show
+
+
+def rows_of(text, title):
+    """The rows of the table below a title, each as its cells."""
+    lines = text.partition(f"### {title}\n")[2].partition("\n#")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
+
+
+def test_a_step_has_its_time_its_rates_its_share_of_the_peak_and_its_memory(shown, step):
+    text = shown(step(2.0, ceiling=PEAK, peak_bytes=3 * 2**30))
+    assert rows_of(text, "Steps") == [
+        ["transformer[small-forward-128-fp32]", "2000", "256", "50.0", "62.5%", "3.00 GiB", "–"]
+    ]
+    assert "`fp32_TFLOPS` 80.0 GFLOP/s, measured (product of 1024 x 1024, best of 9)" in text
+
+
+def test_of_several_processes_the_median_stands_with_rates_of_that_time(shown, step):
+    found = [step(seconds, process=f"p{seconds}", ceiling=PEAK) for seconds in (1.0, 2.0, 4.0)]
+    (row,) = rows_of(shown(*found), "Steps")
+    assert row[1:5] == ["2000", "256", "50.0", "62.5%"]
+
+
+def test_a_time_that_must_not_be_trusted_is_not_shown(shown, step):
+    text = shown(step(2.0, invalid="busy neighbours"))
+    assert rows_of(text, "Steps")[0][1:] == ["not sound", "–", "–", "–", "–", "–"]
+    assert "1 of 1 measurements are not sound" in text
+    assert "busy neighbours" in text
+
+
+@pytest.mark.parametrize(
+    ("phase", "told"),
+    [
+        ("calls", "out of memory, asked for 1.00 GiB beside a peak of 2.00 GiB"),
+        # Before its measurement began, the counter may still hold the peak of another test.
+        (None, "out of memory, asked for 1.00 GiB"),
+    ],
+)
+def test_what_ran_out_of_memory_stands_with_what_it_asked_for(shown, step, phase, told):
+    record = OutOfMemory(
+        test_id="t", benchmark="transformer", parameters=CASE | {"size": "xl"}, label="transformer[xl]", process="p",
+        device="cuda:0", message="CUDA out of memory", recorded=True, asked_bytes=2**30,
+        peak_bytes=2**31, phase=phase,
+    )  # fmt: skip
+    rows = rows_of(shown(step(1.0), record), "Steps")
+    assert rows[1][:2] == ["transformer[xl]", told]
+
+
+def test_how_long_compiling_took_stands_apart_from_the_time(shown, step):
+    text = shown(step(1.0, execution="eager"), step(0.5, execution="compile", compile_s=41.0))
+    assert [row[1:2] + row[6:] for row in rows_of(text, "Steps")] == [["1000", "–"], ["500", "41.0 s"]]
+    assert rows_of(text, "execution: compile against eager")[0][1:] == ["1.00 s", "500 ms", "-500 ms", "-50.0 %"]
+
+
+def test_precisions_stand_beside_each_other_with_difference_and_percent(shown, step):
+    cases = (("fp32", "forward", 0.1398), ("bf16_autocast", "forward", 0.0965))
+    text = shown(*(step(seconds, precision=precision, passes=passes) for precision, passes, seconds in cases))
+    rows = rows_of(text, "precision: bf16_autocast against fp32")
+    assert rows == [["transformer[small-128]", "140 ms", "96.5 ms", "-43.3 ms", "-31.0 %"]]
+
+
+def test_the_first_steps_stand_one_by_one_beside_the_steady_time(shown, step):
+    samples = Samples((0.1396,) * 5, iterations=1, tick_s=1e-9, first_calls_s=(1.763, 0.1396, 0.1396))
+    text = shown(step(0.1, benchmark="transformer_warm_up", samples=samples))
+    (row,) = rows_of(text, "Warm-up: the first steps of a fresh process, ms")
+    assert row[1:] == ["1763", "140", "140", "140"]
+    assert "call 0 took 1.76 s, 12.6" in text
+
+
+def test_memory_and_profiles_stand_as_the_run_has_them(shown, step):
+    largest = (Allocation(600, "activations", "forward", (4, 128), "float32", "aten.silu", "blocks.0.feed_forward"),)
+    use = MemoryUse("t", "transformer_memory[small]", "p", "cpu", "", 1000, "backward", {"activations": 1000}, largest)
+    profile = Profile(
+        "t", "transformer[small]", "p", "cpu", 1, timers=Timers(2.0), span_s=2.0, busy_s=1.0,
+        classes=(ClassTime("matrix product", 1.0, 0.5), ClassTime("idle", 1.0, 0.5)),
+    )  # fmt: skip
+    text = shown(step(1.0), use, profile)
+    assert "blocks.0.feed_forward" in text.partition("### Where memory goes")[2]
+    assert "#### Shares of the span" in text.partition("### Profile of transformer[small]")[2]
+
+
+def test_worlds_stand_with_the_figures_of_their_tests(shown, step):
+    worlds = [step(seconds, "transformer_ranks", name) for name, seconds in (("alone", 1.0), ("together", 1.25))]
+    figure = Figure(worlds[0].test_id, "transformer_ranks[ddp-2]", "p", "efficiency", 0.8, "share")
+    text = shown(*worlds, figure)
+    assert [row[1] for row in rows_of(text, "Over ranks")] == ["1000", "1250"]
+    assert "* transformer_ranks[ddp-2]: efficiency 80.0 %" in text
+
+
+def test_a_figure_made_from_a_time_that_must_not_be_trusted_is_not_shown(shown, step):
+    worlds = [step(1.0, "transformer_ranks", "alone"), step(1.2, "transformer_ranks", "together", invalid="busy")]
+    figures = [Figure(one.test_id, "transformer_ranks[ddp-2]", "p", "efficiency", 0.8, "share") for one in worlds]
+    assert "efficiency" not in shown(*worlds, figures[1])
+
+
+def test_memory_and_profiles_of_other_benchmarks_stay_away(shown, step):
+    use = MemoryUse("t", "attention[64]", "p", "cpu", "", 1000, "forward", {"activations": 1000})
+    profile = Profile("t", "attention[64]", "p", "cpu", 1, timers=Timers(2.0))
+    assert "attention[64]" not in shown(step(1.0), use, profile)
+
+
+def test_a_run_that_was_cut_says_so(shown, step):
+    assert "did not come to its end" in shown(step(1.0), footer=False)
+
+
+def test_a_run_without_the_transformer_is_refused(transformer, make, tmp_path, capsys):
+    run = make.save(tmp_path / "other.jsonl", make.measurement(1e-3))
+    assert transformer.main([str(run)]) == 2
+    assert "holds nothing of the transformer" in capsys.readouterr().err
+
+
+def test_every_published_table_names_its_hardware_and_has_whole_rows(transformer):
+    sources = json.loads(transformer.PUBLISHED.read_text(encoding="utf-8"))
+    assert len(sources) == 22
+    for source in sources:
+        assert source["hardware"]
+        assert {len(row) for row in source["rows"]} == {len(source["columns"])}
+
+
+def test_the_published_warm_up_of_the_large_model_is_that_of_its_report(transformer):
+    sources = json.loads(transformer.PUBLISHED.read_text(encoding="utf-8"))
+    (series,) = [source for source in sources if "effect of warm-up" in source["title"]]
+    assert series["rows"][0] == [0, 139.71225545, 1763.26469705, 520.85475251, 922.03254253]
+    assert series["rows"][9] == [9, 139.56166804, 139.6548599, 592.3163928, 519.27106827]
+
+
+def test_published_differences_agree_with_the_times_beside_them(transformer):
+    sources = json.loads(transformer.PUBLISHED.read_text(encoding="utf-8"))
+    (mixed,) = [source for source in sources if source["title"].endswith("(mixed precision)")]
+    for row in mixed["rows"]:
+        for fp32, bf16, difference, change in (row[2:6], row[6:10]):
+            if fp32 == "failed":
+                continue
+            assert float(difference) == pytest.approx(bf16 - fp32, abs=0.06)
+            assert float(change.removesuffix(" %")) == pytest.approx(100 * (bf16 / fp32 - 1), abs=0.3)
