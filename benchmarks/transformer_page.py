@@ -28,7 +28,7 @@ from pytest_roofline.reporting.contrast import contrast_markdown
 from pytest_roofline.reporting.figures import figure_lines
 from pytest_roofline.reporting.first_calls import first_call_text
 from pytest_roofline.reporting.memory_use import use_lines
-from pytest_roofline.reporting.profiles import markdown
+from pytest_roofline.reporting.profile_pages import markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = Path(__file__).with_name("transformer_published.json")

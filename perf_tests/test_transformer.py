@@ -1,43 +1,76 @@
 """What an inference or training step of a transformer costs, whole and in parts, over sizes, contexts and precisions.
 
-Batch 4, five sizes from 121 million to 3.4 billion parameters; FLOPs are the model's matrix products, so that the share
-of the device's peak is the MFU. `forward` is inference; `backward` is that of a graph that stays, and `optimizer` is
-AdamW alone, shown as the traffic that it needs at least. Every measurement is held against the same weights run plainly
-in float32.
+Batch 4 (ROOFLINE_TRANSFORMER_BATCH in the environment asks for another), five sizes from 121 million to 3.4 billion
+parameters; FLOPs are the model's matrix products, so that the share of the device's peak is the MFU. `forward` is
+inference; `backward` is that of a graph that stays, and `optimizer` is AdamW alone, shown as the traffic that it needs
+at least. Every measurement is held against the same weights run plainly in float32.
 
 What cannot fit is skipped with the bytes that it needs at least; what runs out of memory all the same is recorded.
 """
 
+import os
 from itertools import product
 
 import pytest
 import torch
 
 from pytest_roofline import Timed, Work
+from pytest_roofline.options import option_value
 from roofline_kernels.attention.implementations import Unavailable, implementation, make_case, once
 from roofline_kernels.training import executing, precisions
 from roofline_kernels.training.checking import check
+from roofline_kernels.training.emulation import why_too_slow
 from roofline_kernels.training.estimates import activation_bytes, bytes_at_least
 from roofline_kernels.training.precisions import PRECISIONS, precision_named
 from roofline_kernels.training.steps import PASSES, Training
 from roofline_kernels.transformer import SIZES
 from roofline_kernels.work import adamw_bytes, transformer_flops
 
-BATCH = 4
+BATCH_VARIABLE, DEFAULT_BATCH = "ROOFLINE_TRANSFORMER_BATCH", 4
 CONTEXTS, LONG_CONTEXTS = (128, 256, 512, 1024), (2048, 4096)
 LARGEST = ("xl", "2.7B")
 # Steps 0, 1, 2 … that are timed one by one.
 FIRST_STEPS = 10
-# Of a rank that makes them on two cores: those of the large size take a minute each.
-WARM_UP_TIMEOUT_S = 3600.0
+# In a series over warm-up steps that others published.
+WARM_UP_CONTEXT = 256
+# Of a rank that makes them on two cores: a step of the large size takes a minute there.
+WARM_UP_TIMEOUT_S = 7200.0
 
 ON_ANY = {("small", passes, 128, "fp32", "sdpa", "eager") for passes in PASSES}
-ON_CUDA = {
+# On two cores a forward pass of the small size takes a second at a context of 128.
+ON_ACCELERATORS = {
     ("small", passes, 512, precision, "sdpa", "eager")
     for passes, precision in product(("forward", "step"), ("fp32", "bf16_autocast"))
 } | {("small", "step", 512, "bf16_autocast", "sdpa", execution) for execution in ("compile", "cuda_graph")}
-# On two cores a forward pass of the small size takes a second at a context of 128.
-QUICK = ON_ANY | ON_CUDA if torch.cuda.is_available() else ON_ANY
+
+
+def asked_batch(text):
+    """The batch that the environment asks for.
+
+    Raises:
+        pytest.UsageError: it is no batch.
+    """
+    if not text:
+        return DEFAULT_BATCH
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise pytest.UsageError(f"{BATCH_VARIABLE} is {text!r}; expected a whole number above zero, or nothing")
+    return int(text)
+
+
+BATCH = asked_batch(os.environ.get(BATCH_VARIABLE))
+
+
+def pytest_generate_tests(metafunc):
+    """Give each test its cases; the device that is measured decides which of them are quick."""
+    names, cases = CASES[metafunc.function.__name__]
+    metafunc.parametrize(names, list(cases(_on_accelerator(metafunc.config))))
+
+
+def _on_accelerator(config):
+    if asked := option_value(config, "device"):
+        return asked != "cpu"
+    xpu = getattr(torch, "xpu", None)
+    return torch.cuda.is_available() or torch.backends.mps.is_available() or (xpu is not None and xpu.is_available())
 
 
 def _combinations():
@@ -61,10 +94,16 @@ def _tier(size, context):
     return "full" if size in LARGEST or context in LONG_CONTEXTS else "nightly"
 
 
-def _cases():
+def _shape(context):
+    """The context and, where it is another than usual, the batch, for an id."""
+    return f"c{context}" if BATCH == DEFAULT_BATCH else f"c{context}-b{BATCH}"
+
+
+def _cases(on_accelerator):
+    chosen = ON_ANY | ON_ACCELERATORS if on_accelerator else ON_ANY
     for case in _combinations():
         size, passes, context, precision, attention, execution = case
-        quick = case in QUICK
+        quick = case in chosen
         # An interpreter's time is no result, and only accelerators have graphs.
         needs = "accelerator" if attention == "triton" or execution == "cuda_graph" else None
         marks = pytest.mark.roofline(
@@ -73,23 +112,26 @@ def _cases():
             needs=needs,
             oom="record",
         )
-        yield pytest.param(*case, id=f"{size}-{passes}-c{context}-{precision}-{attention}-{execution}", marks=marks)
+        name = f"{size}-{passes}-{_shape(context)}-{precision}-{attention}-{execution}"
+        yield pytest.param(*case, BATCH, id=name, marks=marks)
 
 
-@pytest.mark.parametrize(("size", "passes", "context", "precision", "attention", "execution"), list(_cases()))
-def test_transformer(roofline, device, size, passes, context, precision, attention, execution):
+def test_transformer(roofline, device, size, passes, context, precision, attention, execution, batch):
     """One pass of a step, as it is, compiled, or replayed from a graph."""
-    measure(roofline, device, SIZES[size], passes, context, precision, attention, execution)
+    measure(roofline, device, SIZES[size], passes, context, precision, attention, execution, batch)
 
 
-def measure(roofline, device, config, passes, context, precision, attention="sdpa", execution="eager"):
+def measure(
+    roofline, device, config, passes, context, precision, attention="sdpa", execution="eager", batch=DEFAULT_BATCH
+):
     """Measure a pass of a model of any shape, or skip it with what it needs and what was found."""
     numbers = precision_named(precision)
-    _require(roofline, device, config, passes, context, numbers, attention, execution)
+    work = _work(config, passes, context, numbers, batch)
+    _require(roofline, device, config, passes, context, numbers, work, attention, execution, batch=batch)
     with numbers.settings():
         training = Training(
             config,
-            batch=BATCH,
+            batch=batch,
             context=context,
             precision=numbers,
             attention=attention,
@@ -99,7 +141,7 @@ def measure(roofline, device, config, passes, context, precision, attention="sdp
         with executing.executed(execution, training, passes) as done:
             return roofline.measure(
                 done.call,
-                work=_work(config, passes, context, numbers),
+                work=work,
                 metric=None if passes == "optimizer" else numbers.metric,
                 verify=lambda: check(training, done),
                 # What a graph needs it has already, and a compiled model has no parts to look at.
@@ -109,16 +151,20 @@ def measure(roofline, device, config, passes, context, precision, attention="sdp
             )
 
 
-def _work(config, passes, context, precision):
+def _work(config, passes, context, precision, batch):
     if passes == "optimizer":
         return Work(**adamw_bytes(config.parameters, precision.parameters.itemsize))
-    flops = transformer_flops(config.d_model, config.d_ff, config.layers, config.vocab, BATCH, context, passes=passes)
-    return Work(**flops, tokens=BATCH * context)
+    flops = transformer_flops(config.d_model, config.d_ff, config.layers, config.vocab, batch, context, passes=passes)
+    return Work(**flops, tokens=batch * context)
 
 
-def _require(roofline, device, config, passes, context, precision, attention="sdpa", execution="eager"):
-    """Skip what this device does not do, and what cannot fit."""
-    reason = precisions.why_not(precision, device) or executing.why_not(execution, device, precision, passes)
+def _require(roofline, device, config, passes, context, precision, work, attention="sdpa", execution="eager", *, batch):
+    """Skip what this device does not do, what would take it for ever, and what cannot fit."""
+    reason = (
+        precisions.why_not(precision, device)
+        or executing.why_not(execution, device, precision, passes)
+        or why_too_slow(work.flops, precision, device)
+    )
     if reason:
         pytest.skip(reason)
     if attention == "triton":
@@ -130,7 +176,7 @@ def _require(roofline, device, config, passes, context, precision, attention="sd
     roofline.require_memory(
         bytes_at_least(
             config,
-            batch=BATCH,
+            batch=batch,
             context=context,
             passes=passes,
             precision=precision,
@@ -140,29 +186,37 @@ def _require(roofline, device, config, passes, context, precision, attention="sd
     )
 
 
-def stepping(rank, size, passes, context):
+def stepping(rank, size, passes, context, batch):
     """What a rank of its own times: the passes of a model that was just made."""
     precision = precision_named("fp32")
     torch.set_float32_matmul_precision(precision.matmul)
     training = Training(
-        SIZES[size], batch=BATCH, context=context, precision=precision, attention="sdpa", device=rank.device
+        SIZES[size], batch=batch, context=context, precision=precision, attention="sdpa", device=rank.device
     )
-    done = executing.Pass(passes, training.pass_of(passes), training.accumulate_anew)
+    call = training.pass_of(passes)
+    keep = training.accumulate_anew if passes == "forward_backward" else call
+    done = executing.Pass(passes, call, keep)
     return Timed(done.call, verify=lambda: check(training, done))
 
 
-@pytest.mark.roofline(tier="nightly")
-@pytest.mark.parametrize("passes", ["forward", "forward_backward"])
-@pytest.mark.parametrize("size", [size for size in SIZES if size not in LARGEST])
-def test_transformer_warm_up(roofline, device, distributed, size, passes):
+def _warm_up_cases(_on_accelerator):
+    for size, passes in product(SIZES, ("forward", "forward_backward", "step")):
+        if size not in LARGEST:
+            name = f"{size}-{passes}" if BATCH == DEFAULT_BATCH else f"{size}-{passes}-b{BATCH}"
+            yield pytest.param(size, passes, BATCH, id=name)
+
+
+# Where ranks own the device, a rank that runs out of memory is a failure all the same.
+@pytest.mark.roofline(tier="nightly", oom="record")
+def test_transformer_warm_up(roofline, device, distributed, size, passes, batch):
     """Steps 0, 1, 2 … of a new process beside the steady state: what first steps cost, and how many are needed."""
-    config, context = SIZES[size], CONTEXTS[0]
+    config, context = SIZES[size], WARM_UP_CONTEXT
     precision = precision_named("fp32")
-    _require(roofline, device, config, passes, context, precision)
-    work = _work(config, passes, context, precision)
+    work = _work(config, passes, context, precision, batch)
+    _require(roofline, device, config, passes, context, precision, work, batch=batch)
     if distributed.kind != device.type:
         # Ranks do not own such a device; a test before this one may have paid for some of its first step.
-        _warm_up_here(roofline, device, config, passes, context, work)
+        _warm_up_here(roofline, device, config, passes, context, work, batch)
         return
     roofline.measure_ranks(
         distributed,
@@ -170,6 +224,7 @@ def test_transformer_warm_up(roofline, device, distributed, size, passes):
         size,
         passes,
         context,
+        batch,
         world_size=1,
         work=work,
         metric=precision.metric,
@@ -180,10 +235,10 @@ def test_transformer_warm_up(roofline, device, distributed, size, passes):
     )
 
 
-def _warm_up_here(roofline, device, config, passes, context, work):
+def _warm_up_here(roofline, device, config, passes, context, work, batch):
     precision = precision_named("fp32")
     with precision.settings():
-        training = Training(config, batch=BATCH, context=context, precision=precision, attention="sdpa", device=device)
+        training = Training(config, batch=batch, context=context, precision=precision, attention="sdpa", device=device)
         with executing.executed("eager", training, passes) as done:
             roofline.measure(
                 done.call,
@@ -194,30 +249,29 @@ def _warm_up_here(roofline, device, config, passes, context, work):
             )
 
 
-def _memory_cases():
+def _memory_cases(_on_accelerator):
     for size, context, precision, passes in product(SIZES, CONTEXTS, PRECISIONS, ("forward", "step")):
         # Where float32 is rounded before it is multiplied, memory is the same.
         if precision != "tf32":
             quick = (size, context, precision) == ("small", 128, "fp32")
             marks = pytest.mark.roofline(tier="quick" if quick else _tier(size, context), oom="record")
-            yield pytest.param(
-                size, context, precision, passes, id=f"{size}-c{context}-{precision}-{passes}", marks=marks
-            )
+            name = f"{size}-{_shape(context)}-{precision}-{passes}"
+            yield pytest.param(size, context, precision, passes, BATCH, id=name, marks=marks)
 
 
-@pytest.mark.parametrize(("size", "context", "precision", "passes"), list(_memory_cases()))
-def test_transformer_memory(roofline, device, size, context, precision, passes):
+def test_transformer_memory(roofline, device, size, context, precision, passes, batch):
     """What the memory of a steady step goes into, and one activation of the residual stream beside its formula."""
-    tell_memory(roofline, device, SIZES[size], context, precision, passes)
+    tell_memory(roofline, device, SIZES[size], context, precision, passes, batch)
 
 
-def tell_memory(roofline, device, config, context, precision, passes):
+def tell_memory(roofline, device, config, context, precision, passes, batch=DEFAULT_BATCH):
     """Follow the memory of a pass of a model of any shape."""
     numbers = precision_named(precision)
-    _require(roofline, device, config, passes, context, numbers)
-    expected = activation_bytes(config, BATCH, context, numbers.parameters)
+    work = _work(config, passes, context, numbers, batch)
+    _require(roofline, device, config, passes, context, numbers, work, batch=batch)
+    expected = activation_bytes(config, batch, context, numbers.parameters)
     with numbers.settings():
-        training = Training(config, batch=BATCH, context=context, precision=numbers, attention="sdpa", device=device)
+        training = Training(config, batch=batch, context=context, precision=numbers, attention="sdpa", device=device)
         call = training.pass_of(passes)
         if passes == "step":
             # The first one makes the optimizer's state.
@@ -225,8 +279,30 @@ def tell_memory(roofline, device, config, context, precision, passes):
         found = roofline.memory(
             call, model=training.model, optimizer=training.optimizer, predicted={"blocks.0": expected}
         )
-    (output,) = found.outputs
-    assert output.measured_bytes == expected, (
-        f"blocks.0 returned {output.measured_bytes} bytes; expected {expected}, batch · context · d_model · element"
-    )
+    least = bytes_at_least(config, batch=batch, context=context, passes=passes, precision=numbers)
+    check_memory(found, config.parameters * numbers.parameters.itemsize, expected, least, passes)
     return found
+
+
+def check_memory(found, weights, activation, least, passes):
+    """Hold what was found against what is known of a model and its optimizer, in bytes.
+
+    Raises:
+        AssertionError: naming what is wrong, with what was expected.
+    """
+    (output,) = found.outputs
+    assert output.measured_bytes == activation, (
+        f"blocks.0 returned {output.measured_bytes} bytes; expected {activation}, batch · context · d_model · element"
+    )
+    parameters, state = (found.categories.get(name, 0) for name in ("parameters", "optimizer"))
+    assert parameters == weights, f"parameters take {parameters} bytes; expected {weights}, as many as the model has"
+    moments = 2 * weights if passes == "step" else 0
+    assert state >= moments, f"the optimizer's state takes {state} bytes; expected {moments} for two moments, or more"
+    assert found.peak_bytes >= least, f"the peak is {found.peak_bytes} bytes; expected {least} or more, by the estimate"
+
+
+CASES = {
+    "test_transformer": (("size", "passes", "context", "precision", "attention", "execution", "batch"), _cases),
+    "test_transformer_warm_up": (("size", "passes", "batch"), _warm_up_cases),
+    "test_transformer_memory": (("size", "context", "precision", "passes", "batch"), _memory_cases),
+}

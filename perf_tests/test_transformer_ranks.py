@@ -15,8 +15,10 @@ And it tells, as figures that no verdict looks at:
 * `communicating`: the share of a step in which a collective is on its way, and `exposed`: in which it is, and the rank
   computes nothing meanwhile; means over ranks, from a profile of further steps that are not timed
   (`roofline_kernels.training.communication` says what counts). Waiting for a slower rank is in both;
-* `beyond no_sync`: the share of `together` that `no_sync` does without. It is not profiled, so it is the check on
-  `exposed`, and larger by what DDP copies and starts on the way.
+* `beyond no_sync`: the share of `together` that `no_sync` does without. It is not profiled. `exposed` should be near
+  it; where they are far apart, trust `beyond no_sync`.
+
+A figure that is made of times is left out, with a warning, where one of these is invalid.
 """
 
 import warnings
@@ -123,13 +125,38 @@ def test_transformer_ranks(roofline, distributed, strategy, size, world_size, ba
 
     alone = measure("alone", training, None, 1)
     together = measure("together", training, strategy, world_size)
-    roofline.figure("efficiency", alone.median_s / together.median_s, "share")
-    roofline.figure("tokens of all ranks", world_size * batch * context / together.median_s, "tokens/s")
+    _check_threads(roofline.device, alone, together)
+    if _valid("efficiency", alone, together):
+        roofline.figure("efficiency", alone.median_s / together.median_s, "share")
+    if _valid("tokens of all ranks", together):
+        roofline.figure("tokens of all ranks", world_size * batch * context / together.median_s, "tokens/s")
     found = distributed.run(communicating, strategy, *case, world_size=world_size, timeout=timeout)
     _tell_communication(roofline, found)
     if strategy == "ddp":
         apart = measure("no_sync", training_apart, strategy, world_size)
-        roofline.figure("beyond no_sync", 1 - apart.median_s / together.median_s, "share")
+        if _valid("beyond no_sync", apart, together):
+            roofline.figure("beyond no_sync", 1 - apart.median_s / together.median_s, "share")
+
+
+def _valid(figure, *measurements):
+    """Whether a figure may be made of these times; if not, a warning says why."""
+    invalid = [one for one in measurements if one.invalid]
+    if invalid:
+        why = "; ".join(f"{one.label} is INVALID: {one.invalid}" for one in invalid)
+        warnings.warn(f"no figure {figure!r}: {why}", stacklevel=2)
+    return not invalid
+
+
+def _check_threads(device, alone, together):
+    """On a CPU a rank alone must not have the cores of the others."""
+    if device.type != "cpu":
+        return
+    one, each = alone.ranks.threads, together.ranks.threads
+    same = one is not None and one == each
+    assert same, (
+        f"a rank alone computes with {one} threads, each of {together.ranks.size} with {each} (None where ranks "
+        "differ); expected as many, or the efficiency compares cores"
+    )
 
 
 def _tell_communication(roofline, found):

@@ -41,8 +41,9 @@ def test_the_table_has_both_times_the_difference_and_the_percent(contrast):
     assert done.exit_code == 0
     (row,) = [line for line in done.output.splitlines() if "forward" in line]
     assert row.split() == ["transformer[small-forward]", "140", "ms", "96.5", "ms", "-43.3", "ms", "-31.0"]
-    (row,) = [line for line in done.output.splitlines() if "step" in line]
+    row, why = [line for line in done.output.splitlines() if "step" in line]
     assert row.split() == ["transformer[small-step]", "513", "ms", "not", "sound"]
+    assert why == "transformer[small-step], bf16: not sound: busy neighbours"
     assert "no interval" in done.output
 
 
@@ -67,12 +68,29 @@ def test_json_is_in_seconds_and_says_why_a_side_has_no_time(contrast):
     [
         (("-k", "memcpy"), "no test with precision=fp32 has a twin with precision=bf16 among those with 'memcpy'"),
         (("--across", "passes"), "--across=passes is for --markdown"),
+        (("--markdown", "--across", "pases"), "no pair has the parameter --across=pases; expected one of passes, size"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_with_status_2(contrast, arguments, told):
     done = contrast(*arguments)
     assert done.exit_code == 2
     assert told in done.output
+
+
+@pytest.mark.parametrize("form", [(), ("--markdown",)], ids=["terminal", "Markdown"])
+def test_pairs_of_two_machines_have_a_row_each_that_names_the_machine(make, tmp_path, form):
+    runs = []
+    for product in ("h200-sxm", "a100-sxm4"):
+        keys = [
+            make.key("transformer", parameters={"precision": p}, hardware=make.hardware(product=product))
+            for p in ("fp32", "bf16")
+        ]
+        records = [make.measurement(1e-3, key=key, test_id=f"t[{key.label}]") for key in keys]
+        runs.append(str(make.save(tmp_path / f"{product}.jsonl", *records)))
+    call = ["contrast", *runs, "--by", "precision", "--base", "fp32", "--other", "bf16", *form]
+    rows = [line for line in CliRunner().invoke(main, call).output.splitlines() if "1.00 ms" in line]
+    assert ["h200-sxm" in row for row in rows] == [True, False]
+    assert ["a100-sxm4" in row for row in rows] == [False, True]
 
 
 def test_a_hostile_id_cannot_leave_its_cell(make, tmp_path):

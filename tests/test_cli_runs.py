@@ -11,6 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.cli import main
+from pytest_roofline.core.figures import Figure
+from pytest_roofline.core.memory_use import MemoryUse
+from pytest_roofline.core.profiles import Profile
 from pytest_roofline.core.records import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.samples import Samples
 
@@ -130,6 +133,28 @@ def test_an_exact_name_goes_before_its_part_in_others(command, make, tmp_path):
     text = command("explain", "r.jsonl", "copy").stdout
     assert text.count("samples by process") == 1
     assert "copy_twice" not in text
+
+
+def test_what_a_test_found_besides_times_can_be_read_again(command, make, tmp_path):
+    step, told = make.measurement(key=make.key("step", parameters={})), {"process": "process-1"}
+    use = MemoryUse(
+        **told, test_id=step.test_id, label="step.forward", name="forward", device="cpu", peak_bytes=24,
+        phase="forward", categories={"parameters": 8, "activations": 16}, before_bytes=8,
+    )  # fmt: skip
+    notes = (
+        Figure(**told, test_id=step.test_id, label="step", name="efficiency", value=0.873, unit="share"),
+        Figure(**told, test_id="t.py::test_other", label="other", name="efficiency", value=0.5, unit="share"),
+        use,
+        Profile(**told, test_id=step.test_id, label="step", device="cpu", calls=3, span_s=1.0),
+    )
+    make.save(tmp_path / "r.jsonl", step, *notes)
+    text = command("explain", "r.jsonl", "step").stdout
+    assert "step: efficiency 87.3 %" in text
+    assert "profile of step on cpu, 3 calls" in text
+    assert "other" not in text
+    # Memory is followed under a name of its own, in a test that may have measured nothing.
+    assert "activations 16 B (67 %)" in command("explain", "r.jsonl", "step.forward").stdout
+    assert command("explain", "r.jsonl", "other").stdout.splitlines()[-1] == "other: efficiency 50.0 %"
 
 
 def test_a_test_that_was_not_measured_is_refused_with_those_that_were(command, saved):

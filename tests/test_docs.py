@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("baselines/*.md")])
 
 
-@pytest.mark.parametrize("page", ["timing.md", "attention.md"])
+@pytest.mark.parametrize("page", ["timing.md", "attention.md", "transformer.md"])
 def test_the_example_of_a_page_prints_what_stands_below_it(page, capsys):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     (program, printed) = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL).groups()

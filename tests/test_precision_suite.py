@@ -42,6 +42,19 @@ def test_an_accelerators_table_differs_from_the_cpus_in_layer_norm_only(suite):
     ]
 
 
+def test_a_type_that_this_torch_does_not_autocast_to_is_a_skip(suite, monkeypatch):
+    monkeypatch.setattr(suite, "why_not", lambda precision, device: f"needs {precision.name}, found none")
+    with pytest.raises(pytest.skip.Exception, match="needs bf16_autocast, found none"):
+        suite.test_autocast(CPU, "bf16")
+
+
+def test_autocast_needs_no_scaled_loss(suite, monkeypatch):
+    seen = []
+    monkeypatch.setattr(suite, "why_not", lambda precision, device: seen.append(precision.scaled))
+    suite.test_autocast_cpu(CPU, "fp16")
+    assert seen == [False]
+
+
 def test_a_release_that_changes_a_type_is_named_with_the_whole_table_and_the_remedy(suite, monkeypatch):
     found = suite._expected(torch.bfloat16, torch.bfloat16) | {"loss": torch.bfloat16}
     monkeypatch.setattr(suite, "autocast_dtypes", lambda device, dtype: found)

@@ -113,3 +113,40 @@ def test_work_is_that_of_one_rank(suite):
     # 6 for each of the parameters that a product multiplies by, the 25 norms' left out, and attention's products.
     matrices = 120_945_408 - 25 * 768
     assert work.flops == 256 * (6 * matrices + 12 * 12 * 128 * 768)
+
+
+def timed(threads=2, invalid="", size=2):
+    return SimpleNamespace(label="step", invalid=invalid, ranks=SimpleNamespace(threads=threads, size=size))
+
+
+def test_no_figure_is_made_of_invalid_times(suite):
+    with pytest.warns(UserWarning, match="no figure 'efficiency': step is INVALID: too noisy"):
+        assert not suite._valid("efficiency", timed(), timed(invalid="too noisy"))
+    assert suite._valid("efficiency", timed(), timed())
+
+
+def test_invalid_times_leave_only_the_figures_that_need_none(suite, monkeypatch):
+    roofline, found = Roofline(), (0.2, 0.1, [7])
+    times = iter([1.0, 2.0, 1.5])
+
+    def measure_ranks(*_, name, **__):
+        one = timed(invalid="too noisy" if name == "together" else "")
+        one.median_s = next(times)
+        return one
+
+    roofline.measure_ranks = measure_ranks
+    monkeypatch.setattr(suite, "_require", lambda *_: None)
+    distributed = SimpleNamespace(run=lambda *_, **__: [found, found])
+    with pytest.warns(UserWarning, match="no figure") as warned:
+        suite.test_transformer_ranks(roofline, distributed, "ddp", "tiny", 2, 1, 128, "fp32")
+    assert set(roofline.figures) == {"communicating", "exposed"}
+    assert len(warned) == 3
+
+
+@pytest.mark.parametrize(("alone", "together"), [(4, 2), (None, None)])
+def test_a_rank_alone_with_other_threads_is_no_comparison(suite, alone, together):
+    cpu = torch.device("cpu")
+    with pytest.raises(AssertionError, match=f"alone computes with {alone} threads, each of 2 with {together}"):
+        suite._check_threads(cpu, timed(alone, size=1), timed(together))
+    suite._check_threads(cpu, timed(2, size=1), timed(2))
+    suite._check_threads(torch.device("cuda"), timed(alone, size=1), timed(together))

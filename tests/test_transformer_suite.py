@@ -58,9 +58,10 @@ def test_not_here(roofline, device, precision, execution):
     suite.measure(roofline, device, TINY, "forward", 16, precision, execution=execution)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16_autocast", "fp16_autocast", "bf16"])
 @pytest.mark.parametrize("passes", ["forward", "step"])
-def test_tiny_memory(roofline, device, passes):
-    suite.tell_memory(roofline, device, TINY, 16, "fp32", passes)
+def test_tiny_memory(roofline, device, passes, precision):
+    suite.tell_memory(roofline, device, TINY, 16, precision, passes)
 
 
 def test_immense(roofline, device):
@@ -91,7 +92,7 @@ def sessions(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     (folder / "test_models.py").write_text(MODELS)
     asked = [
-        ["--collect-only", "-q", str(SUITE)],
+        ["--collect-only", "-q", "--roofline-device=cpu", str(SUITE)],
         [
             "-v", "-rs", f"--rootdir={folder}", "--roofline-device=cpu", "--roofline-budget=0.05",
             f"--roofline-dir={folder}", str(folder / "test_models.py"),
@@ -100,7 +101,7 @@ def sessions(tmp_path_factory):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(asked)],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        env={name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "ROOFLINE_"))}
         | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -128,7 +129,9 @@ def run(sessions):
 def loaded():
     spec = importlib.util.spec_from_file_location("test_transformer_looked_at", SUITE)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ROOFLINE_TRANSFORMER_BATCH", raising=False)
+        spec.loader.exec_module(module)
     return module
 
 
@@ -138,14 +141,19 @@ def suite():
     return loaded()
 
 
-def marks_of(suite, test):
+def cases_of(suite, test, on_accelerator=False):
+    """The cases of a test as pytest gets them, for a device."""
+    return list(suite.CASES[test][1](on_accelerator))
+
+
+def marks_of(suite, test, on_accelerator=False):
     """The roofline mark of each case of a test, by id."""
-    marks = [mark for mark in getattr(suite, test).pytestmark if mark.name == "parametrize"]
-    return {param.id: param.marks[0].kwargs for mark in marks for param in mark.args[1]}
+    return {case.id: case.marks[0].kwargs for case in cases_of(suite, test, on_accelerator)}
 
 
-def of_tier(suite, tier, test="test_transformer"):
-    return {name for name, mark in marks_of(suite, test).items() if mark["tier"] == tier}
+def of_tier(suite, tier, test="test_transformer", on_accelerator=False):
+    found = marks_of(suite, test, on_accelerator).items()
+    return {name for name, mark in found if mark["tier"] == tier}
 
 
 def joined(*choices):
@@ -159,7 +167,7 @@ def test_quick_is_every_pass_of_the_small_model(sessions):
     listed = re.findall(r"::test_transformer\[(\S+)\]$", sessions[0][0], re.MULTILINE)
     on_any = joined(("small",), PASSES, ("c128",), ("fp32",), ("sdpa",), ("eager",))
     assert set(listed) >= on_any
-    assert len(listed) == len(on_any) + (6 if torch.cuda.is_available() else 0)
+    assert len(listed) == len(on_any)
 
 
 def test_quick_looks_at_the_memory_of_the_small_model(sessions):
@@ -167,11 +175,33 @@ def test_quick_looks_at_the_memory_of_the_small_model(sessions):
     assert listed == ["small-c128-fp32-forward", "small-c128-fp32-step"]
 
 
-def test_on_cuda_quick_has_longer_ones_a_compiled_and_a_captured_one(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    added = of_tier(loaded(), "quick") - joined(("small",), PASSES, ("c128",), ("fp32",), ("sdpa",), ("eager",))
+def test_on_accelerators_quick_has_longer_ones_a_compiled_and_a_captured_one(suite):
+    added = of_tier(suite, "quick", on_accelerator=True) - of_tier(suite, "quick")
     eager = joined(("small",), ("forward", "step"), ("c512",), ("fp32", "bf16_autocast"), ("sdpa",), ("eager",))
     assert added == eager | joined(("small-step-c512-bf16_autocast-sdpa",), ("compile", "cuda_graph"))
+
+
+def config(device=None, ini=""):
+    return SimpleNamespace(getoption=lambda name: device, getini=lambda name: ini)
+
+
+@pytest.mark.parametrize("cuda", [False, True])
+def test_the_device_that_is_measured_decides_and_not_the_one_that_is_there(suite, monkeypatch, cuda):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    assert not suite._on_accelerator(config("cpu"))
+    assert not suite._on_accelerator(config(ini="cpu"))
+    assert suite._on_accelerator(config("xpu:1"))
+    assert suite._on_accelerator(config("mps"))
+    if cuda:
+        assert suite._on_accelerator(config())
+
+
+def test_without_any_accelerator_the_cpu_is_measured(suite, monkeypatch):
+    for library in (torch.cuda, torch.xpu, torch.backends.mps):
+        monkeypatch.setattr(library, "is_available", lambda: False)
+    assert not suite._on_accelerator(config())
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert suite._on_accelerator(config())
 
 
 def test_by_night_three_sizes_run_every_pass_context_and_precision(suite):
@@ -196,26 +226,60 @@ def test_full_adds_the_largest_sizes_and_the_longest_contexts(suite):
 
 
 def test_no_name_comes_twice(suite):
-    (mark,) = [mark for mark in suite.test_transformer.pytestmark if mark.name == "parametrize"]
-    assert [name for name, count in Counter(param.id for param in mark.args[1]).items() if count > 1] == []
+    for test in suite.CASES:
+        names = Counter(case.id for case in cases_of(suite, test))
+        assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_another_batch_has_ids_and_parameters_of_its_own(suite, monkeypatch):
+    usual = {test: cases_of(suite, test) for test in suite.CASES}
+    monkeypatch.setattr(suite, "BATCH", 8)
+    for test, before in usual.items():
+        others = cases_of(suite, test)
+        assert {case.id for case in before}.isdisjoint(case.id for case in others)
+        assert {case.values[-1] for case in before} == {4}
+        assert [(*case.values[:-1], 8) for case in before] == [case.values for case in others]
+        assert all("-b8" in case.id for case in others)
+
+
+@pytest.mark.parametrize(("text", "batch"), [(None, 4), ("", 4), ("1", 1), ("16", 16)])
+def test_the_environment_asks_for_a_batch(suite, text, batch):
+    assert suite.asked_batch(text) == batch
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "2.5", "many", " 4", "\u0664"])
+def test_what_is_no_batch_is_refused(suite, text):
+    with pytest.raises(
+        pytest.UsageError, match=r"ROOFLINE_TRANSFORMER_BATCH is .*; expected a whole number above zero"
+    ):
+        suite.asked_batch(text)
+
+
+def test_warm_up_is_of_inference_gradients_and_the_full_step_at_the_published_context(suite):
+    passes = ("forward", "forward_backward", "step")
+    assert {case.id for case in cases_of(suite, "test_transformer_warm_up")} == joined(SIZES, passes)
+    assert suite.WARM_UP_CONTEXT == 256
 
 
 def test_who_asks_for_attention_gets_none_of_these(suite):
     # `-k attention` looks at names of files, functions and cases.
     functions = {name for name in vars(suite) if name.startswith("test_")}
-    cases = marks_of(suite, "test_transformer").keys() | marks_of(suite, "test_transformer_memory").keys()
+    cases = {case.id for test in suite.CASES for case in cases_of(suite, test)}
     assert {name for name in {SUITE.name} | functions | cases if "attention" in name.lower()} == set()
 
 
-def test_the_gate_is_inference_and_the_full_step(suite):
-    gated = {name for name, mark in marks_of(suite, "test_transformer").items() if mark["gate"]}
-    quick = {name for name in of_tier(suite, "quick") if name.endswith("-eager")}
+@pytest.mark.parametrize("on_accelerator", [False, True])
+def test_the_gate_is_inference_and_the_full_step(suite, on_accelerator):
+    gated = {name for name, mark in marks_of(suite, "test_transformer", on_accelerator).items() if mark["gate"]}
+    quick = {name for name in of_tier(suite, "quick", on_accelerator=on_accelerator) if name.endswith("-eager")}
     assert gated == {name for name in quick if name.split("-")[1] in ("forward", "step")}
 
 
 def test_out_of_memory_is_a_result(suite):
     for test in ("test_transformer", "test_transformer_memory"):
         assert {mark["oom"] for mark in marks_of(suite, test).values()} == {"record"}
+    (mark,) = suite.test_transformer_warm_up.pytestmark
+    assert mark.kwargs["oom"] == "record"
 
 
 def test_our_kernels_and_graphs_are_for_accelerators(suite):
@@ -282,7 +346,8 @@ def test_what_runs_out_all_the_same_is_recorded(run):
 
 
 def test_memory_is_told_by_category_with_the_residual_stream_beside_its_formula(run):
-    forward, step = run.memory_uses
+    assert len(run.memory_uses) == 8
+    forward, step = (one for one in run.memory_uses if "-fp32" in one.label or "fp32-" in one.label)
     (output,) = step.outputs
     assert (output.module, output.measured_bytes, output.predicted_bytes) == ("blocks.0", *[4 * 4 * 16 * 64] * 2)
     weights = 4 * Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100).parameters
@@ -290,9 +355,37 @@ def test_memory_is_told_by_category_with_the_residual_stream_beside_its_formula(
     assert step.categories["optimizer"] >= 2 * weights
 
 
-@pytest.mark.parametrize("passes", ["forward", "forward_backward"])
+def a_memory_use(**changes):
+    facts = {"outputs": (SimpleNamespace(measured_bytes=64),), "peak_bytes": 1000}
+    facts |= {"categories": {"parameters": 100, "optimizer": 208}}
+    return SimpleNamespace(**facts | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"outputs": (SimpleNamespace(measured_bytes=65),)}, "blocks.0 returned 65 bytes; expected 64"),
+        ({"categories": {"parameters": 96, "optimizer": 208}}, "parameters take 96 bytes; expected 100"),
+        ({"categories": {"parameters": 100}}, "state takes 0 bytes; expected 200"),
+        ({"peak_bytes": 999}, "the peak is 999 bytes; expected 1000 or more"),
+    ],
+)
+def test_memory_is_held_against_what_is_known(suite, changes, told):
+    suite.check_memory(a_memory_use(), 100, 64, 1000, "step")
+    with pytest.raises(AssertionError, match=told):
+        suite.check_memory(a_memory_use(**changes), 100, 64, 1000, "step")
+
+
+def test_what_would_take_for_ever_is_skipped(suite, monkeypatch):
+    monkeypatch.setattr(suite, "why_too_slow", lambda flops, precision, device: f"needs {flops} FLOPs, in vain")
+    config, cpu = Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100), torch.device("cpu")
+    with pytest.raises(pytest.skip.Exception, match=r"needs \d+ FLOPs, in vain"):
+        suite.measure(SimpleNamespace(), cpu, config, "step", 16, "fp32")
+
+
+@pytest.mark.parametrize("passes", ["forward", "forward_backward", "step"])
 def test_the_warm_up_times_a_pass_that_is_right(suite, monkeypatch, passes):
     monkeypatch.setattr(suite, "SIZES", {"tiny": Config(d_model=64, d_ff=256, layers=2, heads=2, vocab=100)})
-    one = suite.stepping(SimpleNamespace(device=torch.device("cpu")), "tiny", passes, 16)
+    one = suite.stepping(SimpleNamespace(device=torch.device("cpu")), "tiny", passes, 16, 4)
     one.call()
     assert one.verify() is None

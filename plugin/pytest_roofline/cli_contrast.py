@@ -64,10 +64,15 @@ def _found(runs: tuple[str, ...], parameter: str, base: str, other: str, part: s
 
 
 def _print(found: "list[Contrast]", base: str, other: str, across: str | None, as_markdown: bool) -> None:
-    from .reporting.contrast import NOTE, contrast_markdown, contrast_table
+    from .reporting.contrast import NOTE, contrast_markdown, contrast_table, unsound_lines
 
+    known = sorted({name for one in found for name in one.parameters})
+    if across is not None and across not in known:
+        raise BadInput(f"no pair has the parameter --across={across}; expected one of {', '.join(known) or 'none'}")
     if as_markdown:
         click.echo(contrast_markdown(found, base, other, across))
     else:
         click.echo(contrast_table(found, base, other, width(), colour=False))
-    click.echo(f"\n{NOTE}")
+    for text in (*unsound_lines(found, base, other), NOTE):
+        # Markdown makes one paragraph of lines without a blank one between them.
+        click.echo(f"\n{text}")

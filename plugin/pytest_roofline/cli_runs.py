@@ -29,10 +29,12 @@ def explain(run: str, test: str, folder: Path) -> None:
     """Show why each verdict of RUN on TEST (part of its name or id; all without) is what it is.
 
     Samples by process, the intervals, the spreads and where they come from, and the rule step by step; of a compiled
-    kernel its figures, what it was compiled for and by what.
+    kernel its figures, what it was compiled for and by what; and what the test found besides times: figures, what its
+    memory goes into, where its time goes.
     """
     from .judging.runs import read_run, resolve_run
     from .reporting.explain import explanation
+    from .reporting.notes import note_lines
     from .reporting.resources import explanation as kernel_explanation
 
     read = read_run(resolve_run(run, folder))
@@ -46,13 +48,17 @@ def explain(run: str, test: str, folder: Path) -> None:
         lines = explanation(read, label, width()) if label in timed else []
         if label in kernels:
             lines += kernel_explanation(str(read.path), kernels[label], exact.get(label))
+        lines += note_lines(read, label, width())
         for line in lines:
             click.echo(line)
 
 
 def _matching(run: "Run", test: str) -> list[str]:
-    """What a run measured or compiled whose label or test id holds the text; the exact ones where there are any."""
+    """What a run has whose label or test id holds the text; the exact ones where there are any."""
+    from .reporting.notes import note_labels
+
     ids = {m.label: m.test_id for m in run.measurements} | {r.label: r.test_id for r in run.resources}
+    ids |= note_labels(run)
     labels = list(ids)
     exact = [label for label in labels if test in (label, ids[label])]
     found = exact or [label for label in labels if test in label or test in ids[label]]

@@ -104,8 +104,8 @@ class Roofline:
             first_calls: how many of the very first calls are timed alone, by the host's clock from the call until all
                 of its work is done, before the rest of the warm-up: what a first step costs beside a steady one. Call
                 0 pays whatever this process has not paid yet; a test before may have paid some of it.
-            compiles: `fn` compiles at its first call, as `torch.compile` does: the seconds of that call beyond the
-                median are kept as `compile_s` and never judged. Tracing and compiling are in it, loading of kernels,
+            compiles: `fn` compiles at its first call, as `torch.compile` does: the seconds of that call beyond a warm
+                one are kept as `compile_s` and never judged. Tracing and compiling are in it, loading of kernels,
                 their tuning, and a first call's allocations. It is a cold compile only where torch's caches are off
                 (TORCHINDUCTOR_FORCE_DISABLE_CACHES=1, and `torch.compiler.reset()` before).
             model: whose parts become ranges where `--roofline-profile` looks for where the time goes, after all else.
@@ -172,7 +172,8 @@ class Roofline:
                 function or a `Timed`, that is timed; else `fn(rank, *args)` itself is, called again and again.
             args: plain data and tensors.
             world_size: ranks; the test's own number (marker `ranks`, parameter `world_size`) by default.
-            work: bytes and FLOPs of one call, from which rates are derived.
+            work: bytes and FLOPs of one call on one rank, from which rates are derived. FLOP/s in a type that the
+                metric names are held against the datasheet's peak of a rank's device.
             name: tells several measurements of one test apart.
             timing: `isolated` times one call at a time, behind a barrier; `pipelined` many calls in a row.
             cache: `warm` (default), or `rotate` through the sets of a `Timed`'s `make_args`.
@@ -180,13 +181,16 @@ class Roofline:
             tolerance: how much slower is still the same, as a share of the time.
             metric: name of the rate to show, ending in its counting convention.
             backend: of torch.distributed; the device's own by default.
-            timeout: seconds until every rank must have answered.
+            timeout: seconds until every rank must have answered, first calls included: by default 120 and twenty
+                budgets, so give one where a call takes many seconds, the more so with `first_calls`.
             peak_bytes: also find the most memory that a call holds on any rank.
             collective: the one that `fn` does, such as `all_reduce`, to record its algorithm and protocol where the
                 library tells of them (NCCL and RCCL do under NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=TUNING).
             first_calls: how many of the very first calls are timed alone, each behind a barrier and by the clock of the
                 rank that took longest, before the rest of the warm-up.
-            fresh: start ranks for this measurement, so that call 0 pays what a new process pays.
+            fresh: start ranks for this measurement, so that call 0 pays for what a new process has not loaded or
+                allocated yet: kernels, libraries, compiling, communicators of its own. What ranks need to meet and to
+                be timed is there by then: the device's context, stamps, their groups, and the buffers.
 
         Returns:
             The measurement; `ranks` has every rank's own times and names the straggler.

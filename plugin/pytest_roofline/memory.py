@@ -29,12 +29,19 @@ MOST_TEXT = 300
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The measurement in which something went wrong, and what it was doing."""
+    """Where something went wrong: in a measurement, or in a call whose memory was followed, which is none.
+
+    Args:
+        device: that was used.
+        name: that the test gave it.
+        phase: what it was doing.
+        measured: the measurement with its work, for which a baseline may have a time.
+    """
 
     device: "Device"
-    key: Key
-    work: Work
+    name: str
     phase: Phase
+    measured: tuple[Key, Work] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +130,22 @@ def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -
 def _record(session: RooflineSession, item: pytest.Item, cause: BaseException, seen: _Seen | None) -> OutOfMemory:
     planned, place = session.planned[item.nodeid], seen.place if seen is not None else None
     message = encodable(str(cause)) or type(cause).__name__
-    name = place.key.name if place is not None else None
+    called = place.name if place is not None else ""
     free_bytes = told_free_bytes(message)
     if free_bytes is None and seen is not None:
         free_bytes = seen.free_bytes
     spec = getattr(item, "callspec", None)
-    label = planned.benchmark + (f"[{encodable(spec.id)}]" if spec is not None else "") + (f".{name}" if name else "")
+    label = planned.benchmark + (f"[{encodable(spec.id)}]" if spec is not None else "")
     return OutOfMemory(
         test_id=encodable(item.nodeid),
         benchmark=planned.benchmark,
         parameters=planned.parameters,  # type: ignore[arg-type]
-        label=label,
+        label=label + (f".{called}" if called else ""),
         process=session.process,
         device=place.device.name if place is not None else session.ground.device.name,
         message=message.splitlines()[0][:MOST_TEXT],
         recorded=planned.marks.oom == "record",
-        name=name,
+        name=called if place is not None and place.measured is not None else None,
         phase=place.phase if place is not None else None,
         asked_bytes=asked_bytes(message),
         free_bytes=free_bytes,
@@ -156,7 +163,7 @@ def _held_against(session: RooflineSession, record: OutOfMemory, seen: _Seen | N
         record.parameters,
         ground.hardware,
         measured=session.timed.measured_names(record.test_id) - ({record.name} if record.name is not None else set()),
-        ran_out=(place.key, place.work) if place is not None else None,
+        ran_out=place.measured if place is not None else None,
     )
     entries = {entry.identity: entry for entry in ground.entries}
     if isinstance(ground.comparator, BaselineComparator):

@@ -17,8 +17,10 @@ class Noted:
     figures: list[Figure] = field(default_factory=list)
     memory_uses: list[MemoryUse] = field(default_factory=list)
     profiles: list[Profile] = field(default_factory=list)
-    # Memory snapshots for torch's viewer.
-    snapshots: list[Path] = field(default_factory=list)
+    # Memory snapshots for torch's viewer, each behind the label of what was called.
+    snapshots: list[tuple[str, Path]] = field(default_factory=list)
+    # Whether torch.profiler has watched a device in this process: what it hooked into the driver may stay there.
+    watched: bool = False
     # Each said once at the end of the run.
     warnings: list[str] = field(default_factory=list)
 

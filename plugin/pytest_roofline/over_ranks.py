@@ -2,13 +2,17 @@
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 
 from .core.errors import WrongData
 from .core.keys import Cache, Key, Timing
 from .core.records import Measurement
 from .core.samples import OVERSUBSCRIBED
 from .core.work import Work
+from .judging.hardware import rank_ceiling
+from .memory_snapshots import warn_of_ranks
 from .planned import encodable
+from .profiling import profiled_labels
 from .rank_requests import Keep, RankRequest, Taken
 from .ranks import Distributed
 from .requests import check_distributed, one_of, positive
@@ -32,6 +36,7 @@ class OverRanks:
         self._subject = subject
         self._distributed = check_distributed(distributed)
         subject.require_open()
+        warn_of_ranks(subject.session)
 
     def request(
         self,
@@ -112,6 +117,7 @@ class OverRanks:
             subject.planned,
             session.ground.hardware_of_ranks(taken.environment, taken.ranks.hosts, taken.link),
         )
+        labels = {*taken.samples.labels, *profiled_labels(session)}
         measurement = Measurement(
             key=Key(
                 benchmark=plan.benchmark,
@@ -126,9 +132,10 @@ class OverRanks:
             label=subject.label(request.name),
             process=session.process,
             work=request.work,
-            samples=taken.samples,
+            samples=replace(taken.samples, labels=tuple(sorted(labels))),
             gate=subject.marks.gate and OVERSUBSCRIBED not in taken.samples.labels,
             tolerance=request.tolerance,
+            ceiling=rank_ceiling(taken.environment, request.work, request.metric),
             verified=taken.verified,
             invalid=invalid,
             peak_bytes=taken.peak_bytes,

@@ -1,7 +1,8 @@
 """Measuring over ranks for one test: the plan goes out, the times come back, and one measurement is made of them."""
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,25 +35,43 @@ def take(distributed: Distributed, request: RankRequest, keep: Keep) -> Taken:
         told.setdefault(rank, []).append(progress)
 
     members: Sequence[Member] = ()
-    if request.fresh:
-        distributed.pool(request.size).stop()
+    with _ranks(distributed, request):
+        try:
+            members = distributed.members(request.size)
+            times: list[RankTimes] = distributed.call(
+                request.function,
+                request.args,
+                request.size,
+                timeout=request.timeout_s,
+                backend=request.backend,
+                plan=_plan(request),
+                tell=tell,
+            )
+        except BaseException as error:
+            partial = _partial(distributed, request, members, told)
+            if partial is not None:
+                keep(partial, error)
+            raise
+        return _taken(distributed, request, members, times)
+
+
+@contextlib.contextmanager
+def _ranks(distributed: Distributed, request: RankRequest) -> Iterator[None]:
+    """The ranks that the run keeps; or new ones, and no more than the request needs.
+
+    Beside idle ones each would have fewer threads, and how many depends on which other tests were selected.
+    """
+    if not request.fresh:
+        yield
+        return
+    pool = distributed.pool(request.size)
+    pool.stop()
+    before, pool.size = pool.size, request.size
     try:
-        members = distributed.members(request.size)
-        times: list[RankTimes] = distributed.call(
-            request.function,
-            request.args,
-            request.size,
-            timeout=request.timeout_s,
-            backend=request.backend,
-            plan=_plan(request),
-            tell=tell,
-        )
-    except BaseException as error:
-        partial = _partial(distributed, request, members, told)
-        if partial is not None:
-            keep(partial, error)
-        raise
-    return _taken(distributed, request, members, times)
+        yield
+    finally:
+        pool.stop()
+        pool.size = before
 
 
 def _plan(request: RankRequest) -> "RankPlan":

@@ -70,7 +70,7 @@ def check_callable(fn: Callable[..., object]) -> Callable[..., object]:
 
 def check_work(work: Work | None) -> Work:
     if not isinstance(work, Work):
-        raise BadInput(f"measure was given work={work!r}; expected Work(read_bytes=…, write_bytes=…, flops=…)")
+        raise BadInput(f"work is {work!r}; expected Work(read_bytes=…, write_bytes=…, flops=…)")
     return work
 
 
@@ -139,7 +139,7 @@ def argument_maker(
     args: tuple[object, ...] | list[object] | None, make_args: Callable[[], object] | None, cache: Cache
 ) -> Callable[[], object]:
     if args is not None and make_args is not None:
-        raise BadInput("measure was given both args and make_args; expected one of them")
+        raise BadInput("both args and make_args were given; expected one of them")
     if make_args is not None and not callable(make_args):
         raise BadInput(f"make_args is {make_args!r}; expected a function that makes one set of arguments")
     if cache == "rotate" and make_args is None:

@@ -14,9 +14,9 @@ from .core.records import Measurement
 from .core.samples import Samples
 from .judging.hardware import above_peak
 from .memory import Place, notice
-from .memory_snapshots import take_snapshot
+from .memory_snapshots import take_snapshot, take_snapshot_of_failure
 from .planned import encodable
-from .profiling import take_profile
+from .profiling import profiled_labels, take_profile
 from .requests import Request
 from .subject import Subject
 
@@ -53,6 +53,8 @@ class Single:
             return self._measure()
         except Exception as error:
             self._notice(error)
+            if self._phase == "arguments":
+                self._look_into(error, self._argument_sets)
             raise
 
     def _measure(self) -> Measurement:
@@ -71,7 +73,7 @@ class Single:
             labels.add("replaced")
         plan = self._plan(replaced or request.fn, sets)
         engine = Engine(device, plan)
-        engine.log.labels |= labels
+        engine.log.labels |= labels | profiled_labels(self._session)
         measurement: Measurement | None = None
         try:
             watch = host.Neighbours()
@@ -95,6 +97,7 @@ class Single:
                 # What is interrupted after the record was written has been measured.
                 if measurement is None:
                     self._write_partial(engine, error)
+                    self._look_into(error, partial(self._once_more, plan.fn, sets))
             raise
         else:
             # Behind everything else, so that whatever it does to the process, nothing is lost.
@@ -114,7 +117,18 @@ class Single:
         return measurement
 
     def _notice(self, error: BaseException) -> None:
-        notice(error, Place(self._device, self._key, self._request.work, self._phase))
+        notice(error, Place(self._device, self._request.name, self._phase, (self._key, self._request.work)))
+
+    def _look_into(self, error: BaseException, call: Callable[[], object]) -> None:
+        """The memory snapshot of what ran out of memory, where one was asked for."""
+        label = self._subject.label(self._request.name)
+        take_snapshot_of_failure(self._session, self._device, label, error, call)
+
+    def _once_more(self, fn: Callable[..., object], sets: list[tuple[object, ...]]) -> object:
+        from .measuring import cache
+
+        # A set is empty where there was no room for its successor.
+        return fn(*(sets[0] or cache.as_tuple(self._make())))
 
     def _argument_sets(self) -> tuple[list[tuple[object, ...]], set[str]]:
         from .measuring import cache
@@ -249,8 +263,8 @@ def _verify(verify: Callable[..., object] | None, engine: "Engine") -> tuple[boo
 
 
 def _compile_s(samples: Samples) -> float:
-    """Seconds of the very first call beyond the steady median: what compiling took, and all that comes once."""
-    return max(0.0, samples.first_calls_s[0] - samples.median_s)
+    """Seconds of the very first call beyond a warm one by itself: what compiling took, and all that comes once."""
+    return max(0.0, samples.first_calls_s[0] - samples.alone_s)
 
 
 def _with_sanity(measurement: Measurement) -> Measurement:

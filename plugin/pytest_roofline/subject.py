@@ -86,13 +86,13 @@ class Subject:
         return fresh
 
     def require_open(self) -> None:
-        """Refuse a measurement that nobody would judge.
+        """Refuse a measurement that nobody would judge, and a note that nobody would show.
 
         Raises:
             BadInput: the test's verdicts are out.
         """
         if not self.session.may_measure(self.item):
-            raise BadInput("measure was called in a teardown, after the verdict; expected it in the test or its set-up")
+            raise BadInput("roofline was used in a teardown, after the verdict; expected it in the test or its set-up")
 
     def replacement(self, name: str, fn: Callable[..., object]) -> Callable[..., object] | None:
         """What a hook gives to be measured in place of `fn`; None leaves it as it is."""

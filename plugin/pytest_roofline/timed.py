@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .core.entries import Entry
 from .core.records import Measurement
-from .core.samples import OVERSUBSCRIBED
+from .core.samples import OVERSUBSCRIBED, PROFILED
 from .ground import Ground
 from .judging.comparators import BaselineComparator, find_reference
 from .judging.looks import Looks
@@ -152,9 +152,11 @@ class TimedResults:
         return rounds < self._looks().most and not trial.hopeless(verdict.reference)
 
     def _judge(self, measurement: Measurement) -> None:
-        """The verdict on all that is known under a measurement's key; none on what tells of the scheduler only."""
-        if OVERSUBSCRIBED in measurement.samples.labels:
-            self._show(Result(measurement, None, self._facts(measurement), ended=OVERSUBSCRIBED.upper()))
+        """The verdict on all under a measurement's key; none on what tells of the scheduler, or of a profiler."""
+        labels = measurement.samples.labels
+        if OVERSUBSCRIBED in labels or (PROFILED in labels and not measurement.invalid):
+            word = OVERSUBSCRIBED if OVERSUBSCRIBED in labels else PROFILED
+            self._show(Result(measurement, None, self._facts(measurement), ended=word.upper()))
             return
         self._trials.setdefault(measurement.key.identity, Trial()).measurements.append(measurement)
         self._show(self._verdict_on(measurement))

@@ -358,6 +358,12 @@ def test_model_flops_utilization_is_the_share_of_the_dense_peak(make):
     assert measurement.derived()["mfu"] == 0.5
 
 
+def test_a_share_of_a_measured_product_is_not_called_model_flops_utilization_in_a_file(make):
+    measured = dataclasses.replace(PEAK, source="measured")
+    derived = make.measurement(1.0, key=make.key(metric="bf16_TFLOPS"), work=STEP, ceiling=measured).derived()
+    assert ("mfu" in derived, derived["mfu_of_measured_product"]) == (False, 0.5)
+
+
 @pytest.mark.parametrize(
     ("work", "ceiling"),
     [

@@ -97,6 +97,21 @@ def test_a_side_that_ran_out_of_memory_says_so(make, step, ran_out, tmp_path):
     assert (pair.base.seconds, pair.other.words) == (1.0, "out of memory")
 
 
+def test_a_pair_of_which_both_sides_ran_out_of_memory_is_told(make, step, ran_out, tmp_path):
+    lost = [ran_out(size="xl", precision=precision) for precision in ("fp32", "bf16")]
+    records = [step(1.0), step(2.0, precision="bf16"), *lost, ran_out(size="large", precision="bf16")]
+    small, xl = pairs(make.run(tmp_path / "r.jsonl", *records))
+    assert small.base.seconds == 1.0
+    assert (xl.parameters["size"], xl.base.words, xl.other.words) == ("xl", "out of memory", "out of memory")
+
+
+def test_the_memory_of_another_machine_says_nothing(make, step, ran_out, tmp_path):
+    first = make.run(tmp_path / "a.jsonl", ran_out(precision="bf16"))
+    other = {"hardware": make.hardware(product="a100-sxm4")}
+    second = make.run(tmp_path / "b.jsonl", step(1.0, key=other))
+    assert pairs(first, second) == []
+
+
 def test_the_memory_of_another_size_says_nothing(make, step, ran_out, tmp_path):
     run = make.run(tmp_path / "r.jsonl", step(1.0), ran_out(size="xl", precision="bf16"))
     assert pairs(run) == []

@@ -16,6 +16,7 @@ from pytest_roofline.judging.hardware import (
     key_of,
     link_ceiling,
     products,
+    rank_ceiling,
 )
 from pytest_roofline.judging.storage import check_name
 
@@ -301,3 +302,9 @@ def test_a_partition_that_no_driver_names_is_seen_by_its_memory(make, memory_byt
     environment = make.environment()
     device = DeviceFacts("cuda", "AMD Instinct MI300X", memory_bytes=memory_bytes)
     assert key_of(type(environment)(device, environment.host, {})).partition == partition
+
+
+def test_bytes_of_ranks_cross_links_and_have_no_roofline_of_one_device(make):
+    environment = make.environment(product="NVIDIA H200")
+    assert rank_ceiling(environment, COPY, "traffic_GBps") is None
+    assert rank_ceiling(None, Work(flops=8), "bf16_TFLOPS") is None

@@ -26,6 +26,12 @@ def launch(correlation, at, thread=MAIN, **args):
     return complete("cuda_runtime", "cudaLaunchKernel", at, at + 0.5, thread, {"correlation": correlation, **args})
 
 
+def arrow(number, begin, end, *, source, target):
+    """From a forward operator to its backward node: when, and on which threads, they began."""
+    common = {"cat": "fwdbwd", "name": "fwdbwd", "id": number, "pid": 1}
+    return {"ph": "s", "tid": source, "ts": begin, **common}, {"ph": "f", "bp": "e", "tid": target, "ts": end, **common}
+
+
 def kernel(name, begin, end, correlation, *, stream=7, grid=(8, 1, 1), block=(128, 1, 1), **args):
     """A kernel on the device."""
     known = {"correlation": correlation, "device": 0, "stream": stream, "grid": list(grid), "block": list(block)}

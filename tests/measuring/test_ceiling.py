@@ -8,7 +8,14 @@ from pytest_roofline.core.work import Work
 from pytest_roofline.ground import Ground
 from pytest_roofline.judging.hardware import above_peak
 from pytest_roofline.measuring import ceiling as ceilings
-from pytest_roofline.measuring.ceiling import LONGEST_PRODUCT_S, SMALLEST_PRODUCT, measure_product, measure_triad
+from pytest_roofline.measuring import multiplying
+from pytest_roofline.measuring.ceiling import (
+    LONGEST_PRODUCT_S,
+    SMALLEST_PRODUCT,
+    Product,
+    measure_product,
+    measure_triad,
+)
 from pytest_roofline.measuring.devices.fake import FakeDevice
 
 
@@ -88,7 +95,7 @@ def products(monkeypatch):
 
 def test_a_product_counts_two_flops_for_each_of_its_steps(products):
     made = products(lambda *_: 2.0**-8)
-    ceiling = measure_product(made.device, "cpu", "fp32_TFLOPS")
+    ceiling = measure_product(made.device, "cpu", "fp32_TFLOPS").ceiling
     assert ceiling.value == 2 * 512**3 / 2.0**-8
     assert (ceiling.source, ceiling.metric) == ("measured", "fp32_TFLOPS")
     assert ceiling.origin.startswith("product of two 512 x 512 matrices, best of ")
@@ -96,7 +103,7 @@ def test_a_product_counts_two_flops_for_each_of_its_steps(products):
 
 def test_the_ceiling_of_arithmetic_is_the_best_sample(products):
     made = products(lambda _, number: 2.0**-8 * (1 + number % 3))
-    assert measure_product(made.device, "cpu", "fp32_TFLOPS").value == 2 * 512**3 / 2.0**-8
+    assert measure_product(made.device, "cpu", "fp32_TFLOPS").ceiling.value == 2 * 512**3 / 2.0**-8
 
 
 @pytest.mark.parametrize(
@@ -112,13 +119,13 @@ def test_the_product_is_in_the_type_that_the_metric_names(products, metric, dtyp
 @pytest.mark.parametrize("metric", ["TFLOPS", "x_fp32_TFLOPS", "fp8_TFLOPS", "traffic_GBps", "tf32_TFLOPS", "fp32"])
 def test_no_other_metric_has_a_product_and_a_processor_none_in_tf32(products, metric):
     made = products()
-    assert measure_product(made.device, "cpu", metric) is None
+    assert measure_product(made.device, "cpu", metric) == Product(None)
     assert made.seen == []
 
 
 def test_a_product_grows_until_the_next_takes_too_long(products):
     made = products(lambda rows, _: LONGEST_PRODUCT_S * (rows / 256) ** 3)
-    ceiling = measure_product(made.device, "cpu", "fp16_TFLOPS")
+    ceiling = measure_product(made.device, "cpu", "fp16_TFLOPS").ceiling
     assert made.rows == [256, 512] or made.rows == [256, 512, 256]
     assert "256 x 256" in ceiling.origin
     # The one that was too slow is called as often as patience allows, and no more.
@@ -127,7 +134,7 @@ def test_a_product_grows_until_the_next_takes_too_long(products):
 
 def test_the_smallest_product_is_the_ceiling_of_a_device_that_is_slow_beyond_measure(products):
     made = products(lambda rows, _: (rows / SMALLEST_PRODUCT) ** 3)
-    ceiling = measure_product(made.device, "cpu", "fp16_TFLOPS")
+    ceiling = measure_product(made.device, "cpu", "fp16_TFLOPS").ceiling
     assert ceiling.value == 2 * SMALLEST_PRODUCT**3
     assert len(made.seen) <= 4
 
@@ -135,21 +142,46 @@ def test_the_smallest_product_is_the_ceiling_of_a_device_that_is_slow_beyond_mea
 def test_one_slow_call_ends_no_growth(products):
     """Others may have the cores of a machine for a while."""
     made = products(lambda rows, number: 0.05 if number == 2 else 2 * rows**3 / 1e12)
-    assert "512 x 512" in measure_product(made.device, "cpu", "fp32_TFLOPS").origin
+    assert "512 x 512" in measure_product(made.device, "cpu", "fp32_TFLOPS").ceiling.origin
 
 
-def test_a_product_takes_a_quarter_of_free_memory_at_most(products):
+def test_a_product_takes_a_quarter_of_free_memory_at_most(products, monkeypatch):
+    monkeypatch.setattr(ceilings, "FAIR_PRODUCT", 256)
     made = products(memory_bytes=4 * 3 * 256**2 * 4)
-    assert "256 x 256" in measure_product(made.device, "cpu", "fp32_TFLOPS").origin
-    assert max(made.rows) == 256
+    found = measure_product(made.device, "cpu", "fp32_TFLOPS")
+    assert "256 x 256" in found.ceiling.origin
+    assert (max(made.rows), found.settled) == (256, False)
 
 
-@pytest.mark.parametrize("message", ["not implemented for 'Half'", "out of memory"])
-def test_a_type_that_cannot_be_multiplied_has_no_ceiling(products, message):
+def test_a_product_that_memory_kept_small_is_no_ceiling(products):
+    made = products(memory_bytes=4 * 3 * 256**2 * 4)
+    assert measure_product(made.device, "cpu", "fp32_TFLOPS") == Product(None, settled=False)
+
+
+FULL = "DefaultCPUAllocator: can't allocate memory"
+
+
+def test_a_product_grows_to_what_a_limit_of_the_process_leaves(products, monkeypatch):
+    """A test that records running out of memory runs under a limit that free memory does not show."""
+    monkeypatch.setattr(ceilings, "FAIR_PRODUCT", 256)
+    matrices = ceilings._matrices
+
+    def limited(rows, *how):
+        if rows > 256:
+            raise RuntimeError(FULL)
+        return matrices(rows, *how)
+
+    monkeypatch.setattr(ceilings, "_matrices", limited)
+    found = measure_product(products().device, "cpu", "fp32_TFLOPS")
+    assert ("256 x 256" in found.ceiling.origin, found.settled) == (True, False)
+
+
+@pytest.mark.parametrize(("message", "settled"), [("not implemented for 'Half'", True), (FULL, False)])
+def test_a_type_that_cannot_be_multiplied_has_no_ceiling(products, message, settled):
     def refuse(*_):
         raise RuntimeError(message)
 
-    assert measure_product(products(refuse).device, "cpu", "fp16_TFLOPS") is None
+    assert measure_product(products(refuse).device, "cpu", "fp16_TFLOPS") == Product(None, settled)
 
 
 @pytest.mark.parametrize("precision", ["highest", "high", "medium"])
@@ -159,23 +191,23 @@ def test_what_a_test_set_for_itself_is_neither_used_nor_changed(products, monkey
 
     def look(rows, _):
         seen.update(
-            [setting.fp32_precision for setting in ceilings._new_settings()] or [torch.get_float32_matmul_precision()]
+            [setting.fp32_precision for setting in multiplying.new_settings()] or [torch.get_float32_matmul_precision()]
         )
         return 2 * rows**3 / 1e12
 
     if not new:
-        monkeypatch.setattr(ceilings, "_new_settings", list)
-    elif not ceilings._new_settings():
+        monkeypatch.setattr(multiplying, "new_settings", list)
+    elif not multiplying.new_settings():
         pytest.skip("needs torch 2.9, found an older one")
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
-    settings = [setting.fp32_precision for setting in ceilings._new_settings()]
+    settings = [setting.fp32_precision for setting in multiplying.new_settings()]
     try:
         with torch.autocast("cpu"):
             measure_product(products(look).device, "cpu", "fp32_TFLOPS")
             assert torch.is_autocast_enabled("cpu")
         assert torch.get_float32_matmul_precision() == precision
-        assert [setting.fp32_precision for setting in ceilings._new_settings()] == settings
+        assert [setting.fp32_precision for setting in multiplying.new_settings()] == settings
     finally:
         torch.set_float32_matmul_precision(before)
     assert seen == {"ieee" if new else "highest"}
@@ -220,6 +252,22 @@ def test_a_type_that_cannot_be_multiplied_is_tried_once(products, ground):
     assert len(made.seen) == 1
 
 
+def test_a_product_for_which_memory_was_too_full_is_measured_again(products, ground):
+    full = [True]
+
+    def multiply(rows, _):
+        if full:
+            raise RuntimeError(FULL)
+        return 2 * rows**3 / 1e12
+
+    made = products(multiply)
+    made.device.name = "cpu"
+    known = ground(made.device)
+    assert known.ceiling(FLOPS, "fp32_TFLOPS") is None
+    full.clear()
+    assert "512 x 512" in known.ceiling(FLOPS, "fp32_TFLOPS").origin
+
+
 def test_a_datasheets_peak_goes_before_a_product(products, ground):
     made = products()
     ceiling = ground(made.device, "cuda", "NVIDIA H200").ceiling(FLOPS, "bf16_TFLOPS")
@@ -233,13 +281,13 @@ def test_a_scripted_device_multiplies_nothing(products, ground):
 
 
 def test_a_rate_above_a_measured_ceiling_is_no_lie(products):
-    ceiling = measure_product(products().device, "cpu", "fp32_TFLOPS")
+    ceiling = measure_product(products().device, "cpu", "fp32_TFLOPS").ceiling
     assert above_peak(ceiling, Work(flops=10**12), 5.0, ()) == ""
 
 
 def test_a_processor_multiplies_within_a_time_that_nobody_notices(make):
     from pytest_roofline.measuring.devices.cpu import CpuDevice
 
-    ceiling = measure_product(CpuDevice(), "cpu", "fp32_TFLOPS")
+    ceiling = measure_product(CpuDevice(), "cpu", "fp32_TFLOPS").ceiling
     # Any processor of this century, beside any neighbours.
     assert 1e6 < ceiling.value < 1e15

@@ -52,6 +52,40 @@ def test_the_time_of_a_first_call_is_the_hosts_with_its_launch():
     assert engine.samples().first_calls_s == (2.0**-12 + 2.0**-11 + CALL_S,)
 
 
+LAUNCH_S, LATENCY_S = 2.0**-17, 2.0**-16
+
+
+@pytest.mark.parametrize("plan", [{}, {"graph": True}, {"isolated": True}, {"flush": 2.0**-10}], ids=str)
+def test_first_calls_compare_with_warm_ones_that_are_timed_as_they_were(plan):
+    """A kernel of 20 µs once was 1.9 x as slow in each of its first calls, and never steady."""
+    device = FakeDevice(tick_s=TICK_S, launch_s=LAUNCH_S, latency_s=LATENCY_S)
+    if "flush" in plan:
+        lasts_s = plan["flush"]
+        plan = {"flush": lambda: device.work(lasts_s)}
+    samples = timed(device, 2.0**-16, first_calls=3, **plan).samples()
+    assert set(samples.first_calls_s) == {LAUNCH_S + LATENCY_S + 2.0**-16} == set(samples.warm_calls_s)
+    assert samples.alone_s == samples.first_calls_s[0] > samples.median_s
+
+
+def test_warm_calls_end_with_a_share_of_the_budget():
+    """Of a step of seconds one is enough, and a few where it is short."""
+    found = [timed(FakeDevice(tick_s=TICK_S), seconds, first_calls=1).samples() for seconds in (0.25, CALL_S)]
+    assert [len(samples.warm_calls_s) for samples in found] == [1, 5]
+
+
+@pytest.mark.parametrize(("device", "plan"), [(Direct(), {"first_calls": 2}), (FakeDevice(tick_s=TICK_S), {})])
+def test_no_warm_call_is_added_where_a_sample_is_one_or_nobody_asked(device, plan):
+    samples = timed(device, **plan).samples()
+    assert (samples.warm_calls_s, samples.alone_s) == ((), CALL_S)
+
+
+@pytest.mark.parametrize(("isolated", "more"), [(False, 5), (True, 0)])
+def test_ranks_without_queues_add_warm_calls_where_their_samples_are_many_in_a_row(isolated, more):
+    found, _ = engines([Direct(), Direct()], [CALL_S, 2 * CALL_S], first_calls=2, isolated=isolated, budget_s=1.0)
+    assert [len(engine.samples().warm_calls_s) for engine in found] == [more] * 2
+    assert {engine.samples().alone_s for engine in found} == {2 * CALL_S}
+
+
 def test_first_calls_are_part_of_the_warm_up():
     device = FakeDevice(tick_s=TICK_S, slowdown=starting(64))
     log = timed(device, first_calls=3).log

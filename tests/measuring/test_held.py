@@ -57,17 +57,22 @@ class Allocator:
     def __init__(self):
         self.now, self.most = 100, 1000
 
+    def reset(self, index):
+        self.most = self.now
 
-@pytest.fixture
-def cuda(monkeypatch):
-    """A CUDA device, bare, with its allocator."""
+
+@pytest.fixture(params=["cuda", "xpu"])
+def counted(request, monkeypatch):
+    """A device whose memory torch's allocator counts, bare, with that allocator."""
     from pytest_roofline.measuring.devices.cuda import CudaDevice
 
-    device, allocator = CudaDevice.__new__(CudaDevice), Allocator()
-    device.name, device.index = "cuda:0", 0
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda index: None)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda index: allocator.now)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda index: allocator.most)
+    kind, library = (CudaDevice, torch.cuda) if request.param == "cuda" else (XpuDevice, torch.xpu)
+    device, allocator = kind.__new__(kind), Allocator()
+    device.name, device.index = f"{request.param}:0", 0
+    monkeypatch.setattr(library, "synchronize", lambda index: None)
+    monkeypatch.setattr(library, "memory_allocated", lambda index: allocator.now)
+    monkeypatch.setattr(library, "max_memory_allocated", lambda index: allocator.most)
+    monkeypatch.setattr(library, "reset_peak_memory_stats", allocator.reset)
     return device, allocator
 
 
@@ -83,14 +88,23 @@ class Freed:
 
 
 @pytest.mark.parametrize(("size", "held"), [(7, 7), (0, 0), (-50, 0)])
-def test_cuda_counts_as_long_as_the_result_is_kept(cuda, size, held):
-    device, allocator = cuda
+def test_an_allocator_counts_as_long_as_the_result_is_kept(counted, size, held):
+    device, allocator = counted
     assert device.held_bytes(lambda: Freed(allocator, size)) == held
     assert allocator.now == 100
 
 
-def test_cuda_tells_what_is_allocated(cuda):
-    assert cuda[0].allocated() == Allocated(100, 1000)
+def test_the_peak_by_an_allocator_is_that_of_the_call_above_what_was_before(counted):
+    device, allocator = counted
+
+    def call():
+        allocator.most = 107
+
+    assert device.peak_bytes(call) == 7
+
+
+def test_an_allocator_tells_what_is_allocated(counted):
+    assert counted[0].allocated() == Allocated(100, 1000)
 
 
 def test_intels_and_apples_devices_tell_what_is_allocated(monkeypatch):

@@ -106,15 +106,15 @@ BAD = {
     "async generator": ("async def fn(): yield", "fn, work=WORK", "'fn' is async*expected a plain function*"),
     "no function": ("fn = 5", "fn, work=WORK", "measure was given 5; expected a function to time"),
     "a result": ("fn = None", "fn, work=WORK", "measure was given None; expected a function to time"),
-    "no work": ("", "fn", "measure was given work=None; expected Work(*"),
-    "bytes for work": ("", "fn, work=4096", "measure was given work=4096; expected Work(*"),
+    "no work": ("", "fn", "work is None; expected Work(*"),
+    "bytes for work": ("", "fn, work=4096", "work is 4096; expected Work(*"),
     "zero work": ("", "fn, work=Work()", "Work is zero throughout; expected at least one of *"),
     "zero bytes": ("", "fn, work=Work(read_bytes=0, write_bytes=0)", "Work is zero throughout; expected *"),
     "negative work": ("", "fn, work=Work(read_bytes=-1)", "Work.read_bytes is -1; expected zero or more*"),
     "both arguments": (
         "",
         "fn, work=WORK, args=(), make_args=tuple",
-        "measure was given both args and make_args; expected one of them",
+        "both args and make_args were given; expected one of them",
     ),
     "no maker": (
         "",

@@ -5,6 +5,8 @@ The small model has two matrices of 8 by 16 and a GELU between; 64 rows go throu
 
 import gc
 import sys
+import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from pytest_roofline.measuring.devices.cpu import CpuDevice
 from pytest_roofline.measuring.devices.fake import FakeDevice
 from pytest_roofline.measuring.memory_use.blocks import Block, Log, find_peak
 from pytest_roofline.measuring.memory_use.classify import categories
+from pytest_roofline.measuring.memory_use.missing import unseen
 from pytest_roofline.measuring.memory_use.snapshot import snapshot
 from pytest_roofline.measuring.memory_use.taking import Call, take
 from pytest_roofline.measuring.memory_use.tracking import Tracker
@@ -126,6 +129,17 @@ def test_the_first_step_peaks_in_the_optimizer_where_the_batch_is_small():
     # What the optimizer made in the call belongs to a parameter.
     owners = {one.place for one in found.largest if one.category in ("optimizer", "gradients")}
     assert owners <= {"up.weight", "down.weight"}
+
+
+def test_what_the_call_made_stands_beside_the_weights_that_are_larger():
+    # So many that they are the five largest of all.
+    layers = nn.Sequential(*(nn.Linear(100, 100, bias=False) for _ in range(6)))
+    x = torch.randn(2, 100)
+    found = take(CpuDevice(), Call(layers, (x,), layers))
+    assert [(one.size_bytes, one.category) for one in found.largest] == [(40_000, "parameters")] * 5
+    assert found.largest_made[0].size_bytes == 2 * 100 * FLOAT
+    assert {one.made for one in found.largest_made} == {"forward"}
+    assert found.largest_made[0].operator == "aten.mm"
 
 
 def test_inference_keeps_nothing_but_its_output(training):
@@ -489,6 +503,29 @@ def test_inside_a_profiler_the_device_tells_nothing_and_the_operators_do(trainin
     assert found.peak_bytes == sum(found.categories.values())
 
 
+def test_a_call_that_passes_no_operator_is_said_to_be_unseen(training):
+    found = training.follow(lambda *_: None)
+    assert found.peak_bytes > 0
+    assert found.missing[0] == "all that the call itself did: no operator of it was seen on cpu"
+    assert training.follow().missing == ()
+
+
+def test_on_a_device_with_graphs_operators_that_allocate_nothing_are_not_all_that_there_is():
+    x, log = torch.ones(100), Log()
+    graphs = SimpleNamespace(name="cuda:0")
+
+    def said(device, *blocks):
+        log.changes = [(one, one.size_bytes, "forward") for one in blocks]
+        return tuple(unseen(device, SimpleNamespace(seen=True, log=log)))
+
+    assert said(graphs) == (
+        "what passes no operator: none of the call's operators allocated anything, as where a graph is replayed",
+    )
+    assert said(graphs, block(4)) == said(CpuDevice()) == ()
+    # In place, on a host: there is no graph that could hide.
+    assert take(CpuDevice(), Call(lambda: x.add_(1))).missing == ()
+
+
 def test_a_device_that_counts_absolutely_says_what_else_was_there():
     class Counting(FakeDevice):
         def allocated(self):
@@ -576,7 +613,7 @@ class History:
     """torch's memory history as far as a snapshot uses it."""
 
     def __init__(self, monkeypatch, fails=False):
-        self.asked, self.fails = [], fails
+        self.asked, self.fails, self.look = [], fails, bool
         monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", self.record)
         monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", self.dump)
 
@@ -586,6 +623,7 @@ class History:
     def dump(self, path):
         if self.fails:
             raise OSError("disk full")
+        self.looked = self.look()
         with open(path, "wb") as file:  # noqa: PTH123
             file.write(b"snapshot")
 
@@ -594,8 +632,23 @@ def test_a_snapshot_is_taken_around_the_call_and_overwrites_none(monkeypatch, tm
     history, device = History(monkeypatch), FakeDevice()
     seen = [snapshot(device, lambda: history.asked.append("call"), tmp_path / "new", "step") for _ in range(2)]
     assert history.asked == ["all", "call", None] * 2
-    assert [path.name for path in seen] == ["step.pickle", "step-2.pickle"]
+    assert [path.name for path in seen] == ["step.pickle", "step~2.pickle"]
     assert [path.read_bytes() for path in seen] == [b"snapshot"] * 2
+
+
+def test_a_call_that_runs_out_of_memory_leaves_the_history_up_to_there(monkeypatch, tmp_path):
+    history, held = History(monkeypatch), []
+
+    def call():
+        tensor = torch.ones(10)
+        held.append(weakref.ref(tensor))
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    history.look = lambda: held[0]() is not None
+    path = snapshot(FakeDevice(), call, tmp_path, "step")
+    assert history.asked == ["all", None]
+    # While the call still held what it held.
+    assert (path.read_bytes(), history.looked) == (b"snapshot", True)
 
 
 @pytest.mark.parametrize("fails", ["call", "dump"])
@@ -613,8 +666,6 @@ def test_a_snapshot_that_fails_leaves_no_file_and_no_history(monkeypatch, tmp_pa
 
 
 def test_nothing_that_was_followed_is_kept(training):
-    import weakref
-
     kept = []
 
     def forward(x):
@@ -624,4 +675,22 @@ def test_nothing_that_was_followed_is_kept(training):
 
     training.follow(forward, training.inputs[:1], optimizer=None)
     gc.collect()
+    assert kept[0]() is None
+
+
+def test_what_a_call_returned_is_not_kept_by_a_device_that_fails_behind_it():
+    class Failing(FakeDevice):
+        def peak_bytes(self, call):
+            call()
+            raise RuntimeError("lost the device")
+
+    kept = []
+
+    def forward():
+        y = torch.ones(10)
+        kept.append(weakref.ref(y))
+        return y
+
+    with pytest.raises(RuntimeError, match="lost the device") as _held:
+        take(Failing(), Call(forward))
     assert kept[0]() is None

@@ -8,12 +8,13 @@ import pytest
 
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.measuring.profiling.activities import busy_s
-from pytest_roofline.measuring.profiling.analysis import NO_ATTENTION, NO_RANGES, analyse
-from pytest_roofline.measuring.profiling.classes import KERNELS, OPERATORS, first_rule, in_attention
+from pytest_roofline.measuring.profiling.analysis import NO_ATTENTION, NO_MODEL, NO_RANGES, NOT_RUN, analyse
+from pytest_roofline.measuring.profiling.classes import in_attention
 from pytest_roofline.measuring.profiling.nesting import Nest
+from pytest_roofline.measuring.profiling.rules import KERNELS, OPERATORS, first_rule
 from pytest_roofline.measuring.profiling.trace import load_trace, read_events
 
-from .profiles import BACKWARD, annotation, copy, gpu_step, kernel, launch, operator
+from .profiles import BACKWARD, annotation, arrow, copy, gpu_step, kernel, launch, operator
 
 US = 1e-6
 
@@ -230,8 +231,100 @@ def test_an_optimizer_that_communicates_communicates():
     assert {"communication": 20, "optimizer": 4, "idle": 66} == totals(found_in(*events, *bare))
 
 
+def within(*inside):
+    """What a call finds of products inside attention, forward."""
+    events = [annotation("roofline call", 0, 99), annotation("attention", 1, 90), *inside]
+    found = found_in(*events).attention[0]
+    return found.products_flops, found.projections_flops
+
+
+@pytest.mark.parametrize("part", ["attention.values", "attention.core", "attention.out"])
+def test_a_product_with_weights_is_one_whatever_its_part_is_called(part):
+    linear = operator("aten::linear", 3, 20, dims=[[2, 4, 8], [16, 8], []])
+    inner = operator("aten::addmm", 4, 19, dims=[[16], [8, 8], [8, 16]])
+    assert (None, 2 * 8 * 8 * 16) == within(annotation(part, 2, 30), linear, inner)
+    # A linear layer may be computed by a batched product too.
+    batched = operator("aten::bmm", 4, 19, dims=[[2, 4, 8], [2, 8, 16]])
+    assert (None, 2 * 8 * 8 * 16) == within(annotation(part, 2, 30), linear, batched)
+
+
+@pytest.mark.parametrize("part", ["attention.self", "attention.values"])
+def test_a_batched_product_in_attention_is_one_of_activations(part):
+    bmm = operator("aten::bmm", 4, 19, dims=[[2, 4, 8], [2, 8, 4]])
+    matmul = operator("aten::matmul", 3, 20, dims=[[2, 4, 8], [2, 8, 4]])
+    assert (2 * 2 * 4 * 8 * 4, None) == within(annotation(part, 2, 30), matmul, bmm)
+    # What a matmul takes around its product is the product's.
+    call, attention = annotation("roofline call", 0, 99), annotation("attention", 1, 90)
+    (found,) = found_in(call, attention, annotation(part, 2, 30), matmul, bmm).attention
+    assert (pytest.approx(17), 0) == (found.products_s / US, found.projections_s)
+
+
+def test_the_name_decides_where_einsum_hides_whether_there_are_weights():
+    einsum = operator("aten::einsum", 3, 20)
+    bmm = operator("aten::bmm", 4, 19, dims=[[1, 4, 8], [1, 8, 4]])
+    work = 2 * 4 * 8 * 4
+    assert (work, None) == within(annotation("attention.scores", 2, 30), einsum, bmm)
+    assert (None, work) == within(annotation("attention.query", 2, 30), einsum, bmm)
+
+
+def test_products_of_the_optimizer_are_no_work_of_the_class_of_products():
+    def mm(begin, end):
+        return operator("aten::mm", begin, end, dims=[[4, 8], [8, 2]])
+
+    events = [annotation("roofline call", 0, 99), mm(1, 5), annotation("Optimizer.step#Muon.step", 10, 50), mm(12, 40)]
+    (product,) = (one for one in found_in(*events).classes if one.name == "matrix product")
+    assert (pytest.approx(4), 2 * 4 * 8 * 2) == (product.total_s / US, product.flops)
+
+
+def test_one_product_without_a_formula_leaves_the_work_of_all_unknown():
+    mm = operator("aten::mm", 1, 5, dims=[[4, 8], [8, 2]])
+    convolution = operator("aten::cudnn_convolution", 6, 9, dims=[[1, 3, 8, 8], [4, 3, 3, 3]])
+    assert found_in(annotation("roofline call", 0, 9), mm, convolution).classes[0].flops is None
+    # A compiled product has an operator that is named as its kernel is.
+    template = operator("triton_tem_fused_mm_0", 6, 9)
+    kernels = [launch(1, 2), launch(2, 7), kernel("gemm", 20, 30, 1), kernel("triton_tem_fused_mm_0", 30, 90, 2)]
+    (product, _) = found_in(annotation("roofline call", 0, 95), mm, template, *kernels).classes
+    assert (pytest.approx(70), None) == (product.total_s / US, product.flops)
+
+
+def recomputed():
+    """Reentrant checkpointing on a GPU: a forward pass in the backward thread, whose numbers begin anew, and its own
+    backward there. Both threads have an operator of number 1; the arrows tell whose gradient a node computes."""
+    return [
+        annotation("roofline call", 0, 200),
+        annotation("embedding", 1, 9), operator("aten::mul", 2, 8, sequence=1),
+        operator("CheckpointBackward", 20, 180, sequence=4, forward=1, thread=BACKWARD),
+        annotation("blocks.0", 30, 60, thread=BACKWARD),
+        operator("aten::mm", 40, 50, sequence=1, thread=BACKWARD),
+        operator("MmBackward0", 70, 100, sequence=1, forward=2, thread=BACKWARD),
+        operator("MulBackward0", 185, 195, sequence=1, forward=1, thread=BACKWARD),
+        *arrow(1, 2, 185, source=11, target=BACKWARD), *arrow(2, 40, 70, source=BACKWARD, target=BACKWARD),
+    ]  # fmt: skip
+
+
+def test_the_backward_of_what_was_recomputed_belongs_to_the_part_that_was():
+    parts = {part.part: (part.forward_s / US, part.backward_s / US) for part in found_in(*recomputed()).parts}
+    assert (pytest.approx(6), pytest.approx(10)) == parts["embedding"]
+    assert pytest.approx(10 + 30) == parts["blocks.*"][1]
+
+
+def test_a_backward_node_of_a_thread_that_nobody_knows_is_given_to_no_part():
+    without = [event for event in recomputed() if event.get("id") != 2]
+    parts = {part.part: part.backward_s / US for part in found_in(*without).parts}
+    assert [pytest.approx(value) for value in (10, 10)] == [parts["embedding"], parts["blocks.*"]]
+    # MmBackward0 inherits what is around it, which is nothing.
+    assert pytest.approx(160 - 10) == parts[""]
+
+
+def test_without_arrows_a_second_thread_of_forward_operators_leaves_backward_without_a_part():
+    without = [event for event in recomputed() if event.get("cat") != "fwdbwd"]
+    parts = {part.part: part.backward_s / US for part in found_in(*without).parts}
+    assert {"embedding": 0, "blocks.*": pytest.approx(10)} == {name: parts[name] for name in ("embedding", "blocks.*")}
+
+
 def test_kernels_of_a_graph_are_known_by_name_and_said_to_be():
-    events = [annotation("roofline call", 0, 50)]
+    # The graph's launch is a call of the library inside of ours, by no operator.
+    events = [annotation("roofline call", 0, 50), launch(77, 2)]
     events += [
         kernel(name, 10 * n, 10 * n + 5, 77) for n, name in enumerate(("void gemm_fast(int)", "triton_poi_a"), 1)
     ]
@@ -260,7 +353,9 @@ def test_a_launch_under_rocm_tells_the_grid():
 
 def test_without_ranges_or_attention_the_profile_says_so():
     call, mul = annotation("roofline call", 0, 40), operator("aten::mul", 1, 5)
-    assert (NO_RANGES,) == found_in(call, mul).missing
+    assert (NO_RANGES.format(why=NO_MODEL),) == found_in(call, mul).missing
+    # Backward alone has no forward pass, whose parts could be ranges.
+    assert (NO_RANGES.format(why=NOT_RUN),) == analyse(read_events([call, mul]), has_model=True).missing
     assert (NO_ATTENTION,) == found_in(call, annotation("blocks.0", 0.5, 8), mul).missing
 
 
@@ -300,6 +395,7 @@ def test_busy_is_a_union():
         ("aten::_efficient_attention_forward", "attention fused"), ("FlashAttentionBackward", "attention fused"),
         ("roofline_kernels::flash_forward", "attention fused"), ("aten::view", None), ("aten::sparse_thing", None),
         ("aten::summary", None), ("aten::addition", None),
+        ("flex_attention_backward", "attention fused"), ("triton_poi_fused_flex_attention_2", None),
     ],
 )  # fmt: skip
 def test_operators_by_name(name, kind):
@@ -320,7 +416,13 @@ def test_operators_by_name(name, kind):
         ("triton_per_fused__softmax_5", "softmax"), ("triton_red_fused__log_softmax_nll_loss_9", "reduction"),
         ("fmha_cutlassF_f16_aligned_64x64_rf_sm80", "attention fused"),
         ("triton_tem_fused_flex_attention_0", "attention fused"),
-        ("forward_kernel", "attention fused"), ("d_keys_kernel", "attention fused"), ("my_forward_kernel", None),
+        ("triton_poi_fused__scaled_dot_product_flash_attention_clone_3", "elementwise"),
+        ("triton_poi_fused__to_copy_add_native_layer_norm_backward_2", "elementwise"),
+        ("triton_poi_fused_silu_transpose_view_1", "elementwise"),
+        ("triton_per_fused_cat_embedding_rms_norm_0", "reduction"),
+        ("void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>", "reduction"),
+        # Anybody's kernel may be called so.
+        ("forward_kernel", None), ("delta_kernel", None),
         ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "communication"),
         ("indexSelectLargeIndex", "embedding and gather"),
         ("FusedAdamMathFunctor", "optimizer"), ("mystery", None),

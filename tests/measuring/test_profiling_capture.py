@@ -7,11 +7,12 @@ from torch import nn
 from pytest_roofline.core.errors import DeviceError
 from pytest_roofline.core.profiles import Profile
 from pytest_roofline.measuring.devices.cpu import CpuDevice
-from pytest_roofline.measuring.profiling import capture, external, ranges
+from pytest_roofline.measuring.profiling import capture, clocks, external, ranges
 from pytest_roofline.measuring.profiling.analysis import analyse_file
-from pytest_roofline.measuring.profiling.capture import NoProfile, Subject, capture_external, capture_torch
+from pytest_roofline.measuring.profiling.capture import NoProfile, capture_external, capture_torch
+from pytest_roofline.measuring.profiling.clocks import Subject
+from pytest_roofline.measuring.profiling.events import CALL
 from pytest_roofline.measuring.profiling.external import attached
-from pytest_roofline.measuring.profiling.trace import CALL
 
 from .profiles import Model, training_step
 
@@ -212,18 +213,6 @@ def test_a_compiled_model_is_not_compiled_again_for_its_hooks():
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [("module.blocks.3.core", "blocks.3.core"), ("_orig_mod", "Linear"), ("", "Linear"), ("a._orig_mod.b", "a.b")],
-)
-def test_a_part_is_named_without_its_wrappers(path, name):
-    assert name == ranges.part_name(path, nn.Linear(1, 1))
-
-
-def test_a_wrapped_model_is_named_after_what_is_in_it():
-    assert "Linear" == ranges.part_name("", nn.DataParallel(nn.Linear(1, 1)))
-
-
 def test_no_external_profiler_can_be_told_on_a_cpu():
     with pytest.raises(NoProfile, match="through CUDA or ROCm, and this is cpu"):
         capture_external(CpuDevice(), Subject(lambda: None, [()], None, 0.1))
@@ -251,10 +240,45 @@ def test_stamps_that_cannot_be_read_leave_the_other_clocks():
         def elapsed_s(self, start, end):
             raise DeviceError("cannot time its events")
 
-    host_s, device_s, why = capture._unprofiled(Odd(), Subject(lambda: None, [()], None, 0.1))
+    host_s, device_s, why = clocks.unprofiled(Odd(), Subject(lambda: None, [()], None, 0.1))
     assert host_s >= 0
     assert device_s is None
     assert ("the device's timer: cannot time its events",) == why
+
+
+def counted(call_s):
+    """A function that counts its calls, as a subject, and the count."""
+    calls = []
+    return Subject(lambda: calls.append(torch.ones(2).sum()), [()], None, call_s, stamped=True), calls
+
+
+def test_a_long_call_is_made_once_more_and_no_second_time(tmp_path):
+    subject, calls = counted(call_s=100.0)
+    captured = capture_torch(CpuDevice(), subject, tmp_path / "t.json.gz")
+    assert 1 == len(calls)
+    assert (100.0, 100.0) == (captured.timers.host_s, captured.timers.device_s)
+    assert captured.timers.profiled_host_s < 100.0
+    assert (clocks.NOT_AGAIN,) == captured.missing
+    assert {"aten::sum", "aten::ones"} <= {row.name for row in analyse_file(tmp_path / "t.json.gz").kernels}
+
+
+def test_a_short_call_is_made_three_times_by_the_clocks_once_to_warm_up_and_three_times_profiled(tmp_path):
+    subject, calls = counted(call_s=0.1)
+    capture_torch(CpuDevice(), subject, tmp_path / "t.json.gz")
+    assert 3 + 1 + 3 == len(calls)
+    assert 3 == analyse_file(tmp_path / "t.json.gz").calls
+
+
+def test_on_rocm_the_profile_says_that_nobody_was_told_of_begin_and_end(marks, monkeypatch):
+    monkeypatch.setattr(torch.cuda.profiler, "start", lambda: None)
+    monkeypatch.setattr(torch.cuda.profiler, "stop", lambda: None)
+    subject = Subject(lambda: None, [()], None, call_s=1.5)
+    assert capture.HIP_NEVER_STOPS not in capture_external(Gpu(), subject).missing
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    marks.seen.clear()
+    assert capture.HIP_NEVER_STOPS in capture_external(Gpu(), subject).missing
+    # The range is around the call that is looked at, and not around the one before it.
+    assert [(CALL,)] == marks.seen
 
 
 @pytest.mark.parametrize("calls", [0, -1])

@@ -1,9 +1,11 @@
 """`first_calls` and `compiles`, as tests ask for them: what is written, shown and refused."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from pytest_roofline import rank_measuring
 from pytest_roofline.judging.proposals import propose
 
 from .rank_runs import by_label
@@ -72,18 +74,19 @@ def test_first_calls_and_compiling_are_recorded_and_shown(told):
         "compiled": pytest.approx(0.25),
         "compiled_with_first_calls": pytest.approx(0.125),
     }
-    out.fnmatch_lines(["test *time*tokens/s*compile*", "compiled *1.00 ms*500000*250 ms*"])
+    out.fnmatch_lines(["test *tokens/s*compile*", "compiled *500000*250 ms*"])
     out.fnmatch_lines(
         [
-            "warm_up: call 0 took 501 ms, 501 x the steady 1.00 ms; call 1 1.00 x; steady from call 1 on",
-            "compiled_with_first_calls: call 0 took 126 ms, 126 x the steady 1.00 ms; call 1 1.00 x; *",
+            "warm_up: call 0 took 501 ms, 501 x the steady 1.00 ms by the host's clock; call 1 1.00 x; steady from *",
+            "compiled_with_first_calls: call 0 took 126 ms, 126 x the steady 1.00 ms by the host's clock; call 1 *",
         ]
     )
     out.no_fnmatch_line("compiled: call 0*")
     without = replace(
         run,
         measurements=tuple(
-            replace(one, compile_s=None, samples=replace(one.samples, first_calls_s=())) for one in run.measurements
+            replace(one, compile_s=None, samples=replace(one.samples, first_calls_s=(), warm_calls_s=()))
+            for one in run.measurements
         ),
     )
     assert propose([run]).baseline.entries == propose([without]).baseline.entries
@@ -101,3 +104,23 @@ def test_a_drill_is_in_the_first_calls_and_a_number_that_is_none_is_refused(desk
     # A column with nothing in it only takes room.
     assert "tokens/s" not in out
     assert "compile" not in out
+
+
+class Pool:
+    """Stands for the ranks of a run in which another test needs four."""
+
+    def __init__(self):
+        self.size = 4
+        self.stopped = []
+
+    def stop(self):
+        self.stopped.append(self.size)
+
+
+@pytest.mark.parametrize(("fresh", "during", "stopped"), [(True, 1, [4, 1]), (False, 4, [])])
+def test_fresh_ranks_are_as_many_as_asked_for_and_the_runs_own_come_back(fresh, during, stopped):
+    # Idle ranks beside them would leave each fewer threads.
+    pool = Pool()
+    with rank_measuring._ranks(SimpleNamespace(pool=lambda size: pool), SimpleNamespace(fresh=fresh, size=1)):
+        assert pool.size == during
+    assert (pool.size, pool.stopped) == (4, stopped)

@@ -39,13 +39,16 @@ import pytest
 import torch
 from pytest_roofline import Work
 
+def told():
+    return "snapshot"
+
 @pytest.fixture(autouse=True)
 def history(monkeypatch, fake):
     fake.name, seen = "cuda:0", []
     def dump(path):
         if {fails}:
             raise RuntimeError("no room for a snapshot")
-        open(path, "w").write("snapshot")
+        open(path, "w").write(told())
     monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda enabled="all", **_: seen.append(enabled))
     monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", dump)
     yield seen
@@ -54,6 +57,35 @@ def history(monkeypatch, fake):
 @pytest.mark.parametrize("size", [1, 2])
 def test_copy(roofline, busy, history, size):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, payload_bytes=size))
+"""
+RUNS_OUT = """
+import torch
+import weakref
+
+TIMES, HELD = [], []
+
+class Buffer: pass
+
+def told():
+    return f"run out {len(TIMES)} times, alive: {sum(one() is not None for one in HELD)}"
+
+def make():
+    return ()
+
+def run_out(*_):
+    held = Buffer()
+    HELD.append(weakref.ref(held))
+    TIMES.append(1)
+    raise torch.OutOfMemoryError(f"CUDA out of memory. Time {len(TIMES)}")
+"""
+# Refused before any rank is started.
+OVER_RANKS = """
+import pytest
+from pytest_roofline import Work
+
+@pytest.mark.parametrize("measure", ["measure_ranks", "measure_job"])
+def test_ranks(roofline, distributed, measure):
+    getattr(roofline, measure)(distributed, lambda rank: None, work=Work(read_bytes=8), world_size=2)
 """
 REFUSED = """
 import torch
@@ -85,10 +117,32 @@ SENTENCES = (
 OUT_OF_MEMORY = """
 import pytest
 import torch
+from pytest_roofline import Work
+
+SIZE = 2**50
 
 @pytest.mark.roofline(oom="record")
-def test_large(roofline):
-    roofline.memory(lambda: torch.empty(2**50))
+def test_large(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9), name="big")
+    roofline.memory(lambda: torch.empty(SIZE), name="big")
+"""
+FAILS = """
+import weakref
+import torch
+
+HELD, RELEASED = [], []
+
+def make():
+    x = torch.ones(10, 10)
+    HELD.append(weakref.ref(x))
+    return (x,)
+
+def test_fails(roofline, fake):
+    fake.release = lambda: RELEASED.append(True)
+    roofline.memory(lambda x: (x * 2) @ x[:3], make_args=make)
+
+def test_next(roofline):
+    assert RELEASED and [reference() for reference in HELD] == [None]
 """
 
 
@@ -172,7 +226,26 @@ def test_running_out_of_memory_is_recorded_as_anywhere_else(desk):
     result.assert_outcomes(passed=1)
     (found,) = desk.saved("it").out_of_memory
     assert found.asked_bytes == 2**52
+    assert (found.label, found.phase) == ("large.big", "memory")
+    # A baseline has times by name, and of this call it has none.
+    assert found.name is None
+    assert "out of memory: large.big: asked for 4096 TiB" in result.stdout.str()
+    assert "while its memory was followed" in result.stdout.str()
     assert desk.saved("it").memory_uses == ()
+
+
+def test_what_was_measured_under_the_same_name_before_is_no_lost_time(desk):
+    desk.suite(OUT_OF_MEMORY.replace("2**50", "2"))
+    desk.run("--roofline-save=it").assert_outcomes(passed=1)
+    desk.suite(OUT_OF_MEMORY)
+    result = desk.run("--roofline-against=it")
+    result.assert_outcomes(passed=1)
+    assert "REGRESSED" not in result.stdout.str()
+
+
+def test_a_call_that_fails_keeps_neither_its_arguments_nor_what_the_device_caches(desk):
+    desk.suite(FAILS)
+    desk.run().assert_outcomes(failed=1, passed=1)
 
 
 def test_every_measurement_gets_a_snapshot_and_a_second_run_overwrites_none(desk):
@@ -181,9 +254,39 @@ def test_every_measurement_gets_a_snapshot_and_a_second_run_overwrites_none(desk
     result.assert_outcomes(passed=2)
     shots = desk.path / "shots"
     assert sorted(path.name for path in shots.iterdir()) == ["copy-1.pickle", "copy-2.pickle"]
-    assert f"memory snapshots: 2 in {shots}; open at https://pytorch.org/memory_viz" in result.stdout.str()
+    lines = ("memory snapshots, to open at https://pytorch.org/memory_viz:", *(
+        f"  copy[{number}]: {shots / f'copy-{number}.pickle'}" for number in (1, 2)
+    ))  # fmt: skip
+    assert "\n".join(lines) in result.stdout.str()
     desk.run("--roofline-memory-snapshot=shots", "-k", "copy[1]").assert_outcomes(passed=1, deselected=1)
-    assert sorted(path.name for path in shots.iterdir()) == ["copy-1-2.pickle", "copy-1.pickle", "copy-2.pickle"]
+    assert sorted(path.name for path in shots.iterdir()) == ["copy-1.pickle", "copy-1~2.pickle", "copy-2.pickle"]
+
+
+@pytest.mark.parametrize("where", ["arguments", "calls"])
+def test_what_runs_out_of_memory_leaves_a_snapshot_of_the_same_once_more(desk, where):
+    given = {"arguments": "busy, make_args=run_out", "calls": "run_out, make_args=make"}[where]
+    desk.suite(HISTORY.format(fails=False).replace("lambda: busy(1e-3)", given) + RUNS_OUT)
+    result = desk.run("--roofline-memory-snapshot=shots", "--roofline-save=it", "-k", "copy[1]")
+    result.assert_outcomes(failed=1, deselected=1)
+    assert "CUDA out of memory" in result.stdout.str()
+    shot = desk.path / "shots" / "copy-1.pickle"
+    assert f"  copy[1]: {shot}" in result.stdout.str()
+    # Of the second time: the first was over before anything was recorded, and held nothing any more.
+    assert shot.read_text() == "run out 2 times, alive: 1"
+    (found,) = desk.saved("it").out_of_memory
+    assert (found.phase, found.message) == (where, "CUDA out of memory. Time 1")
+
+
+def test_what_ranks_do_has_no_snapshot_and_that_is_said_once(desk):
+    desk.suite(OVER_RANKS)
+    result = desk.run("--roofline-memory-snapshot=shots")
+    result.assert_outcomes(failed=2)
+    warnings = [line for line in result.outlines if line.startswith("WARNING")]
+    assert warnings == [
+        "WARNING: --roofline-memory-snapshot: of ranks there are no snapshots, only of what `measure` times in this "
+        "process"
+    ]
+    assert "WARNING" not in desk.run().stdout.str()
 
 
 def test_a_snapshot_that_fails_is_a_warning_and_the_measurement_stands(desk):

@@ -154,7 +154,7 @@ def test_measuring_twice_without_names_is_refused(desk):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        ("lambda: None", "work=None"),
+        ("lambda: None", "work is None"),
         ("lambda: None, work=Work()", "no work"),
         ("lambda: None, work=Work(read_bytes=0)", "no work"),
         ("lambda: None, work=Work(read_bytes=-1)", "-1"),

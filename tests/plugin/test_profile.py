@@ -1,19 +1,30 @@
 """`--roofline-profile`: an untimed pass behind the measurement, which is recorded, shown, and never judged."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 # pytester forgets what an inner run imported first; these belong to the process.
-import pytest_roofline.measuring.profiling.analysis
-import pytest_roofline.profiling
 from pytest_roofline.core.profiles import ClassTime, KernelTime, Profile, Timers
 from pytest_roofline.judging.runs import encode_line
 from pytest_roofline.measuring.devices.cpu import CpuDevice
-from pytest_roofline.measuring.profiling import capture
-from pytest_roofline.profiling import RANKS, take_profile, tool_for, warn_of_ranks
+from pytest_roofline.measuring.profiling import capture, clocks
+from pytest_roofline.profile_files import trace_path
+from pytest_roofline.profiling import (
+    FLUSHED,
+    GRAPH,
+    NOT_TOLD,
+    RANKS,
+    REPLACED,
+    not_as_measured,
+    take_profile,
+    tool_for,
+    warn_of_ranks,
+)
 
 SUITE = """
 import torch
@@ -32,6 +43,23 @@ def test_step(roofline, busy):
 
     roofline.measure(step, work=Work(flops=10**9), model=MODEL)
     print("with hooks", sum(HOOKED), "and none since", not MODEL[0]._forward_hooks)
+"""
+TWO = """
+import torch
+from pytest_roofline import Work
+
+def measure(roofline, busy):
+    def step():
+        busy(1e-3)
+        torch.ones(2).sum()
+
+    roofline.measure(step, work=Work(flops=10**9))
+
+def test_first(roofline, busy):
+    measure(roofline, busy)
+
+def test_second(roofline, busy):
+    measure(roofline, busy)
 """
 FAILING = """
 from pytest_roofline import Work
@@ -52,7 +80,7 @@ def test_step(roofline, busy):
 @pytest.fixture(scope="module", autouse=True)
 def loaded(tmp_path_factory):
     """torch's profiler loads Triton when it is first used, which cannot be loaded twice into one process."""
-    subject = capture.Subject(torch.nn.Linear(1, 1), [(torch.ones(1),)], None, 1.0)
+    subject = clocks.Subject(torch.nn.Linear(1, 1), [(torch.ones(1),)], None, 1.0)
     capture.capture_torch(CpuDevice(), subject, tmp_path_factory.mktemp("first") / "trace.json")
 
 
@@ -113,11 +141,90 @@ def test_a_profiler_that_fails_is_a_warning_and_the_measurement_stands(desk):
     assert (1, "", ()) == (len(run.measurements), run.measurements[0].invalid, run.profiles)
 
 
-def test_an_external_profiler_cannot_be_told_on_this_device_and_the_run_says_so(desk):
-    desk.suite(SUITE)
+def test_an_external_profiler_cannot_be_told_on_this_device_and_the_run_says_so_once(desk):
+    desk.suite(TWO)
     result = desk.run("--roofline-profile=external")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["WARNING: no profile of step: *through CUDA or ROCm, and this is fake"])
+    result.assert_outcomes(passed=2)
+    said = [line for line in result.outlines if "no profile" in line]
+    assert [f"WARNING: {NOT_TOLD.format(device='fake')}"] == said
+
+
+def labels(run):
+    return {measurement.label: "profiled" in measurement.samples.labels for measurement in run.measurements}
+
+
+def test_what_is_measured_under_a_profiler_is_neither_judged_nor_proposed(desk, monkeypatch):
+    desk.suite(TWO)
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    result = desk.run("--roofline-save=it")
+    result.assert_outcomes(passed=2)
+    assert {"first": True, "second": True} == labels(desk.saved("it"))
+    result.stdout.fnmatch_lines([
+        "first *PROFILED*", "taken while a profiler was attached*never a baseline: first, second",
+        "THIS RUN GATES NOTHING: 0 of 2 compared (2 taken while a profiler was attached, or after one).",
+    ])  # fmt: skip
+    assert "baseline propose" not in result.stdout.str()
+    proposed = desk.cli("baseline", "propose", str(desk.run_path("it")), "-o", "proposal.json")
+    assert proposed.exit_code != 0
+    assert "while a profiler was attached" in proposed.output
+
+
+def test_what_is_measured_behind_a_profile_of_the_device_is_labelled(desk, monkeypatch):
+    desk.suite(TWO)
+    monkeypatch.setattr(capture, "watches", lambda device: True)
+    result = desk.run("--roofline-profile", "--roofline-save=it")
+    result.assert_outcomes(passed=2)
+    assert {"first": False, "second": True} == labels(desk.saved("it"))
+    result.stdout.fnmatch_lines(["first *NO BASELINE*", "second *PROFILED*"])
+
+
+def test_a_profile_on_the_host_leaves_nothing_attached(desk):
+    desk.suite(TWO)
+    desk.run("--roofline-profile", "--roofline-save=it")
+    assert {"first": False, "second": False} == labels(desk.saved("it"))
+
+
+def test_where_the_run_goes_elsewhere_its_traces_go_too(desk):
+    desk.suite(SUITE)
+    (desk.path / "taken").write_text("a file")
+    result = desk.run("--roofline-profile", "--roofline-dir=taken")
+    (trace,) = (Path(line.split(": ")[1]) for line in result.outlines if line.startswith("  trace: "))
+    (saved,) = (line for line in result.outlines if "saved as" in line)
+    assert str(trace.parents[2]) in saved
+    assert trace.is_file()
+    assert (trace.parent / "step.md").is_file()
+
+
+def test_a_profile_without_a_place_for_its_trace_is_kept_and_says_so(desk):
+    desk.suite(SUITE)
+    (desk.path / ".roofline").mkdir()
+    (desk.path / ".roofline" / "profiles").write_text("a file")
+    result = desk.run("--roofline-profile")
+    result.stdout.fnmatch_lines(["profile of step *", "  not told: trace and page: not written, since *"])
+    (profile,) = desk.last_run().profiles
+    assert "" == profile.trace
+    assert profile.kernels
+
+
+def test_a_long_name_is_cut_in_the_name_of_its_file(desk):
+    # pytest shortens each parameter that is too long, but not what they come to.
+    three = "".join(f'@pytest.mark.parametrize("{name}", ["{90 * name}"])\n' for name in "abc")
+    desk.suite("import pytest\n" + SUITE.replace("def test_step(", three + "def test_step(a, b, c, "))
+    desk.run("--roofline-profile", "--roofline-save=it")
+    (profile,) = desk.saved("it").profiles
+    assert Path(profile.trace).name.startswith("step-")
+    assert Path(profile.trace).with_name(Path(profile.trace).name.removesuffix(".trace.json.gz") + ".md").is_file()
+
+
+def test_the_profile_says_what_sets_it_apart_from_the_measurement(desk):
+    desk.suite(SUITE.replace("model=MODEL)", 'model=MODEL, cache="flush")'))
+    desk.run("--roofline-profile", "--roofline-drill=10%", "--roofline-save=it")
+    run = desk.saved("it")
+    assert (FLUSHED, REPLACED) == run.profiles[0].missing[:2]
+    measured = run.measurements[0]
+    plain = replace(measured, key=replace(measured.key, cache="warm"), samples=replace(measured.samples, labels=()))
+    assert [] == not_as_measured(plain)
+    assert [GRAPH] == not_as_measured(replace(plain, samples=replace(plain.samples, mode="graph")))
 
 
 def test_a_model_that_is_none_is_a_sentence(desk):
@@ -201,10 +308,12 @@ def test_an_attached_profiler_takes_the_place_of_torchs_on_a_gpu(wanted, environ
 
 
 def test_two_tests_whose_names_differ_in_signs_keep_their_traces_apart(tmp_path):
-    session = SimpleNamespace(options=SimpleNamespace(folder=tmp_path), run_name="mine")
-    first = pytest_roofline.profiling._trace_path(session, "step[a-b]")
+    session = SimpleNamespace(
+        options=SimpleNamespace(folder=tmp_path), run_name="mine", writer=SimpleNamespace(path=None)
+    )
+    first = trace_path(session, "step[a-b]")
     first.touch()
-    second = pytest_roofline.profiling._trace_path(session, "step[a+b]")
+    second = trace_path(session, "step[a+b]")
     second.touch()
-    third = pytest_roofline.profiling._trace_path(session, "step")
+    third = trace_path(session, "step")
     assert 3 == len({first, second, third})

@@ -507,7 +507,7 @@ OPTIONS = {
     "another back end": ({"backend": "carrier pigeon"}, "backend is 'carrier pigeon'; this torch has .*gloo"),
 }
 MEASURING = {
-    "no work": ({"work": None}, "work=None; expected Work"),
+    "no work": ({"work": None}, "work is None; expected Work"),
     "timing": ({"timing": "device"}, "timing is 'device'; expected one of isolated, pipelined"),
     "wall": ({"timing": "wall"}, "timing is 'wall'"),
     "flush": ({"cache": "flush"}, "cache is 'flush'; expected one of warm, rotate"),

@@ -13,8 +13,8 @@ from pytest_roofline.reporting.results import Result
 def step(make):
     """A measurement of 140 ms a call whose first calls took these times."""
 
-    def build(*first_calls_s, seconds=(0.14,), iterations=1, **changes):
-        samples = Samples(seconds, iterations, 1e-9, first_calls_s=first_calls_s)
+    def build(*first_calls_s, seconds=(0.14,), iterations=1, warm_calls_s=(), **changes):
+        samples = Samples(seconds, iterations, 1e-9, first_calls_s=first_calls_s, warm_calls_s=warm_calls_s)
         return make.measurement(samples=samples, label="warm_up[large]", **changes)
 
     return build
@@ -44,6 +44,15 @@ def step(make):
 )
 def test_first_calls_stand_beside_the_steady_time(step, first_calls_s, text):
     assert text == first_call_text(step(*first_calls_s))
+
+
+def test_behind_a_queue_first_calls_compare_with_warm_ones_by_the_same_clock(step):
+    text = "call 0 took 38.0 µs, 1.00 x the steady 38.0 µs by the host's clock; steady from call 0 on"
+    assert text == first_call_text(step(38e-6, 38e-6, seconds=(20e-6,), warm_calls_s=(38e-6, 39e-6, 37e-6)))
+
+
+def test_a_call_as_fast_as_the_slowest_warm_one_is_steady(step):
+    assert steady_from(step(1.0, 60e-6, seconds=(20e-6,), warm_calls_s=(38e-6, 38e-6, 60e-6))) == 1
 
 
 @pytest.mark.parametrize(("tolerance", "began"), [(0.05, None), (0.2, 1)])
@@ -85,4 +94,4 @@ def test_an_explanation_tells_of_first_calls_and_of_compiling(step, make, tmp_pa
     assert (
         "      first calls: call 0 took 1.76 s, 12.6 x the steady 140 ms; call 1 1.00 x; steady from call 1 on" in lines
     )
-    assert "      compiling: 1.62 s beyond the median" in lines
+    assert "      compiling: 1.62 s beyond a warm call" in lines

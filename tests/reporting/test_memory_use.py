@@ -21,6 +21,7 @@ USE = MemoryUse(
     phase="backward",
     categories={"parameters": 300 * MIB, "activations": 720 * MIB, "buffers": 4 * MIB},
     largest=(SOFTMAX, WEIGHT),
+    largest_made=(SOFTMAX,),
     before_bytes=304 * MIB,
     phase_peaks={"forward": 1000 * MIB, "backward": 1024 * MIB},
     outputs=(OutputBytes("blocks.0", 6 * MIB, 6 * MIB), OutputBytes("blocks.1", 6 * MIB)),
@@ -35,9 +36,10 @@ def test_a_call_is_told_from_its_peak_down_to_its_largest_allocations():
         "memory of transformer[small-512]: peak 1.00 GiB in backward",
         "  activations 720 MiB (70 %), parameters 300 MiB (29 %), buffers 4.00 MiB (<1 %)",
         "  peaks: forward 1000 MiB, backward 1.00 GiB",
-        "  largest at the peak:",
-        "    48.0 MiB  activations  float32[4, 12, 512, 512]  aten._softmax    blocks.0.attention.core.softmax",
-        "    30.0 MiB  parameters   float32[10000, 768]       before the call  embedding.weight",
+        "  largest that the call made, at the peak:",
+        "    48.0 MiB  activations  float32[4, 12, 512, 512]  aten._softmax  blocks.0.attention.core.softmax",
+        "  largest of all at the peak: 48.0 MiB activations blocks.0.attention.core.softmax, "
+        "30.0 MiB parameters embedding.weight",
         "  output of blocks.0: 6.00 MiB, predicted 6.00 MiB (+0.0 %)",
         "  output of blocks.1: predicted 6.00 MiB, not called",
         "  by the device's own counter 1.07 GiB, of which 70.0 MiB not seen by operators, "
@@ -63,6 +65,15 @@ def test_a_device_that_counts_the_same_is_told_so_and_one_that_counts_less_with_
 def test_one_phase_alone_has_no_line_of_its_own():
     use = replace(USE, phase_peaks={"backward": USE.peak_bytes}, device_peak_bytes=None, missing=())
     assert [line for line in use_lines(use) if "peaks:" in line or "counter" in line or "missing" in line] == []
+
+
+def test_weights_are_no_news_where_the_call_made_the_largest_itself_or_nothing():
+    alone = replace(USE, largest=(SOFTMAX,))
+    assert [line for line in use_lines(alone) if "largest" in line] == ["  largest that the call made, at the peak:"]
+    nothing = replace(USE, largest=(replace(WEIGHT, place=""),), largest_made=())
+    assert [line for line in use_lines(nothing) if "largest" in line] == [
+        "  largest of all at the peak: 30.0 MiB parameters"
+    ]
 
 
 def test_where_no_submodule_is_known_the_phase_stands_for_it():
@@ -94,12 +105,14 @@ def test_names_cannot_steer_a_terminal():
     assert "\x1b" not in "".join(lines)
 
 
-def test_snapshots_are_named_with_their_viewer():
+def test_every_snapshot_is_named_with_what_was_called_and_their_viewer_once():
     folder = Path("out")
     assert snapshot_lines([]) == []
-    assert snapshot_lines([folder / "a.pickle"]) == [
-        "memory snapshot: out/a.pickle; open at https://pytorch.org/memory_viz"
+    shots = [(f"copy[{number}]", folder / f"copy-{number}.pickle") for number in (1, 2, 3)]
+    assert snapshot_lines(shots, at_most=2) == [
+        "memory snapshots, to open at https://pytorch.org/memory_viz:",
+        "  copy[1]: out/copy-1.pickle",
+        "  copy[2]: out/copy-2.pickle",
+        "  … and 1 more in out",
     ]
-    assert snapshot_lines([folder / "a.pickle", folder / "b.pickle"]) == [
-        "memory snapshots: 2 in out; open at https://pytorch.org/memory_viz"
-    ]
+    assert snapshot_lines([("a\x1b[2J", folder / "a.pickle")])[1] == "  a\\x1b[2J: out/a.pickle"

@@ -1,9 +1,13 @@
 """Profiles in words: a few lines in the terminal, all of it on a page."""
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, PartTime, Profile, Timers
-from pytest_roofline.reporting.profiles import attention_text, markdown, profile_lines, short_name, timers_text
+from pytest_roofline.reporting.profile_pages import markdown
+from pytest_roofline.reporting.profile_table import cells_of, short_name
+from pytest_roofline.reporting.profiles import attention_text, profile_lines, slowed_text, timers_text
 
 HOSTILE = "x\x1b[31m\r\ny[bold]|<b>"
 TIMERS = Timers(12e-3, 11e-3, 14e-3, 13e-3, 10e-3)
@@ -41,15 +45,48 @@ def test_the_terminal_has_clocks_classes_kernels_and_attention_of_one_call():
     assert "trace: /somewhere/step.trace.json.gz" in text
 
 
-@pytest.mark.parametrize("width", [80, 100, 120, 150, 200])
-def test_the_table_fits_and_no_cell_of_it_is_cut(width):
-    long = [KERNEL] + [KernelTime("k" * 300, "other", 9e-6, 0.001, 3, 3e-6, 2e-6, 4e-6, 1e-6)] * 9
-    table = profile_lines([profile(kernels=tuple(long))], width, colour=False)[3:13]
+@pytest.mark.parametrize("width", [50, 60, 72, 80, 81, 90, 100, 120, 150, 152, 200])
+def test_the_table_fits_and_no_number_of_it_is_cut(width):
+    wide = KernelTime("k" * 300, "other", 99.9e-3, 0.999, 2223, 373e-6, 81.6e-6, 4e-3, 111e-6, 21.5e-3)
+    table = profile_lines([profile(kernels=(KERNEL, *[wide] * 9), timers=None)], width, colour=False)[2:12]
     assert all(len(line) <= width for line in table)
-    assert "share" in table[0]
-    assert "0.1 %" in table[3]
-    assert ("20×40×1, several" in table[2]) == (width >= 152)
-    assert 8 == sum("k" * 10 in line or "vectorized_" in line for line in table)
+    heading, _, *rows = table
+    columns = heading.split()[1:]
+    for row, kernel in zip(rows, (KERNEL, *[wide] * 7), strict=True):
+        expected = [cells_of(kernel, 2)[name] for name in columns]
+        assert "".join(expected).replace(" ", "") in row.replace(" ", "")
+    assert 8 == sum("k" * 10 in line or "vectorized_" in line for line in rows)
+    assert ("time" in columns, "share" in columns) == (True, True)
+
+
+def test_what_tells_least_gives_way_first():
+    def columns(width):
+        return profile_lines([profile(timers=None)], width, colour=False)[2].split()[1:]
+
+    assert ["time", "share", "calls", "median", "min", "max"] == columns(80)
+    assert ["time", "share", "calls", "median"] == columns(62)
+    assert ["mean", "dev", "CPU", "grid", "block"] == [name for name in columns(200) if name not in columns(80)]
+
+
+def test_of_a_repeated_measurement_the_last_stands_and_of_many_a_path_alone():
+    def named(number):
+        return replace(profile(label=f"step[{number}]", trace=f"/runs/a/{number}.json"), test_id=str(number))
+
+    again = replace(named(0), label="again")
+    lines = profile_lines([*(named(number) for number in range(10)), again], 80, colour=False)
+    heads = [line for line in lines if line.startswith("profile of")]
+    assert 8 == len(heads)
+    assert "again" in heads[0]
+    assert "and 2 more profiles, in the run file and /runs/a" in lines
+
+
+def test_a_host_that_the_profiler_slowed_down_is_told_with_both_times():
+    timers = Timers(21e-6, profiled_host_s=38.7e-6)
+    expected = "the profiler slowed the host down: 38.7 µs a call, 1.84 times the 21.0 µs without it"
+    assert slowed_text(timers).startswith(expected)
+    assert expected in "\n".join(profile_lines([profile(timers=timers)], 80, colour=False))
+    assert expected[1:] in markdown(profile(timers=timers))
+    assert "" == slowed_text(Timers(21e-6, profiled_host_s=23e-6)) == slowed_text(Timers(1.0))
 
 
 def test_without_a_profile_there_is_no_line():

@@ -248,6 +248,20 @@ def test_a_roof_of_arithmetic_is_told_in_tflops(make):
     assert roofline_note([result(make, ceiling=ceiling)]) == "roof: bf16_TFLOPS 989 TFLOP/s, datasheet: vendor"
 
 
+@pytest.mark.parametrize(
+    ("source", "tokens", "said"),
+    [
+        ("datasheet", 8, " (with tokens: MFU)"),
+        ("measured", 8, " (with tokens: MFU, but of this product and no datasheet's peak)"),
+        ("datasheet", 0, ""),
+    ],
+)
+def test_a_share_that_is_model_flops_utilization_is_called_so(make, source, tokens, said):
+    ceiling = Ceiling("bf16_TFLOPS", 989e12, source, "origin")
+    one = result(make, ceiling=ceiling, work=Work(flops=10**12, tokens=tokens))
+    assert roofline_note([one]).partition(": origin")[2] == said
+
+
 def test_without_a_roof_there_is_nothing_to_explain(make):
     assert roofline_note([result(make)]) == ""
 
@@ -287,6 +301,11 @@ def test_where_names_have_no_room_tokens_and_memory_stand_in_a_second_table(step
     assert max(map(len, first.splitlines())) <= 80
 
 
+def test_where_names_are_short_all_columns_stand_in_one_table(make, step):
+    short = make.result(known=False, key=make.key("step", parameters={}), peak_bytes=2**30)
+    assert "1.00 GiB" in results_table([short], 70, colour=False).splitlines()[-1]
+
+
 def test_where_there_is_room_all_columns_stand_in_one_table(step):
     (row,) = results_table([step], 200, colour=False).splitlines()[2:]
     assert row.split()[0] == STEP
@@ -294,6 +313,6 @@ def test_where_there_is_room_all_columns_stand_in_one_table(step):
 
 
 def test_a_second_table_has_only_tests_with_something_in_it(make, step):
-    text = results_table([step, make.result(label="copy")], 80, colour=False)
-    assert "copy" in text
-    assert "copy" not in re.split(r"\n(?=test )", text)[1]
+    copy = make.result(key=make.key("copy", parameters={}))
+    first, second = re.split(r"\n(?=test )", results_table([step, copy], 80, colour=False))
+    assert ["copy" in table.split() for table in (first, second)] == [True, False]

@@ -1,4 +1,4 @@
-"""`torch.compile` for measuring: made anew for one shape, with a backward pass that can be repeated."""
+"""`torch.compile` for measuring: made anew for one shape, where asked with a backward pass that can be repeated."""
 
 import contextlib
 import importlib.util
@@ -13,13 +13,18 @@ import torch._functorch.config
 
 
 @contextlib.contextmanager
-def compiled(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """A function through `torch.compile`; it must be called first while the context lasts."""
+def compiled(function: Callable[..., Any], keep_graph: bool = True) -> Iterator[Callable[..., Any]]:
+    """A function through `torch.compile`; it must be called first while the context lasts.
+
+    Args:
+        function: to compile.
+        keep_graph: whether its backward pass can be repeated; without, torch does as it does by default.
+    """
     # Of several shapes torch would make one kernel for any shape, and past its limit of them compile none.
     torch.compiler.reset()
     settings = torch._functorch.config
     # Otherwise (from torch 2.6) the backward pass may reuse what was saved for it, and refuses to keep the graph.
-    kept = {"donated_buffer": False} if hasattr(settings, "donated_buffer") else {}
+    kept = {"donated_buffer": False} if keep_graph and hasattr(settings, "donated_buffer") else {}
     with settings.patch(kept):
         yield torch.compile(function, fullgraph=True, dynamic=False)
 

@@ -29,7 +29,6 @@ class Figure:
     name: str
     value: float
     unit: Unit
-    round: int = 1
 
     def __post_init__(self) -> None:
         if not self.name:

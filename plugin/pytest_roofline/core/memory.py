@@ -6,8 +6,8 @@ from typing import Literal
 
 from .keys import Scalar
 
-# What a measurement does, in order; where memory ran out outside of any, there is none.
-Phase = Literal["arguments", "calls", "peak_bytes", "held_bytes", "verify"]
+# What a measurement does, in order, and `memory`: a call whose memory is followed. Outside of both there is none.
+Phase = Literal["arguments", "calls", "peak_bytes", "held_bytes", "verify", "memory"]
 
 # torch raises a class of this name for its own allocators (CUDA, ROCm, XPU), and a plain RuntimeError for all others.
 _CLASS = "OutOfMemoryError"
@@ -47,14 +47,14 @@ class OutOfMemory:
         test_id: the test.
         benchmark: its name in a baseline.
         parameters: its parameters.
-        label: the test, and the measurement where it was in one, as people call it.
+        label: the test, and the measurement or the call whose memory was followed, as people call it.
         process: which process of the run.
         device: as the user names it: `cuda:0`.
         message: the first line of the error.
         round: of the run.
         recorded: whether the test's marker says `oom="record"`; without, the test has failed for it.
         name: of the measurement that ran out; None where the test was outside of `measure`.
-        phase: what that measurement was doing.
+        phase: what that measurement was doing; `memory` in a call whose memory was followed.
         asked_bytes: the allocation that failed, rounded as the error tells it.
         free_bytes: what an allocation could still get when it happened.
         allocated_bytes: what torch's allocator had handed out when it happened.

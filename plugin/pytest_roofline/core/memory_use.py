@@ -67,6 +67,7 @@ class MemoryUse:
         phase: what the call was doing at the peak, the first time that it was reached.
         categories: the peak by category, which add up to it; those without a byte are left out.
         largest: the largest allocations alive at the peak, largest first.
+        largest_made: the largest of those that the call itself made: what could be saved by changing it.
         before_bytes: of those storages, what existed before the call.
         phase_peaks: the most that was alive in each of the call's phases.
         outputs: submodules' outputs beside what was predicted.
@@ -85,6 +86,7 @@ class MemoryUse:
     phase: Step = "forward"
     categories: dict[str, int] = field(default_factory=dict)
     largest: tuple[Allocation, ...] = ()
+    largest_made: tuple[Allocation, ...] = ()
     before_bytes: int = 0
     phase_peaks: dict[str, int] = field(default_factory=dict)
     outputs: tuple[OutputBytes, ...] = ()
@@ -103,9 +105,10 @@ class MemoryUse:
         most = max(self.phase_peaks.values(), default=self.peak_bytes)
         if most != self.peak_bytes:
             raise BadInput(f"the highest peak of a phase is {most} bytes; expected the peak, {self.peak_bytes}")
-        sizes = [allocation.size_bytes for allocation in self.largest]
-        if sizes != sorted(sizes, reverse=True) or sum(sizes) > self.peak_bytes:
-            raise BadInput(f"the largest allocations are {sizes}; expected them in order, together at most the peak")
+        _refuse_disorder(self.largest, self.peak_bytes)
+        _refuse_disorder(self.largest_made, self.peak_bytes)
+        if any(one.made == "before" for one in self.largest_made):
+            raise BadInput("an allocation that the call made is from before the call; expected one of its phases")
 
     @property
     def outside_bytes(self) -> int | None:
@@ -125,9 +128,15 @@ class MemoryUse:
         return (self.device_peak_bytes - before) - (self.peak_bytes - self.before_bytes)
 
 
+def _refuse_disorder(largest: tuple[Allocation, ...], peak_bytes: int) -> None:
+    sizes = [allocation.size_bytes for allocation in largest]
+    if sizes != sorted(sizes, reverse=True) or sum(sizes) > peak_bytes:
+        raise BadInput(f"the largest allocations are {sizes}; expected them in order, together at most the peak")
+
+
 def _refuse_negative(use: MemoryUse) -> None:
     sizes = {"peak_bytes": use.peak_bytes, "before_bytes": use.before_bytes, **use.categories, **use.phase_peaks}
-    sizes |= {f"largest[{index}]": one.size_bytes for index, one in enumerate(use.largest)}
+    sizes |= {f"largest[{index}]": one.size_bytes for index, one in enumerate(use.largest + use.largest_made)}
     for index, output in enumerate(use.outputs):
         sizes |= {f"outputs[{index}]": min(output.predicted_bytes, output.measured_bytes or 0)}
     culprit = next((name for name, size in sizes.items() if size < 0), None)

@@ -59,7 +59,8 @@ class ClassTime:
         total_s: in seconds, of all profiled calls together.
         share: of the span of the calls.
         count: kernels, copies and fills (on a CPU: operators), of all calls.
-        flops: of the matrix products, from the shapes of their inputs; None of other classes.
+        flops: of the matrix products, from the shapes of their inputs; None of other classes, and where any product
+            of the class does not tell its own.
         largest: the names that took most of it, the first the longest.
     """
 

@@ -22,7 +22,8 @@ class Ranks:
         algorithm: of the collective, where the library tells: `RING`, `TREE`, `NVLS`.
         protocol: likewise: `SIMPLE`, `LL`, `LL128`.
         generation: of the processes; a new one follows every failure.
-        fresh: whether they were started for this measurement, so that its first call paid what a new process pays.
+        fresh: whether they were started for this measurement, so that its first call loaded and allocated what a new
+            process has not yet; the device's context and the ranks' groups came before it.
     """
 
     size: int

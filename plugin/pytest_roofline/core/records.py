@@ -42,7 +42,7 @@ class Measurement:
     nobody asked or the device does not tell. `held_bytes` is what one call left allocated as long as its result was
     kept, above what was allocated before it: of a forward pass its output and what autograd saved. `ranks` tells of
     those that took part, where there were several. `compile_s` is what the first call of a function that compiles took
-    beyond the median, in seconds: compiling, and whatever else only a first call pays. It is never judged.
+    beyond a warm call by itself, in seconds: compiling, and whatever else only a first call pays. It is never judged.
     """
 
     key: Key
@@ -118,6 +118,8 @@ class Measurement:
 
         As Chowdhery et al. define it ("PaLM", appendix B): what is computed again to save memory does not count, so
         `Work.flops` must not hold it. None without tokens, or where the metric's roofline is not one of arithmetic.
+        Where that was measured for want of a datasheet (`ceiling.source`), the share is of it, and may exceed 1; the
+        run file then calls it `mfu_of_measured_product`.
         """
         arithmetic = self.ceiling is not None and rate_suffix(self.ceiling.metric) == "TFLOPS"
         return self.share_of_ceiling if self.work.tokens and arithmetic else None
@@ -136,6 +138,7 @@ class Measurement:
 
     def derived(self) -> dict[str, float]:
         """The rates that a reader of the run file would otherwise have to work out."""
+        of_datasheet = self.ceiling is None or self.ceiling.source == "datasheet"
         derived = {
             "median_s": self.median_s,
             "traffic_GBps": self.traffic_GBps,
@@ -147,7 +150,7 @@ class Measurement:
             "operational_intensity": self.work.operational_intensity,
             "share_of_ceiling": self.share_of_ceiling,
             "tokens_per_s": self.tokens_per_s,
-            "mfu": self.mfu,
+            "mfu" if of_datasheet else "mfu_of_measured_product": self.mfu,
         }
         return {name: value for name, value in derived.items() if value is not None}
 

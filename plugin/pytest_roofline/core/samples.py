@@ -13,6 +13,8 @@ Mode = Literal["events", "graph", "host", "unknown"]
 ACHIEVED = ("cache_resident", "host_bound", "waits_inside", "wall_clock")
 # More ranks on a host than it has cores take turns: such times tell of the scheduler, and never gate.
 OVERSUBSCRIBED = "oversubscribed"
+# Taken while a profiler was attached, or after one of the device in this process: CUPTI stays, and slows launches down.
+PROFILED = "profiled"
 # More of the blocks than this spoiled, and what is left stands for nothing.
 MOST_EXCLUDED = 0.5
 
@@ -57,6 +59,8 @@ class Samples:
         throttle_known: whether the device tells of thermal slowdown and power brake at all.
         first_calls_s: the very first calls, each alone from the call until all of its work is done, by the host's
             clock, in seconds; of ranks the longest. They are part of the warm-up. Empty where nobody asked.
+        warm_calls_s: a few later ones, timed in the same way at the end of the warm-up; empty where nobody asked, and
+            where a sample is the host's time of a call anyway.
     """
 
     seconds: tuple[float, ...]
@@ -74,6 +78,7 @@ class Samples:
     neighbours: Literal["none", "seen", "unknown"] = "unknown"
     throttle_known: bool = False
     first_calls_s: tuple[float, ...] = ()
+    warm_calls_s: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.seconds:
@@ -86,8 +91,9 @@ class Samples:
             require_seconds(getattr(self, name), name)
         if self.wall_s is not None:
             require_positive((self.wall_s,), "wall_s")
-        for value in self.first_calls_s:
-            require_seconds(value, "first_calls_s")
+        for name in ("first_calls_s", "warm_calls_s"):
+            for value in getattr(self, name):
+                require_seconds(value, name)
         if self.blocks and sum(block.samples for block in self.blocks) != len(self.seconds):
             held = sum(block.samples for block in self.blocks)
             raise BadInput(f"the blocks hold {held} samples; expected the {len(self.seconds)} that were taken")
@@ -109,6 +115,14 @@ class Samples:
     def median_s(self) -> float:
         """Median of the block medians, in seconds per call."""
         return median(self.block_medians)
+
+    @property
+    def alone_s(self) -> float:
+        """Seconds of a warm call by itself until all of its work is done, which is what a first call compares with.
+
+        On a device that queues its work, launching and waiting are in it, and in no sample.
+        """
+        return median(self.warm_calls_s) if self.warm_calls_s else self.median_s
 
     @property
     def excluded(self) -> dict[str, int]:

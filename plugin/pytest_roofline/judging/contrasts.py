@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from ..core.errors import BadInput
+from ..core.facts import HardwareKey
 from ..core.keys import Scalar, canonical
 from ..core.records import Measurement
+from .hardware import key_of
 from .runs import Run
 
 # Why a side has a time, or none; an unsound one says more.
-MEASURED, NOT_THERE, OUT_OF_MEMORY = "measured", "not there", "out of memory"
+MEASURED, NOT_THERE, OUT_OF_MEMORY, UNSOUND = "measured", "not there", "out of memory", "not sound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,11 @@ class Side:
     seconds: float | None
     words: str
 
+    @property
+    def unsound(self) -> bool:
+        """Whether there are times, and none may be trusted."""
+        return self.words.startswith(UNSOUND)
+
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
@@ -36,13 +43,19 @@ class Contrast:
         name: of the measurement within its test.
         base: the side to compare with.
         other: the side that is compared.
+        hardware: of both.
+        cache: policy of both; empty where both ran out of memory, as the timing is.
+        timing: of both.
     """
 
     benchmark: str
-    parameters: Mapping[str, Scalar]
+    parameters: dict[str, Scalar]
     name: str
     base: Side
     other: Side
+    hardware: HardwareKey
+    cache: str = ""
+    timing: str = ""
 
     @property
     def difference_s(self) -> float | None:
@@ -60,6 +73,8 @@ class Contrast:
 
 def contrasts(runs: Sequence[Run], parameter: str, base: str, other: str) -> list[Contrast]:
     """Every test of the runs that has a twin which differs in `parameter` alone, in the order of the runs.
+
+    Those where both sides ran out of memory stand last.
 
     Times that must not be trusted do not count. The rate's name may differ, since it may carry the parameter
     (`bf16_TFLOPS`); hardware, cache policy and timing may not.
@@ -80,8 +95,10 @@ def contrasts(runs: Sequence[Run], parameter: str, base: str, other: str) -> lis
     for found in _all_found(runs, parameter):
         if found.value in (base, other):
             twins.setdefault(_common(found, parameter), []).append(found)
-    pairs = (_pair(runs, found, parameter, base, other) for found in twins.values())
-    return [pair for pair in pairs if NOT_THERE not in (pair.base.words, pair.other.words)]
+    losses = [lost for lost in _losses(runs, parameter) if lost.value in (base, other)]
+    pairs = [_pair(found, losses, parameter, base, other) for found in twins.values()]
+    whole = [pair for pair in pairs if NOT_THERE not in (pair.base.words, pair.other.words)]
+    return whole + _lost_on_both_sides(losses, pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +108,30 @@ class _Found:
     measurement: Measurement
     value: str
     unfit: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """A test that ran out of memory; `name` is None where that was outside of a measurement."""
+
+    benchmark: str
+    rest: dict[str, Scalar]
+    name: str | None
+    hardware: HardwareKey
+    value: str
+
+    @property
+    def test(self) -> tuple[str, str, HardwareKey]:
+        return self.benchmark, canonical(self.rest), self.hardware
+
+
+def _losses(runs: Iterable[Run], parameter: str) -> Iterator[_Lost]:
+    for run in runs:
+        hardware = key_of(run.header.environment)
+        for one in run.out_of_memory:
+            if parameter in one.parameters:
+                rest = _without(one.parameters, parameter)
+                yield _Lost(one.benchmark, rest, one.name, hardware, str(one.parameters[parameter]))
 
 
 def _all_found(runs: Iterable[Run], parameter: str) -> Iterator[_Found]:
@@ -130,19 +171,27 @@ def _common(found: _Found, parameter: str) -> tuple[str, ...]:
     )
 
 
-def _pair(runs: Iterable[Run], found: Sequence[_Found], parameter: str, base: str, other: str) -> Contrast:
+def _pair(found: Sequence[_Found], losses: Sequence[_Lost], parameter: str, base: str, other: str) -> Contrast:
     key = found[0].measurement.key
     rest = _without(key.parameters, parameter)
-    ran_out = {
-        str(one.parameters[parameter])
-        for run in runs
-        for one in run.out_of_memory
-        if one.benchmark == key.benchmark
-        and parameter in one.parameters
-        and canonical(_without(one.parameters, parameter)) == canonical(rest)
-    }
-    sides = (_side([one for one in found if one.value == value], value in ran_out) for value in (base, other))
-    return Contrast(key.benchmark, rest, key.name, *sides)
+    test = key.benchmark, canonical(rest), key.hardware.alone
+    ran_out = {lost.value for lost in losses if lost.test == test}
+    first, second = (_side([one for one in found if one.value == value], value in ran_out) for value in (base, other))
+    return Contrast(key.benchmark, rest, key.name, first, second, key.hardware, key.cache, key.timing)
+
+
+def _lost_on_both_sides(losses: Sequence[_Lost], pairs: Sequence[Contrast]) -> list[Contrast]:
+    """Tests of which neither side has a time, since both ran out of memory; how they would be timed is not known."""
+    timed = {(pair.benchmark, canonical(pair.parameters), pair.hardware.alone, pair.name) for pair in pairs}
+    timed |= {(*rest, None) for *rest, _ in timed}  # type: ignore[misc]
+    found: dict[tuple[object, ...], Contrast] = {}
+    for lost in losses:
+        both = len({one.value for one in losses if one.test == lost.test}) > 1
+        if both and (*lost.test, lost.name) not in timed:
+            side = Side(None, OUT_OF_MEMORY)
+            name = lost.name or ""
+            found[*lost.test, name] = Contrast(lost.benchmark, lost.rest, name, side, side, lost.hardware)
+    return list(found.values())
 
 
 def _side(found: Sequence[_Found], ran_out: bool) -> Side:
@@ -151,4 +200,4 @@ def _side(found: Sequence[_Found], ran_out: bool) -> Side:
         return Side(median(sound), MEASURED)
     if ran_out:
         return Side(None, OUT_OF_MEMORY)
-    return Side(None, f"not sound: {found[0].unfit}" if found else NOT_THERE)
+    return Side(None, f"{UNSOUND}: {found[0].unfit}" if found else NOT_THERE)

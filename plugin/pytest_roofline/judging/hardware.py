@@ -5,7 +5,7 @@ Products are found by the exact name that the driver prints, never by a part of 
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 
 from ..core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
@@ -145,6 +145,20 @@ def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling |
     # Rooflines of several types stand beside each other, so that of arithmetic keeps the type in its name.
     shown = metric if convention == "TFLOPS" else convention
     return Ceiling(shown, peak.value * RATE_UNITS[convention], source="datasheet", origin=peak.source)
+
+
+def rank_ceiling(environment: Environment | None, work: Work, metric: str) -> Ceiling | None:
+    """The roofline of what one rank computes: the datasheet's peak of its device; None of bytes, which cross links.
+
+    Args:
+        environment: of rank 0, whose device is like every other rank's; None where it is not known.
+        work: of one rank.
+        metric: `bf16_TFLOPS`.
+    """
+    if environment is None or rate_suffix(metric) != "TFLOPS":
+        return None
+    found = datasheet_ceiling(environment.device, work, metric)
+    return found and replace(found, origin=f"{found.origin}, one rank's device, for the work of one rank")
 
 
 def is_arithmetic(ceiling: Ceiling) -> bool:

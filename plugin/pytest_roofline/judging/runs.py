@@ -16,7 +16,7 @@ from ..core.memory_use import MemoryUse
 from ..core.profiles import Profile
 from ..core.records import Footer, Header, Judgement, Measurement, Outcome
 from ..core.resources import ExactJudgement, Resources
-from ..core.samples import MOST_EXCLUDED, OVERSUBSCRIBED, Calibration
+from ..core.samples import MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, Calibration
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 
 Line = (
@@ -107,6 +107,8 @@ class Run:
             return "more ranks than cores, so it tells of the scheduler"
         if "replaced" in measurement.samples.labels:
             return "what was measured had been replaced through pytest_roofline_function"
+        if PROFILED in measurement.samples.labels:
+            return "it was taken while a profiler was attached, or after one in the same process; run it without"
         return self._test_unfit(measurement.test_id, accept_slower)
 
     def unfit_resources(self, resources: Resources, accept_worse: bool) -> str:

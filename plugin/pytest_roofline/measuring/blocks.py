@@ -92,6 +92,16 @@ class Stopwatch:
         self._fall_back(bool(fell_back))
         return span_s
 
+    def alone_s(self, submit: Callable[[], None]) -> float:
+        """Host seconds of what `submit` submits until all of it is done; it begins on every rank at once."""
+        self._flush()
+        self.settle()
+        self.meeting.meet_s()
+        began_s = self.device.host_s()
+        submit()
+        self.settle()
+        return self.meeting.most(self.device.host_s() - began_s)[0]
+
     def host_cost_s(self, submit: Callable[[], None], spin_cycles: int) -> float:
         """Host seconds to submit what `submit` submits, behind a spin."""
         self._begin(isolated=False)

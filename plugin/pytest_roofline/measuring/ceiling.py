@@ -3,18 +3,18 @@
 Of traffic it is the bandwidth of a STREAM-like triad, of arithmetic the rate of a square matrix product.
 """
 
-import contextlib
 import mmap
-from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
 from ..core.errors import DeviceError
+from ..core.memory import out_of_memory
 from ..core.records import Ceiling
 from ..core.units import MIB, format_amount
 from .cache import ROTATION_FACTOR
 from .devices import Device
+from .multiplying import multiplying
 from .timing import Engine, Plan
 
 BUDGET_S = 0.3
@@ -23,6 +23,8 @@ LARGEST_ARRAY_BYTES = 256 * MIB
 # Rows of a square product. From about a thousand on, a device that computes 300 FLOPs in the time of a byte is kept
 # busy by arithmetic (2n/3 FLOPs a number of three matrices); 8192 also fill the last wave of its hundreds of cores.
 SMALLEST_PRODUCT, LARGEST_PRODUCT = 128, 8192
+# A product that memory kept smaller than this is no roofline.
+FAIR_PRODUCT = 1024
 # A product that takes longer leaves too few samples in the budget: some processors compute float16 a thousand times
 # slower. It is found out by one that takes eight times as long at most.
 LONGEST_PRODUCT_S = 0.04
@@ -64,7 +66,20 @@ def _array(size_bytes: int, kind: str) -> torch.Tensor:
     return torch.frombuffer(pages, dtype=torch.float32)
 
 
-def measure_product(device: Device, kind: str, metric: str) -> Ceiling | None:
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What multiplying showed.
+
+    Args:
+        ceiling: None where nothing was multiplied, or too little.
+        settled: whether trying again would show the same; not so where memory was too full, or the device failed.
+    """
+
+    ceiling: Ceiling | None
+    settled: bool = True
+
+
+def measure_product(device: Device, kind: str, metric: str) -> Product:
     """The FLOP/s that the product of two square matrices reaches in the type that a metric names.
 
     2n³ FLOPs are counted for n rows. The product is as large as a budget of its own allows, found by doubling.
@@ -75,47 +90,63 @@ def measure_product(device: Device, kind: str, metric: str) -> Ceiling | None:
         metric: `fp32_TFLOPS`, `tf32_TFLOPS`, `bf16_TFLOPS` or `fp16_TFLOPS`.
 
     Returns:
-        The best sample; None for another metric, or where the device does not multiply that type.
+        The best sample; no ceiling for another metric, or where the device does not multiply that type.
     """
     name = metric.removesuffix("_TFLOPS")
     if name not in TYPES or not metric.endswith("_TFLOPS") or (name == "tf32" and not kind.startswith("cuda")):
-        return None
+        return Product(None)
     try:
-        with _multiplying(kind, name):
+        with multiplying(kind, name):
             return _best_product(device, kind, name)
-    except (RuntimeError, DeviceError):
+    except (RuntimeError, DeviceError) as error:
         # No room, no kernel for this type, or a device that failed: the measurement itself tells of that.
-        return None
+        return Product(None, settled=not isinstance(error, DeviceError) and out_of_memory(error) is None)
 
 
-def _best_product(device: Device, kind: str, name: str) -> Ceiling | None:
-    matrices = _largest_matrices(device, kind, TYPES[name])
+def _best_product(device: Device, kind: str, name: str) -> Product:
+    matrices, cut = _largest_matrices(device, kind, TYPES[name])
     rows = matrices[0].shape[0]
+    if cut and rows < FAIR_PRODUCT:
+        return Product(None, settled=False)
     engine = Engine(device, Plan(lambda: _multiply(*matrices), sets=[()], budget_s=BUDGET_S))
     engine.run()
     samples = engine.samples()
     if samples is None:
-        return None
-    return Ceiling(
+        return Product(None)
+    ceiling = Ceiling(
         metric=f"{name}_TFLOPS",
         value=2 * rows**3 / min(samples.seconds),
         source="measured",
         origin=f"product of two {rows} x {rows} matrices, best of {len(samples.seconds)}",
     )
+    return Product(ceiling, settled=not cut)
 
 
-def _largest_matrices(device: Device, kind: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
-    """Three [n, n]: so many rows that twice as many would take too long, or not fit."""
+def _largest_matrices(device: Device, kind: str, dtype: torch.dtype) -> tuple[tuple[torch.Tensor, ...], bool]:
+    """Three [n, n]: so many rows that twice as many would take too long, or not fit; and whether they do not fit."""
     rows, matrices = SMALLEST_PRODUCT, _matrices(SMALLEST_PRODUCT, kind, dtype)
     while rows < LARGEST_PRODUCT:
         rows *= 2
-        if 3 * rows**2 * dtype.itemsize > device.free_bytes() / 4:
-            break
-        larger = _matrices(rows, kind, dtype)
+        larger = _fitting(device, rows, kind, dtype)
+        if larger is None:
+            return matrices, True
         if _product_s(device, larger) > LONGEST_PRODUCT_S:
             break
         matrices = larger
-    return matrices
+    return matrices, False
+
+
+def _fitting(device: Device, rows: int, kind: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...] | None:
+    """Three [rows, rows]; None where there is no room."""
+    if 3 * rows**2 * dtype.itemsize > device.free_bytes() / 4:
+        return None
+    try:
+        return _matrices(rows, kind, dtype)
+    except RuntimeError as error:
+        # A limit of this process may be below what is free.
+        if out_of_memory(error) is None:
+            raise
+        return None
 
 
 def _matrices(rows: int, kind: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
@@ -144,37 +175,3 @@ def _once_s(device: Device, matrices: tuple[torch.Tensor, ...]) -> float:
 
 def _multiply(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
     torch.mm(left, right, out=out)
-
-
-@contextlib.contextmanager
-def _multiplying(kind: str, name: str) -> Iterator[None]:
-    """In the type that is asked for, whatever the test that measures has chosen for itself."""
-    backends = _new_settings() or [_OneSetting()]
-    before = [backend.fp32_precision for backend in backends]
-    with torch.no_grad(), torch.autocast(kind.partition(":")[0], enabled=False):
-        try:
-            for backend in backends:
-                backend.fp32_precision = "tf32" if name == "tf32" else "ieee"
-            yield
-        finally:
-            for backend, precision in zip(backends, before, strict=True):
-                backend.fp32_precision = precision
-
-
-def _new_settings() -> list[Any]:
-    """What says how float32 is multiplied, since torch 2.9: one setting a library; empty in a torch before."""
-    libraries = (getattr(torch.backends, name) for name in ("cuda", "mkldnn"))
-    found = [getattr(library, "matmul", None) for library in libraries]
-    return [setting for setting in found if hasattr(setting, "fp32_precision")]
-
-
-class _OneSetting:
-    """The setting of a torch before 2.9, which newer ones refuse to read once theirs were used."""
-
-    @property
-    def fp32_precision(self) -> str:
-        return torch.get_float32_matmul_precision()
-
-    @fp32_precision.setter
-    def fp32_precision(self, precision: str) -> None:
-        torch.set_float32_matmul_precision({"ieee": "highest", "tf32": "high"}.get(precision, precision))

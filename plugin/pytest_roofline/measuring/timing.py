@@ -2,7 +2,8 @@
 
 The engine asks a device for nothing but the `Device` protocol, so all of it is proven on a fake. The order of things:
 
-    first calls → warm-up → shape of a block → (graph) → blocks, each kept, excluded by cause only → Samples
+    first calls → warm-up → (warm calls alone) → shape of a block → (graph) → blocks, each kept, excluded by cause only
+    → Samples
 """
 
 import contextlib
@@ -35,6 +36,8 @@ ONE_CALL = 1.5
 GAP_SHARE = 0.02
 # Of fewer calls or samples in a row, the first, which began on an idle device, decides.
 FEW = 3
+# Warm calls to compare the first with, and the share of the budget from which on one is enough.
+WARM_CALLS, WARM_SHARE = 5, 0.1
 # Labels with which the host's time is stored beside the device's.
 WITH_WALL = {"host_bound", "waits_inside"}
 # The cause of a block whose device failed when it was asked about itself.
@@ -97,6 +100,7 @@ class Log:
     overhead_s: float = 0.0
     labels: set[str] = field(default_factory=set)
     first_calls_s: list[float] = field(default_factory=list)
+    warm_calls_s: list[float] = field(default_factory=list)
 
     @property
     def seconds(self) -> list[float]:
@@ -141,6 +145,7 @@ class Engine:
             sizing = Sizing(self._watch, self._calls, self.calibration, self.plan.budget_s)
             if not self._first_calls() or not self._slow_for_good(sizing):
                 way = self._warm_up(sizing)
+                self._warm_calls()
                 self._renew()
                 self._take(sizing, self._graphed(sizing, way))
             self._say()
@@ -208,6 +213,7 @@ class Engine:
             "mode": log.mode,
             "overhead_s": log.overhead_s,
             "first_calls_s": tuple(log.first_calls_s[: self.plan.first_calls]),
+            "warm_calls_s": tuple(log.warm_calls_s),
             "neighbours": self._state.neighbours,
             "throttle_known": self._state.throttle_known,
         }
@@ -221,18 +227,20 @@ class Engine:
         log, wanted = self.log, self.plan.first_calls
         for index in range(max(1, wanted)):
             log.warmup_iterations += 1
-            log.first_calls_s.append(self._alone_s(self._calls.first if index == 0 else lambda: self._calls(1)))
+            log.first_calls_s.append(self._watch.alone_s(self._calls.first if index == 0 else lambda: self._calls(1)))
             log.warmup_s += log.first_calls_s[-1]
         warm = wanted > 1 and not self.device.traits.queues
         return log.first_calls_s[-1] >= (SHARE_DIRECT if warm else 1) * self.plan.budget_s
 
-    def _alone_s(self, call: Callable[[], None]) -> float:
-        """Host seconds of one call until all of its work is done, which begins on all ranks at once."""
-        self._watch.meeting.meet_s()
-        began_s = self.device.host_s()
-        call()
-        self.settle()
-        return self._watch.meeting.most(self.device.host_s() - began_s)[0]
+    def _warm_calls(self) -> None:
+        """Time a few warm calls as the first were timed, where samples are not: behind a queue, or across ranks."""
+        log, in_a_row = self.log, not (self.plan.isolated or self._watch.meeting.alone)
+        if not self.plan.first_calls or not (self.device.traits.queues or in_a_row):
+            return
+        while len(log.warm_calls_s) < WARM_CALLS and sum(log.warm_calls_s) < WARM_SHARE * self.plan.budget_s:
+            log.warmup_iterations += 1
+            log.warm_calls_s.append(self._watch.alone_s(lambda: self._calls(1)))
+        log.warmup_s += sum(log.warm_calls_s)
 
     def _slow_for_good(self, sizing: Sizing) -> bool:
         """After a call that slow: whether the next are slow too, and not just those that compile.

@@ -5,9 +5,13 @@ from typing import Any
 
 from ..core.keys import label_of
 from ..core.units import format_seconds, printable
-from ..judging.contrasts import Contrast, Side
+from ..judging.contrasts import UNSOUND, Contrast, Side
 from .layout import new_table, render
 
+# Of the reasons for which times do not count.
+MOST_LISTED = 12
+# What two rows of one name may differ in.
+_APART = ("hardware", "cache", "timing")
 NOTE = (
     "Medians of one call; no interval, so a small difference may be chance: `roofline compare` judges one side against "
     "another run of itself."
@@ -15,10 +19,14 @@ NOTE = (
 
 
 def contrast_table(contrasts: Sequence[Contrast], base: str, other: str, width: int, colour: bool) -> str:
-    """A row a pair: the test without the parameter, both times, the difference and its share of the base."""
+    """A row a pair: the test without the parameter, both times, the difference and its share of the base.
+
+    Where pairs differ in hardware, cache policy or timing, it stands behind the test's name.
+    """
+    apart = _apart(contrasts)
     table = new_table(("test", "left"), *((name, "right") for name in (printable(base), printable(other), "diff", "%")))
     for contrast in contrasts:
-        table.add_row(printable(_label(contrast)), *cells(contrast))
+        table.add_row(printable(_label(contrast, apart)), *cells(contrast))
     return render(table, width, colour)
 
 
@@ -33,9 +41,10 @@ def contrast_markdown(contrasts: Sequence[Contrast], base: str, other: str, acro
     """
     values = list(dict.fromkeys(str(one.parameters.get(across, "")) for one in contrasts)) if across else [""]
     rows: dict[str, dict[str, Contrast]] = {}
+    apart = _apart(contrasts)
     for contrast in contrasts:
         value = str(contrast.parameters.get(across, "")) if across else ""
-        rows.setdefault(_label(contrast, without=across), {})[value] = contrast
+        rows.setdefault(_label(contrast, apart, without=across), {})[value] = contrast
     head = ["test"] + [_heading(value, what) for value in values for what in (base, other, "difference", "change")]
     lines = [_line(head), "|---" + "|---:" * (len(head) - 1) + "|"]
     for label, row in rows.items():
@@ -48,7 +57,10 @@ def contrast_as_json(contrast: Contrast) -> dict[str, Any]:
     return {
         "benchmark": contrast.benchmark,
         "name": contrast.name,
-        "parameters": dict(contrast.parameters),
+        "parameters": contrast.parameters,
+        "hardware": str(contrast.hardware),
+        "cache": contrast.cache,
+        "timing": contrast.timing,
         "base_s": contrast.base.seconds,
         "other_s": contrast.other.seconds,
         "difference_s": contrast.difference_s,
@@ -56,6 +68,19 @@ def contrast_as_json(contrast: Contrast) -> dict[str, Any]:
         "base_is": contrast.base.words,
         "other_is": contrast.other.words,
     }
+
+
+def unsound_lines(contrasts: Sequence[Contrast], base: str, other: str) -> list[str]:
+    """Why times do not count: `copy[64MiB], bf16: not sound: busy neighbours`."""
+    apart = _apart(contrasts)
+    lines = [
+        printable(f"{_label(contrast, apart)}, {value}: {side.words}")
+        for contrast in contrasts
+        for value, side in ((base, contrast.base), (other, contrast.other))
+        if side.unsound
+    ]
+    more = [f"… and {len(lines) - MOST_LISTED} more"] if len(lines) > MOST_LISTED else []
+    return lines[:MOST_LISTED] + more
 
 
 def cells(contrast: Contrast) -> tuple[str, str, str, str]:
@@ -66,12 +91,21 @@ def cells(contrast: Contrast) -> tuple[str, str, str, str]:
 
 
 def _time(side: Side) -> str:
-    return printable(side.words.partition(":")[0]) if side.seconds is None else format_seconds(side.seconds)
+    if side.seconds is not None:
+        return format_seconds(side.seconds)
+    return UNSOUND if side.unsound else side.words
 
 
-def _label(contrast: Contrast, without: str | None = None) -> str:
+def _apart(contrasts: Sequence[Contrast]) -> list[str]:
+    """What of hardware, cache policy and timing is not the same in all pairs."""
+    told = {name: {str(getattr(contrast, name)) for contrast in contrasts} - {""} for name in _APART}
+    return [name for name, values in told.items() if len(values) > 1]
+
+
+def _label(contrast: Contrast, apart: Sequence[str], without: str | None = None) -> str:
     parameters = {name: value for name, value in contrast.parameters.items() if name != without}
-    return label_of(contrast.benchmark, parameters, contrast.name)
+    told = ", ".join(filter(None, (str(getattr(contrast, name)) for name in apart)))
+    return label_of(contrast.benchmark, parameters, contrast.name) + (f" ({told})" if told else "")
 
 
 def _heading(value: str, what: str) -> str:

@@ -17,6 +17,7 @@ _PHASES = {
     "peak_bytes": "after timing, while its peak was taken",
     "held_bytes": "after timing, while what it holds was taken",
     "verify": "after timing, while it was verified",
+    "memory": "while its memory was followed",
 }
 
 

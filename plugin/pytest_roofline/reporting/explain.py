@@ -51,7 +51,7 @@ def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
         if samples.first_calls_s:
             lines.append(f"      first calls: {first_call_text(measurement)}")
         if measurement.compile_s is not None:
-            lines.append(f"      compiling: {format_seconds(measurement.compile_s)} beyond the median")
+            lines.append(f"      compiling: {format_seconds(measurement.compile_s)} beyond a warm call")
         if samples.excluded:
             causes = ", ".join(f"{count} by {cause}" for cause, count in samples.excluded.items())
             lines.append(f"      blocks left out: {causes}")

@@ -33,15 +33,17 @@ def first_call_text(measurement: Measurement, tolerance: float | None = None) ->
     """`call 0 took 1.76 s, 12.6 x the steady 140 ms; call 1 1.00 x; steady from call 1 on`.
 
     Args:
-        measurement: with first calls.
+        measurement: with first calls; their times and the steady one are the host's, of calls by themselves.
         tolerance: of its verdict, as a share of the time; by default the measurement's own.
     """
-    steady_s, calls = measurement.median_s, measurement.samples.first_calls_s
+    steady_s, calls = measurement.samples.alone_s, measurement.samples.first_calls_s
+    # Beside a time of the device, which is another one, the clock has to be told.
+    clock = " by the host's clock" if measurement.samples.warm_calls_s else ""
     began = steady_from(measurement, tolerance)
     ranks = " on new ranks" if measurement.ranks is not None and measurement.ranks.fresh else ""
     parts = [
         f"call 0{ranks} took {format_seconds(calls[0])}, {format_factor(calls[0] / steady_s)} the steady "
-        f"{format_seconds(steady_s)}"
+        f"{format_seconds(steady_s)}{clock}"
     ]
     shown = calls[1 : 1 + (MOST_CALLS if began is None else min(MOST_CALLS, began))]
     parts += [f"call {number} {format_factor(seconds / steady_s)}" for number, seconds in enumerate(shown, 1)]
@@ -55,15 +57,15 @@ def first_call_text(measurement: Measurement, tolerance: float | None = None) ->
 def steady_from(measurement: Measurement, tolerance: float | None = None) -> int | None:
     """The first call from which on every one is as fast as the steady ones; None where the last is not.
 
-    As fast is at most the median, plus the tolerance, plus three standard deviations of a single call. These come from
-    the samples, by their median absolute deviation: a sample is the mean of so many calls, so a call alone deviates by
-    the root of that number more. The host's clock times a first call, so of a call of microseconds on a device, whose
-    launch and wait are then in it, none may ever be steady.
+    As fast is at most a warm call by itself, plus the tolerance, plus three standard deviations of a single call. These
+    come from the samples, by their median absolute deviation: a sample is the mean of so many calls, so a call alone
+    deviates by the root of that number more. What the slowest of the warm calls took is steady in any case.
     """
-    samples, steady_s = measurement.samples, measurement.median_s
+    samples = measurement.samples
     allowed = tolerance or measurement.tolerance or DEFAULT_TOLERANCE
-    sigma_s = MAD_TO_SIGMA * median(abs(value - steady_s) for value in samples.seconds) * math.sqrt(samples.iterations)
-    limit_s = steady_s * (1 + allowed) + DEVIATIONS * sigma_s
+    off_s = median(abs(value - samples.median_s) for value in samples.seconds)
+    sigma_s = MAD_TO_SIGMA * off_s * math.sqrt(samples.iterations)
+    limit_s = max(samples.alone_s * (1 + allowed) + DEVIATIONS * sigma_s, *samples.warm_calls_s, 0.0)
     late = [number for number, seconds in enumerate(samples.first_calls_s) if seconds > limit_s]
     began = late[-1] + 1 if late else 0
     return began if began < len(samples.first_calls_s) else None

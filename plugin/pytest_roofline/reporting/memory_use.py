@@ -19,12 +19,14 @@ def memory_lines(uses: Sequence[MemoryUse], at_most: int = MOST_SHOWN) -> list[s
     return lines + ([f"… and the memory of {more} more calls in the run file"] if more > 0 else [])
 
 
-def snapshot_lines(paths: Sequence[Path]) -> list[str]:
-    """Where memory snapshots lie, and what for."""
-    if not paths:
+def snapshot_lines(snapshots: Sequence[tuple[str, Path]], at_most: int = MOST_SHOWN) -> list[str]:
+    """Where memory snapshots lie, each behind the label of what was called, and what for."""
+    if not snapshots:
         return []
-    what = str(paths[0]) if len(paths) == 1 else f"{len(paths)} in {paths[0].parent}"
-    return [printable(f"memory snapshot{'s' * (len(paths) > 1)}: {what}; open at https://pytorch.org/memory_viz")]
+    lines = ["memory snapshots, to open at https://pytorch.org/memory_viz:"]
+    lines += [printable(f"  {label}: {path}") for label, path in snapshots[:at_most]]
+    more = len(snapshots) - at_most
+    return lines + ([printable(f"  … and {more} more in {snapshots[0][1].parent}")] if more > 0 else [])
 
 
 def use_lines(use: MemoryUse) -> list[str]:
@@ -32,7 +34,7 @@ def use_lines(use: MemoryUse) -> list[str]:
     lines = [f"memory of {use.label}: peak {format_memory(use.peak_bytes)} in {_PHASES[use.phase]}"]
     details = [categories_text(use)]
     details += [_by_phase(use)] * (len(use.phase_peaks) > 1)
-    details += _largest_lines(use.largest)
+    details += _largest_lines(use)
     details += [_output_text(output) for output in use.outputs]
     details += [_counted(use, use.device_peak_bytes)] if use.device_peak_bytes is not None else []
     details += [f"missing: {what}" for what in use.missing]
@@ -57,16 +59,26 @@ def _by_phase(use: MemoryUse) -> str:
     return "peaks: " + ", ".join(f"{_PHASES[name]} {format_memory(size)}" for name, size in use.phase_peaks.items())
 
 
-def _largest_lines(largest: Sequence[Allocation]) -> list[str]:
+def _largest_lines(use: MemoryUse) -> list[str]:
+    """What the call made as a table, and in a line what is the largest of all, mostly weights that it found."""
+    lines = _table(use.largest_made)
+    lines = ["largest that the call made, at the peak:", *lines] if lines else []
+    if use.largest in ((), use.largest_made):
+        return lines
+    told = (f"{format_memory(one.size_bytes)} {one.category} {one.place}".rstrip() for one in use.largest)
+    return [*lines, f"largest of all at the peak: {', '.join(told)}"]
+
+
+def _table(allocations: Sequence[Allocation]) -> list[str]:
     rows = [
         (
             format_memory(one.size_bytes),
             one.category,
             f"{one.dtype}[{', '.join(map(str, one.shape))}]",
-            one.operator or "before the call",
+            one.operator,
             where(one),
         )
-        for one in largest
+        for one in allocations
     ]
     if not rows:
         return []
@@ -76,7 +88,7 @@ def _largest_lines(largest: Sequence[Allocation]) -> list[str]:
     for row in rows:
         cells = [row[size].rjust(widths[size])] + [row[index].ljust(widths[index]) for index in others]
         lines.append("  " + "  ".join(cells).rstrip())
-    return ["largest at the peak:", *lines]
+    return lines
 
 
 def where(allocation: Allocation) -> str:

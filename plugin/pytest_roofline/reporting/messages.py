@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ..core.records import CurveSummary
+from ..core.samples import PROFILED
 from ..core.units import format_bytes, format_seconds, printable, three_digits
 from ..core.work import rate_suffix
 from ..judging.verdicts import Kind, describe
@@ -88,6 +89,7 @@ _PACES = {
 }
 _LABELS = {
     "replaced": "replaced by a hook, as a drill does; never a baseline",
+    "profiled": "taken while a profiler was attached, or after one in this process; never judged, never a baseline",
     "noisy": "noisy: the budget ended before the median was known well enough",
     "drifting": "drifting: still getting slower or faster when the budget was spent (raise --roofline-budget)",
     "wall_clock": "timed by the host's clock, since the device's events could not be read",
@@ -133,9 +135,11 @@ def gate_lines(results: Sequence[Result | ExactResult], planned: int, run: str, 
     compared = sum(r.verdict is not None and r.verdict.kind not in (Kind.NO_BASELINE, Kind.INVALID) for r in judged)
     if not results:
         return [f"THIS RUN GATES NOTHING: 0 of {planned} compared, since nothing was measured"]
+    profiled = sum(result.word == PROFILED.upper() for result in results)
+    said = [f"{profiled} taken while a profiler was attached, or after one"] * bool(profiled)
     if compared == 0:
         reasons = {r.verdict.reason for r in judged if r.verdict and r.verdict.kind is Kind.NO_BASELINE}
-        why = f" ({printable('; '.join(sorted(reasons)))})" if reasons else ""
+        why = f" ({printable('; '.join([*said, *sorted(reasons)]))})" if said or reasons else ""
         line = f"THIS RUN GATES NOTHING: 0 of {len(results)} compared{why}."
         if not run or not reasons:
             return [line]
@@ -145,7 +149,7 @@ def gate_lines(results: Sequence[Result | ExactResult], planned: int, run: str, 
             f"  roofline baseline approve {family}-proposal.json",
         ]
     missing = [r for r in judged if r.verdict and r.verdict.kind is Kind.NO_BASELINE]
-    line = f"{compared} of {len(results)} compared: {verdicts_line(results)}"
+    line = f"{compared} of {len(results)} compared{''.join(f' ({why})' for why in said)}: {verdicts_line(results)}"
     if missing:
         names = ", ".join(printable(r.label) for r in missing[:3]) + (", …" if len(missing) > 3 else "")
         line += f". NO BASELINE for {names}: {printable(missing[0].verdict.reason if missing[0].verdict else '')}"

@@ -24,8 +24,13 @@ STYLES = {
     "FAILED": "bold red",
     WORD: "yellow",
 }
-# With less room for their names than this many characters, tests get a second table, of these columns.
+# With less room for longer names than this many characters, tests get a second table, of these columns.
 NAME_ROOM, APART = 24, ("tokens/s", "peak", "held", "compile")
+# What the share is called where work has tokens.
+_MFU = {
+    "datasheet": " (with tokens: MFU)",
+    "measured": " (with tokens: MFU, but of this product and no datasheet's peak)",
+}
 _RANK = {"FAILED": 0, Kind.REGRESSED.value: 1, Kind.INVALID.value: 2, Kind.INCONCLUSIVE.value: 3}
 
 
@@ -50,7 +55,8 @@ def results_table(results: Sequence[Result], width: int, colour: bool, exhausted
     # A column with nothing in it only takes room from the tests' names.
     filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
     tables = [[columns[index][0] for index in filled]]
-    if _room(columns, rows, filled, width) < NAME_ROOM:
+    longest = max((cell_len(str(row[0])) for row in rows), default=0)
+    if _room(columns, rows, filled, width) < min(NAME_ROOM, longest):
         apart = [name for name in tables[0] if name in APART]
         tables = [[name for name in tables[0] if name not in apart], *([["test", *apart]] if apart else [])]
     return "\n".join(_rendered(columns, rows, names, width, colour) for names in tables)
@@ -148,9 +154,12 @@ def _roof(measurement: Measurement) -> str:
 
 def roofline_note(results: Sequence[Result]) -> str:
     """What the column `roof` is a share of; empty where nothing is known."""
-    ceilings = {m.ceiling for m in (result.measurement for result in results) if m.ceiling is not None}
+    measurements = [result.measurement for result in results]
+    ceilings = {m.ceiling for m in measurements if m.ceiling is not None}
+    utilized = {m.ceiling for m in measurements if m.mfu is not None}
     parts = [
         f"{'* ' * (c.source == 'measured')}{c.metric} {format_ceiling(c)}, {c.source}: {printable(c.origin)}"
+        + (_MFU[c.source] if c in utilized else "")
         for c in sorted(ceilings, key=lambda c: (c.source, c.metric))
     ]
     return f"roof: {'; '.join(parts)}" if parts else ""

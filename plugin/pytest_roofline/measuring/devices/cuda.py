@@ -14,7 +14,8 @@ from ...core.machine import Gpu
 from .. import inventory
 from ..cache import last_level_cache
 from . import amd, nvidia
-from .base import Allocated, Counters, RealDevice, Stamp, Traits
+from .allocator import CountedMemory
+from .base import Counters, RealDevice, Stamp, Traits
 
 # Events resolve about 0.5 µs under CUDA and 1 µs under HIP (the vendors' manuals).
 CUDA = Traits(tick_s=0.5e-6, shortest_span_s=100e-6, spins=True, graphs=True)
@@ -24,8 +25,10 @@ HIP = Traits(tick_s=1e-6, shortest_span_s=1e-3, spins=True, graphs=True)
 CONSTANT_SPIN = ("gfx11", "gfx12")
 
 
-class CudaDevice(RealDevice):
+class CudaDevice(CountedMemory, RealDevice):
     """One GPU behind torch.cuda, which is NVIDIA's CUDA or AMD's HIP."""
+
+    library = torch.cuda
 
     def __init__(self, index: int) -> None:
         self.name = f"cuda:{index}"
@@ -82,29 +85,6 @@ class CudaDevice(RealDevice):
         """Memory that the driver can still hand out, with what torch holds in its cache."""
         free, _ = torch.cuda.mem_get_info(self.index)
         return free + torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index)
-
-    def peak_bytes(self, call: Callable[[], object]) -> int:
-        """By torch's allocator, above what was allocated before."""
-        self.synchronize()
-        before = torch.cuda.memory_allocated(self.index)
-        torch.cuda.reset_peak_memory_stats(self.index)
-        call()
-        self.synchronize()
-        return max(0, torch.cuda.max_memory_allocated(self.index) - before)
-
-    def held_bytes(self, call: Callable[[], object]) -> int:
-        """By torch's allocator, which counts what is handed out and not what it caches."""
-        self.synchronize()
-        before = torch.cuda.memory_allocated(self.index)
-        kept = call()
-        self.synchronize()
-        held = max(0, torch.cuda.memory_allocated(self.index) - before)
-        del kept
-        return held
-
-    def allocated(self) -> Allocated:
-        """By torch's allocator."""
-        return Allocated(torch.cuda.memory_allocated(self.index), torch.cuda.max_memory_allocated(self.index))
 
     def release(self) -> None:
         """Give torch's cached blocks back to the driver."""

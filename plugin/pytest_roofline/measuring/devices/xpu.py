@@ -6,15 +6,18 @@ import torch
 
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts
-from .base import Allocated, RealDevice, Stamp, Traits
+from .allocator import CountedMemory
+from .base import RealDevice, Stamp, Traits
 
 # Large enough that submitting one takes less time than running it, small enough to be a fine measure of time.
 SPIN_SIZE = 1024
 CYCLES_PER_LINK = 100_000
 
 
-class XpuDevice(RealDevice):
+class XpuDevice(CountedMemory, RealDevice):
     """One Intel GPU."""
+
+    library = torch.xpu
 
     def __init__(self, index: int) -> None:
         self.name = f"xpu:{index}"
@@ -66,10 +69,6 @@ class XpuDevice(RealDevice):
         """Memory that is not allocated; from the total where the driver does not tell."""
         total = int(torch.xpu.get_device_properties(self.index).total_memory)
         return total - torch.xpu.memory_allocated(self.index)
-
-    def allocated(self) -> Allocated:
-        """By torch's allocator."""
-        return Allocated(torch.xpu.memory_allocated(self.index), torch.xpu.max_memory_allocated(self.index))
 
     def release(self) -> None:
         """Give torch's cached blocks back."""

@@ -1,5 +1,7 @@
 """What the blocks of a log are to a training step, told when all of it is known."""
 
+from collections.abc import Sequence
+
 from ...core.memory_use import LARGEST, Allocation, Category
 from .blocks import Block, Log, Peak
 
@@ -28,9 +30,14 @@ def categories(peak: Peak, log: Log) -> dict[str, int]:
     return dict(sorted(sums.items(), key=lambda pair: -pair[1]))
 
 
-def largest(peak: Peak, log: Log) -> tuple[Allocation, ...]:
-    """The largest blocks alive at the peak; of equal ones first those that the call made, then the older."""
-    ordered = sorted(peak.alive, key=lambda pair: (-pair[1], pair[0].made == "before", pair[0].born))
+def made_by_call(peak: Peak) -> list[tuple[Block, int]]:
+    """Of what was alive at the peak, the blocks that the call made."""
+    return [(block, size) for block, size in peak.alive if block.made != "before"]
+
+
+def largest(alive: Sequence[tuple[Block, int]], log: Log) -> tuple[Allocation, ...]:
+    """The largest of some blocks; of equal ones first those that the call made, then the older."""
+    ordered = sorted(alive, key=lambda pair: (-pair[1], pair[0].made == "before", pair[0].born))
     return tuple(
         Allocation(
             size_bytes=size,

@@ -9,10 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..part_names import class_name, part_names
 from .storages import tensors_in
-
-# What torch.compile puts into the names of what it wraps.
-_COMPILED = "_orig_mod"
 
 
 class Places:
@@ -37,11 +35,13 @@ class Places:
         self.outputs: dict[str, int | None] = dict.fromkeys(predicted)
         self._names: dict[int, list[str]] = {}
         self._parameters: dict[int, str] = {}
+        self._root = ""
         if model is not None:
+            plain = part_names(model)
             for name, module in model.named_modules(remove_duplicate=False):
-                self._names.setdefault(id(module), []).append(_plain(name))
-            self._parameters = {id(parameter): _plain(name) for name, parameter in model.named_parameters()}
-        self._root = type(getattr(model, _COMPILED, model)).__name__
+                self._names.setdefault(id(module), []).append(plain(name))
+            self._parameters = {id(parameter): plain(name) for name, parameter in model.named_parameters()}
+            self._root = class_name(model)
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
@@ -110,11 +110,6 @@ class Places:
             return
         self._from.append(_next_number())
         self._owner.append((self._stack[-1] or self._root) if self._stack else "")
-
-
-def _plain(name: str) -> str:
-    """A submodule's name without what torch.compile adds to it."""
-    return ".".join(part for part in name.split(".") if part != _COMPILED)
 
 
 def _none() -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from ...core.memory import out_of_memory
 from ..devices import Device
 
 # Of a step of the largest transformer some 30,000 are expected; older ones are dropped, so that memory has an end.
@@ -24,6 +25,8 @@ def why_not(device: Device) -> str:
 def snapshot(device: Device, call: Callable[[], object], folder: Path, name: str) -> Path:
     """Make a call under torch's memory history and write what that saw; the file, never one that was there.
 
+    Of a call that runs out of memory it is the history up to there, while it still holds what it holds.
+
     Both functions of torch are documented, whatever their names say (docs.pytorch.org, "Understanding CUDA Memory
     Usage").
 
@@ -31,19 +34,25 @@ def snapshot(device: Device, call: Callable[[], object], folder: Path, name: str
         device: a CUDA or ROCm device.
         call: what to look at.
         folder: made where it is not there.
-        name: of the file, without its ending; a number is added where it is taken.
+        name: of the file, without its ending and without `~`, behind which a number stands where it is taken.
 
     Raises:
         OSError: the folder or the file cannot be written.
-        Exception: whatever the call raises.
+        Exception: whatever the call raises, apart from running out of memory.
     """
     path = _reserved(folder, name)
     try:
         torch.cuda.memory._record_memory_history(max_entries=MOST_EVENTS)
         try:
-            call()
-            device.synchronize()
-            torch.cuda.memory._dump_snapshot(str(path))
+            try:
+                call()
+                device.synchronize()
+            except Exception as error:
+                if out_of_memory(error) is None:
+                    raise
+                torch.cuda.memory._dump_snapshot(str(path))
+            else:
+                torch.cuda.memory._dump_snapshot(str(path))
         finally:
             torch.cuda.memory._record_memory_history(enabled=None)
     except BaseException:
@@ -57,7 +66,7 @@ def _reserved(folder: Path, name: str) -> Path:
     """A new and empty file."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in itertools.count(1):
-        path = folder / f"{name}{f'-{number}' if number > 1 else ''}.pickle"
+        path = folder / f"{name}{f'~{number}' if number > 1 else ''}.pickle"
         try:
             path.touch(exist_ok=False)
         except FileExistsError:

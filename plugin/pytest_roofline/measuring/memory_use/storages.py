@@ -1,6 +1,8 @@
 """The storages behind tensors: those of one device, also of tensors made of tensors."""
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -53,3 +55,22 @@ def _same(found: torch.device, wanted: torch.device) -> bool:
 def dtype_name(dtype: torch.dtype) -> str:
     """`float32`."""
     return str(dtype).removeprefix("torch.")
+
+
+@contextlib.contextmanager
+def resizes_told(tell: Callable[[torch.UntypedStorage], None]) -> Iterator[None]:
+    """Tell of storages that are made smaller or larger by hand, past all operators, as sharding does with weights."""
+    kind: Any = torch.UntypedStorage
+    resize = kind.resize_
+
+    def told(storage: torch.UntypedStorage, size_bytes: int) -> object:
+        result = resize(storage, size_bytes)
+        tell(storage)
+        return result
+
+    kind.resize_ = told
+    try:
+        yield
+    finally:
+        # It is inherited, so what was set here hides it.
+        del kind.resize_

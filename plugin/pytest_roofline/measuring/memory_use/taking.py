@@ -3,7 +3,7 @@
 import contextlib
 import difflib
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,10 +12,10 @@ from torch.optim.optimizer import Optimizer
 
 from ...core.errors import BadInput
 from ...core.memory_use import Allocation, OutputBytes, Step
-from ...core.units import format_memory
 from ..devices import Device
 from .blocks import find_peak
-from .classify import categories, largest
+from .classify import categories, largest, made_by_call
+from .missing import uncompiled, uncounted, unseen
 from .places import Places
 from .storages import tensors_in
 from .tracking import Tracker
@@ -29,6 +29,7 @@ class Found:
     phase: Step
     categories: dict[str, int]
     largest: tuple[Allocation, ...]
+    largest_made: tuple[Allocation, ...]
     before_bytes: int
     phase_peaks: dict[str, int]
     outputs: tuple[OutputBytes, ...]
@@ -53,7 +54,7 @@ class Call:
     """
 
     fn: Callable[..., object]
-    arguments: tuple[object, ...] = ()
+    arguments: Sequence[object] = ()
     model: nn.Module | None = None
     optimizer: Optimizer | None = None
     predicted: Mapping[str, int] | None = None
@@ -80,15 +81,11 @@ def take(device: Device, call: Call) -> Found:
     places = Places(call.model, call.predicted or {})
     _refuse_unknown(places, call)
     tracker = Tracker(_torch_device(device), places)
-    kept: list[object] = []
     # What only a collection would let go of is nothing that the call needs.
     gc.collect()
     device.synchronize()
     before_bytes = device.allocated().now_bytes
-    rise_bytes = device.peak_bytes(lambda: _run(call, tracker, places, kept))
-    if not kept:
-        # A device that does not tell makes no call.
-        _run(call, tracker, places, kept)
+    rise_bytes = _follow(device, call, tracker, places)
     peak = find_peak(tracker.log)
     if not peak.alive:
         raise BadInput(f"memory saw no tensor on {device.name}; expected a function that works on roofline.device")
@@ -97,7 +94,8 @@ def take(device: Device, call: Call) -> Found:
         peak_bytes=peak.size_bytes,
         phase=peak.step,
         categories=categories(peak, tracker.log),
-        largest=largest(peak, tracker.log),
+        largest=largest(peak.alive, tracker.log),
+        largest_made=largest(made_by_call(peak), tracker.log),
         before_bytes=peak.before_bytes,
         phase_peaks=peak.by_step,
         outputs=tuple(
@@ -105,8 +103,26 @@ def take(device: Device, call: Call) -> Found:
         ),
         device_peak_bytes=None if rise_bytes is None else tracked_before + rise_bytes,
         device_before_bytes=before_bytes,
-        missing=tuple(_missing(device, call, rise_bytes, peak.returned_bytes if before_bytes is None else 0)),
+        missing=(
+            *unseen(device, tracker),
+            *uncounted(device, rise_bytes, peak.returned_bytes if before_bytes is None else 0),
+            *uncompiled(call.fn, call.model),
+        ),
     )
+
+
+def _follow(device: Device, call: Call, tracker: Tracker, places: Places) -> int | None:
+    """The rise in memory by the device's own counter, while the tracker follows the call; None where it has none."""
+    kept: list[object] = []
+    try:
+        rise_bytes = device.peak_bytes(lambda: _run(call, tracker, places, kept))
+        if not kept:
+            # A device that does not tell makes no call.
+            _run(call, tracker, places, kept)
+    finally:
+        # The traceback of a failure holds on to this list.
+        kept.clear()
+    return rise_bytes
 
 
 def _refuse_unknown(places: Places, call: Call) -> None:
@@ -148,23 +164,3 @@ def _uncompiled() -> Iterator[None]:
     set_stance = getattr(torch.compiler, "set_stance", None)
     with contextlib.nullcontext() if set_stance is None else set_stance("force_eager"):
         yield
-
-
-def _missing(device: Device, call: Call, rise_bytes: int | None, returned_bytes: int) -> Iterator[str]:
-    if rise_bytes is None:
-        yield f"the device's own peak, which {device.name} does not tell here"
-    elif returned_bytes:
-        yield (
-            f"{format_memory(returned_bytes)} that were there before the call and were given back in it, which the "
-            f"counter of {device.name} does not see go"
-        )
-    if is_compiled(call.fn) or is_compiled(call.model):
-        yield "what compiled code allocates: its operators ran one by one here"
-
-
-def is_compiled(function: object) -> bool:
-    """Whether torch.compile made something, or any submodule of it."""
-    if isinstance(function, nn.Module):
-        modules = list(function.modules())
-        return any(hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) for one in modules)
-    return hasattr(function, "_torchdynamo_orig_callable")

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ...core.memory_use import Category, Step
 from .blocks import Block, Log
 from .places import NO_BACKWARD, Places, backward_now, differentiates, gradient_of
-from .storages import dtype_name, storages_of, tensors_in, wraps
+from .storages import dtype_name, resizes_told, storages_of, tensors_in, wraps
 
 # Of two things that a storage is at once, what stands first here holds.
 _ROLES: tuple[Category, ...] = ("parameters", "gradients", "optimizer", "buffers", "inputs")
@@ -39,6 +39,8 @@ class Tracker(TorchDispatchMode):
     def __init__(self, device: torch.device, places: Places) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.log = Log()
+        # Whether any operator of the call took or returned something on the device.
+        self.seen = False
         self._device = device
         self._places = places
         self._live: dict[int, tuple[Block, weakref.ref[torch.UntypedStorage]]] = {}
@@ -57,7 +59,7 @@ class Tracker(TorchDispatchMode):
             stack.callback(self._stop)
             stack.callback(register_optimizer_step_pre_hook(self._before_step).remove)
             stack.callback(register_optimizer_step_post_hook(self._after_step).remove)
-            stack.enter_context(_resizes_told(self._resize))
+            stack.enter_context(resizes_told(self._resize))
             stack.enter_context(self)
             yield
 
@@ -142,6 +144,7 @@ class Tracker(TorchDispatchMode):
     def _meet(self, arguments: object) -> None:
         for tensor in tensors_in(arguments):
             for storage in storages_of(tensor, self._device):
+                self.seen = True
                 if self._known(storage) is None:
                     self._found(storage, tensor).kept = self._step == "backward" and differentiates()
             if isinstance(tensor, nn.Parameter):
@@ -149,6 +152,7 @@ class Tracker(TorchDispatchMode):
 
     def _see(self, tensor: torch.Tensor, operator: str) -> None:
         for storage in storages_of(tensor, self._device):
+            self.seen = True
             block = self._known(storage)
             if block is None:
                 block = self._block(storage, tensor, operator)
@@ -192,22 +196,3 @@ class Tracker(TorchDispatchMode):
         self._getting.clear()
         self._stopped = True
         self._live.clear()
-
-
-@contextlib.contextmanager
-def _resizes_told(tell: Callable[[torch.UntypedStorage], None]) -> Iterator[None]:
-    """Tell of storages that are made smaller or larger by hand, past all operators, as sharding does with weights."""
-    kind: Any = torch.UntypedStorage
-    resize = kind.resize_
-
-    def told(storage: torch.UntypedStorage, size_bytes: int) -> object:
-        result = resize(storage, size_bytes)
-        tell(storage)
-        return result
-
-    kind.resize_ = told
-    try:
-        yield
-    finally:
-        # It is inherited, so what was set here hides it.
-        del kind.resize_

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ...core.profiles import ActivityClass
 from .classes import Classifier
+from .events import DeviceEvent, HostEvent, Trace
 from .nesting import Nest, Node
-from .trace import DeviceEvent, HostEvent, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class Activity:
         seconds: how long it took; of an operator without those inside it.
         node: the operator that launched it, or that it is; None where nothing tells.
         stream: of a device; a thread of the host.
+        is_operator: whether it is one itself, and no piece of a device's work.
+        is_known: whether a rule knows it, and not only what it is in; a piece of a device's work counts as known.
     """
 
     name: str
@@ -29,6 +31,16 @@ class Activity:
     node: Node | None
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
+    is_operator: bool = False
+    is_known: bool = True
+
+    @property
+    def has_operator(self) -> bool:
+        """Whether an operator is known in which it was launched, or that it is."""
+        node = self.node
+        while node is not None and not node.event.is_operator:
+            node = node.parent
+        return node is not None
 
     @property
     def ranges(self) -> tuple[str, ...]:
@@ -99,8 +111,9 @@ def host_activities(nest: Nest, classes: Classifier, windows: Windows, calls: li
         event = node.event
         index = windows.index(event.start_s)
         if index is not None and event.start_s < calls[index].end_s:
-            kind = classes.of_operator(node)
-            activities.append(Activity(event.name, kind, node.self_s, event.start_s, event.end_s, event.thread, node))
+            place = event.start_s, event.end_s, event.thread, node
+            kind, known = classes.of_operator(node), classes.is_known(node)
+            activities.append(Activity(event.name, kind, node.self_s, *place, is_operator=True, is_known=known))
     return activities
 
 

@@ -11,16 +11,22 @@ from ...core.profiles import AttentionTime, ClassTime, KernelTime, PartTime
 from .activities import Activity, Windows, busy_s, calls_of, device_activities, host_activities
 from .attention import attention_times
 from .classes import Classifier
+from .events import Trace
 from .kernels import MOST_KERNELS, class_times, kernel_times
 from .nesting import Nest
-from .trace import Trace, load_trace
+from .trace import load_trace
 
 MOST_PARTS = 40
 _NUMBER = re.compile(r"\d+")
 
 NO_RANGES = (
     "no range names a part of the model, so nothing is told by part or of attention, and every softmax but a loss's is "
-    "taken for attention's: give measure(model=…); a compiled or captured model runs no hooks of its parts"
+    "taken for attention's: {why}"
+)
+NO_MODEL = "give measure(model=…)"
+NOT_RUN = (
+    "no part of the model that was given ran its forward pass in Python here, as when only backward or the optimizer "
+    "is measured, or when the model is compiled or replayed as a graph"
 )
 NO_ATTENTION = "no part of the model is named attention or attn, so softmax and matrix products are not compared there"
 FUSED = "attention is fused: one kernel does both its matrix products and its softmax, which cannot be told apart"
@@ -47,8 +53,12 @@ class Findings:
     missing: tuple[str, ...]
 
 
-def analyse_file(path: Path) -> Findings:
+def analyse_file(path: Path, *, has_model: bool = False) -> Findings:
     """Everything that a profile says of the trace in a file.
+
+    Args:
+        path: of the trace.
+        has_model: whether a model was given, so that its parts would be ranges if they ran.
 
     Raises:
         BadFile: it cannot be read, or is no Chrome trace.
@@ -57,13 +67,13 @@ def analyse_file(path: Path) -> Findings:
     was_on = gc.isenabled()
     gc.disable()
     try:
-        return analyse(load_trace(path))
+        return analyse(load_trace(path), has_model=has_model)
     finally:
         if was_on:
             gc.enable()
 
 
-def analyse(trace: Trace) -> Findings:
+def analyse(trace: Trace, *, has_model: bool = False) -> Findings:
     """Everything that a profile says of the calls in a trace; of one without any call of ours, of all of it."""
     calls, nest = calls_of(trace), Nest(trace)
     windows, classes = Windows(calls), Classifier(nest.nodes)
@@ -89,7 +99,7 @@ def analyse(trace: Trace) -> Findings:
         distinct=len(kernels),
         parts=tuple(part_times(activities)[:MOST_PARTS]),
         attention=tuple(attention),
-        missing=tuple(_missing(activities, attention, on_device)),
+        missing=tuple(_missing(activities, attention, has_model)),
     )
 
 
@@ -110,16 +120,16 @@ def part_times(activities: Iterable[Activity]) -> list[PartTime]:
     return sorted(parts, key=lambda part: (-part.total_s, part.part))
 
 
-def _missing(activities: list[Activity], attention: list[AttentionTime], on_device: bool) -> list[str]:
+def _missing(activities: list[Activity], attention: list[AttentionTime], has_model: bool) -> list[str]:
     missing = []
     if not any(activity.ranges for activity in activities):
-        missing.append(NO_RANGES)
+        missing.append(NO_RANGES.format(why=NOT_RUN if has_model else NO_MODEL))
     elif not attention:
         missing.append(NO_ATTENTION)
     if any(activity.kind == "attention fused" for activity in activities):
         missing.append(FUSED)
     total_s = sum(activity.seconds for activity in activities)
-    unknown_s = sum(activity.seconds for activity in activities if activity.node is None)
-    if on_device and unknown_s > FEW_UNKNOWN * total_s:
+    unknown_s = sum(activity.seconds for activity in activities if not activity.has_operator)
+    if unknown_s > FEW_UNKNOWN * total_s:
         missing.append(NO_LAUNCHES.format(share=unknown_s / total_s))
     return missing

@@ -20,10 +20,16 @@ SOFTMAX_FLOPS: dict[Phase, int] = {"forward": 5, "backward": 4}
 _PRODUCTS = {
     "aten::mm": (0, 1), "aten::bmm": (0, 1), "aten::addmm": (1, 2), "aten::baddbmm": (1, 2), "aten::mv": (0, 1),
     "aten::addmv": (1, 2), "aten::_scaled_mm": (0, 1), "aten::_int_mm": (0, 1), "aten::_addmm_activation": (1, 2),
+    "aten::dot": (0, 1), "aten::vdot": (0, 1),
 }  # fmt: skip
-# Products of activations with each other; those with weights have no batch of matrices.
+# Products of activations with each other; those with weights have no batch of matrices, save in a linear layer.
 _BATCHED = ("aten::bmm", "aten::baddbmm")
-# Parts of attention that hold no weights, as models call them.
+_LINEAR = ("aten::linear", "aten::linear_backward")
+_WITH_WEIGHTS = re.compile(
+    r"aten::(mkldnn_linear|addmm|_addmm_activation|mm|addmv|mv|_?(scaled|int)_mm|(_scaled)?_grouped_mm|"
+    r"\w*convolution\w*|conv\dd)|mkldnn::_?linear\w*|mkl::_mkl_linear"
+)
+# Parts of attention that hold no weights, as models call them; they decide where no operator tells, as under einsum.
 _CORE = re.compile(r"(?i)core|scores?|values?_?product|values|probs|attend|core_attention|scaled_dot_product\w*|sdpa")
 
 
@@ -44,8 +50,7 @@ def _phase(
         return None
     softmax = [activity for activity in activities if activity.kind == "attention softmax"]
     products = [activity for activity in activities if activity.kind == "matrix product"]
-    core = [activity for activity in products if _is_core(activity)]
-    weights = [activity for activity in products if not _is_core(activity)]
+    core, weights = _apart(products)
     fused_s = _seconds(activity for activity in activities if activity.kind == "attention fused")
     scores = _scores(softmax) if softmax else None
     if softmax and scores is None:
@@ -69,12 +74,38 @@ def _seconds(activities: Iterable[Activity]) -> float:
     return sum(activity.seconds for activity in activities)
 
 
-def _is_core(activity: Activity) -> bool:
-    """Whether a product inside attention is one of queries with keys, or of probabilities with values."""
-    parts = parts_of(activity.ranges[-1])
-    if _CORE.fullmatch(parts[-1]):
-        return True
-    return in_attention((parts[-1],)) and any(node.event.name in _BATCHED for node in _upward(activity.node))
+def _apart(products: Sequence[Activity]) -> tuple[list[Activity], list[Activity]]:
+    """Products inside attention: of queries with keys and probabilities with values, and those with weights."""
+    known: dict[int, bool] = {}
+    for activity in products:
+        told = _of_core(activity.node)
+        if told is not None:
+            for node in _upward(activity.node):
+                # What a matmul does by itself goes with the product in it.
+                known.setdefault(id(node), told)
+    core: list[Activity] = []
+    weights: list[Activity] = []
+    for activity in products:
+        told = known.get(id(activity.node))
+        named = _CORE.fullmatch(parts_of(activity.ranges[-1])[-1]) is not None
+        (core if (named if told is None else told) else weights).append(activity)
+    return core, weights
+
+
+def _of_core(node: Node | None) -> bool | None:
+    """Whether the operators around a product say that no weights are in it; None where they do not tell."""
+    found = [one for one in _upward(node) if one.event.is_operator]
+    found += [one for above in found[:1] for one in _upward(above.forward) if one.event.is_operator]
+    names = [one.event.name for one in found]
+    if any(name in _LINEAR for name in names):
+        return False
+    batched = next((one for one in found if one.event.name in _BATCHED), None)
+    if batched is not None:
+        # einsum makes every product a batched one, if of a single matrix.
+        shape = _shape(batched.event.dims, 0)
+        alone = "aten::einsum" in names and (shape is None or shape[0] == 1)
+        return None if alone else True
+    return False if any(_WITH_WEIGHTS.fullmatch(name) for name in names) else None
 
 
 def _upward(node: Node | None) -> Iterable[Node]:
@@ -95,25 +126,31 @@ def _scores(softmax: Sequence[Activity]) -> int | None:
 
 
 def product_flops(activities: Iterable[Activity]) -> int | None:
-    """FLOPs of the matrix products behind activities, each operator once; None where no shape tells."""
+    """FLOPs of matrix products, each operator once; None where they are not known of every one, and there is none.
+
+    Args:
+        activities: of the class of matrix products alone.
+    """
     counted: dict[int, int] = {}
     inside: set[int] = set()
     linear: dict[int, int] = {}
+    untold: set[int] = set()
     for activity in activities:
-        # The outermost that has a formula: a product may be made of products.
+        # The innermost that has a formula: a product may be made of products.
         chain = [node for node in _upward(activity.node) if node.event.is_operator]
-        for index, node in enumerate(chain):
-            flops = flops_of(node)
-            if flops is None:
-                continue
-            if node.event.name == "aten::linear":
-                linear[id(node)] = flops
-            else:
-                counted[id(node)] = flops
-                inside |= {id(above) for above in chain[index + 1 :]}
-            break
+        at = next((index for index, node in enumerate(chain) if flops_of(node) is not None), None)
+        if at is None:
+            if activity.is_known:
+                # An operator may have one inside it that tells; a kernel has nothing.
+                untold.add(id(chain[0]) if activity.is_operator else 0)
+            continue
+        node, flops = chain[at], flops_of(chain[at])
+        assert flops is not None
+        (linear if node.event.name == "aten::linear" else counted)[id(node)] = flops
+        if node.event.name != "aten::linear":
+            inside |= {id(above) for above in chain[at + 1 :]}
     counted |= {key: flops for key, flops in linear.items() if key not in inside}
-    return sum(counted.values()) if counted else None
+    return sum(counted.values()) if counted and untold <= inside else None
 
 
 def flops_of(node: Node) -> int | None:

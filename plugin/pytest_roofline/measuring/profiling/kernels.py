@@ -82,7 +82,7 @@ def class_times(activities: Sequence[Activity], span_s: float, busy: float) -> l
         totals[activity.kind] += activity.seconds
         counts[activity.kind] += 1
         names[activity.kind][activity.name] += activity.seconds
-    flops = product_flops(activities)
+    flops = product_flops(activity for activity in activities if activity.kind == "matrix product")
     times = []
     for kind, total_s in sorted(totals.items(), key=lambda pair: -pair[1]):
         largest = sorted(names[kind].items(), key=lambda pair: -pair[1])[:MOST_NAMES]

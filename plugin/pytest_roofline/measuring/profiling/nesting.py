@@ -2,6 +2,8 @@
 
 Nothing in a trace says which range an operator ran in; its time on its thread does. A backward node runs later, on a
 GPU in a thread of its own, and belongs to the range of the forward operator that shares autograd's sequence number.
+Those numbers count in each thread, so the thread has to be the same: reentrant checkpointing runs forward operators in
+the backward thread too.
 """
 
 import re
@@ -10,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .trace import CALL, HostEvent, Launch, Trace
+from .events import CALL, HostEvent, Launch, Trace
 
 # Annotations that torch itself makes, which name no part of a model.
 NOT_PARTS = re.compile(
@@ -52,7 +54,7 @@ class Nest:
         self._launched: dict[int, Node] = {}
         self._external: dict[int, Node] = {}
         self._place(trace.host, trace.launches)
-        self._attribute()
+        self._attribute(_forward_threads(trace))
 
     @property
     def operators(self) -> list[Node]:
@@ -91,9 +93,9 @@ class Nest:
                 if found is not None:
                     self._launched[correlation] = found
 
-    def _attribute(self) -> None:
+    def _attribute(self, threads: Mapping[int, object]) -> None:
         """Ranges, from outside to inside; a forward operator began before the backward node that needs it."""
-        made: dict[int, Node] = {}
+        made: dict[tuple[object, int], Node] = {}
         for node in self.nodes:
             event, parent = node.event, node.parent
             if parent is not None:
@@ -103,12 +105,37 @@ class Nest:
                     node.ranges = (*node.ranges, event.name)
             elif event.of_backward or _BACKWARD.fullmatch(event.name):
                 node.in_backward = True
-                known = made.get(event.sequence) if event.sequence is not None else None
+                known = _made_by(made, threads, event)
                 if known is not None:
                     node.forward, node.ranges = known, known.ranges
-            elif event.sequence is not None and not node.in_backward:
+            elif event.sequence is not None:
                 # The last with a number is the one that made the node: whoever came before only saw the next number.
-                made[event.sequence] = node
+                # What runs in backward makes nodes too, where a forward pass runs again in it.
+                made[event.thread, event.sequence] = node
+
+
+def _forward_threads(trace: Trace) -> dict[int, object]:
+    """The threads that backward nodes name by the profiler's own numbers, as the trace's arrows tell.
+
+    Without arrows one number and one thread of forward operators must be each other's.
+    """
+    ends = {end: trace.forward_links[link] for link, end in trace.backward_links.items() if link in trace.forward_links}
+    backward = [event for event in trace.host if event.of_backward]
+    known = {
+        event.forward_thread: ends[event.thread, event.start_s]
+        for event in backward
+        if (event.thread, event.start_s) in ends
+    }
+    numbers = {event.forward_thread for event in backward}
+    threads = {event.thread for event in trace.host if event.sequence is not None and not event.of_backward}
+    return dict(zip(numbers, threads, strict=True)) if not ends and len(numbers) == len(threads) == 1 else known
+
+
+def _made_by(made: Mapping[tuple[object, int], Node], threads: Mapping[int, object], event: HostEvent) -> Node | None:
+    """The forward operator whose gradient a backward node computes; None where its thread is not known."""
+    if event.sequence is None or event.forward_thread not in threads:
+        return None
+    return made.get((threads[event.forward_thread], event.sequence))
 
 
 def _nest(nodes: list[Node]) -> None:

@@ -10,25 +10,10 @@ from typing import Any
 import torch
 from torch.profiler import record_function
 
-# What wrappers put into the name of a part: data parallel, compiled, checkpointed and sharded modules.
-WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+from ..part_names import class_name, part_names
 
 Push = Callable[[str], object]
 Pop = Callable[[], object]
-
-
-def part_name(path: str, model: torch.nn.Module) -> str:
-    """A part as its author knows it: `blocks.3.attention`; of the model itself the name of its class."""
-    parts = [part for part in path.split(".") if part not in WRAPPERS]
-    return ".".join(parts) if any(parts) else type(_unwrapped(model)).__name__
-
-
-def _unwrapped(model: torch.nn.Module) -> torch.nn.Module:
-    for name in WRAPPERS:
-        inner = getattr(model, name, None)
-        if isinstance(inner, torch.nn.Module):
-            return _unwrapped(inner)
-    return model
 
 
 def nvtx_of(device: str) -> tuple[Push, Pop] | None:
@@ -48,8 +33,9 @@ def annotated(model: torch.nn.Module | None, marks: tuple[Push, Pop] | None) -> 
     """
     with contextlib.ExitStack() as hooks:
         if model is not None:
+            plain = part_names(model)
             for path, module in model.named_modules():
-                before, after = _hooks(part_name(path, model), marks)
+                before, after = _hooks(plain(path) or class_name(model), marks)
                 hooks.callback(module.register_forward_pre_hook(before, prepend=True).remove)
                 hooks.callback(module.register_forward_hook(after, always_call=True).remove)
         yield

@@ -7,80 +7,20 @@ Times are in seconds on the trace's own clock. The format has no specification; 
 import gzip
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import BadFile
+from .events import DeviceEvent, HostEvent, Launch, Trace
 
-# The name under which the capture brackets every profiled call on the host.
-CALL = "roofline call"
 OPERATOR, ANNOTATION = "cpu_op", "user_annotation"
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 # Calls of the vendor's library that put work on the device; Kineto calls those of HIP cuda_runtime too.
 LAUNCHES = ("cuda_runtime", "cuda_driver", "xpu_runtime", "xpu_driver")
+# Arrows from a forward operator to its backward node.
+LINK = "fwdbwd"
 # Autograd's number of a node that has none.
 NO_SEQUENCE = 2**63
-
-
-@dataclass(slots=True)
-class HostEvent:
-    """An operator or an annotated range on a thread of the host.
-
-    Args:
-        sequence: autograd's number, shared by a forward operator and the backward node that it made.
-        of_backward: whether it is such a backward node.
-        dims: the shapes of its inputs, as recorded.
-    """
-
-    name: str
-    is_operator: bool
-    thread: object
-    start_s: float
-    end_s: float
-    sequence: int | None = None
-    of_backward: bool = False
-    dims: list[Any] = field(default_factory=list)
-    external: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A call of the vendor's library on a thread of the host."""
-
-    thread: object
-    start_s: float
-    grid: tuple[int, ...] = ()
-    block: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceEvent:
-    """A kernel, a copy or a fill on a stream of a device."""
-
-    name: str
-    category: str
-    stream: tuple[object, object]
-    start_s: float
-    end_s: float
-    correlation: int | None
-    external: int | None
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class Trace:
-    """The events of a trace that tell where time goes."""
-
-    host: list[HostEvent] = field(default_factory=list)
-    device: list[DeviceEvent] = field(default_factory=list)
-    launches: dict[int, Launch] = field(default_factory=dict)
-
-    @property
-    def calls(self) -> list[HostEvent]:
-        """The profiled calls, in order."""
-        return sorted((event for event in self.host if event.name == CALL), key=lambda event: event.start_s)
 
 
 def load_trace(path: Path) -> Trace:
@@ -108,12 +48,15 @@ def read_events(events: Iterable[Mapping[str, Any]]) -> Trace:
     # The clock may count from long ago: seen from the first event, no digit of a nanosecond is lost.
     origin: float | None = None
     for event in events:
-        if event.get("ph") != "X" or "ts" not in event:
-            continue
         category = event.get("cat")
+        if (event.get("ph") != "X" and category != LINK) or "ts" not in event:
+            continue
         if origin is None:
             origin = float(event["ts"])
         start_s = (float(event["ts"]) - origin) * 1e-6
+        if category == LINK:
+            _add_link(trace, event, start_s)
+            continue
         end_s = start_s + max(0.0, float(event.get("dur", 0.0))) * 1e-6
         args = event.get("args") or {}
         if category in (OPERATOR, ANNOTATION):
@@ -127,6 +70,13 @@ def read_events(events: Iterable[Mapping[str, Any]]) -> Trace:
     return trace
 
 
+def _add_link(trace: Trace, event: Mapping[str, Any], start_s: float) -> None:
+    if event.get("ph") == "s":
+        trace.forward_links[event.get("id")] = event.get("tid")
+    else:
+        trace.backward_links[event.get("id")] = event.get("tid"), start_s
+
+
 def _host_event(event: Mapping[str, Any], args: Mapping[str, Any], start_s: float, end_s: float) -> HostEvent:
     sequence = _number(args.get("Sequence number"))
     dims = args.get("Input Dims")
@@ -137,7 +87,7 @@ def _host_event(event: Mapping[str, Any], args: Mapping[str, Any], start_s: floa
         start_s=start_s,
         end_s=end_s,
         sequence=sequence if sequence is not None and 0 <= sequence < NO_SEQUENCE else None,
-        of_backward=bool(_number(args.get("Fwd thread id"))),
+        forward_thread=_number(args.get("Fwd thread id")) or 0,
         dims=dims if isinstance(dims, list) else [],
         external=_number(args.get("External id")),
     )

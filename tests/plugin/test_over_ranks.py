@@ -1,0 +1,58 @@
+"""From what ranks measured to the record of it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_roofline.core.ranks import Ranks
+from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.work import Work
+from pytest_roofline.noted import Noted
+from pytest_roofline.over_ranks import OverRanks
+from pytest_roofline.rank_requests import RankRequest, Taken
+from pytest_roofline.ranks import Distributed
+
+STEP = Work(flops=10**12, tokens=512)
+
+
+@pytest.fixture
+def recorded(make):
+    """The record of a step of 10 ms on each of two ranks, on devices of some product."""
+
+    def build(product, metric, device_type="cuda"):
+        environment = make.environment(product=product, device_type=device_type)
+        samples, kept = Samples((0.01,), 1, 1e-9), []
+        request = RankRequest(
+            function=None, args=(), size=2, work=STEP, name="", timing="isolated", cache="warm", budget_s=1.0,
+            tolerance=None, metric=metric, backend=None, timeout_s=None,
+        )  # fmt: skip
+        session = SimpleNamespace(
+            ground=SimpleNamespace(hardware_of_ranks=lambda *_: make.hardware(devices=2), environment=environment),
+            process="process-1",
+            # A further round has neither profiles nor snapshots.
+            round=2,
+            options=SimpleNamespace(profile=None, memory_snapshot=None),
+            noted=Noted(),
+            record=lambda measurement, _: kept.append(measurement),
+        )
+        subject = SimpleNamespace(
+            session=session, require_open=lambda: None, planned=SimpleNamespace(benchmark="step", parameters={}),
+            test_id="t.py::test_step", label=lambda _: "step", marks=SimpleNamespace(gate=False),
+        )  # fmt: skip
+        taken = Taken(samples, Ranks(2, "local", "nccl", hosts=("a", "a")), environment=environment)
+        OverRanks(subject, object.__new__(Distributed)).measure(request, lambda *_: taken)
+        return kept[0]
+
+    return build
+
+
+def test_what_a_rank_computes_is_held_against_the_peak_of_its_device(recorded):
+    measurement = recorded("NVIDIA H200", "bf16_TFLOPS")
+    assert (measurement.ceiling.value, measurement.ceiling.source) == (989e12, "datasheet")
+    assert measurement.ceiling.origin.endswith(", one rank's device, for the work of one rank")
+    assert measurement.mfu == pytest.approx(1e14 / 989e12)
+
+
+def test_on_processors_and_without_a_type_ranks_have_no_roofline(recorded):
+    assert recorded("Some Processor", "fp32_TFLOPS", "cpu").ceiling is None
+    assert recorded("NVIDIA H200", "TFLOPS").ceiling is None
