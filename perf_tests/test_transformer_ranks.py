@@ -42,6 +42,8 @@ TINY_BUDGET_S = 0.5
 # Those of the small model take seconds on two cores, and many more beside busy neighbours.
 LONG_TIMEOUT_S = 600.0
 WARM_UP_STEPS, PROFILED_STEPS = 2, 3
+# Of a gradient's norm: products in bfloat16 differ by less, a sum in place of a mean by the number of ranks.
+AVERAGE_TOLERANCE = 1e-2
 
 
 def _cases():
@@ -95,8 +97,16 @@ def training_apart(rank, *case):
 
 
 def communicating(rank, *case):
-    """Shares of communication and of what is exposed, from a profile, and the fingerprint of the model afterwards."""
+    """Shares of communication and of what is exposed, from a profile, and the fingerprint of the model afterwards.
+
+    First of all, a gradient is held against the mean over ranks that a plain all_reduce gives.
+    """
     one = _step_of(rank, *case)
+    error = one.average_error()
+    assert error <= AVERAGE_TOLERANCE, (
+        f"the gradient of rank {rank:d} is off the mean over ranks by {error:.3g} of its norm; accepted is "
+        f"{AVERAGE_TOLERANCE:g}: the back end does not average as it should"
+    )
     for _ in range(WARM_UP_STEPS):
         one.step()
     told = profiled(one.step, rank.device, PROFILED_STEPS)

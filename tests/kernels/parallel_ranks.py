@@ -72,9 +72,13 @@ def apart(found, expected):
 def trained(strategy, expected):
     """What a strategy gives on this rank."""
     gradients, parameters = expected
+    average_error = one(strategy, dist.group.WORLD).average_error()
     together = one(strategy, dist.group.WORLD)
     together.forward_backward()
     found = {"gradients": apart([parameter.grad for parameter in together.model.parameters()], gradients)}
+    found["average error"] = average_error
+    if strategy == "ddp":
+        found["sends buffers"] = together.model.will_sync_module_buffers()
     for _ in range(STEPS):
         together.step()
     found["parameters"] = apart([parameter.detach() for parameter in together.model.parameters()], parameters)

@@ -92,6 +92,12 @@ def test_what_is_outside_of_steps_does_not_count():
     )
 
 
+def test_an_event_that_ends_before_it_starts_tells_nothing():
+    assert told(event(STEP, 0, 100), event("gloo:all_reduce", 40, 60), event("gloo:all_reduce", 30, 20)) == seconds(
+        100, 20, 20
+    )
+
+
 def test_a_step_without_collectives_communicates_nothing():
     assert told(event(STEP, 0, 100), event("aten::mm", 0, 90)) == seconds(100, 0, 0)
 
@@ -152,6 +158,15 @@ def test_gradients_are_those_of_one_process_with_all_batches(ranks, strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_parameters_after_three_steps_are_those_of_one_process(ranks, strategy):
     assert [own[strategy]["parameters"] < TOLERANCE for own in ranks] == [True, True]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_average_is_held_against_a_sum_over_ranks(ranks, strategy):
+    assert [own[strategy]["average error"] < TOLERANCE for own in ranks] == [True, True]
+
+
+def test_ddp_does_not_send_rotary_tables(ranks):
+    assert [own["ddp"]["sends buffers"] for own in ranks] == [False, False]
 
 
 def test_gradients_of_a_ranks_own_batch_are_others(ranks):

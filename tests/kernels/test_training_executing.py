@@ -56,7 +56,9 @@ def test_compiled_is_the_model_or_its_loss_with_empty_caches_that_are_gone_after
     ran, folders = [], []
 
     @contextlib.contextmanager
-    def compiled(function):
+    def compiled(function, keep_graph):
+        assert not keep_graph
+
         def run(*arguments):
             ran.append(function)
             folders.append(os.environ["TORCHINDUCTOR_CACHE_DIR"])
@@ -76,8 +78,25 @@ def test_compiled_is_the_model_or_its_loss_with_empty_caches_that_are_gone_after
     assert os.environ.get("TORCHINDUCTOR_CACHE_DIR") == before
 
 
+def test_a_compiled_step_under_autocast_is_right_and_may_reuse_what_was_saved(monkeypatch):
+    donated = []
+
+    def traced(function, **options):
+        donated.append(torch._functorch.config.donated_buffer)
+        return torch_compile(function, **options, backend="aot_eager")
+
+    torch_compile, default = torch.compile, torch._functorch.config.donated_buffer
+    monkeypatch.setattr(torch, "compile", traced)
+    training = make_training("bf16_autocast")
+    with executed("compile", training, "step") as one:
+        one.call()
+        one.call()
+        check(training, one)
+    assert donated == [default, default]
+
+
 def test_caches_are_gone_after_an_error_too(monkeypatch):
-    monkeypatch.setattr(compiling, "compiled", contextlib.nullcontext)
+    monkeypatch.setattr(compiling, "compiled", lambda function, keep_graph: contextlib.nullcontext(function))
     folders = []
     with contextlib.suppress(KeyError), executed("compile", make_training(), "forward"):
         folders.append(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]))

@@ -1,6 +1,8 @@
 """Precisions: what they set and restore, in what products are, and what is said where a device lacks one."""
 
 import contextlib
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -18,6 +20,23 @@ def test_settings_hold_inside_and_are_restored(name, matmul):
         raise KeyError
     assert inside == (matmul, name == "tf32")
     assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="needs torch 2.9 or later")
+@pytest.mark.parametrize("whose", ["torch.backends.cuda.matmul", "torch.backends"])
+def test_settings_hold_where_a_program_used_those_of_each_library(whose):
+    # In a process of its own: torch does not go back to its old setting.
+    program = f"""
+import torch
+from roofline_kernels.training.precisions import PRECISIONS
+{whose}.fp32_precision = "tf32"
+for name in ("fp32", "tf32"):
+    with PRECISIONS[name].settings():
+        print(torch.backends.cuda.matmul.fp32_precision)
+print(torch.backends.cuda.matmul.fp32_precision)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.stdout.split(), done.returncode) == (["ieee", "tf32", "tf32"], 0), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from roofline_kernels.training.steps import LEARNING_RATE, PASSES
+from roofline_kernels.training.adamw import visible_rate
+from roofline_kernels.training.precisions import precision_named
+from roofline_kernels.training.steps import LEARNING_RATE, PASSES, Training
 
-from .training_cases import make_training
+from .training_cases import CPU, TINY, make_training
 
 
 def gradients(training):
@@ -123,3 +125,14 @@ def test_letting_go_of_a_training_frees_its_memory():
 def test_a_pass_that_does_not_exist_is_an_error():
     with pytest.raises(ValueError, match=f"passes is 'sideways'; expected one of {', '.join(PASSES)}"):
         make_training().pass_of("sideways")
+
+
+def test_a_step_for_a_graph_reads_its_rate_from_the_device():
+    training = Training(
+        TINY, batch=1, context=8, precision=precision_named("fp32"), attention="sdpa", device=CPU, capturable=True
+    )
+    (group,) = training.optimizer.param_groups
+    rate = group["lr"]
+    with visible_rate(training.optimizer):
+        inside = rate.item()
+    assert (inside, rate.item()) == pytest.approx((1e-2, LEARNING_RATE))

@@ -133,4 +133,6 @@ def _is_collective(kernel: str) -> bool:
 
 
 def _times(events: Iterable[Event], wanted: Callable[[str], bool]) -> list[Interval]:
-    return [(event.time_range.start, event.time_range.end) for event in events if wanted(event.name)]
+    """Of the events with a wanted name; one that ends before it starts, as clocks may have it, tells nothing."""
+    spans = (event.time_range for event in events if wanted(event.name))
+    return [(span.start, span.end) for span in spans if span.start <= span.end]

@@ -80,7 +80,12 @@ def executed(execution: str, training: Training, passes: str) -> Iterator[Pass]:
 def _compiling(training: Training) -> Iterator[None]:
     """With the model and its loss compiled, each when it is first called."""
     infer, lose = training.infer, training.lose
-    with _cold(), compiling.compiled(infer) as compiled_infer, compiling.compiled(lose) as compiled_lose:
+    with (
+        _cold(),
+        # No graph is gone through twice, so torch's own choice is measured.
+        compiling.compiled(infer, keep_graph=False) as compiled_infer,
+        compiling.compiled(lose, keep_graph=False) as compiled_lose,
+    ):
         training.infer, training.lose = compiled_infer, compiled_lose
         try:
             yield

@@ -9,7 +9,9 @@ Sources: Li et al., "PyTorch Distributed" (2020); Zhao et al., "PyTorch FSDP" (2
 """
 
 import contextlib
+import inspect
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -22,6 +24,8 @@ from .precisions import Precision, precision_named
 from .steps import LEARNING_RATE
 
 STRATEGIES = ("ddp", "fsdp2")
+# The parameter whose gradient is held against a mean: it has gone through every block, and belongs to one.
+AVERAGED = "blocks.0.attention.query.weight"
 
 
 def why_not(strategy: str) -> str:
@@ -69,7 +73,7 @@ class ParallelStep:
         attention: str = "sdpa",
         learning_rate: float = LEARNING_RATE,
     ) -> None:
-        self.strategy = strategy
+        self.strategy, self._config, self._group = strategy, config, group
         self.precision = _unscaled(precision)
         self._device = device
         plain = Transformer(
@@ -106,6 +110,37 @@ class ParallelStep:
         loss.backward()
         self.loss = loss.detach()
 
+    def average_error(self) -> float:
+        """How far the gradient of `AVERAGED` is from the mean over all ranks, as a share of the mean's norm.
+
+        The mean is that of plain models: added up by `all_reduce`, and divided by the number of ranks. All ranks call
+        it together, before the first step, since the plain model is a new one.
+        """
+        plain = ParallelStep(
+            self._config,
+            None,
+            batch=self.tokens.shape[0],
+            context=self.tokens.shape[1],
+            group=None,
+            device=self._device,
+            precision=self.precision.name,
+        )
+        plain.tokens, plain.targets = self.tokens, self.targets
+        for one in (plain, self):
+            with self.precision.settings():
+                one.forward_backward()
+        expected = plain._gradient_of(AVERAGED).float()
+        dist.all_reduce(expected, group=self._group)
+        expected /= dist.get_world_size(self._group)
+        return float((self._gradient_of(AVERAGED).float() - expected).norm() / expected.norm())
+
+    def _gradient_of(self, name: str) -> torch.Tensor:
+        """All of it, where each rank holds a share."""
+        model = self.model.module if isinstance(self.model, DistributedDataParallel) else self.model
+        gradient: Any = model.get_parameter(name).grad
+        whole: torch.Tensor = gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
+        return whole
+
     def verify(self) -> bool:
         """Whether the last loss is a finite number; asks no other rank."""
         return self.loss is not None and bool(torch.isfinite(self.loss))
@@ -139,7 +174,7 @@ def wrap(model: Transformer, strategy: str, group: dist.ProcessGroup | None, dev
         raise RuntimeError(reason)
     if strategy == "ddp":
         return DistributedDataParallel(
-            model, device_ids=None if device.type == "cpu" else [device], process_group=group
+            model, device_ids=None if device.type == "cpu" else [device], process_group=group, **_own_buffers()
         )
     mesh, shard = DeviceMesh.from_group(group, device.type), _fully_shard()
     assert shard is not None
@@ -168,6 +203,12 @@ def least_bytes(config: Config, strategy: str, ranks: int, element_bytes: int) -
 def _check(strategy: str) -> None:
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy is {strategy!r}; expected one of {', '.join(STRATEGIES)}")
+
+
+def _own_buffers() -> dict[str, Any]:
+    """That rotary tables are not sent in every step: they are the same on all ranks, and never change."""
+    newer = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+    return {"forward_sync_buffers" if newer else "broadcast_buffers": False}
 
 
 def _fully_shard() -> Callable[..., object] | None:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -54,12 +54,30 @@ class Precision:
     @contextlib.contextmanager
     def settings(self) -> Iterator[None]:
         """Set how float32 is multiplied (which is torch.backends.cuda.matmul.allow_tf32, too), and restore it."""
-        before = torch.get_float32_matmul_precision()
+        try:
+            before = torch.get_float32_matmul_precision()
+        except RuntimeError:
+            # Someone has used the settings that torch has by library since 2.9: it refuses the old one from then on.
+            with self._library_settings():
+                yield
+            return
         torch.set_float32_matmul_precision(self.matmul)
         try:
             yield
         finally:
             torch.set_float32_matmul_precision(before)
+
+    @contextlib.contextmanager
+    def _library_settings(self) -> Iterator[None]:
+        libraries: list[Any] = [torch.backends.cuda.matmul, torch.backends.mkldnn.matmul]  # type: ignore[attr-defined]
+        before = [library.fp32_precision for library in libraries]
+        try:
+            for library in libraries:
+                library.fp32_precision = "ieee" if self.matmul == "highest" else "tf32"
+            yield
+        finally:
+            for library, precision in zip(libraries, before, strict=True):
+                library.fp32_precision = precision
 
 
 _ALL = (

@@ -35,7 +35,7 @@ class Training:
         precision: of the passes; its `settings` are for the caller to enter.
         attention: one of `transformer.ATTENTIONS`.
         device: where all of it is.
-        capturable: whether the optimizer keeps its count of steps on the device, as a CUDA graph needs it.
+        capturable: whether the optimizer keeps its count of steps and its rate on the device, as a CUDA graph needs it.
     """
 
     def __init__(
@@ -55,7 +55,9 @@ class Training:
         )
         self.tokens, self.targets = make_batch(config, batch, context, device)
         self.parameters = list(self.model.parameters())
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, capturable=capturable)
+        # A graph would keep the number; a tensor it reads in every replay.
+        rate = torch.tensor(LEARNING_RATE, device=device) if capturable else LEARNING_RATE
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=rate, capturable=capturable)
         self.scaler = torch.amp.GradScaler(device.type, init_scale=SCALE) if precision.scaled else None
         self.infer: Callable[[torch.Tensor], torch.Tensor] = self.model
         """Tokens to logits: the model, or what a compiler made of it."""
