@@ -23,6 +23,7 @@ from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.units import format_memory, format_seconds, three_digits
 from pytest_roofline.judging.contrasts import contrasts
+from pytest_roofline.judging.hardware import is_arithmetic
 from pytest_roofline.judging.runs import Run, read_run, resolve_run
 from pytest_roofline.reporting.contrast import contrast_markdown
 from pytest_roofline.reporting.figures import figure_lines
@@ -46,8 +47,9 @@ HEAD = """# Transformer steps
 Made by `python benchmarks/transformer_page.py {runs} -o docs/results/transformer.md` from {count}. The model is a
 decoder of five sizes ([transformer](../transformer.md) says which), batch 4, random tokens. Milliseconds are the median
 of one call; tokens and FLOPs are those of one call over that time, FLOPs by the formula of
-`roofline_kernels.work.transformer_flops`; MFU is their rate as a share of the peak that stands below each table. A peak
-of memory is what a call holds above what was there before. `{nothing}` is what the run does not hold.
+`roofline_kernels.work.transformer_flops`, and their rate stands as a share of the peak below each table: of a
+datasheet's peak that is the MFU. Peak memory is what a call holds above what was there before.
+`{nothing}` is what the run does not hold.
 """
 
 ELSEWHERE = """## Published elsewhere
@@ -60,7 +62,7 @@ with each other.
 TAIL = """## What may not be concluded
 
 Nothing about other hardware, or about sizes, contexts and types that are not in the tables. Differences are those of
-two medians of one run on one machine, without an interval; whether a later run is slower is what
+two medians on one machine, without an interval; whether a later run is slower is what
 `pytest --roofline-against` is for. Times under the profiler are longer than those without, and enter no baseline.
 """
 
@@ -93,13 +95,14 @@ def steps(run: Run) -> Iterator[str]:
         rows.append(step_row(one))
         if one.measurement.ceiling is not None:
             ceiling = one.measurement.ceiling
-            peak = f"`{ceiling.metric}` {three_digits(ceiling.value / 1e9)} GFLOP/s"
+            unit = "GFLOP/s" if is_arithmetic(ceiling) else "GB/s"
+            peak = f"`{ceiling.metric}` {three_digits(ceiling.value / 1e9)} {unit}"
             peaks[ceiling.metric] = f"{peak}, {ceiling.source} ({ceiling.origin})"
     ran_out = [record for record in run.out_of_memory if record.benchmark == STEPS]
     rows += [(record.label, _ran_out(record), *[NOTHING] * 5) for record in ran_out]
     if rows:
         yield "### Steps"
-        yield table(("test", "ms", "tokens/s", "GFLOP/s", "MFU", "peak", "compiling"), rows)
+        yield table(("test", "ms", "tokens/s", "GFLOP/s", "of the peak", "peak memory", "compiling"), rows)
         if peaks:
             yield f"Peaks: {'; '.join(peaks.values())}."
 
@@ -150,13 +153,13 @@ def warm_up(run: Run) -> Iterator[str]:
     yield "\n".join(f"* {one.measurement.label}: {first_call_text(one.measurement)}" for one in told)
 
 
-def compared(run: Run) -> Iterator[str]:
-    """One parameter's values beside each other, each pair with difference and percent."""
+def compared(runs: Sequence[Run]) -> Iterator[str]:
+    """One parameter's values beside each other, each pair with difference and percent; of all runs together."""
     for parameter, base, other in CONTRASTS:
         try:
-            pairs = [one for one in contrasts([run], parameter, base, other) if one.benchmark == STEPS]
+            pairs = [one for one in contrasts(runs, parameter, base, other) if one.benchmark == STEPS]
         except BadInput:
-            # The run does not hold both sides.
+            # The runs do not hold both sides.
             continue
         if pairs:
             yield f"### {parameter}: {other} against {base}"
@@ -224,7 +227,7 @@ def section(run: Run) -> list[str]:
     Raises:
         BadFile: it holds nothing of the transformer.
     """
-    makers = (steps, warm_up, compared, memory, profiles, ranks)
+    makers = (steps, warm_up, memory, profiles, ranks)
     parts = [part for maker in makers for part in maker(run)]
     if not parts:
         raise BadFile(f"run {run.path} holds nothing of the transformer; run perf_tests/test_transformer.py first")
@@ -238,6 +241,8 @@ def page(runs: Sequence[Run]) -> str:
     count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
     head = HEAD.format(runs=names, count=count, nothing=NOTHING)
     sections = [part for run in runs for part in section(run)]
+    pairs = [*compared(runs)]
+    sections += ["## Side by side", *pairs] if pairs else []
     return filled("\n\n".join([head, *sections, ELSEWHERE, *published(PUBLISHED), TAIL])) + "\n"
 
 

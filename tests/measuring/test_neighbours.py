@@ -11,15 +11,16 @@ from pytest_roofline.measuring import host
 @pytest.fixture
 def watched(tmp_path, monkeypatch):
     """Time and processor time as scripted: (wall seconds, own seconds, busy seconds of both cores)."""
-    clock = {"wall": 0.0, "own": 0.0}
+    clock = {"wall": 0.0, "own": 0.0, "children": 0.0}
     monkeypatch.setattr(host, "_ROOT", tmp_path)
     monkeypatch.setattr(host, "_usable_cpus", lambda: {0, 1})
     monkeypatch.setattr(time, "perf_counter", lambda: clock["wall"])
     monkeypatch.setattr(time, "process_time", lambda: clock["own"])
+    monkeypatch.setattr(os, "times", lambda: os.times_result((9.0, 9.0, clock["children"], 0.0, 9.0)))
     (tmp_path / "proc").mkdir()
 
-    def at(wall, own, busy):
-        clock.update(wall=wall, own=own)
+    def at(wall, own, busy, children=0.0):
+        clock.update(wall=wall, own=own, children=children)
         ticks = round(busy * os.sysconf("SC_CLK_TCK"))
         text = f"cpu  9 9 9 9 9 9 9 9\ncpu0 {ticks} 0 0 9 9 0 0 9\ncpu1 0 0 0 9 9 0 0 9\ncpu2 999 0 0 0 0 0 0 0\n"
         (tmp_path / "proc" / "stat").write_text(text)
@@ -38,6 +39,13 @@ def test_what_others_worked_on_our_cores_is_counted(watched):
     watch = host.Neighbours()
     watched(2.0, 2.0, 3.5)
     assert watch.cores_taken() == pytest.approx(0.75)
+
+
+def test_a_compiler_that_this_process_ran_is_no_neighbour(watched):
+    # g++ under torch.compile made every compiled measurement on a CPU INVALID.
+    watch = host.Neighbours()
+    watched(2.0, 1.0, 2.5, children=1.0)
+    assert watch.cores_taken() == pytest.approx(0.25)
 
 
 def test_too_short_a_watch_tells_nothing(watched):

@@ -27,6 +27,11 @@ HOSTILE = "x\x1b[31m\r\ny\u202e"
         (12, {}, "12 measured"),
         (12, {"needs 2 GPUs, found 1": 3}, "12 measured, 3 not measured (needs 2 GPUs, found 1)"),
         (0, {"a": 1, "b\n": 2}, "0 measured, 3 not measured (a (1×); b\\n (2×))"),
+        (
+            0,
+            dict.fromkeys("abcdef", 1),
+            "0 measured, 6 not measured (a (1×); b (1×); c (1×); d (1×); and 2 other reasons)",
+        ),
     ],
 )
 def test_what_was_not_measured_is_counted_with_its_reason(measured, not_measured, line):

@@ -39,6 +39,8 @@ def why_too_slow(flops: int, precision: Precision, device: torch.device) -> str:
 def product_rate(dtype: torch.dtype) -> float:
     """FLOP/s of a product of two square matrices on the CPU, the best of half a second."""
     factor = torch.ones(PROBE_ROWS, PROBE_ROWS, dtype=dtype)
+    # The first of a type makes its kernels, which takes a second where the product takes a tenth of a millisecond.
+    _product_s(factor)
     seconds = [_product_s(factor)]
     while sum(seconds) < PATIENCE_S:
         seconds.append(_product_s(factor))

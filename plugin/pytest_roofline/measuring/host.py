@@ -224,23 +224,32 @@ def numbers_of(ranges: str) -> set[int]:
 
 
 class Neighbours:
-    """How busy other processes keep the cores that this one uses, from its making until `cores_taken` is asked."""
+    """How busy other processes keep the cores that this one uses, from its making until `cores_taken` is asked.
+
+    Programs that this process ran meanwhile and waited for, such as a compiler, are no others.
+    """
 
     def __init__(self) -> None:
-        self._busy_s, self._own_s, self._wall_s = _busy_s(), time.process_time(), time.perf_counter()
+        self._busy_s, self._own_s, self._wall_s = _busy_s(), _own_s(), time.perf_counter()
 
     def cores_taken(self) -> float | None:
         """Cores that others kept busy on average; None where the machine does not tell or the time was too short."""
         busy_s, wall_s = _busy_s(), time.perf_counter() - self._wall_s
         if busy_s is None or self._busy_s is None or wall_s < SHORTEST_WATCH_S:
             return None
-        return max(0.0, busy_s - self._busy_s - (time.process_time() - self._own_s)) / wall_s
+        return max(0.0, busy_s - self._busy_s - (_own_s() - self._own_s)) / wall_s
 
 
 def others_core_s() -> float | None:
     """Seconds that others than this process have kept its cores busy, counted from any one moment; None is unknown."""
     busy_s = _busy_s()
     return None if busy_s is None else busy_s - time.process_time()
+
+
+def _own_s() -> float:
+    """Seconds that this process has worked, and those that it started and that have ended."""
+    told = os.times()
+    return time.process_time() + told.children_user + told.children_system
 
 
 def _busy_s() -> float | None:

@@ -10,6 +10,9 @@ from ..judging.verdicts import Kind, describe
 from .resources import ExactResult
 from .results import Result, figure
 
+# Why tests were not measured: a sweep has a reason of its own for every size.
+MOST_REASONS = 4
+
 
 def curve_line(curve: CurveSummary) -> str:
     """A sweep in a line: plateau, where it is reached, latency and bandwidth."""
@@ -107,10 +110,12 @@ def counts_line(measured: int, not_measured: Mapping[str, int], compiled: int = 
     """`12 measured, 4 compiled, 3 not measured (needs 2 GPUs, found 1)`."""
     line = f"{measured} measured" + (f", {compiled} compiled" if compiled else "")
     if not_measured:
-        reasons = "; ".join(
+        told = [
             printable(reason) + (f" ({count}×)" if len(not_measured) > 1 else "")
-            for reason, count in not_measured.items()
-        )
+            for reason, count in list(not_measured.items())[:MOST_REASONS]
+        ]
+        left = len(not_measured) - len(told)
+        reasons = "; ".join(told + ([f"and {left} other reasons"] if left else []))
         line += f", {sum(not_measured.values())} not measured ({reasons})"
     return line
 
