@@ -88,7 +88,10 @@ def test_a_nightly_size_that_is_asked_for_by_its_id_is_kept_under_quick():
 
 
 def test_collecting_opens_no_device():
-    assert of_tier("quick") == collected("perf_tests", "--roofline-tier=quick", "--roofline-device=cuda:9")
+    # Nobody has that one; for an accelerator there are quick cases of the transformer beside those for a CPU.
+    elsewhere = collected("perf_tests", "--roofline-tier=quick", "--roofline-device=cuda:9")
+    assert set(of_tier("quick")) <= set(elsewhere)
+    assert {name.partition("[")[0] for name in set(elsewhere) - set(of_tier("quick"))} == {"test_transformer"}
 
 
 @pytest.fixture(scope="module")
