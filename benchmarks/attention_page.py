@@ -7,25 +7,24 @@
 A RUN is a saved name or a path. Whatever a run says must not be trusted has no number on the page.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import run_pages
 from rank_figures.page import filled, table
-from run_pages import NOTHING, environment, published
+from run_pages import NOTHING, published, titled
 
-from pytest_roofline.core.errors import BadFile, RooflineError
+from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.units import format_memory, three_digits
-from pytest_roofline.judging.runs import Run, read_run, resolve_run
+from pytest_roofline.judging.runs import Run
 from roofline_kernels.attention.implementations import PASSES
 from roofline_kernels.attention.sweep import BATCH
 
-ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = Path(__file__).with_name("attention_published.json")
 SWEEP, FP32 = "attention", "flash_attention_fp32"
 IMPLEMENTATIONS = ("eager", "compiled")
@@ -171,23 +170,6 @@ def back_ends(run: Run) -> Iterator[str]:
     yield table(("pass", "mask", "sequence", "eager, GFLOP/s", *head), rows)
 
 
-def remarks(run: Run) -> Iterator[str]:
-    """What a reader must know of the numbers of a run as a whole."""
-    # What ran out of memory says so where its number would be.
-    ran_out = {one.test_id for one in run.out_of_memory}
-    own = [m for m in run.measurements if m.key.benchmark in (SWEEP, FP32) and m.test_id not in ran_out]
-    why = {m.label: run.unfit(m, accept_slower=True) for m in own}
-    unsound = {label: reason for label, reason in why.items() if reason}
-    if unsound:
-        label, reason = next(iter(unsound.items()))
-        yield f"{len(unsound)} of {len(why)} measurements are not sound and have no number here, as {label}: {reason}."
-    unsettled = {m.label for m in own if {"noisy", "drifting"} & set(m.samples.labels)} - set(unsound)
-    if unsettled:
-        yield f"{len(unsettled)} of {len(why)} had not settled when their budget ended."
-    if run.cut or run.footer is None:
-        yield "The run did not come to its end."
-
-
 def section(run: Run) -> list[str]:
     """Everything of one run.
 
@@ -197,8 +179,7 @@ def section(run: Run) -> list[str]:
     parts = [*sweep(run), *back_ends(run)]
     if not parts:
         raise BadFile(f"run {run.path} holds nothing of {SWEEP} or {FP32}; run perf_tests/test_attention.py first")
-    told = " ".join([environment(run.header), *remarks(run)])
-    return [f"## {run.header.environment.device.product}, {run.header.run_id}", told, *parts]
+    return titled(run, parts, (SWEEP, FP32))
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -211,20 +192,8 @@ def page(runs: Sequence[Run]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the page, and write it where asked to. Exit status: 0, or 2 for runs that cannot be used."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a saved run, by name or path")
-    parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
-    options = parser.parse_args(arguments)
-    try:
-        text = page([read_run(resolve_run(name, ROOT / ".roofline")) for name in options.runs])
-    except RooflineError as error:
-        print(f"attention_page: {error}", file=sys.stderr)
-        return 2
-    print(text, end="")
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    return 0
+    """The page of these runs: see `run_pages.main`."""
+    return run_pages.main("attention_page", __doc__, page, arguments)
 
 
 if __name__ == "__main__":

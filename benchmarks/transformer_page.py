@@ -8,30 +8,29 @@
 A RUN is a saved name or a path. Whatever a run says must not be trusted has no number on the page.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import run_pages
 from rank_figures.page import filled, table
-from run_pages import NOTHING, environment, published
+from run_pages import NOTHING, published, titled
 
-from pytest_roofline.core.errors import BadFile, BadInput, RooflineError
+from pytest_roofline.core.errors import BadFile, BadInput
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.units import format_memory, format_seconds, three_digits
 from pytest_roofline.judging.contrasts import contrasts
 from pytest_roofline.judging.hardware import is_arithmetic
-from pytest_roofline.judging.runs import Run, read_run, resolve_run
+from pytest_roofline.judging.runs import Run
 from pytest_roofline.reporting.contrast import contrast_markdown
 from pytest_roofline.reporting.figures import figure_lines
 from pytest_roofline.reporting.first_calls import first_call_text
 from pytest_roofline.reporting.memory_use import use_lines
 from pytest_roofline.reporting.profile_pages import markdown
 
-ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = Path(__file__).with_name("transformer_published.json")
 STEPS, WARM_UP, RANKS = "transformer", "transformer_warm_up", "transformer_ranks"
 # Which value of a parameter is set beside which: the tables that the assignment asks for, and those that follow.
@@ -207,20 +206,6 @@ def _as_is(lines: Sequence[str]) -> str:
     return "\n".join(["```", *lines, "```"])
 
 
-def remarks(run: Run) -> Iterator[str]:
-    """What a reader must know of the numbers of a run as a whole."""
-    own = [m for m in run.measurements if m.key.benchmark in (STEPS, WARM_UP, RANKS)]
-    why = {m.label: reason for m in own if (reason := run.unfit(m, accept_slower=True))}
-    if why:
-        label, reason = next(iter(why.items()))
-        yield f"{len(why)} of {len(own)} measurements are not sound and have no number here, as {label}: {reason}."
-    unsettled = {m.label for m in own if {"noisy", "drifting"} & set(m.samples.labels)} - set(why)
-    if unsettled:
-        yield f"{len(unsettled)} of {len(own)} had not settled when their budget ended."
-    if run.cut or run.footer is None:
-        yield "The run did not come to its end."
-
-
 def section(run: Run) -> list[str]:
     """Everything of one run.
 
@@ -231,8 +216,7 @@ def section(run: Run) -> list[str]:
     parts = [part for maker in makers for part in maker(run)]
     if not parts:
         raise BadFile(f"run {run.path} holds nothing of the transformer; run perf_tests/test_transformer.py first")
-    told = " ".join([environment(run.header), *remarks(run)])
-    return [f"## {run.header.environment.device.product}, {run.header.run_id}", told, *parts]
+    return titled(run, parts, (STEPS, WARM_UP, RANKS))
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -247,20 +231,8 @@ def page(runs: Sequence[Run]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the page, and write it where asked to. Exit status: 0, or 2 for runs that cannot be used."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a saved run, by name or path")
-    parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
-    options = parser.parse_args(arguments)
-    try:
-        text = page([read_run(resolve_run(name, ROOT / ".roofline")) for name in options.runs])
-    except RooflineError as error:
-        print(f"transformer_page: {error}", file=sys.stderr)
-        return 2
-    print(text, end="")
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    return 0
+    """The page of these runs: see `run_pages.main`."""
+    return run_pages.main("transformer_page", __doc__, page, arguments)
 
 
 if __name__ == "__main__":
