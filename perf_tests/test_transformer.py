@@ -193,9 +193,7 @@ def stepping(rank, size, passes, context, batch):
     training = Training(
         SIZES[size], batch=batch, context=context, precision=precision, attention="sdpa", device=rank.device
     )
-    call = training.pass_of(passes)
-    keep = training.accumulate_anew if passes == "forward_backward" else call
-    done = executing.Pass(passes, call, keep)
+    done = executing.as_it_is(training, passes)
     return Timed(done.call, verify=lambda: check(training, done))
 
 

@@ -68,12 +68,18 @@ def executed(execution: str, training: Training, passes: str) -> Iterator[Pass]:
     the first call takes beyond the others is the time of compiling. The optimizer stays as it is.
     """
     with _compiling(training) if execution == "compile" else contextlib.nullcontext():
-        call = training.pass_of(passes)
-        keep = training.accumulate_anew if passes == "forward_backward" else call
+        done = as_it_is(training, passes)
         if execution == "cuda_graph":
             # Gradients lie in the graph's own memory; dropping them would cost nothing, and hide them.
-            call = keep = _captured(training.device, keep)
-        yield Pass(passes, call, keep)
+            replay = _captured(training.device, done.keep)
+            done = Pass(passes, replay, replay)
+        yield done
+
+
+def as_it_is(training: Training, passes: str) -> Pass:
+    """The pass by whatever the training has for it now: its model, or what a compiler made of it."""
+    call = training.pass_of(passes)
+    return Pass(passes, call, training.accumulate_anew if passes == "forward_backward" else call)
 
 
 @contextlib.contextmanager
