@@ -5,22 +5,17 @@ answer. It is started once for all tests, since a rank that imports torch anew t
 """
 
 import json
-import os
-import socket
 import sys
-import tempfile
-from datetime import timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from forked_ranks import answers_of
 
 from roofline_kernels.collective_data import poison
 from roofline_kernels.collective_layout import IN_PLACE
 from roofline_kernels.collectives import Collective
 
 CPU = torch.device("cpu")
-LIMIT = timedelta(seconds=60)
 # Groups of two and of four that are no prefix of the world, so that numbers in the group and in the world differ.
 GROUPS = {2: [1, 4], 4: [0, 2, 3, 5]}
 DTYPES = ("float32", "bfloat16", "float16")
@@ -175,10 +170,8 @@ FAULTS = {
 }
 
 
-def rank_main(rank, ranks, port, folder):
-    torch.set_num_threads(1)
-    store = dist.TCPStore("127.0.0.1", port, None, False, timeout=LIMIT)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=LIMIT)
+def answers_on(rank, ranks):
+    """What a rank's checks say, by case."""
     answers = {}
     groups = {size: dist.new_group(members) for size, members in GROUPS.items()} | {ranks: dist.group.WORLD}
     for size, group in groups.items():
@@ -190,45 +183,14 @@ def rank_main(rank, ranks, port, folder):
     buffer = torch.zeros(3)
     poison(buffer)
     assert buffer.isnan().all()
-    (Path(folder) / f"{rank}.json").write_text(json.dumps(answers))
-    dist.barrier()
+    return answers
 
 
 def main(ranks):
-    """Fork the ranks, wait for them, and print the answers of all, by case and then by rank."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    store = dist.TCPStore(
-        "127.0.0.1", port, None, True, timeout=LIMIT, wait_for_workers=False, master_listen_fd=listener.detach()
-    )
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    with tempfile.TemporaryDirectory() as folder:
-        children = [_fork(rank, ranks, port, folder) for rank in range(ranks)]
-        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-        if any(codes):
-            sys.exit(f"ranks ended with {codes}")
-        found = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(ranks)]
+    """Print the answers of all ranks, by case and then by rank."""
+    found = answers_of(ranks, lambda rank: answers_on(rank, ranks))
     cases = dict.fromkeys(case for answers in found for case in answers)
     print(json.dumps({case: [answers[case] for answers in found if case in answers] for case in cases}))
-    del store
-
-
-def _fork(rank, ranks, port, folder):
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
-        rank_main(rank, ranks, port, folder)
-        code = 0
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        # Nothing of the parent's may be run at the end of a child.
-        os._exit(code)
 
 
 if __name__ == "__main__":

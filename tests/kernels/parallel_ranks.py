@@ -5,16 +5,11 @@ of one process with all batches, fingerprints, and what a profile tells of commu
 """
 
 import json
-import os
-import socket
-import sys
-import tempfile
-import traceback
-from datetime import timedelta
-from pathlib import Path
+import time
 
 import torch
 import torch.distributed as dist
+from forked_ranks import answers_of
 from torch.distributed.fsdp import FSDPModule
 
 from roofline_kernels.training.communication import profiled
@@ -22,8 +17,9 @@ from roofline_kernels.training.parallel import STRATEGIES, ParallelStep, why_not
 from roofline_kernels.transformer import SEED, Config, make_batch
 
 CPU = torch.device("cpu")
-LIMIT = timedelta(seconds=60)
 RANKS = 2
+# Of a step that takes some ten milliseconds.
+LATE_S = 0.1
 TINY = Config(32, 64, 2, 2, vocab=96)
 BATCH, CONTEXT, STEPS = 2, 16, 3
 # Large enough for a few steps to change a parameter by far more than rounding does.
@@ -69,6 +65,13 @@ def apart(found, expected):
     return max((whole(a) - b).abs().max().item() for a, b in zip(found, expected, strict=True))
 
 
+def late_step(together):
+    """A step for which the last rank lets the others wait."""
+    if dist.get_rank() == RANKS - 1:
+        time.sleep(LATE_S)
+    together.step()
+
+
 def trained(strategy, expected):
     """What a strategy gives on this rank."""
     gradients, parameters = expected
@@ -88,6 +91,8 @@ def trained(strategy, expected):
     told = profiled(together.step, CPU, STEPS)
     found["profile"] = [told.step_s, told.communication_s, told.exposed_s]
     if strategy == "ddp":
+        told = profiled(lambda: late_step(together), CPU, STEPS)
+        found["profile beside a late rank"] = [told.step_s, told.communication_s, told.exposed_s]
         together.step_alone()
         found["fingerprint alone"] = together.fingerprint()
     mixed = one(strategy, dist.group.WORLD, "bf16_autocast")
@@ -96,54 +101,21 @@ def trained(strategy, expected):
     return found
 
 
-def rank_main(rank, port, folder, expected):
-    store = dist.TCPStore("127.0.0.1", port, None, False, timeout=LIMIT)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS, timeout=LIMIT)
-    own = one(None)
-    own.tokens, own.targets = make_batch(TINY, BATCH, CONTEXT, CPU, seed=SEED + rank)
-    own.forward_backward()
-    found = {strategy: trained(strategy, expected) for strategy in STRATEGIES}
-    found["alone"] = {"gradients": apart([parameter.grad for parameter in own.model.parameters()], expected[0])}
-    (Path(folder) / f"{rank}.json").write_text(json.dumps(found))
-    dist.barrier()
-    dist.destroy_process_group()
-
-
 def main():
-    """Fork the ranks, wait for them, and print what they found, by rank."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    store = dist.TCPStore(
-        "127.0.0.1", port, None, True, timeout=LIMIT, wait_for_workers=False, master_listen_fd=listener.detach()
-    )
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    """Print what each rank found, by rank."""
     # Before the fork, so that what an optimizer's first step and FSDP2 import is imported once.
     torch.set_num_threads(1)
     expected = on_all_batches()
     assert not why_not("fsdp2")
-    with tempfile.TemporaryDirectory() as folder:
-        children = [_fork(rank, port, folder, expected) for rank in range(RANKS)]
-        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-        if any(codes):
-            sys.exit(f"ranks ended with {codes}")
-        print(json.dumps([json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(RANKS)]))
-    del store
 
+    def found(rank):
+        own = one(None)
+        own.tokens, own.targets = make_batch(TINY, BATCH, CONTEXT, CPU, seed=SEED + rank)
+        own.forward_backward()
+        told = {strategy: trained(strategy, expected) for strategy in STRATEGIES}
+        return told | {"alone": {"gradients": apart([each.grad for each in own.model.parameters()], expected[0])}}
 
-def _fork(rank, port, folder, expected):
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
-        rank_main(rank, port, folder, expected)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        # Nothing of the parent's may be run at the end of a child.
-        os._exit(code)
+    print(json.dumps(answers_of(RANKS, found)))
 
 
 if __name__ == "__main__":

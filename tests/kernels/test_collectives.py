@@ -1,12 +1,6 @@
 """Collectives on real ranks over Gloo: the right ones pass every check, and no faulty one does."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import zlib
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +10,8 @@ from roofline_kernels.collective_data import TILE, Data, bits, most_ranks, poiso
 from roofline_kernels.collective_layout import IN_PLACE, SUMMED, actual_bytes, layout, part_elements, repeatable, split
 from roofline_kernels.collectives import Collective
 from roofline_kernels.work import COLLECTIVES
+
+from .forked_ranks import printed_by
 
 CPU = torch.device("cpu")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -35,22 +31,7 @@ OTHER_FAULTS = [
 @pytest.fixture(scope="module")
 def answers():
     """What every rank's check said, by case: see `collective_ranks.py`."""
-    script = Path(__file__).with_name("collective_ranks.py")
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(RANKS)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=120)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    assert process.returncode == 0, errors
-    return json.loads(output)
+    return printed_by("collective_ranks.py", RANKS)
 
 
 def of_case(answers, prefix, count):

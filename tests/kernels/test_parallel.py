@@ -1,11 +1,5 @@
 """Data-parallel steps on two real ranks against one process with all batches, and shares told from made-up profiles."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +13,8 @@ from roofline_kernels.training.communication import STEP, Communication, communi
 from roofline_kernels.training.intervals import common, length, union, without
 from roofline_kernels.training.parallel import STRATEGIES, ParallelStep, why_not
 from roofline_kernels.transformer import Config
+
+from .forked_ranks import printed_by
 
 CPU = torch.device("cpu")
 TINY = Config(32, 64, 2, 2, vocab=96)
@@ -132,22 +128,7 @@ def test_shares_are_of_the_step():
 @pytest.fixture(scope="module")
 def ranks():
     """What each of two ranks found: see `parallel_ranks.py`."""
-    script = Path(__file__).with_name("parallel_ranks.py")
-    process = subprocess.Popen(
-        [sys.executable, str(script)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=120)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    assert process.returncode == 0, errors
-    return json.loads(output)
+    return printed_by("parallel_ranks.py")
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -206,10 +187,11 @@ def test_a_profile_of_real_steps_tells_of_communication(ranks, strategy):
 
 
 def test_one_bucket_at_the_end_of_the_backward_pass_is_all_exposed(ranks):
-    # The tiny model's gradients are one bucket, which is full when nothing is left to compute.
-    for own in ranks:
-        _, communication_s, exposed_s = own["ddp"]["profile"]
-        assert exposed_s > 0.9 * communication_s
+    # The tiny model's gradients are one bucket, which is full when nothing is left to compute. A rank that waits for a
+    # late one waits so long that the few operators beside the bucket, microseconds each, do not matter.
+    _, communication_s, exposed_s = ranks[0]["ddp"]["profile beside a late rank"]
+    assert communication_s > 0.2
+    assert exposed_s > 0.9 * communication_s
 
 
 def test_a_plain_model_trains_without_ranks():
