@@ -14,6 +14,8 @@ from .resources import ResourceKey, check_figures
 from .work import RATE_UNITS, Work, rate_suffix
 
 Kind = Literal["measured", "threshold", "reference"]
+# How a published figure sums up repeated calls: ours is the median; "best" is the fastest call.
+Statistic = Literal["median", "mean", "best"]
 OUT_OF_MEMORY = "out of memory"
 
 
@@ -47,6 +49,11 @@ class Entry:
 
     `measured` entries carry sessions, in seconds; `threshold` and `reference` entries carry a value in the unit of
     their metric with its source. In the latter, an omitted part of the key means any.
+
+    Args:
+        statistic: of a published figure, how it sums up repeated calls; None where its source does not say.
+        note: of a published figure, what a reader must know beside it, such as why a limit does not gate here.
+        implausible: why a published figure cannot be what it is said to be; it is shown, and never as a target.
     """
 
     benchmark: str
@@ -66,6 +73,9 @@ class Entry:
     convention: str | None = None
     source: str | None = None
     confidence: Literal["high", "medium", "low", "recalled"] | None = None
+    statistic: Statistic | None = None
+    note: str = ""
+    implausible: str = ""
 
     def __post_init__(self) -> None:
         check_tolerance(self.tolerance)
@@ -82,8 +92,8 @@ class Entry:
             raise BadInput("a measured entry has no sessions; expected at least one")
         if not self.hardware.complete:
             raise BadInput(f"a measured entry names its hardware only in part ({self.hardware}); expected every field")
-        if self.value is not None:
-            raise BadInput("a measured entry has a value; expected sessions only")
+        if self.value is not None or self.statistic or self.note or self.implausible:
+            raise BadInput("a measured entry has a value, statistic or remark; expected sessions only")
 
     def _check_published(self) -> None:
         missing = [n for n in ("value", "unit", "convention", "source", "confidence") if getattr(self, n) is None]
@@ -111,16 +121,17 @@ class Entry:
     @property
     def gates(self) -> bool:
         """Whether a result below this published value may fail a test: a number, from a source that can be trusted."""
-        return (
-            self.kind == "threshold" and isinstance(self.value, float | int) and self.confidence in ("high", "medium")
-        )
+        trusted = self.confidence in ("high", "medium") and not self.implausible
+        return self.kind == "threshold" and isinstance(self.value, float | int) and trusted
 
     @property
     def identity(self) -> str:
         """What makes two entries the same one; published figures from different sources are different entries."""
         key = (self.benchmark, self.name, self.parameters, self.metric, self.kind, asdict(self.hardware))
-        source = None if self.kind == "measured" else self.source
-        return json.dumps([*key, self.cache, self.timing, source], sort_keys=True, separators=(",", ":"))
+        parts: list[object] = [*key, self.cache, self.timing, None if self.kind == "measured" else self.source]
+        # One source may give a figure of the same thing twice, under conditions that a key does not hold.
+        parts += [part for part in (self.statistic, self.note) if part]
+        return json.dumps(parts, sort_keys=True, separators=(",", ":"))
 
     def matches(self, key: Key) -> bool:
         """Whether this entry speaks of the measurement with `key`."""
