@@ -20,7 +20,7 @@ from pytest_roofline.judging.hardware import (
 )
 from pytest_roofline.judging.storage import check_name
 
-SPECS = json.loads((resources.files("pytest_roofline.judging") / "specs.json").read_text(encoding="utf-8"))["products"]
+SPECS = json.loads((resources.files("pytest_roofline.judging.hardware") / "specs.json").read_text(encoding="utf-8"))["products"]
 NAMES = [name for spec in SPECS for name in spec["names"]]
 MIB = 2**20
 LINK = Work(payload_bytes=64 * MIB, wire_bytes=64 * MIB)

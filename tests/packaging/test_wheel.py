@@ -51,7 +51,7 @@ def test_wheel_installs_exactly_two_top_level_names(wheel):
 
 def test_wheel_carries_types_and_hardware_data(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {"pytest_roofline/py.typed", "roofline_kernels/py.typed", "pytest_roofline/judging/specs.json"}
+    wanted = {"pytest_roofline/py.typed", "roofline_kernels/py.typed", "pytest_roofline/judging/hardware/specs.json"}
     assert wanted <= names
 
 

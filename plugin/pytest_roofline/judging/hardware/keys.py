@@ -1,0 +1,64 @@
+"""Which hardware this is: its key, its family, and the very device."""
+
+from ...core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
+from ...core.units import GIB, slug
+from .products import Product, products
+
+# Drivers and error correction keep some of the rated memory; a partition keeps half or more of it away.
+LEAST_SHARE = 0.8
+
+
+def identity_of(environment: Environment) -> str:
+    """Which very device this is: its UUID; empty on a CPU, whose hosts come and go under new names.
+
+    An accelerator without a UUID is known by its host and index, so that another host's counts as another device.
+    """
+    device = environment.device
+    if device.type == "cpu":
+        return ""
+    return device.uuid or f"{environment.host.name}:{device.index}"
+
+
+def family_of(device: DeviceFacts) -> str:
+    """The name of the baseline file for a device: `cpu`, `h100`, or the device's own name where it is unknown."""
+    if device.type == "cpu":
+        return "cpu"
+    known = products().get(device.product)
+    return known.family if known else slug(device.product)
+
+
+def key_of(environment: Environment, devices: int = 1, link: str = "none") -> HardwareKey:
+    """The hardware key of a measurement on `environment`'s device."""
+    device = environment.device
+    if device.type == "cpu":
+        return _cpu_key(environment.host, device, link)
+    known = products().get(device.product)
+    return HardwareKey(
+        product=known.product if known else slug(device.product),
+        memory=known.memory if known else _whole_gib(device.memory_bytes),
+        partition=device.partition or _share_of_memory(device, known),
+        devices=devices,
+        link=link,
+    )
+
+
+def _share_of_memory(device: DeviceFacts, known: Product | None) -> str:
+    """A partition that no driver named, seen by its memory: an MI300X in CPX mode shows an eighth of its own."""
+    if known is None or device.memory_bytes is None:
+        return "none"
+    rated_bytes = int(known.memory.removesuffix("gb")) * 1e9
+    return "none" if device.memory_bytes > LEAST_SHARE * rated_bytes else _whole_gib(device.memory_bytes)
+
+
+def _cpu_key(host: HostFacts, device: DeviceFacts, link: str) -> HardwareKey:
+    cores = f"{host.usable_cores}-cores"
+    quota = f"-quota-{host.cgroup_cpus:g}" if host.cgroup_cpus is not None else ""
+    # Virtual machines print a bare "AMD EPYC" for chips years apart; family and model tell them from each other.
+    product = slug(" ".join(filter(None, (device.product, device.architecture))))
+    return HardwareKey(
+        product=product, memory=_whole_gib(host.usable_memory_bytes), partition=cores + quota, devices=1, link=link
+    )
+
+
+def _whole_gib(size_bytes: int | None) -> str:
+    return "unknown" if size_bytes is None else f"{round(size_bytes / GIB)}gib"
