@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .judging.baseline_health import Health
     from .judging.pruning import PlannedTest, Unused
 
+# Of products and not of measurements; `roofline hardware check` reads it.
+HARDWARE = "hardware.json"
 # How much of a failed collection's output is shown.
 LAST_LINES = 15
 
@@ -59,14 +61,22 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
             rows += [{"file": str(path), **health_as_json(health)} for health in healths]
             rows += [{"file": str(path), **published_as_json(entry)} for entry in published]
         elif healths or published or exact:
-            _print_health(path, healths, published)
+            _print_health(path, healths, published, whole=bool(parts))
             _print_exact(exact)
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[Entry]") -> None:
-    from .reporting.baseline_tables import LEGEND, capped, health_table, provisional_lines, published_lines
+def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[Entry]", *, whole: bool) -> None:
+    """The entries of a file; where they were chosen, the whole list of what was published."""
+    from .reporting.baseline_tables import (
+        LEGEND,
+        MOST_OF_ONE,
+        capped,
+        health_table,
+        provisional_lines,
+        published_lines,
+    )
 
     click.echo(printable(str(path)))
     if healths:
@@ -75,7 +85,8 @@ def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[
         drivers = {driver for health in healths for driver in health.drivers}
         if len(drivers) == 1:
             click.echo(f"driver: {printable(drivers.pop())}")
-    for line in [*capped(provisional_lines(healths)), *published_lines(published)]:
+    shown = published_lines(published, None if whole else MOST_OF_ONE)
+    for line in [*capped(provisional_lines(healths)), *shown]:
         click.echo(line)
 
 
@@ -121,7 +132,8 @@ def _read(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]":
 
     if not files and not into.is_dir():
         raise BadFile(f"there is no folder {into} with baselines; name files, or the folder with --into")
-    return {path: read_baseline(path) for path in files or sorted(into.glob("*.json"))}
+    found = (path for path in sorted(into.glob("*.json")) if path.name != HARDWARE)
+    return {path: read_baseline(path) for path in files or found}
 
 
 @click.command()

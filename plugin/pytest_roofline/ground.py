@@ -14,7 +14,7 @@ from .core.records import Ceiling
 from .core.work import Work, rate_suffix
 from .judging.baselines import Entries, Shelf, nearest
 from .judging.comparators import BaselineComparator, Comparator, class_of_key, open_comparator, prior_of
-from .judging.hardware import datasheet_ceiling, family_of, identity_of, key_of, link_ceiling
+from .judging.hardware import datasheet_ceiling, family_of, identity_of, key_of, link_ceiling, use_hardware
 from .judging.spread import Prior, priors
 from .launcher import launcher_of, uses_ranks
 from .planned import Planned
@@ -145,6 +145,8 @@ def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, P
     from .measuring.devices import open_device
     from .measuring.environment import gather, unused_accelerator
 
+    # Until this configuration ends, so that a run inside this process, or after it, starts from what ships.
+    config.add_cleanup(use_hardware(options.baselines))
     asked = options.device
     device = config.hook.pytest_roofline_device(config=config, name=asked)
     held = device is not None or not _left_to_ranks(config, planned)

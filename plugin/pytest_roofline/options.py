@@ -29,6 +29,11 @@ _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("tier", {"metavar": "|".join(TIERS)}, "how many sizes: quick (default), nightly, full"),
     ("budget", {"metavar": "SECONDS"}, "measuring time of one measurement (default 1)"),
     ("tolerance", {"metavar": "SHARE"}, "how much slower is still the same, as 5%% or 0.05 of the time (default 5%%)"),
+    (
+        "min-percent",
+        {"metavar": "N"},
+        "least share of a datasheet's peak, in percent, where neither baseline nor limit is known",
+    ),
     ("rounds", {"metavar": "N|auto"}, "run undecided tests again in fresh processes: N (default 1), auto up to 12"),
     ("time", {"metavar": "DURATION"}, "start no further round after so long: 1800, 30m or 1h"),
     ("fail-on", {"metavar": "LIST"}, "what fails: regressed, and some of degraded, invalid, no-baseline, inconclusive"),

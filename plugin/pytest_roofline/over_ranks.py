@@ -5,17 +5,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .core.errors import WrongData
+from .core.facts import HardwareKey
 from .core.keys import Cache, Key, Timing
-from .core.records import Measurement
+from .core.records import Ceiling, Measurement
 from .core.samples import OVERSUBSCRIBED
 from .core.work import Work
-from .judging.hardware import rank_ceiling
+from .judging.hardware import collective_ceiling, product_of, rank_ceiling
 from .memory_snapshots import warn_of_ranks
 from .planned import encodable
 from .profiling import profiled_labels
 from .rank_requests import Keep, RankRequest, Taken
 from .ranks import Distributed
 from .requests import check_distributed, one_of, positive
+from .single import with_sanity
 from .subject import Subject
 
 Taking = Callable[[Distributed, RankRequest, Keep], Taken]
@@ -135,14 +137,24 @@ class OverRanks:
             samples=replace(taken.samples, labels=tuple(sorted(labels))),
             gate=subject.marks.gate and OVERSUBSCRIBED not in taken.samples.labels,
             tolerance=request.tolerance,
-            ceiling=rank_ceiling(taken.environment, request.work, request.metric),
+            ceiling=self._ceiling(taken, request, hardware),
             verified=taken.verified,
             invalid=invalid,
             peak_bytes=taken.peak_bytes,
             ranks=taken.ranks,
         )
+        measurement = with_sanity(measurement)
         session.record(measurement, taken.calibration)
         return measurement
+
+    def _ceiling(self, taken: Taken, request: RankRequest, hardware: HardwareKey) -> Ceiling | None:
+        """The roofline of what crosses the links of every rank's device, or of what one rank computes."""
+        found = rank_ceiling(taken.environment, request.work, request.metric)
+        if found is not None or taken.environment is None:
+            return found
+        known, algorithm = product_of(taken.environment.device), taken.ranks.algorithm
+        operation = request.collective or ""
+        return collective_ceiling(known, hardware, request.work, request.metric, algorithm, operation)
 
 
 def _first_line(error: BaseException) -> str:

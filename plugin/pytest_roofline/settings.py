@@ -1,5 +1,6 @@
 """What the user asked for, parsed once at the border into frozen records: options with ini twins, and the marker."""
 
+import math
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ class Options:
     tier: str = "quick"
     budget_s: float = 1.0
     tolerance: float | None = None
+    min_share: float | None = None
     save: str | None = None
     against: tuple[Path, ...] = ()
     baselines: tuple[Path, ...] = ()
@@ -104,6 +106,7 @@ def _parse(config: pytest.Config) -> Options:
         tier=tier,
         budget_s=_parsed(config, "budget", parse_seconds, 1.0),
         tolerance=_parsed(config, "tolerance", parse_fraction, None),
+        min_share=_parsed(config, "min-percent", _percent_of_roofline, None),
         save=save,
         against=against,
         baselines=_folders(config),
@@ -172,6 +175,22 @@ def _rounds(text: str, what: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100:
         raise BadInput(f"{what} is {text!r}; expected a number of rounds from 1 to 100, or auto")
     return int(text)
+
+
+def _percent_of_roofline(text: str, what: str) -> float:
+    """The share that is meant by `80` or `80%`."""
+    from .core.errors import BadInput
+    from .judging.hardware import UPPER_BOUND
+
+    try:
+        percent = float(text.strip().removesuffix("%"))
+    except ValueError:
+        percent = math.nan
+    if not 0 < percent <= UPPER_BOUND * 100:
+        raise BadInput(
+            f"{what} is {text!r}; expected percent of the roofline above 0 and up to {UPPER_BOUND:.0%}, as in {what}=80"
+        )
+    return percent / 100
 
 
 def _profiler(text: str, what: str) -> str:

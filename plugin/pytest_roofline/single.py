@@ -210,7 +210,7 @@ class Single:
             held_bytes=held_bytes,
             compile_s=_compile_s(samples) if request.compiles else None,
         )
-        measurement = _with_sanity(measurement)
+        measurement = with_sanity(measurement)
         session.record(measurement, engine.calibration)
         return measurement
 
@@ -267,7 +267,7 @@ def _compile_s(samples: Samples) -> float:
     return max(0.0, samples.first_calls_s[0] - samples.alone_s)
 
 
-def _with_sanity(measurement: Measurement) -> Measurement:
+def with_sanity(measurement: Measurement) -> Measurement:
     """The measurement, marked invalid where its rate is above what the hardware can do."""
     if measurement.invalid:
         return measurement

@@ -8,7 +8,7 @@ from typing import Literal
 from .checks import check_tolerance, require_positive
 from .errors import BadInput
 from .facts import HardwareKey
-from .keys import Cache, Key, Scalar, Timing, canonical, label_of
+from .keys import JOB_METRIC, Cache, Key, Scalar, Timing, canonical, label_of
 from .records import SCHEMA
 from .resources import ResourceKey, check_figures
 from .work import RATE_UNITS, Work, rate_suffix
@@ -17,6 +17,9 @@ Kind = Literal["measured", "threshold", "reference"]
 # How a published figure sums up repeated calls: ours is the median; "best" is the fastest call.
 Statistic = Literal["median", "mean", "best"]
 OUT_OF_MEMORY = "out of memory"
+# The most memory that one call holds, in bytes.
+PEAK_METRIC = "peak_bytes"
+_UNITS = {"time_s": "s", JOB_METRIC: "s", PEAK_METRIC: "B", "TFLOPS": "TFLOP/s"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,8 @@ class Entry:
         if self.sessions:
             raise BadInput(f"a {self.kind} entry has sessions; expected a value only")
         if isinstance(self.value, tuple):
-            require_positive(self.value, "value")
+            # "Less than 100 GB/s" is a range too, from nothing.
+            require_positive(self.value[1:] if self.value[0] == 0 else self.value, "value")
             if self.value[0] > self.value[1]:
                 raise BadInput(f"value is the range {self.value}; expected the smaller number first")
         elif isinstance(self.value, float | int):
@@ -113,8 +117,8 @@ class Entry:
 
     def _check_unit(self) -> None:
         """A limit of 3 ms must not gate at 3 s."""
-        suffix = "time_s" if self.metric == "time_s" else rate_suffix(self.metric)
-        expected = None if suffix is None else {"time_s": "s", "TFLOPS": "TFLOP/s"}.get(suffix, "GB/s")
+        suffix = self.metric if self.metric in _UNITS else rate_suffix(self.metric)
+        expected = None if suffix is None else _UNITS.get(suffix, "GB/s")
         if expected is not None and self.unit != expected:
             raise BadInput(f"unit is {self.unit!r} under the metric {self.metric!r}; expected {expected!r}")
 
@@ -141,11 +145,20 @@ class Entry:
             mine = (canonical(self.parameters), self.metric, self.cache, self.timing)
             return mine == (canonical(key.parameters), key.metric, key.cache, key.timing)
         return (
-            self.metric in (key.metric, rate_suffix(key.metric), "time_s")
+            self._counts(key)
             and self.speaks_of(key.parameters)
             and self.cache in (None, key.cache)
             and self.timing in (None, key.timing)
         )
+
+    def _counts(self, key: Key) -> bool:
+        """Whether a published entry is of what a measurement counts; the time of a call is not that of a program.
+
+        The most memory that a call holds is no metric of a key, but may stand beside its time.
+        """
+        if key.metric == JOB_METRIC:
+            return self.metric == JOB_METRIC
+        return self.metric in (key.metric, rate_suffix(key.metric), "time_s", PEAK_METRIC)
 
     def speaks_of(self, parameters: Mapping[str, object]) -> bool:
         """Whether a published entry's parameters, as far as it names any, are these; 64 and 64.0 are one size."""

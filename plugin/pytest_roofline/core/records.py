@@ -21,16 +21,25 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The roofline of a metric: `value` in bytes (or FLOP) per second, from a datasheet or measured on this machine."""
+    """The roofline of a metric: `value` in bytes (or FLOP) per second, from a datasheet or measured on this machine.
+
+    `confidence` is that of the datasheet's figure: high, medium, low or recalled; None where it is not told. `bounds`
+    tells whether a rate above it cannot be true, which is not so of a figure that nobody could look up; `limit` is the
+    rate up to which one may be true all the same, where that is more than `value`.
+    """
 
     metric: str
     value: float
     source: Literal["datasheet", "measured"]
     origin: str
+    confidence: str | None = None
+    bounds: bool = True
+    limit: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.value) and self.value > 0):
-            raise BadInput(f"ceiling is {self.value!r}; expected a finite number above zero")
+        for name, value in (("ceiling", self.value), ("limit", self.limit)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise BadInput(f"{name} is {value!r}; expected a finite number above zero")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +229,11 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict on one measurement with all that it rests on: see `judging.verdicts.Verdict`. Differences in logs."""
+    """The verdict on one measurement with all that it rests on: see `judging.verdicts.Verdict`. Differences in logs.
+
+    `published` are figures from elsewhere that do not gate, in words.
+    `reference_clock_hz` is the median clock behind the reference, in cycles per second; None where no probe ran.
+    """
 
     test_id: str
     label: str
@@ -247,6 +260,8 @@ class Judgement:
     paired: bool = False
     unequal: bool = False
     remarks: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
+    reference_clock_hz: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What the timing engine took: samples in blocks, how they were taken, and under which conditions."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -15,6 +16,8 @@ ACHIEVED = ("cache_resident", "host_bound", "waits_inside", "wall_clock")
 OVERSUBSCRIBED = "oversubscribed"
 # Taken while a profiler was attached, or after one of the device in this process: CUPTI stays, and slows launches down.
 PROFILED = "profiled"
+# Read from the file of another tool, which timed and counted in its own way.
+IMPORTED = "imported"
 # More of the blocks than this spoiled, and what is left stands for nothing.
 MOST_EXCLUDED = 0.5
 
@@ -101,15 +104,19 @@ class Samples:
     @property
     def block_medians(self) -> tuple[float, ...]:
         """The median of every block that counts, in seconds per call; of every block where none does."""
-        if not self.blocks:
-            return self.seconds
-        medians, at = [], 0
-        nothing_counts = all(block.excluded for block in self.blocks)
+        return tuple(median(block) for block in self._kept_blocks()) if self.blocks else self.seconds
+
+    @property
+    def kept(self) -> tuple[float, ...]:
+        """Every sample of the blocks that count, in seconds per call; all samples where none does."""
+        return tuple(value for block in self._kept_blocks() for value in block) if self.blocks else self.seconds
+
+    def _kept_blocks(self) -> Iterator[tuple[float, ...]]:
+        at, nothing_counts = 0, all(block.excluded for block in self.blocks)
         for block in self.blocks:
             if nothing_counts or not block.excluded:
-                medians.append(median(self.seconds[at : at + block.samples]))
+                yield self.seconds[at : at + block.samples]
             at += block.samples
-        return tuple(medians)
 
     @property
     def median_s(self) -> float:

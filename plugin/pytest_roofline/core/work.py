@@ -22,6 +22,7 @@ class Work:
         busbw_bytes: S times the factor of the operation, whole bytes; over the time, the bus bandwidth. Zero where
             nothing crosses a bus, as among one rank.
         tokens: that a step of a language model processes; no work by itself, so that something else stands beside it.
+        calls: of something whose bytes and FLOPs nobody told, as another tool's file may leave them; gives no rate.
 
     A copy inside one device gives read, write and payload, and is shown as traffic (read + write). A copy across a
     link gives payload and wire, and is shown as payload. A collective gives algbw and busbw, and is shown as busbw.
@@ -38,6 +39,7 @@ class Work:
     algbw_bytes: int = 0
     busbw_bytes: int = 0
     tokens: int = 0
+    calls: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -81,7 +83,7 @@ class Work:
         """The metric under which this work is shown.
 
         A collective's is its bus bandwidth, or among one rank its algorithm bandwidth; else traffic where there is any,
-        else payload, wire or FLOP/s.
+        else payload, wire or FLOP/s; of calls alone it is their time.
         """
         if self.busbw_bytes:
             return "busbw_GBps"
@@ -91,7 +93,9 @@ class Work:
             return "traffic_GBps"
         if self.payload_bytes:
             return "payload_GBps"
-        return "wirebw_GBps" if self.wire_bytes else "TFLOPS"
+        if self.wire_bytes:
+            return "wirebw_GBps"
+        return "TFLOPS" if self.flops else "time_s"
 
     def amount(self, metric: str) -> float | None:
         """What a rate named `metric` divides by the time: bytes, or FLOPs; None where this work has none of it."""

@@ -11,12 +11,14 @@ from ..core.facts import HardwareKey
 from ..core.resources import registers_of
 from ..core.units import format_seconds, moment
 from ..core.work import RATE_SUFFIXES, rate_suffix
-from .hardware import products
+from .hardware import product_like
 from .plausible import Flaw, beyond_peak, published_beyond_peak
 from .targets import above_limit
 
 # Processes of one entry lie a few percent apart, on a bad CPU a factor of two.
 MOST_APART = 3.0
+# The family, and so the file, of published figures of hardware that its source does not name.
+UNNAMED = "unnamed"
 # Clocks of two hosts may differ by so much.
 CLOCKS_APART = datetime.timedelta(hours=1)
 
@@ -63,8 +65,10 @@ def _family(hardware: HardwareKey) -> str | None:
     """The family whose file holds this hardware; None where the entry leaves its product open."""
     if "-cores" in (hardware.partition or ""):
         return "cpu"
-    known = {product.product: product.family for product in products().values()}
-    return None if hardware.product is None else known.get(hardware.product, hardware.product)
+    if (hardware.product or "").startswith(f"{UNNAMED}-"):
+        return UNNAMED
+    known = product_like(hardware.product, None)
+    return known.family if known is not None else hardware.product
 
 
 def _measured(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
@@ -106,7 +110,8 @@ def _published(entry: Entry) -> Iterator[Flaw]:
     missing = [name for name in ("unit", "convention", "source") if not str(getattr(entry, name)).strip()]
     if missing:
         yield Flaw(f"no {' and no '.join(missing)}", "unit, convention and source", "say what the figure means")
-    if entry.hardware.product is None:
+    # A note that says why it is open is answer enough.
+    if entry.hardware.product is None and not entry.note:
         yield Flaw(
             "no product",
             "the exact variant, such as h100-sxm5",

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..core.entries import Entry
-from ..core.facts import DeviceFacts, HardwareKey
 from ..core.records import Ceiling, rate
 from ..core.units import MIB, format_bytes
 from ..core.work import RATE_UNITS, Work, rate_suffix
@@ -13,15 +12,19 @@ from .hardware import (
     BOUNDED_FROM_BYTES,
     UPPER_BOUND,
     above_peak,
-    datasheet_ceiling,
+    collective_ceiling,
     format_ceiling,
     is_arithmetic,
-    products,
+    pair_ceiling,
+    product_ceiling,
+    product_like,
 )
 
 # Less than this share of the peak, from 64 MiB up, was something else than a copy or a kernel at work.
 LOWER_BOUND = 0.2
 LOWER_BOUND_FROM_BYTES = 64 * MIB
+# The collective that a switch can do with fewer bytes on the links.
+ALL = "all_reduce"
 # From so many FLOP a byte on, arithmetic may be what takes the time.
 LEAST_ARITHMETIC = 1.0
 
@@ -45,7 +48,7 @@ class Flaw:
 def beyond_peak(entry: Entry) -> Iterator[Flaw]:
     """The fastest process against 1.02 times the datasheet's peak, the slowest copy against a fifth of it."""
     assert entry.work is not None
-    ceiling = _ceiling(entry.hardware, entry.work, entry.metric)
+    ceiling = _ceiling(entry, entry.work)
     if ceiling is None:
         return
     computes = is_arithmetic(ceiling)
@@ -57,7 +60,7 @@ def beyond_peak(entry: Entry) -> Iterator[Flaw]:
     if above_peak(ceiling, entry.work, share, fastest.achieved):
         yield Flaw(
             f"{share:.0%} of {_peak(ceiling)} in session {fastest.run_id}",
-            f"at most {UPPER_BOUND:.0%}",
+            f"at most {UPPER_BOUND * (ceiling.limit or ceiling.value) / ceiling.value:.0%}",
             "the work was not done, or not counted: mend the test, and record it anew",
         )
     slowest = max(bounded, key=lambda session: max(session.process_medians))
@@ -78,17 +81,33 @@ def _has_lower_bound(entry: Entry) -> bool:
     return whole and moves and max(entry.work.payload_bytes, entry.work.traffic_bytes // 2) >= LOWER_BOUND_FROM_BYTES
 
 
-def _ceiling(hardware: HardwareKey, work: Work, metric: str) -> Ceiling | None:
-    """The datasheet's peak for an entry on one device; None where the product or the peak is unknown."""
-    names = (
-        name
-        for name, known in products().items()
-        if known.product == hardware.product and hardware.memory in (None, known.memory)
-    )
-    name = next(names, None)
-    if name is None or hardware.devices not in (None, 1):
+def _ceiling(entry: Entry, work: Work) -> Ceiling | None:
+    """The datasheet's peak for an entry: of its device, or of the links between several; None where it is unknown.
+
+    A roofline that bounds nothing is none here.
+    """
+    hardware, metric = entry.hardware, entry.metric
+    known = product_like(hardware.product, hardware.memory)
+    if known is None:
         return None
-    return datasheet_ceiling(DeviceFacts("accelerator", name), work, metric)
+    if hardware.devices in (None, 1):
+        found = product_ceiling(known, work, metric)
+    elif rate_suffix(metric) == "busbw_GBps":
+        found = collective_ceiling(known, hardware, work, metric, _algorithm(entry), _operation(entry))
+    else:
+        found = pair_ceiling(known, hardware, metric)
+    return found if found is not None and found.bounds else None
+
+
+def _algorithm(entry: Entry) -> str:
+    """How every session did a collective; empty where they differ, or did not know."""
+    told = {session.environment.get("algorithm", "") for session in entry.sessions}
+    return next(iter(told)) if len(told) == 1 else ""
+
+
+def _operation(entry: Entry) -> str:
+    """The collective, by the names that the tests of this project give it."""
+    return entry.benchmark if "operation" not in entry.parameters else str(entry.parameters["operation"])
 
 
 def _share(work: Work, ceiling: Ceiling, seconds: float) -> float | None:
@@ -103,22 +122,32 @@ def _peak(ceiling: Ceiling) -> str:
 def published_beyond_peak(entry: Entry) -> Iterator[Flaw]:
     """A limit above the peak fails every run; a reference is only pointed at, and if it is of bytes also when low."""
     suffix = rate_suffix(entry.metric)
-    # Without its work a payload may have crossed a link or not, and each has a peak of its own.
-    known = suffix in ("traffic_GBps", "TFLOPS")
-    work = entry.work or (Work(read_bytes=BOUNDED_FROM_BYTES) if known else None)
-    ceiling = _ceiling(entry.hardware, work, entry.metric) if work and suffix else None
+    work = (entry.work or _stand_in(entry, suffix)) if suffix else None
+    ceiling = _ceiling(entry, work) if work else None
     if ceiling is None or suffix is None:
         return
+    most = UPPER_BOUND * (ceiling.limit or ceiling.value) / ceiling.value
     reference = entry.kind == "reference"
     size = entry.parameters.get("size_bytes")
     small = isinstance(size, int) and size < LOWER_BOUND_FROM_BYTES
     least = LOWER_BOUND if reference and not small and not is_arithmetic(ceiling) else 0.0
     for value in entry.value if isinstance(entry.value, tuple) else (entry.value,):
         share = value * RATE_UNITS[suffix] / ceiling.value if isinstance(value, float | int) else None
-        if share is not None and not least <= share <= UPPER_BOUND:
+        if share is not None and not least <= share <= most:
             yield Flaw(
                 f"{share:.0%} of {_peak(ceiling)} as published",
-                f"at most {UPPER_BOUND:.0%}" if is_arithmetic(ceiling) else f"{LOWER_BOUND:.0%} to {UPPER_BOUND:.0%}",
+                f"at most {most:.0%}" if is_arithmetic(ceiling) else f"{LOWER_BOUND:.0%} to {most:.0%}",
                 "read its source again",
                 hint=reference,
             )
+
+
+def _stand_in(entry: Entry, suffix: str) -> Work | None:
+    """Some work of the kind that a published figure without any speaks of; None where it may be of several kinds."""
+    if suffix in ("traffic_GBps", "TFLOPS"):
+        return Work(read_bytes=BOUNDED_FROM_BYTES)
+    if suffix == "busbw_GBps":
+        # Of an all_reduce more crosses the bus than its size; of every other collective at most as much.
+        return Work(algbw_bytes=BOUNDED_FROM_BYTES, busbw_bytes=BOUNDED_FROM_BYTES * (1 + (_operation(entry) == ALL)))
+    # A payload of one device may have crossed the host's link or not, and each has a peak of its own.
+    return Work(payload_bytes=BOUNDED_FROM_BYTES) if suffix == "payload_GBps" and entry.hardware.devices == 2 else None

@@ -1,5 +1,6 @@
 """Which hardware this is, and what it can reach at most: hardware keys and datasheet peaks, as data with sources."""
 
+from .added import FILE, use_hardware
 from .ceilings import (
     BOUNDED_FROM_BYTES,
     BOUNDED_FROM_FLOPS,
@@ -8,28 +9,40 @@ from .ceilings import (
     datasheet_ceiling,
     format_ceiling,
     is_arithmetic,
-    link_ceiling,
-    link_peak,
+    product_ceiling,
     rank_ceiling,
 )
-from .keys import family_of, identity_of, key_of
-from .products import Peak, Product, products
+from .keys import family_of, identity_of, is_part, key_of
+from .links import collective_ceiling, link_ceiling, link_peak, pair_ceiling
+from .products import product_like, product_of, products
+from .rated import Name, Peak, Product
+from .unknown import unknown_line
 
 __all__ = [
     "BOUNDED_FROM_BYTES",
     "BOUNDED_FROM_FLOPS",
+    "FILE",
     "UPPER_BOUND",
+    "Name",
     "Peak",
     "Product",
     "above_peak",
+    "collective_ceiling",
     "datasheet_ceiling",
     "family_of",
     "format_ceiling",
     "identity_of",
     "is_arithmetic",
+    "is_part",
     "key_of",
     "link_ceiling",
     "link_peak",
+    "pair_ceiling",
+    "product_ceiling",
+    "product_like",
+    "product_of",
     "products",
     "rank_ceiling",
+    "unknown_line",
+    "use_hardware",
 ]

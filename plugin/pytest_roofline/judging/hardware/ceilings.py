@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
-from ...core.facts import DeviceFacts, Environment, HardwareKey
+from ...core.facts import DeviceFacts, Environment
 from ...core.records import Ceiling
 from ...core.units import MIB, format_flops, format_rate
 from ...core.work import RATE_UNITS, Work, rate_suffix
-from .products import Peak, Product, products
+from .keys import is_part
+from .products import catalogue, product_of
+from .rated import Peak, Product
 
 # Datasheet peaks bound what is believable from here up; smaller sizes may sit in a cache.
 BOUNDED_FROM_BYTES = 16 * MIB
@@ -22,8 +24,16 @@ def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling |
 
     Traffic is held against the memory's bandwidth; a payload that crosses the host's link against PCIe, one way.
     FLOP/s are held against the peak of the type that the metric names, as `bf16_TFLOPS` does; a plain `TFLOPS` names
-    none, and has no roofline.
+    none, and has no roofline. A part of a device has none either: what a partition can reach, no datasheet tells.
     """
+    known = product_of(device)
+    if known is None or is_part(device, known):
+        return None
+    return product_ceiling(known, work, metric)
+
+
+def product_ceiling(known: Product, work: Work, metric: str) -> Ceiling | None:
+    """The roofline of `metric` on a whole device of a product; see `datasheet_ceiling`."""
     convention = rate_suffix(metric)
     if convention == "traffic_GBps":
         name = "memory_GBps"
@@ -31,15 +41,47 @@ def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling |
         name = "pcie_GBps"
     elif convention == "TFLOPS":
         name = metric
+        if f"{metric.removesuffix('_TFLOPS')}_matrix_TFLOPS" in known.peaks:
+            # Libraries multiply in full single precision on the matrix units that have it.
+            name = f"{metric.removesuffix('_TFLOPS')}_matrix_TFLOPS"
     else:
         return None
-    known = products().get(device.product)
-    peak = known.peaks.get(name) if known is not None else None
+    peak = known.peaks.get(name)
     if peak is None:
         return None
     # Rooflines of several types stand beside each other, so that of arithmetic keeps the type in its name.
     shown = metric if convention == "TFLOPS" else convention
-    return Ceiling(shown, peak.value * RATE_UNITS[convention], source="datasheet", origin=peak.source)
+    found = ceiling_of(peak, shown, RATE_UNITS[convention])
+    return replace(found, limit=_at_full_clock(known, name)) if convention == "TFLOPS" and found.bounds else found
+
+
+def ceiling_of(peak: Peak, metric: str, unit: float, value: float | None = None) -> Ceiling:
+    """A peak as a roofline, which says of itself when it bounds nothing.
+
+    Args:
+        unit: of the metric, in bytes or FLOP per second.
+        value: in that unit; the peak's own by default.
+    """
+    origin = peak.source
+    if not peak.trusted:
+        why = peak.note if not peak.bounds else f"confidence {peak.confidence}"
+        origin += f" ({why}; it bounds nothing)"
+    rate = (peak.value if value is None else value) * unit
+    return Ceiling(metric, rate, "datasheet", origin, confidence=peak.confidence, bounds=peak.trusted)
+
+
+def _at_full_clock(known: Product, name: str) -> float | None:
+    """What all units do at the highest clock, FLOP/s, where that is more than they are rated at; None where it is not.
+
+    NVIDIA rates matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz where power allows.
+    """
+    architecture = catalogue().architecture(known.architecture)
+    flops = architecture.flops_per_clock.get(name.removesuffix("_TFLOPS")) if architecture is not None else None
+    units, clock = known.facts.get("units"), known.facts.get("clock_MHz")
+    if flops is None or units is None or clock is None:
+        return None
+    most = units.value * clock.value * 1e6 * flops
+    return most if most > known.peaks[name].value * RATE_UNITS["TFLOPS"] else None
 
 
 def rank_ceiling(environment: Environment | None, work: Work, metric: str) -> Ceiling | None:
@@ -66,32 +108,14 @@ def format_ceiling(ceiling: Ceiling) -> str:
     return format_flops(ceiling.value) if is_arithmetic(ceiling) else format_rate(ceiling.value)
 
 
-# The rated figure of one pair, one way, by the class of the link. Where links go from GPU to GPU their number matters,
-# which a key does not hold.
-_LINK_PEAKS = {"nvlink-switch": "nvlink_GBps", "xgmi": "xgmi_GBps", "pcie": "pcie_GBps"}
-
-
-def link_peak(product: Product | None, link: str | None) -> Peak | None:
-    """What a copy from one device to another can reach at most, one way; None where no source tells."""
-    name = _LINK_PEAKS.get(link or "")
-    return product.peaks.get(name) if product is not None and name is not None else None
-
-
-def link_ceiling(device: DeviceFacts, hardware: HardwareKey, metric: str) -> Ceiling | None:
-    """The roofline of a copy from one device to one other, by their link; None of anything else between devices."""
-    peak = link_peak(products().get(device.product), hardware.link)
-    one_way = hardware.devices == 2 and rate_suffix(metric) == "payload_GBps" and "bidir" not in metric
-    if peak is None or not one_way:
-        return None
-    return Ceiling(metric="payload_GBps", value=peak.value * 1e9, source="datasheet", origin=peak.source)
-
-
 def above_peak(ceiling: Ceiling | None, work: Work, share: float | None, labels: tuple[str, ...]) -> str:
-    """Why a rate cannot be true: more than 1.02 times a datasheet peak; else empty.
+    """Why a rate cannot be true: more than 1.02 times a datasheet peak that bounds; else empty.
 
     Bytes per second are bounded from 16 MiB up and outside caches, FLOP/s from 1 GFLOP up.
     """
-    if ceiling is None or ceiling.source != "datasheet" or share is None or share <= UPPER_BOUND:
+    if ceiling is None or ceiling.source != "datasheet" or not ceiling.bounds or share is None:
+        return ""
+    if share <= UPPER_BOUND * (ceiling.limit or ceiling.value) / ceiling.value:
         return ""
     if not (_computes_enough(work) if is_arithmetic(ceiling) else _moves_enough(work, labels)):
         return ""
@@ -99,7 +123,7 @@ def above_peak(ceiling: Ceiling | None, work: Work, share: float | None, labels:
 
 
 def _moves_enough(work: Work, labels: tuple[str, ...]) -> bool:
-    size_bytes = max(work.payload_bytes, work.traffic_bytes // 2)
+    size_bytes = max(work.payload_bytes, work.traffic_bytes // 2, work.algbw_bytes)
     return size_bytes >= BOUNDED_FROM_BYTES and "cache_resident" not in labels
 
 

@@ -2,10 +2,8 @@
 
 from ...core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from ...core.units import GIB, slug
-from .products import Product, products
-
-# Drivers and error correction keep some of the rated memory; a partition keeps half or more of it away.
-LEAST_SHARE = 0.8
+from .products import product_of
+from .rated import LEAST_SHARE, Product
 
 
 def identity_of(environment: Environment) -> str:
@@ -23,7 +21,7 @@ def family_of(device: DeviceFacts) -> str:
     """The name of the baseline file for a device: `cpu`, `h100`, or the device's own name where it is unknown."""
     if device.type == "cpu":
         return "cpu"
-    known = products().get(device.product)
+    known = product_of(device)
     return known.family if known else slug(device.product)
 
 
@@ -32,7 +30,7 @@ def key_of(environment: Environment, devices: int = 1, link: str = "none") -> Ha
     device = environment.device
     if device.type == "cpu":
         return _cpu_key(environment.host, device, link)
-    known = products().get(device.product)
+    known = product_of(device)
     return HardwareKey(
         product=known.product if known else slug(device.product),
         memory=known.memory if known else _whole_gib(device.memory_bytes),
@@ -44,10 +42,13 @@ def key_of(environment: Environment, devices: int = 1, link: str = "none") -> Ha
 
 def _share_of_memory(device: DeviceFacts, known: Product | None) -> str:
     """A partition that no driver named, seen by its memory: an MI300X in CPX mode shows an eighth of its own."""
-    if known is None or device.memory_bytes is None:
-        return "none"
-    rated_bytes = int(known.memory.removesuffix("gb")) * 1e9
-    return "none" if device.memory_bytes > LEAST_SHARE * rated_bytes else _whole_gib(device.memory_bytes)
+    return _whole_gib(device.memory_bytes) if known is not None and is_part(device, known) else "none"
+
+
+def is_part(device: DeviceFacts, known: Product) -> bool:
+    """Whether a device shows less memory than a whole one of its product: a partition, whose peaks nobody rated."""
+    rated, seen = known.memory_bytes, device.memory_bytes
+    return rated is not None and seen is not None and seen <= LEAST_SHARE * rated
 
 
 def _cpu_key(host: HostFacts, device: DeviceFacts, link: str) -> HardwareKey:

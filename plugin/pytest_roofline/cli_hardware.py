@@ -1,0 +1,140 @@
+"""`roofline hardware list`, `show` and `check`: which products are known, and whether what is said of them can be."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .cli_options import width
+from .core.units import printable
+
+if TYPE_CHECKING:
+    from .judging.hardware import Peak, Product
+    from .judging.hardware.mistakes import Mistake
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+
+
+@click.group()
+def hardware() -> None:
+    """Which products are known, what they can reach, and whether that can be true.
+
+    What ships, and before it the hardware.json of ./baselines and of every `roofline --hardware DIR`.
+    """
+
+
+@hardware.command(name="list")
+@_json_option
+@click.pass_obj
+def list_products(folders: tuple[Path, ...], as_json: bool) -> None:
+    """List every known product. Exit status: 0; 2 where a file cannot be used."""
+    from .reporting.hardware import product_table
+
+    rows = sorted(_products(folders), key=lambda product: product.key)
+    if as_json:
+        _dump([_as_plain(product) for product in rows])
+    else:
+        click.echo(product_table(rows, width(), sys.stdout.isatty()))
+
+
+@hardware.command()
+@click.argument("name")
+@_json_option
+@click.pass_obj
+def show(folders: tuple[Path, ...], name: str, as_json: bool) -> None:
+    """Show what is known of NAME: a product as `list` has it, or the exact name that a driver prints.
+
+    Exit status: 0 it is known; 1 it is not, and what to write down is printed; 2 where a file cannot be used.
+    """
+    from .judging.hardware.unknown import how_to_add
+    from .reporting.hardware import product_lines
+
+    found = [product for product in _products(folders) if _is_called(product, name)]
+    if as_json:
+        _dump([_as_plain(product) for product in found])
+    elif found:
+        click.echo("\n\n".join("\n".join(product_lines(product)) for product in found))
+    else:
+        click.echo(f"{printable(repr(name))} is not known. {how_to_add(name)}")
+    sys.exit(0 if found else 1)
+
+
+def _products(folders: tuple[Path, ...]) -> "tuple[Product, ...]":
+    """What is in use with the hardware of these folders."""
+    from .judging.hardware.added import hardware_files, merged
+
+    return merged(hardware_files(folders)).catalogue.products
+
+
+def _is_called(product: "Product", name: str) -> bool:
+    """Whether a product goes by this: its key, the first word of it, or a name that is printed for it."""
+    return name in (product.product, " ".join(product.key), *(alias.name for alias in product.names))
+
+
+@hardware.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@_json_option
+@click.pass_obj
+def check(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: bool) -> None:
+    """Say what in FILES of hardware cannot be; without FILES, in all that is in use.
+
+    Exit status: 0 nothing; 1 something; 2 where a file cannot be read.
+    """
+    from .judging.hardware.added import hardware_files, read_hardware
+    from .judging.hardware.products import shipped
+    from .judging.hardware.validating import mistakes
+
+    base = shipped().catalogue
+    read = [(str(path), read_hardware(path)) for path in files or hardware_files(folders)]
+    read += [] if files else [("what ships", base)]
+    found = [(where, mistake) for where, own in read for mistake in mistakes(own, base)]
+    wrong = sum(not mistake.hint for _, mistake in found)
+    if as_json:
+        _dump([_mistake_as_plain(where, mistake) for where, mistake in found])
+    else:
+        _print(found, sum(len(own.products) for _, own in read), [where for where, _ in read], wrong)
+    sys.exit(1 if wrong else 0)
+
+
+def _print(found: "Sequence[tuple[str, Mistake]]", products: int, where: Sequence[str], wrong: int) -> None:
+    for file, mistake in found:
+        click.echo(f"{'hint: ' if mistake.hint else ''}{printable(file)}: {mistake}")
+    counted = f"{products} product{'s' * (products != 1)}"
+    click.echo(f"{wrong or 'nothing'} wrong in {counted} of {printable(', '.join(where))}")
+
+
+def _mistake_as_plain(where: str, mistake: "Mistake") -> dict[str, Any]:
+    return {
+        "file": where,
+        "where": mistake.where,
+        "observed": mistake.observed,
+        "expected": mistake.expected,
+        "hint": mistake.hint,
+    }
+
+
+def _as_plain(product: "Product") -> dict[str, Any]:
+    from .judging.storage import to_plain
+
+    return {**to_plain(product), "peaks": _figures(product.peaks), "facts": _figures(product.facts)}
+
+
+def _figures(figures: "dict[str, Peak]") -> dict[str, Any]:
+    """Every figure with all that there is to say of it, whether by default or not."""
+    return {
+        name: {
+            "value": figure.value,
+            "source": figure.source,
+            "confidence": figure.confidence,
+            "bounds": figure.trusted,
+            "note": figure.note,
+        }
+        for name, figure in figures.items()
+    }
+
+
+def _dump(plain: Any) -> None:
+    click.echo(json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False))

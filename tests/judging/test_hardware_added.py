@@ -1,0 +1,226 @@
+"""A user's own hardware: read before what ships, checked, and gone with the run that used it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pytest_roofline.core.errors import BadFile
+from pytest_roofline.core.facts import DeviceFacts
+from pytest_roofline.judging.hardware import (
+    family_of,
+    product_like,
+    product_of,
+    products,
+    unknown_line,
+    use_hardware,
+)
+from pytest_roofline.judging.hardware.added import FILE, merged, read_hardware
+from pytest_roofline.judging.hardware.products import shipped
+from pytest_roofline.judging.hardware.rated import Catalogue, Peak
+from pytest_roofline.judging.hardware.unknown import how_to_add
+from pytest_roofline.judging.storage import to_plain
+
+PROTOTYPE = DeviceFacts("cuda", "Prototype X", memory_bytes=96 * 2**30)
+DATASHEET = {"source": "the datasheet", "confidence": "high"}
+
+
+def described(**changes):
+    """A prototype, as a user would write it down."""
+    plain = {
+        "family": "prototype-x",
+        "product": "prototype-x-sxm",
+        "memory": "96gb",
+        "variant": "SXM-96GB",
+        "architecture": "sm_90",
+        "memory_type": "HBM3",
+        "names": [{"name": "Prototype X", "source": "nvidia-smi"}],
+        "facts": {name: {"value": value, **DATASHEET} for name, value in
+                  {"units": 78, "clock_MHz": 1980, "memory_bus_bits": 6144}.items()},
+        "peaks": {"memory_GBps": {"value": 4000, **DATASHEET}, "bf16_TFLOPS": {"value": 592, **DATASHEET}},
+    }  # fmt: skip
+    return plain | changes
+
+
+def write(folder, *rows, **more):
+    folder.mkdir(exist_ok=True)
+    path = folder / FILE
+    path.write_text(json.dumps({"schema": 1, "products": rows, **more}), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def use():
+    """Uses the hardware of folders until the test ends."""
+    restores = []
+    yield lambda *folders: restores.append(use_hardware(folders))
+    for restore in reversed(restores):
+        restore()
+
+
+def test_a_users_hardware_is_found_by_its_exact_name(tmp_path, use):
+    write(tmp_path, described())
+    use(tmp_path)
+    assert product_of(PROTOTYPE).key == ("prototype-x-sxm", "96gb")
+    assert family_of(PROTOTYPE) == "prototype-x"
+    assert product_like("prototype-x-sxm", None).peaks["memory_GBps"].value == 4000
+    assert product_of(DeviceFacts("cuda", "NVIDIA H200")).key == ("h200-sxm", "141gb")
+    assert unknown_line(PROTOTYPE) == ""
+
+
+def test_it_is_gone_with_the_run_that_used_it(tmp_path):
+    write(tmp_path, described())
+    restore = use_hardware([tmp_path])
+    inner = use_hardware([])
+    # A run inside another sees its own folders only.
+    assert "Prototype X" not in products()
+    inner()
+    assert "Prototype X" in products()
+    restore()
+    assert "Prototype X" not in products()
+
+
+def test_a_users_own_figures_hide_those_that_ship_under_every_name(tmp_path, use):
+    plain = to_plain(products()["A100-SXM4-40GB"])
+    plain["peaks"]["memory_GBps"] = {"value": 1500, **DATASHEET}
+    plain["names"] = plain["names"][:1]
+    write(tmp_path, plain)
+    use(tmp_path)
+    # A product that is described anew is known by the names that the new description has.
+    assert products()["NVIDIA A100-SXM4-40GB"].peaks["memory_GBps"].value == 1500
+    assert "A100-SXM4-40GB" not in products()
+
+
+def test_the_first_folder_wins(tmp_path, use):
+    for name, gbps in (("first", 4000), ("second", 3900)):
+        write(tmp_path / name, described(peaks={"memory_GBps": {"value": gbps, **DATASHEET}}))
+    use(tmp_path / "first", tmp_path / "nowhere", tmp_path / "second")
+    assert product_of(PROTOTYPE).peaks["memory_GBps"].value == 4000
+
+
+def test_a_file_may_bring_an_architecture_a_memory_and_a_link_of_its_own(tmp_path, use):
+    chip = {"name": "sm_120", "flops_per_clock": {"bf16": 1024}, "most_units": 192, "most_l2_MiB": 128, **DATASHEET}
+    memory = {"name": "GDDR7", "most_Gbps": 32, "part_bits": 32, "least_GB": 2, "most_GB": 4, **DATASHEET}
+    link = {"name": "pcie-6", "GBps": 7.56, **DATASHEET}
+    facts = {"units": 170, "clock_MHz": 2407, "memory_bus_bits": 512, "memory_Gbps": 28, "pcie_lanes": 16}
+    row = described(
+        product="rtx-5090", memory="32gb", architecture="sm_120", memory_type="GDDR7", pcie="pcie-6",
+        facts={name: {"value": value, **DATASHEET} for name, value in facts.items()},
+        peaks={"memory_GBps": {"value": 1792, **DATASHEET}, "bf16_TFLOPS": {"value": 419, **DATASHEET},
+               "pcie_GBps": {"value": 121, **DATASHEET}},
+    )  # fmt: skip
+    write(tmp_path, row, architectures=[chip], memory_types=[memory], links=[link])
+    use(tmp_path)
+    assert product_of(PROTOTYPE).architecture == "sm_120"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty; expected JSON"),
+        ("{", "is not JSON"),
+        ("[]", "is a list; expected an object"),
+        ('{"schema": 2}', "has schema version 2; this pytest-roofline reads version 1"),
+        ('{"schema": 1, "product": []}', "Object contains unknown field `product`"),
+        ('{"schema": 1, "products": [{}]}', "Object missing required field"),
+        (json.dumps({"schema": 1, "products": [described(speed=1)]}), "unknown field `speed`"),
+        (
+            json.dumps({"schema": 1, "products": [described(peaks={"memory_GBps": {"value": 4000}})]}),
+            "missing required field `source` - at `$.products[0].peaks",
+        ),
+        (
+            json.dumps({"schema": 1, "products": [described(peaks={"x": {"value": True, **DATASHEET}})]}),
+            "Expected `float`, got `bool`",
+        ),
+        (
+            json.dumps({"schema": 1, "products": [described(peaks={"x": {"value": 0, **DATASHEET}})]}),
+            "value is 0.0; expected a finite number above zero",
+        ),
+        ('{"schema": 1, "products": [{"memory": NaN}]}', "holds NaN, which is no number"),
+        (
+            json.dumps(
+                {"schema": 1, "products": [described(peaks={"x": {"value": 1, **DATASHEET, "confidence": "sure"}})]}
+            ),
+            "Invalid enum value 'sure'",
+        ),
+    ],
+)
+def test_a_file_that_is_none_is_refused_in_one_sentence(tmp_path, text, said):
+    path = tmp_path / FILE
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BadFile) as caught:
+        use_hardware([tmp_path])
+    assert str(path) in str(caught.value)
+    assert said in str(caught.value)
+    assert "Prototype X" not in products()
+
+
+def test_a_file_with_what_cannot_be_is_refused_and_says_what_lists_the_rest(tmp_path):
+    sparse = {
+        name: {"value": value, **DATASHEET} for name, value in {"bf16_TFLOPS": 1184, "memory_GBps": 40000}.items()
+    }
+    path = write(tmp_path, described(peaks=sparse))
+    with pytest.raises(BadFile) as caught:
+        use_hardware([tmp_path])
+    assert str(caught.value).startswith(f"hardware {path}: prototype-x-sxm 96gb peaks.bf16_TFLOPS is 1184; expected ")
+    assert str(caught.value).endswith(f"(and 1 more: `roofline hardware check {path}` lists them)")
+
+
+def test_what_cannot_be_checked_is_used_all_the_same(tmp_path, use):
+    write(tmp_path, described(facts={}, memory_type=None))
+    use(tmp_path)
+    assert product_of(PROTOTYPE).peaks["bf16_TFLOPS"].trusted
+
+
+def test_without_a_file_nothing_but_what_ships_is_read(tmp_path):
+    assert merged([]) is shipped()
+    restore = use_hardware([tmp_path])
+    assert products() is shipped().by_name
+    restore()
+
+
+def test_what_ships_can_be_written_down_and_read_again(tmp_path):
+    catalogue = shipped().catalogue
+    path = tmp_path / FILE
+    path.write_text(json.dumps(to_plain(catalogue)), encoding="utf-8")
+    assert read_hardware(path) == catalogue
+
+
+def test_figures_at_their_default_stay_out_of_a_file():
+    assert to_plain(Peak(1.0, "a table", "high")) == {"value": 1.0, "source": "a table", "confidence": "high"}
+    row = replace(products()["Tesla T4"], facts={}, peaks={})
+    assert {"facts", "peaks", "nvlink", "xgmi"}.isdisjoint(to_plain(Catalogue(1, (row,)))["products"][0])
+
+
+def test_unknown_hardware_says_in_one_line_how_to_add_it():
+    assert unknown_line(PROTOTYPE) == (
+        'roof: no peaks are known of "Prototype X", so nothing is shown as a share of them; '
+        "`roofline hardware show 'Prototype X'` prints how to add it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        (DeviceFacts("cuda", "NVIDIA H200", memory_bytes=150_754_820_096), ""),
+        (DeviceFacts("cpu", "AMD EPYC"), ""),
+        (
+            DeviceFacts("cuda", "AMD Instinct MI300X", memory_bytes=25_752_502_272),
+            'roof: this is a part of a "AMD Instinct MI300X", and no datasheet tells the peaks of a part',
+        ),
+        (DeviceFacts("cuda", "a\x1b[31m'b"), r"""roof: no peaks are known of "a\x1b[31m'b", so nothing"""),
+    ],
+)
+def test_only_an_accelerator_that_is_unknown_or_a_part_needs_a_line(device, said):
+    assert unknown_line(device).startswith(said)
+    assert bool(unknown_line(device)) == bool(said)
+    assert "\n" not in unknown_line(device)
+
+
+def test_what_is_printed_to_fill_in_names_the_device_and_is_refused_until_it_is_filled_in(tmp_path):
+    text = how_to_add("Prototype X")
+    path = tmp_path / FILE
+    path.write_text(text[text.index("{") :], encoding="utf-8")
+    assert json.loads(path.read_text(encoding="utf-8"))["products"][0]["names"][0]["name"] == "Prototype X"
+    with pytest.raises(BadFile, match="Expected `float`, got `null`"):
+        use_hardware([tmp_path])
