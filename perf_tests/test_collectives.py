@@ -29,6 +29,8 @@ MOST_SHARING = 6
 # Each a power of four, and of 64, times 1 KiB.
 FOURS_BYTES = POWERS_BYTES[::2]
 FEW_BYTES = POWERS_BYTES[::6]
+# Where figures of nccl-tests on eight accelerators are published.
+PUBLISHED_BYTES = 8 * 1024 * MIB
 # What a CPU can do in the time of a quick run; links of accelerators are not full below a gigabyte.
 QUICK_MOST_BYTES = 2**40 if torch.cuda.is_available() else 64 * MIB
 # Thousands of calls fit in less than the usual second.
@@ -39,10 +41,10 @@ JOB_SIZES_BYTES = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 
 def _cases(operation):
     """Every case of an operation: all sizes in fp32, a few in other types and in the other place."""
-    sizes = SIZES_BYTES if operation == "all_reduce" else sorted((*FOURS_BYTES, *ODD_SIZES_BYTES))
+    sizes = SIZES_BYTES if operation == "all_reduce" else sorted((*FOURS_BYTES, *ODD_SIZES_BYTES, PUBLISHED_BYTES))
     first, *others = IN_PLACE[operation]
     variants = [("fp32", first, sizes), *((dtype, first, FEW_BYTES) for dtype in ("bf16", "fp16"))]
-    variants += [("fp32", place, FEW_BYTES) for place in others]
+    variants += [("fp32", place, (*FEW_BYTES, PUBLISHED_BYTES)) for place in others]
     for world_size in WORLD_SIZES:
         for dtype, place, sizes_bytes in variants:
             plain = (dtype, place) == ("fp32", first)

@@ -105,7 +105,7 @@ class Make:
 
         return Reference(**({"groups": groups or self.groups(3), "source": "h200.json"} | changes))
 
-    def result(self, *seconds, known=True, reference=None, policy=None, thresholds=(), why_none="", **changes):
+    def result(self, *seconds, known=True, reference=None, policy=None, limits=(), why_none="", **changes):
         """A measurement with its verdict: processes that took `seconds`, against fifteen of a millisecond each."""
         from pytest_roofline.judging.spread import Group
         from pytest_roofline.judging.verdicts import Policy, judge
@@ -120,7 +120,7 @@ class Make:
             (reference or self.reference(*steady, environments=({"driver": "550.54"},))) if known else None,
             policy or Policy(),
             invalid=measurement.invalid,
-            thresholds=thresholds,
+            limits=limits,
             why_none=why_none or "no baseline recorded",
         )
         return Result(measurement, verdict, **({"environment": {"driver": "570.86"}} | shown))

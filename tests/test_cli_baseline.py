@@ -308,7 +308,7 @@ def test_show_tells_of_every_file_and_entry(command, shelf):
         "memcpy_d2d",
         "other",
     }
-    assert "memcpy_d2d: threshold 100.0 GB/s (read + write; the vendor's guide), confidence high" in lines
+    assert "  memcpy_d2d: threshold 100 GB/s (read + write; the vendor's guide), confidence high" in lines
     assert any(line.startswith("other[64MiB] is provisional: 1 of 3 sessions; finds ") for line in lines)
     assert "driver: 570.86" in lines
 

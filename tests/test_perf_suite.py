@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from pytest_roofline import Work
 from pytest_roofline.judging.runs import read_run
+from pytest_roofline.measuring.cache import INFINITY_CACHE_BYTES, rotation_sets
+from roofline_kernels.stream import LARGE_ELEMENTS
+from roofline_kernels.work import STREAM, stream_work
 
+MIB = 2**20
 ROOT = Path(__file__).resolve().parent.parent
 # The last size, 2,101,346,304 bytes, is 2004 MiB.
 DECADES = ["4KiB", "32KiB", "512KiB", "4MiB", "32MiB", "512MiB", "2004MiB"]
@@ -81,6 +86,21 @@ def test_links_are_measured_from_pinned_and_from_pageable_memory(path):
 def test_stream_has_the_five_operations():
     expected = ["test_stream[copy]", "test_stream[scale]", "test_stream[add]", "test_stream[triad]", "test_stream[dot]"]
     assert expected == [test_id for test_id in of_tier("quick") if test_id.startswith("test_stream[")]
+
+
+def test_the_large_arrays_of_stream_are_made_once_whatever_the_cache():
+    """Two sets of 6.4 GB would be more than the rotation needs, and than some devices have."""
+    for operation in STREAM:
+        work = Work(**stream_work(operation, LARGE_ELEMENTS, 8))
+        assert {rotation_sets(work, size, free_bytes=10**12) for size in (4 * MIB, 50 * MIB, INFINITY_CACHE_BYTES)} == {
+            1
+        }
+
+
+def test_the_large_arrays_of_stream_need_an_accelerator_and_have_the_five_operations():
+    elsewhere = collected("perf_tests/test_stream.py", "--roofline-device=cuda:9")
+    large = [test_id for test_id in elsewhere if test_id.startswith("test_stream_large[")]
+    assert large == [f"test_stream_large[{operation}]" for operation in STREAM]
 
 
 def test_a_nightly_size_that_is_asked_for_by_its_id_is_kept_under_quick():

@@ -6,12 +6,21 @@ import torch
 
 # BabelStream's default: 2^25 elements, 256 MiB of double precision.
 ELEMENTS = 2**25
+# What AMD's acceptance limits are of (BabelStream -s 268435456): 2 GiB of double precision.
+LARGE_ELEMENTS = 2**28
 # BabelStream's scalar and first values, but for c: each operation must change what it writes, and BabelStream's zero
 # would be kept by scale.
 SCALAR = 0.4
 FIRST_A, FIRST_B, FIRST_C = 0.1, 0.2, 0.7
 
 Operation = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
+
+
+def has_double(device: torch.device) -> bool:
+    """Whether a device computes in double precision: Metal has none, and of Intel's GPUs only some have it."""
+    if device.type == "xpu":
+        return bool(torch.xpu.get_device_properties(device).has_fp64)
+    return device.type != "mps"
 
 
 class Arrays:
@@ -24,16 +33,16 @@ class Arrays:
     """
 
     def __init__(self, elements: int, device: torch.device, dtype: torch.dtype) -> None:
-        self.elements = elements
+        self.elements, self.dtype = elements, dtype
         self.array_bytes = elements * dtype.itemsize
-        self._device, self._dtype = device, dtype
+        self._device = device
         # The dot product of each set of arrays, by the address of its first.
         self._dots: dict[int, torch.Tensor] = {}
 
     def make(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Arrays a, b, c: each [elements], filled with BabelStream's first values."""
         a, b, c = (
-            torch.full((self.elements,), value, dtype=self._dtype, device=self._device)
+            torch.full((self.elements,), value, dtype=self.dtype, device=self._device)
             for value in (FIRST_A, FIRST_B, FIRST_C)
         )
         return a, b, c
@@ -64,7 +73,7 @@ class Arrays:
         }[name]
         # A few roundings; a sum of n terms may be off by n of them (Higham, Accuracy and Stability, section 4.2), which
         # in single precision would let everything pass.
-        epsilon = torch.finfo(self._dtype).eps
+        epsilon = torch.finfo(self.dtype).eps
         close, sum_close = 16 * epsilon, min(self.elements * epsilon, 1e-3)
 
         def check(*arrays: torch.Tensor) -> bool:

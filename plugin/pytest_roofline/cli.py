@@ -9,15 +9,20 @@ import click
 
 from .cli_baseline import baseline
 from .cli_contrast import contrast
+from .cli_fleet import fleet
+from .cli_hardware import hardware
+from .cli_history import history
+from .cli_import import import_
 from .cli_machine import doctor, selftest
 from .cli_options import folder_option, width
+from .cli_qualify import qualify
 from .cli_runs import drill, explain
 from .core.errors import RooflineError
 from .core.units import parse_fraction, printable
 from .version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from .judging.comparing import Comparison, Row
     from .judging.runs import Run
@@ -32,6 +37,9 @@ class _Commands(click.Group):
         except RooflineError as error:
             click.echo(f"roofline: {printable(str(error))}", err=True)
             ctx.exit(2)
+        except BrokenPipeError:
+            # Whoever reads has seen enough, as `head` has: click ends quietly.
+            raise
         except OSError as error:
             click.echo(f"roofline: {printable(f'{error.filename}: {error.strerror}')}", err=True)
             ctx.exit(2)
@@ -39,8 +47,19 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="roofline")
-def main() -> None:
+@click.option(
+    "--hardware", "own_hardware", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+    help="A folder whose hardware.json is read before that of ./baselines and what ships (repeatable).",
+)  # fmt: skip
+@click.pass_context
+def main(ctx: click.Context, own_hardware: tuple[Path, ...]) -> None:
     """Is this machine as fast as it should be? Offline companion of the pytest plugin."""
+    ctx.obj = folders = (*own_hardware, Path("baselines"))
+    # Its own commands tell more of a file that cannot be used; most folders have none.
+    if ctx.invoked_subcommand != "hardware" and any((folder / "hardware.json").exists() for folder in folders):
+        from .judging.hardware import use_hardware
+
+        ctx.call_on_close(use_hardware(folders))
 
 
 @main.command()
@@ -56,19 +75,23 @@ def compare(old: str, new: str, tolerance: str, as_json: bool, folder: Path) -> 
     """
     from .judging.comparing import compare as compare_files
 
-    compared = compare_files(_side(old, folder), _side(new, folder), parse_fraction(tolerance, "--tolerance"))
+    sides = _side(old, folder), _side(new, folder)
+    compared = compare_files(*sides, parse_fraction(tolerance, "--tolerance"))
     _note_cuts(compared.runs)
     if compared.only_old:
         click.echo(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)
     if as_json:
+        from .reporting.differences import more_as_json, shift_of
         from .reporting.exact_tables import exact_row_as_json
         from .reporting.exhausted import lost_as_json
 
-        plain = [*map(_row_as_json, compared.rows), *map(exact_row_as_json, compared.kernels)]
+        shift = shift_of(compared.rows)
+        plain = [_row_as_json(row) | more_as_json(row, shift) for row in compared.rows]
+        plain += map(exact_row_as_json, compared.kernels)
         plain += map(lost_as_json, compared.lost)
         click.echo(json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        _print_comparison(compared)
+        _print_comparison(compared, *sides)
     sys.exit(1 if compared.regressed else 0)
 
 
@@ -82,25 +105,35 @@ def _side(names: str, folder: Path) -> list[Path]:
     return [resolve_run(name, folder) for name in names.split(",") if name]
 
 
-def _print_comparison(compared: "Comparison") -> None:
+def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Sequence[Path]") -> None:
     from .judging.verdicts import Kind
+    from .reporting.differences import comparison_lines
     from .reporting.exact_tables import exact_comparison_table, exact_reason_lines
     from .reporting.exhausted import lost_line
+    from .reporting.ladder import ladder_lines, ladder_of_rows
+    from .reporting.published import idle_lines
     from .reporting.tables import comparison_table
 
     rows, kernels = compared.rows, compared.kernels
     terminal = sys.stdout.isatty()
+    before, after = ([run for run in compared.runs if run.path in side] for side in (old, new))
+    for line in comparison_lines(compared, before, after):
+        click.echo(line)
     if rows or not (kernels or compared.lost):
         click.echo(comparison_table(rows, width(), terminal))
     for row in rows:
         if row.verdict.reason:
             click.echo(f"{row.verdict.kind.value} {printable(row.label)}: {printable(row.verdict.reason)}")
+    for line in idle_lines(compared.idle):
+        click.echo(line)
     if kernels:
         click.echo(exact_comparison_table(kernels, width(), terminal))
     for line in exact_reason_lines(kernels):
         click.echo(line)
     for one in compared.lost:
         click.echo(lost_line(one))
+    for line in ladder_lines(ladder_of_rows(rows, after)):
+        click.echo(line)
     counts = {kind: compared.kinds.count(kind) for kind in Kind}
     click.echo(", ".join(f"{count} {kind.value}" for kind, count in counts.items() if count))
 
@@ -135,4 +168,9 @@ main.add_command(contrast)
 main.add_command(doctor)
 main.add_command(drill)
 main.add_command(explain)
+main.add_command(fleet)
+main.add_command(hardware)
+main.add_command(history)
+main.add_command(import_)
+main.add_command(qualify)
 main.add_command(selftest)

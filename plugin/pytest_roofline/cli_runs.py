@@ -34,6 +34,7 @@ def explain(run: str, test: str, folder: Path) -> None:
     """
     from .judging.runs import read_run, resolve_run
     from .reporting.explain import explanation
+    from .reporting.ladder import ladder_lines, ladder_of_run
     from .reporting.notes import note_lines
     from .reporting.resources import explanation as kernel_explanation
 
@@ -51,6 +52,10 @@ def explain(run: str, test: str, folder: Path) -> None:
         lines += note_lines(read, label, width())
         for line in lines:
             click.echo(line)
+    red = {judgement.label for judgement in read.judgements if judgement.verdict == "REGRESSED"}
+    told = ladder_lines(ladder_of_run(read)) if red & set(found) else []
+    for line in ["", *told] if told else []:
+        click.echo(line)
 
 
 def _matching(run: "Run", test: str) -> list[str]:

@@ -10,20 +10,23 @@ from .core.entries import RESOURCES
 from .core.units import GIB, format_tolerance, printable
 from .judging.comparators import BaselineComparator, RunComparator
 from .judging.curves import judge_curves, summarise
-from .judging.hardware import family_of
+from .judging.hardware import family_of, unknown_line
 from .judging.verdicts import DEFAULT_TOLERANCE
 from .reporting.details import detail_lines
 from .reporting.exact_tables import resources_table
 from .reporting.exhausted import exhausted_lines
 from .reporting.figures import figure_lines
 from .reporting.first_calls import first_call_lines
+from .reporting.ladder import ladder_lines, ladder_of_results
 from .reporting.matrix import matrix_lines
 from .reporting.memory_use import memory_lines, snapshot_lines
-from .reporting.messages import condition_lines, counts_line, curve_line, gate_lines, published_lines, reason_lines
+from .reporting.messages import condition_lines, counts_line, curve_line, gate_lines, reason_lines
 from .reporting.overview import curve_verdict_line, overview_lines, power_lines
 from .reporting.profiles import profile_lines
+from .reporting.published import idle_lines, limit_lines, published_lines
 from .reporting.ranks import rank_lines
 from .reporting.resources import difference_lines
+from .reporting.results import count
 from .reporting.tables import results_table, roofline_note
 from .reporting.transfers import transfer_lines
 from .selection import unmet_need
@@ -60,7 +63,8 @@ def header_lines(session: RooflineSession) -> list[str]:
 def _mode(session: RooflineSession) -> str:
     """What is not as by default: rounds, what fails, a drill."""
     options = session.options
-    text = f", up to {options.rounds} rounds" if options.rounds > 1 else ""
+    text = "" if options.min_share is None else f", at least {format_tolerance(options.min_share)} of the roofline"
+    text += f", up to {options.rounds} rounds" if options.rounds > 1 else ""
     text += f", no round after {_duration(options.time_s)}" if options.rounds > 1 and options.time_s else ""
     if options.fail_on != frozenset(DEFAULT_FAIL_ON):
         text += f", fails on {', '.join(word for word in FAIL_ON if word in options.fail_on)}"
@@ -80,7 +84,17 @@ def _against(session: RooflineSession) -> str:
     nothing = isinstance(comparator, BaselineComparator) and not comparator.entries.paths
     # A folder may hold kernels alone, and a file both.
     names = [comparator.name] * (not (nothing and kernels)) + [kernels] * bool(kernels)
-    return printable(", ".join(dict.fromkeys(names)))
+    limits = "" if nothing or isinstance(comparator, RunComparator) else _limits_alone(session)
+    return printable(", ".join(dict.fromkeys(names)) + limits)
+
+
+def _limits_alone(session: RooflineSession) -> str:
+    """How many published limits gate here, where nothing was recorded on this hardware; else empty."""
+    ground = session.ground
+    mine = [entry for entry in ground.entries if entry.hardware.alone.covers(ground.hardware.alone)]
+    if any(entry.kind == "measured" for entry in mine):
+        return ""
+    return f" (nothing recorded on this hardware, {count(sum(entry.gates for entry in mine), 'published limit')})"
 
 
 def _duration(seconds: float) -> str:
@@ -135,9 +149,10 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
     exhausted = session.exhausted.found
     if results or exhausted:
         lines += overview_lines(results)
+        lines += ladder_lines(ladder_of_results(results))
         lines += results_table(results, width, colour, exhausted).split("\n")
-        note = roofline_note(results)
-        lines += [note] if note else []
+        lines += [line for line in (roofline_note(results), _unknown_hardware(session)) if line]
+        lines += limit_lines(results)
         lines += _curve_lines(session)
         lines += matrix_lines(results, width)
         lines += transfer_lines(results)
@@ -146,7 +161,8 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
         lines += exhausted_lines(exhausted)
         lines += reason_lines(results)
         lines += condition_lines(results)
-        lines += published_lines(results)
+        lines += idle_lines((result.label, one) for result in results for one in result.idle)
+        lines += published_lines(results, verbose=session.config.get_verbosity() > 0)
         if session.config.get_verbosity() > 1:
             lines += detail_lines(results)
     if session.compiled.results:
@@ -157,6 +173,10 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
     lines += snapshot_lines(session.noted.snapshots)
     lines += profile_lines(session.noted.profiles, width, colour)
     return lines + _closing_lines(session)
+
+
+def _unknown_hardware(session: RooflineSession) -> str:
+    return unknown_line(session.ground.environment.device) if session.timed.results else ""
 
 
 def _curve_lines(session: RooflineSession) -> list[str]:

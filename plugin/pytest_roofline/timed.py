@@ -3,18 +3,19 @@
 A verdict may change until its test is reported: a further round, or what other tests of the run turned out to be.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .core.entries import Entry
+from .core.entries import Entry, Statistic
 from .core.records import Measurement
 from .core.samples import OVERSUBSCRIBED, PROFILED
 from .ground import Ground
 from .judging.comparators import BaselineComparator, find_reference
+from .judging.limits import IdleLimit, Limit, Summary, gating_limits, roofline_limit
 from .judging.looks import Looks
 from .judging.trials import LostRound, Trial
-from .judging.verdicts import DEFAULT_TOLERANCE, Policy, Reference, gating_limits, judge, settle
+from .judging.verdicts import DEFAULT_TOLERANCE, Policy, Reference, judge, settle
 from .reporting.records import judgement_of
 from .reporting.results import Result
 from .settings import Options
@@ -143,7 +144,7 @@ class TimedResults:
         verdict = result.verdict
         if verdict is None or verdict.decided or verdict.futile:
             return False
-        if verdict.reference is None and verdict.threshold is None:
+        if verdict.reference is None and verdict.limit is None:
             return False
         if result.measurement.test_id in self._at_once:
             return False
@@ -166,20 +167,35 @@ class TimedResults:
         reference, why_none = find_reference(self._ground.comparator, measurement.key, measurement.work)
         invalid, standing = trial.invalid(reference), trial.standing(reference)
         entries = self._entries_for(measurement)
-        group = trial.group(reference, self._ground.identity, self._started) if trial.sound(reference) else None
+        group = trial.group(reference, self._ground.identity, self._started)
+        limits, idle = ([], []) if invalid else self._limits(standing, trial, reference, entries)
         verdict = judge(
-            [group] if group is not None else [],
+            [group] if group.medians_s else [],
             reference,
             self._policy(standing, reference, ended=ended),
             invalid=invalid,
-            thresholds=gating_limits(entries, measurement.work),
+            limits=limits,
             why_none=why_none,
         )
         published = tuple(entry for entry in entries if entry.kind != "measured" and not entry.gates)
         left_out = tuple(trial.unsound(reference).values()) if not invalid else ()
         lost = self.lost.get(measurement.test_id, ())
         left_out += tuple(one.text for one in lost if measurement.key.name not in one.measured)
-        return Result(standing, verdict, self._facts(standing), published, left_out=left_out)
+        return Result(standing, verdict, self._facts(standing), published, left_out=left_out, idle=tuple(idle))
+
+    def _limits(
+        self, standing: Measurement, trial: Trial, reference: Reference | None, entries: Sequence[Entry]
+    ) -> tuple[list[Limit], list[IdleLimit]]:
+        """The published limits; where there is neither one nor a reference, the share of the roofline asked for."""
+
+        def summed(statistic: Statistic) -> Summary:
+            return trial.summary(reference, self._ground.identity, self._started, statistic)
+
+        limits, idle = gating_limits(entries, standing.work, summed)
+        if reference is None and not limits and self._options.min_share is not None:
+            limit = roofline_limit(standing, self._options.min_share)
+            limits = [limit] if limit is not None else []
+        return limits, idle
 
     def _policy(self, measurement: Measurement, reference: Reference | None, *, ended: bool) -> Policy:
         """Tolerance: marker or argument, then the baseline's entry, then command line and ini, then the default."""

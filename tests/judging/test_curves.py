@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.judging.curves import judge_curves, summarise
+from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.verdicts import Kind, Policy, judge
 
 SIZES = [4**power for power in range(6, 16)]
@@ -133,7 +134,7 @@ def test_sizes_that_alone_are_open_pass_where_their_mean_does(make):
 
 def test_a_size_below_its_threshold_turns_its_sweep_red(make):
     pairs = judged(make, *(0,) * 10)
-    breach = judge([make.group(1.0)], None, Policy(), thresholds=[(make.published(), 1.0)])
+    breach = judge([make.group(1.0)], None, Policy(), limits=[Limit(make.published(), 1.0)])
     pairs[3] = (pairs[3][0], breach)
     (curve,) = judge_curves(pairs)
     assert curve.kind is Kind.REGRESSED

@@ -16,6 +16,7 @@ from pytest_roofline.judging.explaining import (
     could_have_seen,
     modes,
 )
+from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.verdicts import Kind, Policy, judge
 
 GHZ = 1e9
@@ -67,7 +68,7 @@ def test_a_shift_is_worth_telling_from_the_smallest_effect_that_is_worth_reporti
 
 def test_what_was_not_compared_with_a_baseline_moved_nowhere(make):
     without = judge([make.group(0.0)], None, Policy())
-    breach = judge([make.group(1.0)], None, Policy(), thresholds=[(make.published(), 1.0)])
+    breach = judge([make.group(1.0)], None, Policy(), limits=[Limit(make.published(), 1.0)])
     assert breach.kind is Kind.REGRESSED
     assert common_shift([without] * 9 + [breach] * 9) is None
     assert common_shift([without] * 9 + suite(make, *(10,) * 5)).tests == 5

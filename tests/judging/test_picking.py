@@ -12,10 +12,19 @@ UTC = datetime.UTC
 
 
 def save(
-    make, path, *, started="2026-02-01T03:00:00Z", driver="570.86.10", hardware=None, run_id=None, empty=False, **on
+    make,
+    path,
+    *,
+    started="2026-02-01T03:00:00Z",
+    driver="570.86.10",
+    hardware=None,
+    run_id=None,
+    empty=False,
+    command=("pytest",),
+    **on,
 ):
     """A run file of one measurement."""
-    header = replace(make.header(run_id or path.stem, driver=driver, **on), started=started)
+    header = replace(make.header(run_id or path.stem, driver=driver, **on), started=started, command=command)
     measurement = make.measurement(key=make.key(hardware=hardware or make.hardware()))
     records = [header] if empty else [header, measurement, make.outcome(measurement)]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,6 +174,18 @@ def test_runs_of_a_fake_device_are_left_out_where_there_are_real_ones(make, save
     picked = scan(saved, Choice())
     assert "fake" not in names(picked)
     assert picked.notes == (f"{saved / 'runs' / 'fake.jsonl'} is left out: it is of a fake device",)
+
+
+def test_imported_runs_are_left_out_where_there_are_others(make, saved):
+    save(make, saved / "runs" / "nccl.jsonl", command=("roofline", "import", "all_reduce.log"))
+    picked = scan(saved, Choice())
+    assert "nccl" not in names(picked)
+    assert picked.notes == (f"{saved / 'runs' / 'nccl.jsonl'} is left out: it was imported from another tool",)
+
+
+def test_imported_runs_alone_are_taken(make, folder):
+    save(make, folder / "runs" / "nccl.jsonl", command=("roofline", "import", "all_reduce.log"))
+    assert names(scan(folder, Choice())) == ["nccl"]
 
 
 def test_runs_of_a_fake_device_alone_are_taken(make, folder):

@@ -54,6 +54,13 @@ def test_a_published_entry_is_used_where_what_it_names_is_there(make, kind, para
     assert (idle([entry], *tests) == []) == used
 
 
+@pytest.mark.parametrize("kind", ["threshold", "reference"])
+def test_a_published_entry_that_a_program_made_is_never_listed(make, kind):
+    assert idle([make.published(kind, provenance={"made_by": "a program"}), make.published(kind)]) == [
+        ("memcpy_d2d", False)
+    ]
+
+
 def test_without_tests_everything_is_unused(make):
     assert idle([make.measured(), make.published()]) == [("memcpy_d2d[64MiB]", False), ("memcpy_d2d", False)]
 

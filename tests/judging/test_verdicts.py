@@ -12,8 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from statsmodels.stats.weightstats import ttost_ind
 
-from pytest_roofline.core.entries import OUT_OF_MEMORY
-from pytest_roofline.core.work import Work
+from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.looks import FALSE_FAR, FALSE_PASS, FALSE_RED, Looks
 from pytest_roofline.judging.spread import PRIOR_FREEDOM, Group, priors
 from pytest_roofline.judging.verdicts import (
@@ -23,7 +22,6 @@ from pytest_roofline.judging.verdicts import (
     changed_environment,
     interval_text,
     judge,
-    limit_seconds,
     settle,
 )
 
@@ -353,7 +351,7 @@ def test_invalid_hides_every_other_finding(make, known, percent):
         make.reference() if known else None,
         Policy(),
         invalid="wrong data",
-        thresholds=[(make.published(), 1e-9)],
+        limits=[Limit(make.published(), 1e-9)],
         why_none="none",
     )
     assert (found.kind, found.reason, found.estimate) == (Kind.INVALID, "wrong data", None)
@@ -379,44 +377,44 @@ def test_only_what_is_open_wants_more_processes(make, kind, decided):
 @pytest.mark.parametrize("known", [True, False])
 def test_an_interval_wholly_beyond_a_limit_is_below_the_threshold(make, known):
     entry = make.published(value=235.0, source="NVIDIA docs")
-    found = judge(of(7), make.reference() if known else None, Policy(), thresholds=[(entry, 1.0)])
-    assert (found.kind, found.threshold, found.processes) == (Kind.REGRESSED, entry, 1)
-    assert found.reason.startswith("BELOW THRESHOLD: threshold 235.0 GB/s (read + write")
+    found = judge(of(7), make.reference() if known else None, Policy(), limits=[Limit(entry, 1.0)])
+    assert (found.kind, found.limit.standard, found.processes) == (Kind.REGRESSED, entry, 1)
+    assert found.reason.startswith("BELOW THRESHOLD: threshold 235 GB/s (read + write")
     assert "NVIDIA docs" in found.reason
     assert found.change == pytest.approx(0.07)
     assert found.interval[0] > 0
 
 
 def test_a_limit_is_decided_by_its_own_interval_not_by_the_comparisons_of_the_run(make):
-    found = judge(of(7), None, Policy(comparisons=10_000), thresholds=[(make.published(), 1.0)])
+    found = judge(of(7), None, Policy(comparisons=10_000), limits=[Limit(make.published(), 1.0)])
     assert found.kind is Kind.REGRESSED
 
 
 @pytest.mark.parametrize("percent", [-50, -0.1])
 def test_what_is_within_its_limit_passes(make, percent):
-    found = judge(of(percent), None, Policy(), thresholds=[(make.published(), 1.0)])
+    found = judge(of(percent), None, Policy(), limits=[Limit(make.published(), 1.0)])
     assert (found.kind, found.estimate) == (Kind.PASSED, None)
 
 
 def test_an_interval_that_reaches_the_limit_breaches_nothing_and_is_open(make):
     """A limit that may be missed must not pass for good: more processes could tell."""
-    found = judge(of(2), None, Policy(), thresholds=[(make.published(), 1.0)])
+    found = judge(of(2), None, Policy(), limits=[Limit(make.published(), 1.0)])
     assert (found.kind, found.decided) == (Kind.INCONCLUSIVE, False)
     assert found.interval[0] < 0 < found.interval[1]
     assert "more processes would decide" in found.reason
-    assert judge(of(4, 4.1, 3.9, 4, 4), None, Policy(), thresholds=[(make.published(), 1.0)]).kind is Kind.REGRESSED
+    assert judge(of(4, 4.1, 3.9, 4, 4), None, Policy(), limits=[Limit(make.published(), 1.0)]).kind is Kind.REGRESSED
 
 
 def test_what_is_as_slow_as_ever_does_not_pass_where_it_may_miss_its_limit(make):
     reference = make.reference(*make.groups(3, process=0.001, centre=math.log(1.02)))
-    found = judge(of(2), reference, Policy(), thresholds=[(make.published(), 1.0)])
-    assert (found.kind, found.threshold) == (Kind.INCONCLUSIVE, make.published())
-    assert judge(of(2), reference, Policy(), thresholds=[(make.published(), 1.5)]).kind is Kind.PASSED
+    found = judge(of(2), reference, Policy(), limits=[Limit(make.published(), 1.0)])
+    assert (found.kind, found.limit.standard) == (Kind.INCONCLUSIVE, make.published())
+    assert judge(of(2), reference, Policy(), limits=[Limit(make.published(), 1.5)]).kind is Kind.PASSED
 
 
 def test_a_limit_is_breached_from_three_processes_on_where_rounds_may_follow(make):
     found = [
-        judge(of(*[30] * count), None, Policy(looks=AUTO), thresholds=[(make.published(), 1.0)]) for count in (1, 3)
+        judge(of(*[30] * count), None, Policy(looks=AUTO), limits=[Limit(make.published(), 1.0)]) for count in (1, 3)
     ]
     assert [one.kind for one in found] == [Kind.INCONCLUSIVE, Kind.REGRESSED]
 
@@ -429,18 +427,18 @@ def test_a_breach_needs_the_lower_end_of_the_interval_beyond_the_limit(make, new
     error = math.sqrt(spread**2 / count + DEVICE_PRIOR.session**2)
     lower = sum(new) / count - scipy.stats.t.ppf(0.995, freedom) * error
     assume(abs(lower) > 1e-9)
-    found = judge([make.group(*new)], None, Policy(), thresholds=[(make.published(), 1.0)])
+    found = judge([make.group(*new)], None, Policy(), limits=[Limit(make.published(), 1.0)])
     assert (lower > 0) == (found.kind is Kind.REGRESSED)
 
 
 def test_any_one_of_several_limits_can_be_breached(make):
     easy, hard = make.published(source="easy"), make.published(source="hard")
-    assert judge(of(0), None, Policy(), thresholds=[(easy, 2.0), (hard, 0.5)]).threshold is hard
+    assert judge(of(0), None, Policy(), limits=[Limit(easy, 2.0), Limit(hard, 0.5)]).limit.standard is hard
 
 
 def test_a_result_within_its_limit_is_still_held_against_the_baseline(make):
-    found = judge(of(30), make.reference(), Policy(), thresholds=[(make.published(), 2.0)])
-    assert (found.kind, found.threshold) == (Kind.REGRESSED, None)
+    found = judge(of(30), make.reference(), Policy(), limits=[Limit(make.published(), 2.0)])
+    assert (found.kind, found.limit) == (Kind.REGRESSED, None)
 
 
 def wavering(make, percent=6.0):
@@ -506,33 +504,6 @@ def test_what_is_within_its_tolerance_is_not_dragged_along_by_slow_tests(make):
 
 def test_without_verdicts_there_is_nothing_to_settle():
     assert settle({}, 10) == {}
-
-
-def test_a_limit_on_a_rate_becomes_the_time_of_that_work(make):
-    measurement = make.measurement(work=Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9))
-    assert limit_seconds(make.published(value=100.0), measurement.work) == pytest.approx(0.02)
-
-
-def test_a_limit_in_the_payloads_counting_uses_the_payload(make):
-    measurement = make.measurement(work=Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9))
-    assert limit_seconds(make.published(metric="payload_GBps", value=100.0), measurement.work) == pytest.approx(0.01)
-
-
-def test_a_limit_on_throughput_counts_1e12(make):
-    assert limit_seconds(make.published(metric="TFLOPS", value=2.0, unit="TFLOP/s"), Work(flops=10**12)) == 0.5
-
-
-def test_a_limit_on_time_is_that_time(make):
-    assert limit_seconds(make.published(metric="time_s", value=3.0, unit="s"), make.copy()) == 3.0
-
-
-@pytest.mark.parametrize("value", [(1.0, 2.0), OUT_OF_MEMORY])
-def test_a_range_or_out_of_memory_is_no_limit(make, value):
-    assert limit_seconds(make.published(value=value), make.copy()) is None
-
-
-def test_a_limit_on_what_was_not_worked_is_none(make):
-    assert limit_seconds(make.published(metric="TFLOPS", unit="TFLOP/s"), make.copy()) is None
 
 
 def test_what_changed_beside_the_code_is_named():

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # As pip sees a ROCm container: versions with a local part, and a triton under another distribution name.
 VENDOR = {"torch": "2.9.0+rocm6.4", "pytorch-triton-rocm": "3.5.0"}
-ORDINARY = ("click", "diptest", "msgspec", "numpy", "pandas", "pytest", "rich", "scipy")
+ORDINARY = ("click", "diptest", "msgspec", "numpy", "pandas", "pytest", "rich", "ruptures", "scipy")
 # What an index would offer: newer, and wrong for this machine.
 TEMPTATIONS = {"torch": "99.0", "triton": "99.0"}
 # Neither tox's constraint on torch nor anybody's pip configuration may decide what this test shows.

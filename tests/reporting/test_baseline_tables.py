@@ -68,7 +68,7 @@ def test_a_change_tells_what_happens_with_time_sessions_and_processes(make, befo
 
 def test_a_published_figure_shows_its_value(make):
     one = Change(make.published(value=120.0), make.published(value=100.0), "replaced", "published figure")
-    assert words(changes_table([one], 100, False)) == "memcpy_d2d 100.0 GB/s 120.0 GB/s replaced (published figure)"
+    assert words(changes_table([one], 100, False)) == "memcpy_d2d 100 GB/s 120 GB/s replaced (published figure)"
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -146,9 +146,10 @@ def test_how_many_entries_are_provisional_is_told_with_the_reasons(make):
     ]
 
 
-def test_published_figures_have_a_line_each(make):
+def test_published_figures_have_a_line_each_under_their_benchmark(make):
     assert published_lines([make.published(), entry(make, (1.0,))]) == [
-        "memcpy_d2d: threshold 100.0 GB/s (read + write; the vendor's guide), confidence high"
+        "memcpy_d2d: 1 published figure, 1 limit gates",
+        "  memcpy_d2d: threshold 100 GB/s (read + write; the vendor's guide), confidence high",
     ]
 
 

@@ -8,6 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.looks import Looks
 from pytest_roofline.judging.verdicts import Policy, settle
 from pytest_roofline.reporting.explain import explanation
@@ -122,7 +123,7 @@ def test_an_open_verdict_ends_with_what_would_decide(make, tmp_path):
 
 def test_a_breach_is_explained_with_its_difference_interval_and_processes(make, tmp_path):
     """The issue: every printed verdict shows them."""
-    judgement = judged(make, 1.25e-3, known=False, thresholds=[(make.published(), 1e-3)])
+    judgement = judged(make, 1.25e-3, known=False, limits=[Limit(make.published(), 1e-3)])
     text = "\n".join(explained(make, tmp_path, timed(make, 1.25e-3), judgement))
     assert "REGRESSED: BELOW THRESHOLD" in text
     assert "+25.0 %" in text

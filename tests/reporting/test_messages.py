@@ -11,7 +11,6 @@ from pytest_roofline.reporting.messages import (
     counts_line,
     curve_line,
     gate_lines,
-    published_lines,
     reason_lines,
     verdicts_line,
 )
@@ -99,23 +98,6 @@ def test_a_rate_of_a_sweep_is_never_in_powers_of_ten():
 def test_a_sweep_without_bandwidth_is_its_latency_alone():
     curve = CurveSummary("memcpy", "traffic_GBps", 9, 2e9, {"50%": MIB}, 2e-6, None)
     assert curve_line(curve).endswith("fits 2.00 µs")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(235.0, "235"), ((200.0, 240.0), "200 to 240"), ("out of memory", "out of")]
-)
-def test_a_published_figure_stands_beside_the_result(make, value, text):
-    entry = make.published("reference", value=value, source=HOSTILE)
-    (line,) = published_lines([Result(make.measurement(1e-3), None, {}, (entry,))])
-    assert text in line
-    assert "134 GB/s" in line
-    assert not set(line) & set("\x1b\r\n\u202e")
-
-
-def test_only_so_many_published_figures_are_shown_and_the_rest_counted(make):
-    published = tuple(make.published("reference", source=f"{number}") for number in range(15))
-    lines = published_lines([Result(make.measurement(), None, {}, published)])
-    assert (len(lines), lines[-1]) == (13, "… and 3 more published figures")
 
 
 THERMAL = "thermal slowdown"

@@ -7,6 +7,7 @@ import pytest
 
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.judging.curves import judge_curves
+from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.verdicts import Kind, Policy
 from pytest_roofline.reporting.overview import curve_verdict_line, overview_lines, power_lines
 from pytest_roofline.reporting.results import Result
@@ -68,7 +69,7 @@ def test_what_changed_for_some_tests_is_counted(make):
 
 def test_what_was_not_compared_says_nothing_of_the_run(make):
     nothing = [Result(make.measurement(), None, {"driver": "570"}), make.result(known=False)]
-    breach = make.result(9e-3, known=False, thresholds=[(make.published(), 1e-3)])
+    breach = make.result(9e-3, known=False, limits=[Limit(make.published(), 1e-3)])
     assert overview_lines([*nothing, *[breach] * 9]) == []
     assert power_lines([*nothing, breach]) == []
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.core.records import Judgement, SessionRecord
+from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.looks import Looks
 from pytest_roofline.judging.runs import encode_line
 from pytest_roofline.judging.verdicts import Policy
@@ -60,7 +61,7 @@ def test_what_was_not_compared_keeps_its_verdict_and_reason_alone(make):
 
 
 def test_a_breach_keeps_its_estimate_and_interval(make):
-    one = make.result(1.25e-3, known=False, thresholds=[(make.published(), 1e-3)])
+    one = make.result(1.25e-3, known=False, limits=[Limit(make.published(), 1e-3)])
     kept = judgement_of(one)
     assert (kept.estimate, kept.interval, kept.processes) == (one.verdict.estimate, one.verdict.interval, 1)
     assert kept.reason.startswith("BELOW THRESHOLD")

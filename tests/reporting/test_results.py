@@ -9,7 +9,8 @@ from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.verdicts import Policy, judge
-from pytest_roofline.reporting.messages import published_lines, reason_lines
+from pytest_roofline.reporting.messages import reason_lines
+from pytest_roofline.reporting.published import published_lines
 from pytest_roofline.reporting.results import Result, figure, new_s, properties, rate_text
 from pytest_roofline.reporting.tables import results_table
 from pytest_roofline.reporting.verdicts import status_word
@@ -99,7 +100,7 @@ TEXTS = {
     "table": lambda one: results_table([one], 80, False).split("\n")[-1],
     "properties": lambda one: str(properties([one])),
     "derived": lambda one: str(one.measurement.derived()),
-    "published": lambda one: published_lines([one])[0].partition(", reference ")[0],
+    "published": lambda one: published_lines([one])[0],
 }
 
 

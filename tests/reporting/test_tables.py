@@ -9,6 +9,7 @@ from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.comparing import Row
+from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.verdicts import Kind, Policy, Verdict, judge
 from pytest_roofline.reporting.tables import comparison_table, results_table, roofline_note
 
@@ -126,11 +127,22 @@ def test_every_verdict_stands_with_its_interval_and_its_processes(make, seconds,
 
 def test_a_breach_stands_with_its_interval_and_its_processes(make):
     """There is nothing on the other side but the limit."""
-    one = make.result(1.25e-3, 1.25e-3, known=False, thresholds=[(make.published(), 1e-3)])
+    one = make.result(1.25e-3, 1.25e-3, known=False, limits=[Limit(make.published(), 1e-3)])
     *_, difference, interval, counts, word = cells(results_table([one], 100, False))
     assert (difference, word) == ("+25.0", "REGRESSED")
     assert re.fullmatch(r"\+\d+\.\d…\+\d+\.\d", interval)
     assert counts.startswith("2")
+
+
+@pytest.mark.parametrize(("width", "line"), [(120, "3502 GB/s PASSED"), (70, "memcpy_h2d 3502 GB/s")])
+def test_what_passes_by_a_limit_stands_with_it_where_there_is_room_and_else_in_a_second_table(make, width, line):
+    held, slower = (
+        result(make, seconds, benchmark=f"memcpy_{way}", known=False, limits=[Limit(make.published(), 1.2e-3)])
+        for seconds, way in ((1e-3, "h2d"), (2e-3, "d2h"))
+    )
+    lines = [" ".join(row.split()) for row in results_table([held, slower], width, False).split("\n")]
+    assert any(row.endswith(line) for row in lines)
+    assert sum("3502 GB/s" in row for row in lines) == 2
 
 
 @pytest.mark.parametrize("apart", [0.01, 0.1, 0.3, 0.7, 2.0])
@@ -217,7 +229,7 @@ def test_a_comparison_shows_both_times_the_difference_its_interval_and_the_proce
 
 
 def test_a_breach_stands_in_a_comparison_with_its_interval_and_its_processes(make):
-    verdict = judge([make.group(math.log(1.25e-3))], None, Policy(), thresholds=[(make.published(), 1e-3)])
+    verdict = judge([make.group(math.log(1.25e-3))], None, Policy(), limits=[Limit(make.published(), 1e-3)])
     *_, interval, counts, word = cells(comparison_table([Row(make.key(), "m", None, 1.25e-3, verdict)], 100, False))
     assert re.fullmatch(r"\+\d+\.\d … \+\d+\.\d %", interval)
     assert (counts[0], word) == ("1", "REGRESSED")

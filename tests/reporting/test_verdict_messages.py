@@ -6,6 +6,7 @@ import re
 import pytest
 
 from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.verdicts import Kind, Policy
 from pytest_roofline.reporting.results import Result
 from pytest_roofline.reporting.verdicts import failure_message, status_word
@@ -21,7 +22,7 @@ def vague(make, spread=0.05, processes=5):
 
 
 def breach(make, *seconds, **changes):
-    return make.result(*(seconds or (1.25e-3,)), known=False, thresholds=[(make.published(), 1e-3)], **changes)
+    return make.result(*(seconds or (1.25e-3,)), known=False, limits=[Limit(make.published(), 1e-3)], **changes)
 
 
 def verdicts(make):
@@ -153,7 +154,7 @@ def test_a_breach_says_below_threshold_how_far_how_surely_and_on_how_many_proces
     first, _ = lines(failure_message(breach(make, *seconds), "r"))
     pattern = (
         r"memcpy_d2d\[64MiB\]: \+25\.0 % time beyond its limit \(107 GB/s\) REGRESSED, BELOW THRESHOLD: threshold "
-        rf"100\.0 GB/s \(read \+ write; the vendor's guide\), 99 % interval {INTERVAL} \({behind}\)"
+        rf"100 GB/s \(read \+ write; the vendor's guide\), 99 % interval {INTERVAL} \({behind}\)"
     )
     assert re.fullmatch(pattern, first)
 
@@ -172,7 +173,7 @@ def test_hostile_text_cannot_break_out_of_its_two_lines(make, kind):
         "inconclusive": lambda: make.result(1.04e-3, reference=vague(make), **facts),
         "missing": lambda: make.result(known=False, why_none=HOSTILE, **facts),
         "invalid": lambda: make.result(invalid=HOSTILE, **facts),
-        "breach": lambda: make.result(2e-3, known=False, thresholds=[(published, 1e-3)], **facts),
+        "breach": lambda: make.result(2e-3, known=False, limits=[Limit(published, 1e-3)], **facts),
     }[kind]()
     message = failure_message(one, "r")
     assert message.count("\n") == 1

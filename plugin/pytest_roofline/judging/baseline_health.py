@@ -11,8 +11,8 @@ from ..core.units import format_tolerance, moment
 from .comparators import class_of_key, key_of_entry, reference_of
 from .renewal import priors_of
 from .spread import ENOUGH_SESSIONS, Group, Prior, Spread
-from .stats import Difference, difference, growth, quantile
-from .verdicts import CONFIDENCE, DEFAULT_TOLERANCE, POWER
+from .stats import CONFIDENCE, Difference, difference, growth, quantile
+from .verdicts import DEFAULT_TOLERANCE, POWER
 
 
 @dataclass(frozen=True, slots=True)

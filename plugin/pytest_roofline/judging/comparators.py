@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Protocol
 
-from ..core.entries import Entry
+from ..core.entries import Entry, Statistic
 from ..core.errors import BadFile
 from ..core.facts import HardwareKey
 from ..core.keys import Key, canonical
@@ -14,6 +14,7 @@ from ..core.records import Measurement
 from ..core.work import Work
 from .baselines import Entries, nearest
 from .hardware import identity_of
+from .limits import Summary, exact, process_s
 from .runs import Run, read_run
 from .spread import Group, Prior, borrow, borrow_sessions, class_of, priors, spread_between, spread_within
 from .verdicts import Reference
@@ -144,18 +145,28 @@ class RunComparator:
             clock_hz=typical_clock(m.samples.clock_hz for measurements in processes.values() for m in measurements),
         )
 
-    def groups(self, key: Key, *, slowest: bool = False) -> tuple[Group, ...]:
-        """The processes that measured `key`, by session.
+    def groups(self, key: Key) -> tuple[Group, ...]:
+        """The processes that measured `key`, by session, each with all of its attempts together."""
+        processes = self._processes.get(key.identity, {})
+        return self._by_session({process: pooled_median(measured) for process, measured in processes.items()})
 
-        Args:
-            key: of the measurement.
-            slowest: whether of several attempts of a process the slowest stands, as it does for what is judged; a
-                reference takes all of them together, since the slowest would only loosen it.
-        """
+    def judged(self, key: Key, statistic: Statistic = "median") -> tuple[Group, ...]:
+        """The same as what is judged: each process its slowest attempt, which in a reference would only loosen it."""
+        processes = self._processes.get(key.identity, {}).items()
+        return self._by_session(
+            {process: max(process_s(m.samples, statistic) for m in attempts) for process, attempts in processes}
+        )
+
+    def summary(self, key: Key, statistic: Statistic) -> Summary:
+        """The same, with whether every attempt was taken in a way that tells the statistic itself."""
+        attempts = (m for attempts in self._processes.get(key.identity, {}).values() for m in attempts)
+        told = all(exact(measurement.samples, statistic) for measurement in attempts)
+        return Summary(self.judged(key, statistic), told)
+
+    def _by_session(self, processes: dict[str, float]) -> tuple[Group, ...]:
         sessions: dict[str, list[float]] = {}
-        for process, measurements in self._processes.get(key.identity, {}).items():
-            value = max(m.median_s for m in measurements) if slowest else pooled_median(measurements)
-            sessions.setdefault(self._runs[process].header.run_id, []).append(value)
+        for process, seconds in processes.items():
+            sessions.setdefault(self._runs[process].header.run_id, []).append(seconds)
         headers = {run.header.run_id: run.header for run in self.runs}
         return tuple(
             Group(tuple(medians), identity_of(headers[name].environment), headers[name].started)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.entries import Entry
+from ..core.entries import Statistic
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key
 from ..core.records import Measurement
@@ -22,9 +22,10 @@ from .comparators import (
 from .exact_comparing import ExactRow, compare_exact
 from .exact_known import known_by
 from .exhausted import Lost, kernels_lost_since, lost_since
+from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary, gating_limits
 from .runs import Run
 from .spread import priors
-from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, gating_limits, judge, other_mode, settle
+from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, judge, other_mode, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory."""
+    """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory.
+
+    `idle` are published limits that could not be judged, each with the measurement that it speaks of.
+    """
 
     rows: tuple[Row, ...]
     only_old: tuple[str, ...]
     runs: tuple[Run, ...]
     kernels: tuple[ExactRow, ...] = ()
     lost: tuple[Lost, ...] = ()
+    idle: tuple[tuple[str, IdleLimit], ...] = ()
 
     @property
     def kinds(self) -> list[Kind]:
@@ -77,12 +82,14 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
     before, after = open_comparator(old), open_comparator(new)
     _refuse_other_hardware(before, after)
     found = [(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
+    limits = {key.identity: _limits(before, after, key) for key, *_ in found}
     count = sum(reference is not None for _, _, reference, _ in found)
     known_kernels = known_by(before)
     kernels, only_old = compare_exact(known_kernels, known_by(after))
     lost = lost_since(before, after)
     lost += kernels_lost_since(known_kernels, after, {row.key.identity for row in kernels})
-    if not count and not lost and not any(row.old is not None for row in kernels):
+    limited = any(gating for gating, _ in limits.values())
+    if not count and not limited and not lost and not any(row.old is not None for row in kernels):
         raise BadInput(
             f"{before.name} and {after.name} share no measurement{_why_not(before, after)}; expected runs of the same "
             "tests"
@@ -97,11 +104,9 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
             prior=kinds.get(class_of_key(key), priors()[class_of_key(key)]),
         )
         changed = next((why for mode in fresh.achieved if (why := other_mode(mode, reference))), "")
-        thresholds = _thresholds(before, key, _work(after, key))
-        groups = after.groups(key, slowest=True) if isinstance(after, RunComparator) else fresh.groups
-        verdicts[key.identity] = judge(
-            groups, reference, policy, invalid=changed, thresholds=thresholds, why_none=why_none
-        )
+        groups = after.judged(key) if isinstance(after, RunComparator) else fresh.groups
+        gating, _ = limits[key.identity]
+        verdicts[key.identity] = judge(groups, reference, policy, invalid=changed, limits=gating, why_none=why_none)
     settled = settle(verdicts, max(1, count))
     rows = [
         Row(key, key.label, reference.median_s if reference else None, fresh.median_s, settled[key.identity], fresh)
@@ -118,6 +123,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
         runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
         kernels=kernels,
         lost=tuple(lost),
+        idle=tuple((key.label, one) for key, *_ in found for one in limits[key.identity][1]),
     )
 
 
@@ -137,12 +143,19 @@ def _unfit(side: Comparator) -> list[tuple[Measurement, str]]:
     return side.unfit if isinstance(side, RunComparator) else []
 
 
-def _thresholds(before: Comparator, key: Key, work: Work) -> list[tuple[Entry, float]]:
-    """The published limits in a baseline file that speak of a measurement."""
+def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit], list[IdleLimit]]:
+    """The published limits in a baseline file that speak of a measurement; and those that cannot be judged here."""
     if not isinstance(before, BaselineComparator):
-        return []
+        return [], []
+
+    def summed(statistic: Statistic) -> Summary | str:
+        if isinstance(after, RunComparator):
+            return after.summary(key, statistic)
+        fresh = after.reference(key)
+        return Summary(fresh.groups) if fresh is not None and statistic == "median" else MEDIANS_ONLY
+
     entries = before.entries.of(key.benchmark, key.name)
-    return gating_limits((entry for entry in entries if entry.matches(key)), work)
+    return gating_limits((entry for entry in entries if entry.matches(key)), _work(after, key), summed)
 
 
 def _unfit_rows(before: Comparator, after: Comparator, known: set[str], tolerance: float) -> list[Row]:

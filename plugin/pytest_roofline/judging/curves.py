@@ -12,8 +12,8 @@ from scipy.optimize import nnls
 
 from ..core.records import CurveSummary, Measurement
 from .looks import FALSE_IMPROVED, FALSE_PASS
-from .stats import quantile
-from .verdicts import CONFIDENCE, Kind, Verdict
+from .stats import CONFIDENCE, quantile
+from .verdicts import Kind, Verdict
 
 Floats = npt.NDArray[np.float64]
 

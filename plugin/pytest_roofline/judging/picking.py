@@ -89,10 +89,11 @@ def scan(folder: Path, choice: Choice) -> Picked:
         raise BadInput(f"no run in {folder / 'runs'}{seen}; record one with `pytest --roofline-save=NAME`")
     picked = pick(runs, choice)
     taken = list(picked.runs)
-    fake = [run for run in taken if is_fake(run)]
-    if len(fake) < len(taken):
-        notes += [f"{run.path} is left out: it is of a fake device" for run in fake]
-        taken = [run for run in taken if not is_fake(run)]
+    for strange, why in ((is_fake, "it is of a fake device"), (is_imported, "it was imported from another tool")):
+        left = [run for run in taken if strange(run)]
+        if len(left) < len(taken):
+            notes += [f"{run.path} is left out: {why}" for run in left]
+            taken = [run for run in taken if not strange(run)]
     _refuse_several(taken)
     return Picked(tuple(taken), (*notes, *picked.notes))
 
@@ -100,6 +101,11 @@ def scan(folder: Path, choice: Choice) -> Picked:
 def is_fake(run: Run) -> bool:
     """Whether a run is of the fake device that tests use."""
     return run.header.environment.device.type == "fake"
+
+
+def is_imported(run: Run) -> bool:
+    """Whether a run was made from another tool's output, by `roofline import`."""
+    return run.header.command[:2] == ("roofline", "import")
 
 
 def describe(runs: Sequence[Run]) -> str:

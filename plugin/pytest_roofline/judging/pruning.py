@@ -49,15 +49,23 @@ def read_plan(path: Path) -> list[PlannedTest]:
 
 
 def unused(entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]) -> list[Unused]:
-    """The entries that none of the planned tests would be compared with, in their order."""
+    """The entries that none of the planned tests would be compared with, in their order.
+
+    What a program made from published figures holds those of sizes and worlds that no test has, and would hold them
+    again when it is next run.
+    """
     tests: dict[str, dict[str, dict[str, Any]]] = {}
     for test in planned:
         tests.setdefault(test.benchmark, {})[canonical(test.parameters)] = test.parameters
     return [
         Unused(entry, entry.benchmark in tests)
         for entry in entries
-        if not _is_used(entry, tests.get(entry.benchmark, {}))
+        if not (_is_generated(entry) or _is_used(entry, tests.get(entry.benchmark, {})))
     ]
+
+
+def _is_generated(entry: Entry | ExactEntry) -> bool:
+    return isinstance(entry, Entry) and entry.kind != "measured" and "made_by" in entry.provenance
 
 
 def _is_used(entry: Entry | ExactEntry, tests: dict[str, dict[str, Any]]) -> bool:

@@ -21,7 +21,8 @@ from .baselines import read_baseline, write_baseline
 from .comparators import class_of_key, key_of_entry, prior_of, reference_of
 from .exact_renewal import ExactChange, exact_changes
 from .spread import Group, Prior, priors
-from .verdicts import CONFIDENCE, DEFAULT_TOLERANCE, Kind, Policy, judge, other_mode
+from .stats import CONFIDENCE
+from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, judge, other_mode
 
 Labelled = TypeVar("Labelled", Entry, ExactEntry)
 Action = Literal["new", "replaced", "joined", "unchanged"]

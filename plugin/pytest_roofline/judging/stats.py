@@ -13,6 +13,8 @@ from scipy import special
 
 from .spread import ENOUGH_SESSIONS, Group, Prior, Spread, process_spread, session_spread, unequal, with_prior
 
+# Of the intervals that are printed, and of what is said to be sure.
+CONFIDENCE = 0.99
 # e to this is a million: a bound so far out says that nothing is known.
 MOST_LOGS = 14.0
 

@@ -7,8 +7,10 @@ green; every sound process counts, so no round can be picked.
 from dataclasses import dataclass, field
 from statistics import median_high
 
+from ..core.entries import Statistic
 from ..core.records import Measurement
 from ..core.samples import MOST_EXCLUDED
+from .limits import Summary, exact, process_s
 from .spread import Group
 from .verdicts import Reference, other_mode
 
@@ -66,9 +68,21 @@ class Trial:
         middle = median_high(sorted(measurement.median_s for measurement in sound))
         return next(measurement for measurement in sound if measurement.median_s == middle)
 
-    def group(self, reference: Reference | None, device: str, started: str) -> Group:
-        """The sound processes as the session that they are."""
-        return Group(tuple(measurement.median_s for measurement in self.sound(reference)), device, started)
+    def group(self, reference: Reference | None, device: str, started: str, statistic: Statistic = "median") -> Group:
+        """The sound processes as the session that they are, each its slowest sound attempt under a statistic."""
+        slowest: dict[str, float] = {}
+        for attempt in self._sound_attempts(reference):
+            seconds = process_s(attempt.samples, statistic)
+            slowest[attempt.process] = max(seconds, slowest.get(attempt.process, 0.0))
+        return Group(tuple(slowest.values()), device, started)
+
+    def summary(self, reference: Reference | None, device: str, started: str, statistic: Statistic) -> Summary:
+        """The same, with whether every attempt was taken in a way that tells the statistic itself."""
+        told = all(exact(attempt.samples, statistic) for attempt in self._sound_attempts(reference))
+        return Summary([self.group(reference, device, started, statistic)], told)
+
+    def _sound_attempts(self, reference: Reference | None) -> list[Measurement]:
+        return [attempt for attempt in self.measurements if not _trouble(attempt, reference)]
 
 
 def _trouble(measurement: Measurement, reference: Reference | None) -> str:

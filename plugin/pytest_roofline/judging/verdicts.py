@@ -6,24 +6,20 @@ alone; `settle` then looks at all tests of a run.
 
 import enum
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from ..core.entries import OUT_OF_MEMORY, Entry
 from ..core.units import format_percent, format_tolerance
-from ..core.work import RATE_UNITS, Work, rate_suffix
+from .limits import Breach, Limit, breaches, hardest
 from .looks import FALSE_RED, FEWEST_TESTS, MOST_ROUNDS, Looks, adjusted, red_at_once, spent_p
-from .spread import ENOUGH_SESSIONS, Group, Prior, priors, process_spread
-from .stats import Difference, difference, growth, quantile
+from .spread import ENOUGH_SESSIONS, Group, Prior, priors
+from .stats import CONFIDENCE, Difference, difference, growth, quantile
 
 DEFAULT_TOLERANCE = 0.05
-CONFIDENCE = 0.99
 # The smallest slowdown worth reporting, as a share of the tolerance: red must be surely more than this.
 WORTH_REPORTING = 0.4
 POWER = 0.8
-# A published limit has no processes behind it and no error: as a reference of very many.
-KNOWN_LIMIT = 10_000
 # So many processes are hardly all in a mode that few of the baseline's were in.
 ENOUGH_TO_REPEAT = 5
 # How far the processes to come may move the centre, in standard errors, before a run is given up.
@@ -114,6 +110,7 @@ class Verdict:
         slower_processes: of the reference's processes that were compared (the device's own, where there are any), how
             many were faster than the new ones' centre; `compared_processes` is how many those are.
         new_medians_s: of the new processes, in seconds.
+        limit: what it was held against in place of a reference; `estimate` is then by how much it lies beyond.
         futile: whether more processes of this run would hardly decide, since what is open is the baseline's own error.
     """
 
@@ -133,7 +130,7 @@ class Verdict:
     slower_processes: int = 0
     compared_processes: int = 0
     new_medians_s: tuple[float, ...] = ()
-    threshold: Entry | None = None
+    limit: Limit | None = None
     futile: bool = False
 
     @property
@@ -159,22 +156,22 @@ def judge(
     policy: Policy,
     *,
     invalid: str = "",
-    thresholds: Sequence[tuple[Entry, float]] = (),
+    limits: Sequence[Limit] = (),
     why_none: str = "",
 ) -> Verdict:
     """The verdict on new processes.
 
     Args:
         new: their medians, by session.
-        reference: what to compare with; None gives NO BASELINE, unless a threshold speaks.
+        reference: what to compare with; None gives NO BASELINE, unless a limit speaks.
         invalid: why the measurement cannot be trusted, `` if it can.
-        thresholds: published limits that apply, each with its limit in seconds.
+        limits: that apply, whatever the reference says.
         why_none: why there is no reference.
     """
     count = sum(len(group.medians_s) for group in new)
     if invalid:
         return Verdict(Kind.INVALID, policy.tolerance, reason=invalid, reference=reference, processes=count)
-    beyond = _beyond(new, thresholds, policy)
+    beyond = [_beyond(breach, policy) for breach in breaches(limits, new, policy.prior, policy.looks)]
     if beyond and beyond[0].kind is Kind.REGRESSED:
         return beyond[0]
     if reference is not None:
@@ -183,11 +180,27 @@ def judge(
         return beyond[0] if beyond and found.kind in (Kind.PASSED, Kind.IMPROVED) else found
     if beyond:
         return beyond[0]
-    if thresholds:
-        entry = thresholds[0][0]
-        reason = f"not below {describe(entry)}"
-        return Verdict(Kind.PASSED, policy.tolerance, reason=reason, threshold=entry, processes=count)
+    if limits:
+        limit = hardest(limits)
+        reason = f"not below {limit.told}" + (f"; {why_none}" if why_none else "")
+        return Verdict(Kind.PASSED, policy.tolerance, reason=reason, limit=limit, processes=count)
     return Verdict(Kind.NO_BASELINE, policy.tolerance, reason=why_none, processes=count)
+
+
+def _beyond(breach: Breach, policy: Policy) -> Verdict:
+    open_still = (
+        f"may be below {breach.limit.told}: its interval reaches beyond it; more processes would decide "
+        "(--roofline-rounds=auto)"
+    )
+    return Verdict(
+        kind=Kind.REGRESSED if breach.sure else Kind.INCONCLUSIVE,
+        tolerance=policy.tolerance,
+        reason=breach.limit.breach(breach.estimate) if breach.sure else open_still,
+        estimate=breach.estimate,
+        interval=breach.interval,
+        processes=breach.processes,
+        limit=breach.limit,
+    )
 
 
 def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verdict:
@@ -324,61 +337,6 @@ def _would_decide(found: Difference, policy: Policy, known: int, count: int, pro
     level = FALSE_RED * looks.red_share(processes, known) / max(policy.comparisons, FEWEST_TESTS)
     surely = found.estimate - math.log1p(WORTH_REPORTING * policy.tolerance)
     return found.estimate > limit and surely > quantile(1 - level, freedom) * error
-
-
-def _beyond(new: Sequence[Group], thresholds: Sequence[tuple[Entry, float]], policy: Policy) -> list[Verdict]:
-    """Of each published limit that the new time lies beyond: REGRESSED where that is sure, else INCONCLUSIVE.
-
-    Sure is 99 %, paid for over the looks; the limit itself is known.
-    """
-    logs = [value for group in new for value in group.logs]
-    centre, spread = fmean(logs), process_spread(new, (), policy.prior)
-    error = math.sqrt(spread.value**2 / len(logs) + policy.prior.session**2 / len(new))
-    half = quantile((1 + CONFIDENCE) / 2, spread.freedom) * error
-    share = policy.looks.red_share(len(logs), KNOWN_LIMIT)
-    found = []
-    for entry, limit_s in thresholds:
-        beyond = centre - math.log(limit_s)
-        sure = share > 0 and beyond > quantile(1 - share * (1 - CONFIDENCE) / 2, spread.freedom) * error
-        told = describe(entry)
-        open_still = f"may be below {told}: its interval reaches beyond it; more processes would decide"
-        if beyond > 0:
-            found.append(
-                Verdict(
-                    kind=Kind.REGRESSED if sure else Kind.INCONCLUSIVE,
-                    tolerance=policy.tolerance,
-                    reason=f"BELOW THRESHOLD: {told}" if sure else f"{open_still} (--roofline-rounds=auto)",
-                    estimate=beyond,
-                    interval=(beyond - half, beyond + half),
-                    processes=len(logs),
-                    threshold=entry,
-                )
-            )
-    return sorted(found, key=lambda verdict: verdict.kind is not Kind.REGRESSED)
-
-
-def limit_seconds(entry: Entry, work: Work) -> float | None:
-    """The time at which `work` just meets a published limit; None where the limit says nothing of it."""
-    if not isinstance(entry.value, float | int):
-        return None
-    if entry.metric == "time_s":
-        return float(entry.value)
-    amount = work.amount(entry.metric)
-    unit = RATE_UNITS[rate_suffix(entry.metric) or "traffic_GBps"]
-    return None if amount is None else amount / (entry.value * unit)
-
-
-def gating_limits(entries: Iterable[Entry], work: Work) -> list[tuple[Entry, float]]:
-    """The published limits among `entries` that may fail a measurement of `work`, each with its limit in seconds."""
-    limits = ((entry, limit_seconds(entry, work)) for entry in entries if entry.gates)
-    return [(entry, limit_s) for entry, limit_s in limits if limit_s is not None]
-
-
-def describe(entry: Entry) -> str:
-    """A published figure in words: `threshold 235 GB/s (payload, 1e9; vendor's acceptance guide)`."""
-    value = f"{entry.value[0]:g} to {entry.value[1]:g}" if isinstance(entry.value, tuple) else f"{entry.value}"
-    unit = "" if entry.value == OUT_OF_MEMORY else f" {entry.unit}"
-    return f"{entry.kind} {value}{unit} ({entry.convention}; {entry.source})"
 
 
 def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> str:

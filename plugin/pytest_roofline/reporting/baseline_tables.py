@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.entries import Entry
+from ..core.facts import HardwareKey
 from ..core.units import (
     format_flops,
     format_percent,
@@ -13,13 +14,16 @@ from ..core.units import (
 )
 from ..core.work import rate_suffix
 from ..judging.baseline_health import Health
+from ..judging.published import value_text
 from ..judging.renewal import Change
 from ..judging.spread import ENOUGH_SESSIONS, Spread
-from ..judging.verdicts import describe
 from .layout import new_table, render
+from .published import figure_text
 
 # Lists of entries are cut here, so that what matters is not scrolled away.
 MOST_LINES = 12
+# Of one benchmark a file may hold a hundred published figures.
+MOST_OF_ONE = 4
 
 
 def capped(lines: Sequence[str]) -> list[str]:
@@ -59,7 +63,7 @@ def _what(change: Change) -> str:
 
 
 def _value(entry: Entry, seconds: float | None) -> str:
-    return printable(f"{entry.value} {entry.unit}") if seconds is None else format_seconds(seconds)
+    return printable(value_text(entry)) if seconds is None else format_seconds(seconds)
 
 
 def _step(before: int, after: int) -> str:
@@ -113,13 +117,35 @@ def _spread(spread: Spread) -> str:
     return f"{spread.value * 100:.1f}{mark}"
 
 
-def published_lines(entries: Sequence[Entry]) -> list[str]:
-    """Published figures, a line each: `memcpy_d2d: threshold 235 GB/s (payload, 1e9; the vendor's guide), high`."""
-    return [
-        printable(f"{entry.label}: {describe(entry)}, confidence {entry.confidence}")
-        for entry in entries
-        if entry.kind != "measured"
-    ]
+def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE) -> list[str]:
+    """Published figures by benchmark, those first that gate, those last that cannot be true.
+
+    Args:
+        entries: of a file.
+        at_most: figures of one benchmark; None is all.
+    """
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.kind != "measured":
+            groups.setdefault(entry.benchmark + (f".{entry.name}" if entry.name else ""), []).append(entry)
+    lines = []
+    for benchmark, known in groups.items():
+        ordered = sorted(known, key=lambda entry: (not entry.gates, bool(entry.implausible), entry.kind != "threshold"))
+        limits = sum(entry.gates for entry in known)
+        gating = f", {counted(limits, 'limit gates', 'limits gate')}" if limits else ", shown only"
+        lines.append(printable(f"{benchmark}: {counted(len(known), 'published figure', 'published figures')}{gating}"))
+        lines += [f"  {_published(entry)}" for entry in ordered[:at_most]]
+        if len(known) > len(ordered[:at_most]):
+            left = len(known) - len(ordered[:at_most])
+            lines.append(printable(f"  and {left} more (all of them: roofline baseline show … {benchmark}, or --json)"))
+    return lines
+
+
+def _published(entry: Entry) -> str:
+    """`memcpy_h2d[512MiB-pinned] on a100-sxm4, 80gb: threshold 24.7 GB/s (payload; median; …), confidence high`."""
+    anywhere = entry.hardware == HardwareKey()
+    where = "" if anywhere else f" on {entry.hardware}"
+    return printable(f"{entry.label}{where}: ") + figure_text(entry)
 
 
 def provisional_note(healths: Sequence[Health]) -> str:
@@ -161,7 +187,7 @@ def health_as_json(health: Health) -> dict[str, Any]:
 
 def published_as_json(entry: Entry) -> dict[str, Any]:
     """A published figure for a machine."""
-    fields = ("value", "unit", "convention", "source", "confidence")
+    fields = ("value", "unit", "convention", "source", "confidence", "statistic", "note", "implausible", "gates")
     return _named(entry) | {name: getattr(entry, name) for name in fields}
 
 

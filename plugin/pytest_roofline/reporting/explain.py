@@ -32,7 +32,8 @@ def explanation(run: Run, label: str, width: int) -> list[str]:
     lines = [printable(f"{label} in {run.path}"), *_samples(measurements, width)]
     if judgement is None:
         return [*lines, "no verdict: the test failed for itself, or the run was cut before its end"]
-    return [*lines, *_reference(judgement), *_reasoning(judgement)]
+    elsewhere = [f"published, shown only: {text}" for text in judgement.published]
+    return [*lines, *_reference(judgement), *map(printable, elsewhere), *_reasoning(judgement)]
 
 
 def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:

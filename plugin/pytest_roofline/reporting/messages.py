@@ -1,14 +1,15 @@
 """The closing lines of a run: reasons, conditions, curves, counts, and what the gate compared."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ..core.records import CurveSummary
 from ..core.samples import PROFILED
 from ..core.units import format_bytes, format_seconds, printable, three_digits
 from ..core.work import rate_suffix
-from ..judging.verdicts import Kind, describe
+from ..judging.verdicts import Kind
 from .resources import ExactResult
-from .results import Result, figure
+from .results import Result
 
 # Why tests were not measured: a sweep has a reason of its own for every size.
 MOST_REASONS = 4
@@ -26,17 +27,6 @@ def curve_line(curve: CurveSummary) -> str:
         f"{printable(curve.label)}: plateau {three_digits(curve.plateau / unit)} {name} ({curve.metric}), {reached}; "
         f"fits {format_seconds(curve.latency_s)}{bandwidth}"
     )
-
-
-def published_lines(results: Sequence[Result], at_most: int = 12) -> list[str]:
-    """Published figures beside what was measured; for a reader, never a gate."""
-    lines = [
-        printable(f"{result.measurement.label}: measured {figure(result.measurement)}, {describe(entry)}")
-        for result in results
-        for entry in result.published
-    ]
-    more = [f"… and {len(lines) - at_most} more published figures"] if len(lines) > at_most else []
-    return lines[:at_most] + more
 
 
 def reason_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
@@ -127,6 +117,9 @@ def verdicts_line(results: Sequence[Result | ExactResult]) -> str:
     return ", ".join(f"{counts[kind]} {kind.value}" for kind in order if counts[kind])
 
 
+_LIMITS = {"published": "published limits", "roofline": "a share of the roofline"}
+
+
 def gate_lines(results: Sequence[Result | ExactResult], planned: int, run: str, family: str) -> list[str]:
     """The closing sentence on what was compared, and the command that changes it where nothing was.
 
@@ -148,14 +141,36 @@ def gate_lines(results: Sequence[Result | ExactResult], planned: int, run: str, 
         line = f"THIS RUN GATES NOTHING: 0 of {len(results)} compared{why}."
         if not run or not reasons:
             return [line]
-        return [
-            f"{line} Record a baseline with",
-            f"  roofline baseline propose {run} -o {family}-proposal.json",
-            f"  roofline baseline approve {family}-proposal.json",
-        ]
+        return [f"{line} Record a baseline with", *_recording(run, family)]
     missing = [r for r in judged if r.verdict and r.verdict.kind is Kind.NO_BASELINE]
-    line = f"{compared} of {len(results)} compared{''.join(f' ({why})' for why in said)}: {verdicts_line(results)}"
+    limited, behind = _behind(results, compared)
+    told = behind + "".join(f" ({why})" for why in said)
+    line = f"{compared} of {len(results)} compared{told}: {verdicts_line(results)}"
     if missing:
         names = ", ".join(printable(r.label) for r in missing[:3]) + (", …" if len(missing) > 3 else "")
         line += f". NO BASELINE for {names}: {printable(missing[0].verdict.reason if missing[0].verdict else '')}"
-    return [line]
+    if limited < compared:
+        return [line]
+    alone = "A limit finds only what falls below it; a baseline also finds what got slower"
+    return [line, f"{alone}. Record one with", *_recording(run, family)] if run else [line, f"{alone}."]
+
+
+def _behind(results: Sequence[Result | ExactResult], compared: int) -> tuple[int, str]:
+    """How many were held against a limit for want of a baseline; and in words what stood behind those compared."""
+    limits = [result.verdict.limit for result in results if isinstance(result, Result) and result.verdict is not None]
+    counts = Counter(_LIMITS[limit.kind] for limit in limits if limit is not None)
+    limited = counts.total()
+    if not limited:
+        return 0, ""
+    if limited == compared and len(counts) == 1:
+        return limited, f" with {next(iter(counts))} alone"
+    parts = {"a recorded baseline": compared - limited, **counts}
+    return limited, f" ({', '.join(f'{number} with {what}' for what, number in parts.items() if number)})"
+
+
+def _recording(run: str, family: str) -> list[str]:
+    """The commands that make a run the baseline."""
+    return [
+        f"  roofline baseline propose {run} -o {family}-proposal.json",
+        f"  roofline baseline approve {family}-proposal.json",
+    ]

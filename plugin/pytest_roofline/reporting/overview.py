@@ -7,7 +7,7 @@ from ..core.units import format_bytes, format_percent, format_tolerance, printab
 from ..judging.curves import CurveVerdict
 from ..judging.explaining import blind, clock_change, common_shift, could_have_seen, modes
 from ..judging.stats import growth
-from ..judging.verdicts import Kind, changed_environment, span_text
+from ..judging.verdicts import Kind, Verdict, changed_environment, span_text
 from .results import Result
 
 # A slowdown beyond tenfold means that nothing is known.
@@ -17,16 +17,56 @@ MOST_SHOWN = 10.0
 def overview_lines(results: Sequence[Result]) -> list[str]:
     """A shift of the whole suite, slowdowns that the clock explains, and what changed: once, ahead of the tests."""
     judged = [result for result in results if result.verdict is not None and result.verdict.difference is not None]
-    lines = []
-    shift = common_shift([result.verdict for result in judged if result.verdict is not None])
-    if shift is not None:
-        direction = "slower" if shift.estimate > 0 else "faster"
-        lines.append(
-            f"THE WHOLE SUITE MOVED: {shift.moved} of {shift.tests} tests are {direction}, the middle one by "
-            f"{format_percent(growth(shift.estimate))}; look for one cause (clock, power limit, neighbours, "
-            "driver) before the single tests"
-        )
-    return lines + _clock_lines(judged) + _mode_lines(judged) + _change_lines(judged)
+    verdicts = [result.verdict for result in judged if result.verdict is not None]
+    clocks = [(one.label, one.verdict, one.measurement.samples.clock_hz) for one in judged if one.verdict is not None]
+    lines = shift_line(verdicts) + clock_line(clocks) + _mode_lines(judged) + _change_lines(judged)
+    return lines + device_line(verdicts)
+
+
+def shift_line(verdicts: Sequence[Verdict]) -> list[str]:
+    """That the whole suite moved together, where it did."""
+    shift = common_shift(verdicts)
+    if shift is None:
+        return []
+    direction = "slower" if shift.estimate > 0 else "faster"
+    return [
+        f"THE WHOLE SUITE MOVED: {shift.moved} of {shift.tests} tests are {direction}, the middle one by "
+        f"{format_percent(growth(shift.estimate))}; look for one cause (clock, power limit, neighbours, "
+        "driver) before the single tests"
+    ]
+
+
+def clock_line(judged: Sequence[tuple[str, Verdict, float | None]]) -> list[str]:
+    """Slowdowns that vanish in cycles.
+
+    Args:
+        judged: labels with their verdicts, and with the clock of the new processes in cycles per second.
+    """
+    slow = [one for one in judged if one[1].kind is Kind.REGRESSED]
+    explained = []
+    for label, verdict, clock_hz in slow:
+        clock = clock_change(verdict, clock_hz)
+        if clock is not None and clock.explains(verdict.tolerance):
+            explained.append((printable(label), clock.after_hz / clock.before_hz - 1))
+    if not explained:
+        return []
+    names = ", ".join(f"{label} (clock {format_percent(moved)})" for label, moved in explained[:3])
+    more = f" and {len(explained) - 3} more" if len(explained) > 3 else ""
+    return [f"clock, not code: {len(explained)} of {len(slow)} slowdowns vanish in cycles: {names}{more}"]
+
+
+def device_line(verdicts: Sequence[Verdict]) -> list[str]:
+    """That other devices than the known ones are compared, and what is added for that."""
+    found = [verdict.difference for verdict in verdicts if verdict.difference is not None]
+    spreads = [one.device for one in found if one.device is not None]
+    if not spreads:
+        return []
+    widest = max(spreads, key=lambda spread: spread.value)
+    of = f" in {len(spreads)} of {len(found)} tests" if len(spreads) < len(found) else ""
+    return [
+        f"another device of the same product is compared{of}, so the spread between devices is added: "
+        f"{widest.value:.1%} ({widest.origin})"
+    ]
 
 
 def _mode_lines(results: Sequence[Result]) -> list[str]:
@@ -43,21 +83,6 @@ def _mode_lines(results: Sequence[Result]) -> list[str]:
             told.append(f"{printable(result.measurement.label)} (slow mode {was} before, {now} now)")
     more = f" and {len(told) - 3} more" if len(told) > 3 else ""
     return [f"processes have two modes: {', '.join(told[:3])}{more}"] if told else []
-
-
-def _clock_lines(results: Sequence[Result]) -> list[str]:
-    slow = [result for result in results if result.verdict is not None and result.verdict.kind is Kind.REGRESSED]
-    explained = []
-    for result in slow:
-        assert result.verdict is not None
-        clock = clock_change(result.verdict, result.measurement.samples.clock_hz)
-        if clock is not None and clock.explains(result.verdict.tolerance):
-            explained.append((printable(result.measurement.label), clock.after_hz / clock.before_hz - 1))
-    if not explained:
-        return []
-    names = ", ".join(f"{label} (clock {format_percent(moved)})" for label, moved in explained[:3])
-    more = f" and {len(explained) - 3} more" if len(explained) > 3 else ""
-    return [f"clock, not code: {len(explained)} of {len(slow)} slowdowns vanish in cycles: {names}{more}"]
 
 
 def _change_lines(results: Sequence[Result]) -> list[str]:

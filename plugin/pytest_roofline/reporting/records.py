@@ -4,6 +4,7 @@ import math
 
 from ..core.records import Judgement, SessionRecord, SpreadRecord
 from ..judging.spread import Spread
+from .published import figure_texts
 from .remarks import remarks
 from .results import Result
 
@@ -39,6 +40,8 @@ def judgement_of(result: Result) -> Judgement:
         paired=bool(found and found.paired),
         unequal=bool(found and found.unequal),
         remarks=tuple(remarks(result)),
+        published=figure_texts(result),
+        reference_clock_hz=reference.clock_hz if reference else None,
     )
 
 

@@ -7,6 +7,7 @@ from ..core.entries import Entry
 from ..core.records import Measurement
 from ..core.units import MIB, format_flops, format_rate, format_seconds, printable
 from ..core.work import rate_suffix
+from ..judging.limits import IdleLimit
 from ..judging.stats import growth
 from ..judging.verdicts import Verdict
 
@@ -19,7 +20,8 @@ class Result:
     """A measurement with what was said of it; no verdict where its test failed for itself.
 
     `measurement` is the one of the process in the middle where several were judged together; `published` holds figures
-    from elsewhere that are shown beside it and never gate; `left_out` says why processes do not count.
+    from elsewhere that are shown beside it and never gate, `idle` limits that could gate and cannot here; `left_out`
+    says why processes do not count.
     """
 
     measurement: Measurement
@@ -28,6 +30,7 @@ class Result:
     published: tuple[Entry, ...] = ()
     ended: str = "FAILED"
     left_out: tuple[str, ...] = ()
+    idle: tuple[IdleLimit, ...] = ()
 
     @property
     def label(self) -> str:
@@ -56,6 +59,12 @@ def figure(measurement: Measurement, seconds: float | None = None) -> str:
     return format_seconds(seconds or measurement.median_s) if small else rate_text(measurement, seconds)
 
 
+def limit_text(result: Result) -> str:
+    """The rate (or time) that a result was held against in place of a baseline, as `235 GB/s`; else empty."""
+    limit = result.verdict.limit if result.verdict is not None else None
+    return "" if limit is None else rate_text(result.measurement, limit.seconds)
+
+
 def new_s(result: Result) -> float | None:
     """The centre of the new processes; None where only one measurement stands for it."""
     found = result.verdict.difference if result.verdict is not None else None
@@ -76,6 +85,8 @@ def properties(results: Sequence[Result]) -> list[tuple[str, str]]:
                 figures["change"] = f"{verdict.change:.6g}"
             if verdict.reference is not None:
                 figures["baseline_s"] = f"{verdict.reference.median_s:.6g}"
+            if verdict.limit is not None:
+                figures["limit_s"] = f"{verdict.limit.seconds:.6g}"
             if verdict.interval is not None:
                 low, high = (growth(bound) for bound in verdict.interval)
                 figures |= {"interval_low": f"{low:.6g}", "interval_high": f"{high:.6g}"}

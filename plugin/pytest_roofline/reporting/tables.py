@@ -13,7 +13,7 @@ from ..judging.stats import growth
 from ..judging.verdicts import Kind, Verdict, interval_text
 from .exhausted import WORD, RanOut
 from .layout import new_table, render
-from .results import Result, new_s, rate_text
+from .results import Result, limit_text, new_s, rate_text
 
 STYLES = {
     Kind.REGRESSED.value: "bold red",
@@ -25,7 +25,7 @@ STYLES = {
     WORD: "yellow",
 }
 # With less room for longer names than this many characters, tests get a second table, of these columns.
-NAME_ROOM, APART = 24, ("tokens/s", "peak", "held", "compile")
+NAME_ROOM, APART = 24, ("tokens/s", "limit", "peak", "held", "compile")
 # What the share is called where work has tokens.
 _MFU = {
     "datasheet": " (with tokens: MFU)",
@@ -35,11 +35,11 @@ _RANK = {"FAILED": 0, Kind.REGRESSED.value: 1, Kind.INVALID.value: 2, Kind.INCON
 
 
 def results_table(results: Sequence[Result], width: int, colour: bool, exhausted: Sequence[RanOut] = ()) -> str:
-    """Test, size, time, rates, roofline, memory, compiling, difference with its interval, processes, verdict.
+    """Test, size, time, rates, roofline, limit, memory, compiling, difference with its interval, processes, verdict.
 
     The worst come first where a test failed.
     Behind them, without figures, stand the tests that ran out of memory. Where there is no room for names, tokens,
-    memory and compiling stand in a second table.
+    limits, memory and compiling stand in a second table.
     """
     failed = any(result.word in ("FAILED", Kind.REGRESSED.value) for result in results)
     ordered = sorted(results, key=_badness) if failed else list(results)
@@ -50,8 +50,9 @@ def results_table(results: Sequence[Result], width: int, colour: bool, exhausted
     rows = [_row(result, rate.removesuffix(heading).strip()) for result, rate in zip(ordered, rates, strict=True)]
     rows += [_exhausted_row(ran_out) for ran_out in exhausted]
     columns = [("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"),
-               ("tokens/s", "right"), ("roof", "right"), ("peak", "right"), ("held", "right"), ("compile", "right"),
-               ("diff %", "right"), ("99 %", "right"), ("n", "right"), ("verdict", "left")]  # fmt: skip
+               ("tokens/s", "right"), ("roof", "right"), ("limit", "right"), ("peak", "right"),
+               ("held", "right"), ("compile", "right"), ("diff %", "right"), ("99 %", "right"), ("n", "right"),
+               ("verdict", "left")]  # fmt: skip
     # A column with nothing in it only takes room from the tests' names.
     filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
     tables = [[columns[index][0] for index in filled]]
@@ -95,6 +96,7 @@ def _row(result: Result, rate: str) -> list[str | Text]:
         rate,
         _tokens(result),
         _roof(measurement),
+        limit_text(result),
         _memory(measurement.peak_bytes),
         _memory(measurement.held_bytes),
         "" if measurement.compile_s is None else format_seconds(measurement.compile_s),
@@ -107,7 +109,7 @@ def _row(result: Result, rate: str) -> list[str | Text]:
 
 def _exhausted_row(ran_out: RanOut) -> list[str | Text]:
     word = ran_out.word
-    return [printable(ran_out.record.label), *[""] * 11, Text(word, style=STYLES[word])]
+    return [printable(ran_out.record.label), *[""] * 12, Text(word, style=STYLES[word])]
 
 
 def _tokens(result: Result) -> str:
@@ -173,7 +175,7 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
         verdict = row.verdict
         table.add_row(
             printable(row.label),
-            "" if row.old_s is None else format_seconds(row.old_s),
+            _old(row),
             format_seconds(row.new_s),
             "" if verdict.change is None else format_percent(verdict.change),
             "" if verdict.interval is None else interval_text(verdict),
@@ -181,6 +183,13 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
             Text(verdict.kind.value, style=STYLES.get(verdict.kind.value, "")),
         )
     return render(table, width, colour)
+
+
+def _old(row: Row) -> str:
+    """The time before; where there is none but a limit, the time that just meets it."""
+    if row.old_s is None and row.verdict.limit is not None:
+        return f"≤ {format_seconds(row.verdict.limit.seconds)}"
+    return "" if row.old_s is None else format_seconds(row.old_s)
 
 
 def _short(result: Result) -> str:

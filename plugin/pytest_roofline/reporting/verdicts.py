@@ -1,11 +1,13 @@
 """Sentences about one verdict: the status word of a verbose run, and the message of a red test."""
 
+import math
 from collections.abc import Sequence
 
 from ..core.units import format_percent, format_tolerance, printable
-from ..judging.verdicts import CONFIDENCE, Kind, Verdict, interval_text
+from ..judging.stats import CONFIDENCE
+from ..judging.verdicts import Kind, Verdict, interval_text
 from .remarks import remarks
-from .results import Result, figure, new_s
+from .results import Result, figure, limit_text, new_s
 
 
 def status_word(result: Result) -> str:
@@ -16,6 +18,8 @@ def status_word(result: Result) -> str:
         text += f" {format_percent(verdict.change)}"
         behind = against(verdict) if verdict.reference is not None else f"{verdict.processes} processes"
         text += f" ({interval_text(verdict)}, {behind})"
+    elif verdict is not None and verdict.limit is not None:
+        text += f" (limit {limit_text(result)})"
     if verdict is not None and verdict.kind is not Kind.PASSED:
         text += f" {verdict.kind.value}"
     return text
@@ -45,8 +49,8 @@ def failure_message(result: Result, where: str, degraded: Sequence[str] = ()) ->
     sick = f"\n  the device is DEGRADED: {printable('; '.join(degraded))}" if degraded else ""
     if verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
         return _without_difference(result, details) + sick
-    if verdict.threshold is not None:
-        return _below_threshold(result, details) + sick
+    if verdict.limit is not None:
+        return _beyond_limit(result, details) + sick
     return _slower(result, details) + sick
 
 
@@ -62,14 +66,18 @@ def _without_difference(result: Result, details: str) -> str:
     )
 
 
-def _below_threshold(result: Result, details: str) -> str:
+def _beyond_limit(result: Result, details: str) -> str:
     verdict = result.verdict
     assert verdict is not None
+    assert verdict.limit is not None
+    assert verdict.estimate is not None
     assert verdict.change is not None
+    # Of the processes as the limit's source sums them up, which may be their mean or their fastest call.
+    observed_s = verdict.limit.seconds * math.exp(verdict.estimate)
     return (
         f"{printable(result.measurement.label)}: {format_percent(verdict.change)} time beyond its limit "
-        f"({figure(result.measurement)}) {verdict.kind.value}, {printable(verdict.reason)}, {_interval(verdict)} "
-        f"({verdict.processes} process{'es' * (verdict.processes > 1)})\n  {details}."
+        f"({figure(result.measurement, observed_s)}) {verdict.kind.value}, {printable(verdict.reason)}, "
+        f"{_interval(verdict)} ({verdict.processes} process{'es' * (verdict.processes > 1)})\n  {details}."
     )
 
 

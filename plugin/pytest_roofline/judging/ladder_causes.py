@@ -1,0 +1,162 @@
+"""What a pattern of sick and fine rungs points to, and where to look: a short table, honest about what it cannot tell.
+
+It says where the cause lies, never what it is: the same pattern may have others than those that are named.
+"""
+
+from dataclasses import dataclass
+
+from .ladder import Ladder, Rung, State
+
+_CLOCK, _ENGINE, _UNITS, _HOST, _PEER, _PRODUCT, _LAUNCH = Rung
+_COPIES = frozenset({_ENGINE, _UNITS})
+# What runs on the multiprocessors' clock, all or in part.
+_CLOCKED = frozenset({_ENGINE, _UNITS, _PRODUCT, _LAUNCH})
+_ALL = frozenset(Rung)
+_MEMORY = (
+    "ECC errors and row remapping (nvidia-smi -q -d ECC,ROW_REMAPPER, amd-smi bad-pages) and the memory's clock "
+    "(nvidia-smi -q -d CLOCK, amd-smi metric --clock)"
+)
+_PCIE = (
+    "the link's generation and width under load (nvidia-smi -q, lspci -vv), the IOMMU, and whether the process runs on "
+    "the socket of the device (nvidia-smi topo -m)"
+)
+_BETWEEN = (
+    "the links that are up (nvidia-smi nvlink --status, amd-smi xgmi), the fabric manager, and access control on PCIe "
+    "bridges"
+)
+_LIMITS = (
+    "power limit, temperature and locked clocks (nvidia-smi -q -d POWER,TEMPERATURE,PERFORMANCE,CLOCK, amd-smi metric)"
+)
+_SHARED = "other processes on the device, its power limit and its partition"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A row of the table: it fits where all of `sick` are, none beyond `may` is, and all of `fine` were shown to be.
+
+    Args:
+        what: the first half of a sentence: what is slower.
+        look: at what to look, after "look at".
+    """
+
+    sick: frozenset[Rung]
+    what: str
+    look: str
+    fine: frozenset[Rung] = frozenset()
+    may: frozenset[Rung] = frozenset()
+
+    def fits(self, sick: frozenset[Rung], fine: frozenset[Rung]) -> bool:
+        """Whether the row speaks of these rungs."""
+        return self.sick <= sick <= self.sick | self.may and self.fine <= fine
+
+
+def _only(*rungs: Rung) -> frozenset[Rung]:
+    return frozenset(rungs)
+
+
+# The first row that fits is told.
+CAUSES: tuple[Cause, ...] = (
+    Cause(_only(_CLOCK), "the clock is down, and what runs on it is slower", _LIMITS, may=_CLOCKED),
+    Cause(
+        _only(_CLOCK),
+        "the clock is down, and links are slower too, which it does not explain",
+        f"{_LIMITS}; then at {_PCIE}",
+        may=_ALL,
+    ),
+    Cause(
+        _COPIES | {_HOST},
+        "nearly everything is slower, within the device and on its link alike",
+        f"what all share: the driver, {_SHARED}, the host's processor",
+        may=_ALL,
+    ),
+    Cause(
+        _COPIES | {_PRODUCT},
+        "the whole device is slower, memory and arithmetic alike",
+        f"{_SHARED}, then its clocks",
+        may=_only(_LAUNCH),
+    ),
+    Cause(
+        _COPIES,
+        "memory is slower, for copy engine and multiprocessors alike",
+        _MEMORY,
+        may=_only(_LAUNCH),
+    ),
+    Cause(
+        _only(_ENGINE, _HOST),
+        "copy engines are slower, within the device and on the host's link, and the memory is not",
+        f"the driver's notes on copy engines, the partition (MIG has fewer of them), and {_PCIE}",
+        fine=_only(_UNITS),
+    ),
+    Cause(
+        _only(_ENGINE),
+        "copies by the engine that the driver chooses are slower, and the memory is not",
+        "what the driver chooses for copies within a device, and at the partition (MIG has fewer copy engines)",
+        fine=_only(_UNITS),
+        may=_only(_LAUNCH),
+    ),
+    Cause(
+        _only(_UNITS),
+        "kernels that copy are slower, and the memory is not",
+        "the compiler of these kernels (Triton, torch), and at other processes on the multiprocessors",
+        fine=_only(_ENGINE),
+        may=_only(_LAUNCH),
+    ),
+    Cause(_only(_UNITS, _PRODUCT), "kernels are slower, copies by the copy engine are not",
+          "the clock under load, the compiler and libraries of these kernels, and other processes",
+          fine=_only(_ENGINE), may=_only(_LAUNCH)),
+    Cause(
+        _only(_ENGINE),
+        "copies within the device are slower; whether memory or copy engine, nothing here tells",
+        f"memcpy_d2d_triton or stream in the same way, which tell the two apart; then at {_MEMORY}",
+        may=_only(_LAUNCH),
+    ),
+    Cause(
+        _only(_UNITS),
+        "kernels that copy are slower; whether memory or kernels, nothing here tells",
+        f"memcpy_d2d in the same way, which tells the two apart; then at {_MEMORY}",
+        may=_only(_LAUNCH),
+    ),
+    Cause(_only(_HOST), "the link to the host is slower", _PCIE, may=_only(_LAUNCH)),
+    Cause(_only(_PEER), "the links between devices are slower", _BETWEEN, may=_only(_LAUNCH)),
+    Cause(_only(_HOST, _PEER), "links are slower, to the host and between devices", f"{_PCIE}; then at {_BETWEEN}",
+          may=_only(_LAUNCH)),
+    Cause(
+        _only(_PRODUCT),
+        "arithmetic is slower, and the clock is not",
+        "the library that multiplies and the kernel that it chooses (versions of torch, cuBLAS, Triton; TF32)",
+        fine=_only(_CLOCK),
+        may=_only(_LAUNCH),
+    ),
+    Cause(
+        _only(_PRODUCT),
+        "arithmetic is slower; whether clock or library, nothing here tells",
+        f"the clock under load and {_LIMITS}; then at the versions of torch, cuBLAS and Triton",
+        may=_only(_LAUNCH),
+    ),
+    Cause(
+        _only(_LAUNCH),
+        "launching is slower, bandwidth is not known to be",
+        "how the driver submits work, the host's clock and governor, and the kernel's mitigations",
+    ),
+)  # fmt: skip
+NONE_SICK = Cause(
+    frozenset(),
+    "no part that was looked at by itself is slower",
+    "the regressed tests themselves: their kernels, their libraries, the host between their launches",
+)
+NOTHING_KNOWN = Cause(
+    frozenset(),
+    "nothing in this run looks at one part by itself",
+    "one part at a time: pytest perf_tests -k 'memcpy or stream', before and after what changed",
+)
+SEVERAL = Cause(
+    frozenset(), "several parts are slower, in no pattern of a single known cause", "what changed with all of them"
+)
+
+
+def cause_of(ladder: Ladder) -> Cause:
+    """The first row of the table that fits a ladder."""
+    sick, fine = (frozenset(step.rung for step in ladder.of(state)) for state in (State.SICK, State.FINE))
+    if not sick:
+        return NONE_SICK if fine - {Rung.CLOCK} else NOTHING_KNOWN
+    return next((cause for cause in CAUSES if cause.fits(sick, fine)), SEVERAL)

@@ -1,0 +1,214 @@
+"""Limits: what a time may not lie beyond, whatever it used to be. Published ones, and a share of the roofline.
+
+A limit has no processes behind it and no error of its own. It is breached where the whole interval of the new time lies
+beyond it, which is decided for each limit alone, and paid for over the looks of the run.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
+
+from ..core.entries import Entry, Statistic
+from ..core.records import Ceiling, Measurement
+from ..core.samples import Samples
+from ..core.units import format_tolerance
+from ..core.work import Work
+from .hardware import BOUNDED_FROM_BYTES, BOUNDED_FROM_FLOPS, format_ceiling, is_arithmetic
+from .looks import Looks
+from .published import describe, limit_seconds
+from .spread import Group, Prior, Spread, class_of, process_spread, with_prior, within
+from .stats import CONFIDENCE, quantile
+
+# A published limit has no processes behind it and no error: as a reference of very many.
+KNOWN_LIMIT = 10_000
+MEDIANS_ONLY = "it does not hold for the median, and a baseline file holds medians only"
+BATCHED = "it holds for the fastest single call, and a sample here is the mean of several calls"
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineShare:
+    """The share of a datasheet's peak that a measurement has to reach; 0.8 is 80 %."""
+
+    share: float
+    ceiling: Ceiling
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a time may not lie beyond.
+
+    Args:
+        standard: the published limit, or the share of the roofline.
+        seconds: the time that just meets it.
+        new: the new processes, each summed up as the limit's source does; without any, by their medians.
+    """
+
+    standard: Entry | RooflineShare
+    seconds: float
+    new: tuple[Group, ...] = ()
+
+    @property
+    def kind(self) -> Literal["published", "roofline"]:
+        """Where it comes from."""
+        return "published" if isinstance(self.standard, Entry) else "roofline"
+
+    @property
+    def told(self) -> str:
+        """The limit in words: `threshold 48 GB/s (payload, 1e9; median; the vendor's guide)`."""
+        if isinstance(self.standard, Entry):
+            return describe(self.standard)
+        peak = self.standard.ceiling
+        return f"{format_tolerance(self.standard.share)} of the roofline ({format_ceiling(peak)}; {peak.origin})"
+
+    @property
+    def whose(self) -> str:
+        """The source of a published limit, or the share of the roofline."""
+        if isinstance(self.standard, Entry):
+            return self.standard.source or ""
+        return f"{format_tolerance(self.standard.share)} of the roofline (--roofline-min-percent)"
+
+    def breach(self, estimate: float) -> str:
+        """The sentence on a time that surely lies beyond it, by `estimate` in log seconds."""
+        if isinstance(self.standard, Entry):
+            return f"BELOW THRESHOLD: {self.told}"
+        peak, least = self.standard.ceiling, self.standard.share
+        observed = format_tolerance(round(least * math.exp(-estimate), 3))
+        told = f"observed {observed} of {format_ceiling(peak)}; {peak.origin}"
+        return f"BELOW {format_tolerance(least)} OF THE ROOFLINE ({told})"
+
+
+@dataclass(frozen=True, slots=True)
+class IdleLimit:
+    """A published limit that could gate, and why it does not gate this measurement."""
+
+    entry: Entry
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A limit that the centre of the new processes lies beyond; by how much, in log seconds, and whether surely."""
+
+    limit: Limit
+    estimate: float
+    interval: tuple[float, float]
+    processes: int
+    sure: bool
+
+
+def breaches(limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, looks: Looks) -> list[Breach]:
+    """Each limit that the new time lies beyond, those first of which it is sure.
+
+    Sure is 99 %, paid for over the looks; the limit itself is known.
+    """
+    found = [_against(limit, limit.new or medians, prior, looks) for limit in limits]
+    return sorted((breach for breach in found if breach.estimate > 0), key=lambda breach: not breach.sure)
+
+
+def _against(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
+    logs = [value for group in new for value in group.logs]
+    spread = _spread(new, prior)
+    error = math.sqrt(spread.value**2 / len(logs) + prior.session**2 / len(new))
+    half = quantile((1 + CONFIDENCE) / 2, spread.freedom) * error
+    share = looks.red_share(len(logs), KNOWN_LIMIT)
+    estimate = fmean(logs) - math.log(limit.seconds)
+    sure = share > 0 and estimate > quantile(1 - share * (1 - CONFIDENCE) / 2, spread.freedom) * error
+    return Breach(limit, estimate, (estimate - half, estimate + half), len(logs), sure)
+
+
+def _spread(new: Sequence[Group], prior: Prior) -> Spread:
+    """Between processes, always with the prior: alone, three that agree would be less sure than two."""
+    found, own = process_spread(new, (), prior), within(new)[1]
+    return with_prior(found.value**2, own, prior.process, found.origin) if 0 < own == found.freedom else found
+
+
+def hardest(limits: Sequence[Limit]) -> Limit:
+    """Of several limits that all hold, the one that is most easily missed."""
+    return min(limits, key=lambda limit: limit.seconds)
+
+
+def process_s(samples: Samples, statistic: Statistic | None) -> float:
+    """Seconds per call of one process under a statistic; a source that names none is taken to mean our median.
+
+    Where a sample is the mean of several calls, the fastest of them is what the fastest call took at most: see `exact`.
+    """
+    if statistic == "mean":
+        return fmean(samples.kept)
+    return min(samples.kept) if statistic == "best" else samples.median_s
+
+
+def exact(samples: Samples, statistic: Statistic | None) -> bool:
+    """Whether `process_s` is the statistic itself, and not just a time that it does not exceed."""
+    return statistic != "best" or samples.iterations == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """New processes, each summed up by a statistic, or by a time that it does not exceed where it is not `exact`."""
+
+    groups: Sequence[Group]
+    exact: bool = True
+
+    def meets(self, seconds: float) -> bool:
+        """Whether no process took longer than that."""
+        return all(value <= seconds for group in self.groups for value in group.medians_s)
+
+
+# The new processes of a measurement under a statistic; or why that cannot be told.
+Summed = Callable[[Statistic], Summary | str]
+
+
+def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple[list[Limit], list[IdleLimit]]:
+    """The published limits among `entries` that may fail a measurement of `work`; and those that could, but not here.
+
+    Args:
+        entries: that match the measurement.
+        work: of one call.
+        summed: gives the new processes under a statistic.
+    """
+    limits, idle = [], []
+    for entry in entries:
+        if not entry.gates:
+            continue
+        seconds = limit_seconds(entry, work)
+        new = summed(entry.statistic or "median")
+        if seconds is None:
+            idle.append(IdleLimit(entry, f"it counts {entry.metric}, of which the test's work has none"))
+        elif isinstance(new, str):
+            idle.append(IdleLimit(entry, new))
+        elif new.exact or new.meets(seconds):
+            limits.append(Limit(entry, seconds, tuple(new.groups)))
+        else:
+            idle.append(IdleLimit(entry, BATCHED))
+    return limits, idle
+
+
+def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
+    """The time that reaches a share of the roofline; None where no roofline is to be trusted for that.
+
+    It takes a datasheet's peak of high or medium confidence, a whole device, work that is too large for a clock's step
+    or a cache to flatter it, and no copy of pageable memory, which the host and not the link holds up. A ceiling that
+    was measured moves with the machine, so a machine that got slower would lower its own limit.
+    """
+    ceiling = measurement.ceiling
+    if ceiling is None or ceiling.source != "datasheet":
+        return None
+    if ceiling.confidence not in ("high", "medium") or not ceiling.bounds:
+        return None
+    whole = measurement.key.hardware.partition == "none"
+    if measurement.share_of_ceiling is None or not whole or class_of("device", measurement.key.metric) == "host":
+        return None
+    amount = measurement.work.amount(ceiling.metric)
+    if amount is None or not _is_large(measurement, ceiling):
+        return None
+    return Limit(RooflineShare(share, ceiling), amount / (ceiling.value * share))
+
+
+def _is_large(measurement: Measurement, ceiling: Ceiling) -> bool:
+    work = measurement.work
+    if is_arithmetic(ceiling):
+        return work.flops >= BOUNDED_FROM_FLOPS
+    moved = max(work.payload_bytes, work.traffic_bytes // 2, work.algbw_bytes)
+    return moved >= BOUNDED_FROM_BYTES and "cache_resident" not in measurement.samples.labels

@@ -1,0 +1,151 @@
+"""What a staged rollout says of a driver: who stands on which side, a row a test, and one sentence of advice."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from ..core.units import format_percent, printable
+from ..judging.qualifying import Effect, Qualification, describe_fleet
+from ..judging.qualifying_pairs import Pair
+from ..judging.qualifying_sides import Change
+from ..judging.stats import growth
+from ..judging.verdicts import Kind, span_text
+from .layout import new_table, render
+from .tables import STYLES
+
+# Devices, tests or reasons that are named.
+MOST_NAMED = 6
+NO_CONTROL = (
+    "no control: no device kept its driver, so what the fleet or the calendar does by itself (temperature, firmware, "
+    "neighbours) cannot be told from what the driver does"
+)
+
+
+def qualification_lines(found: Qualification) -> list[str]:
+    """What must be known before the table: both sides, who is left out, what else changed, and a missing control."""
+    rollout = found.rollout
+    lines = [f"upgraded {rollout.old} → {rollout.new}: {_named(rollout.treated)}"]
+    lines.append(f"controls: {_named(rollout.controls)}" if rollout.controls else NO_CONTROL)
+    if rollout.left_out:
+        lines.append(f"left out: {_listed(rollout.left_out, '; ')}")
+    for word, pairs in (("upgraded devices", rollout.treated), ("controls", rollout.controls)):
+        counts = Counter(change for pair in pairs for change in pair.changed)
+        told = [f"{change} on {count} of {len(pairs)}" for change, count in counts.items()]
+        if told:
+            lines.append(f"changed beside the driver on {word}: {_listed(told, '; ')}{_blame(word)}")
+    return [printable(line) for line in lines]
+
+
+def _blame(word: str) -> str:
+    return "; the effect is of all of these together" if word == "upgraded devices" else ""
+
+
+def _named(pairs: Sequence[Pair]) -> str:
+    return _listed([f"{pair.device} ({pair.host})" for pair in pairs])
+
+
+def _listed(texts: Sequence[str], by: str = ", ") -> str:
+    more = f"{by}and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return by.join(texts[:MOST_NAMED]) + more
+
+
+def qualification_table(found: Qualification, width: int, colour: bool) -> str:
+    """A row a test, worst first: the change of the upgraded, of the controls, the effect and its interval."""
+    table = new_table(("test", "left"), ("upgraded", "right"), ("controls", "right"), ("effect", "right"),
+                      ("99 % interval", "right"), ("n", "right"), ("verdict", "left"))  # fmt: skip
+    for effect in found.effects:
+        table.add_row(
+            printable(effect.label),
+            format_percent(growth(effect.estimate + (effect.drift or 0.0))),
+            "" if effect.drift is None else format_percent(growth(effect.drift)),
+            format_percent(effect.change),
+            span_text(effect.interval),
+            f"{len(effect.treated)}:{len(effect.controls)}",
+            Text(effect.kind.value, style=STYLES.get(effect.kind.value, "")),
+        )
+    return render(table, width, colour)
+
+
+def qualification_notes(found: Qualification) -> list[str]:
+    """Behind the table: what would decide, which devices stand out, where errors come from, what was lost."""
+    open_still = [f"INCONCLUSIVE {e.label}: {e.reason}" for e in found.effects if e.kind is Kind.INCONCLUSIVE]
+    lines = open_still[:MOST_NAMED]
+    lines += [f"… and {len(open_still) - MOST_NAMED} more of these"] if len(open_still) > MOST_NAMED else []
+    lines += [f"stands out on {effect.label}: {_outliers(effect)}" for effect in found.effects if effect.outliers]
+    origins = Counter(effect.origin for effect in found.effects)
+    lines += [f"error {origin}" + f" ({count} tests)" * (len(origins) > 1) for origin, count in origins.items()]
+    if found.rollout.controls:
+        alone = [effect.label for effect in found.effects if not effect.controls]
+        lines += [f"measured on no control: {_listed(alone)}"] if alone else []
+    if found.lost:
+        lines.append(f"no sound time after the upgrade that may be compared: {_listed(found.lost)}")
+    return [printable(line) for line in lines]
+
+
+def _outliers(effect: Effect) -> str:
+    def text(change: Change) -> str:
+        return f"{change.pair.device} on {change.pair.host} ({format_percent(growth(change.estimate))})"
+
+    return f"{_listed([text(change) for change in effect.outliers])}, the other upgraded devices agree"
+
+
+def summary_sentence(found: Qualification) -> str:
+    """`driver 570.86 against 550.54 on 6 devices of 3 nodes, …: 2 of 40 tests slower (…), …: do not roll out`."""
+    slower = [effect for effect in found.effects if effect.kind is Kind.REGRESSED]
+    parts = [f"{len(slower)} of {len(found.effects)} tests slower{_worst(slower)}"]
+    for kind, word in ((Kind.IMPROVED, "faster"), (Kind.PASSED, "the same"), (Kind.INCONCLUSIVE, "open")):
+        count = found.count(kind)
+        parts += [f"{count} {word}"] if count else []
+    rollout = found.rollout
+    fleet = describe_fleet(rollout) + ("" if rollout.controls else ", no control")
+    return printable(f"driver {rollout.new} against {rollout.old} on {fleet}: {', '.join(parts)}: {found.advice}")
+
+
+def _worst(slower: Sequence[Effect]) -> str:
+    if not slower:
+        return ""
+    worst = max(slower, key=lambda effect: effect.estimate)
+    return f" (worst {worst.label} {format_percent(worst.change)})"
+
+
+def qualification_as_json(found: Qualification) -> dict[str, Any]:
+    """Everything for a machine; changes as shares of time, intervals in logs as `roofline compare --json` has them."""
+    rollout = found.rollout
+    return {
+        "driver_old": rollout.old,
+        "driver_new": rollout.new,
+        "upgraded": _pairs_as_json(rollout.treated),
+        "controls": _pairs_as_json(rollout.controls),
+        "left_out": list(rollout.left_out),
+        "tolerance": found.tolerance,
+        "tests": [_effect_as_json(effect) for effect in found.effects],
+        "lost": list(found.lost),
+        "advice": found.advice,
+        "summary": summary_sentence(found),
+    }
+
+
+def _pairs_as_json(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    return [{"device": pair.device, "host": pair.host, "changed": pair.changed} for pair in pairs]
+
+
+def _effect_as_json(effect: Effect) -> dict[str, Any]:
+    return {
+        "test": effect.label,
+        "benchmark": effect.key.benchmark,
+        "name": effect.key.name,
+        "parameters": effect.key.parameters,
+        "verdict": effect.kind.value,
+        "effect": effect.change,
+        "log_interval": effect.interval,
+        "p": effect.p,
+        "p_adjusted": effect.p_adjusted,
+        "upgraded_change": growth(effect.estimate + (effect.drift or 0.0)),
+        "control_change": None if effect.drift is None else growth(effect.drift),
+        "devices": {change.pair.device: growth(change.estimate) for change in (*effect.treated, *effect.controls)},
+        "stand_out": [change.pair.device for change in effect.outliers],
+        "error_from": effect.origin,
+        "reason": effect.reason,
+    }

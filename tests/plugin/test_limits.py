@@ -1,0 +1,207 @@
+"""Published limits and the share of the roofline in a run: what they gate, and what is said where nothing else does."""
+
+import json
+
+import pytest
+
+from .conftest import SUITE
+
+# 2000 GB/s is 60 % of the datasheet's 3350 GB/s of the desk's device; the text of a test that no datasheet bounds.
+LARGE = SUITE.replace("[64 * MIB, 1024 * MIB]", "[1024 * MIB, 2048 * MIB]").replace(
+    '["64MiB", "1GiB"]', '["1GiB", "2GiB"]'
+)
+NO_ROOFLINE = """
+from pytest_roofline import Work
+
+def test_copy(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=Work(wire_bytes=10**9))
+"""
+
+
+def entry(value, kind="threshold", **changes):
+    return {
+        "benchmark": "copy", "kind": kind, "metric": "traffic_GBps", "value": value, "unit": "GB/s",
+        "convention": "traffic, 1e9", "source": "the maker", "confidence": "high",
+    } | changes  # fmt: skip
+
+
+def shipped(desk, *entries, folder="baselines"):
+    path = desk.path / folder / "h100.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"schema": 1, "family": "h100", "entries": list(entries)}))
+    return path
+
+
+@pytest.mark.parametrize("statistic", ["median", "mean", "best"])
+def test_a_limit_gates_on_the_statistic_that_its_source_states(desk, statistic):
+    desk.suite()
+    shipped(desk, entry(2500, statistic=statistic))
+    result = desk.run()
+    assert result.ret == 1
+    word = {"best": "fastest call"}.get(statistic, statistic)
+    result.stdout.fnmatch_lines([f"copy[[]1GiB]: *BELOW THRESHOLD: threshold 2500 GB/s (*; {word}; the maker)*"])
+
+
+def test_a_limit_on_the_fastest_call_of_a_batched_test_does_not_gate_and_that_is_said_once(desk):
+    desk.suite()
+    small = {"statistic": "best", "parameters": {"size_bytes": 2**26}}
+    shipped(desk, entry(9000, **small), entry(8000, **small, source="the buyer"))
+    result = desk.run()
+    assert result.ret == 0
+    told = [line for line in result.stdout.lines if line.startswith("a published limit does not gate")]
+    assert told == [
+        "a published limit does not gate, since it holds for the fastest single call, and a sample here is the mean of "
+        "several calls: copy[64MiB] (9000 GB/s), copy[64MiB] (8000 GB/s)"
+    ]
+    result.stdout.fnmatch_lines(["THIS RUN GATES NOTHING*"])
+
+
+def test_where_limits_alone_gate_the_run_says_so_and_how_to_record_a_baseline(desk):
+    desk.suite()
+    shipped(desk, entry(1500))
+    result = desk.run("--roofline-require-baseline")
+    assert result.ret == 0
+    result.stdout.no_fnmatch_line("*GATES NOTHING*")
+    result.stdout.fnmatch_lines(
+        [
+            "*against *h100.json (nothing recorded on this hardware, 1 published limit)",
+            "*limit*verdict*",
+            "copy*1500*PASSED",
+            "limit: the maker: copy[[]64MiB], copy[[]1GiB]",
+            "2 of 2 compared with published limits alone: 2 PASSED",
+            "A limit finds only what falls below it; *Record one with",
+            "  roofline baseline propose *",
+        ]
+    )
+
+
+def test_baselines_limits_and_shares_are_counted_apart(desk):
+    desk.baseline(text=LARGE)
+    path = desk.path / "baselines" / "h100.json"
+    raw = json.loads(path.read_text())
+    raw["entries"] = [one for one in raw["entries"] if one["parameters"]["size_bytes"] == 2**30]
+    text = (desk.path / "test_suite.py").read_text()
+    desk.suite(text + text[text.index("@pytest") :].replace("test_copy", "test_other"))
+    path.write_text(json.dumps(raw | {"entries": [*raw["entries"], entry(1500, parameters={"size_bytes": 2**31})]}))
+    result = desk.run("--roofline-min-percent=50")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["4 of 4 compared (1 with a recorded baseline, 1 with published limits, 2 with a share of the roofline): *"]
+    )
+
+
+@pytest.mark.parametrize(("percent", "status"), [("80", 1), ("80%", 1), ("60.5", 0), ("50", 0)])
+def test_what_misses_its_share_of_the_roofline_is_red(desk, percent, status):
+    desk.suite(LARGE)
+    result = desk.run(f"--roofline-min-percent={percent}")
+    assert result.ret == status
+    words = {"50": "PASSED", "60.5": "INCONCLUSIVE"}.get(percent, "REGRESSED")
+    result.stdout.fnmatch_lines([f"copy *{words}", f"2 of 2 compared with a share of the roofline alone: 2 {words}"])
+    result.stdout.no_fnmatch_line("*GATES NOTHING*")
+
+
+def test_a_missed_share_stands_in_message_run_file_and_explanation(desk):
+    desk.suite(LARGE)
+    result = desk.run("--roofline-min-percent=80", "-rf", "--roofline-save=r")
+    sentence = "BELOW 80 % OF THE ROOFLINE (observed 59.7 % of 3350 GB/s; *)"
+    result.stdout.fnmatch_lines([f"copy[[]1GiB]: +* time beyond its limit (2000 GB/s) REGRESSED, {sentence}, 99 %*"])
+    assert all(known.verdict == "REGRESSED" for known in desk.saved("r").judgements)
+    assert "REGRESSED: BELOW 80 % OF THE ROOFLINE (observed 59.7 %" in desk.cli("explain", "r", "1GiB").output
+
+
+def test_the_share_may_stand_in_the_ini_file_and_satisfies_a_required_baseline(desk):
+    desk.suite(LARGE)
+    desk.ini("roofline_min_percent = 50")
+    result = desk.run("--roofline-require-baseline")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*tolerance 5 %, at least 50 % of the roofline*"])
+
+
+def test_the_share_leaves_alone_what_has_a_baseline_or_a_limit(desk):
+    desk.baseline()
+    assert desk.run("--roofline-min-percent=90").ret == 0
+    shipped(desk, entry(1500))
+    assert desk.run("--roofline-min-percent=90").ret == 0
+
+
+def test_the_share_is_asked_of_nothing_without_a_datasheets_roofline(desk):
+    desk.suite(NO_ROOFLINE)
+    result = desk.run("--roofline-min-percent=90")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["THIS RUN GATES NOTHING*"])
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "102.1", "nan", "inf", "a lot", ""])
+def test_a_share_that_cannot_be_is_refused(desk, sentence, text):
+    desk.suite()
+    sentence(desk.run(f"--roofline-min-percent={text}"), "--roofline-min-percent", "102%")
+
+
+def test_rounds_go_on_while_a_limit_is_open_and_end_when_it_is_decided(desk):
+    desk.one()
+    shipped(desk, entry(2040, benchmark="one"))
+    result = desk.run("--roofline-rounds=2")
+    result.stdout.fnmatch_lines(["roofline: round 2 of at most 2: *", "1 of 1 compared with published limits alone: *"])
+    assert len(desk.last_run().measurements) == 2
+
+
+def test_rounds_decide_an_open_share_of_the_roofline(desk):
+    desk.one()
+    result = desk.run("--roofline-min-percent=80", "--roofline-ci", "--roofline-rounds=2")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["roofline: round 2 of at most 2: *", "*BELOW 80 % OF THE ROOFLINE*"])
+    assert len(desk.last_run().measurements) == 2
+
+
+def test_references_beside_a_result_are_one_line_and_never_gate(desk):
+    desk.suite()
+    shipped(
+        desk,
+        entry(2500, "reference", source="near"),
+        entry([2600, 2700], "reference", source="range"),
+        entry(9e6, "reference", source="odd", implausible="not synchronised"),
+        entry("out of memory", "reference", source="small"),
+        entry(3000, "threshold", source="other", confidence="low", note="another engine"),
+    )
+    result = desk.run()
+    assert result.ret == 0
+    told = [line for line in result.stdout.lines if line.startswith("copy[64MiB]: 2000 GB/s; ")]
+    assert told == [
+        "copy[64MiB]: 2000 GB/s; published 2500 … 3000 GB/s (3 figures, 1 with a note (-v); nearest near), "
+        "out of memory (small), shown, never gating (1 implausible figure left out: not synchronised)"
+    ]
+    result.stdout.no_fnmatch_line("*another engine*")
+    desk.run("-v", "--roofline-save=r").stdout.fnmatch_lines(
+        [
+            "    threshold 3000 GB/s (traffic, 1e9; other), confidence low, note: another engine",
+            "*IMPLAUSIBLE: not syn*",
+        ]
+    )
+    assert "published, shown only: threshold 3000 GB/s (*" not in desk.cli("explain", "r").output
+    assert "note: another engine" in desk.cli("explain", "r", "64MiB").output
+
+
+def test_a_file_of_limits_alone_is_something_to_compare_a_run_with(desk):
+    desk.suite()
+    path = shipped(desk, entry(2500), folder="elsewhere")
+    desk.run("--roofline-save=r")
+    answer = desk.cli("compare", path, "r")
+    assert answer.exit_code == 1
+    assert "REGRESSED copy[64MiB]: BELOW THRESHOLD: threshold 2500 GB/s" in answer.output
+    assert "≤ 53.7 µs" in answer.output
+
+
+def test_show_groups_what_is_published_and_says_how_to_see_all(desk):
+    many = [entry(1000 + number, "reference", source=f"s{number}") for number in range(30)]
+    path = shipped(desk, *many, entry(1500), entry(9, "reference", implausible="too slow", benchmark="other"))
+    lines = desk.cli("baseline", "show", path).output.splitlines()
+    assert lines[1:3] == [
+        "copy: 31 published figures, 1 limit gates",
+        "  copy: threshold 1500 GB/s (traffic, 1e9; the maker), confidence high",
+    ]
+    assert lines[6] == "  and 27 more (all of them: roofline baseline show … copy, or --json)"
+    assert lines[-1].endswith("confidence high, IMPLAUSIBLE: too slow")
+    assert len(desk.cli("baseline", "show", path, "copy").output.splitlines()) == 33
+    plain = json.loads(desk.cli("baseline", "show", path, "--json").output)
+    assert (len(plain), sum(one["gates"] for one in plain)) == (32, 1)
+    assert {"statistic", "note", "implausible"} <= plain[0].keys()

@@ -1,0 +1,296 @@
+"""A new driver, as `docs/new-driver.md` tells the story: every command of the page is run, and prints what it shows."""
+
+import glob
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "new-driver.md"
+# Named as in perf_tests, since a test's name and metric say which part of the device it exercises.
+SUITE = """
+import pytest
+from pytest_roofline import Work
+
+SIZE = 256 * 2**20
+LOCAL = Work(read_bytes=SIZE, write_bytes=SIZE, payload_bytes=SIZE)
+LINK = Work(payload_bytes=SIZE, wire_bytes=SIZE)
+size = pytest.mark.parametrize("size_bytes", [SIZE], ids=["256MiB"])
+
+@size
+def test_memcpy_d2d(roofline, busy, size_bytes):
+    roofline.measure(lambda: busy(2.7e-4), work=LOCAL, metric="auto_traffic_GBps")
+
+@size
+def test_memcpy_d2d_triton(roofline, busy, size_bytes):
+    roofline.measure(lambda: busy(2.9e-4), work=LOCAL, metric="sm_traffic_GBps")
+
+@size
+@pytest.mark.parametrize("memory", ["pinned"])
+def test_memcpy_h2d(roofline, busy, size_bytes, memory):
+    roofline.measure(lambda: busy(4.9e-3), work=LINK, metric="pinned_auto_payload_GBps")
+
+@size
+@pytest.mark.parametrize("memory", ["pinned"])
+def test_memcpy_d2h(roofline, busy, size_bytes, memory):
+    roofline.measure(lambda: busy(5.0e-3), work=LINK, metric="pinned_auto_payload_GBps")
+
+@pytest.mark.parametrize("sequence", [4096])
+def test_flash_attention(roofline, busy, sequence):
+    roofline.measure(lambda: busy(1e-3), work=Work(flops=5 * 10**11), metric="bf16_TFLOPS")
+
+@pytest.mark.parametrize("passes", ["forward"])
+def test_transformer(roofline, busy, passes):
+    roofline.measure(lambda: busy(2e-3), work=Work(flops=8 * 10**11), metric="bf16_TFLOPS")
+"""
+SCATTER = {"driver-550-a": 1.0, "driver-550-b": 1.004, "driver-550-c": 0.997}
+# Under the new driver: both copies within the device are slower, one way to the host is faster.
+SLOW = {"test_memcpy_d2d[256MiB]": 1.15, "test_memcpy_d2d_triton[256MiB]": 1.14, "test_memcpy_h2d[pinned-256MiB]": 0.9}
+NEW = "570.86"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of the page with what it shows below; `shown` is empty where it shows nothing."""
+
+    command: list[str]
+    shown: list[str]
+
+
+def steps() -> list[Step]:
+    """The commands of the page in order. Of several in a block, the last printed what stands below."""
+    blocks = re.findall(r"```(sh|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    found: list[Step] = []
+    for kind, text in blocks:
+        lines = text.replace("\\\n", " ").strip("\n").splitlines()
+        if kind == "sh":
+            found += [Step(shlex.split(line, comments=True), []) for line in lines]
+        else:
+            found[-1].shown.extend(lines)
+    return found
+
+
+def as_of(line: str, name: str, device: str, host: str, driver: str, factors: dict[str, float]) -> str:
+    """A line of a run file, as of another run on another device, whose tests took so many times as long."""
+    record: dict[str, Any] = json.loads(line)
+    if record["type"] == "header":
+        record |= {"run_id": name}
+        record["environment"]["device"] |= {"uuid": device, "driver": driver}
+        record["environment"]["host"]["name"] = host
+    if record["type"] == "measurement":
+        record["process"] = name
+        factor = factors.get(record["key"]["benchmark"], 1.0)
+        record["samples"]["seconds"] = [seconds * factor for seconds in record["samples"]["seconds"]]
+    return json.dumps(record) + "\n"
+
+
+class Story:
+    """The machine of the page: upgraded as the page says, with the tests of `perf_tests` on it."""
+
+    def __init__(self, desk) -> None:
+        self.desk = desk
+        (desk.path / "perf_tests").mkdir()
+        (desk.path / "perf_tests" / "test_suite.py").write_text(SUITE)
+
+    def record(self) -> None:
+        """Three runs under the old driver."""
+        for name in SCATTER:
+            self.do(["pytest", "perf_tests", f"--roofline-save={name}"])
+
+    def do(self, command: list[str]) -> tuple[int, list[str]]:
+        """Exit status and printed lines of a command of the page."""
+        program, *arguments = command
+        if program == "pytest":
+            saved = next(argument.partition("=")[2] for argument in arguments if "-save=" in argument)
+            known = SCATTER.get(saved)
+            self.desk.script(slow=known) if known else self.desk.script(driver=NEW, slow=SLOW)
+            result = self.desk.run(*arguments)
+            return int(result.ret), result.stdout.lines
+        assert program == "roofline"
+        expanded = [name for argument in arguments for name in sorted(glob.glob(argument)) or [argument]]  # noqa: PTH207
+        answer = self.desk.cli(*expanded)
+        return answer.exit_code, answer.output.splitlines()
+
+    def elsewhere(self, name: str, source: str, factors: dict[str, float], driver: str = NEW) -> Path:
+        """A run of another machine: the same product, another device of another host."""
+        path = self.desk.path / f"{name}.jsonl"
+        lines = self.desk.run_path(source).read_text().splitlines()
+        path.write_text("".join(as_of(line, name, "GPU-b", "node-b", driver, factors) for line in lines))
+        return path
+
+    def rollout(self) -> None:
+        """Runs of eight devices in folders: two nodes got the new driver, two did not, and all got slower by 1 %."""
+        lines = self.desk.run_path("driver-550-a").read_text().splitlines()
+        for side in ("before", "after"):
+            (self.desk.path / side).mkdir()
+        effects = {"memcpy_d2d": 1.15, "memcpy_d2d_triton": 1.14, "memcpy_h2d": 0.9}
+        for index in range(8):
+            device, node = f"GPU-{index}", f"node{index // 2}"
+            for side in ("before", "after"):
+                upgraded = side == "after" and index < 4
+                wobble = {name: 1 + 0.004 * ((5 * index + 3 * place + 7 * upgraded) % 8 - 3.5) / 3.5
+                          for place, name in enumerate(NAMES)}  # fmt: skip
+                factors = {
+                    name: wobble[name] * (1.01 if side == "after" else 1) * (effects.get(name, 1) if upgraded else 1)
+                    for name in NAMES
+                }
+                name, driver = f"{node}-{index}", NEW if upgraded else "550.54"
+                text = "".join(as_of(line, f"{side}-{name}", device, node, driver, factors) for line in lines)
+                (self.desk.path / side / f"{name}.jsonl").write_text(text)
+
+
+NAMES = ("memcpy_d2d", "memcpy_d2d_triton", "memcpy_h2d", "memcpy_d2h", "flash_attention", "transformer")
+
+
+@pytest.fixture
+def story(desk):
+    return Story(desk)
+
+
+def follows(shown: list[str], printed: list[str]) -> None:
+    """Check that lines of the page are what was printed, in order; `…` stands for any number of lines, or anything."""
+    at = 0
+    for line in shown:
+        if line != "…":
+            assert line in printed[at:], f"the page shows {line!r}, printed was\n" + "\n".join(printed[at:])
+            at += printed[at:].index(line) + 1
+
+
+def test_every_command_of_the_page_prints_what_stands_below_it(story, monkeypatch):
+    monkeypatch.setattr("platform.node", lambda: "node-a")
+    statuses = []
+    for step in steps():
+        if "node-b.jsonl" in step.command:
+            story.elsewhere("node-b", "driver-570", {"memcpy_d2d": 1.4})
+        if "qualify" in step.command:
+            story.rollout()
+        status, printed = story.do(step.command)
+        statuses.append(status)
+        follows(step.shown, printed)
+    assert statuses == [0, 0, 0, 1, 1, 1, 1]
+
+
+def against() -> list[str]:
+    return [f"--roofline-against={name}" for name in SCATTER]
+
+
+def words(run) -> dict[str, str]:
+    return {judgement.label: judgement.verdict for judgement in run.judgements}
+
+
+def test_a_new_driver_is_held_against_three_runs_of_the_old(story):
+    story.record()
+    status, printed = story.do(["pytest", "perf_tests", *against(), "--roofline-save=new"])
+    assert status == 1
+    verdicts = words(story.desk.saved("new"))
+    assert [label for label, word in verdicts.items() if word == "REGRESSED"] == [
+        "memcpy_d2d[256MiB]", "memcpy_d2d_triton[256MiB]",
+    ]  # fmt: skip
+    assert [label for label, word in verdicts.items() if word == "IMPROVED"] == ["memcpy_h2d[pinned-256MiB]"]
+    assert not any("WHOLE SUITE" in line for line in printed)
+    assert sum(line.startswith("ladder: ") for line in printed) == 1
+
+
+def test_a_shift_of_the_whole_suite_is_said_once_ahead_of_the_tests_here_and_offline(story):
+    story.record()
+    story.desk.script(driver=NEW, slow=1.06)
+    result = story.desk.run("perf_tests", *against(), "--roofline-save=new")
+    assert result.ret == 1
+    compared = story.desk.cli("compare", ",".join(SCATTER), "new")
+    assert compared.exit_code == 1
+    start = next(at for at, line in enumerate(result.stdout.lines) if "= roofline =" in line)
+    for lines in (result.stdout.lines[start:], compared.output.splitlines()):
+        moved = [at for at, line in enumerate(lines) if "THE WHOLE SUITE MOVED: 6 of 6 tests are slower" in line]
+        table = next(at for at, line in enumerate(lines) if line.startswith("test "))
+        assert len(moved) == 1
+        assert moved[0] < table
+        assert any("nearly everything is slower" in line for line in lines)
+
+
+def test_driver_and_torch_that_changed_together_are_both_named(story):
+    story.record()
+    for name in SCATTER:
+        path = story.desk.run_path(name)
+        header, *rest = path.read_text().splitlines()
+        record = json.loads(header)
+        record["environment"]["software"]["torch"] = "2.9.0"
+        path.write_text("\n".join([json.dumps(record), *rest, ""]))
+    status, printed = story.do(["pytest", "perf_tests", *against(), "--roofline-save=new"])
+    assert status == 1
+    (line,) = [line for line in printed if line.startswith("changed since the baseline: ")]
+    assert "driver 550.54 → 570.86" in line
+    assert "torch 2.9.0 → " in line
+    status, printed = story.do(["roofline", "compare", ",".join(SCATTER), "new"])
+    assert status == 1
+    assert printed[0].startswith("changed: driver 550.54 → 570.86; ")
+    assert "torch 2.9.0 → " in printed[0]
+
+
+def test_offline_another_machine_gets_the_verdicts_that_it_would_get_live(story):
+    story.record()
+    old = [story.elsewhere(f"old-{name}", name, {}, "550.54") for name in SCATTER]
+    story.desk.script(driver=NEW, slow=SLOW | {"test_memcpy_d2d[256MiB]": 1.6})
+    live = story.desk.run("perf_tests", *(f"--roofline-against={path}" for path in old), "--roofline-save=new")
+    compared = story.desk.cli("compare", ",".join(map(str, old)), "new", "--json")
+    assert (int(live.ret), compared.exit_code) == (1, 1)
+    rows = json.loads(compared.stdout)
+    assert {row["test"]: row["verdict"] for row in rows} == words(story.desk.saved("new"))
+    assert {row["verdict"] for row in rows} >= {"REGRESSED", "INCONCLUSIVE"}
+    assert {row["between_devices"] for row in rows} == {0.04}
+    assert any("another device of the same product is compared" in line for line in live.stdout.lines)
+
+
+def test_rows_for_a_machine_say_what_changed_and_for_which_part_they_stand(story):
+    story.record()
+    story.do(["pytest", "perf_tests", *against(), "--roofline-save=new"])
+    rows = json.loads(story.desk.cli("compare", ",".join(SCATTER), "new", "--json").stdout)
+    assert {row["test"]: row["rung"] for row in rows} == {
+        "memcpy_d2d[256MiB]": "copy engine",
+        "memcpy_d2d_triton[256MiB]": "copies by multiprocessors",
+        "memcpy_h2d[pinned-256MiB]": "host link",
+        "memcpy_d2h[pinned-256MiB]": "host link",
+        "flash_attention[4096]": "matrix products",
+        "transformer[forward]": "matrix products",
+    }
+    assert all(row["changed"] == ["driver 550.54 → 570.86"] for row in rows)
+    assert all(row["between_devices"] is None and row["whole_suite"] is None for row in rows)
+    story.desk.script(driver=NEW, slow=1.06)
+    story.desk.run("perf_tests", *against(), "--roofline-save=moved")
+    rows = json.loads(story.desk.cli("compare", ",".join(SCATTER), "moved", "--json").stdout)
+    assert [row["whole_suite"] for row in rows] == [pytest.approx(0.06, abs=0.005)] * 6
+
+
+def test_the_ladder_of_a_saved_run_is_explained_once_and_only_beside_what_regressed(story):
+    story.record()
+    story.do(["pytest", "perf_tests", *against(), "--roofline-save=new"])
+    _, everything = story.do(["roofline", "explain", "new"])
+    _, red = story.do(["roofline", "explain", "new", "memcpy_d2d"])
+    _, green = story.do(["roofline", "explain", "new", "transformer"])
+    found = [[line for line in lines if line.startswith("ladder: ")] for lines in (everything, red, green)]
+    assert [len(lines) for lines in found] == [1, 1, 0]
+    assert found[0] == found[1]
+    assert "fine: clock, host link, matrix products" in found[0][0]
+
+
+def test_a_clock_that_fell_is_what_is_sick(story):
+    story.record()
+    story.desk.script(driver=NEW, slow={"test_flash_attention[4096]": 1.2, "test_transformer[forward]": 1.2},
+                      clock_hz=1.6e9)  # fmt: skip
+    result = story.desk.run("perf_tests", *against(), "--roofline-save=new")
+    (live,) = [line for line in result.stdout.lines if line.startswith("ladder: ")]
+    assert "the clock is down, and what runs on it is slower (clock -20.0 % in 6 of 6, matrix products +20.0 %" in live
+    for command in (["compare", ",".join(SCATTER), "new"], ["explain", "new"]):
+        _, printed = story.do(["roofline", *command])
+        assert live in printed
+
+
+def test_a_green_run_has_no_ladder(story):
+    story.record()
+    story.desk.script(driver=NEW)
+    result = story.desk.run("perf_tests", *against())
+    assert result.ret == 0
+    assert "ladder: " not in result.stdout.str()
