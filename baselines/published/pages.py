@@ -1,0 +1,185 @@
+"""The tables of docs/published-figures.md: limits that gate, how much they notice, and limits that do not gate."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from crosscheck import HOST_LINK, comparable, may_be_the_same
+from entries import Account, Shipped
+from flags import peak_of
+
+from pytest_roofline.core.errors import BadFile
+
+NOTHING = "–"
+# Links of one generation and width are rated within this of each other.
+SAME_LINK = 0.03
+
+
+def filled(text: str, found: Account) -> str:
+    """The page with its tables made anew between their markers.
+
+    Raises:
+        BadFile: a marker is missing.
+    """
+    for name, lines in (
+        ("gating", gating_table(found)),
+        ("not-gating", idle_table(found)),
+        ("implausible", implausible_table(found)),
+        ("counts", count_lines(found)),
+    ):
+        begin, end = f"<!-- {name}: made by baselines/published/build.py -->", f"<!-- end of {name} -->"
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise BadFile(f"the page lacks its markers {begin} and {end}; expected each once")
+        head, rest = text.split(begin)
+        text = f"{head}{begin}\n{chr(10).join(lines)}\n{end}{rest.split(end)[1]}"
+    return text
+
+
+def typical(limit: Shipped, found: Account) -> Shipped | None:
+    """The measured figure to hold beside a limit.
+
+    That of the same variant if there is one; else of its family; else, across the host's link, of any product whose
+    link is rated the same.
+    """
+    figures = [one for one in found.shipped if comparable(limit, one)]
+    of_family = [one for one in figures if one.family == limit.family]
+    of_variant = [one for one in of_family if may_be_the_same(limit.entry.hardware, one.entry.hardware)]
+    of_link = [one for one in figures if limit.entry.benchmark in HOST_LINK and _same_link(limit, one)]
+    best = of_variant or of_family or of_link
+    return max(best, key=_certainty) if best else None
+
+
+def _same_link(limit: Shipped, figure: Shipped) -> bool:
+    mine, other = (peak_of(one.family, one.entry.hardware, "pcie_GBps") for one in (limit, figure))
+    return mine is not None and other is not None and abs(mine - other) < SAME_LINK * mine
+
+
+def _certainty(one: Shipped) -> tuple[bool, bool, int, float]:
+    assert isinstance(one.entry.value, int | float)
+    assert one.meaning is not None
+    # The exact variant first, then what differs least from ours; among equals the slowest, which flatters no limit.
+    exact = one.entry.hardware.product is not None and one.entry.hardware.memory is not None
+    return one.entry.confidence == "high", exact, -len(one.meaning.apart), -float(one.entry.value)
+
+
+def gating(found: Account) -> list[Shipped]:
+    """The entries that gate, by product."""
+    entries = [one for one in found.shipped if one.entry.gates]
+    return sorted(entries, key=lambda one: (str(one.entry.hardware), one.entry.benchmark, _case(one)))
+
+
+def gating_table(found: Account) -> Iterator[str]:
+    """One line a limit: what it asks, what is typical, and from where on it notices."""
+    yield "| product | measurement | limit | of the peak | typical, as published | notices from | limit's source |"
+    yield "|---|---|---:|---:|---|---:|---|"
+    for one in gating(found):
+        beside, share = typical(one, found), share_of_peak(one)
+        yield _row(
+            f"{one.entry.hardware.product}, {one.entry.hardware.memory}",
+            f"`{one.entry.label}`, {_STATISTICS[one.entry.statistic or 'median']}",
+            f"{one.entry.value:g} GB/s",
+            NOTHING if share is None else f"{share:.0%}",
+            "none found" if beside is None else _beside(one, beside),
+            NOTHING if beside is None else f"{missing(one, beside):.0%} below that",
+            _source(one),
+        )
+
+
+def share_of_peak(limit: Shipped) -> float | None:
+    """A limit as a share of the datasheet's peak; None where no trusted one is known."""
+    name = "pcie_GBps" if limit.entry.benchmark in HOST_LINK else "memory_GBps"
+    peak = peak_of(limit.family, limit.entry.hardware, name)
+    assert isinstance(limit.entry.value, int | float)
+    return None if peak is None else limit.entry.value / peak
+
+
+_STATISTICS = {"median": "median", "mean": "mean", "best": "fastest call"}
+
+
+def missing(limit: Shipped, beside: Shipped) -> float:
+    """By which share a machine must be below a typical figure before the limit notices."""
+    assert isinstance(limit.entry.value, int | float)
+    assert isinstance(beside.entry.value, int | float)
+    return 1 - limit.entry.value / beside.entry.value
+
+
+def _beside(limit: Shipped, one: Shipped) -> str:
+    assert one.figure is not None
+    same = one.family == limit.family and may_be_the_same(limit.entry.hardware, one.entry.hardware)
+    whose = "" if same else f"{one.figure.hardware} {one.figure.variant}, "
+    return f"{one.entry.value:g} GB/s ({whose}{_source(one)})"
+
+
+def idle_table(found: Account) -> Iterator[str]:
+    """Every published limit that does not gate, and why: one line a record."""
+    yield "| hardware | limit, as published | our measurement | why it does not gate |"
+    yield "|---|---|---|---|"
+    seen = set()
+    for one in found.shipped:
+        if one.figure is None or one.figure.kind != "threshold" or one.entry.gates or one.record in seen:
+            continue
+        seen.add(one.record)
+        why = one.entry.note.removeprefix("a limit that does not gate here").removeprefix("; ")
+        yield _row(_hardware(one), _limit(one), f"`{one.entry.benchmark}`", why)
+    for left in found.left_out:
+        if "_min " in left.what:
+            yield _row(left.what.split(", ")[0], left.what.rpartition("), ")[2], NOTHING, left.why)
+
+
+def _hardware(one: Shipped) -> str:
+    assert one.figure is not None
+    return f"{one.figure.hardware} ({one.figure.variant})"
+
+
+def _limit(one: Shipped) -> str:
+    assert one.figure is not None
+    return f"{one.figure.metric.removesuffix('_min')} {one.figure.value:g} {one.figure.unit}"
+
+
+def implausible_table(found: Account) -> Iterator[str]:
+    """Every figure that cannot be what it is said to be: entries of one reason and table in one line."""
+    yield "| hardware | measurement | published | why it cannot be |"
+    yield "|---|---|---|---|"
+    rows: dict[tuple[str, str, str], list[Shipped]] = {}
+    for one in found.shipped:
+        if one.entry.implausible:
+            hardware = one.entry.hardware.product or f"{one.family}, {one.variant.doubt}"
+            rows.setdefault((hardware, one.entry.benchmark, one.entry.implausible), []).append(one)
+    for (hardware, benchmark, why), entries in rows.items():
+        yield _row(hardware, f"`{benchmark}`", _values(entries), why)
+
+
+def _values(entries: Sequence[Shipped]) -> str:
+    texts = list(dict.fromkeys(_value(one) for one in entries))
+    return texts[0] if len(texts) == 1 else f"{texts[0]} and {len(texts) - 1} more"
+
+
+def _value(one: Shipped) -> str:
+    value, unit = one.entry.value, one.entry.unit
+    if isinstance(value, tuple):
+        return f"{value[0]:g} to {value[1]:g} {unit}"
+    return f"{value:g} {unit}" if isinstance(value, int | float) else str(value)
+
+
+def count_lines(found: Account) -> Iterator[str]:
+    """How many entries each file has from here, and how many of them gate."""
+    yield "| file | published limits that gate | references | of them implausible |"
+    yield "|---|---:|---:|---:|"
+    for family in sorted({one.family for one in found.shipped}):
+        own = [one.entry for one in found.shipped if one.family == family]
+        gates = sum(entry.gates for entry in own)
+        yield _row(f"`{family}.json`", str(gates), str(len(own) - gates), str(sum(bool(e.implausible) for e in own)))
+
+
+def _case(one: Shipped) -> str:
+    return one.entry.label
+
+
+def _source(one: Shipped) -> str:
+    """A source in a few words: the repository or the host, and the last part of its path."""
+    text = one.entry.source or ""
+    parts = re.split(r"[/:]", text.removeprefix("https://").removeprefix("http://"))
+    return "/".join(part for part in (*parts[:2], parts[-1]) if part)
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

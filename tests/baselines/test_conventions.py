@@ -1,0 +1,148 @@
+"""What published figures are in our terms, against values worked out by hand."""
+
+import pytest
+
+CSCS = "eth-cscs/cscs-reframe-tests:checks/microbenchmarks/gpu/memory_bandwidth/memory_bandwidth.py"
+
+
+@pytest.fixture(scope="module")
+def entries_of(found):
+    """The entries of the published figure with this hardware, metric and value."""
+
+    def entries(hardware, metric, value):
+        return [
+            one.entry
+            for one in found.shipped
+            if one.figure is not None
+            and (one.figure.hardware, one.figure.metric, one.figure.value) == (hardware, metric, value)
+        ]
+
+    return entries
+
+
+def test_a_reference_in_gib_less_its_tolerance(entries_of):
+    (entry,) = entries_of("V100", "h2d_pinned_payload_GiBps", 13.189)
+    # 13.189 · 2^30 / 10^9 = 14.1616, less 10 %.
+    assert entry.value == pytest.approx(12.74542, abs=1e-5)
+    assert (entry.unit, entry.kind, entry.statistic) == ("GB/s", "reference", "mean")
+    assert entry.parameters == {"size_bytes": 2**30, "memory": "pinned"}
+    assert (
+        "13.189 GiB/s (printed as GB/s, divided by 2^30) = 14.16 GB/s, less its own tolerance of 10 %"
+        in entry.convention
+    )
+
+
+def test_a_limit_for_both_directions_becomes_two_as_it_is(entries_of):
+    both = entries_of("H200", "h2d_d2h_pinned_payload_GBps_min", 48)
+    assert [entry.benchmark for entry in both] == ["memcpy_h2d", "memcpy_d2h"]
+    assert {(entry.value, entry.metric, entry.statistic) for entry in both} == {
+        (48.0, "pinned_auto_payload_GBps", "median")
+    }
+    assert both[0].parameters == {"size_bytes": 512 * 2**20, "memory": "pinned"}
+
+
+def test_a_local_copy_counted_one_way_becomes_traffic(entries_of):
+    (entry,) = entries_of("H20-3e", "device_local_copy_payload_GBps", 1100)
+    assert (entry.benchmark, entry.metric, entry.value) == ("memcpy_d2d", "traffic_GBps", 2200.0)
+
+
+def test_microseconds_become_seconds(entries_of):
+    (entry,) = entries_of("A100", "all_reduce_time_us", 35.92)
+    assert (entry.metric, entry.unit, entry.value) == ("time_s", "s", pytest.approx(35.92e-6))
+    assert entry.parameters == {"dtype": "fp32", "size_bytes": 4096, "world_size": 8}
+
+
+def test_bytes_per_ms_of_a_health_check_hold_their_share_already(entries_of):
+    entries = entries_of("MI300X", "h2d_d2h_payload_GBps_min", 45)
+    assert {entry.value for entry in entries} == {45.0}
+    assert entries[0].parameters["size_bytes"] == 64 * 2**20
+    (entry, *_) = entries_of("H200", "dcgm_dram_bw_GBps_min", 2212.5)
+    assert entry.value == 2212.5
+    assert entry.convention.startswith("75 % of a figure")
+
+
+def test_both_directions_at_once_stay_a_sum(entries_of):
+    (entry,) = entries_of("H100", "p2p_bidir_sum_payload_GBps", 742.2)
+    assert (entry.benchmark, entry.metric, entry.value) == ("peer_copy_both_ways", "bidir_sum_auto_payload_GBps", 742.2)
+    assert entry.hardware.devices == 2
+
+
+def test_another_engine_is_said(entries_of):
+    (entry,) = entries_of("A100", "d2h_sm_copy_payload_GBps", 6.27)
+    assert entry.note == "size not stated; copied by the multiprocessors (SM), ours by the copy engine"
+    (entry,) = entries_of("A100", "p2p_uni_read_ce_payload_GBps_min", 235)
+    assert "read by the device that receives" in entry.note
+
+
+def test_babelstream_calls_scale_mul_and_counts_as_we_do(entries_of):
+    (entry,) = entries_of("MI300X", "stream_mul_traffic_GBps_min", 4067.069)
+    assert (entry.benchmark, entry.parameters, entry.value) == ("stream_large", {"operation": "scale"}, 4067.069)
+    # 268.4 MB are BabelStream's own 2^25 doubles, as in our small arrays.
+    (entry,) = entries_of("A100", "stream_triad_traffic_GBps", 1370.221)
+    assert (entry.benchmark, entry.statistic) == ("stream", "best")
+
+
+def test_a_place_is_that_of_the_log(entries_of):
+    (entry,) = entries_of("A100", "all_gather_busbw_GBps", 230.07)
+    assert entry.parameters == {"dtype": "fp32", "size_bytes": 2**33, "world_size": 8, "place": "in_place"}
+    (entry,) = entries_of("A100", "all_reduce_busbw_GBps", 235.26)
+    assert "out of place, ours is not" in entry.note
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("fp32, n=8, 8589934592 B total, in-place", 2**33),
+        ("68,000,000 B (bandwidthTest shmoo max)", 68_000_000),
+        ("n=8, 32 KiB, nccl-tests -n 50", 2**15),
+        ("n=8, 134M (binary sizes printed with decimal suffix)", 2**27),
+        ("n=8, 1G (binary sizes printed with decimal suffix)", 2**30),
+        ("fp32, all local GPUs, single size 16G", 2**34),
+        ("rccl-tests -b 8 -e 8G (mi300x/mi250: at 8 GiB)", 2**33),
+        ("p2pBandwidthLatencyTest", None),
+    ],
+)
+def test_a_size_is_read_as_its_tool_means_it(module, text, size_bytes):
+    assert module("sizes").bytes_of(text) == size_bytes
+
+
+def test_a_size_near_one_of_ours_is_ours(module):
+    ours = module("sizes").ours
+    assert (ours(68_000_000), ours(4_200_000), ours(100_000)) == (2**26, 2**22, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "text", "product", "memory", "doubt"),
+    [
+        ("V100", "PCIe-16GB (NCv3)", "v100-pcie", "16gb", ""),
+        ("V100", "PCIe (inferred), CSCS ault:amdv100", None, None, "variant only inferred from the value"),
+        ("V100", "PCIe/SXM2 not stated in file", None, None, "variant not stated"),
+        ("A100", "8x SXM4-40GB (NDv4)", "a100-sxm4", "40gb", ""),
+        ("A100", "40GB (2020 system; SXM4/PCIe not stated)", None, "40gb", "SXM4 or PCIe not stated"),
+        ("A100", "40GB (inferred from value), CSCS ault:amda100", None, None, "variant only inferred from the value"),
+        ("A100", "8x SXM4", "a100-sxm4", None, "memory size not stated"),
+        ("H100", "2x NVL (NC80adis)", "h100-nvl", "94gb", ""),
+        ("H100", "PCIe/P1010 (2331)", "h100-pcie", "80gb", ""),
+        ("MI250/MI250X (per GCD)", "AMD acceptance", "mi250x-oam", "64gb", ""),
+    ],
+)
+def test_a_variant_is_what_is_stated_and_no_more(module, hardware, text, product, memory, doubt):
+    found = module("variants").variant_of(hardware, text)
+    assert (found.product, found.memory, found.doubt) == (product, memory, doubt)
+
+
+def test_hardware_that_no_rule_knows_is_left_out_with_that_reason(module):
+    figures, entries = module("figures"), module("entries")
+    one = figures.published()[0]
+    strange = figures.Figure(
+        **{name: getattr(one, name) for name in one.__slots__} | {"hardware": "V1000", "id": "published-9999"}
+    )
+    found = entries.account([strange], [], {})
+    assert [one.why for one in found.left_out] == [f"no rule for the variant {one.variant!r} of V1000"]
+
+
+def test_every_rule_and_every_source_keeps_its_own_words(found):
+    for one in found.shipped:
+        assert one.entry.source
+        assert one.entry.convention
+        assert one.entry.provenance == {"made_by": "baselines/published", "record": one.record}
