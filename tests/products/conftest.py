@@ -1,0 +1,84 @@
+"""Runs of the shipped benchmarks, as they are, on a stand-in for an accelerator."""
+
+import gc
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+# pytester forgets every module that an inner run imported first; torch and numpy do not survive a second import.
+import msgspec  # noqa: F401
+import pytest
+import scipy.optimize
+import scipy.special
+import scipy.stats  # noqa: F401
+import torch  # noqa: F401
+
+import pytest_roofline.display
+import pytest_roofline.judging.comparing
+import pytest_roofline.measuring.environment
+import pytest_roofline.measuring.timing
+import pytest_roofline.outcomes
+import pytest_roofline.plugin
+import pytest_roofline.running
+import pytest_roofline.selection
+import pytest_roofline.single  # noqa: F401
+import roofline_kernels.memcpy
+import roofline_kernels.stream  # noqa: F401
+from pytest_roofline.judging.runs import Run, read_run
+
+from .limits import file_of
+from .machine import ASKED, Machine
+from .recorded import facts_of
+from .standin import Rates, StandIn
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = ROOT / "perf_tests"
+
+
+class Bench:
+    """Runs a part of the benchmarks."""
+
+    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._pytester = pytester
+        self._monkeypatch = monkeypatch
+
+    def run(self, product: str, rates: Rates, *arguments: str) -> pytest.RunResult:
+        """One run on a recorded product, in this process."""
+        machine = Machine(StandIn(facts_of(product), rates))
+        return self._pytester.runpytest_inprocess(*self._options, *arguments, plugins=[machine])
+
+    def run_tests(self, product: str, rates: Rates, *tests: str) -> pytest.RunResult:
+        """One run of some tests by their ids."""
+        return self.run(product, rates, *(f"{SUITE / file_of(test)}::{test}" for test in tests))
+
+    def run_rounds(self, rounds: int, product: str, rates: Rates, *tests: str) -> pytest.RunResult:
+        """The same in so many rounds at most, each after the first in a process of its own."""
+        self._monkeypatch.setenv(ASKED, json.dumps({"product": product, "rates": asdict(rates)}))
+        self._monkeypatch.setenv("PYTHONPATH", str(ROOT))
+        asked = [f"{SUITE / file_of(test)}::{test}" for test in tests]
+        options = ["-p", Machine.__module__, f"--roofline-rounds={rounds}"]
+        return self._pytester.runpytest_inprocess(*self._options, *options, *asked)
+
+    @property
+    def _options(self) -> list[str]:
+        plugins = ["-p", "no:hypothesispytest", "-p", "no:cacheprovider"]
+        where = [f"--rootdir={ROOT}", f"-c={ROOT / 'pyproject.toml'}", f"--roofline-dir={self._pytester.path}"]
+        return [*plugins, *where, "--roofline-budget=0.05", "-v"]
+
+    @property
+    def last(self) -> Run:
+        """The newest run, read back."""
+        folder = self._pytester.path / "runs"
+        return read_run(max(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns))
+
+
+@pytest.fixture
+def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Where the benchmarks run; without the whole heap of torch to collect before each measurement."""
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS", "CI", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    gc.freeze()
+    yield Bench(pytester, monkeypatch)
+    gc.unfreeze()

@@ -1,0 +1,112 @@
+"""Every product by what its drivers print: the right key, the right file of baselines, the right limits in it."""
+
+import pytest
+
+from pytest_roofline.core.facts import HardwareKey
+from pytest_roofline.core.keys import Key
+from pytest_roofline.judging.baselines import Shelf
+from pytest_roofline.judging.hardware import family_of, key_of, products
+
+from .conftest import ROOT
+from .limits import D2H, H2D, LIMITS
+from .recorded import PRODUCTS, environment_of, facts_of, recorded
+
+# By recorded product: the family, and with it the file of baselines, and the key's product and memory.
+KNOWN = {
+    "v100-sxm2-16gb": ("v100", "v100-sxm2", "16gb"),
+    "v100-sxm2-32gb": ("v100", "v100-sxm2", "32gb"),
+    "v100-pcie-16gb": ("v100", "v100-pcie", "16gb"),
+    "v100-pcie-32gb": ("v100", "v100-pcie", "32gb"),
+    "a100-sxm4-40gb": ("a100", "a100-sxm4", "40gb"),
+    "a100-sxm4-80gb": ("a100", "a100-sxm4", "80gb"),
+    "a100-pcie-40gb": ("a100", "a100-pcie", "40gb"),
+    "a100-pcie-80gb": ("a100", "a100-pcie", "80gb"),
+    "h100-sxm5-80gb": ("h100", "h100-sxm5", "80gb"),
+    "h100-pcie-80gb": ("h100", "h100-pcie", "80gb"),
+    "h100-nvl-94gb": ("h100", "h100-nvl", "94gb"),
+    "h200-141gb": ("h200", "h200-sxm", "141gb"),
+    "b200-180gb": ("b200", "b200-sxm", "180gb"),
+    "l4-24gb": ("l4", "l4-pcie", "24gb"),
+    "l40s-48gb": ("l40s", "l40s-pcie", "48gb"),
+    "t4-16gb": ("t4", "t4-pcie", "16gb"),
+    "rtx-3090-24gb": ("rtx-3090", "rtx-3090", "24gb"),
+    "rtx-4090-24gb": ("rtx-4090", "rtx-4090", "24gb"),
+    "mi210-64gb": ("mi210", "mi210-pcie", "64gb"),
+    "mi250x-64gb": ("mi250x", "mi250x-oam", "64gb"),
+    "mi300x-192gb": ("mi300x", "mi300x-oam", "192gb"),
+    "mi300x-vf-192gb": ("mi300x", "mi300x-oam", "192gb"),
+    "mi325x-256gb": ("mi325x", "mi325x-oam", "256gb"),
+}
+# No data of hardware has these names, however much of another's they hold: "NVIDIA H200" begins with "NVIDIA H20".
+UNKNOWN = {
+    "h20-96gb": ("nvidia-h20", "95gib"),
+    "a800-sxm4-80gb": ("nvidia-a800-sxm4-80gb", "unknown"),
+    "gh200-480gb": ("nvidia-gh200-480gb", "94gib"),
+    # A name for two products, with 110 and 104 compute units a die.
+    "mi250-64gb": ("amd-instinct-mi250x-mi250", "64gib"),
+}
+
+
+def key(product, test):
+    """The key that a test of the benchmarks has on a product."""
+    name, _, parameter = test.removeprefix("test_").partition("[")
+    hardware = key_of(environment_of(product))
+    if name == "stream_large":
+        return Key(name, {"operation": parameter.rstrip("]")}, "traffic_GBps", hardware, "rotate", "device")
+    parameters = {"size_bytes": 512 * 2**20, "memory": "pinned"}
+    return Key(name, parameters, "pinned_auto_payload_GBps", hardware, "rotate", "device")
+
+
+def test_every_recorded_product_is_expected_to_be_known_or_not():
+    assert sorted(PRODUCTS) == sorted(KNOWN | UNKNOWN)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_what_is_recorded_has_its_sources(product):
+    told = recorded(product)
+    assert all(told["sources"].values())
+    answers = {
+        part for part in ("torch", "nvml", "amdsmi") if any(value is not None for value in told.get(part, {}).values())
+    }
+    assert set(told["sources"]) == answers
+
+
+@pytest.mark.parametrize("product", KNOWN)
+def test_a_known_product_has_its_family_and_key(product):
+    family, name, memory = KNOWN[product]
+    assert family_of(facts_of(product)) == family
+    assert key_of(environment_of(product)) == HardwareKey(name, memory, "none", 1, "none")
+
+
+@pytest.mark.parametrize("product", UNKNOWN)
+def test_an_unknown_product_goes_by_its_own_name_and_has_no_peaks(product):
+    name, memory = UNKNOWN[product]
+    assert (family_of(facts_of(product)), facts_of(product).product in products()) == (name, False)
+    assert key_of(environment_of(product)) == HardwareKey(name, memory, "none", 1, "none")
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_product_finds_its_limits_and_no_others(product):
+    entries = Shelf((ROOT / "baselines",)).family(family_of(facts_of(product)))
+    tests = (H2D, D2H, *(f"test_stream_large[{name}]" for name in ("copy", "scale", "add", "triad", "dot")))
+    found = {
+        test: entry.value
+        for test in tests
+        for entry in entries.of(key(product, test).benchmark, "")
+        if entry.gates and entry.matches(key(product, test))
+    }
+    assert found == LIMITS.get(product, {})
+
+
+def test_a_card_that_idles_at_a_lower_link_is_recorded_as_running():
+    assert (facts_of("l40s-48gb").pcie_generation, facts_of("l40s-48gb").pcie_width) == (1, 16)
+
+
+def test_an_mi300x_reports_the_cache_of_one_die_and_is_held_to_have_its_last_level_cache():
+    assert recorded("mi300x-192gb")["torch"]["L2_cache_size"] == 4 * 2**20
+    assert facts_of("mi300x-192gb").last_level_cache_bytes == 256 * 2**20
+
+
+def test_a_cache_that_nobody_recorded_is_assumed():
+    assert recorded("h20-96gb")["torch"]["L2_cache_size"] is None
+    assert facts_of("h20-96gb").last_level_cache_bytes == 64 * 2**20
