@@ -1,0 +1,195 @@
+"""Imported readings as the records of a run file, so that every command that reads runs can read them."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..core.errors import BadFile, BadInput, CannotStore
+from ..core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
+from ..core.keys import Key
+from ..core.records import Footer, Header, Measurement, Outcome
+from ..core.samples import IMPORTED, Samples
+from ..core.units import slug
+from ..judging.hardware import key_of, products
+from ..judging.runs import Line, encode_line
+from .collectives import NAMES, operation_of
+from .records import Given, Imported, Reading
+
+UNKNOWN = "unknown"
+# What lies between devices; `none` is for one alone.
+LINKS = ("nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "mixed", UNKNOWN)
+
+
+def check_given(given: Given) -> Given:
+    """`given`, where it can be.
+
+    Raises:
+        BadInput: a link of no known class, fewer than one device, no such collective, or a product without a name.
+    """
+    if given.link is not None and given.link not in LINKS:
+        raise BadInput(f"--link is {given.link!r}; expected one of {', '.join(LINKS)}")
+    if given.devices is not None and not 1 <= given.devices <= 10**6:
+        raise BadInput(f"--devices is {given.devices}; expected 1 or more")
+    if given.operation is not None and operation_of(given.operation) is None:
+        raise BadInput(f"--operation is {given.operation!r}; expected one of {', '.join(NAMES)}")
+    if given.product is not None and not given.product.strip():
+        raise BadInput("--product is empty; expected a name as the driver prints it")
+    return given
+
+
+def run_id_of(contents: Sequence[bytes]) -> str:
+    """A run's name by its content, so that the same file imported twice counts as one session."""
+    digest = hashlib.sha256()
+    for content in contents:
+        digest.update(hashlib.sha256(content).digest())
+    return f"imported-{digest.hexdigest()[:16]}"
+
+
+def build(imported: Sequence[Imported], given: Given, run_id: str, tool: str, command: tuple[str, ...]) -> list[Line]:
+    """The lines of one run: a session, in which each run of a tool is a process.
+
+    Args:
+        imported: of all files, of one machine.
+        given: what the user tells.
+        run_id: names the run.
+        tool: this program, with its version.
+        command: as it was called.
+
+    Raises:
+        BadFile: files of several products, or one that contradicts `given`.
+    """
+    first = _surroundings(imported, given)
+    environment = Environment(_device(first, imported, given), _host(first), _software(imported))
+    started = min((one.started for one in imported if one.started), default="")
+    finished = max((one.finished for one in imported if one.finished), default="")
+    lines: list[Line] = [Header(run_id, started, command, tool, environment)]
+    for index, one in enumerate(imported, 1):
+        lines += [_measurement(reading, one, environment, given, f"{run_id}-{index}") for reading in one.readings]
+    measured = [line for line in lines if isinstance(line, Measurement)]
+    lines += _outcomes(measured, imported)
+    lines.append(Footer(finished, exit_status=0, measured=len(measured)))
+    return lines
+
+
+def save(lines: Sequence[Line], path: Path) -> None:
+    """Write a run file that was not there before, whole or not at all.
+
+    Raises:
+        CannotStore: something of that name is there, or it cannot be written.
+    """
+    text = "".join(encode_line(line) for line in lines)
+    if path.suffix != ".jsonl":
+        raise CannotStore(f"{path} does not end in .jsonl, as a run file must")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
+    except FileExistsError:
+        raise CannotStore(f"{path} is there already; choose another name or remove that file") from None
+    except OSError as error:
+        raise CannotStore(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _surroundings(imported: Sequence[Imported], given: Given) -> Imported:
+    """The file that tells of the machine, if any does; all that do must agree."""
+    named = [one for one in imported if one.product]
+    for one in named:
+        if given.product is not None and one.product != given.product:
+            where = f"{one.source} was measured on {one.product}"
+            raise BadFile(f"{where}, but --product={given.product}; expected the same")
+        if one.product != named[0].product:
+            other = f"{one.source} on {one.product}"
+            raise BadFile(f"{named[0].source} was measured on {named[0].product}, {other}; import them apart")
+    types = {one.device_type for one in imported}
+    if len(types) > 1 and given.product is None:
+        raise BadFile(
+            f"{imported[0].source} and the other files are of a CPU and of accelerators; import them apart, or tell "
+            "with --product what all were measured on"
+        )
+    silent = [one for one in imported if not one.product and one.device_type != "cpu"]
+    if named and silent and given.product is None:
+        raise BadFile(
+            f"{silent[0].source} does not tell its product, {named[0].source} does ({named[0].product}); import them "
+            "apart, or tell with --product what both were measured on"
+        )
+    return next((one for one in named), imported[0])
+
+
+def _device(first: Imported, imported: Sequence[Imported], given: Given) -> DeviceFacts:
+    product = given.product or first.product or first.cpu_model
+    driver = next((one.driver for one in imported if one.driver), None)
+    return DeviceFacts("accelerator" if given.product else first.device_type, product or UNKNOWN, driver=driver)
+
+
+def _host(first: Imported) -> HostFacts:
+    """What is known of the host; of the rest, zeros and `unknown`."""
+    cores = first.cores or 0
+    return HostFacts(first.host or UNKNOWN, first.cpu_model or UNKNOWN, cores, cores, 0, 0, first.kernel or UNKNOWN)
+
+
+def _software(imported: Sequence[Imported]) -> dict[str, str]:
+    """Versions and settings, and for each tool its convention."""
+    found: dict[str, str] = {}
+    for one in imported:
+        found |= one.software | {f"{one.tool} convention": one.convention}
+    return found
+
+
+def _hardware(environment: Environment, reading: Reading, given: Given) -> HardwareKey:
+    link = (given.link or UNKNOWN) if reading.devices > 1 else "none"
+    if environment.device.type != "cpu":
+        return key_of(environment, reading.devices, link)
+    cores = environment.host.cores
+    return HardwareKey(
+        slug(environment.device.product), UNKNOWN, f"{cores}-cores" if cores else f"{UNKNOWN}-cores", 1, "none"
+    )
+
+
+def _measurement(reading: Reading, one: Imported, environment: Environment, given: Given, process: str) -> Measurement:
+    hardware = _hardware(environment, reading, given)
+    key = Key(
+        reading.benchmark, reading.parameters, reading.metric, hardware, "warm", reading.timing, reading.statistic
+    )
+    return Measurement(
+        key=key,
+        test_id=f"{one.source}::{reading.test_id}",
+        label=key.label,
+        process=process,
+        work=reading.work,
+        samples=Samples(
+            seconds=reading.seconds,
+            iterations=reading.iterations,
+            tick_s=0.0,
+            warmup_iterations=reading.warmup_iterations,
+            labels=(IMPORTED,),
+            mode=reading.mode,
+        ),
+        verified=reading.verified,
+        invalid=reading.invalid,
+    )
+
+
+def _outcomes(measured: Sequence[Measurement], imported: Sequence[Imported]) -> list[Outcome]:
+    """One for each test: failed where the tool found wrong data, or had no number at all."""
+    reasons: dict[str, str] = {}
+    for one in measured:
+        reasons[one.test_id] = reasons.get(one.test_id) or one.invalid
+    found = [Outcome(test_id, "failed" if why else "passed", reason=why) for test_id, why in reasons.items()]
+    return found + [
+        Outcome(f"{one.source}::{name}", "failed", reason=why) for one in imported for name, why in one.failed
+    ]
+
+
+def unknown_product(environment: Environment) -> str:
+    """Why there is no percentage for this product, and what to do; empty where it is known."""
+    product = environment.device.product
+    if environment.device.type == "cpu" or product in products():
+        return ""
+    if product == UNKNOWN:
+        return "the files do not tell the product; tell with --product, as the driver prints it"
+    return f"{product!r} is no product that pytest-roofline knows, so its figures stand under that name alone"

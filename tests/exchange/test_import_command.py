@@ -1,0 +1,276 @@
+"""`roofline import` as a user types it."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.cli import main
+from pytest_roofline.judging.runs import read_run
+
+DATA = Path(__file__).parent / "data"
+PAGE = Path(__file__).parents[2] / "docs" / "importing.md"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with the fixtures in it, where the command is called."""
+    for file in DATA.iterdir():
+        shutil.copy(file, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def call(here):
+    return lambda *arguments, **more: CliRunner().invoke(main, [str(part) for part in arguments], **more)
+
+
+@pytest.fixture
+def slower(here):
+    """The same log with the largest all_reduce half as fast again, as the tool would print it."""
+    log = (here / "a100-all_reduce.log").read_text(encoding="utf-8")
+    log = log.replace("63896  134.44  235.26", "95844   89.62  156.84").replace("68.4048", "67.2516")
+    (here / "slower.log").write_text(log, encoding="utf-8")
+    return here / "slower.log"
+
+
+def test_an_imported_run_is_a_run(call, here):
+    done = call("import", "a100-all_reduce.log", "--link", "nvlink-switch", "--save", "old")
+    assert done.exit_code == 0, done.output
+    run = read_run(here / ".roofline" / "runs" / "old.jsonl")
+    assert (run.header.command, run.header.tool.split()[0]) == (
+        ("roofline", "import", "a100-all_reduce.log"),
+        "pytest-roofline",
+    )
+    environment = run.header.environment
+    assert (environment.device.type, environment.device.product) == ("accelerator", "A100-SXM4-40GB")
+    assert (environment.device.driver, environment.host.cpu_model, environment.host.cores) == (None, "unknown", 0)
+    assert environment.software["nccl-tests convention"].startswith("size is S, ")
+    measurement = next(one for one in run.measurements if one.label.endswith("[8GiB-fp32-sum-out_of_place].mean"))
+    hardware = measurement.key.hardware
+    assert (hardware.product, hardware.memory, hardware.devices, hardware.link) == (
+        "a100-sxm4",
+        "40gb",
+        8,
+        "nvlink-switch",
+    )
+    assert (measurement.key.cache, measurement.key.timing, measurement.key.name) == ("warm", "pipelined", "mean")
+    assert (measurement.samples.labels, measurement.samples.mode, measurement.gate) == (("imported",), "host", False)
+    assert measurement.busbw_GBps == pytest.approx(235.26, abs=0.01)
+    assert (run.footer.measured, len(run.outcomes), run.not_passed) == (64, 64, {})
+
+
+def test_the_table_says_what_was_read_how_it_counts_and_what_was_left_out(call):
+    done = call("import", "a100-all_reduce.log", "readme-nvbandwidth.json", "--product", "NVIDIA A100-SXM4-80GB")
+    assert "a100-all_reduce.log was measured on A100-SXM4-40GB, but --product=NVIDIA A100-SXM4-80GB" in done.output
+    done = call("import", "a100-all_reduce.log")
+    assert re.search(r"nccl_tests\.all_reduce +busbw_GBps +mean +64\n", done.output)
+    assert "left out: line 17, out_of_place: moves nothing\n" in done.output
+    assert "nccl-tests counts so: size is S, for all_gather" in done.output
+    assert "note: it does not tell of 64 of 64 readings that data were checked" in done.output
+
+
+def test_the_json_has_every_reading_with_its_line(call):
+    done = call("import", "mi300x-all_reduce.log", "--json")
+    printed = json.loads(done.output)
+    (file,) = printed["files"]
+    assert (file["tool"], len(file["readings"])) == ("rccl-tests", 50)
+    assert file["readings"][0]["line"] == 17
+    assert Path(printed["run"]).exists()
+
+
+def test_two_imports_are_compared_like_two_runs(call, slower):
+    call("import", "a100-all_reduce.log", "--save", "old")
+    call("import", "slower.log", "--save", "new")
+    done = call("compare", "old", "new")
+    assert done.exit_code == 1, done.output
+    assert "1 REGRESSED" in done.output
+    assert call("compare", "old", "old").exit_code == 0
+
+
+def test_an_import_explains_itself(call):
+    call("import", "a100-all_reduce.log", "--save", "old")
+    done = call("explain", "old", "8GiB-fp32-sum-in_place")
+    assert (done.exit_code, "64.0 ms" in done.output) == (0, True)
+
+
+def test_an_import_shares_nothing_with_our_own_measurement_of_another_name(call, here, make):
+    call("import", "mi300x-babelstream.csv", "--product", "AMD Instinct MI300X", "--save", "theirs")
+    run = read_run(here / ".roofline" / "runs" / "theirs.jsonl")
+    hardware = run.measurements[0].key.hardware
+    make.save(here / "ours.jsonl", make.measurement(0.001, key=make.key("stream_large", hardware=hardware)))
+    done = call("compare", "./ours.jsonl", "theirs")
+    assert (done.exit_code, "share no measurement" in done.output) == (2, True)
+
+
+def test_what_the_tool_found_wrong_never_becomes_a_good_number(call, here):
+    log = (here / "gb10-two-nodes-all_gather.log").read_text(encoding="utf-8")
+    log = log.replace("22.14       0", "22.14      17").replace("0 OK", "1 FAILED")
+    (here / "wrong.log").write_text(log, encoding="utf-8")
+    done = call("import", "wrong.log", "--save", "wrong")
+    assert (
+        "INVALID nccl_tests.all_gather[4GiB-fp32-out_of_place-2].mean, line 14: 17 elements were wrong" in done.output
+    )
+    run = read_run(here / ".roofline" / "runs" / "wrong.jsonl")
+    assert [outcome.reason for outcome in run.not_passed.values()] == ["17 elements were wrong in the tool's own check"]
+    proposed = call("baseline", "propose", "wrong", "-o", "w.json")
+    assert "17 elements were wrong" in proposed.output
+    assert "4GiB-fp32-out_of_place" not in (here / "w.json").read_text(encoding="utf-8")
+
+
+def test_a_baseline_of_imports_holds_against_later_imports_and_nothing_else(call, slower, here):
+    call("import", "a100-all_reduce.log", "--save", "old")
+    call("import", "slower.log", "--save", "new")
+    done = call("baseline", "propose", "old", "-o", "imported.json")
+    assert (done.exit_code, "64 entries" in done.output) == (0, True)
+    done = call("compare", "./imported.json", "new")
+    assert (done.exit_code, "1 REGRESSED" in done.output) == (1, True)
+
+
+def test_the_same_file_is_the_same_session(call, here):
+    for name in ("one", "two"):
+        call("import", "a100-all_reduce.log", "--save", name)
+    done = call("baseline", "propose", "one", "two", "-o", "twice.json")
+    assert done.exit_code == 2
+    assert not (here / "twice.json").exists()
+
+
+def test_several_files_of_one_machine_are_one_run(call, here):
+    done = call("import", "a100-all_reduce.log", "a100-reduce.log", "--save", "both")
+    assert done.exit_code == 0, done.output
+    run = read_run(here / ".roofline" / "runs" / "both.jsonl")
+    assert len({measurement.process for measurement in run.measurements}) == 2
+
+
+def test_standard_input_is_read(call, text):
+    done = call("import", "-", "--save", "piped", input=text("a100-all_reduce.log"))
+    assert (done.exit_code, "standard input: nccl-tests" in done.output) == (0, True)
+
+
+def test_an_unknown_product_is_told(call):
+    done = call("import", "gb10-two-nodes-all_gather.log")
+    assert "note: 'NVIDIA GB10' is no product that pytest-roofline knows" in done.output
+    done = call("import", "a6000-nvbandwidth.json")
+    assert "note: the files do not tell the product; tell with --product" in done.output
+
+
+def test_a_product_that_the_user_tells_is_in_the_key(call, here):
+    call("import", "a6000-nvbandwidth.json", "--product", "NVIDIA H200", "--link", "pcie", "-o", "there/run.jsonl")
+    hardware = read_run(here / "there" / "run.jsonl").measurements[0].key.hardware
+    assert (hardware.product, hardware.devices, hardware.link) == ("h200-sxm", 2, "pcie")
+
+
+def test_a_cpu_is_a_host(call, here):
+    call("import", "pytest-benchmark-storage-0030.json", "--save", "py")
+    (measurement,) = read_run(here / ".roofline" / "runs" / "py.jsonl").measurements
+    assert (measurement.key.hardware.product, measurement.key.hardware.partition) == ("x86-64", "unknown-cores")
+    assert (measurement.rate, measurement.derived()) == (None, {"median_s": measurement.median_s})
+
+
+REFUSED = {
+    "no such file": (["nowhere.log"], "nowhere.log does not exist"),
+    "a folder": (["."], ". is a directory; expected a file"),
+    "two products": (
+        ["a100-all_reduce.log", "mi300x-all_reduce.log"],
+        "mi300x-all_reduce.log on AMD Instinct MI300X VF; i",
+    ),
+    "one without product": (
+        ["a100-all_reduce.log", "a6000-nvbandwidth.json"],
+        "a6000-nvbandwidth.json does not tell its pr",
+    ),
+    "a CPU beside": (["a100-all_reduce.log", "pytest-benchmark-storage-0030.json"], "are of a CPU and of accelerators"),
+    "twice": (["a100-all_reduce.log", "a100-all_reduce.log"], "hold the same; expected each run of a tool once"),
+    "an unknown format": (
+        ["a100-all_reduce.log", "--format", "osu"],
+        "--format is 'osu'; expected one of nccl-tests, ",
+    ),
+    "an unknown link": (["a100-all_reduce.log", "--link", "string"], "--link is 'string'; expected one of nvlink, "),
+    "an unknown collective": (["a100-all_reduce.log", "--operation", "sort"], "--operation is 'sort'; expected one of"),
+    "a collective of none": (
+        ["mi300x-babelstream.csv", "--operation", "reduce"],
+        "which knows no collectives; expected",
+    ),
+    "devices of none": (["mi300x-babelstream.csv", "--devices", "8"], "has readings of 1 devices, but --devices=8"),
+    "no devices": (["a100-all_reduce.log", "--devices", "0"], "--devices is 0; expected 1 or more"),
+    "no product": (["a100-all_reduce.log", "--product", " "], "--product is empty; expected a name as the driver"),
+    "two names": (["a100-all_reduce.log", "--save", "a", "-o", "a.jsonl"], "--save and -o both name the run"),
+    "a name that is none": (
+        ["a100-all_reduce.log", "--save", "../up"],
+        "--save is '../up'; expected up to 120 letters",
+    ),
+    "no run file": (["a100-all_reduce.log", "-o", "run.json"], "run.json does not end in .jsonl, as a run file must"),
+    "another format": (["a100-all_reduce.log", "--format", "nvbandwidth"], "a100-all_reduce.log, line 1: is not JSON"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_used_is_refused_and_nothing_is_written(case, call, here):
+    arguments, message = REFUSED[case]
+    before = sorted(here.rglob("*.json*"))
+    done = call("import", *arguments)
+    assert (done.exit_code, message in done.output) == (2, True), done.output
+    assert done.output.startswith("roofline: ")
+    assert sorted(here.rglob("*.json*")) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "log is empty; expected the output of a tool"),
+        (b"\n \n", "log is empty; expected the output of a tool"),
+        ("# nThread".encode("utf-16"), "log, line 1: byte 0 is not UTF-8 text"),
+        (
+            b"\n\nhello\n",
+            "log, line 3: no format understands this file (tried: log of nccl-tests or rccl-tests, ",
+        ),
+        (
+            b"# nThread 1 \x1b[2J\n",
+            "log, line 1: control characters; expected plain text, saved without colours: '# nThread 1 \\x1b[2J'",
+        ),
+        (b"[" * 100_000, "is nested too deeply to be one of ours"),
+        (b'{"nvbandwidth": ' + b"[" * 100_000, "is nested too deeply to be one of ours"),
+    ],
+)
+def test_a_file_that_is_nothing_is_refused_in_a_sentence(content, message, call, here):
+    (here / "log").write_bytes(content)
+    done = call("import", "log", *(["--format", "nvbandwidth"] if content[:1] == b"[" else []))
+    assert (done.exit_code, message in done.output) == (2, True), done.output
+    assert "\x1b" not in done.output
+    assert not (here / ".roofline").exists()
+
+
+def test_an_import_overwrites_nothing(call, here):
+    (here / "kept.jsonl").write_text("mine", encoding="utf-8")
+    done = call("import", "a100-all_reduce.log", "-o", "kept.jsonl")
+    assert (done.exit_code, "kept.jsonl is there already" in done.output) == (2, True)
+    assert (here / "kept.jsonl").read_text(encoding="utf-8") == "mine"
+    call("import", "a100-all_reduce.log", "--save", "old")
+    done = call("import", "a100-reduce.log", "--save", "old")
+    assert (done.exit_code, "a run named 'old' is already saved" in done.output) == (2, True)
+
+
+def test_a_test_case_without_a_number_is_a_failed_test(call, here):
+    raw = json.loads((here / "readme-nvbandwidth.json").read_text(encoding="utf-8"))
+    raw["nvbandwidth"]["testcases"][2] = {"name": "host_device_latency_sm", "status": "Error"}
+    (here / "failed.json").write_text(json.dumps(raw), encoding="utf-8")
+    done = call("import", "failed.json", "--save", "failed")
+    assert "FAILED nvbandwidth.host_device_latency_sm: the test case failed" in done.output
+    assert len(read_run(here / ".roofline" / "runs" / "failed.jsonl").not_passed) == 1
+
+
+def test_the_example_of_the_page_prints_what_stands_below_it(call, here):
+    blocks = re.findall(r"```(csv|sh|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["csv", "csv", "sh", "text", "sh", "text"]
+    (before, after, imports, imported, compare, compared) = (block for _, block in blocks)
+    (here / "before.csv").write_text(before, encoding="utf-8")
+    (here / "after.csv").write_text(after, encoding="utf-8")
+    done = [call(*command.split(" ")[1:]) for command in imports.strip().split("\n")]
+    assert ([one.exit_code for one in done], "".join(one.output for one in done)) == ([0, 0], imported)
+    done = call(*compare.split()[1:])
+    assert done.exit_code == 1
+    # Other lines may stand among these.
+    assert [line for line in compared.splitlines() if line not in done.output.splitlines()] == ["…"]

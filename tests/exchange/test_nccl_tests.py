@@ -1,0 +1,295 @@
+"""Logs of nccl-tests and rccl-tests."""
+
+import re
+
+import pytest
+
+from pytest_roofline.core.errors import BadFile
+from pytest_roofline.core.work import Work
+
+GIB8 = 8 * 2**30
+# 8 × A100: algbw and busbw of the largest out-of-place row, as the tool printed them.
+GOLDEN = {
+    "all_reduce": (134.44, 235.26),
+    "all_gather": (255.31, 223.39),
+    "reduce_scatter": (264.60, 231.52),
+    "all_to_all": (256.36, 224.31),
+    "broadcast": (232.81, 232.81),
+    "reduce": (228.38, 228.38),
+}
+
+
+def rates(reading):
+    return tuple(
+        round(amount / reading.seconds[0] / 1e9, 2) for amount in (reading.work.algbw_bytes, reading.work.busbw_bytes)
+    )
+
+
+@pytest.mark.parametrize("operation", GOLDEN)
+def test_rates_of_stored_bytes_and_seconds_are_what_the_tool_printed(operation, text, take):
+    (found,) = take(text(f"a100-{operation}.log"), operation=operation)
+    largest = next(r for r in found.readings if r.parameters["size_bytes"] == GIB8)
+    assert rates(largest) == pytest.approx(GOLDEN[operation], abs=0.0101)
+    assert (largest.benchmark, found.product) == (f"nccl_tests.{operation}", "A100-SXM4-40GB")
+    assert (largest.devices, largest.iterations, largest.warmup_iterations) == (8, 20, 5)
+    assert (largest.statistic, largest.timing, largest.metric) == ("mean", "pipelined", "busbw_GBps")
+
+
+def test_every_half_of_every_row_that_moves_something_is_a_reading(text, take):
+    (found,) = take(text("a100-all_reduce.log"))
+    assert len(found.readings) == 64
+    assert found.left_out[0] == "line 17, out_of_place: moves nothing"
+    assert len(found.left_out) == 4
+    assert {reading.verified for reading in found.readings} == {None}
+    line = found.readings[0].line
+    assert text("a100-all_reduce.log").split("\n")[line - 1].split()[0] == "4"
+
+
+def test_ranks_on_two_hosts_count_as_two_nodes(text, one):
+    readings = one(text("gb10-two-nodes-all_gather.log"))
+    reading = readings["nccl_tests.all_gather[4GiB-fp32-in_place-2].mean"]
+    assert reading.parameters == {"size_bytes": 2**32, "dtype": "fp32", "place": "in_place", "nodes": 2}
+    assert reading.work == Work(algbw_bytes=2**32, busbw_bytes=2**31)
+    assert (reading.verified, reading.devices, reading.iterations) == (True, 2, 50)
+
+
+def test_versions_are_kept(text, take):
+    assert take(text("gb10-two-nodes-all_gather.log"))[0].software["nccl-tests"] == "2.18.3"
+    (found,) = take(text("mi300x-all_reduce.log"))
+    assert (found.tool, found.product, found.software) == ("rccl-tests", "AMD Instinct MI300X VF", {"rccl-tests": ":+"})
+    assert found.readings[0].benchmark == "rccl_tests.all_reduce"
+
+
+def test_a_log_that_does_not_name_its_collective_is_understood_where_only_one_fits(text, one):
+    assert {reading.benchmark for reading in one(text("a100-reduce_scatter.log")).values()} == {
+        "nccl_tests.reduce_scatter"
+    }
+
+
+def test_a_log_that_may_be_of_two_collectives_needs_to_be_told(text, take):
+    with pytest.raises(BadFile, match=r"file, line 14: .*tell with --operation: all_gather, all_to_all: "):
+        take(text("a100-all_gather.log"))
+
+
+def test_a_log_contradicts_what_the_user_says_of_it(text, take):
+    with pytest.raises(BadFile, match="says all_gather, but --operation=all_reduce"):
+        take(text("gb10-two-nodes-all_gather.log"), operation="all_reduce")
+    with pytest.raises(BadFile, match="8 ranks, but --devices=4"):
+        take(text("a100-all_reduce.log"), devices=4)
+
+
+def test_wrong_elements_spoil_their_half_of_a_row_alone(text, one):
+    changed = (
+        text("gb10-two-nodes-all_gather.log").replace("22.14       0", "22.14      17").replace("0 OK", "1 FAILED")
+    )
+    readings = one(changed)
+    bad = readings["nccl_tests.all_gather[4GiB-fp32-out_of_place-2].mean"]
+    assert (bad.verified, bad.invalid) == (False, "17 elements were wrong in the tool's own check")
+    assert [reading.invalid for reading in readings.values() if reading is not bad] == [""] * 5
+
+
+def test_values_out_of_bounds_of_an_old_log_spoil_all_of_it(text, one):
+    changed = text("a100-all_reduce.log").replace("    N/A", "  4e-07").replace("values : 0 OK", "values : 3 FAILED")
+    assert {reading.invalid for reading in one(changed).values()} == {
+        "3 values were out of bounds, and the log does not tell where"
+    }
+
+
+def test_the_largest_error_of_an_old_log_is_no_count_of_wrong_elements(text, one):
+    changed = text("a100-all_reduce.log").replace("    N/A", "  4e-07")
+    assert {(reading.verified, reading.invalid) for reading in one(changed).values()} == {(True, "")}
+
+
+def test_lines_of_launchers_and_libraries_are_understood(text, one):
+    plain = text("a100-all_reduce.log")
+    spoken = plain.replace(
+        "# Out of bounds",
+        "[2025-01-02 10:00:00] node1:1:2 [0] misc/socket.cc:484 NCCL WARN socketStartConnect failed\n# Out of bounds",
+    )
+    expected = one(plain)
+    for changed in (
+        plain.replace("\n", "\r\n"),
+        "\ufeff" + plain,
+        spoken,
+        "".join(f"[1,0]<stdout>:{line}\n" for line in plain.split("\n")),
+        "".join(f"0: {line}\n" for line in plain.split("\n")),
+        plain.replace("\n#\n", "\nNCCL version 2.19.3+cuda12.3\n#\n", 1),
+    ):
+        found = one(changed)
+        assert {label: reading.seconds for label, reading in found.items()} == {
+            label: reading.seconds for label, reading in expected.items()
+        }
+
+
+def test_warnings_of_nccl_are_counted(text, take):
+    spoken = text("a100-all_reduce.log").replace("# Out of", "node1:1:2 [0] x.cc:4 NCCL WARN failed\n# Out of")
+    assert take(spoken)[0].notes == ("1 lines of NCCL WARN",)
+
+
+def test_two_logs_behind_each_other_are_two_processes(text, take):
+    found = take(text("a100-all_reduce.log") + text("a100-reduce.log"))
+    assert [imported.readings[0].benchmark for imported in found] == ["nccl_tests.all_reduce", "nccl_tests.reduce"]
+
+
+def test_sizes_that_a_tool_goes_through_twice_are_samples_of_one_reading(text, one):
+    rows = re.findall(r"^ +\d+ +\d+ .*\n", text("gb10-two-nodes-all_gather.log"), re.MULTILINE)
+    twice = text("gb10-two-nodes-all_gather.log").replace(rows[-1], rows[-1] + "# Testing 2 cycle.\n" + "".join(rows))
+    readings = one(twice)
+    assert len(readings) == 6
+    assert {len(reading.seconds) for reading in readings.values()} == {2}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parameters", "timing"),
+    [
+        ("agg iters: 1 ", "agg iters: 4 ", {"agg_iters": 4}, "pipelined"),
+        ("graph: 0 ", "graph: 2 ", {"graph": 2}, "pipelined"),
+        ("unalign: 0", "unalign: 3", {"unalign": 3}, "pipelined"),
+        ("unalign: 0\n", "unalign: 0\n# Blocking Enabled: wait and barrier after each inner iteration (-m) \n",
+         {"blocking": 1}, "isolated"),
+        ("unalign: 0\n", "unalign: 0\n# Blocking Enabled: wait after each inner iteration (-m), no barrier \n",
+         {"blocking": 2}, "isolated"),
+    ],
+)  # fmt: skip
+def test_another_way_of_running_is_another_key(old, new, parameters, timing, text, one):
+    for reading in one(text("gb10-two-nodes-all_gather.log").replace(old, new)).values():
+        assert reading.timing == timing
+        assert reading.parameters.items() >= parameters.items()
+
+
+def test_groups_of_a_split_job_count_their_own_ranks(text, one):
+    # NCCL_TESTS_SPLIT: four ranks, two groups of two; the factor is that of two ranks.
+    log = text("gb10-two-nodes-all_gather.log")
+    ranks = re.findall(r"^#  Rank .*\n", log, re.MULTILINE)
+    more = "".join(
+        rank.replace(f"Rank  {index} Group  0", f"Rank  {index + 2} Group  1") for index, rank in enumerate(ranks)
+    )
+    readings = one(log.replace(ranks[-1], ranks[-1] + more))
+    reading = next(iter(readings.values()))
+    assert (reading.devices, reading.parameters["groups"]) == (4, 2)
+    assert reading.work.busbw_bytes * 2 == reading.work.algbw_bytes
+
+
+COLUMNS = """# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0
+#  Rank  0 Group  0 Pid 1425048 on        lab device  0 [0000:02:00] NVIDIA GeForce RTX 5090
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
+    33554432       8388608     float     sum      -1    34.55  971.32    0.00       0     0.10  348075    0.00       0
+   134217728      33554432     float     sum      -1   176.33  761.18    0.00       0     0.10   1e+06    0.00       0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 0
+#
+# Collective test concluded: all_reduce_perf
+"""
+
+
+def test_among_one_rank_there_is_an_algorithm_bandwidth_only(one):
+    # Rows as nccl-tests prints numbers too large for its columns: docs of the repository nccl-eBPF.
+    reading = one(COLUMNS)["nccl_tests.all_reduce[128MiB-fp32-sum-in_place].mean"]
+    assert (reading.metric, reading.work) == ("algbw_GBps", Work(algbw_bytes=134217728))
+
+
+def test_times_of_single_iterations_and_a_timestamp_may_stand_behind(text, one):
+    # Columns of -I 1 and -S 1: src/util.cu of nccl-tests 2.19.
+    log = text("gb10-two-nodes-all_gather.log")
+    log = log.replace("#wrong", "#wrong   i_min   i_max   i_p99   i_cv%").replace(
+        "(GB/s)  (GB/s)  ", "(GB/s)  (GB/s)  (us) (us) (us) (%) "
+    )
+    log = re.sub(r"(?m)^( +\d+ +\d+ .*) 0  (.*) 0$", r"\1 0 1.00 2.00 2.00 3.10  \2 0 1.00 2.00 2.00 3.10", log)
+    stamped = re.sub(r"(?m)^( +\d+ +\d+ .*)$", r"\1  2026-01-02 10:00:00", log)
+    stamped = re.sub(r"(?m)^(#  +size .*)$", r"\1 timestamp", stamped)
+    stamped = re.sub(r"(?m)^(#  +\(B\) .*)$", r"\1 %Y-%m-%d %H:%M:%S", stamped)
+    expected = one(text("gb10-two-nodes-all_gather.log"))
+    for changed in (log, stamped):
+        assert {label: r.seconds for label, r in one(changed).items()} == {
+            label: r.seconds for label, r in expected.items()
+        }
+
+
+REFUSED = {
+    "cut in a row": (lambda log: log[: log.index("33554432       8388608") + 30], r"line 42: \d columns; expected 12"),
+    "cut between rows": (lambda log: log[: log.index("    33554432")], "the log ends here, before its 'Avg bus"),
+    "a row missing": (lambda log: log.replace(row(log, "33554432 "), ""), "line 51: the 66 bus bandwidths above have"),
+    "a row twice": (lambda log: log.replace(row(log, "33554432 "), row(log, "33554432 ") * 2), "the 70 bus bandwidths"),
+    "a column missing": (lambda log: log.replace("134.44  235.26", "235.26"), "11 columns; expected 12|not a number"),
+    "columns exchanged": (lambda log: log.replace("134.44  235.26", "235.26  134.44"), "line 50: algbw is 235.26"),
+    "a word": (lambda log: log.replace("134.44", "fast!!"), "line 50: something out_of_place is not a number"),
+    "NaN": (lambda log: log.replace("134.44", "   nan"), "line 50: something out_of_place is not a number"),
+    "infinity": (lambda log: log.replace("134.44", "   inf"), "line 50: something out_of_place is not a number"),
+    "a negative number": (lambda log: log.replace("134.44", "-134.4"), "line 50: something out_of_place is not a"),
+    "another decimal sign": (lambda log: log.replace("134.44", "134,44"), "line 50: something out_of_place is not a"),
+    "digits of another script": (lambda log: log.replace("134.44", "١٣٤.٤٤"), "line 50: something out_of_place is"),
+    "a huge number": (lambda log: log.replace("63896", "9" * 400), "line 50: something out_of_place is not a number"),
+    "a huge exponent": (lambda log: log.replace("63896", "1e999"), "line 50: something out_of_place is not a number"),
+    "another bandwidth": (
+        lambda log: log.replace("134.44", "134.54"),
+        "line 50: algbw is 134.54 GB/s out_of_place, but",
+    ),
+    "another bus bandwidth": (lambda log: log.replace("235.26", "235.36"), "line 50: busbw is 235.36 GB/s out_of_p"),
+    "another time": (lambda log: log.replace("63896", "63996"), "line 50: algbw is 134.44 GB/s out_of_place, but 85"),
+    "another size": (lambda log: log.replace("8589934592    ", "8589934593    "), "line 50: 2147483648 elements of f"),
+    "another count": (lambda log: log.replace("2147483648   float", "2147483649   float"), "line 50: 2147483649 elem"),
+    "another type": (lambda log: log.replace("2147483648   float", "2147483648  double"), "line 50: 2147483648 eleme"),
+    "no type": (lambda log: log.replace("2147483648   float", "2147483648  quarter"), "line 50: type 'quarter'; expe"),
+    "no reduction": (lambda log: log.replace("2147483648   float     sum", "2147483648   float     xor"), "reduction"),
+    "another average": (lambda log: log.replace("68.4048", "69.4048"), "line 52: the 68 bus bandwidths above have a"),
+    "microseconds as milliseconds": (lambda log: log.replace("(us)", "(ms)"), r"line 15: units .*; expected \(B\)"),
+    "gigabits": (lambda log: log.replace("(GB/s)", "(Gb/s)"), "line 15: units that this importer does not know"),
+    "an unknown column": (lambda log: log.replace("busbw  error", "linkbw error", 1), "line 14: columns that this"),
+    "time of the CPU": (
+        lambda log: log.replace("    time   algbw", " cputime   algbw"),
+        r"line 14: time of the CPU \(-C",
+    ),
+    "no names of columns": (lambda log: "".join(cut(log, 13, 15)), "a row of numbers where none is expected"),
+    "no configuration": (lambda log: "".join(cut(log, 0, 1)), "no line '# nThread …' above"),
+    "no ranks": (lambda log: "".join(cut(log, 3, 11)), "line 1: no lines '# Rank …' below; tell with --devices"),
+    "a rank twice": (lambda log: log.replace("Rank  3", "Rank  2"), "line 7: rank 2; expected rank 3"),
+    "two products": (
+        lambda log: log.replace("device  3 [0x00] A100-SXM4-40GB", "device  3 [0x00] Tesla T4"),
+        "Tesla T4",
+    ),
+    "colours": (lambda log: log.replace("# Out of", "\x1b[32m# Out of"), "line 51: control characters; expected plain"),
+    "a stray line": (
+        lambda log: log.replace("#\n# Using", "Warning: Permanently added\n# Using"),
+        "line 2: not a line",
+    ),
+    "two logs in each other": (
+        lambda log: log.replace("# Out of", log + "# Out of"),
+        "line 51: another log begins here",
+    ),
+    "half a log before another": (lambda log: log[-400:] + log, "line 1"),
+    "too many bounds": (lambda log: log.replace("values : 0 OK", "values : 3 OK"), "the count contradicts the word"),
+    "threads that do not fit": (lambda log: log.replace("nThread 1 nGpus 8", "nThread 1 nGpus 3"), "cannot be 8 ranks"),
+}
+
+
+def row(log, start):
+    return next(line for line in log.splitlines(keepends=True) if line.strip().startswith(start))
+
+
+def cut(log, first, last):
+    lines = log.splitlines(keepends=True)
+    return lines[:first] + lines[last:]
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_mutilated_log_is_refused(case, text, take):
+    change, message = REFUSED[case]
+    changed = change(text("a100-all_reduce.log"))
+    assert changed != text("a100-all_reduce.log")
+    with pytest.raises(BadFile, match=message) as refused:
+        take(changed, "nccl-tests")
+    assert str(refused.value).startswith("file")
+
+
+def test_ranks_without_mpi_that_print_into_one_log_are_refused(take):
+    # nccl-tests, issue 107: two processes that were built without MPI, each of them rank 0.
+    with pytest.raises(BadFile, match="line 4: another log begins here"):
+        take(
+            "# nThread 1 nGpus 1 minBytes 1310720000 maxBytes 1310720000 step: 1048576(bytes) warmup iters: 5 "
+            "iters: 20 validation: 1\n#\n# Using devices\n"
+            "# nThread 1 nGpus 1 minBytes 1310720000 maxBytes 1310720000 step: 1048576(bytes) warmup iters: 5 "
+            "iters: 20 validation: 1\n#\n# Using devices\n"
+        )
