@@ -53,6 +53,14 @@ def kernels(device, number, seconds=2.3e-6):
     return fn
 
 
+@pytest.mark.parametrize(("call_s", "calls"), [(0.99e-3, 2), (1.001e-3, 1), (1.056e-3, 1), (1.2e-3, 1)])
+def test_a_call_that_is_long_enough_is_a_sample_by_itself(call_s, calls):
+    # As on HIP, where STREAM's scale of two gigabytes at its limit takes 1.056 ms, and the limit is on a single call.
+    device = FakeDevice(**COSTS, traits=Traits(tick_s=1e-6, shortest_span_s=1e-3, spins=True, graphs=True))
+    samples = timed(device, lambda *_: device.work(call_s))
+    assert (samples.iterations, "unresolved" in samples.labels) == (calls, False)
+
+
 @pytest.mark.parametrize("graphs", [True, False])
 def test_three_short_kernels_show_their_own_time_within_a_tick_a_sample(graphs):
     device = device_with(graphs)

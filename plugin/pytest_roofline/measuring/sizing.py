@@ -84,7 +84,6 @@ class Sizing:
         self.budget_s = budget_s
         self.traits = watch.device.traits
         self.resolved_s = resolved_span_s(self.traits, calibration)
-        self.shortest_s = PLANNED_LONGER * self.resolved_s
         # A flush or a barrier goes before every call, so each call is a sample of its own.
         self.most_calls = 1 if watch.flush is not None or watch.isolated else MOST_CALLS
         self.tried = 0
@@ -95,6 +94,10 @@ class Sizing:
     def spins(self) -> bool:
         """Whether the device can be kept busy while the host submits."""
         return self.traits.spins and not self.watch.wall
+
+    def shortest_s(self, call_s: float) -> float:
+        """The shortest sample to plan. A call that is long enough is one by itself: only then the fastest is known."""
+        return self.resolved_s if call_s >= self.resolved_s else PLANNED_LONGER * self.resolved_s
 
     def cycles(self, seconds: float) -> int:
         """Cycles of so long a spin."""
@@ -173,7 +176,7 @@ class Sizing:
 
     def _direct_shape(self, call_s: float) -> Shape:
         return direct_shape(
-            call_s, self.shortest_s, self.budget_s, self.most_calls, self._flush_s, batch=not self.watch.wall
+            call_s, self.shortest_s(call_s), self.budget_s, self.most_calls, self._flush_s, batch=not self.watch.wall
         )
 
     def _behind(self, call_s: float, *labels: str) -> Way:
@@ -233,8 +236,8 @@ class Sizing:
         return None
 
     def _queued_shape(self, call_s: float, host_s: float, most_calls: int) -> Shape:
-        depth = self.calibration.queue_depth
-        return queued_shape(call_s, host_s, self.shortest_s, self.budget_s, most_calls, depth, self._flush_s)
+        depth, span_s = self.calibration.queue_depth, self.shortest_s(call_s)
+        return queued_shape(call_s, host_s, span_s, self.budget_s, most_calls, depth, self._flush_s)
 
     def _ahead(self, submit: Callable[[], None], shape: Shape) -> Taken:
         return self.watch.ahead(submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S))
