@@ -1,0 +1,60 @@
+"""`roofline history`: tests over time, where they stepped or drifted, and what changed then."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from .cli_many import cache_option, read_runs, runs_argument, since_option, tests_option
+from .cli_options import folder_option, width
+from .core.errors import BadInput
+from .core.units import parse_fraction
+
+
+@click.command()
+@runs_argument
+@tests_option
+@since_option
+@click.option("--minimum", default="2%", show_default=True, help="The smallest change that is reported: 2% or 0.02.")
+@click.option(
+    "--by",
+    type=click.Choice(["device", "node", "hardware"]),
+    default="device",
+    show_default=True,
+    help="What a series is of; as devices, CPUs of one kind are one.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+@cache_option
+@folder_option
+def history(
+    runs: tuple[str, ...],
+    patterns: tuple[str, ...],
+    since: str | None,
+    minimum: str,
+    by: str,
+    as_json: bool,
+    cache: bool,
+    folder: Path,
+) -> None:
+    """Show every test of RUNS over time: steps, and drift that no single comparison sees; worst first.
+
+    RUNS are saved names, paths, folders, patterns, or - for a list on stdin. Exit status: 0 nothing became slower,
+    1 something did, 2 the input cannot be used.
+    """
+    from .judging.history import history as history_of
+    from .reporting.history import history_as_json, history_text
+
+    least = parse_fraction(minimum, "--minimum")
+    many = read_runs(runs, folder, cache=cache, since=since, patterns=patterns)
+    found = history_of(many, least, by)
+    if not found.series:
+        raise BadInput(
+            f"no test has 6 runs that count on one {by}, and fewer show no history; "
+            f"the {many.rows['run'].nunique()} runs hold {found.short} shorter series"
+        )
+    if as_json:
+        click.echo(json.dumps(history_as_json(many, found), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        click.echo(history_text(many, found, width(), sys.stdout.isatty()))
+    sys.exit(1 if found.slower else 0)

@@ -1,0 +1,109 @@
+"""The program that plants faults in thousands of run files."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def many_runs(program):
+    return program("many_runs")
+
+
+@pytest.fixture(scope="module")
+def fleets(program, many_runs):
+    return program("many.fleets")
+
+
+@pytest.fixture(scope="module")
+def faults(program, many_runs):
+    return program("many.faults")
+
+
+def test_files_are_run_files_with_the_planted_faults(many_runs, fleets, program, tmp_path):
+    from pytest_roofline.judging.runs import read_run
+
+    fault = fleets.Fault("slow GPU", ("memory",), 5.0, node=1, gpu=0)
+    fleets.write(fleets.Plan(2, 2, 1, seed=1, faults=(fault,)), tmp_path)
+    assert 4 == len(list(tmp_path.iterdir()))
+    slow, fine = (read_run(tmp_path / f"node00{node}-gpu0-night00.jsonl") for node in (1, 0))
+    ratios = {
+        one.label: one.median_s / other.median_s
+        for one, other in zip(slow.measurements, fine.measurements, strict=True)
+    }
+    assert {label for label, ratio in ratios.items() if ratio > 3} == {
+        label for label in ratios if label.startswith(("memcpy_d2d", "stream"))
+    }
+
+
+def test_the_same_seed_gives_the_same_files(fleets, tmp_path):
+    texts = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        fleets.write(fleets.Plan(1, 2, 2, seed=5), tmp_path / name)
+        texts.append([path.read_text() for path in sorted((tmp_path / name).iterdir())])
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("files", [0, 300, 450])
+def test_a_number_of_files_that_no_fleet_has_is_refused(many_runs, capsys, files):
+    assert many_runs.main(["--files", str(files)]) == 2
+    assert "expected a multiple of 100, and 400 or more" in capsys.readouterr().err
+
+
+def test_a_fault_counts_only_at_the_right_level_and_in_the_right_class(faults, fleets):
+    plan = fleets.Plan(10, faults=fleets.planted(10, 25))
+
+    def finding(level, part, *kinds):
+        return {"level": level, "part": part, "slow": [{"class": kind} for kind in kinds]}
+
+    right = finding("gpu", "GPU-00000001-0002", "memory", "arithmetic", "latency")
+    link = finding("link", "node005 GPU 1 – GPU 3", "peer link")
+    assert faults.score_fleet(plan, {"findings": [right, link]}) == faults.Score(("slow GPU", "slow link"), ())
+    for wrong in (
+        finding("gpu", "GPU-00000001-0002", "memory"),
+        finding("gpu", "GPU-00000001-0002", "memory", "arithmetic", "host link"),
+    ):
+        assert faults.score_fleet(plan, {"findings": [wrong]}).found == ()
+    assert faults.score_fleet(plan, {"findings": [finding("gpu", "GPU-7", "memory")]}).invented == ("gpu GPU-7",)
+
+
+def test_a_step_counts_only_in_the_right_night_and_on_all_devices(faults, fleets):
+    plan = fleets.Plan(1, 2, 25, faults=fleets.planted(1, 25))
+
+    def change(day, units):
+        after = {"started": f"2026-01-{day:02}T02:00:00+00:00"}
+        return {"kind": "step", "slower": True, "units": units, "after": after, "found": [{"test": "matmul"}]}
+
+    assert faults.score_history(plan, {"changes": [change(20, ["a", "b"])]}).found == ("step",)
+    for wrong in (change(21, ["a", "b"]), change(20, ["a"])):
+        assert len(faults.score_history(plan, {"changes": [wrong]}).invented) == 1
+
+
+def test_the_page_has_time_memory_and_what_was_found(many_runs, fleets, program, monkeypatch, tmp_path):
+    commands = program("many.commands")
+    told = {"fleet": {"findings": []}, "history": {"changes": []}}
+
+    def roofline(name, runs, folder):
+        assert any(runs.iterdir())
+        return commands.Done(json.dumps(told[name]), 0, 2.0, 1.5, 100_000_000)
+
+    monkeypatch.setattr(many_runs, "roofline", roofline)
+    monkeypatch.setattr(many_runs, "peer", lambda kind, runs: commands.Done("", 0, 4.0, 3.0, 50_000_000))
+    monkeypatch.setattr(many_runs, "write", lambda plan, folder: (folder / "a.jsonl").write_text(""))
+    page = tmp_path / "page.md"
+    assert many_runs.main(["--files", "400", "4000", "--clean", "3", "-o", str(page)]) == 0
+    text = page.read_text()
+    assert "| `roofline fleet` | 4,000 | 2.0 | 1.5 | 2.0 | 1.5 | 100 | 0/3 | 0 |" in text
+    assert "10 times the files take 1.0 times the CPU time at first, 1.0 times later, and 1.0 times the memory" in text
+    assert "`roofline history`: 0 of 3, 0.0 to 70.8 %" in text
+
+
+def test_a_command_is_measured_with_its_memory(program):
+    import sys
+
+    done = program("many.commands").run([sys.executable, "-c", "print(len(bytearray(60_000_000)))"])
+    assert ("60000000\n", 0) == (done.out, done.status)
+    assert 60_000_000 < done.peak_bytes < 400_000_000
+    assert done.seconds > 0
+    assert done.cpu_s > 0
