@@ -291,7 +291,8 @@ def shelf(make, tmp_path):
     """Baselines of two families: one with a second benchmark and a threshold, one damaged in nothing."""
     folder = tmp_path / "baselines"
     other = read_baseline(proposal(make, tmp_path / "x.json", 5e-5, benchmark="other")).entries[0]
-    proposal(make, folder / "h200.json", 4e-5, 4.01e-5, 3.99e-5, more=(other, make.published()))
+    limit = make.published(value=2500.0, hardware=make.hardware(), provenance={"ticket": "42"})
+    proposal(make, folder / "h200.json", 4e-5, 4.01e-5, 3.99e-5, more=(other, limit))
     entry = make.measured(5e-5, key=make.key("h100only", hardware=make.hardware(product="h100-sxm5", memory="80gb")))
     write_baseline(folder / "h100.json", Baseline("h100", (replace(entry, provenance={"tool": "t"}),)))
     (tmp_path / "x.json").unlink()
@@ -308,7 +309,10 @@ def test_show_tells_of_every_file_and_entry(command, shelf):
         "memcpy_d2d",
         "other",
     }
-    assert "  memcpy_d2d: threshold 100 GB/s (read + write; the vendor's guide), confidence high" in lines
+    assert (
+        "  memcpy_d2d on h200-sxm, 141gb: threshold 2500 GB/s (read + write; the vendor's guide), confidence high"
+        in lines
+    )
     assert any(line.startswith("other[64MiB] is provisional: 1 of 3 sessions; finds ") for line in lines)
     assert "driver: 570.86" in lines
 
@@ -362,7 +366,7 @@ def test_check_names_what_is_wrong_and_fails(command, make, shelf):
 
 
 def test_a_hint_fails_nothing(command, make, tmp_path):
-    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.published(),)))
+    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.published("reference", value=2500.0),)))
     result = command("check", "h200.json")
     assert result.exit_code == 0
     assert result.stdout.startswith("hint: h200.json: memcpy_d2d: no product; expected ")

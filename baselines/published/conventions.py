@@ -15,6 +15,8 @@ from meaning import Found
 from peers import peer
 from streams import dcgm, elementwise, only_read, stream
 
+from pytest_roofline.core.errors import BadInput
+
 _NO_PRODUCT = "no test of ours multiplies matrices of such shapes by itself"
 _RULES: tuple[tuple[str, Callable[[Figure], Found] | str], ...] = (
     (r"h2d_d2h_pinned_payload_GBps_min", limit_of_copy_engine),
@@ -45,8 +47,12 @@ def meanings(figure: Figure) -> Found:
 
     Returns:
         The meanings; or, as text, why it speaks of none.
+
+    Raises:
+        BadInput: no rule knows its metric, or what it says of the size.
     """
     rule = next((rule for pattern, rule in _RULES if re.fullmatch(pattern, figure.metric)), None)
     if rule is None:
-        return f"no rule for the metric {figure.metric!r}"
+        text = "which no rule knows; expected one of conventions.py, or a new rule"
+        raise BadInput(f"metric is {figure.metric!r}, {text}")
     return rule(figure) if callable(rule) else rule

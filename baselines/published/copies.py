@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from figures import Figure
 from meaning import LARGE_BYTES, Found, Meaning, differing
-from sizes import GIB, bytes_of, ours
+from sizes import GIB, SIZE_OF_TOOL, TOOL, bytes_of, ours
 
 GIB_PER_GB = GIB / 1e9
 # CSCS: what a reference may miss. Source: checks/microbenchmarks/gpu/memory_bandwidth/memory_bandwidth.py.
@@ -86,6 +86,10 @@ def local_copy(figure: Figure) -> Found:
         meaning = replace(meaning, apart={"size": "size not stated; the tool's default is 512 MiB"})
         return [differing(meaning, engine="by the copy engine; PyTorch's runtime chooses")]
     meaning = replace(_copy(figure, "d2d", "traffic_GBps"), convention=f"{figure.convention}; {figure.size}")
+    if TOOL in figure.size:
+        meaning = differing(meaning, size=SIZE_OF_TOOL)
+        if "bidirectional" in figure.size:
+            meaning = differing(meaning, conditions="two copies at once")
     if figure.kind == "derived":
         meaning = replace(meaning, statistic="mean")
         note = "the operator's own reference, before its tolerance of 10 %"

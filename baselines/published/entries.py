@@ -11,9 +11,10 @@ from conventions import meanings
 from figures import Figure, Told
 from meaning import Meaning
 from seed_lines import Line
-from variants import Variant, variant_of
+from variants import Variant, all_variants_of, variant_of
 
 from pytest_roofline.core.entries import Entry
+from pytest_roofline.core.errors import BadFile, BadInput
 
 # Marks what this program made; everything else in a baseline file is left alone.
 MADE_BY = "baselines/published"
@@ -62,7 +63,11 @@ class Account:
 def account(
     published: Sequence[Figure] | None = None, told: Sequence[Told] | None = None, titles: dict[str, str] | None = None
 ) -> Account:
-    """Every record of the data files as entries, or with the reason why not."""
+    """Every record of the data files as entries, or with the reason why not.
+
+    Raises:
+        BadFile: a record that cannot be read, or that no rule knows.
+    """
     published = figures.published() if published is None else published
     told = figures.told() if told is None else told
     titles = figures.documents() if titles is None else titles
@@ -72,21 +77,25 @@ def account(
     for figure in published:
         _take_figure(figure, shipped, left_out)
     for one in told:
-        _take_told(one, titles[one.document], series, shipped, left_out)
+        _take_told(one, titles, series, shipped, left_out)
     return Account(tuple(record.id for record in (*published, *told)), tuple(shipped), tuple(left_out))
 
 
 def _take_figure(figure: Figure, shipped: list[Shipped], left_out: list[LeftOut]) -> None:
     what = f"{figure.hardware} ({figure.variant}), {figure.metric} {figure.value:g} {figure.unit}"
-    variant, found = variant_of(figure.hardware, figure.variant), meanings(figure)
-    if variant is None:
-        left_out.append(LeftOut(figure.id, what, f"no rule for the variant {figure.variant!r} of {figure.hardware}"))
-    elif isinstance(found, str):
+    variants = all_variants_of(figure.hardware, figure.variant)
+    if not variants:
+        text = f"hardware is {figure.hardware!r} of hardware_variant {figure.variant!r}, which no rule knows"
+        raise BadFile(f"{figure.id}: {text}; expected one of variants.py, or a new rule")
+    try:
+        found = meanings(figure)
+        told = () if isinstance(found, str) else found
+        entries = [(_entry_of(figure, one, variant), variant, one) for variant in variants for one in told]
+    except BadInput as error:
+        raise BadFile(f"{figure.id}: {error}") from None
+    if isinstance(found, str):
         left_out.append(LeftOut(figure.id, what, found))
-    else:
-        for meaning in found:
-            entry = _entry_of(figure, meaning, variant)
-            shipped.append(Shipped(figure.id, variant.family, entry, variant, figure, meaning))
+    shipped += [Shipped(figure.id, one.family, entry, one, figure, meaning) for entry, one, meaning in entries]
 
 
 def _entry_of(figure: Figure, meaning: Meaning, variant: Variant) -> Entry:
@@ -118,19 +127,30 @@ def _note(figure: Figure, meaning: Meaning, variant: Variant) -> str:
     return "; ".join(part for part in dict.fromkeys(parts) if part)
 
 
-def _take_told(one: Told, title: str, series: flags.Series, shipped: list[Shipped], left_out: list[LeftOut]) -> None:
-    table = seeds.table_of(one)
-    lines = table.lines(one)
-    if isinstance(lines, str):
-        left_out.append(LeftOut(one.id, f"{title}: {table.title}, {one.metric}", lines))
-        return
-    variant = variant_of(one.hardware or "")
-    if variant is None:
-        raise ValueError(f"{one.id}: hardware is {one.hardware!r}; expected one that variants.py knows")
-    for line in lines:
-        entry = _entry_told(one, line, f"{title}, {table.title}", variant)
-        why = series.why_implausible(one, line) or flags.why_implausible(variant.family, entry)
-        shipped.append(Shipped(one.id, variant.family, replace(entry, implausible=why), variant))
+def _take_told(
+    one: Told, titles: dict[str, str], series: flags.Series, shipped: list[Shipped], left_out: list[LeftOut]
+) -> None:
+    if one.document not in titles:
+        raise BadFile(f"{one.id}: document is {one.document!r}; expected one of {', '.join(titles)}")
+    try:
+        table = seeds.table_of(one)
+        lines = table.lines(one)
+        source = f"{titles[one.document]}, {table.title}"
+        if isinstance(lines, str):
+            left_out.append(LeftOut(one.id, f"{source}, {one.metric}", lines))
+            return
+        variant = variant_of(one.hardware or "")
+        if variant is None:
+            raise BadInput(f"hardware is {one.hardware!r}, which no rule knows; expected one of variants.py")
+        for line in lines:
+            entry = _entry_told(one, line, source, variant)
+            why = series.why_implausible(one, line) or flags.why_implausible(variant.family, entry)
+            shipped.append(Shipped(one.id, variant.family, replace(entry, implausible=why), variant))
+    except KeyError as error:
+        raise BadFile(f"{one.id}: parameters lack {error}; expected what others of its table have") from None
+    except (TypeError, ValueError) as error:
+        text = f"value {one.value!r} of {one.metric} cannot be taken as others of its table are ({error})"
+        raise BadFile(f"{one.id}: {error if isinstance(error, BadInput) else text}") from None
 
 
 def _entry_told(one: Told, line: Line, source: str, variant: Variant) -> Entry:

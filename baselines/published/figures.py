@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_roofline.core.errors import BadFile
+
 HERE = Path(__file__).parent
 # Peaks are no results: they stand in the plugin's own data of products.
 DATASHEET = "datasheet_peak"
+KINDS = ("measured", "threshold", "derived", DATASHEET)
+CONFIDENCES = ("high", "medium", "low", "recalled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +66,75 @@ class Told:
 
 
 def published(path: Path = HERE / "published_figures.json") -> list[Figure]:
-    """Every published figure but the peaks of datasheets, in the order of the file."""
-    return [
-        Figure(
-            id=f"published-{number:04}",
-            hardware=raw["hardware"],
-            variant=raw["hardware_variant"],
-            metric=raw["metric"],
-            value=raw["value"],
-            unit=raw["unit"],
-            size=raw["size_or_shape"],
-            convention=raw["counting_convention"],
-            source=raw["source_url_or_repo_path"],
-            confidence=raw["confidence"],
-            kind=raw["kind"],
-        )
-        for number, raw in enumerate(_read(path))
-        if raw["kind"] != DATASHEET
-    ]
+    """Every published figure but the peaks of datasheets, in the order of the file.
+
+    Raises:
+        BadFile: a field is missing, or is not what it should be.
+    """
+    found = ((f"published-{number:04}", raw) for number, raw in enumerate(_read(path)))
+    return [_figure(name, raw) for name, raw in found if _field(name, raw, "kind", KINDS) != DATASHEET]
+
+
+def _figure(name: str, raw: dict[str, Any]) -> Figure:
+    return Figure(
+        id=name,
+        hardware=_field(name, raw, "hardware", str),
+        variant=_field(name, raw, "hardware_variant", str),
+        metric=_field(name, raw, "metric", str),
+        value=_field(name, raw, "value", int | float),
+        unit=_field(name, raw, "unit", str),
+        size=_field(name, raw, "size_or_shape", str),
+        convention=_field(name, raw, "counting_convention", str),
+        source=_field(name, raw, "source_url_or_repo_path", str),
+        confidence=_field(name, raw, "confidence", CONFIDENCES),
+        kind=_field(name, raw, "kind", KINDS),
+    )
 
 
 def told(path: Path = HERE / "seed_figures.json") -> list[Told]:
-    """Every figure of the documents, in the order of the file."""
-    return [
-        Told(id=f"document-{number:04}", **(raw | {"note": raw["note"] or ""}))
-        for number, raw in enumerate(_read(path))
-    ]
+    """Every figure of the documents, in the order of the file.
+
+    Raises:
+        BadFile: a field is missing, or is not what it should be.
+    """
+    return [_told(f"document-{number:04}", raw) for number, raw in enumerate(_read(path))]
+
+
+def _told(name: str, raw: dict[str, Any]) -> Told:
+    return Told(
+        id=name,
+        document=_field(name, raw, "document", str),
+        hardware=_field(name, raw, "hardware", str | None),
+        benchmark=_field(name, raw, "benchmark", str),
+        parameters=_field(name, raw, "parameters", dict),
+        metric=_field(name, raw, "metric", str),
+        value=_field(name, raw, "value", int | float | list | str | None),
+        unit=_field(name, raw, "unit", str),
+        statistic=_field(name, raw, "statistic", str),
+        note=_field(name, raw, "note", str | None) or "",
+    )
+
+
+def _field(name: str, raw: dict[str, Any], field: str, expected: Any) -> Any:
+    """One field of a record: of a type, or one of several words."""
+    if field not in raw:
+        raise BadFile(f"{name}: {field} is missing; expected it in every record")
+    value = raw[field]
+    words = isinstance(expected, tuple)
+    if (value not in expected) if words else (not isinstance(value, expected) or isinstance(value, bool)):
+        wanted = f"one of {', '.join(expected)}" if words else getattr(expected, "__name__", str(expected))
+        raise BadFile(f"{name}: {field} is {value!r}; expected {wanted}")
+    return value
 
 
 def documents() -> dict[str, str]:
-    """The titles of the documents, by id."""
-    return {raw["id"]: raw["title"] for raw in _read(HERE / "documents.json")}
+    """The titles of the documents with their addresses, by id."""
+    return {raw["id"]: f"{raw['title']} ({raw['address']})" for raw in _read(HERE / "documents.json")}
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadFile(f"{path.name}: {error}; expected a list of records in JSON") from None
     return found

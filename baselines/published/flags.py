@@ -14,7 +14,9 @@ from seed_lines import Line
 from pytest_roofline.core.entries import Entry
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Scalar
-from pytest_roofline.judging.hardware import UPPER_BOUND, products
+from pytest_roofline.core.work import RATE_UNITS, rate_suffix
+from pytest_roofline.judging.hardware import UPPER_BOUND, catalogue, format_ceiling
+from pytest_roofline.judging.published_peaks import most_share, published_ceiling
 from roofline_kernels.decoder.config import SIZES
 from roofline_kernels.work import attention_flops, transformer_flops
 
@@ -23,15 +25,13 @@ PROFILER_SHARE = 0.75
 # No product of that generation has more: the A100 of 80 GB.
 AMPERE_GBPS_PRODUCT = HardwareKey("a100-sxm4", "80gb")
 _PEAK_OF = {"fp32": "fp32_TFLOPS", "bf16_autocast": "bf16_TFLOPS", "fp16_autocast": "fp16_TFLOPS"}
-# Of a pair of devices; where several links may join two of them their number matters, which a pattern does not hold.
-_LINKS = {"nvlink-switch": ("nvlink_GBps",), "xgmi": ("xgmi_GBps",), "pcie": ("pcie_GBps",), "staged": ("pcie_GBps",)}
 
 
 def peak_of(family: str, hardware: HardwareKey, *names: str) -> float | None:
     """The highest of the trusted peaks with these names over the products that a pattern may mean; None without any."""
     found = [
         product.peaks[name].value
-        for product in products().values()
+        for product in catalogue().products
         for name in names
         if product.family == family
         and hardware.product in (None, product.product)
@@ -50,22 +50,14 @@ def why_implausible(family: str, entry: Entry) -> str:
         return ""
     if entry.metric == "time_s":
         return _too_short(family, entry, float(least))
-    name = _peaks_for(entry)
-    peak = peak_of(family, entry.hardware, *name) if name else None
-    if peak is None or most <= UPPER_BOUND * peak:
+    suffix, peak = rate_suffix(entry.metric), published_ceiling(entry, family)
+    if suffix is None or peak is None:
         return ""
-    return (
-        f"{most:g} GB/s is {most / peak:.0%} of the datasheet's {peak:g} GB/s: out of a cache, or not counted as it is "
-        "said"
-    )
-
-
-def _peaks_for(entry: Entry) -> tuple[str, ...]:
-    if entry.metric == "traffic_GBps":
-        return ("memory_GBps",)
-    if entry.benchmark in ("memcpy_h2d", "memcpy_d2h"):
-        return ("pcie_GBps",)
-    return _LINKS.get(entry.hardware.link or "", ()) if entry.benchmark == "peer_copy_one_way" else ()
+    share = float(most) * RATE_UNITS[suffix] / peak.value
+    if share <= most_share(peak):
+        return ""
+    how = "out of a cache, or not counted as it is said" if suffix == "traffic_GBps" else "not counted as it is said"
+    return f"{most:g} {entry.unit} is {share:.0%} of the datasheet's {format_ceiling(peak)}: {how}"
 
 
 def _too_short(family: str, entry: Entry, least_s: float) -> str:

@@ -8,6 +8,7 @@ from meaning import Found, Meaning, differing
 from sizes import bytes_of, ours
 from variants import devices_of
 
+from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.keys import Scalar
 
 # What the collectives are called in a metric, longest first.
@@ -22,7 +23,9 @@ def collective(figure: Figure) -> Found:
         said = "said of collectives other than all_reduce by ring, large, without a size"
         names = ("all_gather", "reduce_scatter", "broadcast", "reduce")
         return [differing(_rate(figure, name), size=said, conditions="a maintainer's statement") for name in names]
-    name = next(name for name in _COLLECTIVES if figure.metric.startswith(name))
+    name = next((name for name in _COLLECTIVES if figure.metric.startswith(name)), None)
+    if name is None:
+        raise BadInput(f"metric is {figure.metric!r}; expected one that begins with {', '.join(_COLLECTIVES)}")
     if figure.metric.endswith("_time_us"):
         meaning = replace(_rate(figure, name), metric="time_s", unit="s", factor=1e-6)
         return [replace(meaning, convention=f"microseconds, times 1e-6; {figure.convention}; {figure.size}")]

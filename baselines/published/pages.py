@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from crosscheck import HOST_LINK, comparable, may_be_the_same
+from crosscheck import HOST_LINK, comparable, may_be_the_same, pairs
 from entries import Account, Shipped
 from flags import peak_of
 
@@ -82,6 +82,13 @@ def gating_table(found: Account) -> Iterator[str]:
             NOTHING if beside is None else f"{missing(one, beside):.0%} below that",
             _source(one),
         )
+    held = {pair.limit.record + pair.limit.entry.label for pair in pairs(found)}
+    yield ""
+    yield (
+        f"Of these {len(gating(found))} limits, {len(held)} have a figure of high confidence beside them that was "
+        "measured on their own product and is of the same thing; the program checks that it passes. The others are "
+        "held against the peak alone."
+    )
 
 
 def share_of_peak(limit: Shipped) -> float | None:
@@ -106,7 +113,8 @@ def _beside(limit: Shipped, one: Shipped) -> str:
     assert one.figure is not None
     same = one.family == limit.family and may_be_the_same(limit.entry.hardware, one.entry.hardware)
     whose = "" if same else f"{one.figure.hardware} {one.figure.variant}, "
-    return f"{one.entry.value:g} GB/s ({whose}{_source(one)})"
+    none = "" if one.family == limit.family else f"none of {limit.family.upper()} by the copy engine; "
+    return f"{none}{one.entry.value:g} GB/s ({whose}{_source(one)})"
 
 
 def idle_table(found: Account) -> Iterator[str]:

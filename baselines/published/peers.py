@@ -5,7 +5,7 @@ from dataclasses import replace
 from figures import Figure
 from groups import conditions
 from meaning import LARGE_BYTES, Found, Meaning, differing
-from sizes import bytes_of, ours
+from sizes import SIZE_OF_TOOL, TOOL, bytes_of, ours
 from variants import link_of
 
 
@@ -20,7 +20,10 @@ def peer(figure: Figure) -> Found:
         devices=2,
         link="staged" if "disabled" in figure.metric else link_of(figure.hardware, figure.variant),
     )
-    if size_bytes is None:
+    if TOOL in figure.size:
+        meaning = replace(meaning, parameters={"size_bytes": LARGE_BYTES})
+        meaning = differing(meaning, size=SIZE_OF_TOOL)
+    elif size_bytes is None:
         meaning = differing(meaning, size="size not stated")
     return [_peer_differences(figure, meaning)]
 

@@ -126,7 +126,7 @@ def step(one: Told) -> list[Line]:
 
 def _counted(one: Told) -> str:
     if one.value is None:
-        return "out of memory"
+        return "failed" if "only that it failed" in one.note else "out of memory"
     return "a tenth of the sum of ten steps, ms / 1000" if "sum of 10" in one.note else "mean of steps, ms / 1000"
 
 

@@ -24,6 +24,8 @@ from seed_lines import (
     step_of_two_tables,
 )
 
+from pytest_roofline.core.errors import BadInput
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -125,10 +127,11 @@ def table_of(one: Told) -> Table:
     """The table that a figure stands in.
 
     Raises:
-        ValueError: it stands in none, or in several.
+        BadInput: it stands in none, or in several.
     """
     found = [table for table in TABLES if table.document == one.document and table.of(one)]
     if len(found) != 1:
         titles = ", ".join(table.title for table in found) or "none"
-        raise ValueError(f"{one.id} of {one.document} stands in {titles}; expected one table of it in seeds.TABLES")
+        text = f"{one.metric} of {one.benchmark} in {one.document} stands in {titles}"
+        raise BadInput(f"{text}; expected one table of seeds.TABLES")
     return found[0]

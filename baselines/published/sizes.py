@@ -2,9 +2,15 @@
 
 import re
 
+from pytest_roofline.core.errors import BadInput
+
 # Above this share apart, a size of ours is another size.
 CLOSE = 0.05
 GIB = 2**30
+# A sample of CUDA's, with what it copies unless told otherwise: 40 million integers.
+TOOL = "p2pBandwidthLatencyTest"
+SIZE_OF_TOOL = "the tool's default is 160 MB, ours are 512 MiB"
+_NUMBER = r"(?<![\d.])\b(\d+(?:\.\d+)?)"
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _DECIMAL = {"K": 10**3, "M": 10**6, "G": 10**9}
 # The powers of two of our sweeps, and the last size of the copies.
@@ -15,12 +21,15 @@ def bytes_of(text: str) -> int | None:
     """The size in bytes that a text names; None where it names none.
 
     `16G` after an option is binary; `134M` is no power of two, and a binary size printed with a decimal suffix.
+
+    Raises:
+        BadInput: `100M` is neither.
     """
     if found := re.search(r"\b(\d[\d,]*) B\b", text):
         return int(found[1].replace(",", ""))
-    if found := re.search(r"\b(\d+) ?([KMG])iB\b", text):
-        return int(found[1]) * _UNITS[found[2]]
-    if found := re.search(r"(?<!-e )\b(\d+)([KMG])\b", text):
+    if found := re.search(rf"{_NUMBER} ?([KMG])(i?)B\b", text):
+        return round(float(found[1]) * (_UNITS if found[3] else _DECIMAL)[found[2]])
+    if found := re.search(r"(?<!-e )(?<![\d.])\b(\d+)([KMG])\b", text):
         return _binary(int(found[1]), found[2])
     return None
 
@@ -28,7 +37,10 @@ def bytes_of(text: str) -> int | None:
 def _binary(number: int, unit: str) -> int:
     if number & (number - 1) == 0:
         return number * _UNITS[unit]
-    return next(size for size in _OURS if size // _DECIMAL[unit] == number)
+    found = next((size for size in _OURS if size // _DECIMAL[unit] == number), None)
+    if found is None:
+        raise BadInput(f"{number}{unit} is no power of two, nor how one is printed; expected bytes, MiB, or MB")
+    return found
 
 
 def ours(size_bytes: int) -> int:

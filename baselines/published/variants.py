@@ -5,7 +5,7 @@ open stays open, and is said; what somebody only inferred is not taken for state
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_roofline.core.facts import HardwareKey
 
@@ -61,11 +61,17 @@ _RULES: dict[str, tuple[tuple[str, Variant], ...]] = {
         (r"^not named", Variant("a100", doubt=NOT_STATED)),
     ),
     "H100": (
-        (r"NVL", Variant("h100", "h100-nvl", "94gb")),
+        (r"SXM|HBM3", Variant("h100", "h100-sxm5", "80gb")),
+        # "NVLink" and "NVLS" are said of every board.
+        (r"\bNVL\b", Variant("h100", "h100-nvl", "94gb")),
         (r"PCIe", Variant("h100", "h100-pcie", "80gb")),
-        (r"SXM|HBM3|64 GPUs", Variant("h100", "h100-sxm5", "80gb")),
+        (r"64 GPUs", Variant("h100", "h100-sxm5", "80gb", doubt="SXM5 only inferred from how many there are")),
     ),
-    "H200": ((r"SXM|233b", Variant("h200", "h200-sxm", "141gb")),),
+    "H200": (
+        (r"SXM", Variant("h200", "h200-sxm", "141gb")),
+        # By its PCI device: 2335 is the SXM. Not among the plugin's products, so that the driver's own name is the key.
+        (r"233b|\bNVL\b", Variant("nvidia-h200-nvl", "nvidia-h200-nvl")),
+    ),
     "B200": ((r"", Variant("b200", "b200-sxm", "180gb")),),
     "L4": ((r"", Variant("l4", "l4-pcie", "24gb")),),
     "L40S": ((r"", Variant("l40s", "l40s-pcie", "48gb")),),
@@ -114,6 +120,14 @@ def variant_of(hardware: str, text: str = "not named, not stated") -> Variant | 
         text: what it says of the variant; the default is of a document that names the product only.
     """
     return next((found for rule, found in _RULES.get(hardware, ()) if re.search(rule, text)), None)
+
+
+def all_variants_of(hardware: str, text: str) -> tuple[Variant, ...]:
+    """Every variant that a source speaks of at once: AMD's limits are of MI250 and MI250X alike; empty as above."""
+    found = variant_of(hardware, text)
+    if found is None:
+        return ()
+    return (found, replace(found, product="mi250-oam")) if found.product == "mi250x-oam" else (found,)
 
 
 def devices_of(variant: str, size: str) -> int | None:

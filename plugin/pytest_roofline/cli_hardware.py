@@ -49,7 +49,7 @@ def show(folders: tuple[Path, ...], name: str, as_json: bool) -> None:
 
     Exit status: 0 it is known; 1 it is not, and what to write down is printed; 2 where a file cannot be used.
     """
-    from .judging.hardware.unknown import how_to_add
+    from .judging.hardware.unknown import how_to_add, is_slice, part_line
     from .reporting.hardware import product_lines
 
     found = [product for product in _products(folders) if _is_called(product, name)]
@@ -57,6 +57,8 @@ def show(folders: tuple[Path, ...], name: str, as_json: bool) -> None:
         _dump([_as_plain(product) for product in found])
     elif found:
         click.echo("\n\n".join("\n".join(product_lines(product)) for product in found))
+    elif is_slice(name):
+        click.echo(part_line(printable(name)))
     else:
         click.echo(f"{printable(repr(name))} is not known. {how_to_add(name)}")
     sys.exit(0 if found else 1)
@@ -79,23 +81,28 @@ def _is_called(product: "Product", name: str) -> bool:
 @_json_option
 @click.pass_obj
 def check(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: bool) -> None:
-    """Say what in FILES of hardware cannot be; without FILES, in all that is in use.
+    """Say what in FILES of hardware cannot be, each over the files in use after it; without FILES, in all of these.
 
     Exit status: 0 nothing; 1 something; 2 where a file cannot be read.
     """
-    from .judging.hardware.added import hardware_files, read_hardware
+    from .judging.hardware.added import hardware_files, layer_of, layers
     from .judging.hardware.products import shipped
     from .judging.hardware.validating import mistakes
 
-    base = shipped().catalogue
-    read = [(str(path), read_hardware(path)) for path in files or hardware_files(folders)]
-    read += [] if files else [("what ships", base)]
-    found = [(where, mistake) for where, own in read for mistake in mistakes(own, base)]
+    in_use = hardware_files(folders)
+    read = [layer_of(path, in_use) for path in files] or layers(in_use)
+    found = [(str(layer.path), mistake) for layer in read for mistake in layer.mistakes]
+    products = sum(len(layer.own.products) for layer in read)
+    where = [str(layer.path) for layer in read]
+    if not files:
+        base = shipped().catalogue
+        found += [("what ships", mistake) for mistake in mistakes(base)]
+        products, where = products + len(base.products), [*where, "what ships"]
     wrong = sum(not mistake.hint for _, mistake in found)
     if as_json:
-        _dump([_mistake_as_plain(where, mistake) for where, mistake in found])
+        _dump([_mistake_as_plain(file, mistake) for file, mistake in found])
     else:
-        _print(found, sum(len(own.products) for _, own in read), [where for where, _ in read], wrong)
+        _print(found, products, where, wrong)
     sys.exit(1 if wrong else 0)
 
 

@@ -15,7 +15,7 @@ from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.baseline_checks import check
 from pytest_roofline.judging.baselines import Shelf, read_baseline, write_baseline
-from pytest_roofline.judging.hardware import products
+from pytest_roofline.judging.hardware import catalogue
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime.datetime.now(datetime.UTC)
@@ -66,6 +66,18 @@ def test_a_record_that_is_lost_is_told(build, found, monkeypatch, capsys):
     monkeypatch.setattr(build, "account", lambda: lost)
     assert build.main(["--check"]) == 2
     assert f"build: {found.left_out[0].record} is neither an entry nor left out" in capsys.readouterr().err
+
+
+def test_a_record_that_no_rule_knows_ends_the_program_with_its_name(build, module, copy, monkeypatch, capsys):
+    figures = module("figures")
+    (first, *others) = figures.published()
+    monkeypatch.setattr(figures, "published", lambda: [*others, replace(first, metric="l3_GBps")])
+    assert build.main(["--root", str(copy)]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "build: published-0000: metric is 'l3_GBps', which no rule knows; expected one of conventions.py, or a new "
+        "rule\n",
+    )
 
 
 def test_a_file_that_differs_is_named_and_written_anew(build, copy, capsys):
@@ -131,7 +143,7 @@ def test_every_file_that_ships_is_sane(path):
 
 
 def test_no_entry_that_ships_is_of_a_product_that_nobody_knows(found):
-    known = {(product.family, product.product) for product in products().values()}
+    known = {(product.family, product.product) for product in catalogue().products}
     unknown = {
         (one.family, one.entry.hardware.product)
         for one in found.shipped

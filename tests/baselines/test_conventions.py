@@ -1,6 +1,11 @@
 """What published figures are in our terms, against values worked out by hand."""
 
+import json
+from dataclasses import replace
+
 import pytest
+
+from pytest_roofline.core.errors import BadFile
 
 CSCS = "eth-cscs/cscs-reframe-tests:checks/microbenchmarks/gpu/memory_bandwidth/memory_bandwidth.py"
 
@@ -100,6 +105,11 @@ def test_a_place_is_that_of_the_log(entries_of):
         ("fp32, all local GPUs, single size 16G", 2**34),
         ("rccl-tests -b 8 -e 8G (mi300x/mi250: at 8 GiB)", 2**33),
         ("p2pBandwidthLatencyTest", None),
+        ("1.5 GiB", 3 * 2**29),
+        ("160 MB", 160_000_000),
+        ("4.88 GB data set", 4_880_000_000),
+        ("64 MiB", 2**26),
+        ("v1.16G", None),
     ],
 )
 def test_a_size_is_read_as_its_tool_means_it(module, text, size_bytes):
@@ -122,6 +132,11 @@ def test_a_size_near_one_of_ours_is_ours(module):
         ("A100", "40GB (inferred from value), CSCS ault:amda100", None, None, "variant only inferred from the value"),
         ("A100", "8x SXM4", "a100-sxm4", None, "memory size not stated"),
         ("H100", "2x NVL (NC80adis)", "h100-nvl", "94gb", ""),
+        ("H100", "8x SXM5, NVLS on", "h100-sxm5", "80gb", ""),
+        ("H100", "8x SXM5-80GB, NVLink", "h100-sxm5", "80gb", ""),
+        ("H100", "64 GPUs + SHARP", "h100-sxm5", "80gb", "SXM5 only inferred from how many there are"),
+        ("H200", "8x SXM, NVLS on", "h200-sxm", "141gb", ""),
+        ("H200", "(233b)", "nvidia-h200-nvl", None, ""),
         ("H100", "PCIe/P1010 (2331)", "h100-pcie", "80gb", ""),
         ("MI250/MI250X (per GCD)", "AMD acceptance", "mi250x-oam", "64gb", ""),
     ],
@@ -131,14 +146,104 @@ def test_a_variant_is_what_is_stated_and_no_more(module, hardware, text, product
     assert (found.product, found.memory, found.doubt) == (product, memory, doubt)
 
 
-def test_hardware_that_no_rule_knows_is_left_out_with_that_reason(module):
-    figures, entries = module("figures"), module("entries")
-    one = figures.published()[0]
-    strange = figures.Figure(
-        **{name: getattr(one, name) for name in one.__slots__} | {"hardware": "V1000", "id": "published-9999"}
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"hardware": "V1000"}, "hardware is 'V1000' of hardware_variant 'SXM', which no rule knows"),
+        ({"metric": "all_foo_busbw_GBps"}, "metric is 'all_foo_busbw_GBps'; expected one that begins with all_gather"),
+        ({"metric": "l3_GBps"}, "metric is 'l3_GBps', which no rule knows"),
+        ({"size_or_shape": "fp32, n=8, 100M"}, "100M is no power of two, nor how one is printed"),
+        ({"size_or_shape": None}, "size_or_shape is None; expected str"),
+        ({"value": None}, "value is None; expected int | float"),
+        ({"value": "5.0/6.0"}, "value is '5.0/6.0'; expected int | float"),
+        ({"value": -5}, "value[0] is -5.0; expected a finite number above zero"),
+        ({"confidence": "sure"}, "confidence is 'sure'; expected one of high, medium, low, recalled"),
+        ({"kind": "limit"}, "kind is 'limit'; expected one of measured, threshold, derived, datasheet_peak"),
+    ],
+)
+def test_a_record_that_no_rule_knows_is_named_with_its_field(module, tmp_path, changes, said):
+    record = {
+        "hardware": "H200", "hardware_variant": "SXM", "metric": "all_reduce_busbw_GBps", "value": 480, "unit": "GB/s",
+        "size_or_shape": "n=8, 16 GiB", "counting_convention": "busbw", "source_url_or_repo_path": "somebody",
+        "confidence": "high", "kind": "measured",
+    }  # fmt: skip
+    figures, account = module("figures"), module("entries").account
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps([record, record | changes]), encoding="utf-8")
+    with pytest.raises(BadFile) as caught:
+        account(figures.published(path), [], {})
+    assert str(caught.value).startswith(f"published-0001: {said}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"hardware": "A1000"}, "hardware is 'A1000', which no rule knows"),
+        ({"document": "a-book"}, "document is 'a-book'; expected one of mi300x-memcpy, "),
+        (
+            {"benchmark": "knitting"},
+            "step_ms of knitting in cs336-report-1 stands in none; expected one table of seeds.TABLES",
+        ),
+        ({"value": "fast"}, "value 'fast' of step_ms cannot be taken as others of its table are"),
+        ({"parameters": {"size": "small", "warmup_steps": 5}}, "parameters lack 'passes'"),
+    ],
+)
+def test_a_figure_of_a_document_likewise(module, tmp_path, changes, said):
+    figures, account = module("figures"), module("entries").account
+    (record,) = (
+        raw
+        for raw in json.loads((figures.HERE / "seed_figures.json").read_text(encoding="utf-8"))[:40]
+        if raw["document"] == "cs336-report-1"
+        and raw["parameters"] | {"warmup_steps": 5, "size": "small", "passes": "forward"} == raw["parameters"]
     )
-    found = entries.account([strange], [], {})
-    assert [one.why for one in found.left_out] == [f"no rule for the variant {one.variant!r} of V1000"]
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps([record | changes]), encoding="utf-8")
+    with pytest.raises(BadFile) as caught:
+        account([], figures.told(path))
+    assert str(caught.value).startswith(f"document-0000: {said}")
+
+
+def test_what_a_document_does_not_say_is_called_inferred(found):
+    records = {f"document-{number:04}" for number in range(392, 396)}
+    failed = [one.entry for one in found.shipped if one.record in records]
+    assert {(entry.value, entry.convention) for entry in failed} == {("out of memory", "failed")}
+    assert all("only that it failed; out of memory is inferred" in entry.note for entry in failed)
+
+
+def test_every_document_says_where_it_is_or_that_nobody_knows(module):
+    for title in module("figures").documents().values():
+        assert title.endswith(" (no address known)") or "https://github.com/tensorwavecloud/ScalarLM" in title
+
+
+def test_the_default_size_of_a_tool_is_said(found):
+    of_tool = [
+        one for one in found.shipped if one.figure is not None and "p2pBandwidthLatencyTest" in one.figure.size
+    ]  # fmt: skip
+    assert len(of_tool) == 11
+    assert {one.meaning.apart["size"] for one in of_tool} == {"the tool's default is 160 MB, ours are 512 MiB"}
+    assert {one.entry.parameters["size_bytes"] for one in of_tool} == {2**29}
+    two = [one.entry.value for one in of_tool if one.meaning.apart.get("conditions") == "two copies at once"]
+    assert two == [923.67]
+
+
+# Of what somebody measured: times ten it cannot be, where the data have a peak of its link or memory.
+def test_ten_times_a_published_rate_is_noticed(module, found):
+    why = module("flags").why_implausible
+    silent = []
+    for one in found.shipped:
+        entry = one.entry
+        size, devices = entry.parameters.get("size_bytes", 2**33), entry.hardware.devices
+        peaks = one.family in {"a100", "h100", "h200", "mi300x", "mi325x"}
+        if one.figure is None or entry.implausible or entry.metric == "time_s" or not peaks:
+            continue
+        # A small collective is far from any link's rate; beyond a node none is known.
+        if size >= 2**24 and devices is not None and devices <= 8 and not why(one.family, entry_times(entry, 10)):
+            silent.append((one.record, entry.value))
+    assert silent == []
+
+
+def entry_times(entry, factor):
+    return replace(entry, value=entry.value * factor)
 
 
 def test_every_rule_and_every_source_keeps_its_own_words(found):

@@ -299,7 +299,7 @@ def test_a_time_that_cannot_be_is_found(found, module):
 def test_a_figure_without_a_table_is_refused(module):
     figures = module("figures")
     strange = figures.Told("document-9999", FIRST, "A100", "something", {}, "step_ms", 1.0, "ms", "mean", "")
-    with pytest.raises(ValueError, match=r"document-9999 of cs336-report-1 stands in none; expected one table"):
+    with pytest.raises(ValueError, match=r"something in cs336-report-1 stands in none; expected one table"):
         module("seeds").table_of(strange)
 
 

@@ -7,13 +7,22 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.core.entries import Baseline, Session
+from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.baseline_checks import check
+from pytest_roofline.judging.baselines import read_baseline
 
 MIB = 2**20
 NOW = datetime.datetime(2026, 6, 1, 12, tzinfo=datetime.UTC)
 # The datasheet of the product that `make` stands for.
 PEAK = 4.8e12
+GATING = [
+    (path, entry)
+    for path in sorted((Path(__file__).parents[2] / "baselines").glob("*.json"))
+    if path.stem != "resources"
+    for entry in read_baseline(path).entries
+    if entry.gates
+]
 PROVENANCE = {"tool": "pytest-roofline 0.1.0", "device": "NVIDIA H200"}
 
 
@@ -41,8 +50,14 @@ def wrong(*entries, **where):
     return [f"{flaw.observed}; expected {flaw.expected}" for flaw in flaws(*entries, **where) if not flaw.hint]
 
 
+def limit(make, value, **changes):
+    """A limit that says everything that one must."""
+    facts = {"hardware": make.hardware(), "provenance": {"ticket": "42"}}
+    return make.published("threshold", value=value, **(facts | changes))
+
+
 def test_a_sane_baseline_has_no_flaw(make):
-    entries = (copy(make), make.published(hardware=make.hardware()), copy(make, size_bytes=4096))
+    entries = (copy(make), limit(make, 2500.0), copy(make, size_bytes=4096))
     assert flaws(*entries) == []
 
 
@@ -128,7 +143,7 @@ def test_arithmetic_of_no_named_type_has_no_peak(make):
 
 @pytest.mark.parametrize(("kind", "hint"), [("threshold", False), ("reference", True)])
 def test_published_arithmetic_above_the_peak_is_flagged_and_low_one_is_not(make, kind, hint):
-    facts = {"metric": "bf16_TFLOPS", "unit": "TFLOP/s", "hardware": make.hardware()}
+    facts = {"metric": "bf16_TFLOPS", "unit": "TFLOP/s", "hardware": make.hardware(), "provenance": PROVENANCE}
     (flaw,) = flaws(make.published(kind, value=1978.0, **facts))
     assert (flaw.observed, flaw.expected, flaw.hint) == (
         "200% of the datasheet's peak, 989 TFLOP/s, as published",
@@ -221,8 +236,9 @@ def test_a_peak_that_nobody_could_look_up_calls_no_baseline_wrong(make):
     # An RTX 4090 at 200 bf16 TFLOP/s: boosted beyond the clock that its 165 are rated at.
     hardware = make.hardware(product="rtx-4090", memory="24gb")
     facts = {"metric": "bf16_TFLOPS", "unit": "TFLOP/s", "hardware": hardware}
-    entry = make.published("threshold", value=200.0, **facts)
-    assert flaws(entry, family="rtx-4090", name="rtx-4090.json") == []
+    assert flaws(limit(make, 200.0, **facts), family="rtx-4090", name="rtx-4090.json") == []
+    # But no clock is five times as high.
+    assert len(wrong(limit(make, 2000.0, **facts), family="rtx-4090", name="rtx-4090.json")) == 1
 
 
 def test_several_devices_together_have_no_datasheet(make):
@@ -231,16 +247,110 @@ def test_several_devices_together_have_no_datasheet(make):
 
 @pytest.mark.parametrize(("kind", "hint"), [("threshold", False), ("reference", True)])
 def test_a_published_figure_above_the_peak_fails_a_threshold_and_only_flags_a_reference(make, kind, hint):
-    (flaw,) = flaws(make.published(kind, value=9600.0, hardware=make.hardware()))
+    (flaw,) = flaws(make.published(kind, value=9600.0, hardware=make.hardware(), provenance=PROVENANCE))
     assert flaw.observed == "200% of the datasheet's peak, 4800 GB/s, as published"
     assert flaw.hint is hint
 
 
-def test_a_low_reference_is_flagged_only_where_the_size_should_reach_the_peak(make):
-    low = make.published("reference", value=10.0, hardware=make.hardware())
+@pytest.mark.parametrize(("kind", "hint"), [("threshold", False), ("reference", True)])
+def test_a_low_figure_is_flagged_only_where_the_size_should_reach_the_peak(make, kind, hint):
+    low = make.published(kind, value=10.0, hardware=make.hardware(), provenance=PROVENANCE)
     small = replace(low, parameters={"size_bytes": 4096})
-    assert [(flaw.entry, flaw.hint) for flaw in flaws(low, small)] == [("memcpy_d2d", True)]
-    assert flaws(make.published("threshold", value=10.0, hardware=make.hardware())) == []
+    assert [(flaw.entry, flaw.observed, flaw.expected, flaw.hint) for flaw in flaws(low, small)] == [
+        ("memcpy_d2d", "0.21% of the datasheet's peak, 4800 GB/s, as published", "20% to 102%", hint)
+    ]
+
+
+SLOW = {"benchmark": "memcpy_h2d", "metric": "payload_GBps", "value": 4.8}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sane"),
+    [
+        (SLOW, False),
+        (SLOW | {"metric": "pageable_payload_GBps"}, True),
+        (SLOW | {"parameters": {"memory": "pageable"}}, True),
+        # What one device copies may have stayed in a storage, or on the device.
+        (SLOW | {"benchmark": "read_file"}, True),
+        ({"value": 500.0}, False),
+        ({"value": 500.0, "partition": "1g.18gb"}, True),
+        ({"benchmark": "all_reduce", "metric": "busbw_GBps", "value": 20.0, "devices": 8}, True),
+        ({"benchmark": "all_reduce", "metric": "busbw_GBps", "value": 20.0, "devices": 8, "link": "pcie"}, True),
+        ({"benchmark": "all_reduce", "metric": "busbw_GBps", "value": 20.0, "devices": 8, "link": "nvlink"}, False),
+    ],
+)
+def test_a_limit_may_be_low_for_a_good_reason_only(make, changes, sane):
+    hardware = make.hardware(partition="none", devices=1, link=None)
+    own = {name: changes[name] for name in ("partition", "devices", "link") if name in changes}
+    facts = {name: value for name, value in changes.items() if name not in own}
+    entry = limit(make, facts.pop("value"), hardware=replace(hardware, **own), **facts)
+    assert (wrong(entry) == []) == sane
+
+
+@pytest.mark.parametrize(("path", "entry"), GATING, ids=lambda one: getattr(one, "label", getattr(one, "stem", "")))
+def test_every_limit_that_ships_is_refused_where_it_is_off_by_a_power_of_ten(path, entry):
+    found = {
+        factor: wrong(replace(entry, value=entry.value * factor), family=path.stem, name=path.name)
+        for factor in (1, 10, 0.1, 1000, 0.001)
+    }
+    assert {factor: len(said) for factor, said in found.items()} == {1: 0, 10: 1, 0.1: 1, 1000: 1, 0.001: 1}
+
+
+def test_so_every_limit_was_tried():
+    assert len(GATING) == 28
+
+
+PAIR = {"product": "h200-sxm", "memory": "141gb", "partition": "none", "link": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "devices", "most_gbps"),
+    [
+        ("peer_copy_one_way", "payload_GBps", 2, 1.02 * 450),
+        ("peer_copy_both_ways", "bidir_sum_auto_payload_GBps", 2, 1.02 * 900),
+        ("all_reduce", "busbw_GBps", 8, 1.02 * 14 / 9 * 450),
+        ("all_reduce", "algbw_GBps", 8, 1.02 * 14 / 9 * 450 * 8 / 14),
+        # Among two a switch saves nothing.
+        ("all_reduce", "busbw_GBps", 2, 1.02 * 450),
+        ("all_gather", "busbw_GBps", 8, 1.02 * 450),
+        ("all_gather", "algbw_GBps", 8, 1.02 * 450 * 8 / 7),
+        ("broadcast", "algbw_GBps", 8, 1.02 * 450),
+        ("all_reduce", "wirebw_GBps", 8, 1.02 * 450),
+        # Across nodes a network takes part, and of uneven shares nobody knows what crossed it.
+        ("all_reduce", "busbw_GBps", 16, None),
+        ("all_to_all_v", "busbw_GBps", 8, None),
+    ],
+)
+def test_a_figure_of_an_open_link_is_bounded_by_the_fastest_of_its_product(make, name, metric, devices, most_gbps):
+    facts = {"benchmark": name, "metric": metric, "hardware": HardwareKey(**PAIR, devices=devices)}
+    if most_gbps is None:
+        assert flaws(make.published("reference", value=1e5, **facts)) == []
+        return
+    below, above = (make.published("reference", value=factor * most_gbps, **facts) for factor in (0.999, 1.001))
+    assert (len(flaws(below)), len(flaws(above))) == (0, 1)
+
+
+def test_a_figure_of_an_open_variant_is_bounded_by_the_fastest_of_its_family(make):
+    hardware = HardwareKey(None, "80gb", "none", 1, "none")
+    entries = [
+        make.published("reference", value=value, hardware=hardware, note="SXM4 or PCIe") for value in (2039.0, 2200.0)
+    ]
+    found = [len(flaws(entry, family="a100", name="a100.json")) for entry in entries]
+    assert found == [0, 1]
+
+
+@pytest.mark.parametrize("field", ["product", "memory", "partition"])
+@pytest.mark.parametrize("note", ["", "meant so"])
+def test_a_limit_names_the_exact_variant(make, field, note):
+    entry = limit(make, 2500.0, hardware=replace(make.hardware(), **{field: None}), note=note)
+    assert wrong(entry) == [
+        f"a limit for any {field}; expected the exact variant, such as product h100-sxm5, memory 80gb, partition none"
+    ]
+
+
+def test_a_limit_that_nobody_vouches_for_is_pointed_at(make):
+    (flaw,) = flaws(limit(make, 2500.0, provenance={"ticket": " "}))
+    assert (flaw.observed, flaw.hint) == ("no provenance", True)
 
 
 @pytest.mark.parametrize("field", ["unit", "convention", "source"])
@@ -250,7 +360,7 @@ def test_a_published_figure_says_what_it_means(make, field):
 
 
 def test_a_published_figure_for_any_product_is_pointed_at(make):
-    (flaw,) = flaws(make.published())
+    (flaw,) = flaws(make.published("reference", value=2500.0))
     assert (flaw.observed, flaw.hint) == ("no product", True)
 
 

@@ -7,7 +7,11 @@ import pytest
 
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.facts import DeviceFacts
+from pytest_roofline.core.machine import Gpu
+from pytest_roofline.core.work import Work
 from pytest_roofline.judging.hardware import (
+    above_peak,
+    datasheet_ceiling,
     family_of,
     product_like,
     product_of,
@@ -15,10 +19,11 @@ from pytest_roofline.judging.hardware import (
     unknown_line,
     use_hardware,
 )
-from pytest_roofline.judging.hardware.added import FILE, merged, read_hardware
+from pytest_roofline.judging.hardware.added import FILE, layers, merged, read_hardware
 from pytest_roofline.judging.hardware.products import shipped
 from pytest_roofline.judging.hardware.rated import Catalogue, Peak
 from pytest_roofline.judging.hardware.unknown import how_to_add
+from pytest_roofline.judging.health import _rated_links
 from pytest_roofline.judging.storage import to_plain
 
 PROTOTYPE = DeviceFacts("cuda", "Prototype X", memory_bytes=96 * 2**30)
@@ -166,10 +171,58 @@ def test_a_file_with_what_cannot_be_is_refused_and_says_what_lists_the_rest(tmp_
     assert str(caught.value).endswith(f"(and 1 more: `roofline hardware check {path}` lists them)")
 
 
-def test_what_cannot_be_checked_is_used_all_the_same(tmp_path, use):
-    write(tmp_path, described(facts={}, memory_type=None))
+def test_what_cannot_be_checked_is_shown_and_bounds_nothing(tmp_path, use):
+    peaks = {"memory_GBps": 4000, "bf16_TFLOPS": 592, "nvlink_GBps": 9000, "nvlinks": 180}
+    write(tmp_path, described(facts={}, peaks={name: {"value": value, **DATASHEET} for name, value in peaks.items()}))
     use(tmp_path)
-    assert product_of(PROTOTYPE).peaks["bf16_TFLOPS"].trusted
+    found = product_of(PROTOTYPE).peaks
+    assert {name: (peak.value, peak.trusted) for name, peak in found.items()} == {
+        name: (value, False) for name, value in peaks.items()
+    }
+
+
+def test_a_number_of_links_that_nothing_confirms_makes_no_gpu_degraded(tmp_path, use):
+    peaks = {"nvlinks": {"value": 180, **DATASHEET}}
+    write(tmp_path, described(peaks=peaks))
+    use(tmp_path)
+    gpu = Gpu(0, "Prototype X", links=18)
+    assert _rated_links(gpu) is None
+    assert _rated_links(replace(gpu, product="NVIDIA H200")) == 18
+
+
+def test_an_architecture_of_ones_own_makes_no_sparse_rate_of_what_ships_believed(tmp_path, use):
+    plain = to_plain(shipped().catalogue.architecture("sm_90"))
+    plain["flops_per_clock"] = {dtype: 2 * flops for dtype, flops in plain["flops_per_clock"].items()}
+    path = write(tmp_path, architectures=[plain])
+    use(tmp_path)
+    work = Work(flops=10**12)
+    found = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), work, "bf16_TFLOPS")
+    assert above_peak(found, work, 1979 / 989, ()) != ""
+    (hint,) = layers([path])[0].mistakes
+    assert (hint.hint, hint.where) == (True, "architectures sm_90")
+
+
+def test_a_users_product_may_not_take_the_name_of_another(tmp_path):
+    name = {"source": "nvidia-smi"}
+    for taken in (
+        {"name": "NVIDIA H200"},
+        {"name": "AMD Radeon Graphics"},
+        {"name": "NVIDIA H200", "needs": ["units"]},
+    ):
+        write(tmp_path, described(names=[name | taken]))
+        with pytest.raises(BadFile, match=f"name '{taken['name']}' is that of prototype-x-sxm 96gb and of "):
+            use_hardware([tmp_path])
+    # Whoever describes that product anew has its name for themselves.
+    plain = to_plain(products()["NVIDIA H200"])
+    write(tmp_path, plain)
+    use_hardware([tmp_path])()
+
+
+def test_a_product_of_one_folder_may_not_take_the_name_of_one_of_another(tmp_path):
+    write(tmp_path / "first", described())
+    write(tmp_path / "second", described(product="prototype-x-pcie"))
+    with pytest.raises(BadFile, match="prototype-x-sxm 96gb and of prototype-x-pcie 96gb"):
+        use_hardware([tmp_path / "first", tmp_path / "second"])
 
 
 def test_without_a_file_nothing_but_what_ships_is_read(tmp_path):
@@ -208,6 +261,15 @@ def test_unknown_hardware_says_in_one_line_how_to_add_it():
             DeviceFacts("cuda", "AMD Instinct MI300X", memory_bytes=25_752_502_272),
             'roof: this is a part of a "AMD Instinct MI300X", and no datasheet tells the peaks of a part',
         ),
+        (
+            DeviceFacts("cuda", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
+            'roof: this is a part of a "NVIDIA A100-SXM4-40GB", and no datasheet tells the peaks of a part',
+        ),
+        (DeviceFacts("cuda", "NVIDIA A30 MIG 1c.2g.12gb+me"), 'roof: this is a part of a "NVIDIA A30", and'),
+        (
+            DeviceFacts("cuda", "NVIDIA A100-SXM4-40GB", units=98),
+            'roof: this is a part of a "NVIDIA A100-SXM4-40GB" (98 of 108 units), and no datasheet',
+        ),
         (DeviceFacts("cuda", "a\x1b[31m'b"), r"""roof: no peaks are known of "a\x1b[31m'b", so nothing"""),
     ],
 )
@@ -224,3 +286,20 @@ def test_what_is_printed_to_fill_in_names_the_device_and_is_refused_until_it_is_
     assert json.loads(path.read_text(encoding="utf-8"))["products"][0]["names"][0]["name"] == "Prototype X"
     with pytest.raises(BadFile, match="Expected `float`, got `null`"):
         use_hardware([tmp_path])
+
+
+def test_what_is_printed_to_fill_in_is_refused_with_numbers_alone(tmp_path):
+    text = how_to_add("Prototype X")
+    plain = json.loads(text[text.index("{") :])
+    (row,) = plain["products"]
+    for part, figures in (("facts", (58, 2040, 192)), ("peaks", (300, 121))):
+        for figure, value in zip(row[part].values(), figures, strict=True):
+            figure["value"] = value
+            assert figure["confidence"] == "recalled"
+    path = tmp_path / FILE
+    path.write_text(json.dumps(plain), encoding="utf-8")
+    wrong = {found.where for found in layers([path])[0].mistakes if not found.hint}
+    figures = {f"{part}.{name} source" for part in ("facts", "peaks") for name in row[part]}
+    assert {where.removeprefix("prototype-x ").strip() for where in wrong} == figures | {
+        "memory", "variant", "architecture", "memory_type",
+    }  # fmt: skip

@@ -23,6 +23,7 @@ LIMITS: dict[str, dict[str, float]] = {
     "h100-nvl-94gb": _link(48),
     "h200-141gb": _link(48),
     "mi210-64gb": {SCALE: 1225, ADD: 1115, TRIAD: 1115},
+    "mi250-64gb": {SCALE: 1200, ADD: 1100, TRIAD: 1100},
     "mi250x-64gb": {SCALE: 1200, ADD: 1100, TRIAD: 1100},
     "mi300x-192gb": _MI300X,
     # Microsoft's machines with MI300X are virtual ones.

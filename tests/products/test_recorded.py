@@ -1,11 +1,14 @@
 """Every product by what its drivers print: the right key, the right file of baselines, the right limits in it."""
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Key
+from pytest_roofline.core.work import Work
 from pytest_roofline.judging.baselines import Shelf
-from pytest_roofline.judging.hardware import family_of, key_of, products
+from pytest_roofline.judging.hardware import datasheet_ceiling, family_of, key_of, products, unknown_line
 
 from .conftest import ROOT
 from .limits import D2H, H2D, LIMITS
@@ -33,6 +36,8 @@ KNOWN = {
     "rtx-4090-24gb": ("rtx-4090", "rtx-4090", "24gb"),
     "mi210-64gb": ("mi210", "mi210-pcie", "64gb"),
     "mi250x-64gb": ("mi250x", "mi250x-oam", "64gb"),
+    # Under a name that it shares with the MI250X, of 110 compute units a die.
+    "mi250-64gb": ("mi250x", "mi250-oam", "64gb"),
     "mi300x-192gb": ("mi300x", "mi300x-oam", "192gb"),
     "mi300x-vf-192gb": ("mi300x", "mi300x-oam", "192gb"),
     "mi325x-256gb": ("mi325x", "mi325x-oam", "256gb"),
@@ -42,9 +47,9 @@ UNKNOWN = {
     "h20-96gb": ("nvidia-h20", "95gib"),
     "a800-sxm4-80gb": ("nvidia-a800-sxm4-80gb", "unknown"),
     "gh200-480gb": ("nvidia-gh200-480gb", "94gib"),
-    # A name for two products, with 110 and 104 compute units a die.
-    "mi250-64gb": ("amd-instinct-mi250x-mi250", "64gib"),
 }
+# One of the eight devices that an MI300X is to torch in CPX mode.
+PART = "mi300x-cpx-24gb"
 
 
 def key(product, test):
@@ -58,7 +63,7 @@ def key(product, test):
 
 
 def test_every_recorded_product_is_expected_to_be_known_or_not():
-    assert sorted(PRODUCTS) == sorted(KNOWN | UNKNOWN)
+    assert sorted(PRODUCTS) == sorted([*KNOWN, *UNKNOWN, PART])
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
@@ -76,6 +81,20 @@ def test_a_known_product_has_its_family_and_key(product):
     family, name, memory = KNOWN[product]
     assert family_of(facts_of(product)) == family
     assert key_of(environment_of(product)) == HardwareKey(name, memory, "none", 1, "none")
+
+
+def test_a_partition_has_a_key_of_its_own_and_no_roofline():
+    copy = Work(read_bytes=2**26, write_bytes=2**26)
+    facts = facts_of(PART)
+    assert key_of(environment_of(PART)) == HardwareKey("mi300x-oam", "192gb", "cpx", 1, "none")
+    assert datasheet_ceiling(facts_of("mi300x-192gb"), copy, "traffic_GBps").value == 5.3e12
+    # Where the driver's library is not there, or a virtual machine shows all of the memory, its units tell.
+    shown = ({}, {"partition": None}, {"memory_bytes": None}, {"memory_bytes": None, "partition": None})
+    for changes in (*shown, {"memory_bytes": facts_of("mi300x-192gb").memory_bytes, "partition": None}):
+        part = replace(facts, **changes)
+        assert datasheet_ceiling(part, copy, "traffic_GBps") is None
+        assert "this is a part of" in unknown_line(part)
+        assert key_of(replace(environment_of(PART), device=part)).partition != "none"
 
 
 @pytest.mark.parametrize("product", UNKNOWN)

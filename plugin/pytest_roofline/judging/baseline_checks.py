@@ -36,7 +36,7 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
             Flaw(f"the file is {path.name}", name, "approve it, or rename it: files are found by name", hint=True)
         )
     for entry in baseline.entries:
-        looks = _measured(entry, now) if entry.kind == "measured" else _published(entry)
+        looks = _measured(entry, now) if entry.kind == "measured" else _published(entry, baseline.family)
         flaws += [replace(flaw, entry=entry.label) for flaw in (*_hardware(entry, baseline.family), *looks)]
     for exact in baseline.exact:
         flaws += [replace(flaw, entry=exact.label) for flaw in _exact(exact, baseline.family)]
@@ -106,10 +106,28 @@ def _sessions(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
             )
 
 
-def _published(entry: Entry) -> Iterator[Flaw]:
+def _published(entry: Entry, family: str) -> Iterator[Flaw]:
     missing = [name for name in ("unit", "convention", "source") if not str(getattr(entry, name)).strip()]
     if missing:
         yield Flaw(f"no {' and no '.join(missing)}", "unit, convention and source", "say what the figure means")
+    yield from _limit(entry) if entry.kind == "threshold" else _shown(entry)
+    yield from published_beyond_peak(entry, family)
+
+
+def _limit(entry: Entry) -> Iterator[Flaw]:
+    """A limit fails tests on whatever its hardware matches; so that is one product, whole, or one part of it."""
+    open_fields = [name for name in ("product", "memory", "partition") if getattr(entry.hardware, name) is None]
+    if open_fields:
+        yield Flaw(
+            f"a limit for any {' and any '.join(open_fields)}",
+            "the exact variant, such as product h100-sxm5, memory 80gb, partition none",
+            "name it in `hardware`, or make it a reference, which only shows",
+        )
+    if not any(text.strip() for text in entry.provenance.values()):
+        yield Flaw("no provenance", "who wrote the limit down, and when", "say it in `provenance`", hint=True)
+
+
+def _shown(entry: Entry) -> Iterator[Flaw]:
     # A note that says why it is open is answer enough.
     if entry.hardware.product is None and not entry.note:
         yield Flaw(
@@ -118,4 +136,3 @@ def _published(entry: Entry) -> Iterator[Flaw]:
             "name it in `hardware`, unless it holds for every variant",
             hint=True,
         )
-    yield from published_beyond_peak(entry)

@@ -160,7 +160,7 @@ def _rated_links(gpu: Gpu) -> int | None:
     """
     known = products().get(gpu.product)
     rated = known.peaks.get("nvlinks") if known else None
-    return int(rated.value) if rated else None
+    return int(rated.value) if rated and rated.bounds else None
 
 
 def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:

@@ -9,7 +9,6 @@ from ..core.units import MIB, format_bytes
 from ..core.work import RATE_UNITS, Work, rate_suffix
 from .comparators import class_of_key, key_of_entry
 from .hardware import (
-    BOUNDED_FROM_BYTES,
     UPPER_BOUND,
     above_peak,
     collective_ceiling,
@@ -19,12 +18,15 @@ from .hardware import (
     product_ceiling,
     product_like,
 )
+from .published_peaks import most_share, operation_of, published_ceiling
 
 # Less than this share of the peak, from 64 MiB up, was something else than a copy or a kernel at work.
 LOWER_BOUND = 0.2
 LOWER_BOUND_FROM_BYTES = 64 * MIB
-# The collective that a switch can do with fewer bytes on the links.
-ALL = "all_reduce"
+# The same of a peak that bounds nothing: less is a power of ten off, whatever its source was worth.
+LEAST_DOUBTFUL = 0.1
+# Shares below this are said with decimals.
+LEAST_IN_WHOLE = 0.1
 # From so many FLOP a byte on, arithmetic may be what takes the time.
 LEAST_ARITHMETIC = 1.0
 
@@ -93,7 +95,7 @@ def _ceiling(entry: Entry, work: Work) -> Ceiling | None:
     if hardware.devices in (None, 1):
         found = product_ceiling(known, work, metric)
     elif rate_suffix(metric) == "busbw_GBps":
-        found = collective_ceiling(known, hardware, work, metric, _algorithm(entry), _operation(entry))
+        found = collective_ceiling(known, hardware, work, metric, _algorithm(entry), operation_of(entry))
     else:
         found = pair_ceiling(known, hardware, metric)
     return found if found is not None and found.bounds else None
@@ -105,11 +107,6 @@ def _algorithm(entry: Entry) -> str:
     return next(iter(told)) if len(told) == 1 else ""
 
 
-def _operation(entry: Entry) -> str:
-    """The collective, by the names that the tests of this project give it."""
-    return entry.benchmark if "operation" not in entry.parameters else str(entry.parameters["operation"])
-
-
 def _share(work: Work, ceiling: Ceiling, seconds: float) -> float | None:
     achieved = rate(work, ceiling.metric, seconds)
     return None if achieved is None else achieved / ceiling.value
@@ -119,35 +116,34 @@ def _peak(ceiling: Ceiling) -> str:
     return f"the datasheet's peak, {format_ceiling(ceiling)},"
 
 
-def published_beyond_peak(entry: Entry) -> Iterator[Flaw]:
-    """A limit above the peak fails every run; a reference is only pointed at, and if it is of bytes also when low."""
-    suffix = rate_suffix(entry.metric)
-    work = (entry.work or _stand_in(entry, suffix)) if suffix else None
-    ceiling = _ceiling(entry, work) if work else None
+def published_beyond_peak(entry: Entry, family: str = "") -> Iterator[Flaw]:
+    """A limit above the peak fails every run, one far below it none; a reference is only pointed at."""
+    suffix, ceiling = rate_suffix(entry.metric), published_ceiling(entry, family)
     if ceiling is None or suffix is None:
         return
-    most = UPPER_BOUND * (ceiling.limit or ceiling.value) / ceiling.value
-    reference = entry.kind == "reference"
-    size = entry.parameters.get("size_bytes")
-    small = isinstance(size, int) and size < LOWER_BOUND_FROM_BYTES
-    least = LOWER_BOUND if reference and not small and not is_arithmetic(ceiling) else 0.0
+    least, most = _least_published(entry, ceiling), most_share(ceiling)
     for value in entry.value if isinstance(entry.value, tuple) else (entry.value,):
         share = value * RATE_UNITS[suffix] / ceiling.value if isinstance(value, float | int) else None
-        if share is not None and not least <= share <= most:
+        # A range from nothing says no more than "less than".
+        if share and not least <= share <= most:
             yield Flaw(
-                f"{share:.0%} of {_peak(ceiling)} as published",
-                f"at most {most:.0%}" if is_arithmetic(ceiling) else f"{LOWER_BOUND:.0%} to {most:.0%}",
-                "read its source again",
-                hint=reference,
+                f"{share:{'.0%' if share >= LEAST_IN_WHOLE else '.2%'}} of {_peak(ceiling)} as published",
+                f"{least:.0%} to {most:.0%}" if least else f"at most {most:.0%}",
+                "read its source again, its unit first",
+                hint=entry.kind == "reference",
             )
 
 
-def _stand_in(entry: Entry, suffix: str) -> Work | None:
-    """Some work of the kind that a published figure without any speaks of; None where it may be of several kinds."""
-    if suffix in ("traffic_GBps", "TFLOPS"):
-        return Work(read_bytes=BOUNDED_FROM_BYTES)
-    if suffix == "busbw_GBps":
-        # Of an all_reduce more crosses the bus than its size; of every other collective at most as much.
-        return Work(algbw_bytes=BOUNDED_FROM_BYTES, busbw_bytes=BOUNDED_FROM_BYTES * (1 + (_operation(entry) == ALL)))
-    # A payload of one device may have crossed the host's link or not, and each has a peak of its own.
-    return Work(payload_bytes=BOUNDED_FROM_BYTES) if suffix == "payload_GBps" and entry.hardware.devices == 2 else None
+def _least_published(entry: Entry, ceiling: Ceiling) -> float:
+    """The share that a published rate reaches at least; nothing where it may be slow for a good reason.
+
+    So is what computes, what is small, what the host's pages hold up, a part of a device, and what may cross any link.
+    """
+    size = entry.parameters.get("size_bytes")
+    small = isinstance(size, int) and size < LOWER_BOUND_FROM_BYTES
+    pageable = "pageable" in (entry.parameters.get("memory"), *entry.metric.split("_"))
+    part = entry.hardware.partition not in (None, "none")
+    open_link = entry.hardware.devices not in (None, 1) and entry.hardware.link is None
+    if is_arithmetic(ceiling) or small or pageable or part or open_link:
+        return 0.0
+    return LOWER_BOUND if ceiling.bounds else LEAST_DOUBTFUL

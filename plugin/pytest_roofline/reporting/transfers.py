@@ -5,7 +5,7 @@ from statistics import median
 
 from ..core.keys import Key, canonical
 from ..core.units import format_bytes, format_seconds, printable, three_digits
-from ..judging.hardware import Product, link_peak, products
+from ..judging.hardware import link_peak, product_like
 from .matrix import index_of, pair_of, rate_of
 from .results import Result, new_s
 
@@ -42,7 +42,7 @@ def _fan(result: Result, results: Sequence[Result]) -> Iterator[str]:
         said += f", {rate / total:.0%} of their sum, {_gbps(total)} ({links} × {_gbps(median(each))} one by one)"
     else:
         said += f"; {len(each)} of them were measured one by one, so their sum is not known"
-    rated = link_peak(_product(key), key.hardware.link)
+    rated = link_peak(product_like(key.hardware.product, key.hardware.memory), key.hardware.link)
     # Through a switch or over PCIe all of them share what the one device has.
     if rated is not None and key.hardware.link == "xgmi":
         said += f"; rated {links} × {three_digits(rated.value)} GB/s"
@@ -58,11 +58,6 @@ def _links_of(results: Iterable[Result], fan: Key, end: str) -> list[float]:
         if rate and same and pair_of(key) is not None and index_of(key, end) == index_of(fan, end):
             found[pair_of(key)] = rate
     return list(found.values())
-
-
-def _product(key: Key) -> Product | None:
-    wanted = (key.hardware.product, key.hardware.memory)
-    return next((one for one in products().values() if (one.product, one.memory) == wanted), None)
 
 
 def latency_lines(results: Sequence[Result]) -> list[str]:

@@ -14,7 +14,7 @@ from .ceilings import (
 )
 from .keys import family_of, identity_of, is_part, key_of
 from .links import collective_ceiling, link_ceiling, link_peak, pair_ceiling
-from .products import product_like, product_of, products
+from .products import catalogue, product_like, product_of, products
 from .rated import Name, Peak, Product
 from .unknown import unknown_line
 
@@ -27,6 +27,7 @@ __all__ = [
     "Peak",
     "Product",
     "above_peak",
+    "catalogue",
     "collective_ceiling",
     "datasheet_ceiling",
     "family_of",

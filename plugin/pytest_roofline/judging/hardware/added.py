@@ -1,13 +1,15 @@
 """A user's own hardware: `hardware.json` beside their baselines, of the same form as what ships, read before it."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import BadFile
 from ..storage import check_schema, decode_json, read_bytes, to_record
+from .mistakes import Mistake
 from .products import _IN_USE, Known, shipped
 from .rated import Catalogue
-from .validating import mistakes
+from .validating import mistakes, without_unchecked_bounds
 
 FILE = "hardware.json"
 
@@ -37,16 +39,57 @@ def merged(paths: Sequence[Path]) -> Known:
     """
     if not paths:
         return shipped()
-    files = [(path, read_hardware(path)) for path in paths]
+    read = layers(paths)
+    for layer in reversed(read):
+        _refuse_mistakes(layer)
+    return Known(read[0].together)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A file of hardware, and what it is laid over.
+
+    Args:
+        base: every file after it in the order of use, over what ships.
+    """
+
+    path: Path
+    own: Catalogue
+    base: Catalogue
+
+    @property
+    def mistakes(self) -> list[Mistake]:
+        """What in it cannot be, or cannot be checked."""
+        return mistakes(self.own, self.base)
+
+    @property
+    def together(self) -> Catalogue:
+        """All of it, where what could not be checked bounds nothing."""
+        return without_unchecked_bounds(self.own, self.base).over(self.base)
+
+
+def layers(paths: Sequence[Path]) -> list[Layer]:
+    """Files in the order of use, each with what it is laid over.
+
+    Raises:
+        BadFile: one cannot be read.
+    """
+    found: list[Layer] = []
     base = shipped().catalogue
-    for path, own in reversed(files):
-        _refuse_mistakes(path, own, base)
-        base = own.over(base)
-    return Known(base)
+    for path in reversed(paths):
+        found.insert(0, Layer(path, read_hardware(path), base))
+        base = found[0].together
+    return found
 
 
-def _refuse_mistakes(path: Path, own: Catalogue, base: Catalogue) -> None:
-    found = [mistake for mistake in mistakes(own, base) if not mistake.hint]
+def layer_of(path: Path, in_use: Sequence[Path]) -> Layer:
+    """One file over those in use that come after it; over all of them where it is none of them."""
+    same = (at for at, other in enumerate(in_use) if other.resolve() == path.resolve())
+    return layers([path, *in_use[next(same, -1) + 1 :]])[0]
+
+
+def _refuse_mistakes(layer: Layer) -> None:
+    path, found = layer.path, [mistake for mistake in layer.mistakes if not mistake.hint]
     if found:
         more = f" (and {len(found) - 1} more: `roofline hardware check {path}` lists them)" if len(found) > 1 else ""
         raise BadFile(f"hardware {path}: {found[0]}{more}")

@@ -9,6 +9,7 @@ from ...core.work import RATE_UNITS, Work, rate_suffix
 from .keys import is_part
 from .products import catalogue, product_of
 from .rated import Peak, Product
+from .rates import ARITHMETIC
 
 # Datasheet peaks bound what is believable from here up; smaller sizes may sit in a cache.
 BOUNDED_FROM_BYTES = 16 * MIB
@@ -73,15 +74,16 @@ def ceiling_of(peak: Peak, metric: str, unit: float, value: float | None = None)
 def _at_full_clock(known: Product, name: str) -> float | None:
     """What all units do at the highest clock, FLOP/s, where that is more than they are rated at; None where it is not.
 
-    NVIDIA rates matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz where power allows.
+    NVIDIA rates matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz where power allows. Where it is more
+    than the check allows, units, clock or architecture are not those of this peak.
     """
     architecture = catalogue().architecture(known.architecture)
     flops = architecture.flops_per_clock.get(name.removesuffix("_TFLOPS")) if architecture is not None else None
     units, clock = known.facts.get("units"), known.facts.get("clock_MHz")
     if flops is None or units is None or clock is None:
         return None
-    most = units.value * clock.value * 1e6 * flops
-    return most if most > known.peaks[name].value * RATE_UNITS["TFLOPS"] else None
+    rated, most = known.peaks[name].value * RATE_UNITS["TFLOPS"], units.value * clock.value * 1e6 * flops
+    return most if ARITHMETIC[0] * most <= rated < most else None
 
 
 def rank_ceiling(environment: Environment | None, work: Work, metric: str) -> Ceiling | None:

@@ -34,19 +34,33 @@ def key_of(environment: Environment, devices: int = 1, link: str = "none") -> Ha
     return HardwareKey(
         product=known.product if known else slug(device.product),
         memory=known.memory if known else _whole_gib(device.memory_bytes),
-        partition=device.partition or _share_of_memory(device, known),
+        partition=_partition(device, known),
         devices=devices,
         link=link,
     )
 
 
-def _share_of_memory(device: DeviceFacts, known: Product | None) -> str:
-    """A partition that no driver named, seen by its memory: an MI300X in CPX mode shows an eighth of its own."""
-    return _whole_gib(device.memory_bytes) if known is not None and is_part(device, known) else "none"
+def _partition(device: DeviceFacts, known: Product | None) -> str:
+    """The partition that a driver names, or one seen by its share: an MI300X in CPX mode shows an eighth of its own."""
+    if device.partition or known is None:
+        return device.partition or "none"
+    if _has_less_memory(device, known):
+        return _whole_gib(device.memory_bytes)
+    return f"{device.units}-units" if has_fewer_units(device, known) else "none"
 
 
 def is_part(device: DeviceFacts, known: Product) -> bool:
-    """Whether a device shows less memory than a whole one of its product: a partition, whose peaks nobody rated."""
+    """Whether a device is a part of its product, whose peaks nobody rated: by its driver, its memory or its units."""
+    return bool(device.partition) or _has_less_memory(device, known) or has_fewer_units(device, known)
+
+
+def has_fewer_units(device: DeviceFacts, known: Product) -> bool:
+    """Whether a device shows fewer units than its product has; a `7g.40gb` of an A100 has all memory, and 98 of 108."""
+    rated = known.facts.get("units")
+    return rated is not None and device.units is not None and device.units < rated.value
+
+
+def _has_less_memory(device: DeviceFacts, known: Product) -> bool:
     rated, seen = known.memory_bytes, device.memory_bytes
     return rated is not None and seen is not None and seen <= LEAST_SHARE * rated
 

@@ -1,6 +1,6 @@
 """One thing in data of hardware that cannot be, or that cannot be checked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ...core.units import printable, three_digits
@@ -12,15 +12,26 @@ class Mistake:
 
     Args:
         where: product and field.
+        unchecked: the peaks that a hint leaves without a check, which bound nothing for that.
     """
 
     where: str
     observed: str
     expected: str
     hint: bool = False
+    unchecked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return printable(f"{self.where} is {self.observed}; expected {self.expected}")
+
+
+def unchecked(where: str, observed: str, needed: str, peaks: Iterable[str]) -> Iterator[Mistake]:
+    """A hint that some peaks cannot be checked for want of something; none where there are no such peaks."""
+    names = tuple(peaks)
+    if names:
+        what = "its TFLOPS" if all("TFLOPS" in name for name in names) else " and ".join(names)
+        expected = f"{needed}, to check {what} with; what is not checked bounds nothing"
+        yield Mistake(where, observed, expected, hint=True, unchecked=names)
 
 
 def between(where: str, value: float | None, least: float, most: float, why: str = "") -> Iterator[Mistake]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ...core.units import three_digits
-from .mistakes import Mistake, between
+from .mistakes import Mistake, between, unchecked
 from .rated import Architecture, Catalogue, MemoryType, Product
 
 # Vendors rate matrix units at less than the highest clock: an H100 PCIe at 1620 of 1755 MHz, an H100 NVL at 87 %.
@@ -51,24 +51,39 @@ def arithmetic(product: Product, architecture: Architecture, where: str) -> Iter
     """FLOP/s against what all units do at the highest clock, and types against each other."""
     units, clock = _value(product, "units"), _value(product, "clock_MHz")
     rates = {name.removesuffix("_TFLOPS"): peak.value for name, peak in product.peaks.items() if "TFLOPS" in name}
-    if rates and (units is None or clock is None):
-        missing = " and ".join(name for name, value in (("units", units), ("clock_MHz", clock)) if value is None)
-        yield Mistake(f"{where} facts", f"without {missing}", "them, to check its TFLOPS with", hint=True)
+    if units is None or clock is None:
+        missing = [name for name, value in (("units", units), ("clock_MHz", clock)) if value is None]
+        needed = "them" if len(missing) == 2 else "it"
+        observed = f"without {' and '.join(missing)}"
+        yield from unchecked(f"{where} facts", observed, needed, (f"{dtype}_TFLOPS" for dtype in rates))
+    believed: dict[str, float] = {}
     for dtype, rate in rates.items():
-        flops = architecture.flops_per_clock.get(dtype)
-        if flops is None:
-            yield Mistake(
-                f"{where} peaks.{dtype}_TFLOPS", f"{rate:g}", f"none: {architecture.name} has no units for {dtype}"
-            )
-        elif units is not None and clock is not None:
-            made = units * clock * flops / 1e6
-            why = (
-                f", since {units:g} units at {clock:g} MHz do {three_digits(made)} TFLOP/s, dense; "
-                "a sparse rate is twice that"
-            )
-            least, most = (share * made for share in ARITHMETIC)
-            yield from between(f"{where} peaks.{dtype}_TFLOPS", rate, least, most, why)
-    yield from _siblings(rates, architecture, where)
+        found = list(_by_units(f"{where} peaks.{dtype}_TFLOPS", dtype, rate, architecture, (units, clock)))
+        believed |= {} if found else {dtype: rate}
+        yield from found
+    # A good figure beside a wrong one is not to be made wrong too.
+    yield from _siblings(believed, architecture, where)
+
+
+def _by_units(
+    where: str, dtype: str, rate: float, architecture: Architecture, made_by: tuple[float | None, float | None]
+) -> Iterator[Mistake]:
+    """One rate against units and clock; what is not told of these, against all that they can be."""
+    flops, (units, clock) = architecture.flops_per_clock.get(dtype), made_by
+    if flops is None:
+        yield Mistake(where, f"{rate:g}", f"none: {architecture.name} has no units for {dtype}")
+    elif units is None or clock is None:
+        largest = architecture.most_units
+        fewest, most = (units, units) if units is not None else (LEAST_OF_CHIP * largest, 1.0 * largest)
+        slowest, fastest = (clock, clock) if clock is not None else CLOCK_MHZ
+        why = f", what {three_digits(fewest)} to {most:g} units at {slowest:g} to {fastest:g} MHz can do"
+        least, highest = fewest * slowest * flops / 1e6, most * fastest * flops / 1e6
+        yield from between(where, rate, ARITHMETIC[0] * least, ARITHMETIC[1] * highest, why)
+    else:
+        made = units * clock * flops / 1e6
+        why = f", since {units:g} units at {clock:g} MHz do {three_digits(made)} TFLOP/s, dense"
+        least, highest = ARITHMETIC[0] * made, ARITHMETIC[1] * made
+        yield from between(where, rate, least, highest, f"{why}; a sparse rate is twice that")
 
 
 def _siblings(rates: dict[str, float], architecture: Architecture, where: str) -> Iterator[Mistake]:
@@ -88,6 +103,7 @@ def memory(product: Product, known: Catalogue, where: str) -> Iterator[Mistake]:
     data_rate, rated = _value(product, "memory_Gbps"), product.memory_bytes
     if size is not None and rated is not None and size * 1e9 != rated:
         yield Mistake(f"{where} facts.memory_GB", f"{size:g}", f"{rated / 1e9:g}, as its memory is {product.memory}")
+    checked = bits is not None and data_rate is not None
     if rate is not None and bits is not None and data_rate is not None:
         made = bits * data_rate / 8
         why = f", since {bits:g} bit at {data_rate:g} Gbit/s carry {three_digits(made)} GB/s"
@@ -98,19 +114,29 @@ def memory(product: Product, known: Catalogue, where: str) -> Iterator[Mistake]:
     elif product.memory_type is not None:
         expected = f"one of {', '.join(one.name for one in known.memory_types)}, or an entry in `memory_types`"
         yield Mistake(f"{where} memory_type", repr(product.memory_type), expected)
-    elif rate is not None:
-        yield Mistake(f"{where} memory_type", "not given", "it, to check memory_GBps with", hint=True)
+    elif rate is not None and not checked:
+        yield from unchecked(f"{where} memory_type", "not given", "it", ["memory_GBps"])
 
 
 def _of_its_kind(product: Product, kind: MemoryType, where: str) -> Iterator[Mistake]:
     rate, bits, rated = _value(product, "memory_GBps"), _value(product, "memory_bus_bits"), product.memory_bytes
+    data_rate, at = _value(product, "memory_Gbps"), f"{where} peaks.memory_GBps"
     least, most = (share * kind.most_Gbps for share in MEMORY_TYPE)
-    yield from between(f"{where} facts.memory_Gbps", _value(product, "memory_Gbps"), least, most, f" for {kind.name}")
+    yield from between(f"{where} facts.memory_Gbps", data_rate, least, most, f" for {kind.name}")
     if bits is None:
-        yield Mistake(f"{where} facts", "without memory_bus_bits", "it, to check memory_GBps with", hint=True)
+        if rate is not None:
+            yield from unchecked(f"{where} facts", "without memory_bus_bits", "it", ["memory_GBps"])
+        if rated is not None:
+            # So much memory stands on so many parts, each with its pins.
+            narrow, wide = (rated / 1e9 / size * kind.part_bits for size in (kind.most_GB, USED * kind.least_GB))
+            why = (
+                f", what {rated / 1e9:g} GB of {kind.name} carry at {kind.most_Gbps:g} Gbit/s on {wide:.0f} bit at most"
+            )
+            yield from between(at, rate, least * narrow / 8, most * wide / 8, why)
         return
-    why = f", of what {bits:g} bit of {kind.name} carry at {kind.most_Gbps:g} Gbit/s"
-    yield from between(f"{where} peaks.memory_GBps", rate, least * bits / 8, most * bits / 8, why)
+    if data_rate is None:
+        why = f", of what {bits:g} bit of {kind.name} carry at {kind.most_Gbps:g} Gbit/s"
+        yield from between(at, rate, least * bits / 8, most * bits / 8, why)
     parts = bits / kind.part_bits
     why = f" GB, what {parts:g} parts of {kind.name} hold"
     yield from between(
@@ -132,14 +158,13 @@ def links(product: Product, known: Catalogue, where: str) -> Iterator[Mistake]:
     """Rates of PCIe, NVLink and Infinity Fabric against their generation and how many links there are."""
     for peak, counted, generation in _LINKS:
         rate, name = _value(product, peak), getattr(product, generation)
-        count = 1.0 if counted is None else _value(product, counted)
-        kind = known.link(name)
+        count, kind = _count(product, counted), known.link(name)
         if name is not None and kind is None:
             expected = f"one of {', '.join(one.name for one in known.links)}, or an entry in `links`"
             yield Mistake(f"{where} {generation}", repr(name), expected)
         elif rate is not None and (kind is None or count is None):
             missing = generation if kind is None else counted
-            yield Mistake(f"{where} {missing}", "not given", f"it, to check {peak} with", hint=True)
+            yield from unchecked(f"{where} {missing}", "not given", "it", [peak])
         elif rate is not None and kind is not None and count is not None:
             made = count * kind.GBps
             why = f", since {count:g} of {kind.name} carry {three_digits(made)} GB/s, one way"
@@ -147,6 +172,22 @@ def links(product: Product, known: Catalogue, where: str) -> Iterator[Mistake]:
     lanes = _value(product, "pcie_lanes")
     if lanes is not None and lanes not in LANES:
         yield Mistake(f"{where} facts.pcie_lanes", f"{lanes:g}", f"one of {', '.join(map(str, LANES))}")
+    yield from _wired(product, known, where)
+
+
+def _count(product: Product, counted: str | None) -> float | None:
+    """How many links or lanes make a peak; of NVLinks those that every board wires, where the chip's are not told."""
+    if counted is None:
+        return 1.0
+    return _value(product, counted) or (_value(product, "nvlinks") if counted == "nvlink_ports" else None)
+
+
+def _wired(product: Product, known: Catalogue, where: str) -> Iterator[Mistake]:
+    """How many NVLinks every board wires, against those of the chip, or against the rate that they make."""
     wired, ports = _value(product, "nvlinks"), _value(product, "nvlink_ports")
-    if wired is not None and ports is not None and wired != ports:
+    if wired is None:
+        return
+    if ports is not None and wired != ports:
         yield Mistake(f"{where} peaks.nvlinks", f"{wired:g}", f"{ports:g}, as nvlink_ports says")
+    if ports is None and (known.link(product.nvlink) is None or _value(product, "nvlink_GBps") is None):
+        yield from unchecked(f"{where} facts", "without nvlink_ports", "it", ["nvlinks"])

@@ -1,13 +1,14 @@
 """Whether data of hardware can be true: names, sources and fields here, rated figures in `rates.py`."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...core.errors import BadInput
 from ...core.units import printable
 from ..storage import check_name
 from .mistakes import Mistake
-from .rated import LEAST_SHARE, Catalogue, Need, Peak, Product
+from .rated import LEAST_SHARE, Architecture, Catalogue, LinkType, MemoryType, Name, Need, Peak, Product
 from .rates import arithmetic, chip, links, memory
 
 PEAKS = (
@@ -19,6 +20,7 @@ FACTS = (
     "nvlink_ports", "xgmi_ports",
 )  # fmt: skip
 COUNTS = ("nvlinks", "units", "memory_bus_bits", "pcie_lanes", "nvlink_ports", "xgmi_ports")
+Type = Architecture | MemoryType | LinkType
 
 
 def mistakes(own: Catalogue, base: Catalogue | None = None) -> list[Mistake]:
@@ -29,10 +31,28 @@ def mistakes(own: Catalogue, base: Catalogue | None = None) -> list[Mistake]:
         base: what it adds to, whose architectures, memories and links it may use.
     """
     known = own.over(base) if base is not None else own
-    found = [*_types(own), *_shared_names(own.products)]
+    found = [*_types(own), *_hidden_types(own, base or own), *_shared_names(own.products, known.products)]
     for product in own.products:
         found += _product(product, known)
     return found
+
+
+def without_unchecked_bounds(own: Catalogue, base: Catalogue) -> Catalogue:
+    """The file, where peaks that could not be checked for want of data are shown and bound nothing."""
+    known = own.over(base)
+    return replace(own, products=tuple(_unbound(product, known) for product in own.products))
+
+
+def _unbound(product: Product, known: Catalogue) -> Product:
+    names = {name for mistake in _product(product, known) for name in mistake.unchecked}
+    note = "not checked for want of data, see `roofline hardware check`"
+    return replace(
+        product,
+        peaks={
+            name: replace(peak, bounds=False, note=note) if name in names and peak.bounds else peak
+            for name, peak in product.peaks.items()
+        },
+    )
 
 
 def _types(own: Catalogue) -> Iterator[Mistake]:
@@ -57,24 +77,49 @@ def _types(own: Catalogue) -> Iterator[Mistake]:
         yield from _above_zero(f"links {link.name}", {"GBps": link.GBps})
 
 
+def _hidden_types(own: Catalogue, base: Catalogue) -> Iterator[Mistake]:
+    """Types that hide others with other figures, from all of the products that are made of these."""
+    pairs: tuple[tuple[str, Sequence[Type], Sequence[Type]], ...] = (
+        ("architectures", own.architectures, base.architectures),
+        ("memory_types", own.memory_types, base.memory_types),
+        ("links", own.links, base.links),
+    )
+    for what, mine, theirs in pairs:
+        known = {row.name: row for row in theirs}
+        for row in mine:
+            other = known.get(row.name)
+            if other is not None and replace(row, source=other.source, confidence=other.confidence) != other:
+                expected = f"a name of its own, such as {row.name}-reduced, unless what is known of it is wrong"
+                yield Mistake(f"{what} {row.name}", "other than what is known by that name", expected, hint=True)
+
+
 def _above_zero(where: str, figures: dict[str, float]) -> Iterator[Mistake]:
     for name, value in figures.items():
         if not value > 0:
             yield Mistake(f"{where} {name}", f"{value!r}", "a number above zero")
 
 
-def _shared_names(products: Iterable[Product]) -> Iterator[Mistake]:
-    """Two products under one key, or under one name that nothing tells apart."""
-    rows = list(products)
-    for key, count in Counter(product.key for product in rows).items():
+def _shared_names(own: Sequence[Product], known: Sequence[Product]) -> Iterator[Mistake]:
+    """Products under one key, or under one name that nothing tells apart; of all that are known only what is their own.
+
+    Args:
+        own: of the file.
+        known: these, and then all others that they stand beside.
+    """
+    for key, count in Counter(product.key for product in own).items():
         if count > 1:
             yield Mistake(f"product {' '.join(key)}", f"there {count} times", "each product and memory once")
-    plain = Counter(name.name for product in rows for name in product.names if not name.needs)
-    for text, count in plain.items():
-        if count > 1:
-            yield Mistake(f"name {text!r}", f"that of {count} products", "one; or `needs`, which tell them apart")
-    for index, first in enumerate(rows):
-        for second in rows[index + 1 :]:
+    called: dict[str, list[tuple[Product, Name]]] = {}
+    for product in known:
+        for name in product.names:
+            called.setdefault(name.name, []).append((product, name))
+    for text in dict.fromkeys(name.name for product in own for name in product.names):
+        owners = called[text]
+        if len(owners) > 1 and not all(name.needs for _, name in owners):
+            keys = " and of ".join(" ".join(product.key) for product, _ in owners)
+            yield Mistake(f"name {text!r}", f"that of {keys}", "one; or `needs` in each, which tell them apart")
+    for index, first in enumerate(own):
+        for second in known[index + 1 :]:
             yield from _alike(first, second)
 
 
@@ -135,6 +180,9 @@ def _identity(product: Product, where: str) -> Iterator[Mistake]:
             yield Mistake(f"{where} names", repr(name.name), "a name exactly as printed, with no blanks around it")
         if not name.source.strip():
             yield Mistake(f"{where} name {name.name!r} source", "empty", "where it was printed so")
+        if "units" in name.needs and "units" not in product.facts:
+            expected = "facts.units, without which no device agrees"
+            yield Mistake(f"{where} name {name.name!r}", "one that needs units", expected)
 
 
 def _figure(where: str, name: str, figure: Peak, allowed: tuple[str, ...]) -> Iterator[Mistake]:
