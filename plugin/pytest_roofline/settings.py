@@ -182,10 +182,16 @@ def _percent_of_roofline(text: str, what: str) -> float:
     from .core.errors import BadInput
     from .judging.hardware import UPPER_BOUND
 
+    number = text.strip()
     try:
-        percent = float(text.strip().removesuffix("%"))
+        percent = float(number.removesuffix("%"))
     except ValueError:
         percent = math.nan
+    if 0 < percent < 1 and not number.endswith("%"):
+        raise BadInput(
+            f"{what} is {text!r}, less than one percent of the roofline; was {percent * 100:g} meant? "
+            f"(expected percent, as in {what}=80; with a % behind it, {number}% is taken as it stands)"
+        )
     if not 0 < percent <= UPPER_BOUND * 100:
         raise BadInput(
             f"{what} is {text!r}; expected percent of the roofline above 0 and up to {UPPER_BOUND:.0%}, as in {what}=80"

@@ -15,6 +15,7 @@ from pytest_roofline.core.units import (
     format_rate,
     format_seconds,
     format_tolerance,
+    listed,
     moment,
     parse_duration,
     parse_fraction,
@@ -217,6 +218,11 @@ def test_a_moment_without_a_zone_is_utc_and_without_a_time_midnight(text, utc):
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1767225600"])
 def test_what_is_no_iso_8601_is_no_moment(text):
     assert moment(text) is None
+
+
+def test_of_many_texts_the_first_are_listed():
+    assert [listed("abc", 3), listed("abcd", 3), listed([], 3)] == ["a, b, c", "a, b, c and 1 more", ""]
+    assert listed("abcd", 2, "; ") == "a; b; and 2 more"
 
 
 @pytest.mark.parametrize(

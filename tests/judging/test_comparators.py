@@ -18,6 +18,7 @@ from pytest_roofline.judging.comparators import (
     typical_clock,
 )
 from pytest_roofline.judging.hardware import identity_of
+from pytest_roofline.judging.runs import read_run
 from pytest_roofline.judging.spread import priors
 
 
@@ -169,6 +170,22 @@ def test_every_run_is_a_session_of_its_own_with_all_its_rounds(make, tmp_path):
         ((9.0,), "GPU-2"),
     ]
     assert {group.started for group in reference.groups} == {one.header.started}
+
+
+def test_runs_of_one_name_are_sessions_of_their_own_on_each_device_and_night(make, tmp_path):
+    nights = [("GPU-0", "2026-01-01T00:00:00Z"), ("GPU-1", "2026-01-01T00:00:00Z"), ("GPU-1", "2026-01-02T00:00:00Z")]
+    paths = [
+        make.save(tmp_path / f"{number}.jsonl", make.measurement(1.0 + number), run_id="nightly", uuid=uuid)
+        for number, (uuid, _) in enumerate(nights)
+    ]
+    runs = [read_run(path) for path in paths]
+    runs = [
+        replace(run, header=replace(run.header, started=began)) for run, (_, began) in zip(runs, nights, strict=True)
+    ]
+    groups = RunComparator(runs).reference(make.key()).groups
+    assert [(group.device, group.started, group.medians_s) for group in groups] == [
+        (*night, (1.0 + number,)) for number, night in enumerate(nights)
+    ]
 
 
 def test_runs_know_the_clock_that_they_had(make, tmp_path):

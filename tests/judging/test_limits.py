@@ -1,6 +1,7 @@
 """A limit fails what surely lies beyond it, summed up as its source sums up, and nothing that it does not speak of."""
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from pytest_roofline.judging.baselines import write_baseline
 from pytest_roofline.judging.comparing import compare
 from pytest_roofline.judging.limits import (
     BATCHED,
+    CAN_PASS_ONLY,
     Limit,
     RooflineShare,
     gating_limits,
@@ -74,10 +76,10 @@ def test_a_limit_on_the_fastest_call_does_not_gate_where_a_sample_is_several_cal
     assert idle.why == BATCHED
 
 
-def test_a_batched_mean_that_meets_a_limit_on_the_fastest_call_meets_it(make):
+def test_a_batched_mean_that_meets_a_limit_on_the_fastest_call_is_no_gate_since_it_could_only_pass(make):
     # The fastest call is no slower than the fastest mean of two, which took half a second.
-    found, idle = verdict_on(make, [timed_limit(make, 0.5, "best")], taken(make, *SKEWED, iterations=2))
-    assert (found.kind, idle) == (Kind.PASSED, [])
+    found, (idle,) = verdict_on(make, [timed_limit(make, 0.5, "best")], taken(make, *SKEWED, iterations=2))
+    assert (found.kind, found.limit, idle.why) == (Kind.NO_BASELINE, None, CAN_PASS_ONLY)
 
 
 def test_of_processes_that_agree_more_are_surer(make):
@@ -144,12 +146,19 @@ def test_what_passes_by_limits_names_the_one_that_is_most_easily_missed(make):
     assert found.reason == "not below threshold 2 s (read + write; the vendor's guide); no baseline recorded"
 
 
+def test_the_nearest_to_being_missed_is_told_by_margin_whatever_the_statistic(make):
+    # The mean of 1.5 s is nearer to its limit than the fastest call of 0.5 s is to one of fewer seconds.
+    found, _ = verdict_on(make, [timed_limit(make, 1.6, "best"), timed_limit(make, 1.9, "mean")], taken(make, *SKEWED))
+    assert (found.kind, found.limit.standard.statistic) == (Kind.PASSED, "mean")
+
+
 @pytest.mark.parametrize(
     ("statistic", "words"), [("best", "; fastest call;"), ("mean", "; mean;"), ("median", "; median;"), (None, "e;")]
 )
 def test_a_limit_says_how_its_source_sums_up(make, statistic, words):
     found, _ = verdict_on(make, [timed_limit(make, 0.01, statistic, source="S")], taken(make, 1.0))
-    assert found.reason == f"BELOW THRESHOLD: threshold 0.01 s (read + writ{'e' * (statistic is not None)}{words} S)"
+    told = f"BELOW THRESHOLD: threshold 0.01 s (read + writ{'e' * (statistic is not None)}{words} S)"
+    assert found.reason == f"{told}, 1 process (1 % apart: prior)"
 
 
 def test_a_range_is_told_with_both_ends(make):
@@ -183,18 +192,94 @@ def test_a_share_of_the_roofline_is_passed_missed_or_left_open(make, share, kind
 
 def test_what_is_below_its_share_is_told_with_what_was_observed_and_of_what(make):
     assert by_share(make, 0.6).reason == (
-        "BELOW 80 % OF THE ROOFLINE (observed 60 % of 3350 GB/s; the maker's datasheet)"
+        "BELOW 80 % OF THE ROOFLINE (observed 60 % of 3350 GB/s; the maker's datasheet), 1 process (1 % apart: prior)"
     )
 
 
 def test_an_open_share_is_decided_by_more_processes(make):
-    assert "more processes would decide" in by_share(make, 0.77).reason
+    assert (
+        "about 5 processes would decide where the centre stays (--roofline-rounds=auto)" in by_share(make, 0.77).reason
+    )
     assert by_share(make, 0.77, count=5).kind is Kind.REGRESSED
 
 
 def test_a_share_is_missed_from_three_processes_on_where_rounds_may_follow(make):
     kinds = [by_share(make, 0.5, count=count, policy=Policy(looks=Looks(12))).kind for count in (1, 3)]
     assert kinds == [Kind.INCONCLUSIVE, Kind.REGRESSED]
+
+
+ONE_SECOND = 1.0
+
+
+def held(make, *groups, looks=None):
+    """The verdict on sessions by a limit of one second, the groups in log seconds."""
+    limits = [Limit(timed_limit(make, ONE_SECOND), ONE_SECOND)]
+    return judge(groups, None, Policy(looks=looks or Looks()), limits=limits)
+
+
+def by_devices(make, *logs):
+    return [make.group(log, device=f"GPU-{number}", started="") for number, log in enumerate(logs)]
+
+
+@pytest.mark.parametrize("slow", [0, 3])
+def test_a_device_that_misses_a_limit_is_not_made_up_for_by_others_and_is_named(make, slow):
+    logs = [-0.08] * 4
+    logs[slow] = 0.16
+    found = held(make, *by_devices(make, *logs))
+    assert (found.kind, found.processes) == (Kind.REGRESSED, 1)
+    assert found.reason.endswith(f", GPU-{slow} (1 of 4 devices miss it), 1 process (1 % apart: prior)")
+
+
+def test_a_fleet_passes_where_each_device_does_and_says_of_how_many(make):
+    found = held(make, *by_devices(make, -0.08, -0.01, -0.03))
+    assert (found.kind, " on any of 3 devices" in found.reason) == (Kind.PASSED, True)
+
+
+def sessions(make, *logs):
+    return [make.group(log, started=f"2026-01-{day:02d}T03:04:05Z") for day, log in enumerate(logs, 1)]
+
+
+def test_sessions_that_scatter_widely_do_not_surely_miss_a_limit(make):
+    # Their own t interval goes from 17 % below the limit to 31 % beyond it.
+    logs = [math.log(seconds) for seconds in (0.90, 1.15, 0.95, 1.12, 1.10)]
+    found = held(make, *sessions(make, *logs))
+    assert found.kind is Kind.INCONCLUSIVE
+    assert found.interval[0] < -0.1
+    assert held(make, *sessions(make, 0.039, 0.04, 0.041, 0.04, 0.04)).kind is Kind.REGRESSED
+
+
+def test_at_its_limit_hardly_any_machine_is_red_however_its_sessions_scatter(make):
+    generator = random.Random(8)
+    for count, scatter in ((3, 0.05), (5, 0.1)):
+        logs = ([generator.gauss(0, scatter) for _ in range(count)] for _ in range(400))
+        red = sum(held(make, *sessions(make, *one)).kind is Kind.REGRESSED for one in logs)
+        assert red <= 24
+
+
+def test_a_time_whose_interval_lies_wholly_beyond_says_what_red_waits_for(make):
+    found = held(make, make.group(0.4), looks=Looks(12))
+    assert found.kind is Kind.INCONCLUSIVE
+    assert found.interval[0] > 0
+    assert "but red needs 3 processes where rounds allow them" in found.reason
+    assert "reaches" not in found.reason
+
+
+def test_a_first_process_is_not_red_by_an_assumed_spread_where_a_second_may_follow(make):
+    kinds = [held(make, make.group(0.1), looks=looks).kind for looks in (Looks(12, eager=True), Looks(12, ended=True))]
+    assert kinds == [Kind.INCONCLUSIVE, Kind.REGRESSED]
+
+
+@pytest.mark.parametrize(("beyond", "futile"), [(0.004, True), (0.03, False), (-0.001, False)])
+def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make, beyond, futile):
+    found = held(make, make.group(*[beyond] * 6), looks=Looks(12))
+    assert found.futile == futile
+    assert ("record others, and hold them against it together" in found.reason) == futile
+
+
+def test_more_processes_are_not_said_to_decide_what_they_never_would(make):
+    assert held(make, make.group(*[0.015] * 100), looks=Looks(100)).reason.endswith(
+        "(roofline compare FILE.json RUN,RUN,…)"
+    )
 
 
 NOT_OF_A_DATASHEET = {
@@ -259,6 +344,28 @@ def test_a_comparison_with_a_file_of_limits_names_what_cannot_gate(make, tmp_pat
     found = compared(make, tmp_path, entries, taken(make, 1.0, iterations=4))
     assert [row.verdict.kind for row in found.rows] == [Kind.PASSED]
     assert [(label, one.why) for label, one in found.idle] == [("memcpy_d2d[64MiB]", BATCHED)]
+
+
+def test_a_comparison_with_a_file_of_limits_names_those_whose_test_was_not_run(make, tmp_path):
+    elsewhere = make.hardware(product="h100-sxm5")
+    entries = [
+        timed_limit(make, 2.0),
+        timed_limit(make, 2.0, benchmark="stream"),
+        timed_limit(make, 3.0, benchmark="stream", source="another"),
+        timed_limit(make, 2.0, benchmark="low", confidence="low"),
+        timed_limit(make, 2.0, benchmark="other", hardware=elsewhere),
+    ]
+    assert compared(make, tmp_path, entries, taken(make, 1.0)).only_old == ("stream",)
+
+
+def test_a_comparison_of_several_machines_finds_the_one_that_misses_its_limit(make, tmp_path):
+    write_baseline(tmp_path / "h200.json", Baseline("h200", (timed_limit(make, 1.0),)))
+    runs = [
+        make.save(tmp_path / f"n{number}.jsonl", taken(make, seconds), run_id="nightly", uuid=f"GPU-{number}")
+        for number, seconds in enumerate((1.18, 0.92, 0.92, 0.92))
+    ]
+    (row,) = compare([tmp_path / "h200.json"], runs).rows
+    assert (row.verdict.kind, "GPU-0" in row.verdict.reason) == (Kind.REGRESSED, True)
 
 
 def test_a_baseline_files_medians_are_held_against_limits_on_the_median_alone(make, tmp_path):

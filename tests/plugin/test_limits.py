@@ -56,6 +56,20 @@ def test_a_limit_on_the_fastest_call_of_a_batched_test_does_not_gate_and_that_is
     result.stdout.fnmatch_lines(["THIS RUN GATES NOTHING*"])
 
 
+def test_a_batched_test_that_meets_a_limit_on_the_fastest_call_could_only_pass_and_is_not_counted(desk):
+    desk.suite()
+    shipped(desk, entry(1500, statistic="best", parameters={"size_bytes": 2**26}))
+    result = desk.run("--roofline-require-baseline", "-k", "64MiB")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "copy*NO BASELINE",
+            "a published limit does not gate, since *, which meets it: it can pass only: copy[[]64MiB] (1500 GB/s)",
+            "THIS RUN GATES NOTHING*",
+        ]
+    )
+
+
 def test_where_limits_alone_gate_the_run_says_so_and_how_to_record_a_baseline(desk):
     desk.suite()
     shipped(desk, entry(1500))
@@ -137,9 +151,17 @@ def test_a_share_that_cannot_be_is_refused(desk, sentence, text):
     sentence(desk.run(f"--roofline-min-percent={text}"), "--roofline-min-percent", "102%")
 
 
+@pytest.mark.parametrize("ini", [False, True])
+def test_a_share_given_as_a_fraction_is_refused_with_the_percentage_that_may_be_meant(desk, sentence, ini):
+    desk.suite()
+    if ini:
+        desk.ini("roofline_min_percent = 0.8")
+    sentence(desk.run(*[] if ini else ["--roofline-min-percent=0.8"]), "min", "'0.8'", "was 80 meant?")
+
+
 def test_rounds_go_on_while_a_limit_is_open_and_end_when_it_is_decided(desk):
     desk.one()
-    shipped(desk, entry(2040, benchmark="one"))
+    shipped(desk, entry(2050, benchmark="one"))
     result = desk.run("--roofline-rounds=2")
     result.stdout.fnmatch_lines(["roofline: round 2 of at most 2: *", "1 of 1 compared with published limits alone: *"])
     assert len(desk.last_run().measurements) == 2

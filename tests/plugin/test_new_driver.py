@@ -282,10 +282,48 @@ def test_a_clock_that_fell_is_what_is_sick(story):
                       clock_hz=1.6e9)  # fmt: skip
     result = story.desk.run("perf_tests", *against(), "--roofline-save=new")
     (live,) = [line for line in result.stdout.lines if line.startswith("ladder: ")]
-    assert "the clock is down, and what runs on it is slower (clock -20.0 % in 6 of 6, matrix products +20.0 %" in live
+    assert "the clock is down, and what runs on it is slower (clock -20.0 % in 2 of 2, matrix products +20.0 %" in live
     for command in (["compare", ",".join(SCATTER), "new"], ["explain", "new"]):
         _, printed = story.do(["roofline", *command])
         assert live in printed
+
+
+def test_of_several_processes_the_clock_of_the_one_that_stands_is_explained(story):
+    story.record()
+    _, live = story.do(["pytest", "perf_tests", *against(), "--roofline-save=new"])
+    path = story.desk.run_path("new")
+    lines = []
+    for line in path.read_text().splitlines():
+        record = json.loads(line)
+        lines.append(line)
+        # A faster and a slower process, of which the last ran at half the clock; the one between them stands.
+        for name, factor, clock in (("other", 0.99, 1.0), ("last", 1.01, 0.5)) * (record["type"] == "measurement"):
+            samples = dict(record["samples"])
+            samples["seconds"] = [seconds * factor for seconds in samples["seconds"]]
+            samples["blocks"] = [block | {"clock_hz": block["clock_hz"] * clock} for block in samples["blocks"]]
+            lines.append(json.dumps(record | {"process": name, "samples": samples}))
+    path.write_text("\n".join([*lines, ""]))
+    _, printed = story.do(["roofline", "explain", "new"])
+    found = [[line for line in some if line.startswith("ladder: ")] for some in (live, printed)]
+    assert found[0] == found[1] != []
+
+
+def test_users_own_tests_get_no_ladder_anywhere(story):
+    (story.desk.path / "own").mkdir()
+    (story.desk.path / "own" / "test_own.py").write_text(
+        "from pytest_roofline import Work\n"
+        "def test_mine(roofline, busy):\n"
+        "    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**6))\n"
+    )
+    for name, slow in SCATTER.items():
+        story.desk.script(slow=slow)
+        story.desk.run("own", f"--roofline-save={name}")
+    story.desk.script(slow=1.5)
+    result = story.desk.run("own", *against(), "--roofline-save=new")
+    compared, explained = story.desk.cli("compare", ",".join(SCATTER), "new"), story.desk.cli("explain", "new")
+    for text in (result.stdout.str(), compared.output, explained.output):
+        assert "REGRESSED" in text
+        assert "ladder: " not in text
 
 
 def test_a_green_run_has_no_ladder(story):

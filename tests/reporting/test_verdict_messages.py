@@ -154,7 +154,8 @@ def test_a_breach_says_below_threshold_how_far_how_surely_and_on_how_many_proces
     first, _ = lines(failure_message(breach(make, *seconds), "r"))
     pattern = (
         r"memcpy_d2d\[64MiB\]: \+25\.0 % time beyond its limit \(107 GB/s\) REGRESSED, BELOW THRESHOLD: threshold "
-        rf"100 GB/s \(read \+ write; the vendor's guide\), 99 % interval {INTERVAL} \({behind}\)"
+        rf"100 GB/s \(read \+ write; the vendor's guide\), {behind} \([0-9.]+ % apart: .*prior\), "
+        rf"99 % interval {INTERVAL}"
     )
     assert re.fullmatch(pattern, first)
 

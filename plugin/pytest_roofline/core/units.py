@@ -4,6 +4,7 @@ import datetime
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from .errors import BadInput
 
@@ -163,6 +164,12 @@ def printable(text: str) -> str:
     return "".join(
         char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else repr(char)[1:-1] for char in text
     )
+
+
+def listed(texts: Sequence[str], at_most: int, by: str = ", ") -> str:
+    """The first of many: `a, b and 3 more`; with another separator than a comma `a; b; and 3 more`."""
+    more = f"{by.replace(',', '')}and {len(texts) - at_most} more" if len(texts) > at_most else ""
+    return by.join(texts[:at_most]) + more
 
 
 def slug(text: str) -> str:

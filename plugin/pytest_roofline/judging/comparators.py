@@ -94,6 +94,16 @@ class BaselineComparator:
         return [entry for entry in self.entries.of(benchmark, name) if entry.kind == "measured"]
 
 
+# A run's name, when it began, and its device: a name alone may be that of each night, or of each node.
+Session = tuple[str, str, str]
+Process = tuple[Session, str]
+
+
+def session_of(run: Run) -> Session:
+    """Which session a run is."""
+    return run.header.run_id, run.header.started, identity_of(run.header.environment)
+
+
 class RunComparator:
     """Compares with the fit measurements of saved runs; several runs stand side by side as processes."""
 
@@ -111,9 +121,9 @@ class RunComparator:
             for measurement in run.measurements
             if (why := run.unfit(measurement, accept_slower=True))
         ]
-        self._processes: dict[str, dict[str, list[Measurement]]] = {}
+        self._processes: dict[str, dict[Process, list[Measurement]]] = {}
         self._keys: dict[str, Key] = {}
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[Session, Run] = {}
         works: dict[str, Work] = {}
         for run, measurement in fit:
             identity = measurement.key.identity
@@ -121,8 +131,10 @@ class RunComparator:
             if not measurement.work.agrees(works.setdefault(identity, measurement.work)):
                 continue
             self._keys[identity] = measurement.key
-            self._processes.setdefault(identity, {}).setdefault(measurement.process, []).append(measurement)
-            self._runs[measurement.process] = run
+            session = session_of(run)
+            process = session, measurement.process
+            self._processes.setdefault(identity, {}).setdefault(process, []).append(measurement)
+            self._runs[session] = run
 
     @property
     def name(self) -> str:
@@ -138,8 +150,8 @@ class RunComparator:
             groups=self.groups(key),
             source=self.name,
             environments=tuple(
-                self._runs[process].header.environment.comparable() | measurements[0].comparable()
-                for process, measurements in processes.items()
+                self._runs[session].header.environment.comparable() | measurements[0].comparable()
+                for (session, _), measurements in processes.items()
             ),
             achieved=frozenset(m.samples.achieved for measurements in processes.values() for m in measurements),
             clock_hz=typical_clock(m.samples.clock_hz for measurements in processes.values() for m in measurements),
@@ -163,15 +175,11 @@ class RunComparator:
         told = all(exact(measurement.samples, statistic) for measurement in attempts)
         return Summary(self.judged(key, statistic), told)
 
-    def _by_session(self, processes: dict[str, float]) -> tuple[Group, ...]:
-        sessions: dict[str, list[float]] = {}
-        for process, seconds in processes.items():
-            sessions.setdefault(self._runs[process].header.run_id, []).append(seconds)
-        headers = {run.header.run_id: run.header for run in self.runs}
-        return tuple(
-            Group(tuple(medians), identity_of(headers[name].environment), headers[name].started)
-            for name, medians in sessions.items()
-        )
+    def _by_session(self, processes: dict[Process, float]) -> tuple[Group, ...]:
+        sessions: dict[Session, list[float]] = {}
+        for (session, _), seconds in processes.items():
+            sessions.setdefault(session, []).append(seconds)
+        return tuple(Group(tuple(medians), device, began) for (_, began, device), medians in sessions.items())
 
     def work(self, key: Key) -> Work | None:
         """The work that the runs timed."""

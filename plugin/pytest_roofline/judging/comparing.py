@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.entries import Statistic
+from ..core.entries import Entry, Statistic
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key
 from ..core.records import Measurement
@@ -116,10 +116,11 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
     rows += _unfit_rows(before, after, keys, tolerance)
     keys |= {row.key.identity for row in rows}
     gone = {one.label for one in lost}
-    only = (key.label for key, _ in known if key.identity not in keys and key.label not in gone)
+    only = [key.label for key, _ in known if key.identity not in keys]
+    only += [entry.label for entry in _unmet(before, after, [row.key for row in rows])]
     return Comparison(
         rows=tuple(sorted(rows, key=worst_first)),
-        only_old=(*only, *(label for label in only_old if label not in gone)),
+        only_old=tuple(label for label in dict.fromkeys([*only, *only_old]) if label not in gone),
         runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
         kernels=kernels,
         lost=tuple(lost),
@@ -156,6 +157,16 @@ def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit
 
     entries = before.entries.of(key.benchmark, key.name)
     return gating_limits((entry for entry in entries if entry.matches(key)), _work(after, key), summed)
+
+
+def _unmet(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[Entry]:
+    """The limits for the new side's hardware that speak of nothing it measured: a test left out meets no limit."""
+    if not isinstance(before, BaselineComparator):
+        return []
+    machines = {key.alone for key in after.hardware()}
+    limits = [entry for entry in before.entries if entry.gates]
+    ours = [entry for entry in limits if any(entry.hardware.alone.covers(machine) for machine in machines)]
+    return [entry for entry in ours if not any(entry.matches(key) for key in keys)]
 
 
 def _unfit_rows(before: Comparator, after: Comparator, known: set[str], tolerance: float) -> list[Row]:

@@ -14,27 +14,15 @@ from ..core.keys import Key
 from ..core.machine import BRAKE, HARDWARE, THERMAL
 from ..core.records import Measurement
 from ..core.samples import MOST_EXCLUDED
-from ..core.units import KIB
-from ..core.work import rate_suffix
-from .hardware import BOUNDED_FROM_BYTES
+from .rungs import Rung, rung_of
 from .verdicts import WORTH_REPORTING, Kind
 
-# Up to here a copy's time is nearly all launching, and tells nothing of bandwidth.
-LAUNCH_MOST_BYTES = 64 * KIB
 # A clock that fell by less explains no slowdown that a tolerance would find.
 CLOCK_FELL = 0.02
-
-
-class Rung(enum.Enum):
-    """A part of a device, by the words of a reader."""
-
-    CLOCK = "clock"
-    ENGINE = "copy engine"
-    MULTIPROCESSORS = "copies by multiprocessors"
-    HOST_LINK = "host link"
-    PEER_LINK = "peer link"
-    PRODUCT = "matrix products"
-    LAUNCH = "launching"
+# Of a slowdown, what a fallen clock has to make up at least to be its cause.
+EXPLAINS = 0.5
+# A part is sick where at least so many of its decided tests are: one size alone may have got another algorithm.
+SICK_FROM = 1 / 3
 
 
 class State(enum.Enum):
@@ -86,9 +74,11 @@ class Step:
 
     Args:
         change: the middle change of what is sick, as log time; the clock's own, also where it is fine, as the log of
-            its frequency. None where it is not known.
+            its frequency. None where it is not known; of a sick clock, where only the device says that it slowed down.
         sick: how many measurements are sick, of `seen` that were compared.
         cause: why a clock is slow, where the device tells.
+        clocked: whether a clock that fell would explain what is sick, as far as it is known under what clock that ran.
+        alone: of a part that is not sick, the tests that are all the same, by name.
     """
 
     rung: Rung
@@ -97,6 +87,8 @@ class Step:
     sick: int = 0
     seen: int = 0
     cause: str = ""
+    clocked: bool = False
+    alone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,47 +108,6 @@ class Ladder:
         return next(step for step in self.steps if step.rung is rung)
 
 
-# (the metric's beginning, the benchmark's beginning, the rung); the first that fits. Empty fits all.
-# `auto` is the engine that the driver chooses: between host and device a copy engine, within a device it may be either.
-_RULES: tuple[tuple[str, str, Rung], ...] = (
-    ("auto_traffic_", "", Rung.ENGINE),
-    ("ce_traffic_", "", Rung.ENGINE),
-    ("sdma_traffic_", "", Rung.ENGINE),
-    ("sm_traffic_", "", Rung.MULTIPROCESSORS),
-    ("blit_traffic_", "", Rung.MULTIPROCESSORS),
-    ("", "stream", Rung.MULTIPROCESSORS),
-    ("pinned_", "", Rung.HOST_LINK),
-    ("", "peer_copy", Rung.PEER_LINK),
-)
-
-
-def rung_of(key: Key) -> Rung | None:
-    """The part of a device that a measurement exercises above all; None where it is none, or several.
-
-    Processors have no rungs: their copies, links and arithmetic are one thing. Copies between 64 KiB and 16 MiB are
-    neither all launching nor all bandwidth. Copies from pageable memory tell of the host's processor.
-    """
-    if "-cores" in (key.hardware.partition or ""):
-        return None
-    if rate_suffix(key.metric) == "TFLOPS":
-        return Rung.PRODUCT if key.hardware.devices == 1 else None
-    found = next((rung for metric, benchmark, rung in _RULES if _fits(key, metric, benchmark)), None)
-    if found is Rung.PEER_LINK and not _between_devices(key):
-        return None
-    size = key.parameters.get("size_bytes")
-    if found is None or not isinstance(size, int):
-        return found
-    return Rung.LAUNCH if size <= LAUNCH_MOST_BYTES else found if size >= BOUNDED_FROM_BYTES else None
-
-
-def _fits(key: Key, metric: str, benchmark: str) -> bool:
-    return key.metric.startswith(metric) and key.benchmark.startswith(benchmark)
-
-
-def _between_devices(key: Key) -> bool:
-    return key.hardware.devices not in (None, 1) and "auto_payload" in key.metric
-
-
 def slowed_by(measurement: Measurement) -> str:
     """The cause for which the device slowed itself down in most blocks of a measurement; empty where it did not."""
     samples = measurement.samples
@@ -167,7 +118,7 @@ def slowed_by(measurement: Measurement) -> str:
 
 
 def climb(found: Iterable[Seen]) -> Ladder | None:
-    """The ladder of a run; None where nothing regressed on an accelerator."""
+    """The ladder of a run; None where nothing regressed on an accelerator, or nothing tells of a part by itself."""
     everything = [seen for seen in found if "-cores" not in (seen.key.hardware.partition or "")]
     regressed = [seen for seen in everything if seen.word == Kind.REGRESSED.value]
     if not regressed:
@@ -175,31 +126,51 @@ def climb(found: Iterable[Seen]) -> Ladder | None:
     by_rung: dict[Rung | None, list[Seen]] = {}
     for seen in everything:
         by_rung.setdefault(rung_of(seen.key), []).append(seen)
-    steps = [_clock(everything), *(_step(rung, by_rung.get(rung, [])) for rung in Rung if rung is not Rung.CLOCK)]
-    return Ladder(tuple(steps), len(regressed), sum(rung_of(seen.key) is None for seen in regressed))
+    clock, parts = _clock(everything), [_step(rung, by_rung.get(rung, [])) for rung in Rung if rung is not Rung.CLOCK]
+    if clock.state is not State.SICK and not any(step.state is not State.UNKNOWN or step.alone for step in parts):
+        return None
+    return Ladder((clock, *parts), len(regressed), sum(rung_of(seen.key) is None for seen in regressed))
 
 
 def _clock(found: Sequence[Seen]) -> Step:
-    """Sick where the middle clock fell, or the device slowed itself down; a clock that rose is fine."""
+    """Sick where it fell in enough of the sick tests, or the device slowed itself down; fine where it fell in none.
+
+    A clock under copies tells nothing of that under arithmetic, which draws the power, so sick products are asked
+    alone.
+    """
+    sick = [seen for seen in found if seen.sick]
+    asked = [seen for seen in sick if rung_of(seen.key) is Rung.PRODUCT] or sick
+    moved = [seen.clock for seen in asked if seen.clock is not None]
+    fell = [seen for seen in asked if seen.clock is not None and seen.clock < math.log1p(-CLOCK_FELL)]
     causes = [seen.slowed for seen in found if seen.slowed]
-    moved = [seen.clock for seen in found if seen.clock is not None]
-    change = median(moved) if moved else None
-    fell = change is not None and change < math.log1p(-CLOCK_FELL)
-    if not (fell or causes):
-        return Step(Rung.CLOCK, State.UNKNOWN if change is None else State.FINE, change, seen=len(moved))
-    slow = sum(value < math.log1p(-CLOCK_FELL) for value in moved)
     cause = max(causes, key=causes.count, default="")
-    seen = max(len(moved), len(causes))
-    return Step(Rung.CLOCK, State.SICK, change, sick=slow or len(causes), seen=seen, cause=cause)
+    if fell and len(fell) >= SICK_FROM * len(moved):
+        change = median(seen.clock for seen in fell if seen.clock is not None)
+        return Step(Rung.CLOCK, State.SICK, change, len(fell), len(moved), cause, _clocked(fell))
+    if causes:
+        return Step(Rung.CLOCK, State.SICK, None, len(causes), len(found), cause)
+    state = State.FINE if moved and not fell else State.UNKNOWN
+    return Step(Rung.CLOCK, state, median(moved) if moved else None, seen=len(moved))
+
+
+def _clocked(sick: Sequence[Seen]) -> bool:
+    """Whether the clock fell by enough to explain by how much these are slower; where it is not known, it may have."""
+    known = [(seen.estimate, seen.clock) for seen in sick if seen.estimate is not None and seen.clock is not None]
+    if not known:
+        return True
+    return -median(clock for _, clock in known) >= EXPLAINS * median(slower for slower, _ in known)
 
 
 def _step(rung: Rung, found: Sequence[Seen]) -> Step:
     compared = [seen for seen in found if seen.estimate is not None]
     sick = [seen for seen in compared if seen.sick]
     fine = [seen for seen in compared if seen.fine]
-    if sick:
+    # Every pair of devices is a link of its own, of which one may be sick.
+    enough = rung is Rung.PEER_LINK or len(sick) >= SICK_FROM * (len(sick) + len(fine))
+    if sick and enough:
         change = median(seen.estimate for seen in sick if seen.estimate is not None)
-        return Step(rung, State.SICK, change, sick=len(sick), seen=len(compared))
+        return Step(rung, State.SICK, change, len(sick), len(compared), clocked=_clocked(sick))
     # One open test among many that are fine says nothing against a part; as many open ones as fine ones do.
     shown = bool(fine) and 2 * len(fine) > len(compared)
-    return Step(rung, State.FINE if shown else State.UNKNOWN, seen=len(compared))
+    state = State.FINE if shown else State.UNKNOWN
+    return Step(rung, state, seen=len(compared), alone=tuple(seen.key.label for seen in sick))

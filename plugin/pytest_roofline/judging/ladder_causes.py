@@ -3,15 +3,16 @@
 It says where the cause lies, never what it is: the same pattern may have others than those that are named.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .ladder import Ladder, Rung, State
+from .ladder import Ladder, State, Step
+from .rungs import Rung
 
 _CLOCK, _ENGINE, _UNITS, _HOST, _PEER, _PRODUCT, _LAUNCH = Rung
 _COPIES = frozenset({_ENGINE, _UNITS})
 # What runs on the multiprocessors' clock, all or in part.
 _CLOCKED = frozenset({_ENGINE, _UNITS, _PRODUCT, _LAUNCH})
-_ALL = frozenset(Rung)
 _MEMORY = (
     "ECC errors and row remapping (nvidia-smi -q -d ECC,ROW_REMAPPER, amd-smi bad-pages) and the memory's clock "
     "(nvidia-smi -q -d CLOCK, amd-smi metric --clock)"
@@ -27,6 +28,7 @@ _BETWEEN = (
 _LIMITS = (
     "power limit, temperature and locked clocks (nvidia-smi -q -d POWER,TEMPERATURE,PERFORMANCE,CLOCK, amd-smi metric)"
 )
+_SUBMITTING = "how the driver submits work, the host's clock and governor, and the kernel's mitigations"
 _SHARED = "other processes on the device, its power limit and its partition"
 
 
@@ -54,20 +56,13 @@ def _only(*rungs: Rung) -> frozenset[Rung]:
     return frozenset(rungs)
 
 
-# The first row that fits is told.
+# The first row that fits is told. Of the clock, which may explain other parts, see `cause_of`.
 CAUSES: tuple[Cause, ...] = (
-    Cause(_only(_CLOCK), "the clock is down, and what runs on it is slower", _LIMITS, may=_CLOCKED),
-    Cause(
-        _only(_CLOCK),
-        "the clock is down, and links are slower too, which it does not explain",
-        f"{_LIMITS}; then at {_PCIE}",
-        may=_ALL,
-    ),
     Cause(
         _COPIES | {_HOST},
         "nearly everything is slower, within the device and on its link alike",
         f"what all share: the driver, {_SHARED}, the host's processor",
-        may=_ALL,
+        may=frozenset(Rung),
     ),
     Cause(
         _COPIES | {_PRODUCT},
@@ -122,7 +117,7 @@ CAUSES: tuple[Cause, ...] = (
           may=_only(_LAUNCH)),
     Cause(
         _only(_PRODUCT),
-        "arithmetic is slower, and the clock is not",
+        "arithmetic is slower, and not by its clock",
         "the library that multiplies and the kernel that it chooses (versions of torch, cuBLAS, Triton; TF32)",
         fine=_only(_CLOCK),
         may=_only(_LAUNCH),
@@ -133,11 +128,9 @@ CAUSES: tuple[Cause, ...] = (
         f"the clock under load and {_LIMITS}; then at the versions of torch, cuBLAS and Triton",
         may=_only(_LAUNCH),
     ),
-    Cause(
-        _only(_LAUNCH),
-        "launching is slower, bandwidth is not known to be",
-        "how the driver submits work, the host's clock and governor, and the kernel's mitigations",
-    ),
+    *(Cause(_only(_LAUNCH), "launching is slower, bandwidth is not", _SUBMITTING, fine=_only(rung))
+      for rung in (_ENGINE, _UNITS, _HOST)),
+    Cause(_only(_LAUNCH), "launching is slower, bandwidth is not known to be", _SUBMITTING),
 )  # fmt: skip
 NONE_SICK = Cause(
     frozenset(),
@@ -154,9 +147,34 @@ SEVERAL = Cause(
 )
 
 
+CLOCK_DOWN = Cause(_only(_CLOCK), "the clock is down, and what runs on it is slower", _LIMITS)
+CLOCK_BESIDE = Cause(_only(_CLOCK), "the clock is down, which does not explain this", _LIMITS)
+SLOWED = Cause(_only(_CLOCK), "the device slowed itself down", _LIMITS)
+
+
 def cause_of(ladder: Ladder) -> Cause:
-    """The first row of the table that fits a ladder."""
-    sick, fine = (frozenset(step.rung for step in ladder.of(state)) for state in (State.SICK, State.FINE))
-    if not sick:
-        return NONE_SICK if fine - {Rung.CLOCK} else NOTHING_KNOWN
+    """The first row of the table that fits a ladder; of a sick clock what it is, and a row for what it leaves open."""
+    clock, parts = ladder.step(_CLOCK), [step for step in ladder.of(State.SICK) if step.rung is not _CLOCK]
+    fine = frozenset(step.rung for step in ladder.of(State.FINE))
+    if clock.state is not State.SICK:
+        return _row(parts, fine)
+    if clock.change is None:
+        return _beside(SLOWED, _row(parts, fine))
+    left = [step for step in parts if not (step.clocked and step.rung in _CLOCKED)]
+    if len(left) < len(parts) or (not parts and clock.clocked):
+        # What is not its clock's fault is some other part's.
+        return _beside(CLOCK_DOWN, _row(left, fine | {_CLOCK})) if left else CLOCK_DOWN
+    return _beside(CLOCK_BESIDE, _row(parts, fine | {_CLOCK}), turned=True)
+
+
+def _row(parts: Sequence[Step], fine: frozenset[Rung]) -> Cause:
+    if not parts:
+        return NONE_SICK if fine - {_CLOCK} else NOTHING_KNOWN
+    sick = frozenset(step.rung for step in parts)
     return next((cause for cause in CAUSES if cause.fits(sick, fine)), SEVERAL)
+
+
+def _beside(clock: Cause, other: Cause, turned: bool = False) -> Cause:
+    """Two causes as one sentence; `turned` where the second is the first to look at."""
+    first, then = (other.look, clock.look) if turned else (clock.look, other.look)
+    return Cause(clock.sick | other.sick, f"{clock.what}; beside that, {other.what}", f"{first}; then at {then}")

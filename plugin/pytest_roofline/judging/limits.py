@@ -16,15 +16,13 @@ from ..core.samples import Samples
 from ..core.units import format_tolerance
 from ..core.work import Work
 from .hardware import BOUNDED_FROM_BYTES, BOUNDED_FROM_FLOPS, format_ceiling, is_arithmetic
-from .looks import Looks
 from .published import describe, limit_seconds
-from .spread import Group, Prior, Spread, class_of, process_spread, with_prior, within
-from .stats import CONFIDENCE, quantile
+from .spread import Group, class_of
 
-# A published limit has no processes behind it and no error: as a reference of very many.
-KNOWN_LIMIT = 10_000
 MEDIANS_ONLY = "it does not hold for the median, and a baseline file holds medians only"
 BATCHED = "it holds for the fastest single call, and a sample here is the mean of several calls"
+# A slower machine would turn this into `BATCHED`, and never into red.
+CAN_PASS_ONLY = f"{BATCHED}, which meets it: it can pass only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,48 +85,6 @@ class IdleLimit:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Breach:
-    """A limit that the centre of the new processes lies beyond; by how much, in log seconds, and whether surely."""
-
-    limit: Limit
-    estimate: float
-    interval: tuple[float, float]
-    processes: int
-    sure: bool
-
-
-def breaches(limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, looks: Looks) -> list[Breach]:
-    """Each limit that the new time lies beyond, those first of which it is sure.
-
-    Sure is 99 %, paid for over the looks; the limit itself is known.
-    """
-    found = [_against(limit, limit.new or medians, prior, looks) for limit in limits]
-    return sorted((breach for breach in found if breach.estimate > 0), key=lambda breach: not breach.sure)
-
-
-def _against(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
-    logs = [value for group in new for value in group.logs]
-    spread = _spread(new, prior)
-    error = math.sqrt(spread.value**2 / len(logs) + prior.session**2 / len(new))
-    half = quantile((1 + CONFIDENCE) / 2, spread.freedom) * error
-    share = looks.red_share(len(logs), KNOWN_LIMIT)
-    estimate = fmean(logs) - math.log(limit.seconds)
-    sure = share > 0 and estimate > quantile(1 - share * (1 - CONFIDENCE) / 2, spread.freedom) * error
-    return Breach(limit, estimate, (estimate - half, estimate + half), len(logs), sure)
-
-
-def _spread(new: Sequence[Group], prior: Prior) -> Spread:
-    """Between processes, always with the prior: alone, three that agree would be less sure than two."""
-    found, own = process_spread(new, (), prior), within(new)[1]
-    return with_prior(found.value**2, own, prior.process, found.origin) if 0 < own == found.freedom else found
-
-
-def hardest(limits: Sequence[Limit]) -> Limit:
-    """Of several limits that all hold, the one that is most easily missed."""
-    return min(limits, key=lambda limit: limit.seconds)
-
-
 def process_s(samples: Samples, statistic: Statistic | None) -> float:
     """Seconds per call of one process under a statistic; a source that names none is taken to mean our median.
 
@@ -178,10 +134,10 @@ def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple
             idle.append(IdleLimit(entry, f"it counts {entry.metric}, of which the test's work has none"))
         elif isinstance(new, str):
             idle.append(IdleLimit(entry, new))
-        elif new.exact or new.meets(seconds):
+        elif new.exact:
             limits.append(Limit(entry, seconds, tuple(new.groups)))
         else:
-            idle.append(IdleLimit(entry, BATCHED))
+            idle.append(IdleLimit(entry, CAN_PASS_ONLY if new.meets(seconds) else BATCHED))
     return limits, idle
 
 

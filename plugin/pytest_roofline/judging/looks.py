@@ -30,6 +30,10 @@ FALSE_FAR = 0.004
 # One strange process among one or two looks like a slowdown; among three it looks like spread.
 FEWEST_RED = 3
 MOST_ROUNDS = 12
+# Numbers of processes to suggest; nobody runs more for one answer.
+WORTHWHILE = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
+# How far the processes to come may move the centre, in standard errors, before a run is given up.
+PLAY = 2.0
 # Of the spending function α·t², t being the share of the information: little early, when spreads are hardly known.
 EXPONENT = 2.0
 GRID = 801

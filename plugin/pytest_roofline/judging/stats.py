@@ -87,7 +87,7 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     # Weights from the reference alone: what the new processes show must not move what they are held against.
     alone = process_spread([], reference, prior)
     weights = alone, session_spread([], reference, alone, prior)
-    new_centre, old_centre = _centre(new, *weights), _centre(held, *weights)
+    new_centre, old_centre = centre_of(new, *weights), centre_of(held, *weights)
     parts = [
         (process.value**2 * new_centre.process, process.freedom),
         (before.value**2 * old_centre.process, before.freedom),
@@ -123,7 +123,8 @@ class Centre:
     device: float
 
 
-def _centre(groups: Sequence[Group], process: Spread, session: Spread) -> Centre:
+def centre_of(groups: Sequence[Group], process: Spread, session: Spread) -> Centre:
+    """The centre of a side whose sessions weigh as much as is known of each, by these spreads."""
     counts = [len(group.medians_s) for group in groups]
     weights = [1 / (session.value**2 + process.value**2 / count) for count in counts]
     total = math.fsum(weights)

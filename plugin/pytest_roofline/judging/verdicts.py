@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from ..core.units import format_percent, format_tolerance
-from .limits import Breach, Limit, breaches, hardest
-from .looks import FALSE_RED, FEWEST_TESTS, MOST_ROUNDS, Looks, adjusted, red_at_once, spent_p
+from .breaches import Breach, hold, may_decide, open_reason
+from .limits import Limit
+from .looks import FALSE_RED, FEWEST_TESTS, MOST_ROUNDS, PLAY, WORTHWHILE, Looks, adjusted, red_at_once, spent_p
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors
 from .stats import CONFIDENCE, Difference, difference, growth, quantile
 
@@ -22,10 +23,7 @@ WORTH_REPORTING = 0.4
 POWER = 0.8
 # So many processes are hardly all in a mode that few of the baseline's were in.
 ENOUGH_TO_REPEAT = 5
-# How far the processes to come may move the centre, in standard errors, before a run is given up.
-PLAY = 2.0
-# Numbers of processes to suggest; nobody runs more for one answer, nor gates with a wider tolerance, in percent.
-WORTHWHILE = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
+# Nobody gates with a wider tolerance, in percent.
 MOST_TOLERANCE = 200
 # Fewer standard errors from the tolerance than this, and more processes alone will not tell.
 NEAR = 3.0
@@ -171,7 +169,8 @@ def judge(
     count = sum(len(group.medians_s) for group in new)
     if invalid:
         return Verdict(Kind.INVALID, policy.tolerance, reason=invalid, reference=reference, processes=count)
-    beyond = [_beyond(breach, policy) for breach in breaches(limits, new, policy.prior, policy.looks)]
+    held = hold(limits, new, policy.prior, policy.looks)
+    beyond = [_beyond(breach, policy) for breach in held if breach.estimate > 0]
     if beyond and beyond[0].kind is Kind.REGRESSED:
         return beyond[0]
     if reference is not None:
@@ -180,26 +179,29 @@ def judge(
         return beyond[0] if beyond and found.kind in (Kind.PASSED, Kind.IMPROVED) else found
     if beyond:
         return beyond[0]
-    if limits:
-        limit = hardest(limits)
-        reason = f"not below {limit.told}" + (f"; {why_none}" if why_none else "")
-        return Verdict(Kind.PASSED, policy.tolerance, reason=reason, limit=limit, processes=count)
+    if held:
+        # Of several that all hold, the one that is most easily missed.
+        nearest = held[0]
+        each = f" on any of {nearest.devices} devices" if nearest.devices > 1 else ""
+        reason = f"not below {nearest.limit.told}{each}" + (f"; {why_none}" if why_none else "")
+        return Verdict(Kind.PASSED, policy.tolerance, reason=reason, limit=nearest.limit, processes=count)
     return Verdict(Kind.NO_BASELINE, policy.tolerance, reason=why_none, processes=count)
 
 
 def _beyond(breach: Breach, policy: Policy) -> Verdict:
-    open_still = (
-        f"may be below {breach.limit.told}: its interval reaches beyond it; more processes would decide "
-        "(--roofline-rounds=auto)"
-    )
+    if breach.sure:
+        kind, reason = Kind.REGRESSED, f"{breach.limit.breach(breach.estimate)}, {breach.behind}"
+    else:
+        kind, reason = Kind.INCONCLUSIVE, open_reason(breach, policy.looks)
     return Verdict(
-        kind=Kind.REGRESSED if breach.sure else Kind.INCONCLUSIVE,
+        kind=kind,
         tolerance=policy.tolerance,
-        reason=breach.limit.breach(breach.estimate) if breach.sure else open_still,
+        reason=reason,
         estimate=breach.estimate,
         interval=breach.interval,
         processes=breach.processes,
         limit=breach.limit,
+        futile=kind is Kind.INCONCLUSIVE and not may_decide(breach, policy.looks),
     )
 
 

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.units import printable
+from ..core.units import listed, printable
 from ..judging.comparing import Comparison, Row
 from ..judging.explaining import common_shift
 from ..judging.hardware import identity_of
-from ..judging.ladder import rung_of
+from ..judging.rungs import rung_of
 from ..judging.runs import Run
 from ..judging.stats import growth
 from ..judging.verdicts import changed_environment
@@ -82,7 +82,7 @@ def _apart(old: Sequence[Run], new: Sequence[Run]) -> list[str]:
     for word, name in (("host", lambda run: run.header.environment.host.name), ("device", _device)):
         before, after = _names(old, name), _names(new, name)
         if before and after and not set(before) & set(after):
-            told.append(f"{word} {_listed(before)} → {_listed(after)}")
+            told.append(f"{word} {listed(before, MOST_NAMED)} → {listed(after, MOST_NAMED)}")
     return told
 
 
@@ -92,8 +92,3 @@ def _device(run: Run) -> str:
 
 def _names(runs: Sequence[Run], name: Callable[[Run], str]) -> list[str]:
     return list(dict.fromkeys(filter(None, map(name, runs))))
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more

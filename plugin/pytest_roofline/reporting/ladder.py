@@ -4,17 +4,22 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..core.records import Judgement, Measurement
-from ..core.units import format_percent, printable
+from ..core.units import format_percent, listed, printable
 from ..judging.comparing import Row
-from ..judging.ladder import Ladder, Rung, Seen, State, Step, climb, slowed_by
+from ..judging.ladder import Ladder, Seen, State, Step, climb, slowed_by
 from ..judging.ladder_causes import cause_of
+from ..judging.rungs import Rung
 from ..judging.runs import Run
 from ..judging.stats import growth
+from ..judging.trials import Trial
 from .results import Result
+
+# Of the tests that are slower where their part is not.
+MOST_NAMED = 3
 
 
 def ladder_lines(ladder: Ladder | None) -> list[str]:
-    """One sentence, and a second one where regressed tests stand on no rung; nothing where nothing regressed."""
+    """One sentence, and more where tests are slower alone or stand on no rung; nothing where nothing regressed."""
     if ladder is None:
         return []
     cause, sick = cause_of(ladder), [_sick_text(step) for step in ladder.of(State.SICK)]
@@ -23,6 +28,10 @@ def ladder_lines(ladder: Ladder | None) -> list[str]:
         named = [step.rung.value for step in ladder.of(state)]
         parts += [f"{state.value}: {', '.join(named)}"] if named else []
     lines = [printable(f"{'; '.join(parts)}. Look at {cause.look}")]
+    for step in ladder.steps:
+        if step.alone:
+            told = f"of {step.seen} tests only {listed(step.alone, MOST_NAMED)} got slower"
+            lines.append(printable(f"ladder: {step.rung.value}: {told}, which is no sign of the whole part"))
     if ladder.elsewhere and sick:
         count = f"{ladder.elsewhere} of {ladder.regressed}"
         lines.append(f"ladder: {count} regressed tests are no measure of one part, and may have causes of their own")
@@ -32,7 +41,9 @@ def ladder_lines(ladder: Ladder | None) -> list[str]:
 def _sick_text(step: Step) -> str:
     told = f" in {step.sick} of {step.seen}"
     if step.rung is Rung.CLOCK:
-        moved = "" if step.change is None else f" {format_percent(growth(step.change))}{told}"
+        if step.change is None:
+            return f"{step.cause}{told}"
+        moved = f" {format_percent(growth(step.change))}{told}"
         return f"{step.rung.value}{moved}" + (f", {step.cause}" if step.cause else "")
     change = "" if step.change is None else f" {format_percent(growth(step.change))} time"
     return f"{step.rung.value}{change}{told}"
@@ -85,11 +96,12 @@ def _of_row(row: Row, slowed: Mapping[str, str]) -> Seen:
 
 
 def ladder_of_run(run: Run) -> Ladder | None:
-    """The ladder of a saved run, from its judgements; None also where it looks at no part by itself."""
-    measured = {(m.test_id, m.key.name): m for m in run.measurements}
-    pairs = ((measured.get((judged.test_id, judged.name)), judged) for judged in run.judgements)
-    found = climb(_of_judgement(measurement, judged) for measurement, judged in pairs if measurement is not None)
-    return found if found is not None and len(found.of(State.UNKNOWN)) < len(Rung) else None
+    """The ladder of a saved run, from its judgements; of several processes the one that stands, as in the run."""
+    trials: dict[tuple[str, str], Trial] = {}
+    for m in run.measurements:
+        trials.setdefault((m.test_id, m.key.name), Trial()).measurements.append(m)
+    found = ((trials.get((judged.test_id, judged.name)), judged) for judged in run.judgements)
+    return climb(_of_judgement(trial.standing(None), judged) for trial, judged in found if trial is not None)
 
 
 def _of_judgement(measurement: Measurement, judged: Judgement) -> Seen:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from ..core.records import CurveSummary
 from ..core.samples import PROFILED
-from ..core.units import format_bytes, format_seconds, printable, three_digits
+from ..core.units import format_bytes, format_seconds, listed, printable, three_digits
 from ..core.work import rate_suffix
 from ..judging.verdicts import Kind
 from .resources import ExactResult
@@ -50,27 +50,27 @@ def condition_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
             for name, s in samples
             if label in s.labels and s.wall_s is not None
         ]
-        lines += _listed(meaning, both, at_most)
+        lines += _about(meaning, both, at_most)
     for label, meaning in _LABELS.items():
-        lines += _listed(meaning, [name for name, s in samples if label in s.labels], at_most)
+        lines += _about(meaning, [name for name, s in samples if label in s.labels], at_most)
     spoiled = [
         f"{label} ({', '.join(f'{count} of {len(s.blocks)} by {cause}' for cause, count in s.excluded.items())})"
         for label, s in samples
         if s.excluded
     ]
-    lines += _listed("blocks left out by cause", spoiled, at_most)
+    lines += _about("blocks left out by cause", spoiled, at_most)
     capped = [
         f"{label} (in {s.power_capped_share:.0%} of its blocks"
         + (f", at {s.clock_hz / 1e6:.0f} MHz)" if s.clock_hz else ")")
         for label, s in samples
         if s.power_capped_share
     ]
-    lines += _listed("at the software power cap, as a busy card is", capped, at_most)
+    lines += _about("at the software power cap, as a busy card is", capped, at_most)
     withheld = [name for name, s in samples if s.mode in ("events", "graph") and s.neighbours == "unknown"]
-    lines += _listed("not known whether others used the device, since the driver does not tell", withheld, at_most)
+    lines += _about("not known whether others used the device, since the driver does not tell", withheld, at_most)
     untold = [name for name, s in samples if s.mode in ("events", "graph") and not s.throttle_known]
-    lines += _listed("not known whether the device was throttled, since the driver does not tell", untold, at_most)
-    lines += _listed(
+    lines += _about("not known whether the device was throttled, since the driver does not tell", untold, at_most)
+    lines += _about(
         "another process uses the device", [label for label, s in samples if s.neighbours == "seen"], at_most
     )
     return lines
@@ -89,11 +89,8 @@ _LABELS = {
 }
 
 
-def _listed(meaning: str, names: Sequence[str], at_most: int) -> list[str]:
-    if not names:
-        return []
-    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
-    return [f"{meaning}: {', '.join(names[:at_most])}{more}"]
+def _about(meaning: str, names: Sequence[str], at_most: int) -> list[str]:
+    return [f"{meaning}: {listed(names, at_most)}"] if names else []
 
 
 def counts_line(measured: int, not_measured: Mapping[str, int], compiled: int = 0) -> str:

@@ -77,7 +77,7 @@ def _beyond_limit(result: Result, details: str) -> str:
     return (
         f"{printable(result.measurement.label)}: {format_percent(verdict.change)} time beyond its limit "
         f"({figure(result.measurement, observed_s)}) {verdict.kind.value}, {printable(verdict.reason)}, "
-        f"{_interval(verdict)} ({verdict.processes} process{'es' * (verdict.processes > 1)})\n  {details}."
+        f"{_interval(verdict)}\n  {details}."
     )
 
 

@@ -1,0 +1,174 @@
+"""How far a time lies beyond a limit, how surely, and what would decide where that is open.
+
+A limit says how fast one machine has to be: of several devices each is held against it alone, and the worst stands.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from scipy import special
+
+from ..core.units import format_tolerance
+from .limits import Limit
+from .looks import FEWEST_RED, MOST_ROUNDS, PLAY, WORTHWHILE, Looks
+from .spread import Group, Prior, Spread, process_spread, session_spread, within
+from .stats import CONFIDENCE, Centre, centre_of, quantile
+
+# A published limit has no processes behind it and no error: as a reference of very many.
+KNOWN_LIMIT = 10_000
+# Processes that differ more than is assumed, with less than this chance: what is assumed is not believed.
+UNBELIEVED = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """New processes of one device held against a limit.
+
+    Args:
+        limit: the limit.
+        estimate: by how much they lie beyond it, in log seconds; below zero it is met.
+        error: the standard error of that.
+        freedom: of the t distribution that goes with it.
+        process: the spread between processes, assumed or estimated.
+        processes: how many there are.
+        sessions: of how many sessions.
+        share: of the chance of a false alarm, what may be spent now; 0 where more processes must come first.
+        device: which one it is of several, by its UUID; empty of a single one.
+        devices: how many were held against the limit, and `missed` how many of them lie beyond it.
+    """
+
+    limit: Limit
+    estimate: float
+    error: float
+    freedom: float
+    process: Spread
+    processes: int
+    sessions: int
+    share: float
+    device: str = ""
+    devices: int = 1
+    missed: int = 1
+
+    @property
+    def sure(self) -> bool:
+        """Whether the time surely lies beyond the limit: 99 %, paid for over the looks; the limit itself is known."""
+        return self.share > 0 and self.estimate > _bound(self.share, self.freedom) * self.error
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The two-sided 99 % interval of the estimate."""
+        half = _bound(1.0, self.freedom) * self.error
+        return self.estimate - half, self.estimate + half
+
+    @property
+    def behind(self) -> str:
+        """What stands behind it: `1 process (1 % apart: prior)`; of several devices also which one it is."""
+        of = f"{self.device or 'a device without a UUID'} ({self.missed} of {self.devices} devices miss it), "
+        spread = f"{format_tolerance(round(self.process.value, 3))} apart: {self.process.origin}"
+        return f"{of * (self.devices > 1)}{_counted(self.processes, 'process', 'es')} ({spread})"
+
+    def error_at(self, processes: int) -> float:
+        """The standard error with so many processes."""
+        variance = self.error**2 + self.process.value**2 * (1 / processes - 1 / self.processes)
+        return math.sqrt(max(variance, 1e-12))
+
+
+def hold(limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, looks: Looks) -> list[Breach]:
+    """The new time against each limit, what surely lies beyond first, then what is nearest to being missed."""
+    found = [_worst(limit, limit.new or medians, prior, looks) for limit in limits]
+    return sorted(found, key=lambda breach: (not breach.sure, -breach.estimate))
+
+
+def _worst(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
+    devices = dict.fromkeys(group.device for group in new)
+    found = [_hold(limit, [group for group in new if group.device == device], prior, looks) for device in devices]
+    worst = max(found, key=lambda breach: (breach.sure, breach.estimate))
+    missed = sum(breach.estimate > 0 for breach in found)
+    return worst if len(found) == 1 else replace(worst, devices=len(found), missed=missed)
+
+
+def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
+    process = _between_processes(new, prior)
+    session = session_spread([], new, process, prior)
+    centre = centre_of(new, process, session)
+    error, freedom = _error(centre, process, session)
+    count = sum(len(group.medians_s) for group in new)
+    # Under -x one process may be red, but not by what is merely assumed of it where a second may follow.
+    guessed = within(new)[1] == 0 and len(new) == 1 and looks.most > 1 and not looks.ended
+    return Breach(
+        limit=limit,
+        estimate=centre.value - math.log(limit.seconds),
+        error=error,
+        freedom=freedom,
+        process=process,
+        processes=count,
+        sessions=len(new),
+        share=0.0 if guessed else looks.red_share(count, KNOWN_LIMIT),
+        device=new[0].device,
+    )
+
+
+def _between_processes(new: Sequence[Group], prior: Prior) -> Spread:
+    """With the prior, as three processes that agree would else be less sure than two; unless it is surely too small."""
+    found = process_spread([], new, prior)
+    beyond = special.chdtrc(found.freedom, found.freedom * (found.value / prior.process) ** 2)
+    return found if beyond < UNBELIEVED else process_spread([], new, replace(prior, borrowed=True))
+
+
+def _error(centre: Centre, process: Spread, session: Spread) -> tuple[float, float]:
+    """The standard error and its degrees of freedom (Satterthwaite's)."""
+    within_s, between_s = process.value**2 * centre.process, session.value**2 * centre.session
+    variance = within_s + between_s
+    if math.isinf(session.freedom):
+        # What is assumed of sessions is known no better than what is assumed of processes.
+        return math.sqrt(variance), process.freedom
+    doubt = within_s**2 / process.freedom + between_s**2 / session.freedom
+    return math.sqrt(variance), variance**2 / doubt
+
+
+def _bound(share: float, freedom: float) -> float:
+    """How many standard errors beyond a limit are sure, where so much of the chance of error may be spent."""
+    return quantile(1 - share * (1 - CONFIDENCE) / 2, freedom)
+
+
+def open_reason(breach: Breach, looks: Looks) -> str:
+    """Why a time beyond a limit is not red, and what would decide."""
+    limit, count = breach.limit.told, breach.processes
+    if breach.interval[0] <= 0:
+        return f"may be below {limit}: its interval reaches back across it, {breach.behind}; {_remedy(breach, looks)}"
+    least = min(FEWEST_RED, looks.most)
+    if count < least:
+        return f"is below {limit}, but red needs {least} processes where rounds allow them, {breach.behind}"
+    why = "not surely enough for a run that looks after each process"
+    return f"is below {limit}, but {why}, {breach.behind}; {_remedy(breach, looks)}"
+
+
+def _remedy(breach: Breach, looks: Looks) -> str:
+    for processes in WORTHWHILE:
+        plan = looks if processes <= looks.most else Looks(max(MOST_ROUNDS, looks.most))
+        if processes > breach.processes and _decides(breach, plan, processes, breach.estimate):
+            how = "auto" if processes <= MOST_ROUNDS else f"{processes}"
+            return f"about {processes} processes would decide where the centre stays (--roofline-rounds={how})"
+    near = f"it lies too near the limit for {_counted(breach.sessions, 'session')}"
+    return f"{near}: record others, and hold them against it together (roofline compare FILE.json RUN,RUN,…)"
+
+
+def _decides(breach: Breach, looks: Looks, processes: int, estimate: float) -> bool:
+    """Whether so many processes would be red, if their centre lay there."""
+    share = looks.red_share(processes, KNOWN_LIMIT)
+    freedom = breach.freedom + processes - breach.processes
+    return share > 0 and estimate > _bound(share, freedom) * breach.error_at(processes)
+
+
+def may_decide(breach: Breach, looks: Looks) -> bool:
+    """Whether the last look could still be red or green, if the processes to come moved the centre by two errors."""
+    count, most = breach.processes, looks.most
+    if count >= most or looks.ended:
+        return False
+    play = PLAY * breach.process.value * math.sqrt(1 / count - 1 / most)
+    return breach.estimate <= play or _decides(breach, looks, most, breach.estimate + play)
+
+
+def _counted(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{plural * (number != 1)}"
