@@ -170,6 +170,85 @@ def test_the_drivers_that_are_compared_can_be_named(command, rollout, save):
     assert "upgraded 550.54 → 580.1: GPU-7 (node7), GPU-8 (node8)" in named.stdout
 
 
+def test_a_test_that_was_lost_on_some_upgraded_devices_bars_the_rollout(command, rollout, tmp_path):
+    rollout()
+    for index in (0, 1):
+        path = tmp_path / "after" / f"{index}.jsonl"
+        path.write_text(path.read_text().replace('"outcome": "passed"', '"outcome": "failed"'))
+    result = command("qualify", *SIDES)
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert "judged by fewer devices than were upgraded: copy (1 of 3), step (1 of 3)" in lines
+    assert (
+        "no sound time after the upgrade that may be compared: copy on GPU-0, GPU-1 (2 of 3 upgraded devices); "
+        "step on GPU-0, GPU-1 (2 of 3 upgraded devices)" in lines
+    )
+    assert lines[-1].endswith("2 lost: not yet: first find out why tests have no sound time any more")
+    told = json.loads(command("qualify", *SIDES, "--json").stdout)
+    assert told["worse"] is True
+    assert told["lost"][0] == {
+        "test": "copy", "devices": ["GPU-0", "GPU-1"], "known_on": 3, "controls": [], "known_on_controls": 3,
+    }  # fmt: skip
+
+
+def test_devices_that_did_not_come_back_bar_the_rollout(command, rollout, tmp_path):
+    rollout()
+    (tmp_path / "after" / "0.jsonl").unlink()
+    result = command("qualify", *SIDES)
+    assert result.exit_code == 1
+    assert "ran before the upgrade and not after it: GPU-0" in result.stdout.splitlines()
+    assert result.stdout.endswith("not yet: first find out why GPU-0 did not run after the upgrade\n")
+    assert json.loads(command("qualify", *SIDES, "--json").stdout)["gone"] == ["GPU-0"]
+
+
+def test_one_slow_device_among_many_is_told_and_bars_the_rollout(command, save):
+    for index in range(8):
+        save("before", index, OLD)
+        save("after", index, NEW if index < 6 else OLD, 1.2e-3 if index == 3 else 1e-3)
+    result = command("qualify", *SIDES)
+    assert result.exit_code == 1
+    assert (
+        "stands out among the upgraded devices on step: GPU-3 on node3 (+20.0 %; its time did not stand out before); "
+        "the other 5: +0.0 % to +0.0 %" in result.stdout.splitlines()
+    )
+    (step,) = (one for one in json.loads(command("qualify", *SIDES, "--json").stdout)["tests"] if one["test"] == "step")
+    assert step["stand_out"] == [{"device": "GPU-3", "slower": True, "stood_out_before": False}]
+
+
+def test_two_devices_that_disagree_are_both_listed(command, save):
+    for index in range(2):
+        save("before", index, OLD)
+        save("after", index, NEW, 1.2e-3 if index else 1e-3)
+    result = command("qualify", *SIDES)
+    assert "upgraded devices disagree on step: GPU-1 on node1 (+20.0 %), GPU-0 on node0 (+0.0 %)" in result.stdout
+    assert result.exit_code == 1
+    assert "(1 test)" in result.stdout
+
+
+def test_need_of_more_devices_is_no_failure(command, save):
+    save("before", 0, OLD)
+    save("after", 0, NEW, 1.04e-3)
+    result = command("qualify", *SIDES)
+    assert result.exit_code == 0
+    assert result.stdout.endswith("need more devices\n")
+
+
+def test_patterns_are_expanded_where_the_shell_did_not(command, rollout):
+    rollout(0.2)
+    plain = command("qualify", *SIDES).stdout
+    assert command("qualify", "--before", "before/*.jsonl", "--after", "after/[0-9].jsonl").stdout == plain
+    assert "--before: no file is named as gone/*.jsonl" in refused(
+        command("qualify", "--before", "gone/*.jsonl", "--after", "after")
+    )
+
+
+def test_many_names_follow_an_equals_sign_too(command, rollout):
+    rollout(0.2)
+    first, *rest = (f"before/{index}.jsonl" for index in range(6))
+    many = command("qualify", f"--before={first}", *rest, "--after=after")
+    assert many.stdout == command("qualify", *SIDES).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import click
 
 from .cli_options import folder_option, width
 from .core.errors import BadInput
-from .core.units import parse_fraction
+from .core.units import parse_fraction, printable
 
 if TYPE_CHECKING:
     from .judging.runs import Run
@@ -25,8 +26,9 @@ class _ManyRuns(click.Command):
         side = ""
         for argument in args:
             if argument.startswith("-"):
-                side = argument if argument in _SIDES else ""
-                given += [] if side else [argument]
+                option, equals, value = argument.partition("=")
+                side = option if option in _SIDES else ""
+                given += [option, value] if side and equals else [] if side else [argument]
             elif side:
                 given += [side, argument]
             else:
@@ -35,7 +37,7 @@ class _ManyRuns(click.Command):
 
 
 @click.command(cls=_ManyRuns)
-@click.option("--before", multiple=True, metavar="RUN...", help="Runs from before, each a NAME, a PATH or a folder.")
+@click.option("--before", multiple=True, metavar="RUN...", help="Runs from before: NAMEs, PATHs, folders, patterns.")
 @click.option("--after", multiple=True, metavar="RUN...", help="Runs from after, of the same devices.")
 @click.option("--driver-old", metavar="VERSION", help="Which driver was replaced, where the runs hold several.")
 @click.option("--driver-new", metavar="VERSION", help="Which driver it was replaced by.")
@@ -54,12 +56,14 @@ def qualify(
     """Tell what a new driver does to every test, from devices that got it and devices that did not.
 
     Runs are paired by device. A device with another driver after than before is upgraded, one with the same driver is a
-    control, and the driver's effect is the difference between how both changed. Exit status: 0 nothing is slower, 1
-    something is, 2 the input cannot be used.
+    control, and the driver's effect is the difference between how both changed.
+
+    Exit status: 0 nothing is known to be worse, which with few devices is far from "roll out" (read the last line, or
+    "advice" of --json); 1 a test is slower, upgraded devices lost a test or ran no more, or one of them became slower
+    than the rest; 2 the input cannot be used.
     """
     from .judging.qualifying import qualify as qualify_rollout
     from .judging.qualifying_pairs import pair_devices
-    from .judging.verdicts import Kind
     from .reporting.qualification import (
         qualification_as_json,
         qualification_lines,
@@ -78,7 +82,7 @@ def qualify(
         click.echo(qualification_table(found, width(), sys.stdout.isatty()))
         for line in (*qualification_notes(found), summary_sentence(found)):
             click.echo(line)
-    sys.exit(1 if found.count(Kind.REGRESSED) else 0)
+    sys.exit(1 if found.worse else 0)
 
 
 def _read(names: tuple[str, ...], option: str, folder: Path) -> "list[Run]":
@@ -95,12 +99,17 @@ def _read(names: tuple[str, ...], option: str, folder: Path) -> "list[Run]":
 
 
 def _paths(name: str, option: str, folder: Path) -> list[Path]:
-    """The run files that a NAME, a PATH or a folder means."""
+    """The run files that a NAME, a PATH, a folder or a pattern means, as a shell gives it where it is quoted."""
     from .judging.runs import resolve_run
 
     if Path(name).is_dir():
         found = sorted(Path(name).glob("*.jsonl"))
         if not found:
             raise BadInput(f"{option}: the folder {name} holds no run file (*.jsonl)")
+        return found
+    if not Path(name).exists() and has_magic(name):
+        found = [Path(path) for path in sorted(glob(name))]  # noqa: PTH207 absolute ones too, which Path.glob refuses
+        if not found:
+            raise BadInput(f"{option}: no file is named as {printable(name)}; expected run files")
         return found
     return [resolve_run(name, folder)]

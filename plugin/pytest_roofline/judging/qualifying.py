@@ -7,19 +7,24 @@ power and its hour, so where nodes tell of a larger error than devices, theirs i
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..core.errors import BadInput
 from ..core.keys import Key
 from .comparators import RunComparator, class_of_key, prior_of
-from .looks import FALSE_FAR, FALSE_IMPROVED, FALSE_PASS, FALSE_RED, FEWEST_TESTS, adjusted
-from .qualifying_pairs import Pair, Rollout, nodes
-from .qualifying_sides import Change, change_of, outliers, scatter, side_of
+from .looks import FALSE_FAR, FALSE_IMPROVED, FALSE_PASS, FALSE_RED, FEWEST_TESTS, WORTHWHILE, adjusted
+from .qualifying_apart import apart
+from .qualifying_effects import Effect, Lost, Qualification, describe_fleet
+from .qualifying_pairs import Pair, Rollout
+from .qualifying_sides import Change, change_of, side_of, spread_among, total_of
 from .runs import Run
-from .spread import Prior, Spread, borrow, priors
-from .stats import CONFIDENCE, Difference, growth
-from .verdicts import DEFAULT_TOLERANCE, WORTH_REPORTING, WORTHWHILE, Kind
+from .spread import Prior, Spread, priors
+from .stats import CONFIDENCE, Difference
+from .verdicts import DEFAULT_TOLERANCE, WORTH_REPORTING, Kind, span_text
+
+# What a device's runs before and after tell.
+Sides = tuple[RunComparator, RunComparator]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,71 +35,6 @@ class Changes:
     treated: tuple[Change, ...]
     controls: tuple[Change, ...]
     prior: Prior
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What the driver does to one test.
-
-    Args:
-        estimate: in log seconds, positive is slower; `error` is its standard error, `freedom` its degrees of freedom.
-        interval: of the estimate, at 99 %.
-        p: of "no more than the smallest effect worth reporting slower"; `p_adjusted` is paid for all tests.
-        drift: the mean change of the controls; None without any.
-        outliers: devices whose own change is far from that of the other treated ones, with it.
-        origin: where the error comes from.
-    """
-
-    key: Key
-    kind: Kind
-    estimate: float
-    error: float
-    freedom: float
-    interval: tuple[float, float]
-    p: float
-    treated: tuple[Change, ...]
-    controls: tuple[Change, ...]
-    drift: float | None
-    origin: str
-    outliers: tuple[Change, ...] = ()
-    p_adjusted: float = 1.0
-    reason: str = ""
-
-    @property
-    def label(self) -> str:
-        """The test as people call it."""
-        return self.key.label
-
-    @property
-    def change(self) -> float:
-        """The effect as a share of time."""
-        return growth(self.estimate)
-
-
-@dataclass(frozen=True, slots=True)
-class Qualification:
-    """A driver, judged: the rollout, its effect on each test, worst first, and the tests that it cannot be judged by.
-
-    `lost` are tests of which upgraded devices had a sound time before and none has one after that may be compared.
-    """
-
-    rollout: Rollout
-    effects: tuple[Effect, ...]
-    tolerance: float
-    lost: tuple[str, ...] = ()
-
-    def count(self, kind: Kind) -> int:
-        """How many tests have a verdict."""
-        return sum(effect.kind is kind for effect in self.effects)
-
-    @property
-    def advice(self) -> str:
-        """`do not roll out`, `roll out`, or what is needed first."""
-        if self.count(Kind.REGRESSED):
-            return "do not roll out"
-        if self.lost:
-            return "find out first why tests have no sound time any more"
-        return "need more devices" if self.count(Kind.INCONCLUSIVE) else "roll out"
 
 
 def qualify(rollout: Rollout, tolerance: float = DEFAULT_TOLERANCE) -> Qualification:
@@ -109,14 +49,13 @@ def qualify(rollout: Rollout, tolerance: float = DEFAULT_TOLERANCE) -> Qualifica
     changes, lost = [], []
     for key in _known([sides[pair.device][0] for pair in rollout.treated]):
         assumed = known_prior(class_of_key(key))
-        treated, controls = (
-            [found for pair in pairs if (found := change_of(pair, *sides[pair.device], key, assumed)) is not None]
-            for pairs in (rollout.treated, rollout.controls)
+        held, gone = zip(
+            *(_split(pairs, sides, key, assumed) for pairs in (rollout.treated, rollout.controls)), strict=True
         )
-        if treated:
-            changes.append(Changes(key, tuple(treated), tuple(controls), assumed))
-        else:
-            lost.append(key.label)
+        if held[0]:
+            changes.append(Changes(key, tuple(held[0]), tuple(held[1]), assumed))
+        if gone[0]:
+            lost.append(_lost(key, held, gone))
     if not changes:
         fleet = describe_fleet(rollout)
         raise BadInput(f"no test was measured on {fleet} both before and after; expected the same tests on both sides")
@@ -125,13 +64,27 @@ def qualify(rollout: Rollout, tolerance: float = DEFAULT_TOLERANCE) -> Qualifica
     return Qualification(rollout, tuple(_settle(effects, tolerance)), tolerance, tuple(lost))
 
 
-def _among(changes: Sequence[Changes]) -> Prior | None:
-    """How the changes of devices differ, over all tests; None where fewer than eight tell.
+def _split(pairs: Sequence[Pair], sides: Mapping[str, Sides], key: Key, prior: Prior) -> tuple[list[Change], list[str]]:
+    """The changes of devices that have both sides of a test, and the devices that have a time before alone."""
+    held, gone = [], []
+    for pair in pairs:
+        before, after = sides[pair.device]
+        change = change_of(pair, before, after, key, prior)
+        if change is not None:
+            held.append(change)
+        elif before.reference(key) is not None:
+            gone.append(pair.device)
+    return held, gone
 
-    Four devices tell their own spread so badly that a driver's 8 % would be missed one time in three.
-    """
-    found = borrow(changes[0].prior, [scatter(one.treated, one.controls) for one in changes])
-    return found if found.borrowed else None
+
+def _lost(key: Key, held: Sequence[Sequence[Change]], gone: Sequence[Sequence[str]]) -> Lost:
+    known = [len(changes) + len(devices) for changes, devices in zip(held, gone, strict=True)]
+    return Lost(key.label, tuple(gone[0]), known[0], tuple(gone[1]), known[1])
+
+
+def _among(changes: Sequence[Changes]) -> Prior | None:
+    """How the changes of devices differ, over all tests; None where fewer than eight tell."""
+    return spread_among(changes[0].prior, [(one.treated, one.controls) for one in changes])
 
 
 def _known(sides: Sequence[RunComparator]) -> list[Key]:
@@ -156,10 +109,9 @@ def _effect(one: Changes, tolerance: float, among: Prior | None) -> Effect:
     sides = [side_of(changes, one.prior, among) for changes in (one.treated, one.controls) if changes]
     drift = sides[1].mean if one.controls else None
     estimate = sides[0].mean - (drift or 0.0)
-    parts = [part for side in sides for part in side.parts]
-    total = math.fsum(part for part, _ in parts)
-    # Satterthwaite's, as Welch has them: with one part a side.
-    freedom = total**2 / math.fsum(part**2 / freedom for part, freedom in parts)
+    # Welch's: with one part a side it is his.
+    total, freedom = total_of(part for side in sides for part in side.parts)
+    everyone = [*one.treated, *one.controls]
     found = _as_difference(estimate, math.sqrt(total), freedom)
     return Effect(
         key=one.key,
@@ -173,7 +125,8 @@ def _effect(one: Changes, tolerance: float, among: Prior | None) -> Effect:
         controls=one.controls,
         drift=drift,
         origin="; ".join(dict.fromkeys(side.origin for side in sides)),
-        outliers=tuple(outliers(one.treated, tolerance)),
+        apart=apart(one.treated, one.controls, everyone, tolerance, among),
+        controls_apart=apart(one.controls, one.controls, everyone, tolerance, among),
     )
 
 
@@ -198,7 +151,9 @@ def _settle(effects: Sequence[Effect], tolerance: float) -> list[Effect]:
     settled = []
     for effect, p in zip(effects, corrected, strict=True):
         red = p <= FALSE_RED and effect.estimate > math.log1p(tolerance)
-        kind = Kind.REGRESSED if red else effect.kind
+        # Of two devices that disagree nobody knows which one is strange; what lies between them is in the error of red.
+        torn = effect.apart.torn or effect.controls_apart.torn
+        kind = Kind.REGRESSED if red else Kind.INCONCLUSIVE if torn else effect.kind
         reason = _reason(effect, tolerance, len(effects)) if kind is Kind.INCONCLUSIVE else ""
         settled.append(replace(effect, kind=kind, p_adjusted=p, reason=reason))
     rank = {Kind.REGRESSED: 0, Kind.INCONCLUSIVE: 1}
@@ -207,10 +162,12 @@ def _settle(effects: Sequence[Effect], tolerance: float) -> list[Effect]:
 
 def _reason(effect: Effect, tolerance: float, tests: int) -> str:
     """What an open test may be, and how many devices would decide it if neither centre nor spread moved."""
-    low, high = (f"{growth(bound) * 100:+.1f}" for bound in effect.interval)
-    told = f"may be {low} to {high} %"
-    if effect.outliers:
-        return f"{told}; one device decides, look at it first"
+    told = f"may be {span_text(effect.interval)}"
+    for side, strange in (("upgraded devices", effect.apart), ("controls", effect.controls_apart)):
+        if strange.torn:
+            return f"{told}; the {side} disagree, find out why first"
+        if strange.outliers:
+            return f"{told}; one of the {side} decides, look at it first"
     enough = _devices_to_decide(effect, tolerance, tests)
     if enough is None:
         return f"{told}; it lies too near the tolerance for {WORTHWHILE[-1]} devices: allow more, or measure more often"
@@ -228,15 +185,3 @@ def _devices_to_decide(effect: Effect, tolerance: float, tests: int) -> int | No
         if red or _kind(found, tolerance) is not Kind.INCONCLUSIVE:
             return count
     return None
-
-
-def describe_fleet(rollout: Rollout) -> str:
-    """`6 devices of 3 nodes, 4 controls of 2`."""
-    count, controls = len(rollout.treated), len(rollout.controls)
-    text = f"{count} device{'s' * (count > 1)} of {_nodes(rollout.treated)}"
-    return f"{text}, {controls} control{'s' * (controls > 1)} of {_nodes(rollout.controls)}" if controls else text
-
-
-def _nodes(pairs: Sequence[Pair]) -> str:
-    count = nodes(pairs)
-    return f"{count} node{'s' * (count > 1)}"

@@ -1,11 +1,12 @@
 """Who got the new driver in a staged rollout, and who did not: run files paired by device, before and after."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.errors import BadInput, OtherHardware
 from ..core.facts import HardwareKey
-from ..core.units import printable
+from ..core.units import listed, printable
 from .hardware import identity_of, key_of
 from .runs import Run
 from .verdicts import changed_environment
@@ -33,22 +34,35 @@ class Pair:
 
     @property
     def changed(self) -> list[str]:
-        """What else than the driver differs after from before: `kernel 5.15 → 6.8`."""
+        """What else than the driver differs after from before: `kernel 5.15 → 6.8`, or the host that it is in."""
         before = [run.header.environment.comparable() for run in self.before]
         found = (changed_environment(run.header.environment.comparable(), before) for run in self.after)
         told = dict.fromkeys(change for changes in found for change in changes)
-        return [change for change in told if not change.startswith("driver ")]
+        moved = (
+            [] if self.hosts[0] == self.hosts[1] else [f"host {' → '.join(', '.join(names) for names in self.hosts)}"]
+        )
+        return [*moved, *(change for change in told if not change.startswith("driver "))]
+
+    @property
+    def hosts(self) -> tuple[list[str], list[str]]:
+        """The names of the nodes that it was in, before and after."""
+        before, after = ({run.header.environment.host.name for run in runs} for runs in (self.before, self.after))
+        return sorted(before), sorted(after)
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A staged rollout: devices whose driver changed, devices whose driver stayed, and who is left out, with why."""
+    """A staged rollout: devices whose driver changed, devices whose driver stayed, and who is left out, with why.
+
+    `gone` are devices that ran under the old driver before and do not at all after: the new one may have broken them.
+    """
 
     old: str
     new: str
     treated: tuple[Pair, ...]
     controls: tuple[Pair, ...]
     left_out: tuple[str, ...]
+    gone: tuple[str, ...] = ()
 
 
 def pair_devices(
@@ -78,13 +92,19 @@ def pair_devices(
             pairs += [pair] if pair is not None else []
             left_out += [why] if why else []
     treated = [pair for pair in pairs if pair.old != pair.new]
-    _refuse_unclear(treated, pairs, old, new, one_sided)
+    held = _held(known_before, known_after)
+    _refuse_unclear(treated, pairs, old, new, [*one_sided, *left_out], held)
     return Rollout(
         old=treated[0].old,
         new=treated[0].new,
         treated=tuple(treated),
         controls=tuple(pair for pair in pairs if pair.old == pair.new),
         left_out=(*one_sided, *left_out),
+        gone=tuple(
+            device
+            for device, runs in known_before.items()
+            if device not in known_after and treated[0].old in _drivers(runs)
+        ),
     )
 
 
@@ -140,8 +160,8 @@ def _pair(
     if not first and kept and (new is None or new in kept):
         first = [run for run in before if new is None or _driver(run) == new]
     if not first or not second:
-        side, runs = ("before", before) if not first else ("after", after)
-        return None, f"{device} ran under {', '.join(_drivers(runs))} {side}, which is not what is compared"
+        ran = f"{', '.join(_drivers(before))} before and {', '.join(_drivers(after))} after"
+        return None, f"{device} ran under {ran}, which is not what is compared"
     for option, side, runs in (("--driver-old", "--before", first), ("--driver-new", "--after", second)):
         if len(_drivers(runs)) > 1:
             raise BadInput(
@@ -152,21 +172,37 @@ def _pair(
     return Pair(device, host, _driver(first[0]), _driver(second[0]), tuple(first), tuple(second)), ""
 
 
+def _held(before: Mapping[str, Sequence[Run]], after: Mapping[str, Sequence[Run]]) -> str:
+    """`550.54 → 570.86 (4 devices), 550.54 → 550.54 (1 device)`."""
+    found = Counter(
+        f"{', '.join(_drivers(runs))} → {', '.join(_drivers(after[device]))}"
+        for device, runs in before.items()
+        if device in after
+    )
+    return _listed([f"{drivers} ({count} device{'s' * (count > 1)})" for drivers, count in found.most_common()])
+
+
 def _refuse_unclear(
-    treated: Sequence[Pair], pairs: Sequence[Pair], old: str | None, new: str | None, one_sided: Sequence[str]
+    treated: Sequence[Pair],
+    pairs: Sequence[Pair],
+    old: str | None,
+    new: str | None,
+    left_out: Sequence[str],
+    held: str,
 ) -> None:
-    if not pairs:
-        why = f": {_listed(one_sided)}" if one_sided else ""
-        raise BadInput(f"no device was measured both before and after{why}; expected runs of the same devices")
     wanted = " and ".join(
         f"{option}={value}" for option, value in (("--driver-old", old), ("--driver-new", new)) if value is not None
     )
+    if not pairs:
+        why = f": {_listed(left_out, '; ')}" if left_out else ""
+        asked, these = (f" under what {wanted} speaks of", " under these drivers") if wanted else ("", "")
+        raise BadInput(
+            f"no device was measured both before and after{asked}{why}; expected runs of the same devices{these}"
+        )
     if not treated:
         kept = _listed([f"{pair.device} under {pair.old}" for pair in pairs])
-        asked = f" that {wanted} speaks of" if wanted else ""
-        raise BadInput(
-            f"no device got another driver{asked}: {kept}; expected some with another driver after than before"
-        )
+        told = f" that {wanted} speaks of: the runs hold {held}" if wanted else f": {kept}"
+        raise BadInput(f"no device got another driver{told}; expected some with another driver after than before")
     changes = sorted({(pair.old, pair.new) for pair in treated})
     if len(changes) > 1:
         told = _listed([f"{one} → {other}" for one, other in changes])
@@ -175,9 +211,8 @@ def _refuse_unclear(
         )
 
 
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
-    return printable(", ".join(texts[:MOST_NAMED]) + more)
+def _listed(texts: Sequence[str], by: str = ", ") -> str:
+    return printable(listed(texts, MOST_NAMED, by))
 
 
 def nodes(pairs: Iterable[Pair]) -> int:
