@@ -1,5 +1,6 @@
 """Small records for tests: every argument has a default, so that a test names only what it is about."""
 
+import gc
 import math
 import os
 import shutil
@@ -7,6 +8,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+import pytest_rerunfailures
 from hypothesis import settings
 
 from pytest_roofline.core.entries import Entry, Session
@@ -19,6 +21,31 @@ from pytest_roofline.core.work import Work
 # Shared machines pause at will, so no example has a deadline; CI tries the same examples every time.
 settings.register_profile("shared", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("shared")
+
+
+# Threads that spin while they wait take a core from the other tests; before torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _lasting():
+    """What runs of pytest in this process, of which there are thousands, leave behind in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        # Beside xdist each would start a server of its own for the counts of reruns, and never end it.
+        patch.setattr(pytest_rerunfailures, "ServerStatusDB", pytest_rerunfailures.StatusDB)
+        yield
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections(_lasting):
+    """Have collections of garbage look at what a module's tests make, and not at the million objects of torch.
+
+    Every measurement collects garbage first, which takes 0.15 s with all of torch on the heap. Anew for each module,
+    since what it imports and what runs of pytest in this process leave behind is as much again.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 MIB = 2**20

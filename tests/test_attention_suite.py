@@ -3,7 +3,6 @@
 import functools
 import os
 import re
-import subprocess
 import sys
 from itertools import product
 from pathlib import Path
@@ -11,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.judging.runs import read_run
+
+from . import warm
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE = "perf_tests/test_attention.py"
@@ -21,23 +22,13 @@ SMALL_BYTES = 3 * GIB // 2
 
 def pytest_on_sweep(*arguments, limit=None):
     """A run of pytest on the sweep in a process of its own, which may have so many bytes of memory."""
-
-    def lower():
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+    return warm.run(
+        ["-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=ROOT,
         # Few threads: their stacks count as memory too.
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         | {"OMP_NUM_THREADS": "2"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        preexec_fn=lower if limit is not None else None,
+        limit_bytes=limit,
     )
 
 

@@ -4,8 +4,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -14,6 +12,8 @@ import pytest
 
 from pytest_roofline.judging.runs import read_run
 from roofline_kernels.attention.ahead import architectures
+
+from . import warm
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMED, COMPILED = "perf_tests/test_flash_attention.py", "perf_tests/test_flash_resources.py"
@@ -63,16 +63,12 @@ def sessions(tmp_path_factory):
     """What pytest printed when it collected each tier of both files, and then ran some of them; and that run."""
     folder = tmp_path_factory.mktemp("runs")
     collecting = [["--collect-only", "-q", f"--roofline-tier={tier}", TIMED, COMPILED] for tier in TIERS]
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps([*collecting, [*RUN, f"--roofline-dir={folder}"]])],
+    done = warm.run(
+        ["-c", PROGRAM, json.dumps([*collecting, [*RUN, f"--roofline-dir={folder}"]])],
         cwd=ROOT,
         # No kernel was compiled before.
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         | {"TRITON_CACHE_DIR": str(folder / "triton"), "OMP_NUM_THREADS": "2"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     _, *printed = re.split(r"^==$", done.stdout, flags=re.MULTILINE)

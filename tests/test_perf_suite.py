@@ -3,8 +3,6 @@
 import functools
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,8 @@ from pytest_roofline.judging.runs import read_run
 from pytest_roofline.measuring.cache import INFINITY_CACHE_BYTES, rotation_sets
 from roofline_kernels.stream import LARGE_ELEMENTS
 from roofline_kernels.work import STREAM, stream_work
+
+from . import warm
 
 MIB = 2**20
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,14 +26,10 @@ EVERYWHERE = ("d2d", "d2d_triton", "h2d", "d2h")
 
 def pytest_on_suite(*arguments):
     """A run of pytest on `perf_tests`, in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+    return warm.run(
+        ["-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
     )
 
 
@@ -130,26 +126,35 @@ def short_run(tmp_path_factory):
     return done, read_run(path)
 
 
+@pytest.mark.serial
 def test_a_short_run_measures_what_was_selected(short_run):
     assert [m.label for m in short_run[1].measurements] == ["memcpy_h2h[4KiB]", "memcpy_h2h[32KiB]"]
 
 
+@pytest.mark.serial
 def test_a_short_run_verifies_what_it_timed(short_run):
-    assert [(m.verified, m.invalid) for m in short_run[1].measurements] == [(True, "")] * 2
+    assert [m.verified for m in short_run[1].measurements] == [True, True]
+    # Others on this machine may spoil what is measured, and nothing else may.
+    spoiled = r"(\d+ of \d+ blocks of samples were spoiled: \d+ × cores taken by the scheduler)?"
+    assert [m.invalid for m in short_run[1].measurements if not re.fullmatch(spoiled, m.invalid)] == []
 
 
+@pytest.mark.serial
 def test_a_short_run_rotates_its_buffers(short_run):
     assert [m.key.cache for m in short_run[1].measurements] == ["rotate", "rotate"]
 
 
+@pytest.mark.serial
 def test_a_short_run_passes(short_run):
     assert [outcome.outcome for outcome in short_run[1].outcomes] == ["passed", "passed"]
 
 
+@pytest.mark.serial
 def test_a_short_run_ends_with_its_counts(short_run):
     assert (short_run[1].footer.measured, short_run[1].footer.exit_status) == (2, 0)
 
 
+@pytest.mark.serial
 def test_a_short_run_prints_each_size_with_its_rate(short_run):
     rows = [line for line in short_run[0].stdout.splitlines() if re.match(r"memcpy_h2h\S*\s+(4|32) KiB", line)]
     assert len(rows) == 2, short_run[0].stdout

@@ -4,8 +4,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -19,6 +17,8 @@ from pytest_roofline.judging.runs import read_run
 from roofline_kernels.training.estimates import bytes_at_least
 from roofline_kernels.training.precisions import precision_named
 from roofline_kernels.transformer import Config
+
+from . import warm
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE = ROOT / "perf_tests" / "test_transformer.py"
@@ -98,15 +98,11 @@ def sessions(tmp_path_factory):
             f"--roofline-dir={folder}", str(folder / "test_models.py"),
         ],
     ]  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(asked)],
+    done = warm.run(
+        ["-c", PROGRAM, json.dumps(asked)],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "ROOFLINE_"))}
         | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     _, *printed = re.split(r"^==$", done.stdout, flags=re.MULTILINE)

@@ -573,9 +573,9 @@ def page():
 
 @pytest.fixture(scope="module")
 def small_page(lab):
-    """The page as the program writes it now, from hardly any draws, its conditions from as good as none."""
+    """The page as the program writes it now, from hardly any draws of hardly any tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lab.options, "Simulated", functools.partial(lab.simulated.Simulated, tests=FEW))
+        patch.setattr(lab.options, "Simulated", functools.partial(lab.simulated.Simulated, tests=4))
         patch.setattr(lab.conditions, "DEVICE_TESTS", 4)
         patch.setattr(lab.conditions, "SESSION_TESTS", 4)
         options = lab.main.parse(["--draws", "1", "--jobs", "1"])

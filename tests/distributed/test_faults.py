@@ -19,7 +19,7 @@ from pytest_roofline.distributed import driving
 from pytest_roofline.distributed.functions import reference
 
 from . import rank_functions as ranks
-from .real_ranks import PATIENCE_S, RealRanks, runs
+from .real_ranks import PATIENCE_S, RealRanks, Warm, runs
 
 HOST = socket.gethostname()
 HANG_S = 1.0
@@ -41,14 +41,14 @@ def two():
     # A log is written to in blocks unless somebody asks for less; the last words must not be lost with the rank.
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONUNBUFFERED", raising=False)
-        own = RealRanks(2)
+        own = RealRanks(2, Warm())
         yield own
         own.pool.stop()
 
 
 @pytest.fixture(scope="module")
 def three():
-    own = RealRanks(3)
+    own = RealRanks(3, Warm())
     yield own
     own.pool.stop()
 

@@ -4,13 +4,13 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 
 import pytest
 
 from pytest_roofline.judging.runs import read_run
 
+from .. import warm
 from ..conftest import require_tools
 from .launches import (
     FOUR,
@@ -43,11 +43,18 @@ def suite(folder):
     return folder
 
 
+def start(folder, command, environ):
+    """A launch to its end; a pytest that starts its ranks itself is forked from a process that has torch already."""
+    if command[0] != sys.executable or command[1:3] != ["-m", "pytest"]:
+        return run(folder, command, environ)
+    return warm.run(command[1:], cwd=folder, env=environment(environ), timeout=PATIENCE_S)
+
+
 @pytest.mark.parametrize("launch", LAUNCHES)
 def test_one_file_has_the_same_outcomes_and_one_report_however_it_is_launched(suite, request, launch):
     require_tools(*(["mpirun"] if "mpirun" in launch else []))
     nodes = request.getfixturevalue("slurm").environ if "srun" in launch else {}
-    done = run(suite, LAUNCHES[launch](), nodes)
+    done = start(suite, LAUNCHES[launch](), nodes)
 
     found = cases(suite)
     assert {name: outcome for name, (outcome, _) in found.items()} == expected_of(launch), done.stdout + done.stderr
@@ -94,20 +101,15 @@ class Bare:
 
     def run(self, *arguments):
         """Exit status, standard output and standard error of every process."""
+        said = [[self.folder / f"{name} of {told['RANK']}" for name in ("stdout", "stderr")] for told in self.told]
+        for path in (path for paths in said for path in paths):
+            path.write_text("")
         processes = [
-            subprocess.Popen(
-                [*PYTEST, *arguments],
-                cwd=self.folder,
-                env=environment(told),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for told in self.told
+            warm.Process([*PYTEST[1:], *arguments], cwd=self.folder, env=environment(told), stdout=out, stderr=err)
+            for told, (out, err) in zip(self.told, said, strict=True)
         ]
-        said = [process.communicate(timeout=PATIENCE_S) for process in processes]
-        return [(process.returncode, *each) for process, each in zip(processes, said, strict=True)]
+        statuses = [process.wait(PATIENCE_S) for process in processes]
+        return [(status, *(path.read_text() for path in paths)) for status, paths in zip(statuses, said, strict=True)]
 
 
 @pytest.fixture
@@ -293,7 +295,9 @@ def put(folder, name, text):
 )
 def test_a_launcher_that_does_not_fit_the_mpi_fails_the_test_with_the_reason(folder, launcher, program, said):
     (folder / "test_small.py").write_text(SMALL)
-    done = run(folder, [*PYTEST, "-k", "needs_mpi", f"--roofline-launcher={launcher}"], put(folder, launcher, program))
+    done = start(
+        folder, [*PYTEST, "-k", "needs_mpi", f"--roofline-launcher={launcher}"], put(folder, launcher, program)
+    )
 
     outcome, reason = cases(folder)["test_needs_mpi"]
     assert (done.returncode, outcome) == (1, "failed"), done.stdout

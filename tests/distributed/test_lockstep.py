@@ -4,7 +4,6 @@ import importlib.util
 import os
 import pickle
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,10 +12,13 @@ import torch.distributed as dist
 
 from pytest_roofline.distributed.lockstep import own_of, samples_of
 
+from .. import warm
+
 SIZE = 2
 PATIENCE_S = 120
 SCRIPT = Path(__file__).with_name("lockstep_rank.py")
 TIMINGS = ("isolated", "pipelined")
+pytestmark = pytest.mark.serial
 
 
 def _script():
@@ -42,21 +44,18 @@ def outcomes(tmp_path_factory):
     store = dist.TCPStore("127.0.0.1", port, None, True, wait_for_workers=False, master_listen_fd=listener.detach())
     files = [folder / f"{number}.pickle" for number in range(SIZE)]
     environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo"}
+    said = folder / "said"
     ranks = [
-        subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(number), str(SIZE), str(port), str(file)],
-            env=environment,
-            stderr=subprocess.PIPE,
-        )
+        warm.Process([SCRIPT, number, SIZE, port, file], cwd=folder, env=environment, stdout=said)
         for number, file in enumerate(files)
     ]
     try:
-        errors = [rank.communicate(timeout=PATIENCE_S)[1].decode() for rank in ranks]
+        statuses = [rank.wait(PATIENCE_S) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
             rank.wait()
-    assert [rank.returncode for rank in ranks] == [0] * SIZE, "\n".join(errors)
+    assert statuses == [0] * SIZE, said.read_text()
     del store
     _script()
     by_rank = [_Unpickler(file.open("rb")).load() for file in files]

@@ -33,7 +33,7 @@ from pytest_roofline.distributed.processes import is_same, process_space, signal
 from pytest_roofline.distributed.worlds import backend_of
 
 from . import rank_functions as ranks
-from .real_ranks import PATIENCE_S, RealRanks, end_within, runs
+from .real_ranks import PATIENCE_S, RealRanks, Warm, end_within, runs
 
 HOST = socket.gethostname()
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -41,7 +41,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 @pytest.fixture(scope="module")
 def three():
-    own = RealRanks(3)
+    own = RealRanks(3, Warm())
     yield own
     own.pool.stop()
 
@@ -350,7 +350,7 @@ def test_a_pool_whose_boots_failed_is_not_tried_again():
 def test_too_few_devices_are_a_skip_that_is_told_again_without_a_boot(monkeypatch):
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
         monkeypatch.setenv(name, "")
-    pool = Pool(Local(), 2, "cuda")
+    pool = Pool(Warm(), 2, "cuda")
     for _ in range(2):
         with pytest.raises(RanksSkipped, match=f"^needs 2 GPUs, found 0 on {re.escape(HOST)}$"):
             run(pool, ranks.echo)

@@ -2,9 +2,7 @@
 
 import json
 import os
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -20,21 +18,12 @@ TIMEOUT_S = 120
 
 def printed_by(script, *arguments):
     """What a script beside this file prints as JSON; whatever it started ends with it."""
-    process = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name(script)), *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=TIMEOUT_S)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    assert process.returncode == 0, errors
-    return json.loads(output)
+    # Not at the top: scripts load this file, and know no package around it.
+    from .. import warm
+
+    done = warm.run([Path(__file__).with_name(script), *arguments], timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def answers_of(ranks, body):

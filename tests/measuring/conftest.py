@@ -1,6 +1,5 @@
-"""What the tests of measuring share: a fast garbage collector, a fake machine and a suite on a fake device."""
+"""What the tests of measuring share: a fake machine and a suite on a fake device."""
 
-import gc
 import json
 from pathlib import Path
 
@@ -11,18 +10,6 @@ import torch  # noqa: F401
 
 from pytest_roofline.judging.runs import Run, read_run
 from pytest_roofline.measuring import host
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_collections():
-    """The engine collects garbage before every run; without torch's million objects that takes microseconds.
-
-    Once a module, since runs within this process leave as many behind again.
-    """
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class FakeHost:

@@ -130,8 +130,8 @@ def words(target="sm_90", kernel=add, **arguments):
         ("*kfp16:16", "*kfp16:16"),
         ("tensordesc<bf16[128,64]>", "tensordesc<bf16[128,64]>"),
         (torch.empty(4, dtype=torch.bfloat16, device="meta"), "*bf16:16"),
-        (torch.empty(4, dtype=torch.float8_e4m3fn), "*fp8e4nv:16"),
-        (torch.empty(5, dtype=torch.float32)[1:], "*fp32"),
+        (torch.zeros(4, dtype=torch.float8_e4m3fn), "*fp8e4nv:16"),
+        (torch.zeros(5, dtype=torch.float32)[1:], "*fp32"),
         (torch.float16, "*fp16:16"),
         (None, "None"),
     ],
@@ -271,8 +271,8 @@ def test_arguments_must_be_those_of_the_kernel(arguments, told):
 
 @pytest.mark.parametrize(
     "given",
-    ["bfloat16", "*bf15", "*bf16:8", "constexpr", "tensordesc<>", [1, 2], object(), (1, 2), torch.complex64,
-     torch.empty(2, dtype=torch.complex64)],
+    ["bfloat16", "*bf15", "*bf16:8", "constexpr", "tensordesc<>", [1, 2],
+     pytest.param(object(), id="an object"), (1, 2), torch.complex64, torch.zeros(2, dtype=torch.complex64)],
     ids=repr,
 )  # fmt: skip
 def test_an_argument_of_no_type_is_refused_with_examples(given):

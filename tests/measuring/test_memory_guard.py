@@ -1,12 +1,13 @@
 """The limit on a process's memory: what cannot fit fails by itself, and everything is as before when it is over."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
 from pytest_roofline.measuring import host, memory_guard
+
+from .. import warm
 
 GIB, MIB = 2**30, 2**20
 resource = pytest.importorskip("resource", reason="needs Linux or macOS, whose processes have limits")
@@ -30,9 +31,7 @@ def fails(call):
 
 def told(code, **options):
     """What a fresh process tells in its last line."""
-    done = subprocess.run(
-        [sys.executable, "-c", START + code], capture_output=True, text=True, timeout=120, check=False, **options
-    )
+    done = warm.run(["-c", START + code], timeout=120, **options)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

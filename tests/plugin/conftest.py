@@ -1,6 +1,5 @@
 """A machine on a desk: pytest runs inside pytest, on a device whose clock only moves when a test says so."""
 
-import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -279,18 +278,8 @@ def _recorded() -> dict[str, list[str]]:
     return {}
 
 
-@pytest.fixture(scope="session")
-def _small_heap():
-    # Every measurement collects garbage first, which takes 0.15 s with all of torch on the heap.
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture
-def desk(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _recorded: dict[str, list[str]], _small_heap: None
-) -> Desk:
+def desk(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _recorded: dict[str, list[str]]) -> Desk:
     """A folder with a fake device, in which pytest runs."""
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS", "CI", "PYTEST_ADDOPTS"):

@@ -3,14 +3,14 @@
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import time
 import uuid
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from pytest_roofline.judging.runs import read_run
+
+from .. import warm
 
 # Ranks start slowly on a machine with others at work.
 PATIENCE_S = 180.0
@@ -84,24 +84,15 @@ class RankRuns:
         (path / "conftest.py").write_text(CONFTEST + conftest)
         (path / "test_suite.py").write_text(PREAMBLE + suite)
 
-    def start(self, *args: str, **environ: str) -> "subprocess.Popen[str]":
+    def start(self, *args: str, **environ: str) -> warm.Process:
         """pytest, started; what it says goes to `output`."""
         known = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "PYTEST_ADDOPTS")}
         own = {MARK: self.mark, "TMPDIR": str(self.temporary), "COLUMNS": "120", "NO_COLOR": "1"}
         without = [f"-pno:{plugin}" for plugin in ("hypothesispytest", "benchmark")]
-        command = [sys.executable, "-m", "pytest", *without, "--junitxml=junit.xml", *args]
-        with (self.path / "output").open("w") as output:
-            return subprocess.Popen(
-                command,
-                cwd=self.path,
-                env=known | own | environ,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                text=True,
-                # Ctrl-C is for this run alone.
-                start_new_session=True,
-            )
+        command = ["-m", "pytest", *without, "--junitxml=junit.xml", *args]
+        output = self.path / "output"
+        output.write_text("")
+        return warm.Process(command, cwd=self.path, env=known | own | environ, stdout=output)
 
     def run(self, *args: str, **environ: str) -> "RankRuns":
         """pytest, to its end."""

@@ -164,6 +164,7 @@ def test_on_the_host_the_result_is_the_functions_own():
     assert drill.slowed(lambda a, b: (b, a), CpuDevice(), 0.1)(1, 2) == (2, 1)
 
 
+@pytest.mark.serial
 def test_on_this_cpu_a_function_takes_several_times_as_long_when_drilled():
     """Shared machines pause at will, which only lengthens a call: the fastest of many is looked at."""
 

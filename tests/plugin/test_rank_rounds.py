@@ -156,6 +156,7 @@ def pytest_roofline_function(item, name, fn):
 """
 
 
+@pytest.mark.serial
 def test_a_drill_slows_ranks_down_and_a_hook_puts_a_function_in_place_of_theirs(tmp_path):
     runs = RankRuns(tmp_path, REPLACED, conftest=HOOK).run(
         "-p", "no:cacheprovider", "--roofline-drill=50%", "--roofline-save=drill"

@@ -18,6 +18,7 @@ from .conftest import texts, write_sessions
 from .rank_runs import RankRuns, by_label
 
 HOST = socket.gethostname()
+pytestmark = pytest.mark.serial
 
 STORY = r"""
 CAREFUL_S = 0.02
