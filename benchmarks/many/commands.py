@@ -1,9 +1,9 @@
 """Commands as a user types them, with their time and the most memory that they held."""
 
-import os
+import json
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,18 +22,26 @@ class Done:
     peak_bytes: int
 
 
+# What a process held most includes what its parent held when it was started, so the parent is a small one.
+_STARTER = """
+import json, os, subprocess, sys, time
+begun = time.perf_counter()
+_, status, usage = os.wait4(subprocess.Popen(sys.argv[2:]).pid, 0)
+seconds, cpu_s = time.perf_counter() - begun, usage.ru_utime + usage.ru_stime
+with open(sys.argv[1], "w") as file:
+    json.dump([os.waitstatus_to_exitcode(status), seconds, cpu_s, usage.ru_maxrss], file)
+"""
+
+
 def run(command: Sequence[str]) -> Done:
     """One command from start to end, its interpreter's start included."""
-    begun = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", cwd=HERE) as process:
-        assert process.stdout is not None
-        out = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "told.json"
+        starter = [sys.executable, "-I", "-S", "-c", _STARTER, str(told), *command]
+        out = subprocess.run(starter, stdout=subprocess.PIPE, text=True, encoding="utf-8", cwd=HERE, check=True).stdout
+        status, seconds, cpu_s, most = json.loads(told.read_text(encoding="utf-8"))
     # Linux counts in KiB, macOS in bytes.
-    unit = 1 if sys.platform == "darwin" else 1024
-    cpu_s = usage.ru_utime + usage.ru_stime
-    return Done(out, process.returncode, time.perf_counter() - begun, cpu_s, usage.ru_maxrss * unit)
+    return Done(out, status, seconds, cpu_s, most * (1 if sys.platform == "darwin" else 1024))
 
 
 def roofline(name: str, runs: Path, folder: Path) -> Done:

@@ -104,6 +104,7 @@ def test_a_command_is_measured_with_its_memory(program):
 
     done = program("many.commands").run([sys.executable, "-c", "print(len(bytearray(60_000_000)))"])
     assert ("60000000\n", 0) == (done.out, done.status)
-    assert 60_000_000 < done.peak_bytes < 400_000_000
+    # Not what pytest itself holds, which is far more with all of torch.
+    assert 60_000_000 < done.peak_bytes < 100_000_000
     assert done.seconds > 0
     assert done.cpu_s > 0

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from pytest_roofline.measuring.host import host_facts
+
 PAGE = Path(__file__).parents[2] / "docs" / "new-driver.md"
 # Named as in perf_tests, since a test's name and metric say which part of the device it exercises.
 SUITE = """
@@ -160,8 +162,17 @@ def follows(shown: list[str], printed: list[str]) -> None:
             at += printed[at:].index(line) + 1
 
 
-def test_every_command_of_the_page_prints_what_stands_below_it(story, monkeypatch):
+@pytest.fixture
+def on_node_a(monkeypatch):
+    """A host of that name; what a process once read of its host it keeps."""
     monkeypatch.setattr("platform.node", lambda: "node-a")
+    host_facts.cache_clear()
+    yield
+    host_facts.cache_clear()
+
+
+@pytest.mark.usefixtures("on_node_a")
+def test_every_command_of_the_page_prints_what_stands_below_it(story):
     statuses = []
     for step in steps():
         if "node-b.jsonl" in step.command:
