@@ -33,7 +33,7 @@ Line = (
     | ExactJudgement
     | Footer
 )
-_TYPES: dict[str, type[Line]] = {
+LINE_TYPES: dict[str, type[Line]] = {
     "header": Header,
     "calibration": Calibration,
     "measurement": Measurement,
@@ -47,7 +47,7 @@ _TYPES: dict[str, type[Line]] = {
     "exact": ExactJudgement,
     "footer": Footer,
 }
-_NAMES = {kind: name for name, kind in _TYPES.items()}
+_NAMES = {kind: name for name, kind in LINE_TYPES.items()}
 
 
 def now() -> str:
@@ -168,23 +168,28 @@ def read_run(path: Path) -> Run:
             if not records:
                 raise
             cut = True
-    return _assemble(path, records, cut)
+    return assemble(path, records, cut)
 
 
 def _read_line(line: bytes, number: int, path: Path) -> Line:
     where = f"run file {path}, line {number}"
     raw = decode_json(line, where)
     kind = raw.pop("type", None) if isinstance(raw, dict) else None
-    if not isinstance(kind, str) or kind not in _TYPES:
-        raise BadFile(f"{where} has type {kind!r}; expected one of {', '.join(_TYPES)}")
+    if not isinstance(kind, str) or kind not in LINE_TYPES:
+        raise BadFile(f"{where} has type {kind!r}; expected one of {', '.join(LINE_TYPES)}")
     if kind == "header":
         check_schema(raw, where)
     if kind == "measurement":
         raw.pop("derived", None)
-    return to_record(raw, _TYPES[kind], where)
+    return to_record(raw, LINE_TYPES[kind], where)
 
 
-def _assemble(path: Path, records: list[Line], cut: bool) -> Run:
+def assemble(path: Path, records: list[Line], cut: bool) -> Run:
+    """The run of a file's records, its header first.
+
+    Raises:
+        BadFile: the first is none, or there are two.
+    """
     header = records[0]
     if not isinstance(header, Header):
         raise BadFile(f"run file {path} starts with a {type(header).__name__.lower()}; expected its header")

@@ -132,7 +132,7 @@ def to_record(raw: object, record: type[Record], where: str) -> Record:
         BadFile: with the path of the field, in JSONPath (`$.entries[3].tolerance`).
     """
     try:
-        strict: object = msgspec.convert(raw, _strict_twin(record))
+        strict: object = msgspec.convert(raw, strict_twin(record))
         return msgspec.convert(strict, record, from_attributes=True)
     except msgspec.ValidationError as error:
         raise BadFile(f"{where}: {error}") from None
@@ -141,7 +141,7 @@ def to_record(raw: object, record: type[Record], where: str) -> Record:
 _TWINS: dict[type, type] = {}
 
 
-def _strict_twin(record: type) -> type:
+def strict_twin(record: type) -> type:
     """A struct with the fields of a dataclass that, unlike it, refuses unknown ones; made once a class."""
     if record not in _TWINS:
         _TWINS[record] = _make_twin(record)
@@ -164,7 +164,7 @@ def _make_twin(record: type) -> type:
 
 def _strict_type(hint: Any) -> Any:
     if dataclasses.is_dataclass(hint):
-        return _strict_twin(cast(type, hint))
+        return strict_twin(cast(type, hint))
     arguments = typing.get_args(hint)
     if not arguments or typing.get_origin(hint) is typing.Literal:
         return hint

@@ -19,8 +19,8 @@ from ...core.ranks import Ranks
 from ...core.records import SCHEMA, Ceiling, Header, Measurement
 from ...core.samples import Samples
 from ...core.work import Work
-from ..runs import _TYPES, Line, Run, _assemble, read_run
-from ..storage import _strict_twin, decode_json, read_bytes, to_record
+from ..runs import LINE_TYPES, Line, Run, assemble, read_run
+from ..storage import decode_json, read_bytes, strict_twin, to_record
 
 # Of a measurement, what is the same in thousands of files: kept as text, and made into a record once.
 _REPEATED: dict[str, type] = {"key": Key, "work": Work, "ceiling": Ceiling}
@@ -64,7 +64,7 @@ class RunDecoder:
         header = records[0]
         if not isinstance(header, Header) or header.schema != SCHEMA:
             return read_run(path)
-        return _assemble(path, records, cut=False)
+        return assemble(path, records, cut=False)
 
     def _line(self, line: bytes) -> Line:
         kind, raw = self._decoder.decode(line).told()
@@ -97,7 +97,7 @@ class RunDecoder:
 @functools.cache
 def _lines() -> "msgspec.json.Decoder[Any]":
     """Any line of a run file; each knows the record that it is."""
-    kinds = [_tagged(name, kind) for name, kind in _TYPES.items()]
+    kinds = [_tagged(name, kind) for name, kind in LINE_TYPES.items()]
     return msgspec.json.Decoder(functools.reduce(operator.or_, kinds))
 
 
@@ -110,7 +110,7 @@ def _tagged(name: str, kind: type) -> Any:
     return msgspec.defstruct(
         kind.__name__,
         members,
-        bases=(_strict_twin(kind),),
+        bases=(strict_twin(kind),),
         namespace={"told": lambda self: (kind, self)},
         tag_field="type",
         tag=name,
