@@ -18,6 +18,7 @@ from .cli_options import folder_option, width
 from .cli_qualify import qualify
 from .cli_runs import drill, explain
 from .core.errors import RooflineError
+from .core.facts import HARDWARE_FILE
 from .core.units import parse_fraction, printable
 from .version import __version__
 
@@ -56,7 +57,7 @@ def main(ctx: click.Context, own_hardware: tuple[Path, ...]) -> None:
     """Is this machine as fast as it should be? Offline companion of the pytest plugin."""
     ctx.obj = folders = (*own_hardware, Path("baselines"))
     # Its own commands tell more of a file that cannot be used; most folders have none.
-    if ctx.invoked_subcommand != "hardware" and any((folder / "hardware.json").exists() for folder in folders):
+    if ctx.invoked_subcommand != "hardware" and any((folder / HARDWARE_FILE).exists() for folder in folders):
         from .judging.hardware import use_hardware
 
         ctx.call_on_close(use_hardware(folders))

@@ -15,6 +15,7 @@ import click
 
 from .cli_options import into_option, width
 from .core.errors import BadFile, BadInput
+from .core.facts import HARDWARE_FILE
 from .core.units import printable
 from .options import PLAN_VARIABLE
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from .judging.baseline_health import Health
     from .judging.pruning import PlannedTest, Unused
 
-# Of products and not of measurements; `roofline hardware check` reads it.
-HARDWARE = "hardware.json"
 # How much of a failed collection's output is shown.
 LAST_LINES = 15
 
@@ -132,7 +131,7 @@ def _read(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]":
 
     if not files and not into.is_dir():
         raise BadFile(f"there is no folder {into} with baselines; name files, or the folder with --into")
-    found = (path for path in sorted(into.glob("*.json")) if path.name != HARDWARE)
+    found = (path for path in sorted(into.glob("*.json")) if path.name != HARDWARE_FILE)
     return {path: read_baseline(path) for path in files or found}
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.core.facts import DeviceFacts
+from pytest_roofline.core.facts import HARDWARE_FILE, DeviceFacts
 from pytest_roofline.core.machine import Gpu
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.hardware import (
@@ -19,7 +19,7 @@ from pytest_roofline.judging.hardware import (
     unknown_line,
     use_hardware,
 )
-from pytest_roofline.judging.hardware.added import FILE, layers, merged, read_hardware
+from pytest_roofline.judging.hardware.added import layers, merged, read_hardware
 from pytest_roofline.judging.hardware.products import shipped
 from pytest_roofline.judging.hardware.rated import Catalogue, Peak
 from pytest_roofline.judging.hardware.unknown import how_to_add
@@ -49,7 +49,7 @@ def described(**changes):
 
 def write(folder, *rows, **more):
     folder.mkdir(exist_ok=True)
-    path = folder / FILE
+    path = folder / HARDWARE_FILE
     path.write_text(json.dumps({"schema": 1, "products": rows, **more}), encoding="utf-8")
     return path
 
@@ -151,7 +151,7 @@ def test_a_file_may_bring_an_architecture_a_memory_and_a_link_of_its_own(tmp_pat
     ],
 )
 def test_a_file_that_is_none_is_refused_in_one_sentence(tmp_path, text, said):
-    path = tmp_path / FILE
+    path = tmp_path / HARDWARE_FILE
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BadFile) as caught:
         use_hardware([tmp_path])
@@ -234,7 +234,7 @@ def test_without_a_file_nothing_but_what_ships_is_read(tmp_path):
 
 def test_what_ships_can_be_written_down_and_read_again(tmp_path):
     catalogue = shipped().catalogue
-    path = tmp_path / FILE
+    path = tmp_path / HARDWARE_FILE
     path.write_text(json.dumps(to_plain(catalogue)), encoding="utf-8")
     assert read_hardware(path) == catalogue
 
@@ -281,7 +281,7 @@ def test_only_an_accelerator_that_is_unknown_or_a_part_needs_a_line(device, said
 
 def test_what_is_printed_to_fill_in_names_the_device_and_is_refused_until_it_is_filled_in(tmp_path):
     text = how_to_add("Prototype X")
-    path = tmp_path / FILE
+    path = tmp_path / HARDWARE_FILE
     path.write_text(text[text.index("{") :], encoding="utf-8")
     assert json.loads(path.read_text(encoding="utf-8"))["products"][0]["names"][0]["name"] == "Prototype X"
     with pytest.raises(BadFile, match="Expected `float`, got `null`"):
@@ -296,7 +296,7 @@ def test_what_is_printed_to_fill_in_is_refused_with_numbers_alone(tmp_path):
         for figure, value in zip(row[part].values(), figures, strict=True):
             figure["value"] = value
             assert figure["confidence"] == "recalled"
-    path = tmp_path / FILE
+    path = tmp_path / HARDWARE_FILE
     path.write_text(json.dumps(plain), encoding="utf-8")
     wrong = {found.where for found in layers([path])[0].mistakes if not found.hint}
     figures = {f"{part}.{name} source" for part in ("facts", "peaks") for name in row[part]}

@@ -4,9 +4,9 @@ import json
 import re
 from pathlib import Path
 
-from pytest_roofline.core.facts import DeviceFacts
+from pytest_roofline.core.facts import HARDWARE_FILE, DeviceFacts
 from pytest_roofline.judging.hardware import product_of, products, use_hardware
-from pytest_roofline.judging.hardware.added import FILE, read_hardware
+from pytest_roofline.judging.hardware.added import read_hardware
 from pytest_roofline.judging.hardware.products import shipped
 from pytest_roofline.judging.hardware.rates import ARITHMETIC, LINK, MEMORY
 from pytest_roofline.judging.hardware.validating import FACTS, PEAKS, mistakes
@@ -41,7 +41,7 @@ def test_every_field_is_explained():
 
 def test_the_example_describes_hardware_that_is_not_known_yet_and_passes_every_check(tmp_path):
     (example,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    path = tmp_path / FILE
+    path = tmp_path / HARDWARE_FILE
     path.write_text(example, encoding="utf-8")
     name = json.loads(example)["products"][0]["names"][0]["name"]
     assert name not in products()

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, fields, replace
 
+# In a folder of baselines the file that describes products, and holds no measurement.
+HARDWARE_FILE = "hardware.json"
+
 
 @dataclass(frozen=True, slots=True)
 class HardwareKey:

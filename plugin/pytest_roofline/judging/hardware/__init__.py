@@ -1,6 +1,6 @@
 """Which hardware this is, and what it can reach at most: hardware keys and datasheet peaks, as data with sources."""
 
-from .added import FILE, use_hardware
+from .added import use_hardware
 from .ceilings import (
     BOUNDED_FROM_BYTES,
     BOUNDED_FROM_FLOPS,
@@ -21,7 +21,6 @@ from .unknown import unknown_line
 __all__ = [
     "BOUNDED_FROM_BYTES",
     "BOUNDED_FROM_FLOPS",
-    "FILE",
     "UPPER_BOUND",
     "Name",
     "Peak",

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import BadFile
+from ...core.facts import HARDWARE_FILE
 from ..storage import check_schema, decode_json, read_bytes, to_record
 from .mistakes import Mistake
 from .products import _IN_USE, Known, shipped
 from .rated import Catalogue
 from .validating import mistakes, without_unchecked_bounds
-
-FILE = "hardware.json"
 
 
 def read_hardware(path: Path) -> Catalogue:
@@ -28,7 +27,7 @@ def read_hardware(path: Path) -> Catalogue:
 
 def hardware_files(folders: Iterable[Path]) -> list[Path]:
     """The files of hardware in folders of baselines, the first first."""
-    return [path for folder in folders if (path := folder / FILE).exists()]
+    return [path for folder in folders if (path := folder / HARDWARE_FILE).exists()]
 
 
 def merged(paths: Sequence[Path]) -> Known:

@@ -4,9 +4,8 @@ import json
 import re
 import shlex
 
-from ...core.facts import DeviceFacts
+from ...core.facts import HARDWARE_FILE, DeviceFacts
 from ...core.units import printable, slug
-from .added import FILE
 from .keys import has_fewer_units, is_part
 from .products import product_of
 
@@ -65,7 +64,7 @@ def how_to_add(name: str) -> str:
     return (
         "Fill this in from its datasheet, dense rates and one direction, each with its source and how sure you are "
         "(high, medium, low, recalled), and leave out what you cannot find; the check lists the architectures and "
-        f"kinds of memory that are known. Save it as {FILE} in the baselines/ of your tests, or in a folder that "
-        "--roofline-baselines names; then run\n"
-        f"roofline hardware check baselines/{FILE}\n\n{text}"
+        f"kinds of memory that are known. Save it as {HARDWARE_FILE} in the baselines/ of your tests, or in a "
+        "folder that --roofline-baselines names; then run\n"
+        f"roofline hardware check baselines/{HARDWARE_FILE}\n\n{text}"
     )
