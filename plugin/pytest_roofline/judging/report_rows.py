@@ -1,0 +1,259 @@
+"""What a run says of each of its tests, one row a measurement: what reports show and other formats carry.
+
+Everything comes from the run file, so that a report made at the end of a run and one made a year later are the same.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..core.memory import OutOfMemory
+from ..core.records import Judgement, Measurement, Outcome, rate
+from ..core.resources import ExactJudgement, Resources
+from ..core.samples import OVERSUBSCRIBED, PROFILED
+from .runs import Run
+from .stats import growth
+from .trials import Trial
+from .verdicts import Kind
+
+What = Literal["time", "kernel", "memory", "test"]
+FAILED, SKIPPED, OUT_OF_MEMORY = "FAILED", "SKIPPED", "OUT OF MEMORY"
+# Worst first; what is not named here comes last.
+_ORDER = (
+    FAILED,
+    Kind.REGRESSED.value,
+    OUT_OF_MEMORY,
+    Kind.INVALID.value,
+    Kind.INCONCLUSIVE.value,
+    Kind.NO_BASELINE.value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """One measurement, compiled kernel or test of a run, with all that was said of it.
+
+    Args:
+        run: that it is from.
+        what: `time` for a measurement, `kernel` for a compiled one, `memory` where memory ran out before there was a
+            number, `test` for a test that failed or was skipped without one, and for the device's health.
+        test_id: node id of the test.
+        label: as people call it: `memcpy_d2d[64MiB]`.
+        word: the verdict, or how the test ended that has none: FAILED, SKIPPED, XFAIL, OVERSUBSCRIBED, PROFILED.
+        reason: why, in a sentence; may be empty.
+        red: whether its test failed.
+        measurement: the one that stands for all processes; of a `time`.
+        processes: every process's measurement, also those that do not count, in the order taken.
+        judgement: what was said of them; None where the test failed for itself.
+        outcome: how the test ended; None where the run was cut before.
+        resources: of a `kernel`.
+        exact: what was said of it.
+        out_of_memory: of a `memory`.
+    """
+
+    run: Run
+    what: What
+    test_id: str
+    label: str
+    word: str
+    reason: str = ""
+    red: bool = False
+    measurement: Measurement | None = None
+    processes: tuple[Measurement, ...] = ()
+    judgement: Judgement | None = None
+    outcome: Outcome | None = None
+    resources: Resources | None = None
+    exact: ExactJudgement | None = None
+    out_of_memory: OutOfMemory | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds per call: the centre of the processes that were judged, else the median of the one that stands."""
+        if self.measurement is None:
+            return None
+        judged = self.judgement is not None and self.judgement.processes > 1
+        centre = self.judgement.new_s if self.judgement is not None and judged else None
+        return centre if centre is not None else self.measurement.median_s
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes (or FLOP) per second of `seconds`, in the counting of the key's metric; None where it has no rate."""
+        return self.rate_of(self.seconds)
+
+    @property
+    def reference_s(self) -> float | None:
+        """Seconds per call that it was compared with; None where it was not, or with a published limit."""
+        return self.judgement.reference_s if self.judgement is not None else None
+
+    @property
+    def reference_rate(self) -> float | None:
+        """The same as a rate."""
+        return self.rate_of(self.reference_s)
+
+    @property
+    def reference_medians_s(self) -> tuple[float, ...]:
+        """The median of every process behind the baseline, in seconds."""
+        sessions = self.judgement.reference if self.judgement is not None else ()
+        return tuple(value for session in sessions for value in session.process_medians)
+
+    @property
+    def change(self) -> float | None:
+        """The difference as a share of the reference's time: +0.25 takes a quarter longer."""
+        estimate = self.judgement.estimate if self.judgement is not None else None
+        return None if estimate is None else growth(estimate)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 99 % interval of `change`."""
+        interval = self.judgement.interval if self.judgement is not None else None
+        return None if interval is None else (growth(interval[0]), growth(interval[1]))
+
+    @property
+    def share_of_ceiling(self) -> float | None:
+        """The rate of `seconds` as a share of the roofline; None where either is unknown."""
+        one = self.measurement
+        if one is None or one.share_of_ceiling is None or self.seconds is None:
+            return None
+        return one.share_of_ceiling * one.median_s / self.seconds
+
+    def rate_of(self, seconds: float | None) -> float | None:
+        """Bytes (or FLOP) per second of this row's work done in `seconds`; None where there is no such rate."""
+        one = self.measurement
+        if one is None or one.rate is None or seconds is None:
+            return None
+        return rate(one.work, one.key.metric, seconds)
+
+
+def report_rows(run: Run) -> list[ReportRow]:
+    """Everything that a run says of its tests, in the order in which it measured them."""
+    ended = _outcomes(run)
+    rows = [*_timed(run, ended), *_kernels(run, ended), *_without_memory(run, ended)]
+    told = {row.test_id for row in rows}
+    return rows + [_bare(run, outcome) for test_id, outcome in ended.items() if test_id not in told]
+
+
+def worst_first(rows: Iterable[ReportRow]) -> list[ReportRow]:
+    """Failed tests before all others, then by verdict, then by how much slower."""
+    return sorted(rows, key=lambda row: (not row.red, _badness(row.word), -(row.change or 0.0)))
+
+
+def _badness(word: str) -> int:
+    return _ORDER.index(word) if word in _ORDER else len(_ORDER)
+
+
+def _outcomes(run: Run) -> dict[str, Outcome]:
+    """How each test ended: a rerun that passed does not undo a failure."""
+    return {outcome.test_id: outcome for outcome in run.outcomes} | run.not_passed
+
+
+def _is_red(outcome: Outcome | None) -> bool:
+    # An expected failure is kept as failed, so that it becomes no baseline, and turns nothing red.
+    return outcome is not None and outcome.outcome == "failed" and not outcome.reason.startswith("xfail: ")
+
+
+def _timed(run: Run, ended: dict[str, Outcome]) -> list[ReportRow]:
+    judged = {(one.test_id, one.name): one for one in run.judgements}
+    trials: dict[tuple[str, str], list[Measurement]] = {}
+    for measurement in run.measurements:
+        trials.setdefault((measurement.test_id, measurement.key.identity), []).append(measurement)
+    rows = []
+    for (test_id, _), measurements in trials.items():
+        standing = Trial(list(measurements)).standing(None)
+        judgement, outcome = judged.get((test_id, standing.key.name)), ended.get(test_id)
+        word, reason = (judgement.verdict, judgement.reason) if judgement is not None else _unjudged(standing, outcome)
+        rows.append(
+            ReportRow(
+                run=run,
+                what="time",
+                test_id=test_id,
+                label=standing.label,
+                word=word,
+                reason=reason,
+                red=_is_red(outcome),
+                measurement=standing,
+                processes=tuple(measurements),
+                judgement=judgement,
+                outcome=outcome,
+            )
+        )
+    return rows
+
+
+def _unjudged(measurement: Measurement, outcome: Outcome | None) -> tuple[str, str]:
+    """How a test ended that has no verdict, and why."""
+    for label in (OVERSUBSCRIBED, PROFILED):
+        if label in measurement.samples.labels and not _is_red(outcome):
+            return label.upper(), ""
+    return _ended(outcome)
+
+
+def _ended(outcome: Outcome | None) -> tuple[str, str]:
+    if outcome is None:
+        return "INTERRUPTED", "the run was cut before the test had ended"
+    if outcome.reason.startswith("xfail: "):
+        return "XFAIL", outcome.reason
+    words = {"passed": Kind.PASSED.value, "failed": FAILED, "skipped": SKIPPED}
+    return words[outcome.outcome], outcome.reason
+
+
+def _kernels(run: Run, ended: dict[str, Outcome]) -> list[ReportRow]:
+    judged = {(one.test_id, one.name, one.target): one for one in run.exact}
+    rows = []
+    for resources in run.resources:
+        exact = judged.get((resources.test_id, resources.key.name, resources.target))
+        outcome = ended.get(resources.test_id)
+        word, reason = (exact.verdict, exact.reason) if exact is not None else _ended(outcome)
+        rows.append(
+            ReportRow(
+                run=run,
+                what="kernel",
+                test_id=resources.test_id,
+                label=resources.label,
+                word=word,
+                reason=reason,
+                red=_is_red(outcome),
+                outcome=outcome,
+                resources=resources,
+                exact=exact,
+            )
+        )
+    return rows
+
+
+def _without_memory(run: Run, ended: dict[str, Outcome]) -> list[ReportRow]:
+    return [
+        ReportRow(
+            run=run,
+            what="memory",
+            test_id=one.test_id,
+            label=one.label,
+            word=OUT_OF_MEMORY,
+            reason=one.message,
+            red=_is_red(ended.get(one.test_id)),
+            outcome=ended.get(one.test_id),
+            out_of_memory=one,
+        )
+        for one in _first_of_each(run.out_of_memory)
+    ]
+
+
+def _first_of_each(found: Sequence[OutOfMemory]) -> list[OutOfMemory]:
+    """What ran out in the first round; later rounds had no more room."""
+    first: dict[tuple[str, str | None], OutOfMemory] = {}
+    for one in found:
+        first.setdefault((one.test_id, one.name), one)
+    return list(first.values())
+
+
+def _bare(run: Run, outcome: Outcome) -> ReportRow:
+    word, reason = _ended(outcome)
+    return ReportRow(
+        run=run,
+        what="test",
+        test_id=outcome.test_id,
+        label=outcome.test_id.rpartition("::")[2],
+        word=word,
+        reason=reason,
+        red=_is_red(outcome),
+        outcome=outcome,
+    )
