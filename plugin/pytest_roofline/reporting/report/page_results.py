@@ -1,0 +1,104 @@
+"""The table of all results: what every row of a run says, worst first."""
+
+from collections.abc import Sequence
+
+from ...core.units import format_bytes, format_percent, format_seconds, printable
+from ...judging.hardware import is_arithmetic
+from ...judging.report_rows import ReportRow
+from ...judging.verdicts import span_text
+from ..exhausted import figures as memory_figures
+from ..resources import changes_text, figures_text
+from ..results import rate_text
+from .page_tables import Cell, Column, Table, number
+
+_COLUMNS = (
+    Column("test", number=False),
+    Column("size"),
+    Column("time", means="seconds per call"),
+    Column("rate"),
+    Column("roofline", means="share of the roofline; * where that was measured on this machine"),
+    Column("baseline", means="seconds per call that it was compared with"),
+    Column("difference", means="of the time: + is slower"),
+    Column("99 % interval", means="of the difference"),
+    Column("processes", means="new ones : those behind the baseline"),
+    Column("verdict", number=False),
+)
+# A share beyond this means that the roofline is none for this work.
+_MOST_SHARE = 9.995
+
+
+def results_table(rows: Sequence[ReportRow], several: bool) -> Table:
+    """All rows in the order given; with a column for the run where there are several."""
+    run = [Column("run", number=False)] * several
+    cells = [[*_cells(row)[:1], *([Cell(run_name(row))] * several), *_cells(row)[1:]] for row in rows]
+    return Table("All results, worst first", [_COLUMNS[0], *run, *_COLUMNS[1:]], cells)
+
+
+def run_name(row: ReportRow) -> str:
+    """What a run is called: the name of its file."""
+    return printable(row.run.path.stem)
+
+
+def _cells(row: ReportRow) -> list[Cell]:
+    return [
+        Cell(row.label),
+        _size(row),
+        _seconds(row.seconds),
+        _rate(row),
+        _share(row),
+        _seconds(row.reference_s),
+        Cell("") if row.change is None else number(format_percent(row.change), row.change),
+        _interval(row),
+        _processes(row),
+        Cell(row.word, why=reason(row), word=row.word),
+    ]
+
+
+def reason(row: ReportRow) -> str:
+    """Why, in a sentence; of a kernel what it asks for, and what of that changed."""
+    if row.resources is not None:
+        changes = [changes_text(row.exact.changes)] if row.exact is not None and row.exact.changes else []
+        return "; ".join(filter(None, [row.reason, *changes, f"{row.resources.target}: {figures_text(row.resources)}"]))
+    if row.out_of_memory is not None:
+        return ": ".join(filter(None, [memory_figures(row.out_of_memory), row.reason]))
+    return row.reason
+
+
+def _size(row: ReportRow) -> Cell:
+    size = row.measurement.work.size_bytes if row.measurement is not None else 0
+    return number(format_bytes(size), size) if size else Cell("")
+
+
+def _seconds(seconds: float | None) -> Cell:
+    return Cell("") if seconds is None else number(format_seconds(seconds), seconds)
+
+
+def _rate(row: ReportRow) -> Cell:
+    if row.rate is None or row.measurement is None:
+        return Cell("")
+    return number(rate_text(row.measurement, row.seconds), row.rate)
+
+
+def _share(row: ReportRow) -> Cell:
+    share, one = row.share_of_ceiling, row.measurement
+    if share is None or one is None or one.ceiling is None:
+        return Cell("")
+    if "cache_resident" in one.samples.labels and not is_arithmetic(one.ceiling):
+        # A rate of bytes that came from a cache is no share of the memory's.
+        return Cell("cache")
+    text = ">999 %" if share > _MOST_SHARE else f"{share * 100:.0f} %"
+    return number(text + "*" * (one.ceiling.source == "measured"), share)
+
+
+def _interval(row: ReportRow) -> Cell:
+    if row.judgement is None or row.judgement.interval is None or row.interval is None:
+        return Cell("")
+    return number(span_text(row.judgement.interval), row.interval[0])
+
+
+def _processes(row: ReportRow) -> Cell:
+    count = row.judgement.processes if row.judgement is not None else len(row.processes)
+    if not count:
+        return Cell("")
+    behind = len(row.reference_medians_s)
+    return number(f"{count} : {behind}" if behind else f"{count}", count)
