@@ -3,8 +3,8 @@
 Everything comes from the run file, so that a report made at the end of a run and one made a year later are the same.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..core.memory import OutOfMemory
@@ -18,6 +18,8 @@ from .verdicts import Kind
 
 What = Literal["time", "kernel", "memory", "test"]
 FAILED, SKIPPED, OUT_OF_MEMORY = "FAILED", "SKIPPED", "OUT OF MEMORY"
+# A number that nobody compared, so that it neither passed nor failed.
+MEASURED = "MEASURED"
 # Worst first; what is not named here comes last.
 _ORDER = (
     FAILED,
@@ -39,9 +41,10 @@ class ReportRow:
             number, `test` for a test that failed or was skipped without one, and for the device's health.
         test_id: node id of the test.
         label: as people call it: `memcpy_d2d[64MiB]`.
-        word: the verdict, or how the test ended that has none: FAILED, SKIPPED, XFAIL, OVERSUBSCRIBED, PROFILED.
+        word: the verdict, or how the test ended that has none: FAILED, SKIPPED, XFAIL, OVERSUBSCRIBED, PROFILED,
+            INTERRUPTED, and MEASURED where a number was compared with nothing, as in a run that was killed.
         reason: why, in a sentence; may be empty.
-        red: whether its test failed.
+        red: whether its test failed in the end; one that passed when it was run again did not.
         measurement: the one that stands for all processes; of a `time`.
         processes: every process's measurement, also those that do not count, in the order taken.
         judgement: what was said of them; None where the test failed for itself.
@@ -129,7 +132,9 @@ def report_rows(run: Run) -> list[ReportRow]:
     ended = _outcomes(run)
     rows = [*_timed(run, ended), *_kernels(run, ended), *_without_memory(run, ended)]
     told = {row.test_id for row in rows}
-    return rows + [_bare(run, outcome) for test_id, outcome in ended.items() if test_id not in told]
+    rows += [_bare(run, outcome) for test_id, outcome in ended.items() if test_id not in told]
+    red = {outcome.test_id: _is_red(outcome) for outcome in run.outcomes}
+    return [replace(row, red=red.get(row.test_id, False)) for row in rows]
 
 
 def worst_first(rows: Iterable[ReportRow]) -> list[ReportRow]:
@@ -146,16 +151,19 @@ def _outcomes(run: Run) -> dict[str, Outcome]:
     return {outcome.test_id: outcome for outcome in run.outcomes} | run.not_passed
 
 
-def _is_red(outcome: Outcome | None) -> bool:
+def _is_red(outcome: Outcome) -> bool:
     # An expected failure is kept as failed, so that it becomes no baseline, and turns nothing red.
-    return outcome is not None and outcome.outcome == "failed" and not outcome.reason.startswith("xfail: ")
+    return outcome.outcome == "failed" and not outcome.reason.startswith("xfail: ")
 
 
 def _timed(run: Run, ended: dict[str, Outcome]) -> list[ReportRow]:
     judged = {(one.test_id, one.name): one for one in run.judgements}
+    exhausted = {(one.test_id, one.name) for one in run.out_of_memory}
     trials: dict[tuple[str, str], list[Measurement]] = {}
     for measurement in run.measurements:
-        trials.setdefault((measurement.test_id, measurement.key.identity), []).append(measurement)
+        # What a measurement had taken before memory ran out is no result; that it ran out has a row of its own.
+        if not (measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted):
+            trials.setdefault((measurement.test_id, measurement.key.identity), []).append(measurement)
     rows = []
     for (test_id, _), measurements in trials.items():
         standing = Trial(list(measurements)).standing(None)
@@ -169,7 +177,6 @@ def _timed(run: Run, ended: dict[str, Outcome]) -> list[ReportRow]:
                 label=standing.label,
                 word=word,
                 reason=reason,
-                red=_is_red(outcome),
                 measurement=standing,
                 processes=tuple(measurements),
                 judgement=judgement,
@@ -182,9 +189,15 @@ def _timed(run: Run, ended: dict[str, Outcome]) -> list[ReportRow]:
 def _unjudged(measurement: Measurement, outcome: Outcome | None) -> tuple[str, str]:
     """How a test ended that has no verdict, and why."""
     for label in (OVERSUBSCRIBED, PROFILED):
-        if label in measurement.samples.labels and not _is_red(outcome):
+        if label in measurement.samples.labels and (outcome is None or not _is_red(outcome)):
             return label.upper(), ""
-    return _ended(outcome)
+    return _uncompared(outcome, measurement.invalid)
+
+
+def _uncompared(outcome: Outcome | None, invalid: str) -> tuple[str, str]:
+    if outcome is None or outcome.outcome != "passed":
+        return _ended(outcome)
+    return (Kind.INVALID.value, invalid) if invalid else (MEASURED, "")
 
 
 def _ended(outcome: Outcome | None) -> tuple[str, str]:
@@ -202,7 +215,7 @@ def _kernels(run: Run, ended: dict[str, Outcome]) -> list[ReportRow]:
     for resources in run.resources:
         exact = judged.get((resources.test_id, resources.key.name, resources.target))
         outcome = ended.get(resources.test_id)
-        word, reason = (exact.verdict, exact.reason) if exact is not None else _ended(outcome)
+        word, reason = (exact.verdict, exact.reason) if exact is not None else _uncompared(outcome, resources.invalid)
         rows.append(
             ReportRow(
                 run=run,
@@ -211,7 +224,6 @@ def _kernels(run: Run, ended: dict[str, Outcome]) -> list[ReportRow]:
                 label=resources.label,
                 word=word,
                 reason=reason,
-                red=_is_red(outcome),
                 outcome=outcome,
                 resources=resources,
                 exact=exact,
@@ -229,19 +241,20 @@ def _without_memory(run: Run, ended: dict[str, Outcome]) -> list[ReportRow]:
             label=one.label,
             word=OUT_OF_MEMORY,
             reason=one.message,
-            red=_is_red(ended.get(one.test_id)),
             outcome=ended.get(one.test_id),
             out_of_memory=one,
         )
-        for one in _first_of_each(run.out_of_memory)
+        for one in _first_of_each(run)
     ]
 
 
-def _first_of_each(found: Sequence[OutOfMemory]) -> list[OutOfMemory]:
-    """What ran out in the first round; later rounds had no more room."""
+def _first_of_each(run: Run) -> list[OutOfMemory]:
+    """What ran out first, unless it has a number: what a later round had no room for was measured in the first."""
+    measured = {(one.test_id, one.key.name) for one in run.measurements if not one.invalid}
     first: dict[tuple[str, str | None], OutOfMemory] = {}
-    for one in found:
-        first.setdefault((one.test_id, one.name), one)
+    for one in run.out_of_memory:
+        if one.round == 1 or (one.test_id, one.name) not in measured:
+            first.setdefault((one.test_id, one.name), one)
     return list(first.values())
 
 
@@ -254,6 +267,5 @@ def _bare(run: Run, outcome: Outcome) -> ReportRow:
         label=outcome.test_id.rpartition("::")[2],
         word=word,
         reason=reason,
-        red=_is_red(outcome),
         outcome=outcome,
     )
