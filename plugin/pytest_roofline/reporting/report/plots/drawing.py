@@ -1,0 +1,168 @@
+"""What all plots share: colours, marks, axes, text that cannot inject, and a figure as plain data."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from typing import Any, TypeVar
+
+from ....core.units import format_bytes, printable
+
+Trace = dict[str, Any]
+Item = TypeVar("Item")
+# Okabe and Ito's palette without black and yellow, which vanish on a dark and on a white page.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# Of lines that are no series and of outlines: seen on white and on black alike.
+GREY = "#808080"
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "star", "hexagram")
+DASHES = ("solid", "longdash", "dashdot", "longdashdot", "10px,2px", "2px,2px", "8px,2px,2px,2px,2px,2px", "2px,6px")
+PATTERNS = ("", "/", "x", "-", "\\", "+", "|", ".")
+# More series than this nobody tells apart.
+MOST_SERIES = len(SYMBOLS)
+RED_SYMBOL = "x"
+LONGEST_NAME = 60
+# What a browser draws and a person reads without waiting.
+MOST_POINTS = 2000
+MOST_ROWS = 200
+_TRANSPARENT = "rgba(0,0,0,0)"
+_MOST_TICKS = 6
+
+
+def safe(text: str) -> str:
+    """Text of ids, files and devices for a figure, where Plotly would read tags and entities."""
+    return escape(printable(text), quote=False)
+
+
+def short(text: str, longest: int = LONGEST_NAME) -> str:
+    """The same name, cut in its middle where it is too long for a legend."""
+    half = (longest - 1) // 2
+    return text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"
+
+
+def lines_of(texts: Iterable[str]) -> str:
+    """What stands beside the pointer, a line for each text that is not empty."""
+    return "<br>".join(safe(short(text, 100)) for text in texts if text)
+
+
+def style(index: int) -> tuple[str, str, str]:
+    """Colour, symbol and dash of a series; each alone tells it from its neighbours."""
+    return COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)], DASHES[index % len(DASHES)]
+
+
+def thinned(items: Sequence[Item], at_most: int, keep: Callable[[Item], bool] = lambda _: False) -> list[Item]:
+    """At most so many of many in their order: those to `keep` first, of the others at equal distances."""
+    if len(items) <= at_most:
+        return list(items)
+    kept = [index for index, item in enumerate(items) if keep(item)][:at_most]
+    others = sorted(set(range(len(items))) - set(kept))
+    room = at_most - len(kept)
+    step = len(others) / room if room else 0.0
+    chosen = sorted({*kept, *(others[int(number * step)] for number in range(room))})
+    return [items[index] for index in chosen]
+
+
+def thinned_note(shown: int, total: int, what: str) -> str:
+    """The sentence on what is left out, with a space before it; empty where nothing is."""
+    return f" {shown} of {total} {what} are shown; the run file has all." if shown < total else ""
+
+
+def plain_figure(traces: Sequence[Trace], layout: Mapping[str, Any], height: int = 420) -> dict[str, Any]:
+    """A figure as Plotly's JavaScript takes it: lists, texts and numbers, checked by Plotly, without page colours.
+
+    Raises:
+        ValueError: a property that Plotly does not know, or a number that JSON has none for.
+    """
+    import plotly.graph_objects as go
+
+    base = {
+        "autosize": True,
+        "height": height,
+        "paper_bgcolor": _TRANSPARENT,
+        "plot_bgcolor": _TRANSPARENT,
+        "margin": {"l": 52, "r": 16, "t": 24, "b": 44},
+        "hovermode": "closest",
+        "hoverlabel": {"align": "left", "namelength": -1},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
+    }
+    # A template would bring page colours, and whatever a person has set as the default.
+    figure = go.Figure(data=list(traces), layout={"template": go.layout.Template(), **base, **layout})
+    found: dict[str, Any] = figure.to_plotly_json()
+    found["layout"].pop("template", None)
+    return {"data": _plain(found["data"]), "layout": _plain(found["layout"])}
+
+
+def _plain(value: Any) -> Any:
+    """Plotly hands tuples back as they came, and a number that JSON does not have would break the whole page."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"a figure holds {value!r}; expected a finite number")
+        return value
+    raise ValueError(f"a figure holds a {type(value).__name__}; expected text, numbers, lists and dictionaries")
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """An axis with its title, which makes room for its own labels."""
+    return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
+
+
+def log_axis(title: str, values: Sequence[float], **more: Any) -> dict[str, Any]:
+    """A logarithmic axis around positive values, with room above for a label, ticks at 1, 2, 5 and their tens."""
+    low, high = math.log10(min(values)), math.log10(max(values))
+    room = max(0.08, 0.05 * (high - low))
+    bounds = [low - room, high + 2 * room]
+    # Within a decade Plotly's own ticks are plain numbers; beyond it they would be bare digits between tens.
+    ticks = _decimal_ticks(*bounds)
+    own = {"tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]} if len(ticks) > 1 else {}
+    return axis(title, type="log", range=bounds, exponentformat="none", **own, **more)
+
+
+def _decimal_ticks(low: float, high: float) -> list[float]:
+    """At most a dozen numbers between two powers of ten, as round as they can be."""
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    for digits in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,)):
+        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
+        inside = [float(f"{tick:.3g}") for tick in ticks if low <= math.log10(tick) <= high]
+        if len(inside) <= _MOST_TICKS + 3:
+            return inside
+    step = math.ceil(len(inside) / _MOST_TICKS)
+    return inside[::step]
+
+
+def size_axis(title: str, sizes: Sequence[int]) -> dict[str, Any]:
+    """A logarithmic axis of bytes with a few ticks at powers of two in binary units."""
+    low, high = math.log2(min(sizes)), math.log2(max(sizes))
+    step = max(1, math.ceil((high - low) / _MOST_TICKS))
+    exponents = range(math.ceil(low), math.floor(high) + 1, step)
+    ticks = [2**exponent for exponent in exponents]
+    room = max(0.05, 0.03 * (high - low) * math.log10(2))
+    bounds = [math.log10(min(sizes)) - room, math.log10(max(sizes)) + room]
+    texts = [format_bytes(tick) for tick in ticks]
+    return axis(title, type="log", range=bounds, tickvals=ticks, ticktext=texts)
+
+
+def legend_only(name: str, symbol: str) -> Trace:
+    """A mark explained in the legend that belongs to no series."""
+    marker = {"symbol": symbol, "size": 10, "color": GREY}
+    return {"type": "scatter", "x": [None], "y": [None], "mode": "markers", "marker": marker, "name": name,
+            "hoverinfo": "skip"}  # fmt: skip
+
+
+def level(xs: Sequence[float], y: float, text: str, dash: str) -> Trace:
+    """A horizontal line with its text above its right end."""
+    return {
+        "type": "scatter",
+        "x": [min(xs), max(xs)],
+        "y": [y, y],
+        "mode": "lines+text",
+        "line": {"color": GREY, "dash": dash, "width": 2},
+        "text": ["", safe(text)],
+        "textposition": "top left",
+        "name": safe(text),
+        "hoverinfo": "text",
+        "hovertext": safe(text),
+    }

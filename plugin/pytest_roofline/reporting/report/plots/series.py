@@ -1,0 +1,111 @@
+"""Rows sorted into series: tests alike but for their size, in one run on one kind of hardware."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ....core.units import size_label
+from ....judging.report_rows import ReportRow
+
+FEWEST_SIZES = 3
+SIZE = "size_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points to be joined by a line, by size.
+
+    Args:
+        name: what tells it from the others of its figure.
+        points: size in bytes and row.
+    """
+
+    name: str
+    points: tuple[tuple[int, ReportRow], ...]
+
+    @property
+    def rows(self) -> list[ReportRow]:
+        return [row for _, row in self.points]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [size for size, _ in self.points]
+
+
+def series_of(rows: Sequence[ReportRow], fewest: int = FEWEST_SIZES) -> list[Series]:
+    """The series of one benchmark, each of at least so many sizes; none where no parameter is the size.
+
+    Args:
+        rows: measurements of one benchmark.
+        fewest: sizes that make a line.
+    """
+    parameter = size_parameter(rows)
+    if parameter is None:
+        return []
+    names = _Names(rows, parameter)
+    found: dict[tuple[str, ...], dict[int, ReportRow]] = {}
+    for row in rows:
+        size = _size(row, parameter)
+        if size is not None and row.rate is not None:
+            found.setdefault(names.parts(row), {})[size] = row
+    return [
+        Series(names.joined(parts), tuple(sorted(points.items(), key=lambda pair: pair[0])))
+        for parts, points in found.items()
+        if len(points) >= fewest
+    ]
+
+
+def size_parameter(rows: Iterable[ReportRow]) -> str | None:
+    """The parameter that is the size: `size_bytes`, else a whole number that the work's size is a multiple of."""
+    factors: dict[str, set[float]] = {}
+    values: dict[str, set[int]] = {}
+    for row in rows:
+        one = row.measurement
+        if one is None:
+            continue
+        for name, value in one.key.parameters.items():
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                factors.setdefault(name, set()).add(one.work.size_bytes / value)
+                values.setdefault(name, set()).add(value)
+    if SIZE in values:
+        return SIZE
+    fixed = (name for name in factors if len(factors[name]) == 1 and 0 not in factors[name] and len(values[name]) > 1)
+    return next(fixed, None)
+
+
+def _size(row: ReportRow, parameter: str) -> int | None:
+    one = row.measurement
+    if one is None:
+        return None
+    value = one.key.parameters.get(parameter)
+    if parameter != SIZE:
+        return one.work.size_bytes or None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+class _Names:
+    """What of a row tells its series from the others; what all of them share is left out of the name."""
+
+    def __init__(self, rows: Sequence[ReportRow], size_parameter: str) -> None:
+        self.size_parameter = size_parameter
+        self.shared = [len(set(values)) == 1 for values in zip(*(self.parts(row) for row in rows), strict=True)]
+
+    def parts(self, row: ReportRow) -> tuple[str, ...]:
+        one = row.measurement
+        assert one is not None
+        key = one.key
+        parameters = "-".join(
+            f"{value} ranks" if name == "world_size" else size_label(value) if _is_bytes(name, value) else f"{value}"
+            for name, value in key.parameters.items()
+            if name != self.size_parameter
+        )
+        modes = "" if key.cache == "rotate" else key.cache
+        return parameters, key.name, key.metric, modes, key.timing, str(key.hardware), f"run {row.run.header.run_id}"
+
+    def joined(self, parts: tuple[str, ...]) -> str:
+        # The metric and the hardware only where they differ; the parameters also where they do not.
+        shown = [part for index, part in enumerate(parts) if part and (index == 0 or not self.shared[index])]
+        return ", ".join(shown) or "this run"
+
+
+def _is_bytes(name: str, value: object) -> bool:
+    return name.endswith("_bytes") and isinstance(value, int) and not isinstance(value, bool)

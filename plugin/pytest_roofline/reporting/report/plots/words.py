@@ -1,0 +1,152 @@
+"""What is said of a row beside its point, and in the table that has the same content."""
+
+from collections.abc import Sequence
+
+from ....core.records import Ceiling
+from ....core.units import (
+    format_bytes,
+    format_flops,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_share,
+    printable,
+)
+from ....core.work import RATE_UNITS, rate_suffix
+from ....judging.report_rows import ReportRow
+from ....judging.verdicts import Kind
+
+REGRESSED, INVALID = Kind.REGRESSED.value, Kind.INVALID.value
+COLUMNS = ("series", "size", "time", "rate", "of the roofline", "baseline", "difference (time)", "99 % interval",
+           "processes", "verdict")  # fmt: skip
+
+
+def rate_unit(metric: str) -> tuple[float, str]:
+    """What one of the unit is that a metric is shown in, in bytes or FLOP per second, and the unit's name."""
+    suffix = rate_suffix(metric)
+    return (RATE_UNITS[suffix], "TFLOP/s") if suffix == "TFLOPS" else (1e9, "GB/s")
+
+
+def rate_words(value: float, metric: str) -> str:
+    """A rate as people say it: `4.8 TB/s`, `25.3 GB/s`, `989 TFLOP/s`."""
+    if rate_suffix(metric) == "TFLOPS":
+        return format_flops(value)
+    return f"{value / 1e12:.3g} TB/s" if value >= 1e12 else format_rate(value)
+
+
+def ceiling_words(ceiling: Ceiling) -> str:
+    """`Roofline 4.8 TB/s (datasheet)`."""
+    return f"Roofline {rate_words(ceiling.value, ceiling.metric)} ({ceiling.source})"
+
+
+def hover(row: ReportRow, name: str) -> list[str]:
+    """All that is known of a point, a line each."""
+    one = row.measurement
+    assert one is not None
+    size = [format_bytes(one.work.size_bytes)] if one.work.size_bytes else []
+    spent = [format_seconds(row.seconds)] if row.seconds is not None else []
+    reached = [rate_words(row.rate, one.key.metric)] if row.rate is not None else []
+    parts = [name, ", ".join([*size, *spent, *reached])]
+    if row.share_of_ceiling is not None and one.ceiling is not None:
+        parts.append(f"{format_share(row.share_of_ceiling)} of the {ceiling_words(one.ceiling).lower()}")
+    parts += _beside(row) + _compared(row)
+    parts.append(f"{processes(row)} process{'es' * (processes(row) != 1)}: {row.word}")
+    labels = ", ".join(one.samples.labels)
+    parts.append(f"measured: {labels}" if labels else "")
+    return [*parts, row.reason if row.red or row.word == INVALID else ""]
+
+
+def _beside(row: ReportRow) -> list[str]:
+    """The other ways in which a collective's bytes are counted."""
+    one = row.measurement
+    if one is None or one.work.algbw_bytes == 0 or row.seconds is None:
+        return []
+    counted = {"algbw": one.work.algbw_bytes, "busbw": one.work.busbw_bytes, "wirebw": one.work.wire_bytes}
+    told = [f"{name} {format_rate(amount / row.seconds)}" for name, amount in counted.items() if amount]
+    return [", ".join(told)] if row.rate is not None else []
+
+
+def _compared(row: ReportRow) -> list[str]:
+    if row.change is None:
+        return []
+    held = "the baseline" if row.reference_s is not None else "the limit"
+    inside = f", 99 % interval {interval(row)}" if row.interval is not None else ""
+    return [f"{format_percent(row.change)} time against {held}{inside}"]
+
+
+def interval(row: ReportRow) -> str:
+    """`-1.2 … +3.4 %`; empty without one."""
+    if row.interval is None:
+        return ""
+    low, high = (format_percent(bound).removesuffix(" %") for bound in row.interval)
+    return f"{low} … {high} %"
+
+
+def processes(row: ReportRow) -> int:
+    """How many were judged; where nothing was, how many measured."""
+    judged = row.judgement.processes if row.judgement is not None else 0
+    return judged or len({one.process for one in row.processes})
+
+
+def cells(row: ReportRow, name: str) -> tuple[str, ...]:
+    """A row of the table, under `COLUMNS`."""
+    one = row.measurement
+    assert one is not None
+    metric, reference = one.key.metric, row.reference_s
+    held = row.rate_of(reference)
+    texts = (
+        name,
+        format_bytes(one.work.size_bytes) if one.work.size_bytes else "",
+        format_seconds(row.seconds) if row.seconds is not None else "",
+        rate_words(row.rate, metric) if row.rate is not None else "",
+        format_share(row.share_of_ceiling) if row.share_of_ceiling is not None else "",
+        rate_words(held, metric) if held is not None else format_seconds(reference) if reference is not None else "",
+        format_percent(row.change) if row.change is not None else "",
+        interval(row),
+        str(processes(row)),
+        row.word,
+    )
+    return tuple(printable(text) for text in texts)
+
+
+def verdicts(rows: Sequence[ReportRow], what: str) -> str:
+    """How many of the rows are slower than what they were held against, and which the most; how many do not count.
+
+    Args:
+        rows: of one series.
+        what: `sizes`, in the plural.
+    """
+    judged = [row for row in rows if row.change is not None]
+    slower = [row for row in rows if row.word == REGRESSED]
+    parts = []
+    if slower:
+        worst = max(slower, key=lambda row: row.change or 0.0)
+        by = f", worst {place(worst)} ({format_percent(worst.change)} time)" if worst.change is not None else ""
+        parts.append(f"{len(slower)} of {len(rows)} {what} slower than the baseline or limit{by}")
+    elif judged:
+        parts.append(f"{len(judged)} of {len(rows)} {what} compared, none found slower")
+    else:
+        parts.append(f"none of {len(rows)} {what} compared")
+    others = [row for row in rows if row.red and row.word != REGRESSED]
+    invalid = [row for row in rows if row.word == INVALID and not row.red]
+    parts += [f"{len(others)} failed"] if others else []
+    parts += [f"{len(invalid)} invalid"] if invalid else []
+    return "; ".join(parts)
+
+
+def place(row: ReportRow) -> str:
+    """What tells a row from the others of its series: its size, else its name."""
+    size = row.measurement.work.size_bytes if row.measurement is not None else 0
+    return format_bytes(size) if size else row.label
+
+
+def device(row: ReportRow) -> str:
+    """What was measured, as it calls itself."""
+    return row.run.header.environment.device.product
+
+
+def devices(rows: Sequence[ReportRow], at_most: int = 2) -> str:
+    """The devices of rows: `NVIDIA H200`, at most a few of them."""
+    names = list(dict.fromkeys(device(row) for row in rows))
+    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
+    return printable(", ".join(names[:at_most]) + more)
