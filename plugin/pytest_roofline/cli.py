@@ -9,10 +9,12 @@ import click
 
 from .cli_baseline import baseline
 from .cli_contrast import contrast
+from .cli_export import export
 from .cli_fleet import fleet
 from .cli_hardware import hardware
 from .cli_history import history
 from .cli_import import import_
+from .cli_init import init
 from .cli_machine import doctor, selftest
 from .cli_options import folder_option, width
 from .cli_qualify import qualify
@@ -169,9 +171,11 @@ main.add_command(contrast)
 main.add_command(doctor)
 main.add_command(drill)
 main.add_command(explain)
+main.add_command(export)
 main.add_command(fleet)
 main.add_command(hardware)
 main.add_command(history)
 main.add_command(import_)
+main.add_command(init)
 main.add_command(qualify)
 main.add_command(selftest)
