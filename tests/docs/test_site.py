@@ -1,0 +1,66 @@
+"""The site that `tox run -e docs` builds of the pages."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import pytest_roofline
+
+from .. import warm
+from .pages import ROOT
+
+
+class Targets(HTMLParser):
+    """What a page links to, and what can be linked to in it."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.anchors = {""}
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.anchors.add(found.get("id") or "")
+        self.links |= {link for link in (found.get("href"), found.get("src")) if link}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site."""
+    folder = tmp_path_factory.mktemp("site")
+    options = ["--fail-on-warning", "--keep-going", "-q", "-b", "html", "-d", str(folder / "doctrees")]
+    done = warm.run(["-m", "sphinx", *options, "docs", str(folder / "html")], cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder / "html"
+
+
+def test_every_link_of_the_site_leads_to_a_page_or_file_of_it_and_an_anchor_there(site):
+    pages = {page: Targets(page) for page in site.rglob("*.html")}
+    assert len(pages) > 20
+    broken = []
+    for page, targets in pages.items():
+        for link in targets.links:
+            path, _, anchor = unquote(link).partition("#")
+            if re.match(r"[a-z]+:", path):
+                continue
+            there = (page.parent / path.partition("?")[0]).resolve() if path else page
+            if not there.exists() or (there in pages and anchor not in pages[there].anchors):
+                broken.append(f"{page.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_every_public_name_is_explained(site):
+    anchors = Targets(site / "api.html").anchors
+    names = {f"pytest_roofline.{name}" for name in pytest_roofline.__all__ if not name.startswith("_")}
+    assert names - anchors == set()
+
+
+def test_a_page_from_elsewhere_is_the_file_itself_and_links_within_the_site(site):
+    page = (site / "about" / "contributing.html").read_text(encoding="utf-8")
+    assert "A commit holds one idea" in page
+    assert 'href="../design.html"' in page
+    assert "../../CONTRIBUTING.md" not in page
