@@ -6,40 +6,39 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from ...core.units import printable, slug
 from .page_summary import family, shape
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 # Inside a script element nothing is escaped by HTML, so what could end it or begin a comment is written otherwise.
 _IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 @cache
-def environment() -> "Environment":
+def environment() -> Environment:
     """Templates that escape all that they show, and refuse a name that nobody gave them."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    def shown(value: Any) -> Any:
-        # What `isprintable` lets pass, `printable` leaves as it is; the first is the quick one of the two.
-        if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
-            return value
-        return printable(value)
-
     made = Environment(
         loader=PackageLoader(__package__, "assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=shown,
+        finalize=_shown,
     )
     made.filters |= {"shape": shape, "family": family, "slug": slug}
     return made
+
+
+def _shown(value: Any) -> Any:
+    """Text as it may stand in a page: without characters that are not seen, or that turn the reading round."""
+    # What `isprintable` lets pass, `printable` leaves as it is; the first is the quick one of the two.
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return printable(value)
 
 
 @cache

@@ -32,6 +32,17 @@ _FAMILIES = {
     Kind.IMPROVED.value: "good",
     Kind.PASSED.value: "good",
 }
+MEANINGS = (
+    (Kind.REGRESSED.value, "slower by more than the tolerance, and the spread cannot explain it; the test fails"),
+    (Kind.IMPROVED.value, "surely faster by more than the tolerance"),
+    (Kind.PASSED.value, "shown to be within the tolerance"),
+    (Kind.INCONCLUSIVE.value, "none of these; the reason says what would decide it"),
+    (Kind.INVALID.value, "the number cannot be trusted; the reason says why"),
+    (Kind.NO_BASELINE.value, "nothing to compare with on this hardware"),
+    ("DEGRADED", "the device itself runs below its rated facts; of the test `device health`"),
+    (OUT_OF_MEMORY, "memory ran out, which the test expected"),
+    (FAILED, "the test failed for itself: wrong data, an exception, a lost process; no verdict"),
+)
 # What was held against something and got a sound verdict.
 _COMPARED = (Kind.REGRESSED.value, Kind.INCONCLUSIVE.value, Kind.IMPROVED.value, Kind.PASSED.value)
 
