@@ -49,6 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from .selection import PlanWriter
 
         config.pluginmanager.register(PlanWriter(Path(plan_path)), "roofline-plan")
+    if config.getoption("benchmark_only", False):
+        from .bridge import AmongBenchmarks
+
+        config.pluginmanager.register(AmongBenchmarks(), "roofline-among-benchmarks")
     if is_configured(config):
         from .settings import parse_options
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from .bridge import bridge_of
 from .deciding import Deciding, publish, why_no_rounds
 from .device_item import DeviceHealth, look, wanted
 from .display import header_lines, progress_line, summary_lines
@@ -67,6 +68,7 @@ def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[py
     running = Running(config)
     config.pluginmanager.register(running, "roofline-running")
     config.pluginmanager.register(running.deciding, "roofline-deciding")
+    config.pluginmanager.register(running.bridge, "roofline-bridge")
 
 
 def make_fixture(request: pytest.FixtureRequest) -> Roofline:
@@ -106,6 +108,7 @@ class Running:
         self.only_looking = any(config.getoption(name, False) for name in NOT_RUNNING)
         self.state = config.stash[_session_key] = RooflineSession(config, parse_options(config))
         self.deciding = Deciding(config, self.state, self.only_looking)
+        self.bridge = bridge_of(self.state)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -160,6 +163,7 @@ class Running:
             return outcome
         holds = may_hold(item)
         self.state.judge(item, further=holds)
+        self.bridge.replay(item)
         if holds and undecided(self.state, item):
             item.stash[held_key] = True
             return outcome
@@ -212,14 +216,16 @@ class Running:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """End the run file; a run that was to be kept under a name and could not be is no success."""
+        """End the run file; a run that was to be kept or reported and could not be is no success."""
         if not self.state.opened:
             return
         self.state.close(int(exitstatus))
         told = os.environ.get(SAVED_VARIABLE)
         if told and self.state.writer.path is not None and self.state.round is None:
             Path(told).write_text(str(self.state.writer.path), encoding="utf-8")
-        if self.state.writer.trouble and self.state.options.save and session.exitstatus == pytest.ExitCode.OK:
+        self.state.reports.make(self.state.writer.read_back(), self.state.planned, self.config)
+        lost = self.state.reports.broken or bool(self.state.writer.trouble and self.state.options.save)
+        if lost and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -229,4 +235,6 @@ class Running:
         terminalreporter.section("roofline")
         writer = terminalreporter._tw
         for line in summary_lines(self.state, width=writer.fullwidth, colour=writer.hasmarkup):
+            terminalreporter.write_line(line)
+        for line in self.state.reports.annotations:
             terminalreporter.write_line(line)
