@@ -1,0 +1,58 @@
+"""Bencher's metric format, version 0: name, measure, and a value with its bounds."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.units import slug
+from .facts import inverse, rate_of
+from .standing import Standing
+
+# The most characters that Bencher takes as the name of a benchmark.
+MOST_NAME = 1024
+# A name that ends so is stored without it, and raises no alert.
+_IGNORED = "-bencher-ignore"
+_NS = 1e9
+
+
+def name_of(one: Standing) -> str:
+    """The label, which says what is measured and not where it is written."""
+    return one.label
+
+
+def why_not(one: Standing) -> str:
+    """Why Bencher could not take a measurement under its name; empty where it can."""
+    if len(one.label) > MOST_NAME:
+        return f"its name has {len(one.label)} characters; Bencher takes {MOST_NAME}"
+    if one.label.endswith(_IGNORED):
+        return f"its name ends in {_IGNORED}, which Bencher takes away, and then never alerts; give it another one"
+    return ""
+
+
+def write(found: Sequence[Standing]) -> dict[str, dict[str, Any]]:
+    """Measures by name. Bencher itself knows `latency` (ns) and `throughput` (calls per second); the others are ours.
+
+    `traffic-gbps`, `busbw-gbps`, `tflops` and so on are the rate under its metric, `roofline-share` is in percent,
+    `peak-memory` and `held-memory` in bytes.
+    """
+    return {name_of(one): _measures(one) for one in found}
+
+
+def _measures(one: Standing) -> dict[str, Any]:
+    per_second, bounds_s = 1 / one.seconds, one.bounds_s
+    measures = {
+        "latency": _metric(one.seconds * _NS, (bounds_s[0] * _NS, bounds_s[1] * _NS) if bounds_s else None),
+        "throughput": _metric(per_second, inverse(one, per_second)),
+    }
+    rate, share = rate_of(one), one.row.share_of_ceiling
+    if rate is not None:
+        measures[slug(rate.metric)] = _metric(rate.value, rate.bounds)
+    if share is not None:
+        measures["roofline-share"] = _metric(100 * share, inverse(one, 100 * share))
+    for name, size_bytes in (("peak-memory", one.measurement.peak_bytes), ("held-memory", one.measurement.held_bytes)):
+        if size_bytes is not None:
+            measures[name] = _metric(float(size_bytes), None)
+    return measures
+
+
+def _metric(value: float, bounds: tuple[float, float] | None) -> dict[str, float]:
+    return {"value": value} | ({"lower_value": bounds[0], "upper_value": bounds[1]} if bounds else {})

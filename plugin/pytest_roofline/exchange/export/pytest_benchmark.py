@@ -1,0 +1,108 @@
+"""JSON as `pytest --benchmark-json` writes it, with the data of every round, for whatever reads such files."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.facts import DeviceFacts, Environment
+from ...core.units import moment
+from .facts import facts, is_imported
+from .round_stats import round_stats
+from .standing import Standing
+
+# The version of pytest-benchmark whose layout this is; a file of its own names there who wrote it.
+LAYOUT = "5.3.1"
+# What the option `timer` says of the clocks that we read; those of a device are none that Python knows.
+_TIMERS = {"host": "perf_counter_ns", "events": "device_events", "graph": "device_events"}
+
+
+def name_of(one: Standing) -> str:
+    """What pytest-benchmark calls it: the node id, which is how it finds the same test in another file."""
+    return one.test_id
+
+
+def why_not(_: Standing) -> str:
+    """Every time can be written."""
+    return ""
+
+
+def write(found: Sequence[Standing]) -> dict[str, Any]:
+    """One session of pytest-benchmark: a benchmark each measurement, a round each sample of its processes."""
+    header = found[0].row.run.header
+    time = moment(header.started)
+    hosts = dict.fromkeys(one.row.run.header.environment.host.name for one in found)
+    return {
+        "machine_info": _machine_info(header.environment, ", ".join(hosts)),
+        "commit_info": _commit_info(header.environment.software.get("commit")),
+        "benchmarks": [_benchmark(one) for one in found],
+        "datetime": time.isoformat() if time else header.started,
+        "version": LAYOUT,
+    }
+
+
+def _benchmark(one: Standing) -> dict[str, Any]:
+    name = one.test_id.rpartition("::")[2]
+    _, bracket, inside = name.partition("[")
+    rounds = one.rounds_s
+    return {
+        "group": None,
+        "name": name,
+        "fullname": one.test_id,
+        "params": dict(one.measurement.key.parameters) or None,
+        "param": inside.removesuffix("]") if bracket else None,
+        "extra_info": facts(one),
+        "options": _options(one),
+        "stats": round_stats(rounds) | {"data": list(rounds), "iterations": one.measurement.samples.iterations},
+    }
+
+
+def _options(one: Standing) -> dict[str, Any]:
+    """Those of pytest-benchmark that say something of how we measure; the others are not asked for, and None."""
+    samples = one.measurement.samples
+    return {
+        "disable_gc": None if is_imported(one) else True,
+        "timer": _TIMERS.get(samples.mode),
+        "min_rounds": None,
+        "max_time": None,
+        "min_time": None,
+        "warmup": None if is_imported(one) else samples.warmup_iterations > 0,
+    }
+
+
+def _machine_info(environment: Environment, node: str) -> dict[str, Any]:
+    """What the run tells of its machine, None where it does not: the machine that exports may be another."""
+    host, software = environment.host, environment.software
+    return {
+        "node": node,
+        "processor": None,
+        "machine": None,
+        "python_compiler": None,
+        "python_implementation": software.get("python implementation"),
+        "python_implementation_version": None,
+        "python_version": software.get("python"),
+        "python_build": None,
+        "release": host.kernel,
+        "system": None,
+        "cpu": {"brand_raw": host.cpu_model, "count": host.cores},
+        "device": _device(environment.device),
+    }
+
+
+def _device(device: DeviceFacts) -> dict[str, Any]:
+    return {
+        "type": device.type,
+        "product": device.product,
+        "driver": device.driver,
+        "memory_bytes": device.memory_bytes,
+    }
+
+
+def _commit_info(commit: str | None) -> dict[str, Any]:
+    """As pytest-benchmark writes it outside of a repository: a run does not know what was checked out."""
+    return {
+        "id": commit or "unversioned",
+        "time": None,
+        "author_time": None,
+        "dirty": False,
+        "project": None,
+        "branch": "(unknown)",
+    }

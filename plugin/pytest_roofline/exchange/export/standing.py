@@ -1,0 +1,133 @@
+"""Which measurements of runs may go out, and of which processes: a number that must not be trusted leaves nobody."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ...core.errors import BadInput, OtherHardware
+from ...core.records import Measurement
+from ...judging.picking import hardware_of
+from ...judging.report_rows import ReportRow, report_rows
+from ...judging.runs import Run
+from ...judging.trials import Trial
+from ...judging.verdicts import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One measurement that goes out.
+
+    Args:
+        row: what its run says of it.
+        measurement: the one that stands for all processes.
+        processes: of each process that may be trusted its slowest attempt, in the order taken.
+        seconds: per call; the centre of the processes where several were judged.
+    """
+
+    row: ReportRow
+    measurement: Measurement
+    processes: tuple[Measurement, ...]
+    seconds: float
+
+    @property
+    def label(self) -> str:
+        """As people call it, without the file that the test lives in: `memcpy_d2d[64MiB]`."""
+        return self.row.label
+
+    @property
+    def test_id(self) -> str:
+        """The node id of the test, with the name of the measurement behind it where that has one."""
+        name = self.measurement.key.name
+        known = self.row.test_id
+        return known if not name or known.endswith(f".{name}") else f"{known}.{name}"
+
+    @property
+    def bounds_s(self) -> tuple[float, float] | None:
+        """The smallest and the largest median of a process, in seconds per call; of a single process those of a block.
+
+        The centre lies between them. None where there is but one median, which tells nothing of its spread.
+        """
+        alone = len(self.processes) == 1
+        medians = self.measurement.samples.block_medians if alone else [one.median_s for one in self.processes]
+        return (min(*medians, self.seconds), max(*medians, self.seconds)) if len(medians) > 1 else None
+
+    @property
+    def rounds_s(self) -> tuple[float, ...]:
+        """Every sample behind it, in seconds per call: of all its processes, blocks that do not count left out."""
+        return tuple(value for one in self.processes for value in one.samples.kept)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What stays at home, and why; `measured` where it has a number that somebody may look for."""
+
+    label: str
+    reason: str
+    measured: bool
+
+
+def standing(runs: Sequence[Run]) -> tuple[list[Standing], list[LeftOut]]:
+    """What of these runs goes out, in the order measured, and what does not.
+
+    A test that failed only because it is slower goes out: a dashboard without it would show that all is well.
+
+    Raises:
+        OtherHardware: they are of several.
+    """
+    _refuse_several(runs)
+    fit: list[Standing] = []
+    left_out: list[LeftOut] = []
+    for row in (row for run in runs for row in report_rows(run)):
+        why = _why_not(row)
+        if why:
+            left_out.append(LeftOut(row.label, why, row.what == "time"))
+        elif row.measurement is not None and row.seconds is not None:
+            fit.append(Standing(row, row.measurement, _trusted(row), row.seconds))
+    return fit, left_out
+
+
+def refuse_twice(names: Iterable[tuple[str, Standing]]) -> None:
+    """Raise where one name stands for two measurements: a reader would keep one of them.
+
+    Raises:
+        BadInput: with the name and the runs.
+    """
+    known: dict[str, Standing] = {}
+    for name, one in names:
+        first = known.setdefault(name, one)
+        if first is not one:
+            runs = " and ".join(dict.fromkeys(str(each.row.run.path) for each in (first, one)))
+            raise BadInput(
+                f"{name} stands twice in {runs}; expected each measurement once, so export each run into a file of its "
+                "own"
+            )
+
+
+def _refuse_several(runs: Sequence[Run]) -> None:
+    known: dict[str, Run] = {}
+    for run in runs:
+        known.setdefault(str(hardware_of(run)), run)
+    if len(known) > 1:
+        told = "; ".join(f"{run.path} of {hardware}" for hardware, run in known.items())
+        raise OtherHardware(
+            f"these runs are of several hardware: {told}; expected one, so export each into its own file"
+        )
+
+
+def _why_not(row: ReportRow) -> str:
+    """Why a row does not go out; empty where it does, and where a test measured nothing and need not have."""
+    if row.measurement is not None:
+        unfit = row.run.unfit(row.measurement, accept_slower=True)
+        return unfit or (row.reason or row.word if row.word == Kind.INVALID.value else "")
+    if row.what == "kernel":
+        return "a compiled kernel has no time"
+    if row.what == "memory":
+        return f"memory ran out: {row.reason}"
+    if row.outcome is None or row.outcome.outcome == "passed":
+        return ""
+    return f"its test {'failed' if row.outcome.outcome == 'failed' else 'was skipped'}: {row.reason}"
+
+
+def _trusted(row: ReportRow) -> tuple[Measurement, ...]:
+    """Of each process that may be trusted its slowest attempt."""
+    fit = [one for one in row.processes if not row.run.unfit(one, accept_slower=True)]
+    return tuple(Trial(fit).sound(None))

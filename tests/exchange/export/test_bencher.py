@@ -1,0 +1,71 @@
+"""Bencher's metric format, held against its published schema."""
+
+import pytest
+
+from pytest_roofline.core.samples import Block, Samples
+
+SCHEMA = "bencher-metric-format"
+
+
+def test_every_measure_has_its_unit_and_bounds_in_its_own_direction(exported, processes, validate):
+    found = exported("bencher", *processes([1e-3], [1.25e-3], [1.1e-3]))
+    validate(SCHEMA, found.document)
+    near = pytest.approx
+    assert {
+        "memcpy_d2d[64MiB]": {
+            "latency": {"value": near(1.1e6), "lower_value": near(1e6), "upper_value": near(1.25e6)},
+            "throughput": {"value": near(1 / 1.1e-3), "lower_value": near(800), "upper_value": near(1000)},
+            "traffic-gbps": {
+                "value": near(0.134217728 / 1.1e-3),
+                "lower_value": near(0.134217728 / 1.25e-3),
+                "upper_value": near(134.217728),
+            },
+            "roofline-share": {
+                "value": near(13.4217728 / 1.1),
+                "lower_value": near(13.4217728 / 1.25),
+                "upper_value": near(13.4217728),
+            },
+        }
+    } == found.document
+
+
+def test_memory_stands_in_bytes_where_it_was_asked_for(exported, make, validate):
+    found = exported("bencher", make.measurement(peak_bytes=4096, held_bytes=0))
+    validate(SCHEMA, found.document)
+    measures = found.document["memcpy_d2d[64MiB]"]
+    assert ({"value": 4096.0}, {"value": 0.0}) == (measures["peak-memory"], measures["held-memory"])
+
+
+def test_a_single_median_has_no_bounds(exported, make):
+    assert {"value": 1e6} == exported("bencher", make.measurement()).document["memcpy_d2d[64MiB]"]["latency"]
+
+
+def test_blocks_give_a_single_process_its_bounds(exported, make):
+    samples = Samples((1e-3, 2e-3), 10, 1e-9, blocks=(Block(1), Block(1)))
+    metric = exported("bencher", make.measurement(samples=samples)).document["memcpy_d2d[64MiB]"]["latency"]
+    assert pytest.approx(1.5e6) == metric["value"]
+    assert (pytest.approx(1e6), pytest.approx(2e6)) == (metric["lower_value"], metric["upper_value"])
+
+
+def test_a_time_without_a_rate_has_the_two_measures_that_bencher_knows(exported, make, validate):
+    found = exported("bencher", make.measurement(2.0, key=make.key("job", metric="job_wall_s")))
+    validate(SCHEMA, found.document)
+    assert ["latency", "throughput"] == list(found.document["job[64MiB]"])
+
+
+@pytest.mark.parametrize(
+    ("label", "why"),
+    [("x" * 1025, "1025 characters; Bencher takes 1024"), ("copy-bencher-ignore", "then never alerts")],
+    ids=["long", "ignored"],
+)
+def test_a_name_that_bencher_would_change_is_left_out(exported, make, label, why):
+    found = exported("bencher", make.measurement(label=label), make.measurement(key=make.key(size_bytes=1)))
+    assert [label] == [one.label for one in found.left_out]
+    assert why in found.left_out[0].reason
+
+
+def test_a_name_of_any_characters_stays_as_it_is(exported, make, validate):
+    label = 'x["\\ü\n</script>]'
+    found = exported("bencher", make.measurement(label=label))
+    validate(SCHEMA, found.document)
+    assert [label] == list(found.document)

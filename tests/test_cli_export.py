@@ -1,0 +1,120 @@
+"""`roofline export` as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.cli import main
+from pytest_roofline.core.records import Outcome
+from pytest_roofline.exchange.export import NAMES
+
+RUNS = Path(__file__).parent.parent / "docs" / "results" / "runs" / "memcpy-gate"
+LABEL = "memcpy_d2d[64MiB]"
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """Runs the command in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        return CliRunner().invoke(main, ["export", *map(str, arguments)])
+
+    return run
+
+
+@pytest.fixture
+def saved(make, tmp_path):
+    """Saves a run under its name."""
+
+    def saved(name, *records, **changes):
+        return make.save(tmp_path / ".roofline" / "runs" / f"{name}.jsonl", *records, **changes)
+
+    return saved
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_standard_output_is_the_file_and_nothing_else(command, saved, make, name):
+    saved("night", make.measurement())
+    done = command("night", "--to", name)
+    assert (0, "1 of 1 measurements exported\n") == (done.exit_code, done.stderr)
+    assert json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_real_run_goes_out_whole(command, tmp_path, name):
+    path = tmp_path / "new folder" / "out.json"
+    done = command(RUNS / "again-1.jsonl", "--to", name, "-o", path)
+    assert (0, f"7 of 7 measurements exported to {path}\n") == (done.exit_code, done.stdout)
+    skipped = "without a time: test_memcpy_d2d[4KiB], test_memcpy_d2d[32KiB], test_memcpy_d2d[512KiB] and 39 more: "
+    assert done.stderr.startswith(f"{skipped}its test was skipped: needs an accelerator")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert 7 == len(document["benchmarks"] if name == "pytest-benchmark" else document)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_drill_goes_nowhere(command, tmp_path, name):
+    done = command(RUNS / "drill.jsonl", "--to", name, "-o", "out.json")
+    assert (2, "", False) == (done.exit_code, done.stdout, (tmp_path / "out.json").exists())
+    assert 7 == done.stderr.count("had been replaced through pytest_roofline_function")
+    assert f"roofline: none of 7 measurements may go out as {name}; expected one at least\n" in done.stderr
+
+
+def test_what_is_left_out_is_named_with_its_reason_and_counted(command, saved, make):
+    broken = make.measurement(key=make.key(size_bytes=1024), invalid="above the datasheet's peak")
+    saved("night", make.measurement(), broken, Outcome("test_e.py::test_e", "failed", reason="ValueError"))
+    done = command("night", "--to", "bencher")
+    assert [LABEL] == list(json.loads(done.stdout))
+    assert [
+        "left out: memcpy_d2d[1KiB]: above the datasheet's peak",
+        "without a time: test_e: its test failed: ValueError",
+        "1 of 2 measurements exported",
+    ] == done.stderr.splitlines()
+
+
+def test_json_says_what_went_where_and_what_did_not(command, saved, make):
+    saved("night", make.measurement(), make.measurement(key=make.key(size_bytes=1024), invalid="busy"))
+    done = command("night", "--to", "bencher", "-o", "out.json", "--json")
+    left_out = {"label": "memcpy_d2d[1KiB]", "reason": "busy", "measured": True}
+    assert {"format": "bencher", "file": "out.json", "exported": [LABEL], "left_out": [left_out]} == json.loads(
+        done.stdout
+    )
+
+
+def test_a_file_that_is_there_is_replaced_whole(command, saved, make, tmp_path):
+    saved("night", make.measurement())
+    (tmp_path / "out.json").write_text("x" * 10**5, encoding="utf-8")
+    command("night", "--to", "bencher", "-o", "out.json")
+    assert [LABEL] == list(json.loads((tmp_path / "out.json").read_text(encoding="utf-8")))
+
+
+def test_a_run_that_was_cut_is_noted(command, saved, make):
+    path = saved("night", make.measurement())
+    path.write_text(path.read_text(encoding="utf-8") + '{"type": "footer", "fin', encoding="utf-8")
+    done = command("night", "--to", "bencher")
+    assert (0, True) == (done.exit_code, "night.jsonl ends in the middle of a line" in done.stderr)
+
+
+def test_names_cannot_steer_the_terminal(command, saved, make):
+    saved("night", make.measurement(label="x\x1b[31m", invalid="busy\x1b[2J"), make.measurement(key=make.key("y")))
+    assert "\x1b" not in command("night", "--to", "bencher").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("night", "--to", "junit"), "--to is 'junit'; expected one of pytest-benchmark"),
+        (("absent", "--to", "bencher"), "absent.jsonl"),
+        (("night", "night", "--to", "bencher"), "stands twice in .roofline/runs/night.jsonl; expected"),
+        (("night", "--to", "bencher", "-o", "night.d"), "night.d cannot be written: "),
+    ],
+    ids=["format", "run", "twice", "folder"],
+)
+def test_what_cannot_be_used_is_a_sentence_and_status_2(command, saved, make, tmp_path, arguments, sentence):
+    saved("night", make.measurement())
+    (tmp_path / "night.d").mkdir()
+    done = command(*arguments)
+    assert (2, "", True) == (done.exit_code, done.stdout, sentence in done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
