@@ -18,6 +18,7 @@ from .cli_init import init
 from .cli_machine import doctor, selftest
 from .cli_options import folder_option, width
 from .cli_qualify import qualify
+from .cli_report import report
 from .cli_runs import drill, explain
 from .core.errors import RooflineError
 from .core.facts import HARDWARE_FILE
@@ -178,4 +179,5 @@ main.add_command(history)
 main.add_command(import_)
 main.add_command(init)
 main.add_command(qualify)
+main.add_command(report)
 main.add_command(selftest)

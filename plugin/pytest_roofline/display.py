@@ -192,6 +192,7 @@ def _closing_lines(session: RooflineSession) -> list[str]:
         lines.append(f"WARNING: {session.writer.trouble}")
     elif session.writer.path is not None:
         lines.append(f"run saved as {session.writer.path}")
+    lines += session.reports.lines
     lines += [f"WARNING: {printable(sentence)}" for sentence in session.noted.warnings]
     if session.rounds_refused:
         lines.append(f"WARNING: no further rounds: {session.rounds_refused}")

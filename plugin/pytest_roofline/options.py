@@ -20,6 +20,9 @@ LAUNCHERS = ("local", "torchrun", "mpirun", "srun")
 # Names a file into which a run writes where it was saved; `roofline drill` reads it.
 SAVED_VARIABLE = "ROOFLINE_SAVED"
 
+# Names the file whose Markdown GitHub shows as the summary of a step.
+SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+
 # Names a file for the list of all tests that would measure, which `roofline baseline prune` asks for.
 PLAN_VARIABLE = "ROOFLINE_PLAN"
 
@@ -46,6 +49,7 @@ _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ),
     ("memory-snapshot", {"metavar": "DIR"}, "write torch's memory snapshot of every measurement there (CUDA, ROCm)"),
     ("save", {"metavar": "NAME"}, "keep this run under a name"),
+    ("report", {"metavar": "DIR"}, "write run.json, results.csv, summary.md and index.html with plots there"),
     ("against", {"metavar": "NAME|PATH"}, "compare with this saved run or baseline file instead (repeatable)"),
     ("baselines", {"metavar": "DIR"}, "a site's own baselines, searched before the shipped ones (repeatable)"),
     ("launcher", {"metavar": "|".join(LAUNCHERS)}, "what starts ranks: local (default), or what knows several nodes"),

@@ -223,7 +223,7 @@ class Running:
         told = os.environ.get(SAVED_VARIABLE)
         if told and self.state.writer.path is not None and self.state.round is None:
             Path(told).write_text(str(self.state.writer.path), encoding="utf-8")
-        self.state.reports.make(self.state.writer.read_back(), self.state.planned, self.config)
+        self.state.reports.make(self.state.writer, self.state.planned, self.config)
         lost = self.state.reports.broken or bool(self.state.writer.trouble and self.state.options.save)
         if lost and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -24,6 +24,7 @@ from .judging.runs import RunWriter, new_run_id, now
 from .judging.verdicts import Kind, Verdict
 from .noted import Note, Noted
 from .planned import Planned, encodable
+from .report_files import Reports
 from .reporting.exhausted import RanOut
 from .reporting.resources import ExactResult
 from .round_child import in_round
@@ -56,6 +57,7 @@ class RooflineSession:
         self.timed = TimedResults(options, self.started, lambda: self.looks, judges=self.round is None)
         self.compiled = CompiledKernels()
         self.noted = Noted()
+        self.reports = Reports(options, speaks=self.round is None)
         self.warning = ""
         self.rounds_refused = ""
         self.rounds_used = 1
@@ -201,8 +203,8 @@ class RooflineSession:
 
     def note_outcome(self, outcome: Outcome) -> None:
         """Write down how a test that measured, or would have, ended."""
-        if self.round is not None:
-            # The parent must hear of a test that failed before it measured anything.
+        if self.round is not None or self.reports.wanted:
+            # The parent, or a report, must tell of a test that failed before it measured anything.
             self.begin_file()
         if self.writer.path is not None or self.writer.trouble:
             self.writer.write(outcome)
@@ -216,8 +218,8 @@ class RooflineSession:
         self.compiled.abandon()
         if self.round is None and self.timed.results:
             self.timed.settle(set())
-        if self.options.save:
-            # The name that was asked for exists even if every test was skipped.
+        if self.options.save or self.reports.wanted:
+            # The name, or the report, that was asked for exists even if every test was skipped.
             self.begin_file()
         if self.writer.path is not None or self.writer.trouble:
             self._write_end(exit_status)

@@ -35,6 +35,7 @@ class Options:
     tolerance: float | None = None
     min_share: float | None = None
     save: str | None = None
+    report: Path | None = None
     against: tuple[Path, ...] = ()
     baselines: tuple[Path, ...] = ()
     require_baseline: bool = False
@@ -108,6 +109,7 @@ def _parse(config: pytest.Config) -> Options:
         tolerance=_parsed(config, "tolerance", parse_fraction, None),
         min_share=_parsed(config, "min-percent", _percent_of_roofline, None),
         save=save,
+        report=None if asked_round else _report(config),
         against=against,
         baselines=_folders(config),
         require_baseline=gate or bool(option_value(config, "require-baseline")),
@@ -221,6 +223,13 @@ def _snapshots(config: pytest.Config) -> Path | None:
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"--roofline-memory-snapshot={text}: {folder} is no directory; expected one, or a new name")
     return folder
+
+
+def _report(config: pytest.Config) -> Path | None:
+    from .reporting.report.folder import check_folder
+
+    text = option_value(config, "report")
+    return None if text is None else check_folder(_path(config, "report", text), "--roofline-report")
 
 
 def _fail_on(config: pytest.Config, gate: bool, qualify: bool) -> frozenset[str]:

@@ -105,6 +105,19 @@ def test_a_test_without_a_verdict_says_how_it_ended(rows, make, outcome, word, r
     assert "test_bare[x]" == untimed.label
 
 
+@pytest.mark.parametrize(
+    ("test_id", "label"),
+    [
+        ("a/test_b.py::test_c", "test_c"),
+        ("a[1]/test_b.py::TestC::test_d[x::y]", "test_d[x::y]"),
+        ("device health", "device health"),
+    ],
+)
+def test_a_test_without_a_number_is_called_by_its_name_and_parameters(rows, test_id, label):
+    (row,) = rows(Outcome(test_id, "failed", reason="x"))
+    assert label == row.label
+
+
 def test_a_test_that_the_run_never_ended_is_interrupted(rows, make):
     (row,) = rows(make.measurement(), ended=False)
     assert ("INTERRUPTED", None, False) == (row.word, row.outcome, row.red)

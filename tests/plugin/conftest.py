@@ -282,7 +282,7 @@ def _recorded() -> dict[str, list[str]]:
 def desk(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _recorded: dict[str, list[str]]) -> Desk:
     """A folder with a fake device, in which pytest runs."""
     monkeypatch.setenv("COLUMNS", "80")
-    for name in ("FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS", "CI", "PYTEST_ADDOPTS"):
+    for name in ("FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI", "PYTEST_ADDOPTS"):
         monkeypatch.delenv(name, raising=False)
     return Desk(pytester, _recorded)
 

@@ -264,8 +264,14 @@ def _bare(run: Run, outcome: Outcome) -> ReportRow:
         run=run,
         what="test",
         test_id=outcome.test_id,
-        label=outcome.test_id.rpartition("::")[2],
+        label=_name(outcome.test_id),
         word=word,
         reason=reason,
         outcome=outcome,
     )
+
+
+def _name(test_id: str) -> str:
+    """The test without its file and class; what stands in brackets may hold anything."""
+    function, bracket, parameters = test_id.partition("::")[2].partition("[")
+    return function.rpartition("::")[2] + bracket + parameters or test_id

@@ -264,6 +264,12 @@ class RunWriter:
         elif self._file is not None:
             self._append(line)
 
+    def read_back(self) -> Run | None:
+        """Everything that was written, as it is read from a file, also where it could not be saved; None of nothing."""
+        path = self.path or Path(f"{self.name}.jsonl")
+        records = [_read_line(line.encode(), number, path) for number, line in enumerate(self._lines, 1)]
+        return assemble(path, records, cut=False) if records else None
+
     def close(self) -> None:
         """Close the file; a full disk may speak up only now."""
         if self._file is not None:

@@ -1,0 +1,87 @@
+"""`roofline report`: saved runs as files for people, spreadsheets, CI and scripts."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .cli_options import folder_option
+from .core.errors import BadInput
+from .core.units import printable
+from .options import SUMMARY_VARIABLE
+
+if TYPE_CHECKING:
+    from .judging.runs import Run
+
+
+@click.command()
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Where the four files go.")
+@click.option("--json", "as_json", is_flag=True, help="Print what run.json holds.")
+@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of run.json; takes no RUN.")
+@folder_option
+def report(runs: tuple[str, ...], output: Path | None, as_json: bool, as_schema: bool, folder: Path) -> None:
+    """Write a report of RUNs into DIR: run.json, results.csv, summary.md, and index.html with plots.
+
+    RUN is a saved name or a path; several runs stand in one report. Files of an earlier report are replaced. Where
+    GITHUB_STEP_SUMMARY names a file, the summary is appended to that as well. This judges nothing: the verdicts are
+    those that the runs gave themselves.
+
+    Exit status: 0 the report is written, whatever it says, 2 the input cannot be used or the report not be written.
+    """
+    if as_schema:
+        _refuse_beside_schema(runs, output, as_json)
+        from .reporting.report.run_json import schema
+
+        click.echo(json.dumps(schema(), indent=2))
+        return
+    if not runs:
+        raise BadInput("no RUN is given; expected the name or path of a saved run, or several")
+    if output is None and not as_json:
+        raise BadInput("neither -o DIR nor --json is given; expected where to write the report, or --json to print it")
+    if output is not None:
+        from .reporting.report.folder import check_folder
+
+        check_folder(output, "-o")
+    read = _read(runs, folder)
+    if output is not None:
+        _write(read, output, silent=as_json)
+    if as_json:
+        from .reporting.report.run_json import run_json
+
+        click.echo(run_json(read), nl=False)
+
+
+def _refuse_beside_schema(runs: tuple[str, ...], output: Path | None, as_json: bool) -> None:
+    if runs or output is not None or as_json:
+        raise BadInput("--schema is given beside others; expected it alone, since it is the same for all runs")
+
+
+def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
+    from .judging.runs import read_run, resolve_run
+
+    known: dict[Path, str] = {}
+    runs = []
+    for name in names:
+        path = resolve_run(name, folder, what="RUN")
+        other = known.setdefault(path.resolve(), name)
+        if len(known) == len(runs):
+            twice = repr(name) if name == other else f"{other!r} and {name!r}"
+            raise BadInput(f"{twice} {'is given twice' if name == other else 'are one file'}; expected each run once")
+        runs.append(read_run(path))
+        if runs[-1].cut:
+            click.echo(printable(f"note: {path} ends in the middle of a line, which is left out"), err=True)
+    return runs
+
+
+def _write(runs: "list[Run]", output: Path, *, silent: bool) -> None:
+    from .reporting.report.writing import append_summary, write_report
+
+    for path in write_report(runs, output):
+        if not silent:
+            click.echo(printable(str(path)))
+    job = os.environ.get(SUMMARY_VARIABLE)
+    if job:
+        append_summary(runs, Path(job))

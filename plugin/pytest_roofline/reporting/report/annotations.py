@@ -1,0 +1,58 @@
+"""What GitHub shows beside the code: workflow commands on the output of a run."""
+
+from collections.abc import Callable, Sequence
+
+from ...core.units import printable
+from ...judging.report_rows import ReportRow, worst_first
+from ...judging.verdicts import Kind
+from .words import sentence
+
+# GitHub shows so many of one kind for a step, and we show no more of both together.
+MOST = 10
+# GitHub cuts what is longer than some four thousand bytes.
+LONGEST = 1000
+_WARNED = (Kind.INVALID.value, Kind.INCONCLUSIVE.value, Kind.NO_BASELINE.value)
+
+# A file relative to the repository's root, and a line counted from 1; None where it is not known.
+Place = tuple[str, int | None]
+
+
+def annotations(
+    rows: Sequence[ReportRow], place_of: Callable[[str], Place | None], *, errors: bool = True, most: int = MOST
+) -> list[str]:
+    """Workflow commands for what failed, and warnings for what could not be judged; one a test, worst first.
+
+    Args:
+        rows: of one run.
+        place_of: where the test of an id stands; None where that is not known.
+        errors: whether failed tests are told; without, another plugin tells of them.
+        most: so many commands; how many were left out is said in a line of its own.
+    """
+    worst: dict[str, ReportRow] = {}
+    for row in worst_first(rows):
+        worst.setdefault(row.test_id, row)
+    told = [row for row in worst.values() if (errors if row.red else row.word in _WARNED)]
+    lines = [_command(row, place_of(row.test_id)) for row in told[:most]]
+    if len(told) > most:
+        lines.append(f"roofline: {len(told) - most} more annotations left out, the worst {most} are shown")
+    return lines
+
+
+def _command(row: ReportRow, place: Place | None) -> str:
+    properties = {"title": f"{row.word} {row.label}"}
+    if place is not None:
+        file, number = place
+        properties = {"file": file, **({"line": f"{number}"} if number is not None else {}), **properties}
+    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{'error' if row.red else 'warning'} {told}::{_data(sentence(row))}"
+
+
+def _data(text: str) -> str:
+    # What is printable has no line ends, but only what is escaped here may be relied upon.
+    shown = printable(text)
+    shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+    return shown.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,170 @@
+"""A row of a report with plain values only, units in their names: what `results.csv` and `run.json` hold."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...core.keys import Scalar
+from ...core.records import Measurement
+from ...core.work import rate_suffix
+from ...judging.report_rows import ReportRow, What, report_rows
+from ...judging.runs import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatRow:
+    """One result. None is what is not known, or not there; docs/reports.md says what each field is.
+
+    Seconds are of one call, rates of these seconds, `bytes_per_second` in the counting that `metric` names; changes
+    are shares of the baseline's time, positive where slower.
+    """
+
+    run: str
+    started: str
+    test_id: str
+    label: str
+    benchmark: str
+    name: str
+    parameters: dict[str, Scalar]
+    what: What
+    verdict: str
+    failed: bool
+    reason: str
+    seconds: float | None = None
+    metric: str | None = None
+    bytes_per_second: float | None = None
+    flops_per_second: float | None = None
+    tokens_per_second: float | None = None
+    baseline_seconds: float | None = None
+    baseline_bytes_per_second: float | None = None
+    baseline_flops_per_second: float | None = None
+    change: float | None = None
+    change_low: float | None = None
+    change_high: float | None = None
+    tolerance: float | None = None
+    processes: int | None = None
+    baseline_processes: int | None = None
+    roofline_share: float | None = None
+    roofline_source: str | None = None
+    size_bytes: int | None = None
+    peak_bytes: int | None = None
+    held_bytes: int | None = None
+    compile_seconds: float | None = None
+    asked_bytes: int | None = None
+    free_bytes: int | None = None
+    target: str | None = None
+    figures: dict[str, int] | None = None
+    cache: str | None = None
+    timing: str | None = None
+    ranks: int | None = None
+    hardware: str | None = None
+    device: str
+    driver: str | None
+    torch: str | None
+    host: str
+
+
+def flat_rows(runs: Sequence[Run]) -> Iterator[FlatRow]:
+    """Every result of some runs, in the order in which they were measured."""
+    return (flat_row(row) for run in runs for row in report_rows(run))
+
+
+def flat_row(row: ReportRow) -> FlatRow:
+    """A row of a report as plain values."""
+    header = row.run.header
+    environment = header.environment
+    return FlatRow(
+        run=header.run_id,
+        started=header.started,
+        test_id=row.test_id,
+        label=row.label,
+        what=row.what,
+        verdict=row.word,
+        failed=row.red,
+        reason=row.reason or _own_reason(row),
+        device=environment.device.product,
+        driver=environment.device.driver,
+        torch=environment.software.get("torch"),
+        host=environment.host.name,
+        **(_identity(row) | _numbers(row) | _kernel(row) | _memory(row)),
+    )
+
+
+def _own_reason(row: ReportRow) -> str:
+    """Why a test failed that has a verdict without a reason."""
+    return row.outcome.reason if row.red and row.outcome is not None else ""
+
+
+def _identity(row: ReportRow) -> dict[str, object]:
+    key = row.measurement.key if row.measurement is not None else row.resources.key if row.resources else None
+    if key is not None:
+        return {"benchmark": key.benchmark, "name": key.name, "parameters": key.parameters}
+    if row.out_of_memory is not None:
+        lost = row.out_of_memory
+        return {"benchmark": lost.benchmark, "name": lost.name or "", "parameters": lost.parameters}
+    return {"benchmark": "", "name": "", "parameters": {}}
+
+
+def _numbers(row: ReportRow) -> dict[str, object]:
+    one = row.measurement
+    if one is None:
+        return {}
+    low, high = row.interval or (None, None)
+    judged = row.judgement
+    found = {
+        "seconds": row.seconds,
+        "tokens_per_second": _scaled(one, one.tokens_per_s, row.seconds),
+        "baseline_seconds": row.reference_s,
+        "change": row.change,
+        "change_low": low,
+        "change_high": high,
+        "roofline_share": row.share_of_ceiling,
+        "compile_seconds": one.compile_s,
+        **_rates(row, one),
+    }
+    return {name: _finite(value) for name, value in found.items()} | {
+        "metric": one.key.metric,
+        "tolerance": judged.tolerance if judged is not None else None,
+        "processes": len({process.process for process in row.processes}),
+        "baseline_processes": len(row.reference_medians_s) or None,
+        "roofline_source": one.ceiling.source if one.ceiling is not None else None,
+        "size_bytes": one.work.size_bytes,
+        "peak_bytes": one.peak_bytes,
+        "held_bytes": one.held_bytes,
+        "cache": one.key.cache,
+        "timing": one.key.timing,
+        "ranks": one.ranks.size if one.ranks is not None else None,
+        "hardware": str(one.key.hardware),
+    }
+
+
+def _rates(row: ReportRow, one: Measurement) -> dict[str, float | None]:
+    """The rate under the metric, and of arithmetic besides where the work has any."""
+    arithmetic = rate_suffix(one.key.metric) == "TFLOPS"
+    return {
+        "bytes_per_second": None if arithmetic else row.rate,
+        "baseline_bytes_per_second": None if arithmetic else row.reference_rate,
+        "flops_per_second": _scaled(one, one.flops_per_s, row.seconds),
+        "baseline_flops_per_second": _scaled(one, one.flops_per_s, row.reference_s),
+    }
+
+
+def _scaled(one: Measurement, per_second: float | None, seconds: float | None) -> float | None:
+    """A rate of a measurement's own median, as one of other seconds."""
+    return None if per_second is None or seconds is None else per_second * one.median_s / seconds
+
+
+def _finite(value: float | None) -> float | None:
+    # Work and time are bounded each for itself; a file made by hand can have a rate of them that no number holds.
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _kernel(row: ReportRow) -> dict[str, object]:
+    if row.resources is None:
+        return {}
+    return {"target": row.resources.target, "figures": row.resources.figures}
+
+
+def _memory(row: ReportRow) -> dict[str, object]:
+    lost = row.out_of_memory
+    return {} if lost is None else {"asked_bytes": lost.asked_bytes, "free_bytes": lost.free_bytes}

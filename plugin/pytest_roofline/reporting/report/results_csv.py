@@ -1,0 +1,35 @@
+"""`results.csv`: a line a result, for spreadsheets and for pandas."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+
+from ...core.units import printable
+from ...judging.runs import Run
+from .flat import FlatRow, flat_rows
+
+COLUMNS = tuple(member.name for member in fields(FlatRow))
+# What a spreadsheet takes for the beginning of a formula, also in its wide form.
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+
+
+def results_csv(runs: Sequence[Run]) -> str:
+    """The file as text, as RFC 4180 describes it: CRLF, quotes where a cell needs them, the names first."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for row in flat_rows(runs):
+        writer.writerow([_cell(getattr(row, name)) for name in COLUMNS])
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A value as a cell. Text has no control characters, and an apostrophe where a spreadsheet would compute it."""
+    if isinstance(value, dict | bool):
+        return json.dumps(value)
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text

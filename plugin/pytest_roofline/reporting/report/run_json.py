@@ -1,0 +1,93 @@
+"""`run.json`: everything that some runs hold, with their results worked out, and the JSON Schema of that file."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any, Literal
+
+import msgspec
+
+from ...core.records import Measurement
+from ...core.units import printable
+from ...judging.runs import LINE_TYPES, Run
+from ...judging.storage import strict_twin, to_plain
+from ...version import __version__
+from .flat import FlatRow, flat_rows
+
+# The version of the file; the records in it have their own, in each run's header.
+SCHEMA = 1
+# Where the lines of a run file go; of a header there is one, of a footer at most one.
+_LISTS = {
+    "calibration": "calibrations",
+    "measurement": "measurements",
+    "figure": "figures",
+    "memory_use": "memory_uses",
+    "profile": "profiles",
+    "resources": "resources",
+    "out_of_memory": "out_of_memory",
+    "outcome": "outcomes",
+    "judgement": "judgements",
+    "exact": "exact",
+}
+
+
+def run_json(runs: Sequence[Run]) -> str:
+    """The file as text, without NaN or infinities."""
+    return json.dumps(as_plain(runs), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_plain(runs: Sequence[Run]) -> dict[str, Any]:
+    """The file as plain data."""
+    return {
+        "schema": SCHEMA,
+        "tool": f"pytest-roofline {__version__}",
+        "runs": [_run(run) for run in runs],
+        "results": [asdict(row) for row in flat_rows(runs)],
+    }
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "path": printable(str(run.path)),
+        "cut": run.cut,
+        "header": to_plain(run.header),
+        **{name: [_record(record) for record in getattr(run, name)] for name in _LISTS.values()},
+        "footer": to_plain(run.footer) if run.footer is not None else None,
+    }
+
+
+def _record(record: object) -> dict[str, Any]:
+    plain = to_plain(record)
+    if isinstance(record, Measurement):
+        plain["derived"] = {name: value for name, value in record.derived().items() if math.isfinite(value)}
+    return plain
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the file, made of the very records that are written; it allows no field that is not there."""
+    twins: dict[str, Any] = {kind: strict_twin(record) for kind, record in LINE_TYPES.items()}
+    derived = [("derived", dict[str, float])]
+    twins["measurement"] = _struct("Measurement", derived, bases=(twins["measurement"],))
+    run = _struct(
+        "Run",
+        [
+            ("path", str),
+            ("cut", bool),
+            ("header", twins["header"]),
+            *((name, list[twins[kind]]) for kind, name in _LISTS.items()),  # type: ignore[misc]
+            ("footer", twins["footer"] | None),
+        ],
+    )
+    # Every field of a result is there, also where it is null.
+    result = _struct("Result", [(member.name, member.type) for member in fields(FlatRow)])
+    report = _struct(
+        "Report",
+        [("schema", Literal[SCHEMA]), ("tool", str), ("runs", list[run]), ("results", list[result])],  # type: ignore[valid-type]
+    )
+    (reference,), parts = msgspec.json.schema_components([report], ref_template="#/$defs/{name}")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **reference, "$defs": parts}
+
+
+def _struct(name: str, members: list[tuple[str, Any]], bases: tuple[type, ...] = ()) -> Any:
+    return msgspec.defstruct(name, members, bases=bases, forbid_unknown_fields=True, kw_only=True)

@@ -1,0 +1,149 @@
+"""`summary.md`: what came out, for the summary of a CI job and for the comment on a merge request."""
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+from ...core.samples import PROFILED
+from ...core.units import printable
+from ...judging.report_rows import ReportRow, report_rows, worst_first
+from ...judging.runs import Run
+from ..results import count
+from .markdown import code, line
+from .words import baseline_text, compared, counts_text, difference_text, interval_text, now_text, why
+
+# GitHub takes less than a mebibyte for each step of a job.
+MOST_BYTES = 2**20 - 1
+# So many runs, changes and commands are told one by one.
+MOST_RUNS, MOST_CHANGES, MOST_COMMANDS = 20, 10, 3
+_HEADING = ("verdict", "test", "now", "baseline", "difference", "99 % interval", "why")
+_RIGHT = ("now", "baseline", "difference", "99 % interval")
+
+
+def summary(runs: Sequence[Run], most_bytes: int = MOST_BYTES) -> str:
+    """Verdicts, facts, what changed, and a table worst first, as Markdown.
+
+    Args:
+        runs: that it is of.
+        most_bytes: as UTF-8; rows that have no room are left out, and their number told. The rest of the text is
+            never cut, so where even that has no room, nothing comes back.
+    """
+    rows = worst_first(chain.from_iterable(map(report_rows, runs)))
+    head = "\n".join([*_verdict(rows), "", *_facts(runs, rows), *_changes(rows)]) + "\n"
+    tail = "\n".join(_commands(rows)) + "\n"
+    table = _table(rows, several=len(runs) > 1, most_bytes=most_bytes - len((head + tail).encode()))
+    text = head + table + tail
+    return text if len(text.encode()) <= most_bytes else ""
+
+
+def _verdict(rows: Sequence[ReportRow]) -> list[str]:
+    """The heading that is the verdict, and the counts."""
+    tests = {(row.run.header.run_id, row.test_id): row.red for row in rows}
+    failed = sum(tests.values())
+    held = sum(map(compared, rows))
+    if failed:
+        heading = f"{failed} of {count(len(tests), 'test')} failed"
+    elif not rows:
+        heading = "nothing was measured"
+    elif not held:
+        heading = f"nothing was compared, in {count(len(rows), 'result')}"
+    else:
+        heading = f"nothing failed, {held} of {count(len(rows), 'result')} compared"
+    return [f"## roofline: {heading}", "", f"**{counts_text(rows)}**"] if rows else [f"## roofline: {heading}"]
+
+
+def _facts(runs: Sequence[Run], rows: Sequence[ReportRow]) -> list[str]:
+    """A line a run: hardware, driver, torch, and how it ended."""
+    lines = [f"* {_run_line(run)}" for run in runs[:MOST_RUNS]]
+    lines += [f"* and {count(len(runs) - MOST_RUNS, 'more run')}"] if len(runs) > MOST_RUNS else []
+    labels = {label for row in rows if row.measurement is not None for label in row.measurement.samples.labels}
+    if "replaced" in labels:
+        lines.append("* **What was measured had been replaced through a hook, as a drill does.**")
+    if PROFILED in labels:
+        lines.append("* Results that were taken under a profiler are never judged.")
+    return lines
+
+
+def _run_line(run: Run) -> str:
+    environment = run.header.environment
+    device, host = environment.device, environment.host
+    facts = [code(device.product)]
+    facts += [f"driver {code(device.driver)}"] if device.driver else []
+    facts += [f"torch {code(environment.software['torch'])}"] if "torch" in environment.software else []
+    facts += [f"on {code(host.name)}", f"run {code(run.header.run_id)} of {code(run.header.started)}", _ended(run)]
+    return ", ".join(filter(None, facts))
+
+
+def _ended(run: Run) -> str:
+    if run.footer is None or run.cut:
+        return "**which did not come to its end**"
+    return "" if run.footer.exit_status == 0 else f"which ended with status {run.footer.exit_status}"
+
+
+def _changes(rows: Sequence[ReportRow]) -> list[str]:
+    """What differs from when the baseline was recorded: driver, versions, clocks' causes are each result's own."""
+    behind = [row for row in rows if row.judgement is not None and row.judgement.reference]
+    told = Counter(chain.from_iterable(row.judgement.remarks for row in behind if row.judgement is not None))
+    changes = [(text, number) for text, number in told.most_common() if " → " in text and "the clock" not in text]
+    if not behind:
+        return []
+    if not changes:
+        return ["", "Nothing that is known of this machine changed since the baseline."]
+    lines = ["", "Changed since the baseline:", ""]
+    for text, number in changes[:MOST_CHANGES]:
+        lines.append(f"* {code(text)}" + (f" ({number} of {len(behind)} results)" if number < len(behind) else ""))
+    more = len(changes) - MOST_CHANGES
+    return lines + ([f"* and {count(more, 'more change')}"] if more > 0 else [])
+
+
+def _table(rows: Sequence[ReportRow], *, several: bool, most_bytes: int) -> str:
+    """The table worst first, as many whole rows as there is room for."""
+    names = [*_HEADING, *(["run"] if several else [])]
+    lines = ["", line(names), "|" + "|".join("---:" if name in _RIGHT else "---" for name in names) + "|"]
+    if not rows:
+        return ""
+    left_bytes = most_bytes - len(_join([*lines, *_left_out(len(rows))]).encode())
+    for shown, row in enumerate(rows):
+        text = line([*_cells(row), *([code(row.run.header.run_id)] if several else [])])
+        left_bytes -= len(text.encode()) + 1
+        if left_bytes < 0:
+            return _join([*lines, *_left_out(len(rows) - shown)])
+        lines.append(text)
+    return _join(lines)
+
+
+def _left_out(number: int) -> list[str]:
+    where = "`results.csv`, `run.json` and `index.html`, which `roofline report` writes"
+    return ["", f"{count(number, 'more row')} found no room here; all of them are in {where}."]
+
+
+def _join(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _cells(row: ReportRow) -> list[str]:
+    word = f"**{row.word}**" if row.red else row.word
+    texts = (row.label, now_text(row), baseline_text(row), difference_text(row), interval_text(row), why(row))
+    return [word, *map(code, texts)]
+
+
+def _commands(rows: Sequence[ReportRow]) -> list[str]:
+    """What to type for the worst results."""
+    told = [row for row in rows if row.what in ("time", "kernel")][:MOST_COMMANDS]
+    saved = [row for row in told if row.run.path.is_file()]
+    if told and not saved:
+        return ["", "The run file could not be saved; `run.json` has all that it would hold."]
+    commands = [f"roofline explain {shlex.quote(_run_argument(row.run))} {_quoted(row.label)}" for row in saved]
+    return ["", "Why, with samples and every step:", "", "```sh", *commands, "```"] if commands else []
+
+
+def _run_argument(run: Run) -> str:
+    """Its name where `roofline` will find it from here, else its path."""
+    here = run.path.absolute().parent == Path.cwd() / ".roofline" / "runs" and run.path.suffix == ".jsonl"
+    return run.path.stem if here else printable(str(run.path))
+
+
+def _quoted(label: str) -> str:
+    return shlex.quote(printable(label))
