@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any, TypeVar
 
 from ....core.units import format_bytes, printable
+from ..plot import Plot
 
 Trace = dict[str, Any]
 Item = TypeVar("Item")
@@ -23,6 +25,8 @@ LONGEST_NAME = 60
 # What a browser draws and a person reads without waiting.
 MOST_POINTS = 2000
 MOST_ROWS = 200
+# Of one kind; the table of results has everything.
+MOST_PLOTS = 12
 _TRANSPARENT = "rgba(0,0,0,0)"
 _MOST_TICKS = 6
 
@@ -60,6 +64,16 @@ def thinned(items: Sequence[Item], at_most: int, keep: Callable[[Item], bool] = 
     return [items[index] for index in chosen]
 
 
+def limited(groups: Sequence[Item], draw: Callable[[Item], Plot], red: Callable[[Item], bool]) -> list[Plot]:
+    """A plot for each group of one kind, those with a red test first where there are too many; the last says so."""
+    kept = thinned(groups, MOST_PLOTS, red)
+    plots = [draw(group) for group in kept]
+    if len(kept) < len(groups):
+        note = f" {len(kept)} of {len(groups)} such plots are drawn; the table of results has the others."
+        plots[-1] = replace(plots[-1], says=plots[-1].says + note)
+    return plots
+
+
 def thinned_note(shown: int, total: int, what: str) -> str:
     """The sentence on what is left out, with a space before it; empty where nothing is."""
     return f" {shown} of {total} {what} are shown; the run file has all." if shown < total else ""
@@ -81,7 +95,8 @@ def plain_figure(traces: Sequence[Trace], layout: Mapping[str, Any], height: int
         "margin": {"l": 52, "r": 16, "t": 24, "b": 44},
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "namelength": -1},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
+        "modebar": {"bgcolor": _TRANSPARENT, "color": GREY, "activecolor": COLOURS[0]},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.18, "yanchor": "top"},
     }
     # A template would bring page colours, and whatever a person has set as the default.
     figure = go.Figure(data=list(traces), layout={"template": go.layout.Template(), **base, **layout})

@@ -1,8 +1,10 @@
 """Rows sorted into series: tests alike but for their size, in one run on one kind of hardware."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ....core.keys import Scalar
 from ....core.units import size_label
 from ....judging.report_rows import ReportRow
 
@@ -17,14 +19,20 @@ class Series:
     Args:
         name: what tells it from the others of its figure.
         points: size in bytes and row.
+        unresolved: how many sizes have no rate, since they took less than the clock can tell.
     """
 
     name: str
     points: tuple[tuple[int, ReportRow], ...]
+    unresolved: int = 0
 
     @property
     def rows(self) -> list[ReportRow]:
         return [row for _, row in self.points]
+
+    @property
+    def red(self) -> bool:
+        return any(row.red for row in self.rows)
 
     @property
     def sizes(self) -> list[int]:
@@ -43,12 +51,15 @@ def series_of(rows: Sequence[ReportRow], fewest: int = FEWEST_SIZES) -> list[Ser
         return []
     names = _Names(rows, parameter)
     found: dict[tuple[str, ...], dict[int, ReportRow]] = {}
+    unresolved: Counter[tuple[str, ...]] = Counter()
     for row in rows:
         size = _size(row, parameter)
         if size is not None and row.rate is not None:
             found.setdefault(names.parts(row), {})[size] = row
+        elif size is not None:
+            unresolved[names.parts(row)] += 1
     return [
-        Series(names.joined(parts), tuple(sorted(points.items(), key=lambda pair: pair[0])))
+        Series(names.joined(parts), tuple(sorted(points.items(), key=lambda pair: pair[0])), unresolved[parts])
         for parts, points in found.items()
         if len(points) >= fewest
     ]
@@ -93,10 +104,8 @@ class _Names:
         one = row.measurement
         assert one is not None
         key = one.key
-        parameters = "-".join(
-            f"{value} ranks" if name == "world_size" else size_label(value) if _is_bytes(name, value) else f"{value}"
-            for name, value in key.parameters.items()
-            if name != self.size_parameter
+        parameters = ", ".join(
+            told(name, value) for name, value in key.parameters.items() if name != self.size_parameter
         )
         modes = "" if key.cache == "rotate" else key.cache
         return parameters, key.name, key.metric, modes, key.timing, str(key.hardware), f"run {row.run.header.run_id}"
@@ -107,5 +116,8 @@ class _Names:
         return ", ".join(shown) or "this run"
 
 
-def _is_bytes(name: str, value: object) -> bool:
-    return name.endswith("_bytes") and isinstance(value, int) and not isinstance(value, bool)
+def told(name: str, value: Scalar) -> str:
+    """The value of a parameter as it stands in the name of a series."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return f"{value}"
+    return size_label(value) if name.endswith("_bytes") else f"{value} ranks" if name == "world_size" else f"{value}"

@@ -1,6 +1,7 @@
 """A rate against size on log axes: the roofline dashed, the baseline's band, and the points of this run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 from ....core.records import Ceiling
@@ -26,7 +27,7 @@ from .drawing import (
     thinned_note,
 )
 from .series import Series
-from .words import COLUMNS, INVALID, ceiling_words, cells, hover, rate_unit, rate_words, verdicts
+from .words import COLUMNS, INVALID, ceiling_words, cells, hover, rate_at, rate_unit, rate_words, sentence, verdicts
 
 # So many series are told in a sentence each.
 MOST_TOLD = 3
@@ -80,7 +81,7 @@ def _drawn(one: Series, total: int) -> Series:
     if total <= MOST_POINTS:
         return one
     share = max(2, len(one.points) * MOST_POINTS // total)
-    return Series(one.name, tuple(thinned(one.points, share, lambda point: point[1].red)))
+    return replace(one, points=tuple(thinned(one.points, share, lambda point: point[1].red)))
 
 
 def _ceilings(rows: Sequence[ReportRow]) -> list[tuple[Ceiling, str, str]]:
@@ -97,7 +98,7 @@ def _ceilings(rows: Sequence[ReportRow]) -> list[tuple[Ceiling, str, str]]:
         values = sorted({ceiling.value for ceiling in same})
         middle = Ceiling(same[0].metric, median(values), same[0].source, same[0].origin)
         several = f", median of {len(values)}" if len(values) > 1 else ""
-        text = ceiling_words(middle).removesuffix(")") + f"{several})"
+        text = ceiling_words(middle).replace("roofline", "Roofline", 1).removesuffix(")") + f"{several})"
         told.append((middle, text, "dash" if middle.source == "datasheet" else "dot"))
     return told
 
@@ -117,6 +118,7 @@ def _points(one: Series, index: int, unit: float) -> Trace:
             "symbol": [_symbol(row, symbol) for row in one.rows],
             "size": [13 if row.red else 9 for row in one.rows],
             "line": {"color": GREY, "width": 1},
+            "opacity": 1,
         },
         "hoverinfo": "text",
         "hovertext": [lines_of(hover(row, one.name)) for row in one.rows],
@@ -142,7 +144,7 @@ def _baseline(one: Series, index: int, unit: float) -> list[Trace]:
     group = {"legendgroup": f"series {index}", "type": "scatter", "hoverinfo": "skip", "mode": "lines"}
     name = safe(short(f"baseline of {one.name}, lowest to highest process"))
     band = {"x": xs[:-1], "y": [None if y is None else y / unit for y in ys[:-1]], "fill": "toself", "name": name}
-    centres = [row.reference_rate for row in one.rows]
+    centres = [rate_at(row, row.reference_s) for row in one.rows]
     return [
         {**group, **band, "fillcolor": _faint(colour), "line": {"width": 0.5, "color": colour}},
         {
@@ -160,7 +162,7 @@ def _neighbours(one: Series) -> list[list[tuple[float, float, float]]]:
     """Size, lowest and highest rate of the baseline's processes, in runs of sizes that all have them."""
     runs: list[list[tuple[float, float, float]]] = [[]]
     for size, row in one.points:
-        rates = [rate for rate in map(row.rate_of, row.reference_medians_s) if rate is not None]
+        rates = [rate for seconds in row.reference_medians_s if (rate := rate_at(row, seconds)) is not None]
         if rates:
             runs[-1].append((size, min(rates), max(rates)))
         elif runs[-1]:
@@ -201,9 +203,9 @@ def _limits(drawn: Sequence[Series], unit: float) -> list[Trace]:
 
 def _limit_rate(row: ReportRow) -> float | None:
     """The rate that just meets what a row was held against in place of a baseline; None where it was not."""
-    if row.change is None or row.reference_s is not None or row.seconds is None:
+    if row.change is None or row.change <= -1 or row.reference_s is not None or row.seconds is None:
         return None
-    return row.rate_of(row.seconds / (1 + row.change))
+    return rate_at(row, row.seconds / (1 + row.change))
 
 
 def _legend(rows: Sequence[ReportRow]) -> list[Trace]:
@@ -215,15 +217,16 @@ def _legend(rows: Sequence[ReportRow]) -> list[Trace]:
 def _says(all_series: Sequence[Series]) -> str:
     worst = sorted(all_series, key=lambda one: -sum(row.red for row in one.rows))
     named = len(all_series) > 1
-    told = [(f"{one.name}: " if named else "") + _sentence(one) for one in worst[:MOST_TOLD]]
+    told = [f"{one.name}: {_sentence(one)}." if named else sentence(_sentence(one)) for one in worst[:MOST_TOLD]]
     more = f" {len(worst) - MOST_TOLD} more series are in the figure." if len(worst) > MOST_TOLD else ""
-    return printable(" ".join(text[:1].upper() + text[1:] + "." if not named else f"{text}." for text in told) + more)
+    return printable(" ".join(told) + more)
 
 
 def _sentence(one: Series) -> str:
     """`plateau 3.9 TB/s, 81.2 % of the datasheet's 4.8 TB/s; 2 of 20 sizes slower …`."""
     sound = [row for row in one.rows if row.word != INVALID]
-    return "; ".join([*_plateau(sound), verdicts(one.rows, "sizes"), *_cached(sound)])
+    bare = [f"{one.unresolved} below the clock's resolution, without a rate"] if one.unresolved else []
+    return "; ".join([*_plateau(sound), verdicts(one.rows, "sizes"), *_cached(sound), *bare])
 
 
 def _plateau(rows: Sequence[ReportRow]) -> list[str]:

@@ -1,5 +1,6 @@
 """What is said of a row beside its point, and in the table that has the same content."""
 
+import math
 from collections.abc import Sequence
 
 from ....core.records import Ceiling
@@ -34,9 +35,20 @@ def rate_words(value: float, metric: str) -> str:
     return f"{value / 1e12:.3g} TB/s" if value >= 1e12 else format_rate(value)
 
 
+def rate_at(row: ReportRow, seconds: float | None) -> float | None:
+    """What of a row's work is done in so many seconds, as a rate; None where that is no number above zero."""
+    found = row.rate_of(seconds) if seconds else None
+    return found if found is not None and 0 < found < math.inf else None
+
+
 def ceiling_words(ceiling: Ceiling) -> str:
-    """`Roofline 4.8 TB/s (datasheet)`."""
-    return f"Roofline {rate_words(ceiling.value, ceiling.metric)} ({ceiling.source})"
+    """`roofline 4.8 TB/s (datasheet)`."""
+    return f"roofline {rate_words(ceiling.value, ceiling.metric)} ({ceiling.source})"
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def hover(row: ReportRow, name: str) -> list[str]:
@@ -48,7 +60,7 @@ def hover(row: ReportRow, name: str) -> list[str]:
     reached = [rate_words(row.rate, one.key.metric)] if row.rate is not None else []
     parts = [name, ", ".join([*size, *spent, *reached])]
     if row.share_of_ceiling is not None and one.ceiling is not None:
-        parts.append(f"{format_share(row.share_of_ceiling)} of the {ceiling_words(one.ceiling).lower()}")
+        parts.append(f"{format_share(row.share_of_ceiling)} of the {ceiling_words(one.ceiling)}")
     parts += _beside(row) + _compared(row)
     parts.append(f"{processes(row)} process{'es' * (processes(row) != 1)}: {row.word}")
     labels = ", ".join(one.samples.labels)
@@ -93,7 +105,7 @@ def cells(row: ReportRow, name: str) -> tuple[str, ...]:
     one = row.measurement
     assert one is not None
     metric, reference = one.key.metric, row.reference_s
-    held = row.rate_of(reference)
+    held = rate_at(row, reference)
     texts = (
         name,
         format_bytes(one.work.size_bytes) if one.work.size_bytes else "",

@@ -1,0 +1,152 @@
+"""Copies between devices as a heat map: source by row, target by column."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from ....core.units import printable, size_label, three_digits
+from ....core.work import rate_suffix
+from ....judging.report_rows import ReportRow
+from ...matrix import FEWEST_PAIRS, pair_of
+from ..plot import Plot
+from .drawing import axis, limited, lines_of, plain_figure, safe
+from .words import COLUMNS, INVALID, ceiling_words, cells, devices, hover, rate_unit, rate_words, verdicts
+
+SECTION = "Copies between devices"
+_RED = " ✕"
+
+
+@dataclass(frozen=True, slots=True)
+class _Matrix:
+    title: str
+    rows: Sequence[ReportRow]
+
+    @property
+    def red(self) -> bool:
+        return any(row.red for row in self.rows)
+
+
+def peer_plots(rows: Sequence[ReportRow]) -> list[Plot]:
+    """A heat map for every benchmark and size that was measured between three pairs of devices or more."""
+    groups: dict[tuple[str, str], list[ReportRow]] = {}
+    for row in rows:
+        one = row.measurement
+        if one is not None and _pair(row) and rate_suffix(one.key.metric) is not None:
+            groups.setdefault((_title(row), row.run.header.run_id), []).append(row)
+    several = len({run for _, run in groups}) > 1
+    found = [
+        _Matrix(f"{title} on {devices(members)}" + (f", run {run}" if several else ""), members)
+        for (title, run), members in groups.items()
+        if len({_pair(row) for row in members}) >= FEWEST_PAIRS
+    ]
+    return limited(found, _drawn, lambda matrix: matrix.red)
+
+
+def _pair(row: ReportRow) -> tuple[int, int] | None:
+    return pair_of(row.measurement.key) if row.measurement is not None else None
+
+
+def _title(row: ReportRow) -> str:
+    """The benchmark with its parameters other than the pair."""
+    one = row.measurement
+    assert one is not None
+    rest = [
+        size_label(value) if name.endswith("_bytes") and isinstance(value, int) else f"{value}"
+        for name, value in one.key.parameters.items()
+        if name not in ("source", "target")
+    ]
+    inside = f"[{'-'.join(rest)}]" if rest else ""
+    return one.key.benchmark + inside + (f".{one.key.name}" if one.key.name else "") + f", {one.key.metric}"
+
+
+def _drawn(matrix: _Matrix) -> Plot:
+    by_pair = {pair: row for row in matrix.rows if (pair := _pair(row)) is not None}
+    sources, targets = sorted({pair[0] for pair in by_pair}), sorted({pair[1] for pair in by_pair})
+    grid = [[by_pair.get((source, target)) for target in targets] for source in sources]
+    assert matrix.rows[0].measurement is not None
+    unit, unit_name = rate_unit(matrix.rows[0].measurement.key.metric)
+    trace = {
+        "type": "heatmap",
+        "x": [f"{target}" for target in targets],
+        "y": [f"{source}" for source in sources],
+        "z": [[_height(row, unit) for row in line] for line in grid],
+        "text": [[_cell(row, unit) for row in line] for line in grid],
+        "texttemplate": "%{text}",
+        "hoverinfo": "text",
+        "hovertext": [[_hover(row) for row in line] for line in grid],
+        # Perceptually even, and made to look the same to the colour-blind.
+        "colorscale": "Cividis",
+        "xgap": 2,
+        "ygap": 2,
+        "colorbar": {"title": {"text": unit_name}, "thickness": 12, "len": 0.9},
+        "name": safe(matrix.title),
+    }
+    layout = {
+        "xaxis": axis("target", type="category", side="top", showgrid=False),
+        "yaxis": axis("source", type="category", autorange="reversed", showgrid=False),
+        "margin": {"l": 48, "r": 8, "t": 56, "b": 16},
+        "annotations": _beside(by_pair),
+    }
+    ceiling = _expected(matrix.rows)
+    return Plot(
+        section=SECTION,
+        title=printable(matrix.title + (f", {ceiling}" if ceiling else "")),
+        says=_says(by_pair),
+        figure=plain_figure([trace], layout, height=110 + 44 * max(4, len(sources))),
+        columns=("source", "target", *COLUMNS[1:]),
+        rows=[
+            (str(source), str(target), *cells(row, "")[1:]) for (source, target), row in sorted(by_pair.items())[:200]
+        ],
+    )
+
+
+def _expected(rows: Sequence[ReportRow]) -> str:
+    """The roofline of a link where all pairs have the same; else empty."""
+    found = {row.measurement.ceiling for row in rows if row.measurement is not None}
+    only = found.pop() if len(found) == 1 else None
+    return ceiling_words(only) if only is not None else ""
+
+
+def _height(row: ReportRow | None, unit: float) -> float | None:
+    return None if row is None or row.rate is None or row.word == INVALID else row.rate / unit
+
+
+def _cell(row: ReportRow | None, unit: float) -> str:
+    height = _height(row, unit)
+    return "" if row is None or height is None else three_digits(height) + _RED * row.red
+
+
+def _hover(row: ReportRow | None) -> str:
+    return "" if row is None else lines_of(hover(row, row.label))
+
+
+def _beside(by_pair: dict[tuple[int, int], ReportRow]) -> list[dict[str, object]]:
+    """What stands in a cell without a number, whose background is the page's."""
+    texts = {
+        pair: "invalid" if row.word == INVALID else "?"
+        for pair, row in by_pair.items()
+        if row.word == INVALID or row.rate is None
+    }
+    return [
+        {"x": f"{target}", "y": f"{source}", "text": text, "showarrow": False}
+        for (source, target), text in texts.items()
+    ]
+
+
+def _says(by_pair: dict[tuple[int, int], ReportRow]) -> str:
+    """`Lowest 312 GB/s for 2→5, median 390 GB/s, highest 395 GB/s for 0→1; …`."""
+    sound = {pair: row for pair, row in by_pair.items() if row.word != INVALID and row.rate is not None}
+    told = f"{verdicts(list(by_pair.values()), 'pairs')}."
+    if not sound:
+        return f"No pair has a number to be trusted; {told}"
+    low, high = (bound(sound, key=lambda pair: sound[pair].rate or 0.0) for bound in (min, max))
+    middle = median(row.rate or 0.0 for row in sound.values())
+    metric = next(one.key.metric for row in sound.values() if (one := row.measurement) is not None)
+    parts = [
+        f"lowest {rate_words(sound[low].rate or 0.0, metric)} for {low[0]}→{low[1]}",
+        f"median {rate_words(middle, metric)}",
+        f"highest {rate_words(sound[high].rate or 0.0, metric)} for {high[0]}→{high[1]}",
+    ]
+    text = ", ".join(parts)
+    crossed = " ✕ marks a failed test." if any(row.red for row in by_pair.values()) else ""
+    return f"{text[:1].upper()}{text[1:]}; {told} Rows are sources, columns targets.{crossed}"
