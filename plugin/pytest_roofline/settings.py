@@ -226,10 +226,12 @@ def _snapshots(config: pytest.Config) -> Path | None:
 
 
 def _report(config: pytest.Config) -> Path | None:
+    text = option_value(config, "report")
+    if text is None:
+        return None
     from .reporting.report.folder import check_folder
 
-    text = option_value(config, "report")
-    return None if text is None else check_folder(_path(config, "report", text), "--roofline-report")
+    return check_folder(_path(config, "report", text), "--roofline-report")
 
 
 def _fail_on(config: pytest.Config, gate: bool, qualify: bool) -> frozenset[str]:
