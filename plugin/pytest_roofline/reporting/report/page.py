@@ -26,6 +26,7 @@ from .page_steps import memory_of, memory_table, profiles_of, steps_table
 from .page_summary import MEANINGS, chips, sentence
 from .plot import Plot
 from .plots import plots_of
+from .plots.samples import SECTION as SAMPLES
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -70,11 +71,11 @@ def _content(runs: Sequence[Run], rows: Sequence[ReportRow], figures: Sequence[D
         "reds": red,
         "more_red": sum(row.red for row in rows) - len(red),
         "ladders": ladders(runs) if red else [],
-        "samples": [],
+        "samples": [one for one in figures if one.plot.section == SAMPLES],
         "results": results_table(rows, len(runs) > 1),
         "sweeps": sweeps_of(runs),
         "published": published_of(rows),
-        "sections": [(f"plots-{slug(name)}", name, found) for name, found in sections(figures)],
+        "sections": [(f"plots-{slug(name)}", name, found) for name, found in sections(figures, apart=SAMPLES)],
         "steps": steps_table(rows),
         "profiles": profiles_of(runs),
         "memory": memory_table(runs),
@@ -100,6 +101,7 @@ def _contents(told: dict[str, Any]) -> list[tuple[str, str]]:
     """The sections that this page has, by anchor, in the order in which they stand."""
     known = [
         ("red", "What failed", told["reds"]),
+        ("samples", SAMPLES, told["samples"]),
         ("results", "All results", True),
         *((anchor, name, True) for anchor, name, _ in told["sections"]),
         ("steps", "Steps", told["steps"]),

@@ -30,9 +30,10 @@ def drawn(plots: Sequence[Plot]) -> list[Drawn]:
     return [_drawn(number, plot) for number, plot in enumerate(plots, 1)]
 
 
-def sections(plots: Sequence[Drawn]) -> list[tuple[str, list[Drawn]]]:
-    """Plots under the heading that they share, in the order given."""
-    return [(section, list(found)) for section, found in groupby(plots, key=lambda one: one.plot.section)]
+def sections(plots: Sequence[Drawn], apart: str) -> list[tuple[str, list[Drawn]]]:
+    """Plots under the heading that they share, in the order given, but for those of a section that stands elsewhere."""
+    shown = (one for one in plots if one.plot.section != apart)
+    return [(section, list(found)) for section, found in groupby(shown, key=lambda one: one.plot.section)]
 
 
 def _drawn(number: int, plot: Plot) -> Drawn:

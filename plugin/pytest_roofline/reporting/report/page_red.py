@@ -89,8 +89,10 @@ def _commands(row: ReportRow) -> tuple[str, ...]:
     again = f"python -m pytest {shlex.quote(row.test_id)}"
     if row.what == "test":
         return (again,)
-    label = shlex.quote(row.label)
-    return (f"roofline explain {shlex.quote(str(row.run.path))} {label}", f"{again} --roofline-rounds=auto")
+    closer = f"roofline explain {shlex.quote(str(row.run.path))} {shlex.quote(row.label)}"
+    more = f"{again} --roofline-rounds=auto" if row.what == "time" else again
+    # A run that could not be saved is told of by its report alone.
+    return (closer, more) if row.run.path.is_file() else (more,)
 
 
 def _processes(row: ReportRow) -> Table:

@@ -6,10 +6,11 @@ from ...core.units import format_bytes, format_percent, format_seconds, printabl
 from ...judging.hardware import is_arithmetic
 from ...judging.report_rows import ReportRow
 from ...judging.verdicts import span_text
-from ..exhausted import figures as memory_figures
-from ..resources import changes_text, figures_text
+from ..resources import figures_text
 from ..results import rate_text
+from .page_summary import badness
 from .page_tables import Cell, Column, Table, number
+from .words import difference_text, now_text, why
 
 _COLUMNS = (
     Column("test", number=False),
@@ -50,18 +51,18 @@ def _cells(row: ReportRow) -> list[Cell]:
         Cell("") if row.change is None else number(format_percent(row.change), row.change),
         _interval(row),
         _processes(row),
-        Cell(row.word, why=reason(row), word=row.word),
+        Cell(row.word, badness(row.word), why=reason(row), word=row.word),
     ]
 
 
 def reason(row: ReportRow) -> str:
     """Why, in a sentence; of a kernel what it asks for, and what of that changed."""
+    told = [why(row)]
     if row.resources is not None:
-        changes = [changes_text(row.exact.changes)] if row.exact is not None and row.exact.changes else []
-        return "; ".join(filter(None, [row.reason, *changes, f"{row.resources.target}: {figures_text(row.resources)}"]))
-    if row.out_of_memory is not None:
-        return ": ".join(filter(None, [memory_figures(row.out_of_memory), row.reason]))
-    return row.reason
+        told += [difference_text(row), f"{row.resources.target}: {figures_text(row.resources)}"]
+    elif row.out_of_memory is not None:
+        told.insert(0, now_text(row))
+    return "; ".join(filter(None, told))
 
 
 def _size(row: ReportRow) -> Cell:

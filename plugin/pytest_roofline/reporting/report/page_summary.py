@@ -7,6 +7,7 @@ from ...core.units import format_percent, printable, slug
 from ...judging.report_rows import FAILED, OUT_OF_MEMORY, SKIPPED, ReportRow, worst_first
 from ...judging.verdicts import Kind
 from ..results import count
+from .words import compared
 
 # A verdict is told by its word and by a shape, so that nobody has to see colours.
 SHAPES = {
@@ -43,13 +44,16 @@ MEANINGS = (
     (OUT_OF_MEMORY, "memory ran out, which the test expected"),
     (FAILED, "the test failed for itself: wrong data, an exception, a lost process; no verdict"),
 )
-# What was held against something and got a sound verdict.
-_COMPARED = (Kind.REGRESSED.value, Kind.INCONCLUSIVE.value, Kind.IMPROVED.value, Kind.PASSED.value)
 
 
 def shape(word: str) -> str:
     """The sign in front of a verdict."""
     return SHAPES.get(word, "·")
+
+
+def badness(word: str) -> float:
+    """A number that sorts verdicts as the page explains them, the worst first."""
+    return list(SHAPES).index(word) if word in SHAPES else len(SHAPES)
 
 
 def family(word: str) -> str:
@@ -64,59 +68,66 @@ def chips(rows: Sequence[ReportRow]) -> list[tuple[str, int, str]]:
 
 
 def sentence(rows: Sequence[ReportRow]) -> str:
-    """`2 of 34 tests are slower: worst memcpy_d2d[64MiB], +104.2 % time.`"""
-    if not rows:
-        return "Nothing was measured."
-    compared = [row for row in rows if _was_compared(row)]
-    slower = [row for row in rows if row.word == Kind.REGRESSED.value]
-    parts = []
-    if slower:
-        parts.append(f"{len(slower)} of {_tests(len(compared))} {_is(slower)} slower: worst {_worst(slower)}.")
-    parts += _failures(rows)
-    if not compared:
-        told = [row for row in rows if row.what != "test"]
-        parts.append(f"Nothing was compared: {_why(told)}." if told else "Nothing was measured.")
-    elif not slower:
-        parts.append(_without_red(compared))
-    return " ".join(parts)
+    """`2 of 34 measurements are slower: worst memcpy_d2d[64MiB], +104.2 % time.`"""
+    held = [row for row in rows if compared(row)]
+    timed = [row for row in held if row.measurement is not None]
+    kernels = [row for row in held if row.resources is not None]
+    parts = [_slower(timed), _worse(kernels), _failed(rows)]
+    if not held:
+        parts.append(_nothing(rows))
+    elif not any(row.word == Kind.REGRESSED.value for row in held):
+        parts.append(_sound(timed, kernels))
+    return " ".join(filter(None, parts))
 
 
-def _was_compared(row: ReportRow) -> bool:
-    return row.word in _COMPARED and (row.judgement is not None or row.exact is not None)
-
-
-def _is(rows: Sequence[ReportRow]) -> str:
-    return "are" if len(rows) > 1 else "is"
-
-
-def _tests(number: int) -> str:
-    return count(number, "result")
-
-
-def _worst(slower: Sequence[ReportRow]) -> str:
+def _slower(timed: Sequence[ReportRow]) -> str:
+    slower = [row for row in timed if row.word == Kind.REGRESSED.value]
+    if not slower:
+        return ""
     worst = worst_first(slower)[0]
     change = f", {format_percent(worst.change)} time" if worst.change is not None else ""
-    return printable(worst.label) + change
+    of = f"{len(slower)} of {count(len(timed), 'measurement')}"
+    return f"{of} {_are(slower)} slower: {'worst ' * (len(slower) > 1)}{printable(worst.label)}{change}."
 
 
-def _failures(rows: Sequence[ReportRow]) -> list[str]:
-    failed = [row for row in rows if row.red and row.word != Kind.REGRESSED.value]
+def _worse(kernels: Sequence[ReportRow]) -> str:
+    worse = [row for row in kernels if row.word == Kind.REGRESSED.value]
+    of = f"{len(worse)} of {count(len(kernels), 'compiled kernel')}"
+    return f"{of} {_are(worse)} worse: {printable(worse[0].label)}{', …' * (len(worse) > 1)}." if worse else ""
+
+
+def _failed(rows: Sequence[ReportRow]) -> str:
+    """Tests that are red for something else than a verdict on their number."""
+    told = {(row.run.path, row.test_id) for row in rows if row.red and row.word == Kind.REGRESSED.value}
+    failed = [row for row in rows if row.red and (row.run.path, row.test_id) not in told]
+    tests = {(row.run.path, row.test_id) for row in failed}
     if not failed:
-        return []
-    first = worst_first(failed)[0]
-    also = f": first {printable(first.label)}" if len(failed) > 1 else f": {printable(first.label)}"
-    return [f"{count(len(failed), 'test')} failed for another reason than time{also} ({printable(first.word)})."]
+        return ""
+    words = ", ".join(dict.fromkeys(row.word for row in failed))
+    first = printable(worst_first(failed)[0].label)
+    return f"{count(len(tests), 'test')} failed otherwise ({words}): {first}{', …' * (len(tests) > 1)}."
 
 
-def _why(rows: Sequence[ReportRow]) -> str:
-    reasons = Counter(printable(row.reason) or printable(row.word) for row in rows)
-    first, times = reasons.most_common(1)[0]
-    return first + (f" (and {len(reasons) - 1} other reasons)" if len(reasons) > 1 else "") * (times > 0)
+def _nothing(rows: Sequence[ReportRow]) -> str:
+    measured = [row for row in rows if row.what != "test"]
+    if not measured:
+        return "Nothing was measured."
+    reasons = Counter(printable(row.reason or row.word) for row in measured)
+    others = f", and {count(len(reasons) - 1, 'other reason')}" if len(reasons) > 1 else ""
+    return f"Nothing was compared: {reasons.most_common(1)[0][0]}{others}."
 
 
-def _without_red(compared: Sequence[ReportRow]) -> str:
-    open_ = sum(row.word == Kind.INCONCLUSIVE.value for row in compared)
-    faster = sum(row.word == Kind.IMPROVED.value for row in compared)
-    told = f"None of {_tests(len(compared))} is shown to be slower"
-    extra = [f"{faster} faster"] * bool(faster) + [f"{open_} undecided"] * bool(open_)
-    return told + (f" ({', '.join(extra)})" if extra else "") + "."
+def _sound(timed: Sequence[ReportRow], kernels: Sequence[ReportRow]) -> str:
+    faster = sum(row.word == Kind.IMPROVED.value for row in timed)
+    undecided = sum(row.word == Kind.INCONCLUSIVE.value for row in timed)
+    extra = [f"{faster} faster"] * bool(faster) + [f"{undecided} undecided"] * bool(undecided)
+    parts = [
+        f"none of {count(len(timed), 'measurement')} is shown to be slower" + f" ({', '.join(extra)})" * bool(extra)
+    ]
+    parts = parts * bool(timed) + [f"none of {count(len(kernels), 'compiled kernel')} is worse"] * bool(kernels)
+    told = "; ".join(parts)
+    return f"{told[:1].upper()}{told[1:]}."
+
+
+def _are(rows: Sequence[ReportRow]) -> str:
+    return "are" if len(rows) > 1 else "is"

@@ -1,5 +1,6 @@
 """Tables of the page before they are markup: cells with the value that they are sorted by, headings, what is folded."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -54,7 +55,7 @@ class Table:
 
 def number(text: str, value: float | None) -> Cell:
     """A number as people read it, sorted by what it is in SI units."""
-    return Cell(text, value)
+    return Cell(text, value if value is not None and math.isfinite(value) else None)
 
 
 def plain_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:

@@ -132,7 +132,7 @@
     const probe = document.body.appendChild(document.createElement("span"));
     const colour = (name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; };
     const axis = { gridcolor: colour("line"), linecolor: colour("control"), tickcolor: colour("control"),
-      zerolinecolor: colour("line") };
+      zerolinecolor: colour("line"), title: { font: { size: 13 } } };
     const text = colour("text");
     const layout = {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", xaxis: axis, yaxis: axis,
