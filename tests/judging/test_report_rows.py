@@ -45,6 +45,13 @@ def test_processes_of_one_key_are_one_row_with_the_centre_of_those_judged(rows, 
     assert 2 * 64 * MIB / 1e-3 == pytest.approx(row.reference_rate)
 
 
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_what_is_no_time_in_a_verdict_is_passed_over(rows, make, seconds):
+    one = make.measurement(1e-3)
+    (row,) = rows(one, verdict_on(one, processes=2, new_s=seconds, reference_s=seconds))
+    assert (1e-3, None, None) == (row.seconds, row.reference_s, row.reference_rate)
+
+
 def test_of_one_process_the_median_stands(rows, make):
     one = make.measurement(1e-3)
     (row,) = rows(one, verdict_on(one, processes=1, new_s=9.0))

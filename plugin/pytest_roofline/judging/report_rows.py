@@ -75,7 +75,7 @@ class ReportRow:
         if self.measurement is None:
             return None
         judged = self.judgement is not None and self.judgement.processes > 1
-        centre = self.judgement.new_s if self.judgement is not None and judged else None
+        centre = _time(self.judgement.new_s) if self.judgement is not None and judged else None
         return centre if centre is not None else self.measurement.median_s
 
     @property
@@ -86,7 +86,7 @@ class ReportRow:
     @property
     def reference_s(self) -> float | None:
         """Seconds per call that it was compared with; None where it was not, or with a published limit."""
-        return self.judgement.reference_s if self.judgement is not None else None
+        return _time(self.judgement.reference_s) if self.judgement is not None else None
 
     @property
     def reference_rate(self) -> float | None:
@@ -125,6 +125,11 @@ class ReportRow:
         if one is None or one.rate is None or seconds is None:
             return None
         return rate(one.work, one.key.metric, seconds)
+
+
+def _time(seconds: float | None) -> float | None:
+    # A verdict in a file made by hand may hold what is no time, and no rate can be made of.
+    return seconds if seconds is not None and seconds > 0 else None
 
 
 def report_rows(run: Run) -> list[ReportRow]:

@@ -1,0 +1,75 @@
+"""`results.csv` comes back from pandas as it went in, and no spreadsheet computes what stands in it."""
+
+import csv
+import io
+import json
+import math
+from dataclasses import asdict
+
+import pandas as pd
+import pytest
+
+from pytest_roofline.core.records import Outcome
+from pytest_roofline.core.units import printable
+from pytest_roofline.reporting.report.flat import flat_rows
+from pytest_roofline.reporting.report.results_csv import COLUMNS, results_csv
+
+
+@pytest.fixture
+def run(make, report, tmp_path):
+    return make.run(tmp_path / "run.jsonl", *report.everything())
+
+
+def test_pandas_reads_every_value_back(run):
+    # Versions are text, however much they look like numbers.
+    read_as = {"dtype": {"driver": str, "torch": str}, "keep_default_na": False, "na_values": [""]}
+    frame = pd.read_csv(io.StringIO(results_csv([run]), newline=""), **read_as)
+    rows = [asdict(row) for row in flat_rows([run])]
+    assert (list(COLUMNS), len(rows)) == (list(frame.columns), len(frame))
+    for row, (_, read) in zip(rows, frame.iterrows(), strict=True):
+        for name, value in row.items():
+            if value is None or value == "":
+                assert pd.isna(read[name]), name
+            elif isinstance(value, dict):
+                assert value == json.loads(read[name])
+            elif isinstance(value, str):
+                assert printable(value) == read[name].removeprefix("'") or printable(value) == read[name]
+            else:
+                assert value == read[name], name
+
+
+def test_lines_end_as_rfc_4180_says_and_every_one_has_all_columns(run):
+    text = results_csv([run])
+    lines = text.split("\r\n")
+    assert ("", True) == (lines[-1], "\n" not in "".join(lines))
+    assert {len(COLUMNS)} == {len(row) for row in csv.reader(io.StringIO(text, newline=""), strict=True)}
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t=", "\r=", " =", "＝", "＋", "－", "＠"])
+def test_text_that_a_spreadsheet_would_compute_has_an_apostrophe_in_front(make, tmp_path, start):
+    hostile = f'{start}HYPERLINK("http://x","y")'
+    ended = Outcome(f"test_a.py::test_{hostile}", "failed", reason=hostile)
+    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", ended)]), newline=""))
+    assert row["reason"][0] in "'\\"
+    assert printable(hostile) == row["reason"].removeprefix("'")
+
+
+def test_numbers_below_zero_stay_numbers(make, report, tmp_path):
+    run = make.run(tmp_path / "run.jsonl", *report.compared("IMPROVED", change=-0.2))
+    (row,) = csv.DictReader(io.StringIO(results_csv([run]), newline=""))
+    assert math.expm1(-0.2) == float(row["change"])
+
+
+def test_a_run_without_results_has_the_names_alone(make, tmp_path):
+    assert ",".join(COLUMNS) + "\r\n" == results_csv([make.run(tmp_path / "run.jsonl")])
+
+
+def test_the_names_of_the_columns_are_what_scripts_rely_on():
+    assert COLUMNS == (
+        "run", "started", "test_id", "label", "benchmark", "name", "parameters", "what", "verdict", "failed", "reason",
+        "seconds", "metric", "bytes_per_second", "flops_per_second", "tokens_per_second", "baseline_seconds",
+        "baseline_bytes_per_second", "baseline_flops_per_second", "change", "change_low", "change_high", "tolerance",
+        "processes", "baseline_processes", "roofline_share", "roofline_source", "size_bytes", "peak_bytes",
+        "held_bytes", "compile_seconds", "asked_bytes", "free_bytes", "target", "figures", "cache", "timing", "ranks",
+        "hardware", "device", "driver", "torch", "host",
+    )  # fmt: skip
