@@ -1,6 +1,5 @@
 """The `roofline` command: compare runs, make baselines, look at the machine. Exit status 0 fine, 1 not, 2 bad input."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,19 +7,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .cli_baseline import baseline
+from .cli_bundle import bundle
 from .cli_contrast import contrast
 from .cli_export import export
 from .cli_fleet import fleet
 from .cli_hardware import hardware
+from .cli_help import Commands
 from .cli_history import history
 from .cli_import import import_
 from .cli_init import init
 from .cli_machine import doctor, selftest
-from .cli_options import folder_option, width
+from .cli_options import folder_option, json_option, print_json, width
 from .cli_qualify import qualify
 from .cli_report import report
 from .cli_runs import drill, explain
-from .core.errors import RooflineError
 from .core.facts import HARDWARE_FILE
 from .core.units import parse_fraction, printable
 from .version import __version__
@@ -32,24 +32,7 @@ if TYPE_CHECKING:
     from .judging.runs import Run
 
 
-class _Commands(click.Group):
-    """Turns our own errors into one sentence and exit status 2."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except RooflineError as error:
-            click.echo(f"roofline: {printable(str(error))}", err=True)
-            ctx.exit(2)
-        except BrokenPipeError:
-            # Whoever reads has seen enough, as `head` has: click ends quietly.
-            raise
-        except OSError as error:
-            click.echo(f"roofline: {printable(f'{error.filename}: {error.strerror}')}", err=True)
-            ctx.exit(2)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="roofline")
 @click.option(
     "--hardware", "own_hardware", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
@@ -57,7 +40,11 @@ class _Commands(click.Group):
 )  # fmt: skip
 @click.pass_context
 def main(ctx: click.Context, own_hardware: tuple[Path, ...]) -> None:
-    """Is this machine as fast as it should be? Offline companion of the pytest plugin."""
+    """Is this machine as fast as it should be? Offline companion of the pytest plugin.
+
+    `roofline COMMAND --help` has an example of each. Exit status of every command: 0 all is well or done, 1 it found
+    what it looks for (a regression, a flaw), 2 the input cannot be used, which standard error says in a sentence.
+    """
     ctx.obj = folders = (*own_hardware, Path("baselines"))
     # Its own commands tell more of a file that cannot be used; most folders have none.
     if ctx.invoked_subcommand != "hardware" and any((folder / HARDWARE_FILE).exists() for folder in folders):
@@ -66,14 +53,16 @@ def main(ctx: click.Context, own_hardware: tuple[Path, ...]) -> None:
         ctx.call_on_close(use_hardware(folders))
 
 
-@main.command()
+@main.command(short_help="Hold a run against another or a baseline, worst first.")
 @click.argument("old")
 @click.argument("new")
 @click.option("--tolerance", default="5%", show_default=True, help="How much slower is still the same: 5% or 0.05.")
-@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+@json_option
 @folder_option
 def compare(old: str, new: str, tolerance: str, as_json: bool, folder: Path) -> None:
     """Hold NEW against OLD, each a saved run (NAME or PATH), several with commas between, or a baseline; worst first.
+
+    Example: roofline compare before1,before2,before3 after1,after2,after3
 
     Exit status: 0 nothing regressed, 1 something did, 2 the input cannot be used.
     """
@@ -93,7 +82,7 @@ def compare(old: str, new: str, tolerance: str, as_json: bool, folder: Path) -> 
         plain = [_row_as_json(row) | more_as_json(row, shift) for row in compared.rows]
         plain += map(exact_row_as_json, compared.kernels)
         plain += map(lost_as_json, compared.lost)
-        click.echo(json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(plain)
     else:
         _print_comparison(compared, *sides)
     sys.exit(1 if compared.regressed else 0)
@@ -168,6 +157,7 @@ def _note_cuts(runs: "Iterable[Run]") -> None:
 
 
 main.add_command(baseline)
+main.add_command(bundle)
 main.add_command(contrast)
 main.add_command(doctor)
 main.add_command(drill)

@@ -1,0 +1,119 @@
+"""`roofline bundle`: what a vendor's support asks for, in one archive without names."""
+
+import contextlib
+import getpass
+import json
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .cli_options import folder_option
+from .core.units import format_amount, printable, slug
+
+if TYPE_CHECKING:
+    from .judging.runs import Run
+    from .reporting.bundle.making import Bundle
+
+# Of a label in the archive's name, so that every file system takes it.
+LONGEST_NAME = 80
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "--test", "tests", multiple=True, metavar="TEST",
+    help="Part of the name or id of a test (repeatable); the worst that failed without.",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE.zip",
+    help="The archive; roofline-bundle-TEST.zip in this folder by default.",
+)  # fmt: skip
+@click.option(
+    "--keep", "keep", multiple=True, metavar="CATEGORIES",
+    help="What not to redact, with commas between: hosts, users, paths, addresses, emails, devices, secrets, jobs, "
+    "urls, values.",
+)  # fmt: skip
+@click.option(
+    "--sources", type=click.Path(path_type=Path), metavar="DIR",
+    help="pytest's root of the run, which the test is copied from; this folder, or the one above .roofline.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+@folder_option
+def bundle(
+    run: str, tests: tuple[str, ...], output: Path | None, keep: tuple[str, ...], sources: Path | None, as_json: bool,
+    folder: Path,
+) -> None:  # fmt: skip
+    """Pack RUN for a vendor's support: environment, samples, verdicts, explanations, and a stand-alone reproducer.
+
+    RUN is a saved NAME or a PATH. Hosts, users, paths, addresses, devices and secrets are replaced by placeholders
+    that are the same in every file; read the archive before you send it. Exit status: 0 written, 2 the input cannot
+    be used, or nothing failed and no test is named.
+    """
+    from .judging.runs import read_run, resolve_run
+    from .reporting.bundle.archive import write_archive, zipped
+    from .reporting.bundle.making import make_bundle
+    from .reporting.bundle.redacting import Redactor
+
+    read = read_run(resolve_run(run, folder))
+    redactor = Redactor(name.strip() for names in keep for name in names.split(",") if name.strip())
+    for category, name in _names_here():
+        redactor.learn(category, name)
+    made = make_bundle(read, tests, redactor, (sources or _root_of(read)).resolve())
+    path = output or Path(f"roofline-bundle-{slug(made.rows[0].label)[:LONGEST_NAME]}.zip")
+    data = zipped(made.files)
+    write_archive(path, data)
+    if as_json:
+        click.echo(json.dumps(_as_json(path, made, redactor.keep), indent=2, ensure_ascii=False))
+        return
+    for line in _lines(path, len(data), made, redactor.keep):
+        click.echo(printable(line))
+
+
+def _names_here() -> Iterator[tuple[str, str]]:
+    """This machine and who uses it: the tests are copied from here, wherever the run was made."""
+    host = platform.node()
+    yield "hosts", host
+    yield "hosts", host.partition(".")[0]
+    # A container may have a user without a name.
+    with contextlib.suppress(KeyError, OSError):
+        yield "users", getpass.getuser()
+
+
+def _root_of(run: "Run") -> Path:
+    """The folder above `.roofline`, where the run lies in it as a run leaves it there; else this one."""
+    for parent in run.path.resolve().parents:
+        if parent.name == ".roofline":
+            return parent.parent
+    return Path()
+
+
+def _as_json(path: Path, made: "Bundle", keep: frozenset[str]) -> dict[str, Any]:
+    return {
+        "archive": str(path),
+        "tests": [{"test": row.test_id, "label": row.label, "verdict": row.word} for row in made.rows],
+        "files": sorted(made.files),
+        "reproducer": made.made.works,
+        "left_out": made.made.left_out,
+        "notes": made.made.notes,
+        "replaced": {name: {"values": values, "times": times} for name, (values, times) in made.summary.items()},
+        "kept": sorted(keep),
+    }
+
+
+def _lines(path: Path, size_bytes: int, made: "Bundle", keep: frozenset[str]) -> Iterator[str]:
+    from .reporting.bundle.redacting import summary_lines
+
+    yield f"{path}: {len(made.files)} files, {format_amount(size_bytes)}"
+    for row in made.rows:
+        yield f"about {row.word} {row.label}"
+    if made.made.works:
+        yield "reproducer: unpack it, then `cd roofline-bundle/reproduce && python reproduce.py`"
+    for why in made.made.left_out:
+        yield f"not in the reproducer: {why}"
+    for note in made.made.notes:
+        yield f"note: {note}"
+    yield from summary_lines(made.summary, keep)
+    yield "read it before you send it: no rule finds every name"

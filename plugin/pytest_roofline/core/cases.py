@@ -1,0 +1,98 @@
+"""What a reproducer is to measure, and what was measured where it was recorded: `case.json`, written and read here."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import BadFile
+from .facts import Environment
+from .work import Work
+
+CASE_FILE = "case.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One measurement of a test, as a run has it. Times are in seconds per call.
+
+    Args:
+        name: within the test; empty for the only one.
+        label: as people call it.
+        metric: its rate.
+        work: of one call.
+        seconds: the median of every process that counts.
+        baseline_s: what it was compared with; None where it was not, or with a published limit.
+        tolerance: how much slower is still the same, as a share.
+        labels: how it was taken.
+    """
+
+    name: str
+    label: str
+    metric: str
+    work: Work
+    seconds: tuple[float, ...]
+    baseline_s: float | None
+    tolerance: float
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test to measure again.
+
+    Args:
+        node_id: as pytest is to be called with, from the folder of the copied tests.
+        device: as users name it: `cuda:0`.
+        options: of pytest-roofline that change how it is measured.
+        machine: what it was recorded on, in words.
+        recorded: its measurements.
+    """
+
+    node_id: str
+    device: str
+    options: tuple[str, ...]
+    machine: str
+    recorded: tuple[Recorded, ...]
+
+
+def machine_text(environment: Environment) -> str:
+    """A machine in words, without its name: `NVIDIA H200, driver 570.86, kernel 6.8, torch 2.13.0`."""
+    device, torch = environment.device, environment.software.get("torch")
+    facts = (
+        device.product,
+        device.driver and f"driver {device.driver}",
+        f"kernel {environment.host.kernel}",
+        torch and f"torch {torch}",
+    )
+    return ", ".join(fact for fact in facts if fact)
+
+
+def cases_text(cases: Sequence[Case]) -> str:
+    """The text of `case.json`."""
+    return json.dumps([asdict(case) for case in cases], indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_cases(path: Path) -> list[Case]:
+    """The cases of a reproducer, the worst first.
+
+    Raises:
+        BadFile: the file is missing, or none of ours.
+    """
+    try:
+        return [_case(plain) for plain in json.loads(path.read_text(encoding="utf-8"))]
+    except OSError as error:
+        raise BadFile(f"{path} cannot be read: {error.strerror or error}; expected it beside reproduce.py") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadFile(f"{path} is not what `roofline bundle` wrote: {error}; unpack the archive again") from None
+
+
+def _case(plain: dict[str, Any]) -> Case:
+    recorded = tuple(
+        Recorded(
+            **one | {"work": Work(**one["work"]), "seconds": tuple(one["seconds"]), "labels": tuple(one["labels"])}
+        )
+        for one in plain["recorded"]
+    )
+    return Case(**plain | {"options": tuple(plain["options"]), "recorded": recorded})

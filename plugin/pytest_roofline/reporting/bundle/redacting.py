@@ -1,0 +1,140 @@
+"""Stable placeholders in place of names: `host-1` is the same host in every file of an archive."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ...core.errors import BadInput
+from .patterns import CATEGORIES, COMMON, PATTERNS, is_address, is_private, owners
+
+# Shorter names are in too many words.
+SHORTEST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A part of a text that is to be replaced, and as what."""
+
+    start: int
+    end: int
+    rank: int
+
+
+class Redactor:
+    """Replaces what gives away where a run was made.
+
+    Args:
+        keep: categories that stay as they are.
+
+    Raises:
+        BadInput: there is no such category.
+    """
+
+    def __init__(self, keep: Iterable[str] = ()) -> None:
+        self.keep = frozenset(keep)
+        unknown = sorted(self.keep - set(CATEGORIES))
+        if unknown:
+            raise BadInput(f"--keep names {', '.join(unknown)}; expected some of {', '.join(CATEGORIES)}")
+        self.replaced: Counter[str] = Counter()
+        self._order = tuple(CATEGORIES)
+        self._placeholders: dict[tuple[str, str], str] = {}
+        self._known: dict[str, tuple[str, re.Pattern[str]]] = {}
+        self._as_they_are: set[str] = set()
+        self._common = set(COMMON)
+
+    @property
+    def distinct(self) -> dict[str, int]:
+        """How many different values were replaced, by category, without those that had none."""
+        counts = Counter(category for category, _ in self._placeholders)
+        return {category: counts[category] for category in CATEGORIES if counts[category]}
+
+    def leave(self, texts: Iterable[str]) -> None:
+        """Versions that look like addresses and are none."""
+        self._as_they_are |= set(texts)
+
+    def leave_words(self, names: Iterable[str]) -> None:
+        """Names of products, whose words are not looked for, even where a machine is called so."""
+        self._common |= {word.lower() for name in names for word in re.split(r"[^A-Za-z0-9]+", name)}
+
+    def learn(self, category: str, name: str) -> None:
+        """A name that is to be found wherever it stands alone, in any case of its letters."""
+        if len(name) < SHORTEST or name.lower() in self._common or category in self.keep:
+            return
+        # A host also with the domain behind it.
+        more = r"(?:\.[A-Za-z][\w-]*)*" if category == "hosts" else ""
+        pattern = re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}{more}(?![A-Za-z0-9])", re.IGNORECASE)
+        self._known.setdefault(name.lower(), (category, pattern))
+
+    def learn_from(self, text: str) -> None:
+        """Take note of the people that a text names in its paths."""
+        for name in owners(text):
+            self.learn("users", name)
+
+    def whole(self, category: str, text: str) -> str:
+        """The placeholder of a text that is nothing but a name."""
+        category = self._known.get(text.lower(), (category,))[0]
+        if not text or category in self.keep:
+            return text
+        return self._placeholder(category, text)
+
+    def text(self, text: str) -> str:
+        """A text with every name in it replaced."""
+        parts, position = [], 0
+        for span in _joined(self._spans(text)):
+            placeholder = self._placeholder(self._order[span.rank], text[span.start : span.end])
+            parts += [text[position : span.start], placeholder]
+            position = span.end
+        return "".join(parts) + text[position:]
+
+    def summary(self) -> dict[str, tuple[int, int]]:
+        """By category, how many values were replaced, and how often."""
+        return {category: (count, self.replaced[category]) for category, count in self.distinct.items()}
+
+    def _spans(self, text: str) -> Iterable[_Span]:
+        for rank, category in enumerate(self._order):
+            if category in self.keep:
+                continue
+            for pattern in PATTERNS[category]:
+                for match in pattern.finditer(text):
+                    start, end = match.span("it" if "it" in pattern.groupindex else 0)
+                    if self._counts(category, text[start:end]):
+                        yield _Span(start, end, rank)
+        for category, pattern in self._known.values():
+            for match in pattern.finditer(text):
+                yield _Span(*match.span(), self._order.index(category))
+
+    def _counts(self, category: str, found: str) -> bool:
+        if category == "addresses":
+            return found not in self._as_they_are and is_address(found)
+        if category == "paths":
+            return is_private(found)
+        return bool(found) and not (category in ("users", "hosts") and found.lower() in self._common)
+
+    def _placeholder(self, category: str, text: str) -> str:
+        self.replaced[category] += 1
+        same = text.lower() if category in ("hosts", "users", "emails") else text.strip("\"'")
+        number = sum(known == category for known, _ in self._placeholders) + 1
+        return self._placeholders.setdefault((category, same), f"{CATEGORIES[category]}-{number}")
+
+
+def _joined(spans: Iterable[_Span]) -> list[_Span]:
+    """Spans in order; those that overlap are one, of the category that comes first, so that nothing stays of either."""
+    joined: list[_Span] = []
+    for span in sorted(spans, key=lambda one: (one.start, one.end)):
+        last = joined[-1] if joined else None
+        if last is not None and span.start < last.end:
+            joined[-1] = _Span(last.start, max(last.end, span.end), min(last.rank, span.rank))
+        else:
+            joined.append(span)
+    return joined
+
+
+def summary_lines(summary: Mapping[str, tuple[int, int]], keep: Iterable[str]) -> list[str]:
+    """What was replaced and what was kept, by category, without a value."""
+    replaced = [f"{category}: {values} ({times} times)" for category, (values, times) in summary.items()]
+    kept = sorted(keep)
+    return [
+        f"replaced by placeholders: {', '.join(replaced) or 'nothing'}",
+        *([f"kept as they are: {', '.join(kept)}"] if kept else []),
+    ]

@@ -1,0 +1,111 @@
+"""The files that a test needs to run elsewhere: itself, its conftest.py files, and what they import of the checkout."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+from ...core.units import moment
+
+# Here by other ways: copied as libraries, or what the reproducer asks for anyway.
+PROVIDED = {"pytest_roofline", "roofline_kernels", "pytest", "_pytest", "torch"}
+
+
+@dataclass(slots=True)
+class Sources:
+    """What a test is made of.
+
+    Args:
+        files: Python files by their path from the root of the checkout.
+        needs: packages of others that they import.
+        kernels: whether they import `roofline_kernels`.
+        newer: files that were changed after the run had begun.
+        missing: why there is nothing to copy; empty where there is.
+    """
+
+    files: dict[str, str] = field(default_factory=dict)
+    needs: set[str] = field(default_factory=set)
+    kernels: bool = False
+    newer: list[str] = field(default_factory=list)
+    missing: str = ""
+
+
+def sources_of(test_id: str, root: Path, started: str) -> Sources:
+    """Everything of a checkout that a test needs.
+
+    Args:
+        test_id: as pytest calls it, from the root.
+        root: pytest's root of the run.
+        started: when the run began, in ISO 8601.
+    """
+    name = PurePosixPath(test_id.partition("::")[0])
+    if name.is_absolute() or ".." in name.parts or not (root / name).is_file():
+        return Sources(missing=f"{name} is not below {root}")
+    found, began = Sources(), moment(started)
+    todo = [root / name, *_around(root, root / name)]
+    while todo:
+        path = todo.pop()
+        relative = path.relative_to(root).as_posix()
+        if relative in found.files:
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+            tree = ast.parse(text)
+        except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as error:
+            return Sources(missing=f"{relative} cannot be read as Python: {error}")
+        found.files[relative] = text
+        if began is not None and datetime.fromtimestamp(path.stat().st_mtime, UTC) > began:
+            found.newer.append(relative)
+        for dotted in _imports(tree, PurePosixPath(relative)):
+            found.kernels |= dotted.split(".")[0] == "roofline_kernels"
+            files = _resolved(dotted, root, path.parent)
+            if files:
+                todo += files
+            else:
+                found.needs |= _foreign(dotted)
+    found.newer.sort()
+    return found
+
+
+def _around(root: Path, path: Path) -> Iterator[Path]:
+    """The conftest.py and __init__.py files from the root down to a test."""
+    folder = path.parent
+    while True:
+        yield from (folder / name for name in ("conftest.py", "__init__.py") if (folder / name).is_file())
+        if folder == root:
+            return
+        folder = folder.parent
+
+
+def _imports(tree: ast.AST, relative: PurePosixPath) -> Iterator[str]:
+    """Dotted names that a file imports, relative ones from the root; `from a import b` gives a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            around = relative.parts[: len(relative.parts) - node.level] if node.level else ()
+            base = ".".join([*around, *([node.module] if node.module else [])])
+            yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names)
+
+
+def _resolved(dotted: str, root: Path, beside: Path) -> list[Path]:
+    """The files of the checkout that a dotted name is loaded from, packages around it included."""
+    parts = dotted.split(".")
+    if parts[0] in PROVIDED or parts[0] in sys.stdlib_module_names:
+        return []
+    for start in dict.fromkeys((root, beside)):
+        found = []
+        for length in range(1, len(parts) + 1):
+            module = start.joinpath(*parts[:length])
+            candidates = (module.with_suffix(".py"), module / "__init__.py")
+            found += [candidate for candidate in candidates if candidate.is_file()]
+        if found:
+            return found
+    return []
+
+
+def _foreign(dotted: str) -> set[str]:
+    name = dotted.partition(".")[0]
+    return set() if name in PROVIDED or name in sys.stdlib_module_names else {name}

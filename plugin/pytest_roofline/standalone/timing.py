@@ -1,0 +1,89 @@
+"""One measurement with the plugin's engine, from checked arguments to samples, and nothing written down."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..core.samples import Samples
+from ..requests import Request
+
+if TYPE_CHECKING:
+    from ..measuring.devices import Device
+    from ..measuring.timing import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What was taken, and whether its buffers hold the right data; None where nobody looks."""
+
+    samples: Samples
+    verified: bool | None
+    wrong: str = ""
+
+
+def time_request(device: "Device", request: Request, make: Callable[[], object]) -> Timed | None:
+    """Warm up and time a function as the plugin does: sets of arguments, cache policy, blocks, fresh buffers.
+
+    Args:
+        device: to measure on.
+        request: what to measure.
+        make: makes one set of arguments.
+
+    Returns:
+        None where not one sample was taken.
+    """
+    from ..measuring import cache
+    from ..measuring.timing import Engine, Plan
+
+    cache_bytes = device.facts().last_level_cache_bytes or 0
+    sets = _sets(device, request, make, cache_bytes)
+
+    def renew(count: int) -> None:
+        for index in range(count):
+            # The old buffers go first: there may be no room for both.
+            sets[index] = ()
+            sets[index] = cache.as_tuple(make())
+
+    plan = Plan(
+        fn=request.fn,
+        sets=sets,
+        budget_s=request.budget_s,
+        timing=request.timing,
+        flush=device.flusher(cache.FLUSH_FACTOR * cache_bytes) if request.cache == "flush" else None,
+        renew=renew if request.fresh else None,
+        first_calls=request.first_calls,
+    )
+    engine = Engine(device, plan)
+    try:
+        engine.run()
+        samples = engine.samples()
+        verified, wrong = _verified(request.verify, engine)
+        return None if samples is None else Timed(samples, verified, wrong)
+    finally:
+        sets.clear()
+        engine.close()
+        device.release()
+
+
+def _sets(device: "Device", request: Request, make: Callable[[], object], cache_bytes: int) -> list[tuple[object, ...]]:
+    from ..measuring import cache
+
+    if request.cache != "rotate":
+        return [cache.as_tuple(make())]
+    count = cache.rotation_sets(request.work, cache_bytes, device.free_bytes())
+    return cache.make_sets(make, count, cache.SETUP_S, device.host_s)
+
+
+def _verified(verify: Callable[..., object] | None, engine: "Engine") -> tuple[bool | None, str]:
+    """Whether every set of arguments that was timed holds the right data, and what is wrong if one does not."""
+    if verify is None:
+        return None, ""
+    engine.settle()
+    for index, arguments in enumerate(engine.sets_touched):
+        try:
+            answer = verify(*arguments)
+        except AssertionError as error:
+            return False, f"wrong data in argument set {index}: {error}"
+        if answer is not None and not answer:
+            return False, f"wrong data in argument set {index}: verify returned {answer!r}"
+    return True, ""
