@@ -1,7 +1,7 @@
 """Attention by sequence length: back ends side by side, memory that ran out as a mark, the roofline dashed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....core.keys import Scalar
 from ....core.records import Ceiling
@@ -10,12 +10,10 @@ from ....core.work import rate_suffix
 from ....judging.report_rows import OUT_OF_MEMORY, ReportRow
 from ..plot import Plot
 from .drawing import (
-    COLOURS,
-    GREY,
     MOST_ROWS,
-    PATTERNS,
     Trace,
     axis,
+    bar_marker,
     level,
     limited,
     lines_of,
@@ -25,7 +23,7 @@ from .drawing import (
     thinned,
     thinned_note,
 )
-from .words import COLUMNS, INVALID, ceiling_words, cells, devices, hover, sentence, verdicts
+from .words import COLUMNS, INVALID, ceiling_words, cells, devices, hover, roof_label, sentence, verdicts
 
 SECTION = "Attention by sequence length"
 _SEQUENCE, _BACK_ENDS = "sequence", ("implementation", "name", "backend", "back_end", "attention")
@@ -60,7 +58,6 @@ class _Group:
 
 def attention_plots(rows: Sequence[ReportRow]) -> list[Plot]:
     """A plot for each benchmark and shape: those with a parameter `sequence` and one that names the back end."""
-    several = len({row.run.header.run_id for row in rows}) > 1
     groups: dict[str, list[_Bar]] = {}
     for row in rows:
         asked = _asked(row)
@@ -70,11 +67,16 @@ def attention_plots(rows: Sequence[ReportRow]) -> list[Plot]:
             continue
         benchmark, parameters = asked
         rest = [_told(other, value) for other, value in parameters.items() if other not in (_SEQUENCE, name)]
-        run = f", run {row.run.header.run_id}" if several else ""
-        back_end = f"{parameters[name]}{run}"
-        groups.setdefault(", ".join([benchmark, *rest]), []).append(_Bar(back_end, sequence, row))
-    found = [_Group(title, bars) for title, bars in groups.items()]
+        groups.setdefault(", ".join([benchmark, *rest]), []).append(_Bar(f"{parameters[name]}", sequence, row))
+    found = [_Group(title, _by_run(bars)) for title, bars in groups.items()]
     return limited([group for group in found if group.comparable], _drawn, lambda group: group.red)
+
+
+def _by_run(bars: Sequence[_Bar]) -> list[_Bar]:
+    """The same with the run in the name of the back end, where there are several."""
+    several = len({bar.row.run.header.run_id for bar in bars}) > 1
+    return [replace(bar, back_end=f"{bar.back_end}, run {bar.row.run.header.run_id}") if several else bar
+            for bar in bars]  # fmt: skip
 
 
 def _asked(row: ReportRow) -> tuple[str, dict[str, Scalar]] | None:
@@ -103,7 +105,7 @@ def _drawn(group: _Group) -> Plot:
     ]
     ceiling = _ceiling(group.bars)
     if ceiling is not None:
-        roof = level([-0.5, len(sequences) - 0.5], ceiling.value / _TERA, ceiling_words(ceiling), _dash(ceiling))
+        roof = level([-0.5, len(sequences) - 0.5], ceiling.value / _TERA, roof_label(ceiling), _dash(ceiling))
         # On an axis of categories numbers count them, so that the line reaches past the outermost bars.
         traces.append(roof)
     most = max(y for trace in traces for y in trace["y"] if y is not None)
@@ -147,14 +149,12 @@ def _bars(bars: Sequence[_Bar], back_end: str, index: int, sequences: Sequence[i
         "x": [sequences.index(bar.sequence) for bar in bars],
         "y": [(row.rate or 0.0) / _TERA for row in rows],
         "name": safe(short(back_end)),
-        "marker": {
-            "color": COLOURS[index % len(COLOURS)],
-            "opacity": [0.35 if row.word == INVALID else 1.0 for row in rows],
-            "pattern": {"shape": PATTERNS[index % len(PATTERNS)], "fgcolor": "#FFFFFF", "solidity": 0.25},
-            "line": {"color": GREY, "width": 1},
-        },
+        "marker": bar_marker(index, opacity=[0.35 if row.word == INVALID else 1.0 for row in rows]),
         "text": [_mark(row, numbered) for row in rows],
         "textposition": "outside",
+        # Otherwise what stands above narrow bars is shrunk until nobody reads it.
+        "constraintext": "none",
+        "textfont": {"size": 10},
         "textangle": 0 if numbered else -90,
         "cliponaxis": False,
         "hoverinfo": "text",
@@ -191,7 +191,7 @@ def _says(group: _Group, ceiling: Ceiling | None) -> str:
     """Who is fastest at the longest sequence that was measured, by how much, and who ran out of memory."""
     sound = [bar for bar in group.bars if bar.row.rate is not None and bar.row.word != INVALID]
     measured = [bar.row for bar in group.bars if bar.row.measurement is not None]
-    parts = [*_fastest(sound, ceiling), verdicts(measured, "measurements")]
+    parts = [*_fastest(sound, ceiling), verdicts(measured, "measurements", lambda row: row.label)]
     failed = [bar for bar in group.bars if bar.row.word == OUT_OF_MEMORY or bar.row.out_of_memory is not None]
     by_name: dict[str, int] = {}
     for bar in failed:

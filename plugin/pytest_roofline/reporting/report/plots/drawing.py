@@ -1,6 +1,7 @@
 """What all plots share: colours, marks, axes, text that cannot inject, and a figure as plain data."""
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
@@ -96,8 +97,9 @@ def plain_figure(traces: Sequence[Trace], layout: Mapping[str, Any], height: int
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "namelength": -1},
         "modebar": {"bgcolor": _TRANSPARENT, "color": GREY, "activecolor": COLOURS[0]},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.18, "yanchor": "top"},
-    }
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yref": "container", "yanchor": "bottom",
+                   "tracegroupgap": 0, "traceorder": "normal"},
+    }  # fmt: skip
     # A template would bring page colours, and whatever a person has set as the default.
     figure = go.Figure(data=list(traces), layout={"template": go.layout.Template(), **base, **layout})
     found: dict[str, Any] = figure.to_plotly_json()
@@ -158,6 +160,20 @@ def size_axis(title: str, sizes: Sequence[int]) -> dict[str, Any]:
     bounds = [math.log10(min(sizes)) - room, math.log10(max(sizes)) + room]
     texts = [format_bytes(tick) for tick in ticks]
     return axis(title, type="log", range=bounds, tickvals=ticks, ticktext=texts)
+
+
+def bar_marker(index: int, **more: Any) -> dict[str, Any]:
+    """How the bars of a series look: a colour and, for whom that says nothing, a pattern."""
+    # Behind a full turn of the colours the patterns have moved on by one.
+    shape = PATTERNS[(index + index // len(COLOURS)) % len(PATTERNS)]
+    pattern = {"shape": shape, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.75)", "size": 8, "solidity": 0.25}
+    return {"color": COLOURS[index % len(COLOURS)], "pattern": pattern, "line": {"color": GREY, "width": 1}, **more}
+
+
+def wrapped(text: str, width: int = 20, at_most: int = 3) -> str:
+    """A label of an axis in lines that leave room for the bars on a phone."""
+    lines = textwrap.wrap(printable(text), width, max_lines=at_most, placeholder=" …")
+    return "<br>".join(escape(line, quote=False) for line in lines)
 
 
 def legend_only(name: str, symbol: str) -> Trace:

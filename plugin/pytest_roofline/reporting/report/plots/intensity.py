@@ -1,5 +1,6 @@
 """Everything that has both bytes and FLOPs on one roofline: FLOP per byte against FLOP per second."""
 
+import math
 from collections.abc import Sequence
 from statistics import median
 
@@ -25,7 +26,7 @@ from .drawing import (
     thinned,
     thinned_note,
 )
-from .words import INVALID, device, hover
+from .words import INVALID, device, hover, rate_words
 
 SECTION = "Roofline"
 COLUMNS = ("test", "FLOP/byte", "FLOP/s", "bytes a second", "of the roof", "verdict")
@@ -34,11 +35,12 @@ _TERA = 1e12
 
 def roofline_plots(rows: Sequence[ReportRow]) -> list[Plot]:
     """One plot for each kind of device that did work with bytes and FLOPs."""
-    by_device: dict[str, list[ReportRow]] = {}
+    by_device: dict[tuple[str, str], list[ReportRow]] = {}
     for row in rows:
         if row.measurement is not None and row.rate is not None:
-            by_device.setdefault(f"{device(row)}, {row.measurement.key.hardware.alone}", []).append(row)
-    return [_plot(name, members) for name, members in by_device.items() if any(map(_has_both, members))]
+            by_device.setdefault((device(row), f"{row.measurement.key.hardware.alone}"), []).append(row)
+    found = {key: members for key, members in by_device.items() if any(map(_has_both, members))}
+    return [_plot(", ".join(key if len(found) > 1 else key[:1]), members) for key, members in found.items()]
 
 
 def _has_both(row: ReportRow) -> bool:
@@ -109,20 +111,24 @@ def _roof_traces(span: tuple[float, float], memory: Ceiling | None, compute: dic
         top = max((roof.value for roof in compute.values()), default=memory.value * high)
         end = min(high, top / memory.value)
         ys = [memory.value * low / _TERA, memory.value * end / _TERA]
-        text = f"memory {format_rate(memory.value)} ({memory.source})"
-        traces.append(_roof([low, end], ys, text, memory))
+        text = f"memory {rate_words(memory.value, memory.metric)}"
+        # Half-way up, where the room above the slope is free.
+        middle = math.sqrt(low * end)
+        traces.append(_roof([low, middle, end], [ys[0], memory.value * middle / _TERA, ys[1]], text, memory))
     for metric, roof in compute.items():
         start = max(low, roof.value / memory.value) if memory is not None else low
         kind = metric.removesuffix("TFLOPS").removesuffix("_") or "FLOP/s"
-        text = f"{kind} {format_flops(roof.value)} ({roof.source})"
+        text = f"{kind} {format_flops(roof.value)}"
         traces.append(_roof([start, high], [roof.value / _TERA] * 2, text, roof))
     return traces
 
 
 def _roof(xs: Sequence[float], ys: Sequence[float], text: str, roof: Ceiling) -> Trace:
-    dash = "dash" if roof.source == "datasheet" else "dot"
-    return {"type": "scatter", "x": list(xs), "y": list(ys), "mode": "lines", "name": safe(text),
-            "line": {"color": GREY, "dash": dash, "width": 2}, "hoverinfo": "text", "hovertext": safe(text)}  # fmt: skip
+    line = {"color": GREY, "dash": "dash" if roof.source == "datasheet" else "dot", "width": 2}
+    whole = safe(f"{text} ({roof.source})")
+    shown = {"name": whole, "hoverinfo": "text", "hovertext": whole, "textposition": "top left"}
+    texts = [safe(text) if index == 1 else "" for index in range(len(xs))]
+    return {"type": "scatter", "x": list(xs), "y": list(ys), "mode": "lines+text", "text": texts, "line": line, **shown}
 
 
 def _series(rows: Sequence[ReportRow]) -> list[Trace]:

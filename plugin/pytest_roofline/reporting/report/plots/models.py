@@ -10,13 +10,12 @@ from ....judging.report_rows import ReportRow
 from ....judging.runs import Run
 from ..plot import Plot
 from .drawing import (
-    COLOURS,
     GREY,
     MOST_ROWS,
     MOST_SERIES,
-    PATTERNS,
     Trace,
     axis,
+    bar_marker,
     lines_of,
     log_axis,
     plain_figure,
@@ -25,13 +24,13 @@ from .drawing import (
     style,
     thinned,
     thinned_note,
+    wrapped,
 )
 from .words import sentence
 
 TIME, FIRST, MEMORY = "Where the time goes", "First calls", "Where the memory goes"
 # Bars below each other that a person still reads.
 MOST_BARS = 20
-_LONGEST_LABEL = 36
 
 
 def model_plots(rows: Sequence[ReportRow]) -> list[Plot]:
@@ -56,15 +55,15 @@ def _time_plots(runs: Sequence[Run]) -> list[Plot]:
         name: {one.name: 100 * one.share for one in profile.classes} for name, profile in shown
     }
     texts = {name: _time_texts(profile) for name, profile in shown}
-    largest = [max(profile.classes, key=lambda one: one.share) for _, profile in found]
-    first = sentence(f"{found[0][0]}: most of the time goes into {largest[0].name} ({format_share(largest[0].share)})")
+    largest = max(found[0][1].classes, key=lambda one: one.share)
+    first = f"Most of the time of {found[0][0]} goes into {largest.name} ({format_share(largest.share)})."
     note = thinned_note(len(shown), len(found), "profiles")
     return [
         Plot(
             section=TIME,
             title="Shares of a call by class of kernel, under a profiler",
             says=printable(first) + " Profiled times are never judged." + note,
-            figure=_stacked(bars, texts, CLASSES, "share of the call's span (%)"),
+            figure=_stacked(bars, texts, CLASSES, "share of the span (%)"),
             columns=("measurement", "class", "share", "time", "count"),
             rows=thinned([cells for name, profile in found for cells in _time_cells(name, profile)], MOST_ROWS),
         )
@@ -108,7 +107,7 @@ def _memory_plots(runs: Sequence[Run]) -> list[Plot]:
     }
     name, use = max(found, key=lambda pair: pair[1].peak_bytes)
     kind, size = max(use.categories.items(), key=lambda pair: pair[1])
-    says = f"{name} has the highest peak, {format_memory(use.peak_bytes)}; most of it {kind} ({_of_peak(size, use)})"
+    says = f"The highest peak is that of {name}, {format_memory(use.peak_bytes)}; most of it is {kind}"
     cells = [
         (printable(name), kind, format_memory(size), _of_peak(size, use))
         for name, use in found
@@ -118,8 +117,9 @@ def _memory_plots(runs: Sequence[Run]) -> list[Plot]:
         Plot(
             section=MEMORY,
             title="Memory at the peak by category",
-            says=printable(sentence(says)) + thinned_note(len(shown), len(found), "calls"),
-            figure=_stacked(bars, texts, CATEGORIES, f"memory at the peak ({unit})"),
+            says=printable(f"{says} ({format_share(size / use.peak_bytes)}).")
+            + thinned_note(len(shown), len(found), "calls"),
+            figure=_stacked(bars, texts, CATEGORIES, f"peak memory ({unit})"),
             columns=("measurement", "category", "size", "share"),
             rows=thinned(cells, MOST_ROWS),
         )
@@ -146,18 +146,10 @@ def _stacked(
         "yaxis": axis(
             "",
             tickvals=list(range(len(names))),
-            ticktext=[safe(short(name, _LONGEST_LABEL)) for name in names],
+            ticktext=[wrapped(name) for name in names],
             autorange="reversed",
             showgrid=False,
         ),
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "traceorder": "normal",
-        },
     }
     return plain_figure(traces, layout, height=190 + 34 * len(names) + 12 * len(present))
 
@@ -166,18 +158,13 @@ def _part(
     kind: str, index: int, bars: Mapping[str, Mapping[str, float]], texts: Mapping[str, Mapping[str, Sequence[str]]]
 ) -> Trace:
     names = list(bars)
-    pattern = PATTERNS[(index + index // len(COLOURS)) % len(PATTERNS)]
     return {
         "type": "bar",
         "orientation": "h",
         "x": [bars[name].get(kind, 0.0) for name in names],
         "y": list(range(len(names))),
         "name": kind,
-        "marker": {
-            "color": COLOURS[index % len(COLOURS)],
-            "pattern": {"shape": pattern, "fgcolor": "#FFFFFF", "solidity": 0.25},
-            "line": {"color": GREY, "width": 1},
-        },
+        "marker": bar_marker(index),
         "hoverinfo": "text",
         "hovertext": [lines_of([name, *texts[name].get(kind, ())]) for name in names],
     }

@@ -13,7 +13,9 @@ from .drawing import axis, limited, lines_of, plain_figure, safe
 from .words import COLUMNS, INVALID, ceiling_words, cells, devices, hover, rate_unit, rate_words, verdicts
 
 SECTION = "Copies between devices"
-_RED = " ✕"
+# The darkest colour is at most this share of the brightest one's rate.
+_LEAST_SPAN = 0.7
+_RED = "<br>✕"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ def _pair(row: ReportRow) -> tuple[int, int] | None:
     return pair_of(row.measurement.key) if row.measurement is not None else None
 
 
+def _between(row: ReportRow) -> str:
+    return "→".join(f"{index}" for index in _pair(row) or ())
+
+
 def _title(row: ReportRow) -> str:
     """The benchmark with its parameters other than the pair."""
     one = row.measurement
@@ -65,6 +71,7 @@ def _drawn(matrix: _Matrix) -> Plot:
     grid = [[by_pair.get((source, target)) for target in targets] for source in sources]
     assert matrix.rows[0].measurement is not None
     unit, unit_name = rate_unit(matrix.rows[0].measurement.key.metric)
+    heights = [height for row in by_pair.values() if (height := _height(row, unit)) is not None]
     trace = {
         "type": "heatmap",
         "x": [f"{target}" for target in targets],
@@ -74,6 +81,9 @@ def _drawn(matrix: _Matrix) -> Plot:
         "texttemplate": "%{text}",
         "hoverinfo": "text",
         "hovertext": [[_hover(row) for row in line] for line in grid],
+        # From zero, a few percent would not show; from the lowest, they would look like a collapse.
+        "zmin": min([*heights, _LEAST_SPAN * max(heights, default=0.0)], default=0.0),
+        "zmax": max(heights, default=1.0),
         # Perceptually even, and made to look the same to the colour-blind.
         "colorscale": "Cividis",
         "xgap": 2,
@@ -82,9 +92,8 @@ def _drawn(matrix: _Matrix) -> Plot:
         "name": safe(matrix.title),
     }
     layout = {
-        "xaxis": axis("target", type="category", side="top", showgrid=False),
+        "xaxis": axis("target", type="category", showgrid=False),
         "yaxis": axis("source", type="category", autorange="reversed", showgrid=False),
-        "margin": {"l": 48, "r": 8, "t": 56, "b": 16},
         "annotations": _beside(by_pair),
     }
     ceiling = _expected(matrix.rows)
@@ -92,7 +101,7 @@ def _drawn(matrix: _Matrix) -> Plot:
         section=SECTION,
         title=printable(matrix.title + (f", {ceiling}" if ceiling else "")),
         says=_says(by_pair),
-        figure=plain_figure([trace], layout, height=110 + 44 * max(4, len(sources))),
+        figure=plain_figure([trace], layout, height=120 + 44 * max(4, len(sources))),
         columns=("source", "target", *COLUMNS[1:]),
         rows=[
             (str(source), str(target), *cells(row, "")[1:]) for (source, target), row in sorted(by_pair.items())[:200]
@@ -123,12 +132,12 @@ def _hover(row: ReportRow | None) -> str:
 def _beside(by_pair: dict[tuple[int, int], ReportRow]) -> list[dict[str, object]]:
     """What stands in a cell without a number, whose background is the page's."""
     texts = {
-        pair: "invalid" if row.word == INVALID else "?"
+        pair: "inv." if row.word == INVALID else "?"
         for pair, row in by_pair.items()
         if row.word == INVALID or row.rate is None
     }
     return [
-        {"x": f"{target}", "y": f"{source}", "text": text, "showarrow": False}
+        {"x": f"{target}", "y": f"{source}", "text": text, "showarrow": False, "font": {"size": 10}}
         for (source, target), text in texts.items()
     ]
 
@@ -136,7 +145,7 @@ def _beside(by_pair: dict[tuple[int, int], ReportRow]) -> list[dict[str, object]
 def _says(by_pair: dict[tuple[int, int], ReportRow]) -> str:
     """`Lowest 312 GB/s for 2→5, median 390 GB/s, highest 395 GB/s for 0→1; …`."""
     sound = {pair: row for pair, row in by_pair.items() if row.word != INVALID and row.rate is not None}
-    told = f"{verdicts(list(by_pair.values()), 'pairs')}."
+    told = f"{verdicts(list(by_pair.values()), 'pairs', _between)}."
     if not sound:
         return f"No pair has a number to be trusted; {told}"
     low, high = (bound(sound, key=lambda pair: sound[pair].rate or 0.0) for bound in (min, max))

@@ -66,7 +66,7 @@ def _plot(row: ReportRow, several: bool) -> Plot:
     traces += _levels(row, scale, span)
     layout = {
         "xaxis": axis(
-            "process, its blocks from left to right in the order taken",
+            "process, its blocks in the order taken",
             tickvals=_few(range(len(names))),
             ticktext=[safe(short(names[index], 24)) for index in _few(range(len(names)))],
             range=span,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....core.keys import Scalar
 from ....core.units import size_label
@@ -108,7 +108,9 @@ class _Names:
             told(name, value) for name, value in key.parameters.items() if name != self.size_parameter
         )
         modes = "" if key.cache == "rotate" else key.cache
-        return parameters, key.name, key.metric, modes, key.timing, str(key.hardware), f"run {row.run.header.run_id}"
+        # How many devices there are, the size of the world says already.
+        hardware = str(replace(key.hardware, devices=1))
+        return parameters, key.name, key.metric, modes, key.timing, hardware, f"run {row.run.header.run_id}"
 
     def joined(self, parts: tuple[str, ...]) -> str:
         # The metric and the hardware only where they differ; the parameters also where they do not.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import median
 
 from ....core.records import Ceiling
-from ....core.units import format_share, printable
+from ....core.units import format_bytes, format_share, printable
 from ....judging.report_rows import ReportRow
 from ..plot import Plot
 from .drawing import (
@@ -27,7 +27,7 @@ from .drawing import (
     thinned_note,
 )
 from .series import Series
-from .words import COLUMNS, INVALID, ceiling_words, cells, hover, rate_at, rate_unit, rate_words, sentence, verdicts
+from .words import COLUMNS, INVALID, cells, hover, rate_at, rate_unit, rate_words, roof_label, sentence, verdicts
 
 # So many series are told in a sentence each.
 MOST_TOLD = 3
@@ -51,8 +51,11 @@ def sweep_plot(section: str, title: str, all_series: Sequence[Series], rate_name
     sizes = [size for one in drawn for size in one.sizes]
     ceilings = _ceilings([row for one in drawn for row in one.rows])
     traces = [level(sizes, ceiling.value / unit, text, dash) for ceiling, text, dash in ceilings]
+    banded = [index for index, one in enumerate(drawn) if any(row.reference_medians_s for row in one.rows)]
     for index, one in enumerate(drawn):
-        traces += [*_baseline(one, index, unit), _points(one, index, unit)]
+        # One entry of the legend explains all bands, which have their series' colours.
+        traces += _baseline(one, index, unit, explained=index == banded[0]) if index in banded else []
+        traces.append(_points(one, index, unit))
     traces += _limits(drawn, unit) + _legend([row for one in drawn for row in one.rows])
     heights = [y for trace in traces for y in trace["y"] if y is not None]
     layout = {
@@ -98,7 +101,7 @@ def _ceilings(rows: Sequence[ReportRow]) -> list[tuple[Ceiling, str, str]]:
         values = sorted({ceiling.value for ceiling in same})
         middle = Ceiling(same[0].metric, median(values), same[0].source, same[0].origin)
         several = f", median of {len(values)}" if len(values) > 1 else ""
-        text = ceiling_words(middle).replace("roofline", "Roofline", 1).removesuffix(")") + f"{several})"
+        text = roof_label(middle).removesuffix(")") + f"{several})"
         told.append((middle, text, "dash" if middle.source == "datasheet" else "dot"))
     return told
 
@@ -131,10 +134,8 @@ def _symbol(row: ReportRow, symbol: str) -> str:
     return f"{symbol}-open" if row.word == INVALID else symbol
 
 
-def _baseline(one: Series, index: int, unit: float) -> list[Trace]:
+def _baseline(one: Series, index: int, unit: float, *, explained: bool) -> list[Trace]:
     """The band from the slowest to the fastest process of the baseline, and a thin line where its centre is."""
-    if not any(row.reference_medians_s for row in one.rows):
-        return []
     colour, _, _ = style(index)
     xs: list[float | None] = []
     ys: list[float | None] = []
@@ -142,11 +143,17 @@ def _baseline(one: Series, index: int, unit: float) -> list[Trace]:
         xs += [*(size for size, _, _ in run), *(size for size, _, _ in reversed(run)), None]
         ys += [*(high for _, _, high in run), *(low for _, low, _ in reversed(run)), None]
     group = {"legendgroup": f"series {index}", "type": "scatter", "hoverinfo": "skip", "mode": "lines"}
-    name = safe(short(f"baseline of {one.name}, lowest to highest process"))
-    band = {"x": xs[:-1], "y": [None if y is None else y / unit for y in ys[:-1]], "fill": "toself", "name": name}
+    band = {"x": xs[:-1], "y": [None if y is None else y / unit for y in ys[:-1]], "fill": "toself"}
     centres = [rate_at(row, row.reference_s) for row in one.rows]
     return [
-        {**group, **band, "fillcolor": _faint(colour), "line": {"width": 0.5, "color": colour}},
+        {
+            **group,
+            **band,
+            "name": "baseline",
+            "showlegend": explained,
+            "fillcolor": _faint(colour),
+            "line": {"width": 0.5, "color": colour},
+        },
         {
             **group,
             "x": one.sizes,
@@ -219,14 +226,18 @@ def _says(all_series: Sequence[Series]) -> str:
     named = len(all_series) > 1
     told = [f"{one.name}: {_sentence(one)}." if named else sentence(_sentence(one)) for one in worst[:MOST_TOLD]]
     more = f" {len(worst) - MOST_TOLD} more series are in the figure." if len(worst) > MOST_TOLD else ""
-    return printable(" ".join(told) + more)
+    banded = any(row.reference_medians_s for one in all_series for row in one.rows)
+    band = " A band reaches from the slowest to the fastest process of the baseline." if banded else ""
+    return printable(" ".join(told) + more + band)
 
 
 def _sentence(one: Series) -> str:
     """`plateau 3.9 TB/s, 81.2 % of the datasheet's 4.8 TB/s; 2 of 20 sizes slower …`."""
     sound = [row for row in one.rows if row.word != INVALID]
     bare = [f"{one.unresolved} below the clock's resolution, without a rate"] if one.unresolved else []
-    return "; ".join([*_plateau(sound), verdicts(one.rows, "sizes"), *_cached(sound), *bare])
+    sizes = {id(row): format_bytes(size) for size, row in one.points}
+    found = verdicts(one.rows, "sizes", lambda row: sizes[id(row)])
+    return "; ".join([*_plateau(sound), found, *_cached(sound), *bare])
 
 
 def _plateau(rows: Sequence[ReportRow]) -> list[str]:

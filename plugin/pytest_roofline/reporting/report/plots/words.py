@@ -1,7 +1,7 @@
 """What is said of a row beside its point, and in the table that has the same content."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ....core.records import Ceiling
 from ....core.units import (
@@ -44,6 +44,11 @@ def rate_at(row: ReportRow, seconds: float | None) -> float | None:
 def ceiling_words(ceiling: Ceiling) -> str:
     """`roofline 4.8 TB/s (datasheet)`."""
     return f"roofline {rate_words(ceiling.value, ceiling.metric)} ({ceiling.source})"
+
+
+def roof_label(ceiling: Ceiling) -> str:
+    """The same at the beginning of a label."""
+    return f"R{ceiling_words(ceiling)[1:]}"
 
 
 def sentence(text: str) -> str:
@@ -121,19 +126,20 @@ def cells(row: ReportRow, name: str) -> tuple[str, ...]:
     return tuple(printable(text) for text in texts)
 
 
-def verdicts(rows: Sequence[ReportRow], what: str) -> str:
+def verdicts(rows: Sequence[ReportRow], what: str, where: Callable[[ReportRow], str]) -> str:
     """How many of the rows are slower than what they were held against, and which the most; how many do not count.
 
     Args:
         rows: of one series.
         what: `sizes`, in the plural.
+        where: what tells one of them from the others.
     """
     judged = [row for row in rows if row.change is not None]
     slower = [row for row in rows if row.word == REGRESSED]
     parts = []
     if slower:
         worst = max(slower, key=lambda row: row.change or 0.0)
-        by = f", worst {place(worst)} ({format_percent(worst.change)} time)" if worst.change is not None else ""
+        by = f", worst {where(worst)} ({format_percent(worst.change)} time)" if worst.change is not None else ""
         parts.append(f"{len(slower)} of {len(rows)} {what} slower than the baseline or limit{by}")
     elif judged:
         parts.append(f"{len(judged)} of {len(rows)} {what} compared, none found slower")
@@ -144,12 +150,6 @@ def verdicts(rows: Sequence[ReportRow], what: str) -> str:
     parts += [f"{len(others)} failed"] if others else []
     parts += [f"{len(invalid)} invalid"] if invalid else []
     return "; ".join(parts)
-
-
-def place(row: ReportRow) -> str:
-    """What tells a row from the others of its series: its size, else its name."""
-    size = row.measurement.work.size_bytes if row.measurement is not None else 0
-    return format_bytes(size) if size else row.label
 
 
 def device(row: ReportRow) -> str:
