@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from pytest_roofline.measuring.devices import amd
-from pytest_roofline.measuring.devices.amd import Amdsmi
+from pytest_roofline.measuring.devices.amd import Amdsmi, started_amdsmi
 from pytest_roofline.measuring.devices.base import BRAKE, POWER_CAP, THERMAL, Counters
 
 GIB = 2**30
@@ -75,6 +75,17 @@ def install(monkeypatch):
         return library
 
     return install
+
+
+def test_a_library_that_prints_when_imported_leaves_standard_output_alone(tmp_path, monkeypatch, capsys):
+    # amdsmi 7 does, where the driver's library is missing: it came before the JSON of `roofline doctor --json`.
+    program = 'print("Unable to find libamd_smi.so")\nraise OSError("libamd_smi.so")\n'
+    (tmp_path / "amdsmi.py").write_text(program, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    with pytest.raises(OSError, match=r"libamd_smi\.so"):
+        started_amdsmi()
+    assert "" == capsys.readouterr().out
 
 
 def counters_of(install, own_bytes=0, **answers):

@@ -126,9 +126,7 @@ def _links(nvml: Any, handle: Any) -> int | None:
 def _amd_gpus() -> list[Gpu] | None:
     """Every AMD GPU; None where amdsmi does not answer."""
     with contextlib.suppress(Exception):
-        import amdsmi
-
-        amdsmi.amdsmi_init()
+        amdsmi = amd.started_amdsmi()
         return [_amd_gpu(amdsmi, index, handle) for index, handle in enumerate(amdsmi.amdsmi_get_processor_handles())]
     return None
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from .devices import nvidia
+from .devices.amd import started_amdsmi
 from .devices.cuda import _pci_address as pci_address
 
 Kind = Literal["nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "unknown"]
@@ -127,12 +128,8 @@ def _ask(nvml: Any, question: str, *arguments: Any) -> Any:
 
 
 def _amd(first: str | None, second: str | None) -> Link:
-    # The package loads the driver's library when imported, and fails in many ways where there is none.
     with contextlib.suppress(Exception):
-        import amdsmi
-
-        amdsmi.amdsmi_init()
-        return of_amd(amdsmi, first, second)
+        return of_amd(started_amdsmi(), first, second)
     return UNKNOWN
 
 

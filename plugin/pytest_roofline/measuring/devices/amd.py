@@ -1,6 +1,7 @@
 """AMD's management library and kernel driver: facts, throttle counters and neighbours of a GPU."""
 
 import contextlib
+import io
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,19 @@ _PAGE_PENDING, _PAGE_UNRESERVABLE = 1, 2
 _ROOT = Path("/")
 
 
+def started_amdsmi() -> Any:
+    """The library, ready to be asked.
+
+    The package loads the driver's library when imported, fails in many ways where there is none, and says so on
+    standard output, which is not ours to give away.
+    """
+    with contextlib.redirect_stdout(io.StringIO()):
+        import amdsmi
+
+        amdsmi.amdsmi_init()
+    return amdsmi
+
+
 class Amdsmi:
     """One GPU behind amdsmi, found by its PCI address. Every question may go unanswered."""
 
@@ -33,11 +47,8 @@ class Amdsmi:
         self._smi: Any = None
         self._handle: Any = None
         self._index = 0
-        # The package loads the driver's library when imported, and fails in many ways where there is none.
         with contextlib.suppress(Exception):
-            import amdsmi
-
-            amdsmi.amdsmi_init()
+            amdsmi = started_amdsmi()
             for index, handle in enumerate(amdsmi.amdsmi_get_processor_handles()):
                 with contextlib.suppress(Exception):
                     if pci_address and amdsmi.amdsmi_get_gpu_device_bdf(handle).lower() == pci_address.lower():
