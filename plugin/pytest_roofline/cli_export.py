@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .cli_options import folder_option
+from .cli_options import folder_option, print_json
 from .core.errors import BadInput
 from .core.units import listed, printable
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SHOWN = 3
 
 
-@click.command()
+@click.command(short_help="Write runs as files for dashboards and other gates.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "--to",
@@ -59,7 +59,7 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
         return
     _write(output, text)
     if as_json:
-        click.echo(json.dumps(_as_json(exported, format_name, output), indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(_as_json(exported, format_name, output))
     else:
         click.echo(printable(f"{counted} to {output}"))
 

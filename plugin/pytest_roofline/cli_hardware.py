@@ -1,6 +1,5 @@
 """`roofline hardware list`, `show` and `check`: which products are known, and whether what is said of them can be."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .cli_options import width
+from .cli_help import InOrder
+from .cli_options import json_option, print_json, width
 from .core.units import printable
 
 if TYPE_CHECKING:
     from .judging.hardware import Peak, Product
     from .judging.hardware.mistakes import Mistake
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 
-
-@click.group()
+@click.group(cls=InOrder, short_help="Say which products are known, and what they can reach.")
 def hardware() -> None:
     """Which products are known, what they can reach, and whether that can be true.
 
@@ -26,35 +24,42 @@ def hardware() -> None:
     """
 
 
-@hardware.command(name="list")
-@_json_option
+@hardware.command(name="list", short_help="List every known product.")
+@json_option
 @click.pass_obj
 def list_products(folders: tuple[Path, ...], as_json: bool) -> None:
-    """List every known product. Exit status: 0; 2 where a file cannot be used."""
+    """List every known product: memory, peaks, and how sure its figures are.
+
+    Example: roofline --hardware site/ hardware list
+
+    Exit status: 0 listed, 2 a file cannot be used.
+    """
     from .reporting.hardware import product_table
 
     rows = sorted(_products(folders), key=lambda product: product.key)
     if as_json:
-        _dump([_as_plain(product) for product in rows])
+        print_json([_as_plain(product) for product in rows])
     else:
         click.echo(product_table(rows, width(), sys.stdout.isatty()))
 
 
-@hardware.command()
+@hardware.command(short_help="Show what is known of one product, with sources.")
 @click.argument("name")
-@_json_option
+@json_option
 @click.pass_obj
 def show(folders: tuple[Path, ...], name: str, as_json: bool) -> None:
     """Show what is known of NAME: a product as `list` has it, or the exact name that a driver prints.
 
-    Exit status: 0 it is known; 1 it is not, and what to write down is printed; 2 where a file cannot be used.
+    Example: roofline hardware show "NVIDIA H100 80GB HBM3"
+
+    Exit status: 0 it is known, 1 it is not, and what to write down is printed, 2 a file cannot be used.
     """
     from .judging.hardware.unknown import how_to_add, is_slice, part_line
     from .reporting.hardware import product_lines
 
     found = [product for product in _products(folders) if _is_called(product, name)]
     if as_json:
-        _dump([_as_plain(product) for product in found])
+        print_json([_as_plain(product) for product in found])
     elif found:
         click.echo("\n\n".join("\n".join(product_lines(product)) for product in found))
     elif is_slice(name):
@@ -76,14 +81,16 @@ def _is_called(product: "Product", name: str) -> bool:
     return name in (product.product, " ".join(product.key), *(alias.name for alias in product.names))
 
 
-@hardware.command()
+@hardware.command(short_help="Say what in files of hardware cannot be.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@_json_option
+@json_option
 @click.pass_obj
 def check(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: bool) -> None:
     """Say what in FILES of hardware cannot be, each over the files in use after it; without FILES, in all of these.
 
-    Exit status: 0 nothing; 1 something; 2 where a file cannot be read.
+    Example: roofline hardware check site/hardware.json
+
+    Exit status: 0 nothing cannot be, 1 something cannot be, 2 a file cannot be read.
     """
     from .judging.hardware.added import hardware_files, layer_of, layers
     from .judging.hardware.products import shipped
@@ -100,7 +107,7 @@ def check(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: bool) -> 
         products, where = products + len(base.products), [*where, "what ships"]
     wrong = sum(not mistake.hint for _, mistake in found)
     if as_json:
-        _dump([_mistake_as_plain(file, mistake) for file, mistake in found])
+        print_json([_mistake_as_plain(file, mistake) for file, mistake in found])
     else:
         _print(found, products, where, wrong)
     sys.exit(1 if wrong else 0)
@@ -141,7 +148,3 @@ def _figures(figures: "dict[str, Peak]") -> dict[str, Any]:
         }
         for name, figure in figures.items()
     }
-
-
-def _dump(plain: Any) -> None:
-    click.echo(json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False))

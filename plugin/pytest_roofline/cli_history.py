@@ -1,18 +1,17 @@
 """`roofline history`: tests over time, where they stepped or drifted, and what changed then."""
 
-import json
 import sys
 from pathlib import Path
 
 import click
 
 from .cli_many import cache_option, read_runs, runs_argument, since_option, tests_option
-from .cli_options import folder_option, width
+from .cli_options import folder_option, json_option, print_json, width
 from .core.errors import BadInput
 from .core.units import parse_fraction
 
 
-@click.command()
+@click.command(short_help="Show tests over time: steps, and drift that no comparison sees.")
 @runs_argument
 @tests_option
 @since_option
@@ -24,7 +23,7 @@ from .core.units import parse_fraction
     show_default=True,
     help="What a series is of; as devices, CPUs of one kind are one.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+@json_option
 @cache_option
 @folder_option
 def history(
@@ -39,8 +38,11 @@ def history(
 ) -> None:
     """Show every test of RUNS over time: steps, and drift that no single comparison sees; worst first.
 
-    RUNS are saved names, paths, folders, patterns, or - for a list on stdin. Exit status: 0 nothing became slower,
-    1 something did, 2 the input cannot be used.
+    RUNS are saved names, paths, folders, patterns, or - for a list on stdin.
+
+    Example: roofline history .roofline/runs --minimum 5%
+
+    Exit status: 0 nothing became slower, 1 something did, 2 the input cannot be used.
     """
     from .judging.history import history as history_of
     from .reporting.history import history_as_json, history_text
@@ -54,7 +56,7 @@ def history(
             f"the {many.rows['run'].nunique()} runs hold {found.short} shorter series"
         )
     if as_json:
-        click.echo(json.dumps(history_as_json(many, found), indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(history_as_json(many, found))
     else:
         click.echo(history_text(many, found, width(), sys.stdout.isatty()))
     sys.exit(1 if found.slower else 0)

@@ -1,6 +1,5 @@
 """`roofline import`: files of other tools become a run that the other commands can read."""
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .cli_options import folder_option, width
+from .cli_options import folder_option, print_json, width
 from .core.errors import BadFile, BadInput, CannotStore
 from .core.units import printable
 from .version import __version__
@@ -24,7 +23,7 @@ MOST_BYTES = 256 * 2**20
 SHOWN = 5
 
 
-@click.command(name="import")
+@click.command(name="import", short_help="Read files of other tools into a run.")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--format", "format_name", default=None, help="What the files are; each is recognised by default.")
 @click.option("--product", default=None, help="The device, as its driver prints it, where the files do not tell.")
@@ -50,7 +49,11 @@ def import_(
     """Read FILES of other tools into one run: nccl-tests, rccl-tests, nvbandwidth, BabelStream, pytest-benchmark.
 
     All FILES are of one machine; `-` is standard input. What is not understood is refused with its line, and then
-    nothing is written. Exit status: 0 imported, 2 the input cannot be used.
+    nothing is written.
+
+    Example: roofline import all_reduce.log --save nccl --product "NVIDIA H100 80GB HBM3"
+
+    Exit status: 0 imported, 2 the input cannot be used, or something of that name is there already.
     """
     from .exchange import read
     from .exchange.building import build, check_given, run_id_of, save, unknown_product
@@ -71,7 +74,7 @@ def import_(
     environment = lines[0].environment  # type: ignore[union-attr]
     remark = unknown_product(environment)
     if as_json:
-        click.echo(json.dumps(_as_json(imported, path, run_id), indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(_as_json(imported, path, run_id))
         return
     _print(imported)
     if remark:

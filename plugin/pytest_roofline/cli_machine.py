@@ -1,6 +1,5 @@
 """`roofline doctor` and `roofline selftest`: what this machine has, and proof that its clocks can be trusted."""
 
-import json
 import os
 import shutil
 import sys
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .cli_options import json_option, print_json
 from .core.errors import CannotStore
 from .core.units import printable
 
@@ -22,18 +22,18 @@ def _width() -> int:
     return shutil.get_terminal_size((100, 24)).columns
 
 
-def _dump(plain: Any) -> str:
-    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
-
-
-@click.command()
+@click.command(short_help="Prove on this device that timing is right, in a minute.")
 @click.option("--device", default=None, help="cpu, cuda, cuda:N, mps, xpu; the best there is by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON in place of the table.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Also write the JSON to this file.")
 def selftest(device: str | None, as_json: bool, output: Path | None) -> None:
-    """Prove on this device that timing is right: a table, exit status 1 where a property fails.
+    """Prove on this device that timing is right: a line for each property that must hold.
 
     It takes up to a minute, of which a GPU works at its power cap for ten seconds.
+
+    Example: roofline selftest --device cuda:1
+
+    Exit status: 0 timing can be trusted, 1 a property fails, 2 the device or a file cannot be used.
     """
     from .measuring.calibration import calibrate
     from .measuring.devices import open_device
@@ -60,10 +60,10 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> None:
     closing = f"{len(failed)} of {len(properties)} properties fail" if failed else "timing can be trusted here"
     click.echo(closing, err=as_json)
     plain = _selftest_as_plain(environment, calibrate(opened), properties)
-    if as_json:
-        click.echo(_dump(plain))
     if output is not None:
         _write(output, plain)
+    if as_json:
+        print_json(plain)
     sys.exit(1 if failed else 0)
 
 
@@ -103,14 +103,16 @@ def _write(path: Path, plain: dict[str, Any]) -> None:
     write_json(path, plain)
 
 
-@click.command()
+@click.command(short_help="List what limits trust in this machine's numbers.")
 @click.option("--expect", type=click.Path(path_type=Path), help="Check the machine against FILE; nothing is measured.")
 @click.option("--write-expect", type=click.Path(path_type=Path), help="Write FILE from this machine, a good one.")
-@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+@json_option
 def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> None:
     """List what this machine has, what limits the trust in its numbers, and what would mend each.
 
-    Exit status: 0; 1 where the machine is not as --expect says; 2 where a file cannot be used.
+    Example: roofline doctor --expect node.json
+
+    Exit status: 0 listed, 1 the machine is not as --expect says, 2 a file cannot be used.
     """
     from .judging.diagnosis import diagnose
     from .judging.expectation import differences, expectation_of, read_expectation, write_expectation
@@ -122,12 +124,13 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> Non
     machine = take_stock()
     findings = diagnose(machine)
     found = differences(expected, machine) if expected is not None else []
-    if as_json:
-        click.echo(_dump(_as_plain(machine, findings, found)))
-    else:
+    if not as_json:
         _print_doctor(machine, findings, found, expect)
     if write_expect is not None:
         write_expectation(write_expect, expectation_of(machine))
+    if as_json:
+        print_json(_as_plain(machine, findings, found))
+    if write_expect is not None:
         click.echo(f"expectation written to {write_expect}; read it, and leave out what may differ", err=as_json)
     sys.exit(1 if found else 0)
 

@@ -1,8 +1,10 @@
 """What several commands of `roofline` share."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,6 +26,14 @@ into_option = click.option(
     show_default=True,
     help="The folder that holds one baseline file a hardware family.",
 )
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+
+
+def print_json(plain: Any) -> None:
+    """One JSON document on standard output, which then holds nothing else."""
+    click.echo(json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def width() -> int:

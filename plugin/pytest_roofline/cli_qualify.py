@@ -1,6 +1,5 @@
 """`roofline qualify`: what a new driver does to every test, from a staged rollout over several devices."""
 
-import json
 import sys
 from glob import glob, has_magic
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .cli_options import folder_option, width
+from .cli_options import folder_option, json_option, print_json, width
 from .core.errors import BadInput
 from .core.units import parse_fraction, printable
 
@@ -36,13 +35,13 @@ class _ManyRuns(click.Command):
         return super().parse_args(ctx, given)
 
 
-@click.command(cls=_ManyRuns)
+@click.command(cls=_ManyRuns, short_help="Tell what a new driver does, from a staged rollout.")
 @click.option("--before", multiple=True, metavar="RUN...", help="Runs from before: NAMEs, PATHs, folders, patterns.")
 @click.option("--after", multiple=True, metavar="RUN...", help="Runs from after, of the same devices.")
 @click.option("--driver-old", metavar="VERSION", help="Which driver was replaced, where the runs hold several.")
 @click.option("--driver-new", metavar="VERSION", help="Which driver it was replaced by.")
 @click.option("--tolerance", default="5%", show_default=True, help="How much slower is still the same: 5% or 0.05.")
-@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+@json_option
 @folder_option
 def qualify(
     before: tuple[str, ...],
@@ -57,6 +56,8 @@ def qualify(
 
     Runs are paired by device. A device with another driver after than before is upgraded, one with the same driver is a
     control, and the driver's effect is the difference between how both changed.
+
+    Example: roofline qualify --before before/ --after after/
 
     Exit status: 0 nothing is known to be worse, which with few devices is far from "roll out" (read the last line, or
     "advice" of --json); 1 a test is slower, upgraded devices lost a test or ran no more, or one of them became slower
@@ -75,7 +76,7 @@ def qualify(
     rollout = pair_devices(_read(before, "--before", folder), _read(after, "--after", folder), driver_old, driver_new)
     found = qualify_rollout(rollout, parse_fraction(tolerance, "--tolerance"))
     if as_json:
-        click.echo(json.dumps(qualification_as_json(found), indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(qualification_as_json(found))
     else:
         for line in qualification_lines(found):
             click.echo(line)

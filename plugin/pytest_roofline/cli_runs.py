@@ -7,11 +7,11 @@ import sys
 import tempfile
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .cli_options import folder_option, width
+from .cli_options import folder_option, json_option, print_json, width
 from .core.errors import BadInput
 from .core.units import format_percent, format_tolerance, parse_fraction, printable
 from .options import SAVED_VARIABLE
@@ -21,29 +21,47 @@ if TYPE_CHECKING:
     from .judging.runs import Run
 
 
-@click.command()
+@click.command(short_help="Show why each verdict of a run is what it is.")
 @click.argument("run")
 @click.argument("test", default="")
+@json_option
 @folder_option
-def explain(run: str, test: str, folder: Path) -> None:
+def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
     """Show why each verdict of RUN on TEST (part of its name or id; all without) is what it is.
 
     Samples by process, the intervals, the spreads and where they come from, and the rule step by step; of a compiled
     kernel its figures, what it was compiled for and by what; and what the test found besides times: figures, what its
     memory goes into, where its time goes.
+
+    Example: roofline explain driver-570 64MiB
+
+    Exit status: 0 shown, 2 the run cannot be used, or measured nothing of that name.
     """
     from .judging.runs import read_run, resolve_run
-    from .reporting.explain import explanation
+    from .reporting.explain_json import explanation_as_json
     from .reporting.ladder import ladder_lines, ladder_of_run
+
+    read = read_run(resolve_run(run, folder))
+    found = _matching(read, test)
+    red = {judgement.label for judgement in read.judgements if judgement.verdict == "REGRESSED"}
+    told = ladder_lines(ladder_of_run(read)) if red & found.keys() else []
+    if as_json:
+        print_json(explanation_as_json(read, list(found.items()), told))
+        return
+    _print_explanation(read, list(found))
+    for line in ["", *told] if told else []:
+        click.echo(line)
+
+
+def _print_explanation(read: "Run", labels: list[str]) -> None:
+    from .reporting.explain import explanation
     from .reporting.notes import note_lines
     from .reporting.resources import explanation as kernel_explanation
 
-    read = read_run(resolve_run(run, folder))
     timed = {measurement.label for measurement in read.measurements}
     kernels = {resources.label: resources for resources in read.resources}
     exact = {judgement.label: judgement for judgement in read.exact}
-    found = _matching(read, test)
-    for index, label in enumerate(found):
+    for index, label in enumerate(labels):
         if index:
             click.echo("")
         lines = explanation(read, label, width()) if label in timed else []
@@ -52,14 +70,10 @@ def explain(run: str, test: str, folder: Path) -> None:
         lines += note_lines(read, label, width())
         for line in lines:
             click.echo(line)
-    red = {judgement.label for judgement in read.judgements if judgement.verdict == "REGRESSED"}
-    told = ladder_lines(ladder_of_run(read)) if red & set(found) else []
-    for line in ["", *told] if told else []:
-        click.echo(line)
 
 
-def _matching(run: "Run", test: str) -> list[str]:
-    """What a run has whose label or test id holds the text; the exact ones where there are any."""
+def _matching(run: "Run", test: str) -> dict[str, str]:
+    """What a run has whose label or test id holds the text, with its test id; the exact ones where there are any."""
     from .reporting.notes import note_labels
 
     ids = {m.label: m.test_id for m in run.measurements} | {r.label: r.test_id for r in run.resources}
@@ -71,17 +85,25 @@ def _matching(run: "Run", test: str) -> list[str]:
         known = ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
         told = known or "nothing at all"
         raise BadInput(f"{run.path} measured nothing whose name holds {test!r}; it measured {told}")
-    return found
+    return {label: ids[label] for label in found}
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    short_help="Prove that the gate is awake: slow all down, count red.",
+)
 @click.argument("share")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def drill(share: str, arguments: tuple[str, ...]) -> None:
+@json_option
+def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> None:
     """Run pytest with every measured function slowed down by SHARE (10%), and say which tests turned red.
 
-    ARGUMENTS are pytest's: paths, -k, --roofline-against and so on. Exit status: 0 where every compared test turned
-    red, 1 where one slept, 2 where nothing was compared.
+    ARGUMENTS are pytest's: paths, -k, --roofline-against and so on. With --json, what pytest prints goes to standard
+    error.
+
+    Example: roofline drill 20% perf_tests -k memcpy
+
+    Exit status: 0 every compared test turned red, 1 one slept, 2 nothing was compared, or the input cannot be used.
     """
     from .judging.runs import read_run
 
@@ -91,26 +113,52 @@ def drill(share: str, arguments: tuple[str, ...]) -> None:
     command += [f"--roofline-drill={share}", f"--roofline-save={name}"]
     with tempfile.TemporaryDirectory(prefix="roofline-drill-") as folder:
         told = Path(folder) / "path"
-        done = subprocess.run(command, check=False, env=os.environ | {SAVED_VARIABLE: str(told)})
+        # Standard output is for the machine alone then.
+        redirected: dict[str, Any] = {"stdout": 2} if as_json else {}
+        done = subprocess.run(command, check=False, env=os.environ | {SAVED_VARIABLE: str(told)}, **redirected)
         path = Path(told.read_text(encoding="utf-8")) if told.exists() else None
     if done.returncode not in (0, 1) or path is None or not path.exists():
         raise BadInput(f"pytest ended with status {done.returncode} and measured nothing that could be judged")
-    sys.exit(_tell(list(read_run(path).judgements), slowdown))
+    sys.exit(_tell(list(read_run(path).judgements), slowdown, path, as_json=as_json))
 
 
-def _tell(judgements: "list[Judgement]", slowdown: float) -> int:
+def _tell(judgements: "list[Judgement]", slowdown: float, path: Path, *, as_json: bool) -> int:
     # What was INVALID beside a baseline would not have turned red either.
     compared = [one for one in judgements if one.estimate is not None or (one.verdict == "INVALID" and one.reference)]
     if not compared:
         click.echo("roofline: nothing was compared, so nothing could turn red; record a baseline first", err=True)
         return 2
     asleep = [judgement for judgement in compared if judgement.verdict != "REGRESSED"]
+    if as_json:
+        print_json(
+            {
+                "slowdown": slowdown,
+                "run": str(path),
+                "compared": len(compared),
+                "red": len(compared) - len(asleep),
+                "tests": [_as_json(judgement, slowdown) for judgement in compared],
+            }
+        )
+        return 1 if asleep else 0
     click.echo(
         f"drill of +{format_tolerance(slowdown)}: {len(compared) - len(asleep)} of {len(compared)} tests turned red"
     )
     for judgement in asleep:
         click.echo(printable(f"  asleep: {_asleep(judgement, slowdown)}"))
     return 1 if asleep else 0
+
+
+def _as_json(judgement: "Judgement", slowdown: float) -> dict[str, Any]:
+    red = judgement.verdict == "REGRESSED"
+    return {
+        "test": judgement.label,
+        "test_id": judgement.test_id,
+        "verdict": judgement.verdict,
+        "red": red,
+        "seen": None if judgement.estimate is None else math.expm1(judgement.estimate),
+        "tolerance": judgement.tolerance,
+        "asleep": "" if red else _asleep(judgement, slowdown),
+    }
 
 
 def _asleep(judgement: "Judgement", slowdown: float) -> str:

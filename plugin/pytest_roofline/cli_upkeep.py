@@ -1,41 +1,36 @@
-"""`roofline baseline show`, `check` and `prune`: what there is, whether it is sane, and what no test uses any more."""
+"""`roofline baseline show` and `check`: what there is, and whether it is sane."""
 
 import datetime
-import json
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from .cli_options import into_option, width
-from .core.errors import BadFile, BadInput
+from .cli_options import into_option, json_option, print_json, width
+from .core.errors import BadFile
 from .core.facts import HARDWARE_FILE
 from .core.units import printable
-from .options import PLAN_VARIABLE
 
 if TYPE_CHECKING:
     from .core.entries import Baseline, Entry, ExactEntry
     from .judging.baseline_health import Health
-    from .judging.pruning import PlannedTest, Unused
-
-# How much of a failed collection's output is shown.
-LAST_LINES = 15
+    from .judging.plausible import Flaw
 
 
-@click.command()
+@click.command(short_help="Show what stands behind each entry.")
 @click.argument("what", nargs=-1)
 @into_option
-@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+@json_option
 def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
     """Show what stands behind each entry, and how small a slowdown it finds.
 
     WHAT: baseline files (*.json; those of the folder without), and parts of the labels to show.
+
+    Example: roofline baseline show baselines/h200.json memcpy
+
+    Exit status: 0 shown, 2 a file cannot be read.
     """
     from .judging.baseline_health import health_of
     from .judging.renewal import select
@@ -44,7 +39,7 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
 
     files = [Path(text) for text in what if text.endswith(".json")]
     parts = [text for text in what if not text.endswith(".json")]
-    baselines = _read(files, into)
+    baselines = read_baselines(files, into)
     entries = [entry for baseline in baselines.values() for entry in baseline.entries]
     kernels = [entry for baseline in baselines.values() for entry in baseline.exact]
     chosen = {entry.identity for entry in select(entries, parts, [kernel.label for kernel in kernels])}
@@ -63,7 +58,7 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
             _print_health(path, healths, published, whole=bool(parts))
             _print_exact(exact)
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(rows)
 
 
 def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[Entry]", *, whole: bool) -> None:
@@ -96,32 +91,46 @@ def _print_exact(entries: "Sequence[ExactEntry]") -> None:
         click.echo(exact_table(entries, width(), sys.stdout.isatty()))
 
 
-@click.command()
+@click.command(short_help="Say what in baselines cannot be true.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @into_option
-def check(files: tuple[Path, ...], into: Path) -> None:
-    """Say what in baseline FILES cannot be true, or is not told; exit status 1 where there is something.
+@json_option
+def check(files: tuple[Path, ...], into: Path, as_json: bool) -> None:
+    """Say what in baseline FILES cannot be true, or is not told.
 
     Without FILES those of the folder. Times against the datasheet's peak, provenance, conventions, dates, duplicates.
+
+    Example: roofline baseline check baselines/h200.json
+
+    Exit status: 0 nothing is wrong, hints aside, 1 something is, 2 a file cannot be read.
     """
     from .judging.baseline_checks import check as check_baseline
-    from .reporting.baseline_tables import counted
+    from .reporting.baseline_json import flaw_as_json
 
-    wrong = 0
-    baselines = _read(files, into)
-    for path, baseline in baselines.items():
-        for flaw in check_baseline(path, baseline, datetime.datetime.now(datetime.UTC)):
-            wrong += not flaw.hint
-            where = f"{path}{': ' if flaw.entry else ''}{flaw.entry}"
-            told = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
-            click.echo(printable(f"{'hint: ' if flaw.hint else ''}{where}: {told}"))
-    count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
-    entries, files_read = counted(count, "entry", "entries"), counted(len(baselines), "file", "files")
-    click.echo(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
+    baselines = read_baselines(files, into)
+    now = datetime.datetime.now(datetime.UTC)
+    found = [(path, flaw) for path, baseline in baselines.items() for flaw in check_baseline(path, baseline, now)]
+    wrong = sum(not flaw.hint for _, flaw in found)
+    if as_json:
+        print_json([flaw_as_json(path, flaw) for path, flaw in found])
+    else:
+        _print_flaws(found, baselines, wrong)
     sys.exit(1 if wrong else 0)
 
 
-def _read(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]":
+def _print_flaws(found: "Sequence[tuple[Path, Flaw]]", baselines: "dict[Path, Baseline]", wrong: int) -> None:
+    from .reporting.baseline_tables import counted
+
+    for path, flaw in found:
+        where = f"{path}{': ' if flaw.entry else ''}{flaw.entry}"
+        told = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
+        click.echo(printable(f"{'hint: ' if flaw.hint else ''}{where}: {told}"))
+    count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
+    entries, files_read = counted(count, "entry", "entries"), counted(len(baselines), "file", "files")
+    click.echo(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
+
+
+def read_baselines(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]":
     """The named baselines, or all of a folder.
 
     Raises:
@@ -133,83 +142,3 @@ def _read(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]":
         raise BadFile(f"there is no folder {into} with baselines; name files, or the folder with --into")
     found = (path for path in sorted(into.glob("*.json")) if path.name != HARDWARE_FILE)
     return {path: read_baseline(path) for path in files or found}
-
-
-@click.command()
-@into_option
-@click.option(
-    "--tests", multiple=True, metavar="PATH", help="Where the tests are (repeatable); pytest's own choice without."
-)
-@click.option("--apply", "applied", is_flag=True, help="Remove the entries that no test uses, after listing them.")
-def prune(into: Path, tests: tuple[str, ...], applied: bool) -> None:
-    """List the entries that no test uses any more, found by a collection of all tests; --apply removes them."""
-    from .judging.baselines import write_baseline
-    from .judging.pruning import unused
-    from .reporting.baseline_tables import counted
-
-    baselines = _read((), into)
-    planned = _collect(tests)
-    found = {path: unused([*known.entries, *known.exact], planned) for path, known in baselines.items()}
-    count = sum(len(idle) for idle in found.values())
-    total = sum(len(known.entries) + len(known.exact) for known in baselines.values())
-    for path, idle in found.items():
-        _list_unused(path, idle)
-    tests_found = counted(len(planned), "test that measures", "tests that measure")
-    click.echo(f"{count} of {counted(total, 'entry', 'entries')} unused by the {tests_found}")
-    if not count or not applied:
-        return
-    if count == total:
-        raise BadInput(
-            f"none of the {total} entries in {into} is used by the tests that were collected, so these are hardly the "
-            "tests that they were made from; name them with --tests, or remove the files yourself"
-        )
-    for path, idle in found.items():
-        if idle:
-            gone = {one.entry.identity for one in idle}
-            known = baselines[path]
-            kept = tuple(entry for entry in known.entries if entry.identity not in gone)
-            exact = tuple(entry for entry in known.exact if entry.identity not in gone)
-            write_baseline(path, replace(known, entries=kept, exact=exact))
-    click.echo(f"{counted(count, 'entry', 'entries')} removed")
-
-
-def _list_unused(path: Path, idle: "Sequence[Unused]") -> None:
-    from .core.entries import ExactEntry
-
-    for one in idle:
-        why = "its test has other parameters now" if one.benchmark_known else "there is no such test"
-        entry = one.entry
-        what = f"{entry.target}; exact" if isinstance(entry, ExactEntry) else f"{entry.hardware}; {entry.kind}"
-        click.echo(printable(f"unused in {path}: {entry.label} ({what}): {why}"))
-
-
-def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
-    """The measuring tests that pytest finds in a process of its own, of every tier.
-
-    Raises:
-        BadInput: the collection failed, or found none: then nothing may be called unused.
-    """
-    from .judging.pruning import read_plan
-
-    with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
-        plan = Path(folder) / "plan.jsonl"
-        command = [sys.executable, "-m", "pytest", *tests, "--collect-only", "-q", "--roofline-tier=full"]
-        # Options of the ini file or the shell may deselect tests, whose entries would then look unused.
-        command += ["-k", "", "-m", ""]
-        surroundings = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-        done = subprocess.run(
-            command, env=surroundings | {PLAN_VARIABLE: str(plan)}, capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            for line in [*done.stdout.splitlines(), *done.stderr.splitlines()][-LAST_LINES:]:
-                click.echo(printable(line), err=True)
-            raise BadInput(
-                f"pytest ended with status {done.returncode} while it collected the tests, so nothing can be called "
-                "unused; mend that, or name other tests with --tests"
-            )
-        planned = read_plan(plan) if plan.exists() and plan.stat().st_size else []
-    if not planned:
-        raise BadInput(
-            "pytest collected no test that measures, so nothing can be called unused; name them with --tests"
-        )
-    return planned
