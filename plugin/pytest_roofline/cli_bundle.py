@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LONGEST_NAME = 80
 
 
-@click.command()
+@click.command(short_help="Pack a run for a vendor's support, without names.")
 @click.argument("run")
 @click.option(
     "--test", "tests", multiple=True, metavar="TEST",
@@ -49,8 +49,11 @@ def bundle(
     """Pack RUN for a vendor's support: environment, samples, verdicts, explanations, and a stand-alone reproducer.
 
     RUN is a saved NAME or a PATH. Hosts, users, paths, addresses, devices and secrets are replaced by placeholders
-    that are the same in every file; read the archive before you send it. Exit status: 0 written, 2 the input cannot
-    be used, or nothing failed and no test is named.
+    that are the same in every file; read the archive before you send it.
+
+    Example: roofline bundle driver-570 --test all_reduce
+
+    Exit status: 0 written, 2 the input cannot be used, or nothing failed and no test is named.
     """
     from .judging.runs import read_run, resolve_run
     from .reporting.bundle.archive import write_archive, zipped

@@ -57,7 +57,7 @@ def _named(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     return Path(value)
 
 
-@click.command()
+@click.command(short_help="Write the suite, the baselines and a CI file into a folder.")
 @click.argument("folder", metavar="DIR", callback=_named)
 @click.option(
     "--ci", multiple=True, type=click.Choice([*CI, "none"]),
@@ -70,7 +70,11 @@ def init(folder: Path, ci: tuple[str, ...], update: bool, force: bool, as_json: 
     """Write the benchmark suite, the baselines and a file for CI into DIR, a new folder or one of yours.
 
     Nothing of yours is overwritten. Called again, it writes what is missing and says what is not as it ships; --update
-    renews what you have not touched. Exit status: 0 done, 2 something is in the way or cannot be written.
+    renews what you have not touched.
+
+    Example: roofline init checks --ci gitlab
+
+    Exit status: 0 done, 2 something is in the way or cannot be written.
     """
     done = _init(folder, ci, update=update, force=force)
     if as_json:

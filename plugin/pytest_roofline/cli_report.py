@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .judging.runs import Run
 
 
-@click.command()
+@click.command(short_help="Write runs as a page with plots, a table and a summary.")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Where the four files go.")
 @click.option("--json", "as_json", is_flag=True, help="Print what run.json holds.")
@@ -28,6 +28,8 @@ def report(runs: tuple[str, ...], output: Path | None, as_json: bool, as_schema:
     RUN is a saved name or a path; several runs stand in one report. Files of an earlier report are replaced. Where
     GITHUB_STEP_SUMMARY names a file, the summary is appended to that as well. This judges nothing: the verdicts are
     those that the runs gave themselves.
+
+    Example: roofline report driver-570 -o report
 
     Exit status: 0 the report is written, whatever it says, 2 the input cannot be used or the report not be written.
     """
