@@ -1,47 +1,26 @@
 """What the wheel holds, and that installing it never replaces the torch and triton that a machine already has."""
 
-import os
+import re
 import subprocess
-import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
 
-import pytest
+from hatchling.build import build_editable
 
-ROOT = Path(__file__).resolve().parents[2]
+from .conftest import PLAIN, ROOT, build, stand_in
+
 # As pip sees a ROCm container: versions with a local part, and a triton under another distribution name.
 VENDOR = {"torch": "2.9.0+rocm6.4", "pytorch-triton-rocm": "3.5.0"}
-ORDINARY = ("click", "diptest", "msgspec", "numpy", "pandas", "pytest", "rich", "ruptures", "scipy")
 # What an index would offer: newer, and wrong for this machine.
 TEMPTATIONS = {"torch": "99.0", "triton": "99.0"}
-# Neither tox's constraint on torch nor anybody's pip configuration may decide what this test shows.
-PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")} | {
-    "PIP_CONFIG_FILE": os.devnull
-}
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return next(folder.glob("*.whl"))
-
-
-def stand_in(folder: Path, name: str, version: str) -> Path:
-    """A wheel with nothing but a name, a version and one module that tells them."""
-    base = name.replace("-", "_")
-    path = folder / f"{base}-{version}-py3-none-any.whl"
-    info = f"{base}-{version}.dist-info"
-    module = "triton" if "triton" in name else base
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{module}/__init__.py", f"made_for = {name!r}, {version!r}\n")
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
-    return path
+def contents(path):
+    """Every file of a wheel with what is in it."""
+    archive = zipfile.ZipFile(path)
+    return {name: archive.read(name) for name in archive.namelist()}
 
 
 def test_wheel_installs_exactly_two_top_level_names(wheel):
@@ -55,19 +34,47 @@ def test_wheel_carries_types_and_hardware_data(wheel):
     assert wanted <= names
 
 
-def test_wheel_declares_no_upper_bound_on_torch_and_no_triton(wheel):
-    archive = zipfile.ZipFile(wheel)
-    metadata = archive.read(next(name for name in archive.namelist() if name.endswith("METADATA"))).decode()
-    needs = [line.removeprefix("Requires-Dist: ") for line in metadata.splitlines() if line.startswith("Requires-Dist")]
-    core = [need for need in needs if "extra ==" not in need]
-    assert [need for need in core if need.startswith("torch")] == ["torch>=2.4"]
-    assert [need for need in core if need.startswith("triton")] == []
+def test_wheel_carries_what_init_writes_and_not_what_makes_it(wheel):
+    shipped = {
+        *(f"perf_tests/{path.name}" for path in (ROOT / "perf_tests").glob("*.py")),
+        *(f"baselines/{path.name}" for path in (ROOT / "baselines").glob("*.json")),
+        *(f"ci/{path.name}" for path in (ROOT / "docs" / "ci").iterdir()),
+        *(path.name for path in (ROOT / "plugin" / "pytest_roofline" / "starter").iterdir()),
+    }
+    start = "pytest_roofline/starter/"
+    assert shipped == {name.removeprefix(start) for name in contents(wheel) if name.startswith(start)}
 
 
-def test_installing_leaves_a_vendor_torch_and_triton_untouched(wheel, tmp_path):
+def test_wheel_made_from_the_source_distribution_is_the_same(wheel, tmp_path):
+    build(tmp_path)
+    assert contents(wheel) == contents(next(tmp_path.glob("*.whl")))
+
+
+def test_source_distribution_holds_the_tests_and_nothing_of_a_run(tmp_path):
+    build(tmp_path, "sdist")
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        roots = {Path(name).parts[1] for name in archive.getnames()}
+    assert {"plugin", "kernels", "perf_tests", "baselines", "docs", "tests", "benchmarks"} <= roots
+    assert {".ci", ".roofline", ".git", ".tox"} & roots == set()
+
+
+def test_editable_install_exposes_the_two_source_roots(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    archive = contents(tmp_path / build_editable(str(tmp_path)))
+    (paths,) = (data.decode().split() for name, data in archive.items() if name.endswith(".pth"))
+    assert {str(ROOT / "plugin"), str(ROOT / "kernels")} == set(paths)
+
+
+def test_wheel_declares_no_upper_bound_on_torch_and_no_triton(needs):
+    assert [need for need in needs if need.startswith("torch")] == ["torch>=2.4"]
+    assert [need for need in needs if need.startswith("triton")] == []
+
+
+def test_installing_leaves_a_vendor_torch_and_triton_untouched(wheel, needs, tmp_path):
     shelf = tmp_path / "shelf"
     shelf.mkdir()
-    for name, version in [*VENDOR.items(), *TEMPTATIONS.items(), *((name, "90.0") for name in ORDINARY)]:
+    ordinary = {re.match(r"[\w-]+", need)[0] for need in needs} - {"torch"}
+    for name, version in [*VENDOR.items(), *TEMPTATIONS.items(), *((name, "90.0") for name in ordinary)]:
         stand_in(shelf, name, version)
     environment = tmp_path / "venv"
     venv.create(environment, with_pip=True)

@@ -1,0 +1,106 @@
+"""A checkout as `roofline init` makes it, in which the files of docs/ci are executed.
+
+The suite is replaced by tests on a device with a scripted clock, so that what is red and what is green is certain.
+Installing is left out: `python3` is a stand-in that makes no environment, and writes down what pip was to install.
+`roofline doctor`, which imports torch and says the same each time, looks at the machine where a test asks for it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.cli import main
+from pytest_roofline.starting import CI
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ROOT / "docs" / "ci"
+STANDIN = ROOT / "tests" / "docs" / "standin"
+REPORT = {"index.html", "junit.xml", "results.csv", "run.json", "summary.md"}
+# As a ROCm container has it.
+INSTALLED = "numpy==2.2.0\npytorch-triton-rocm==3.5.0\ntorch==2.9.0+rocm6.4\ntorchvision==0.24.0+rocm6.4\n"
+WANTED = [line for line in INSTALLED.splitlines() if "torch" in line]
+PYTHON = """#!/usr/bin/env bash
+case "$*" in
+"-m venv "*) mkdir -p "${@: -1}/bin" && cp "$0" "${@: -1}/bin/python" && exit ;;
+"-m pip list "*) printf %s "$STANDIN_INSTALLED" && exit ;;
+"-m pip install "*) { echo "$*"; cat "${@: -2:1}"; } >> "$STANDIN_LOG" && exit ;;
+esac
+echo "the stand-in for python knows no $*" >&2
+exit 99
+"""
+# The real one stands behind it on the path.
+ROOFLINE = """#!/usr/bin/env bash
+if [ "$*" = doctor ] && [ -z "${STANDIN_DOCTOR-}" ]; then exit; fi
+PATH=${PATH#*"${0%/*}":} exec roofline "$@"
+"""
+
+
+class Checkout:
+    """A repository with the suite, and a shell of a CI in it.
+
+    Args:
+        path: an empty folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / "checkout"
+        self.log = path / "installed.log"
+        self._programs = path / "programs"
+        options = [f"--ci={name}" for name in CI]
+        result = CliRunner().invoke(main, ["init", str(self.path), *options])
+        assert result.exit_code == 0, result.output
+        for suite in (self.path / "perf_tests").glob("test_*.py"):
+            suite.unlink()
+        for name in ("conftest.py", "test_memcpy.py"):
+            shutil.copy(STANDIN / name, self.path / "perf_tests" / name)
+        self._programs.mkdir()
+        for name, text in (("python3", PYTHON), ("roofline", ROOFLINE)):
+            (self._programs / name).write_text(text)
+            (self._programs / name).chmod(0o755)
+
+    def environment(self, options: str = "") -> "dict[str, str]":
+        """Of a job that sees the programs of this environment, with further options for pytest."""
+        strange = ("PYTEST_", "GITHUB_", "GITLAB_", "CI_", "ROOFLINE_", "SLURM_", "PIP_")
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
+        return plain | {
+            "PATH": f"{self._programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "CI": "true",
+            "NO_COLOR": "1",
+            "WITHOUT_TORCH": "1",
+            "STANDIN_INSTALLED": INSTALLED,
+            "STANDIN_LOG": str(self.log),
+            "PYTEST_ADDOPTS": f"-p no:cacheprovider -p no:hypothesispytest --roofline-rounds=1 {options}",
+        }
+
+    def bash(self, script: str, environ: "dict[str, str]", *shell: str) -> "subprocess.CompletedProcess[str]":
+        """A script as a CI runs it."""
+        return subprocess.run(
+            ["bash", *(shell or ("-eo", "pipefail")), "-c", script],
+            cwd=self.path, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+            check=False,
+        )  # fmt: skip
+
+    def approve(self, proposal: str) -> None:
+        """What a person does on a branch."""
+        into = ["--into", str(self.path / "baselines")]
+        result = CliRunner().invoke(main, ["baseline", "approve", str(self.path / proposal), *into])
+        assert result.exit_code == 0, result.output
+
+    def runs(self) -> "set[str]":
+        """The names of the runs that are kept."""
+        return {path.stem for path in (self.path / ".roofline" / "runs").glob("*.jsonl")}
+
+    def report(self, folder: str = "roofline-report") -> "set[str]":
+        """The files of a report."""
+        return {path.name for path in (self.path / folder).iterdir()}
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout for one test."""
+    return Checkout(tmp_path)

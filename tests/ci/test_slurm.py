@@ -1,0 +1,142 @@
+"""docs/ci/slurm.sbatch, on two emulated nodes: the status of the gate is that of the job, runs are kept by job."""
+
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.cli import main
+
+from ..conftest import require_tools
+from ..distributed.slurm import TOOLS, two_nodes
+from .conftest import REPORT, SHIPPED, Checkout
+
+FILE = SHIPPED / "slurm.sbatch"
+NAME = "roofline.sbatch"
+# One rank on each of two nodes.
+RANKS = """
+import torch
+import torch.distributed as dist
+from pytest_roofline import Work
+
+
+def all_reduce(rank, numel):
+    x = torch.ones(numel, device=rank.device)
+    return lambda: dist.all_reduce(x)
+
+
+def test_all_reduce(roofline, distributed):
+    work = Work(algbw_bytes=2**20, busbw_bytes=2**20)
+    roofline.measure_ranks(distributed, all_reduce, 2**18, world_size=2, work=work)
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    """Two Slurm nodes on this host."""
+    require_tools("sbatch", *TOOLS)
+    # Sockets lie in the folder, and their paths may not be long.
+    with tempfile.TemporaryDirectory(prefix="slurm-") as folder, two_nodes(Path(folder)) as nodes:
+        yield nodes
+
+
+def sbatch(slurm, checkout, *arguments, options="", **environ):
+    """A job to its end: its number, its status, and what it printed."""
+    done = subprocess.run(
+        ["sbatch", "--wait", "--parsable", *arguments, NAME],
+        cwd=checkout.path,
+        env=checkout.environment(options) | slurm.environ | environ,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.stdout.strip().isdecimal(), done.stdout + done.stderr
+    number = int(done.stdout)
+    said = (checkout.path / f"roofline-{number}.out").read_text()
+    return SimpleNamespace(number=number, status=done.returncode, said=said)
+
+
+@pytest.fixture(scope="module")
+def jobs(slurm, tmp_path_factory):
+    """Jobs in one folder: without a baseline, with one, and slowed down."""
+    checkout = Checkout(tmp_path_factory.mktemp("slurm"))
+    first = sbatch(slurm, checkout)
+    folder = ["--dir", str(checkout.path / ".roofline")]
+    proposal = str(checkout.path / "proposal.json")
+    proposed = CliRunner().invoke(main, ["baseline", "propose", *folder, "-o", proposal])
+    assert proposed.exit_code == 0, proposed.output
+    checkout.approve("proposal.json")
+    healthy = sbatch(slurm, checkout)
+    red = sbatch(slurm, checkout, options="--roofline-drill=100%")
+    return SimpleNamespace(first=first, healthy=healthy, red=red, checkout=checkout)
+
+
+def test_the_script_is_bash():
+    done = subprocess.run(["bash", "-n", str(FILE)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nodes_are_exclusive_and_the_job_may_be_requeued():
+    told = set(re.findall(r"^#SBATCH (\S+)", FILE.read_text(), re.MULTILINE))
+    assert {"--exclusive", "--requeue", "--open-mode=append"} <= told
+
+
+def test_slurm_would_take_the_script(slurm, checkout):
+    done = subprocess.run(
+        ["sbatch", "--test-only", NAME], cwd=checkout.path, env=os.environ | slurm.environ, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"Job \d+ to start at .* on nodes n[12]", done.stderr)
+
+
+def test_without_a_baseline_the_job_fails(jobs):
+    assert (jobs.first.status, "NO BASELINE" in jobs.first.said) == (1, True), jobs.first.said
+
+
+def test_a_healthy_machine_is_green(jobs):
+    assert jobs.healthy.status == 0, jobs.healthy.said
+    assert "4 of 4 compared: 4 PASSED" in jobs.healthy.said
+
+
+def test_a_slower_machine_is_red(jobs):
+    assert jobs.red.status == 1
+    assert "4 REGRESSED" in jobs.red.said
+
+
+def test_runs_and_reports_are_kept_by_job(jobs):
+    names = {f"slurm-{job.number}-0" for job in (jobs.first, jobs.healthy, jobs.red)}
+    assert names <= jobs.checkout.runs()
+    for name in names:
+        assert REPORT == jobs.checkout.report(f"roofline-report/{name}")
+
+
+def test_a_job_that_was_requeued_keeps_the_run_of_its_first_attempt(jobs):
+    environ = jobs.checkout.environment() | {
+        "SLURM_SUBMIT_DIR": str(jobs.checkout.path), "SLURM_JOB_NUM_NODES": "1",
+        "SLURM_JOB_ID": str(jobs.healthy.number), "SLURM_RESTART_COUNT": "1",
+    }  # fmt: skip
+    before = (jobs.checkout.path / ".roofline" / "runs" / f"slurm-{jobs.healthy.number}-0.jsonl").read_bytes()
+    done = jobs.checkout.bash(f"bash {NAME}", environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"slurm-{jobs.healthy.number}-1" in jobs.checkout.runs()
+    assert before == (jobs.checkout.path / ".roofline" / "runs" / f"slurm-{jobs.healthy.number}-0.jsonl").read_bytes()
+
+
+def test_on_two_nodes_srun_starts_the_ranks(slurm, checkout):
+    suite = checkout.path / "perf_tests"
+    for path in suite.iterdir():
+        path.unlink()
+    (suite / "test_ranks.py").write_text(RANKS)
+    options = "--roofline-device=cpu --roofline-budget=0.05"
+    job = sbatch(slurm, checkout, "--nodes=2", options=options, ROOFLINE_TESTS="all_reduce")
+    assert "ranks: srun, gloo" in job.said
+    assert "1 measured" in job.said
+    # Nothing is known of these nodes yet.
+    assert (job.status, "NO BASELINE" in job.said or "INVALID" in job.said or "OVERSUBSCRIBED" in job.said) == (1, True)

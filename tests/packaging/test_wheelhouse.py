@@ -1,0 +1,127 @@
+"""docs/wheelhouse.md as it stands: from an index of stand-ins to a first measurement on a machine without a network."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_roofline.version import __version__
+
+from .conftest import PLAIN, ROOT, stand_in
+
+PAGE = ROOT / "docs" / "wheelhouse.md"
+# Nothing but the folders that it is told of is asked for packages.
+OFFLINE = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def blocks():
+    """The commands of the page: what the machine has, filling the wheelhouse, installing from it."""
+    return re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def bash(script, folder, python, **environ):
+    """The output of commands that succeed, with the programs of an environment of Python first on the path."""
+    plain = {name: value for name, value in PLAIN.items() if not name.startswith(("PYTEST_", "PYTHON"))}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder,
+        env=plain | OFFLINE | {"PATH": f"{python}:{os.environ['PATH']}"} | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    """A machine that has all of this environment's packages but ours: its folder, and that of its programs."""
+    folder = tmp_path_factory.mktemp("machine")
+    packages = folder / "packages"
+    packages.mkdir()
+    for kind in ("purelib", "platlib"):
+        for path in Path(sysconfig.get_path(kind)).iterdir():
+            ours = "roofline" in path.name or path.suffix == ".pth"
+            if not ours and not (packages / path.name).exists():
+                (packages / path.name).symlink_to(path)
+    # pip comes with the packages, and a second copy of it takes seconds.
+    venv.create(folder / "venv", symlinks=True)
+    version = "python{}.{}".format(*sys.version_info)
+    (folder / "venv" / "lib" / version / "site-packages" / "packages.pth").write_text(f"{packages}\n")
+    return SimpleNamespace(folder=folder, programs=folder / "venv" / "bin")
+
+
+@pytest.fixture(scope="module")
+def filled(machine, wheel, needs, tmp_path_factory):
+    """The wheelhouse as it was filled, and what the machine had printed: from an index that has more than it should."""
+    first, second, _ = blocks()
+    told = bash(first, machine.folder, machine.programs)
+    shelf = tmp_path_factory.mktemp("shelf")
+    (shelf / wheel.name).symlink_to(wheel)
+    frozen = dict(re.findall(r"^(\S+)==(\S+)$", (machine.folder / "installed.txt").read_text(), re.MULTILINE))
+    versions = {name.lower(): version for name, version in frozen.items()}
+    for need in [*needs, "torch", "triton"]:
+        name = re.match(r"[\w-]+", need)[0]
+        for version in {versions.get(name, "99.0"), "99.0"}:
+            stand_in(shelf, name, version)
+    bash(second, machine.folder, machine.programs, PIP_FIND_LINKS=str(shelf))
+    return SimpleNamespace(told=told, versions=versions, wheels=machine.folder / "wheelhouse")
+
+
+@pytest.fixture(scope="module")
+def said(machine, filled):
+    """What the last commands of the page print on the machine; nothing but the wheelhouse is asked for packages."""
+    return bash(
+        blocks()[2],
+        machine.folder,
+        machine.programs,
+        PYTEST_ADDOPTS="-p no:cacheprovider --roofline-device=cpu --roofline-budget=0.05",
+    )
+
+
+def test_the_machine_tells_which_wheels_it_takes(filled):
+    major, minor, processor, *_ = filled.told.split()
+    assert [major, minor, processor] == [*map(str, sys.version_info[:2]), os.uname().machine]
+
+
+def test_the_wheelhouse_has_what_is_needed_at_the_versions_of_the_machine_and_no_torch(filled, needs):
+    names = {re.match(r"[\w-]+", need)[0] for need in needs} - {"torch"}
+    expected = {f"{name}-{filled.versions[name]}-py3-none-any.whl" for name in names}
+    ours = f"pytest_roofline-{__version__}-py3-none-any.whl"
+    assert expected | {ours, "SHA256SUMS"} == {path.name for path in filled.wheels.iterdir()}
+
+
+def test_a_first_measurement_comes_out_of_the_wheelhouse(machine, said):
+    assert f"roofline, version {__version__}" in said
+    where = machine.folder / "benchmarks"
+    assert re.search(
+        rf"roofline {re.escape(__version__)}: cpu .* {re.escape(str(where))}/baselines/resources.json", said
+    )
+    assert "1 measured, 6 not measured (needs an accelerator, found the CPU only)" in said
+    assert len(list((where / ".roofline" / "runs").glob("*.jsonl"))) == 1
+
+
+def test_what_was_installed_is_the_wheel_and_torch_is_the_one_that_was_there(machine, filled, said):
+    code = "import pytest_roofline, importlib.metadata as m; print(pytest_roofline.__file__, m.version('torch'))"
+    where, version = bash(f'python -c "{code}"', machine.folder, machine.programs).split()
+    assert Path(where).is_relative_to(machine.folder / "venv")
+    assert version == filled.versions["torch"]
+
+
+def test_a_wheel_that_was_damaged_on_the_way_is_named(filled, machine):
+    check = blocks()[2].splitlines()[0]
+    path = next(filled.wheels.glob("plotly-*.whl"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    try:
+        done = subprocess.run(["bash", "-c", check], cwd=machine.folder, capture_output=True, text=True, check=False)
+    finally:
+        path.write_bytes(whole)
+    assert (done.returncode, done.stdout) == (1, f"{path.name}: FAILED\n")
