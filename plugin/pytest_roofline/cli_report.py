@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Write runs as a page with plots, a table and a summary.")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Where the four files go.")
+@click.option("-o", "--output", metavar="DIR", help="Where the four files go.")
 @click.option("--json", "as_json", is_flag=True, help="Print what run.json holds.")
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of run.json; takes no RUN.")
 @folder_option
-def report(runs: tuple[str, ...], output: Path | None, as_json: bool, as_schema: bool, folder: Path) -> None:
+def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: bool, folder: Path) -> None:
     """Write a report of RUNs into DIR: run.json, results.csv, summary.md, and index.html with plots.
 
     RUN is a saved name or a path; several runs stand in one report. Files of an earlier report are replaced. Where
@@ -43,20 +43,26 @@ def report(runs: tuple[str, ...], output: Path | None, as_json: bool, as_schema:
         raise BadInput("no RUN is given; expected the name or path of a saved run, or several")
     if output is None and not as_json:
         raise BadInput("neither -o DIR nor --json is given; expected where to write the report, or --json to print it")
-    if output is not None:
-        from .reporting.report.folder import check_folder
-
-        check_folder(output, "-o")
+    into = None if output is None else _folder(output)
     read = _read(runs, folder)
-    if output is not None:
-        _write(read, output, silent=as_json)
+    if into is not None:
+        _write(read, into, silent=as_json)
     if as_json:
         from .reporting.report.run_json import run_json
 
         click.echo(run_json(read), nl=False)
 
 
-def _refuse_beside_schema(runs: tuple[str, ...], output: Path | None, as_json: bool) -> None:
+def _folder(output: str) -> Path:
+    from .reporting.report.folder import check_folder
+
+    if not output:
+        # An empty variable in a script; as a path it would be the folder that everything lies in.
+        raise BadInput("-o is empty; expected a path")
+    return check_folder(Path(output), "-o")
+
+
+def _refuse_beside_schema(runs: tuple[str, ...], output: str | None, as_json: bool) -> None:
     if runs or output is not None or as_json:
         raise BadInput("--schema is given beside others; expected it alone, since it is the same for all runs")
 

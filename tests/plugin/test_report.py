@@ -1,0 +1,308 @@
+"""Reports of a live run: what was asked for is written, whatever happened; what GitHub shows comes by itself."""
+
+import json
+import os
+
+import pytest
+
+# An inner run that imported these first would leave them behind, half forgotten.
+import pytest_roofline.reporting.report.page
+import pytest_roofline.reporting.report.writing  # noqa: F401
+from pytest_roofline.judging.runs import read_run
+from pytest_roofline.report_files import ANNOTATING
+
+FILES = ["index.html", "results.csv", "run.json", "summary.md"]
+BROKEN = """
+import pytest
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9, write_bytes=10**9)
+
+def test_broken_before(roofline):
+    raise AssertionError("never measured")
+
+def test_fine(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+
+@pytest.mark.roofline(needs="cpu")
+def test_elsewhere(roofline):
+    pass
+
+def test_broken_after(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=WORK, name="half")
+    {last}
+"""
+
+
+@pytest.fixture
+def report(desk):
+    """What a report in the desk's folder `out` holds."""
+
+    class Report:
+        path = desk.path / "out"
+
+        @property
+        def files(self):
+            return sorted(path.name for path in self.path.iterdir()) if self.path.exists() else []
+
+        @property
+        def plain(self):
+            return json.loads((self.path / "run.json").read_text())
+
+        @property
+        def words(self):
+            return {result["label"]: result["verdict"] for result in self.plain["results"]}
+
+        @property
+        def summary(self):
+            return (self.path / "summary.md").read_text()
+
+    return Report()
+
+
+@pytest.fixture
+def github(desk, monkeypatch):
+    """The variables of a job on GitHub, whose checkout is the folder of the desk."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(desk.path))
+
+
+@pytest.fixture
+def step_summary(desk, monkeypatch):
+    """The file that GitHub shows as a step's summary."""
+    path = desk.path / "step.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
+    return path
+
+
+def lines_of(result):
+    return result.stdout.str().splitlines()
+
+
+def test_the_report_of_a_live_run_is_that_of_its_file(desk, report):
+    desk.suite()
+    result = desk.run("--roofline-report=out", "--roofline-save=night")
+    assert (0, FILES) == (result.ret, report.files)
+    assert f"report written to {report.path}, to be opened at {report.path}/index.html" in lines_of(result)
+    assert {"copy[64MiB]": "NO BASELINE", "copy[1GiB]": "NO BASELINE"} == report.words
+    done = desk.cli("report", desk.run_path("night"), "-o", desk.path / "again")
+    written = [str(desk.path / "again" / name) for name in ("run.json", "results.csv", "summary.md", "index.html")]
+    assert (0, written) == (done.exit_code, done.output.splitlines())
+    for name in FILES:
+        assert (report.path / name).read_bytes() == (desk.path / "again" / name).read_bytes(), name
+
+
+def test_a_folder_in_the_ini_file_is_relative_to_that_file(desk, report):
+    desk.one()
+    desk.ini("roofline_report = out")
+    (desk.path / "below").mkdir()
+    assert 0 == desk.run("--rootdir", str(desk.path), "-c", str(desk.path / "pytest.ini"), str(desk.path)).ret
+    assert FILES == report.files
+
+
+@pytest.mark.parametrize(
+    ("make", "asked", "words"),
+    [
+        (lambda path: (path / "out").touch(), "out", ("--roofline-report=", "is no directory")),
+        (lambda path: (path / "file").touch(), "file/out", ("--roofline-report=", "file is no directory")),
+        (lambda path: (path / "out/index.html").mkdir(parents=True), "out", ("index.html is a directory",)),
+        (lambda path: (path / "out").symlink_to("out"), "out", ("out is no directory",)),
+        (lambda path: None, "", ("--roofline-report is empty",)),
+    ],
+)
+def test_a_folder_that_cannot_be_is_refused_before_anything_is_measured(desk, sentence, make, asked, words):
+    desk.one()
+    make(desk.path)
+    sentence(desk.run(f"--roofline-report={asked}"), *words)
+    assert not (desk.path / "opened").exists()
+
+
+def test_a_report_that_is_there_is_replaced_and_what_lies_beside_it_stays(desk, report):
+    desk.one()
+    report.path.mkdir()
+    (report.path / "mine.txt").write_text("mine")
+    (report.path / "run.json").write_text("old")
+    assert 0 == desk.run("--roofline-report=out").ret
+    assert [*FILES[:1], "mine.txt", *FILES[1:]] == report.files
+    assert {"one": "NO BASELINE"} == report.words
+
+
+def test_a_report_that_could_not_be_written_fails_the_run_and_says_why(desk):
+    desk.suite("from pathlib import Path\n" + BROKEN.format(last="Path('out').touch()"))
+    result = desk.run("--roofline-report=out", "-k", "fine or after")
+    assert pytest.ExitCode.TESTS_FAILED == result.ret
+    result.assert_outcomes(passed=2)
+    (line,) = [line for line in lines_of(result) if line.startswith("WARNING: the report is not complete: ")]
+    assert "out/run.json cannot be written: " in line
+    assert 2 == len(desk.last_run().measurements)
+
+
+def full(**options):
+    raise OSError(28, "No space left on device")
+
+
+def test_what_could_not_be_saved_stands_in_the_report(desk, report, monkeypatch):
+    desk.one()
+    (desk.path / ".roofline").write_text("in the way")
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    result = desk.run("--roofline-report=out")
+    assert "nowhere else" in result.stdout.str()
+    (run,) = report.plain["runs"]
+    assert (1, True) == (len(run["measurements"]), run["footer"] is not None)
+    assert "The run file could not be saved" in report.summary
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "word"),
+    [("assert 0, 'wrong'", 1, "FAILED"), ("raise KeyboardInterrupt", 2, "INTERRUPTED")],
+)
+def test_whatever_became_of_the_tests_the_report_has_what_there_is(desk, report, last, status, word):
+    desk.suite(BROKEN.format(last=last))
+    assert status == desk.run("--roofline-report=out").ret
+    found = {
+        "test_broken_before": "FAILED",
+        "fine": "NO BASELINE",
+        "test_elsewhere": "SKIPPED",
+        "broken_after.half": word,
+    }
+    assert found == report.words
+    assert f"which ended with status {status}" in report.summary
+
+
+def test_a_test_that_failed_before_anything_was_measured_is_in_the_report(desk, report):
+    desk.suite(BROKEN.format(last="pass"))
+    assert 1 == desk.run("--roofline-report=out", "-k", "before or elsewhere").ret
+    assert {"test_broken_before": "FAILED", "test_elsewhere": "SKIPPED"} == report.words
+
+
+def test_without_a_terminal_the_report_is_written_all_the_same(desk, report):
+    desk.one()
+    assert 0 == desk.run("-p", "no:terminal", "--roofline-report=out").ret
+    assert {"one": "NO BASELINE"} == report.words
+
+
+@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan", "-k=nothing"])
+def test_where_nothing_is_measured_nothing_is_written(desk, report, step_summary, github, option):
+    desk.one()
+    desk.run(option, "--roofline-report=out")
+    assert ([], False) == (report.files, step_summary.exists())
+
+
+def test_rounds_are_one_report_that_the_parent_writes(desk, report, monkeypatch):
+    against = desk.sessions(scatter=(1.0, 1.013, 0.987, 1.008, 0.992))
+    desk.script(slow=1.06)
+    # A round that wrote one would be here with another process than this.
+    writer = desk.path / "conftest.py"
+    writer.write_text(desk.conftest + WRITERS)
+    desk.run(*against, "--roofline-rounds=2", "--roofline-report=out", "-k", "64MiB")
+    assert [str(os.getpid())] == (desk.path / "writers").read_text().split()
+    (result,) = report.plain["results"]
+    assert (2, 2) == (result["processes"], len(report.plain["runs"][0]["measurements"]))
+    assert 5 == result["baseline_processes"]
+
+
+WRITERS = """
+
+from pytest_roofline.reporting.report import writing
+
+_write = writing.write_report
+
+def noted(*args):
+    with (HERE / "writers").open("a") as file:
+        file.write(f"{os.getpid()}\\n")
+    return _write(*args)
+
+@pytest.fixture(autouse=True, scope="session")
+def _noting():
+    writing.write_report = noted
+    yield
+
+def pytest_unconfigure():
+    writing.write_report = _write
+"""
+
+
+def test_the_summary_of_a_job_is_appended_to_what_is_there_without_being_asked(desk, step_summary):
+    step_summary.write_text("before, without a line end")
+    desk.one()
+    assert 0 == desk.run().ret
+    assert 0 == desk.run().ret
+    heading = "## roofline: nothing was compared, in 1 result"
+    found = step_summary.read_text()
+    assert found.startswith(f"before, without a line end\n{heading}\n")
+    assert 2 == found.count(heading)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda path: path.write_bytes(b"x" * (2**20 - 100)), "has no room for a summary; GitHub takes 1 MiB"),
+        (lambda path: path.mkdir(), "step.md cannot be written: Is a directory"),
+    ],
+)
+def test_a_summary_that_finds_no_room_is_a_warning_and_fails_nothing(desk, step_summary, spoil, words):
+    spoil(step_summary)
+    desk.one()
+    result = desk.run()
+    assert 0 == result.ret
+    (line,) = [line for line in lines_of(result) if line.startswith("WARNING: the summary of this job is not shown: ")]
+    assert line.endswith(words)
+    assert step_summary.is_dir() or 2**20 - 100 == step_summary.stat().st_size
+
+
+def commands(result):
+    return [line for line in lines_of(result) if line.startswith("::")]
+
+
+def test_github_is_told_of_failures_and_of_what_could_not_be_judged(desk, github):
+    desk.suite(BROKEN.format(last="pass"))
+    error, *warnings = commands(desk.run())
+    line = 1 + BROKEN.splitlines().index("def test_broken_before(roofline):")
+    assert (
+        f"::error file=test_suite.py,line={line},title=FAILED test_broken_before::AssertionError: never measured"
+        == error
+    )
+    assert ["NO BASELINE fine", "NO BASELINE broken_after.half"] == [
+        text.split("title=")[1].split("::")[0] for text in warnings
+    ]
+
+
+def test_a_file_is_named_from_the_root_of_the_repository(desk, github, monkeypatch):
+    below = desk.path / "perf" / "gpu"
+    below.mkdir(parents=True)
+    desk.one().rename(below / "test_below.py")
+    monkeypatch.chdir(below)
+    (warning,) = commands(desk.run(f"--rootdir={desk.path / 'perf'}"))
+    assert warning.startswith("::warning file=perf/gpu/test_below.py,line=")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(desk.path / "another"))
+    (warning,) = commands(desk.run(f"--rootdir={desk.path / 'perf'}"))
+    assert warning.startswith("::warning title=")
+
+
+def test_beside_the_plugin_that_annotates_failures_no_error_is_told_twice(desk, github):
+    (desk.path / f"{ANNOTATING}.py").touch()
+    desk.suite(BROKEN.format(last="pass"))
+    desk.pytester.syspathinsert()
+    found = commands(desk.run("-p", ANNOTATING))
+    assert [True, True] == [line.startswith("::warning ") for line in found]
+
+
+def test_elsewhere_nothing_is_annotated(desk):
+    desk.suite(BROKEN.format(last="pass"))
+    assert [] == commands(desk.run())
+
+
+def test_a_run_that_nobody_asked_to_report_writes_no_file_for_tests_that_measured_nothing(desk):
+    desk.suite(BROKEN.format(last="pass"))
+    desk.run("-k", "before")
+    assert [] == desk.run_paths()
+
+
+def test_the_run_file_holds_what_the_report_tells(desk, report):
+    desk.suite()
+    desk.run("--roofline-report=out", "--roofline-save=night")
+    run = read_run(desk.run_path("night"))
+    assert run.header.run_id == report.plain["runs"][0]["header"]["run_id"]
+    assert [list(one.samples.seconds) for one in run.measurements] == [
+        one["samples"]["seconds"] for one in report.plain["runs"][0]["measurements"]
+    ]

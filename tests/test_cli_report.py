@@ -1,0 +1,131 @@
+"""`roofline report` as a user types it."""
+
+import json
+
+import jsonschema
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.cli import main
+
+FILES = ("run.json", "results.csv", "summary.md", "index.html")
+
+
+@pytest.fixture
+def report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+
+    def command(*arguments):
+        return CliRunner().invoke(main, ["report", *map(str, arguments)])
+
+    return command
+
+
+@pytest.fixture
+def saved(make, tmp_path):
+    """Two saved runs."""
+    folder = tmp_path / ".roofline" / "runs"
+    return [make.save(folder / f"{name}.jsonl", make.measurement(), make.footer()) for name in ("old", "new")]
+
+
+def test_a_saved_run_becomes_four_files_whose_paths_are_printed(report, saved, tmp_path):
+    done = report("old", "-o", "out")
+    assert (0, [f"out/{name}" for name in FILES]) == (done.exit_code, done.output.splitlines())
+    assert sorted(FILES) == sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert "MEASURED" in (tmp_path / "out/summary.md").read_text()
+    assert "memcpy_d2d" in (tmp_path / "out/index.html").read_text()
+    assert ["old"] == list(pd.read_csv(tmp_path / "out/results.csv")["run"])
+
+
+def test_several_runs_by_name_or_path_are_one_report(report, saved, tmp_path):
+    assert 0 == report("old", saved[1], "-o", "out").exit_code
+    assert ["old", "new"] == list(pd.read_csv(tmp_path / "out/results.csv")["run"])
+    assert ["old", "new"] == [
+        run["header"]["run_id"] for run in json.loads((tmp_path / "out/run.json").read_text())["runs"]
+    ]
+
+
+def test_a_deeper_folder_is_made(report, saved, tmp_path):
+    assert 0 == report("old", "-o", "a/b/c").exit_code
+    assert (tmp_path / "a/b/c/index.html").is_file()
+
+
+def test_json_is_what_the_file_holds(report, saved, tmp_path):
+    done = report("old", "-o", "out", "--json")
+    assert (0, (tmp_path / "out/run.json").read_text()) == (done.exit_code, done.output)
+    assert done.output == report("old", "--json").output
+
+
+def test_the_schema_describes_what_json_prints(report, saved):
+    schema = json.loads(report("--schema").output)
+    jsonschema.validate(json.loads(report("old", "new", "--json").output), schema)
+
+
+def test_the_summary_of_a_job_is_appended(report, saved, tmp_path, monkeypatch):
+    path = tmp_path / "step.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
+    for _ in range(2):
+        assert 0 == report("old", "-o", "out").exit_code
+    assert 2 * (tmp_path / "out/summary.md").read_text() == path.read_text()
+    report("old", "--json")
+    assert 2 * (tmp_path / "out/summary.md").read_text() == path.read_text()
+
+
+def test_a_run_that_was_cut_is_reported_with_a_note(report, saved):
+    saved[0].write_text(saved[0].read_text() + '{"type":')
+    done = report("old", "-o", "out")
+    assert 0 == done.exit_code
+    assert "note: .roofline/runs/old.jsonl ends in the middle of a line, which is left out" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "no RUN is given"),
+        (("old",), "neither -o DIR nor --json is given"),
+        (("old", "old", "-o", "out"), "'old' is given twice; expected each run once"),
+        (("old", ".roofline/runs/old.jsonl", "-o", "out"), "'old' and '.roofline/runs/old.jsonl' are one file"),
+        (("none", "-o", "out"), "run file .roofline/runs/none.jsonl does not exist"),
+        (("../x", "-o", "out"), "run file ../x does not exist"),
+        (("old", "-o", "taken"), "-o=taken: taken is no directory"),
+        (("old", "-o", "taken/out"), "taken is no directory"),
+        (("old", "-o", "nested"), "-o=nested: nested/summary.md is a directory"),
+        (("old", "-o", ""), "-o is empty"),
+        (("baseline.json", "-o", "out"), "baseline.json, line 1 has type None"),
+        (("old", "--schema"), "--schema is given beside others"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence_and_status_2(report, saved, tmp_path, arguments, told):
+    (tmp_path / "taken").write_text("")
+    (tmp_path / "nested/summary.md").mkdir(parents=True)
+    (tmp_path / "baseline.json").write_text("{}\n")
+    done = report(*arguments)
+    assert (2, 1) == (done.exit_code, len(done.stderr.splitlines()))
+    assert told in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_file_that_cannot_be_written_does_not_take_the_others_along(report, saved, tmp_path, monkeypatch):
+    from pytest_roofline.core.errors import CannotStore
+    from pytest_roofline.reporting.report import writing
+
+    write = writing.write_atomically
+
+    def no_room(path, text):
+        if path.name == "run.json":
+            raise CannotStore(f"{path} cannot be written: No space left on device")
+        write(path, text)
+
+    monkeypatch.setattr(writing, "write_atomically", no_room)
+    done = report("old", "-o", "out")
+    assert (2, "roofline: out/run.json cannot be written: No space left on device\n") == (done.exit_code, done.stderr)
+    assert ["index.html", "results.csv", "summary.md"] == sorted(path.name for path in (tmp_path / "out").iterdir())
+
+
+def test_a_summary_that_cannot_be_appended_is_an_error_after_the_files(report, saved, tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
+    done = report("old", "-o", "out")
+    assert (2, 4) == (done.exit_code, len(list((tmp_path / "out").iterdir())))
+    assert "cannot be written: Is a directory" in done.stderr
