@@ -14,6 +14,7 @@ from pytest_roofline.cli import main
 
 from ..conftest import require_tools
 from ..distributed.slurm import TOOLS, two_nodes
+from ..distributed.slurm import _until as until
 from .conftest import REPORT, SHIPPED, Checkout
 
 FILE = SHIPPED / "slurm.sbatch"
@@ -45,36 +46,54 @@ def slurm():
         yield nodes
 
 
-def sbatch(slurm, checkout, *arguments, options="", **environ):
-    """A job to its end: its number, its status, and what it printed."""
-    done = subprocess.run(
-        ["sbatch", "--wait", "--parsable", *arguments, NAME],
-        cwd=checkout.path,
-        env=checkout.environment(options) | slurm.environ | environ,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.stdout.strip().isdecimal(), done.stdout + done.stderr
-    number = int(done.stdout)
-    said = (checkout.path / f"roofline-{number}.out").read_text()
-    return SimpleNamespace(number=number, status=done.returncode, said=said)
+class Job:
+    """A batch job; `sbatch --wait` would look for its end every eight seconds.
+
+    Args:
+        slurm: the nodes.
+        checkout: the folder in which it is submitted.
+        arguments: of `sbatch`.
+        options: of pytest.
+        environ: what the script finds in its environment besides.
+    """
+
+    def __init__(self, slurm, checkout, *arguments, options="", **environ):
+        self._environ = checkout.environment(options) | slurm.environ | environ
+        self._checkout = checkout
+        command = ["sbatch", "--parsable", *arguments, NAME]
+        self.waiting = subprocess.Popen(
+            command, cwd=checkout.path, env=self._environ, stdout=subprocess.PIPE, text=True
+        )
+        self.number = int(self.waiting.stdout.readline())
+
+    def ended(self):
+        """The job after its end, with its exit status and what it printed."""
+        assert until(lambda: "JobState=RUNNING" not in self._shown() and "JobState=PENDING" not in self._shown(), 180)
+        assert until(lambda: "JobState=COMPLETING" not in self._shown(), 60)
+        self.status = int(re.search(r" ExitCode=(\d+):0 ", self._shown())[1])
+        self.said = (self._checkout.path / f"roofline-{self.number}.out").read_text()
+        return self
+
+    def _shown(self):
+        command = ["scontrol", "--oneliner", "show", "job", str(self.number)]
+        return subprocess.run(command, env=self._environ, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")
 def jobs(slurm, tmp_path_factory):
-    """Jobs in one folder: without a baseline, with one, and slowed down."""
+    """Jobs in one folder: without a baseline, with one, and slowed down; the first by a sbatch that waits for it."""
     checkout = Checkout(tmp_path_factory.mktemp("slurm"))
-    first = sbatch(slurm, checkout)
+    first = Job(slurm, checkout, "--wait").ended()
     folder = ["--dir", str(checkout.path / ".roofline")]
     proposal = str(checkout.path / "proposal.json")
     proposed = CliRunner().invoke(main, ["baseline", "propose", *folder, "-o", proposal])
     assert proposed.exit_code == 0, proposed.output
     checkout.approve("proposal.json")
-    healthy = sbatch(slurm, checkout)
-    red = sbatch(slurm, checkout, options="--roofline-drill=100%")
-    return SimpleNamespace(first=first, healthy=healthy, red=red, checkout=checkout)
+    healthy = Job(slurm, checkout).ended()
+    red = Job(slurm, checkout, options="--roofline-drill=100%").ended()
+    yield SimpleNamespace(first=first, healthy=healthy, red=red, checkout=checkout)
+    for job in (first, healthy, red):
+        job.waiting.communicate(timeout=60)
 
 
 def test_the_script_is_bash():
@@ -135,8 +154,13 @@ def test_on_two_nodes_srun_starts_the_ranks(slurm, checkout):
         path.unlink()
     (suite / "test_ranks.py").write_text(RANKS)
     options = "--roofline-device=cpu --roofline-budget=0.05"
-    job = sbatch(slurm, checkout, "--nodes=2", options=options, ROOFLINE_TESTS="all_reduce")
+    job = Job(slurm, checkout, "--nodes=2", options=options, ROOFLINE_TESTS="all_reduce").ended()
+    job.waiting.communicate(timeout=60)
     assert "ranks: srun, gloo" in job.said
     assert "1 measured" in job.said
     # Nothing is known of these nodes yet.
     assert (job.status, "NO BASELINE" in job.said or "INVALID" in job.said or "OVERSUBSCRIBED" in job.said) == (1, True)
+
+
+def test_a_sbatch_that_waits_hands_the_status_on(jobs):
+    assert jobs.first.waiting.wait(60) == jobs.first.status
