@@ -80,9 +80,9 @@ class Bridge:
         request, self._request = self._request, None
         test_id = encodable(item.nodeid)
         results = self._state.timed.of(test_id)
-        if request is None or request.node is not item or THEIRS in getattr(item, "fixturenames", ()):
-            return
         if not results or not _sound(results[0]) or self._state.exhausted.of(test_id):
+            return
+        if request is None or request.node is not item:
             return
         try:
             replay = self._run(request, results[0].measurement)
@@ -138,14 +138,13 @@ class Bridge:
         if self._made is not item:
             return None
         benchmark.pedantic(_nothing, rounds=len(seconds), iterations=1)
-        # Without statistics they are disabled for a reason of their own.
+        # Without statistics they are disabled.
         return Replay(measurement, benchmark.extra_info) if benchmark.stats is not None else None
 
     def _take(self, test_id: str, replay: Replay) -> None:
         """One row a test: an attempt before this one gives way."""
         if test_id in self._replays:
             self._withdrawn.append(self._replays[test_id].extra_info)
-        self._failed.discard(test_id)
         self._replays[test_id] = replay
 
 
@@ -170,13 +169,11 @@ class AmongBenchmarks:
 
 
 def bridge_of(state: "RooflineSession") -> Bridge | NoBridge:
-    """The bridge of a run; none in a further round, whose parent has replayed its own first one."""
+    """The bridge of a run."""
     config = state.config
-    disabled = config.getoption("benchmark_disable", False) and not config.getoption("benchmark_enable", False)
     skipped = config.getoption("benchmark_skip", False) and not config.getoption("benchmark_only", False)
-    stands_down = disabled or skipped or config.getoption("codspeed", False) or state.round is not None
-    live = config.pluginmanager.hasplugin(THEIR_SESSION) and not stands_down
-    return Bridge(state) if live else NoBridge()
+    stands_down = skipped or config.getoption("codspeed", False)
+    return Bridge(state) if config.pluginmanager.hasplugin(THEIR_SESSION) and not stands_down else NoBridge()
 
 
 def _sound(result: "Result") -> bool:

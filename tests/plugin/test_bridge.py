@@ -255,8 +255,11 @@ def test_where_they_time_nothing_our_tests_measure_all_the_same(bench, option, p
     assert "arning" not in texts(result)
 
 
-def test_disabled_and_enabled_again_they_are_told(bench):
-    found, _ = replayed(bench, "--benchmark-disable", "--benchmark-enable")
+@pytest.mark.parametrize(
+    "options", [("--benchmark-disable", "--benchmark-enable"), ("--benchmark-skip", "--benchmark-only")]
+)
+def test_where_one_of_their_options_takes_another_back_they_are_told(bench, options):
+    found, _ = replayed(bench, *options)
     assert kept(bench, "walk") == found["test_walk"]["stats"]["data"]
 
 

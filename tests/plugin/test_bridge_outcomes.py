@@ -245,18 +245,21 @@ def measure(roofline, busy): return lambda: roofline.measure(lambda: busy(1e-3),
 
 def test_one(measure): measure()
 def test_fails_later(measure): measure()
+def test_both(measure, benchmark):
+    benchmark.pedantic(lambda: None, rounds=1, iterations=1)
+    measure()
 """
 
 
 def test_a_held_test_has_its_first_process_there_and_its_last_verdict(bench, monkeypatch):
     monkeypatch.setenv("WITHOUT_TORCH", "1")
     against = bench.sessions(HELD, (1.0, 1.005, 0.995, 1.0025, 0.9975))
-    bench.script(slow={"test_one": [1.035, 1.0], "test_fails_later": [1.035, "fail"]})
+    bench.script(slow={"test_one": [1.035, 1.0], "test_both": [1.035, 1.0], "test_fails_later": [1.035, "fail"]})
     found, result = replayed(
         bench, STORED, "--benchmark-autosave", "--roofline-rounds=4", "--roofline-save=r", *against
     )
-    result.assert_outcomes(passed=1, failed=1)
-    assert {"test_one"} == set(found)
+    result.assert_outcomes(passed=2, failed=1)
+    assert {"test_one", "test_both"} == set(found)
     told, first = found["test_one"]["extra_info"], bench.saved("r").measurements[0]
     assert ("PASSED", 2, 1) == (told["verdict"], told["processes"], first.round)
     assert list(first.samples.kept) == found["test_one"]["stats"]["data"]
@@ -265,19 +268,39 @@ def test_a_held_test_has_its_first_process_there_and_its_last_verdict(bench, mon
     assert 1 == len(list((bench.path / "kept").rglob("*.json")))
 
 
-def test_what_a_spoiled_block_held_is_no_round(bench):
-    slow_down = """
+HOT = """
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_roofline_device(config, name):
     from pytest_roofline.measuring.devices.fake import FakeDevice
-    hot = lambda busy_s: frozenset(["thermal slowdown"] if 0.30 < busy_s < 0.36 else [])
+    hot = lambda busy_s: frozenset(["thermal slowdown"] if {when} else [])
     config.fake = FakeDevice(throttle=hot)
     return config.fake
 """
-    bench.pytester.makeconftest(CONFTEST.replace("def pytest_roofline_device", "def nothing") + MACHINE + slow_down)
+
+
+def heated(bench, when):
+    """Have the device slow down for heat, and say so, at some times."""
+    others = CONFTEST.replace("def pytest_roofline_device", "def nothing")
+    bench.pytester.makeconftest(others + MACHINE + HOT.format(when=when))
+
+
+def test_what_a_spoiled_block_held_is_no_round(bench):
+    heated(bench, "0.30 < busy_s < 0.36")
     found, _ = replayed(bench, "-k=once")
     (one,) = bench.last_run().measurements
     told, stats = found["test_copy[once]"]["extra_info"], found["test_copy[once]"]["stats"]
     assert 0 < told["samples_left_out"] == len(one.samples.seconds) - len(one.samples.kept)
     assert stats["rounds"] == told["samples"] == len(one.samples.kept)
+
+
+def test_an_invalid_number_fails_no_comparison_of_theirs(bench):
+    compare = (STORED, "--benchmark-compare=0001", "--benchmark-compare-fail=median:10%", "-k=once")
+    bench.run(STORED, "--benchmark-save=base", "-k=once")
+    bench.script(slow=1.5)
+    assert "Performance has regressed" in texts(bench.run(*compare))
+    heated(bench, "True")
+    result = bench.run(*compare)
+    result.assert_outcomes(passed=1, deselected=3)
+    result.stdout.fnmatch_lines(["*INVALID*"])
+    assert "Performance has regressed" not in texts(result)
