@@ -31,8 +31,7 @@ _MOST_SHARE = 9.995
 def results_table(rows: Sequence[ReportRow], several: bool) -> Table:
     """All rows in the order given; with a column for the run where there are several."""
     run = [Column("run", number=False)] * several
-    cells = [[*_cells(row)[:1], *([Cell(run_name(row))] * several), *_cells(row)[1:]] for row in rows]
-    return Table("All results, worst first", [_COLUMNS[0], *run, *_COLUMNS[1:]], cells)
+    return Table("All results, worst first", [_COLUMNS[0], *run, *_COLUMNS[1:]], [_cells(row, several) for row in rows])
 
 
 def run_name(row: ReportRow) -> str:
@@ -40,9 +39,10 @@ def run_name(row: ReportRow) -> str:
     return printable(row.run.path.stem)
 
 
-def _cells(row: ReportRow) -> list[Cell]:
+def _cells(row: ReportRow, several: bool) -> list[Cell]:
     return [
         Cell(row.label),
+        *([Cell(run_name(row))] if several else []),
         _size(row),
         _seconds(row.seconds),
         _rate(row),

@@ -1,6 +1,7 @@
 """Tables of the page before they are markup: cells with the value that they are sorted by, headings, what is folded."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -58,10 +59,31 @@ def number(text: str, value: float | None) -> Cell:
     return Cell(text, value if value is not None and math.isfinite(value) else None)
 
 
-def plain_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
-    """A table of texts, of which the first `left` columns are words and the others numbers."""
-    headings = [Column(name, index >= left) for index, name in enumerate(columns)]
-    return Table(caption, headings, [[Cell(text) for text in row] for row in rows])
+def plain_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of texts; a column in which all of them are amounts is one of numbers, and sorted by these."""
+    cells = [[Cell(text, quantity(text)) for text in row] for row in rows]
+    numbers = [all(row[i].value is not None for row in cells if row[i].text) for i in range(len(columns))]
+    headings = [Column(name, is_number) for name, is_number in zip(columns, numbers, strict=True)]
+    kept = [[cell if column.number else Cell(cell.text) for cell, column in zip(row, headings, strict=True)]
+            for row in cells]  # fmt: skip
+    return Table(caption, headings, kept)
+
+
+def quantity(text: str) -> float | None:
+    """The first number of a text as `core.units` writes it, in SI units: `1.5 ms` is 0.0015; None where none begins it.
+
+    A unit that is not known counts as one, so that `3 processes` comes before `10 processes`.
+    """
+    match = _AMOUNT.match(text)
+    if match is None:
+        return None
+    return float(match[1].replace(",", "")) * _UNITS.get(match[2] or "", 1.0)
+
+
+_AMOUNT = re.compile(r"[<>≤≥]?([+-]?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)(?![0-9A-Za-z_]) ?([A-Za-zµ]+)?")
+_UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
+_UNITS |= {f"{prefix}{unit}": factor for unit in ("B", "FLOP")
+           for prefix, factor in (("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15))}  # fmt: skip
 
 
 def without_empty(table: Table) -> Table:
