@@ -82,7 +82,8 @@ class Bench:
             facts = {"work": Work(payload_bytes=size, wire_bytes=size), "ceiling": ceiling}
             facts["invalid"] = "a neighbour" if pair in invalid else ""
             records.append(self.judged(seconds, size / 390e9, key=key, **facts))
-        return self.rows(*records)
+        red = [one.test_id for one, judged in records if judged.verdict == "REGRESSED"]
+        return self.rows(*records, failed=red)
 
     def attention(self, sequences=(512, 1024, 2048), back_ends=("triton", "sdpa_flash", "eager"), lacking=("eager",)):
         """Attention in bfloat16; the back ends of `lacking` run out of memory at the longest sequence."""

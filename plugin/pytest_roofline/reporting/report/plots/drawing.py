@@ -108,8 +108,8 @@ def plain_figure(traces: Sequence[Trace], layout: Mapping[str, Any], height: int
 
 
 def _plain(value: Any) -> Any:
-    """Plotly hands tuples back as they came, and a number that JSON does not have would break the whole page."""
-    if isinstance(value, dict):
+    """Lists for tuples. Refused are arrays, which Plotly writes in base 64, and numbers that JSON does not have."""
+    if isinstance(value, dict) and "bdata" not in value:
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]

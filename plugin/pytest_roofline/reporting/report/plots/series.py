@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
+from ....core.facts import HardwareKey
 from ....core.keys import Scalar
 from ....core.units import size_label
 from ....judging.report_rows import ReportRow
@@ -49,17 +51,20 @@ def series_of(rows: Sequence[ReportRow], fewest: int = FEWEST_SIZES) -> list[Ser
     parameter = size_parameter(rows)
     if parameter is None:
         return []
-    names = _Names(rows, parameter)
     found: dict[tuple[str, ...], dict[int, ReportRow]] = {}
     unresolved: Counter[tuple[str, ...]] = Counter()
     for row in rows:
         size = _size(row, parameter)
-        if size is not None and row.rate is not None:
-            found.setdefault(names.parts(row), {})[size] = row
-        elif size is not None:
-            unresolved[names.parts(row)] += 1
+        if size is None:
+            continue
+        parts = _parts(row, parameter)
+        if row.rate is None:
+            unresolved[parts] += 1
+        else:
+            found.setdefault(parts, {})[size] = row
+    names = _names([*found, *unresolved])
     return [
-        Series(names.joined(parts), tuple(sorted(points.items(), key=lambda pair: pair[0])), unresolved[parts])
+        Series(names[parts], tuple(sorted(points.items(), key=lambda pair: pair[0])), unresolved[parts])
         for parts, points in found.items()
         if len(points) >= fewest
     ]
@@ -93,29 +98,30 @@ def _size(row: ReportRow, parameter: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-class _Names:
-    """What of a row tells its series from the others; what all of them share is left out of the name."""
+def _parts(row: ReportRow, size_parameter: str) -> tuple[str, ...]:
+    """What may tell a row's series from the others of its benchmark."""
+    one = row.measurement
+    assert one is not None
+    key = one.key
+    parameters = ", ".join(told(name, value) for name, value in key.parameters.items() if name != size_parameter)
+    hardware = _without_count(key.hardware)
+    return parameters, key.name, key.metric, key.cache, key.timing, hardware, f"run {row.run.header.run_id}"
 
-    def __init__(self, rows: Sequence[ReportRow], size_parameter: str) -> None:
-        self.size_parameter = size_parameter
-        self.shared = [len(set(values)) == 1 for values in zip(*(self.parts(row) for row in rows), strict=True)]
 
-    def parts(self, row: ReportRow) -> tuple[str, ...]:
-        one = row.measurement
-        assert one is not None
-        key = one.key
-        parameters = ", ".join(
-            told(name, value) for name, value in key.parameters.items() if name != self.size_parameter
-        )
-        modes = "" if key.cache == "rotate" else key.cache
-        # How many devices there are, the size of the world says already.
-        hardware = str(replace(key.hardware, devices=1))
-        return parameters, key.name, key.metric, modes, key.timing, hardware, f"run {row.run.header.run_id}"
+@lru_cache(maxsize=256)
+def _without_count(hardware: HardwareKey) -> str:
+    """How many devices there are, the size of the world says already."""
+    return str(replace(hardware, devices=1))
 
-    def joined(self, parts: tuple[str, ...]) -> str:
-        # The metric and the hardware only where they differ; the parameters also where they do not.
-        shown = [part for index, part in enumerate(parts) if part and (index == 0 or not self.shared[index])]
-        return ", ".join(shown) or "this run"
+
+def _names(found: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """The parameters, and whatever else differs between any two."""
+    differs = [len(set(values)) > 1 for values in zip(*found, strict=True)]
+    return {
+        parts: ", ".join(part for index, part in enumerate(parts) if part and (index == 0 or differs[index]))
+        or "this run"
+        for parts in found
+    }
 
 
 def told(name: str, value: Scalar) -> str:

@@ -22,6 +22,12 @@ COLUMNS = ("series", "size", "time", "rate", "of the roofline", "baseline", "dif
            "processes", "verdict")  # fmt: skip
 
 
+def metric_of(row: ReportRow) -> str:
+    """The metric of a row with a measurement."""
+    assert row.measurement is not None
+    return row.measurement.key.metric
+
+
 def rate_unit(metric: str) -> tuple[float, str]:
     """What one of the unit is that a metric is shown in, in bytes or FLOP per second, and the unit's name."""
     suffix = rate_suffix(metric)

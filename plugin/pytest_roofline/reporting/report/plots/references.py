@@ -1,0 +1,113 @@
+"""What a sweep is held against: rooflines, the baseline's band, and limits that gate."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from ....core.records import Ceiling
+from ....judging.report_rows import ReportRow
+from .drawing import GREY, Trace, lines_of, safe, short, style
+from .series import Series
+from .words import rate_at, roof_label
+
+# How far a band reaches to both sides of a size that has no neighbour.
+_WIDER = 1.08
+
+
+def ceilings_of(rows: Sequence[ReportRow]) -> list[tuple[Ceiling, str, str]]:
+    """Each roofline once with its text and its dash: those of datasheets, and measured ones, each run's as a median."""
+    found: dict[tuple[object, ...], list[Ceiling]] = {}
+    for row in rows:
+        ceiling = row.measurement.ceiling if row.measurement is not None else None
+        if ceiling is not None and ceiling.source == "datasheet":
+            found.setdefault((ceiling.metric, ceiling.value), []).append(ceiling)
+        elif ceiling is not None:
+            found.setdefault((ceiling.metric, row.run.header.run_id), []).append(ceiling)
+    told = []
+    for same in found.values():
+        values = sorted({ceiling.value for ceiling in same})
+        middle = Ceiling(same[0].metric, median(values), same[0].source, same[0].origin)
+        several = f", median of {len(values)}" if len(values) > 1 else ""
+        text = roof_label(middle).removesuffix(")") + f"{several})"
+        told.append((middle, text, "dash" if middle.source == "datasheet" else "dot"))
+    return told
+
+
+def baseline_traces(one: Series, index: int, unit: float, *, explained: bool) -> list[Trace]:
+    """The band from the slowest to the fastest process of the baseline, and a thin line where its centre is."""
+    colour, _, _ = style(index)
+    xs: list[float | None] = []
+    ys: list[float | None] = []
+    for run in _neighbours(one):
+        xs += [*(size for size, _, _ in run), *(size for size, _, _ in reversed(run)), None]
+        ys += [*(high for _, _, high in run), *(low for _, low, _ in reversed(run)), None]
+    group = {"legendgroup": f"series {index}", "type": "scatter", "hoverinfo": "skip", "mode": "lines"}
+    band = {"x": xs[:-1], "y": [None if y is None else y / unit for y in ys[:-1]], "fill": "toself"}
+    centres = [rate_at(row, row.reference_s) for row in one.rows]
+    return [
+        {
+            **group,
+            **band,
+            "name": "baseline",
+            "showlegend": explained,
+            "fillcolor": _faint(colour),
+            "line": {"width": 0.5, "color": colour},
+        },
+        {
+            **group,
+            "x": one.sizes,
+            "y": [None if rate is None else rate / unit for rate in centres],
+            "line": {"color": colour, "width": 1, "dash": "dot"},
+            "name": safe(short(f"baseline of {one.name}, centre")),
+            "showlegend": False,
+        },
+    ]
+
+
+def _neighbours(one: Series) -> list[list[tuple[float, float, float]]]:
+    """Size, lowest and highest rate of the baseline's processes, in runs of sizes that all have them."""
+    runs: list[list[tuple[float, float, float]]] = [[]]
+    for size, row in one.points:
+        rates = [rate for seconds in row.reference_medians_s if (rate := rate_at(row, seconds)) is not None]
+        if rates:
+            runs[-1].append((size, min(rates), max(rates)))
+        elif runs[-1]:
+            runs.append([])
+    return [_widened(run) for run in runs if run]
+
+
+def _widened(run: list[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
+    if len(run) > 1:
+        return run
+    size, low, high = run[0]
+    return [(size / _WIDER, low, high), (size * _WIDER, low, high)]
+
+
+def _faint(colour: str) -> str:
+    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.22)"
+
+
+def limit_marks(drawn: Sequence[Series], unit: float) -> list[Trace]:
+    """A mark where a published limit or a share of the roofline gates: where the difference that was found begins."""
+    held = [(size, row) for one in drawn for size, row in one.points if _limit_rate(row) is not None]
+    if not held:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "x": [size for size, _ in held],
+            "y": [(_limit_rate(row) or 0.0) / unit for _, row in held],
+            "mode": "markers",
+            "marker": {"symbol": "line-ew-open", "size": 22, "color": GREY, "line": {"width": 3, "color": GREY}},
+            "name": "limit that gates",
+            "hoverinfo": "text",
+            "hovertext": [lines_of([row.label, row.reason]) for _, row in held],
+        }
+    ]
+
+
+def _limit_rate(row: ReportRow) -> float | None:
+    """The rate that just meets what a row was held against in place of a baseline; None where it was not."""
+    if row.change is None or row.change <= -1 or row.reference_s is not None or row.seconds is None:
+        return None
+    return rate_at(row, row.seconds / (1 + row.change))

@@ -1,0 +1,51 @@
+"""What a sweep says in sentences: its plateau beside the roofline, and which sizes got slower."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from ....core.units import format_bytes, format_share, printable
+from ....judging.report_rows import ReportRow
+from .series import Series
+from .words import INVALID, metric_of, rate_words, sentence, verdicts
+
+# So many series are told in a sentence each.
+MOST_TOLD = 3
+
+
+def sweep_says(all_series: Sequence[Series]) -> str:
+    worst = sorted(all_series, key=lambda one: -sum(row.red for row in one.rows))
+    named = len(all_series) > 1
+    told = [f"{one.name}: {_sentence(one)}." if named else sentence(_sentence(one)) for one in worst[:MOST_TOLD]]
+    more = f" {len(worst) - MOST_TOLD} more series are in the figure." if len(worst) > MOST_TOLD else ""
+    banded = any(row.reference_medians_s for one in all_series for row in one.rows)
+    band = " A band reaches from the slowest to the fastest process of the baseline." if banded else ""
+    return printable(" ".join(told) + more + band)
+
+
+def _sentence(one: Series) -> str:
+    """`plateau 3.9 TB/s, 81.2 % of the datasheet's 4.8 TB/s; 2 of 20 sizes slower …`."""
+    sound = [row for row in one.rows if row.word != INVALID]
+    bare = [f"{one.unresolved} below the clock's resolution, without a rate"] if one.unresolved else []
+    sizes = {id(row): format_bytes(size) for size, row in one.points}
+    found = verdicts(one.rows, "sizes", lambda row: sizes[id(row)])
+    return "; ".join([*_plateau(sound), found, *_cached(sound), *bare])
+
+
+def _plateau(rows: Sequence[ReportRow]) -> list[str]:
+    """The median rate of the largest third of the sizes, as in the terminal's line on a sweep."""
+    if not rows:
+        return ["no size to be trusted"]
+    last = rows[-max(2, len(rows) // 3) :]
+    value, largest = median(row.rate or 0.0 for row in last), last[-1]
+    text = f"plateau {rate_words(value, metric_of(largest))}"
+    ceiling = largest.measurement.ceiling if largest.measurement is not None else None
+    if ceiling is None or largest.share_of_ceiling is None or not largest.rate:
+        return [text]
+    share = largest.share_of_ceiling * value / largest.rate
+    whose = "the datasheet's" if ceiling.source == "datasheet" else "the measured"
+    return [f"{text}, {format_share(share)} of {whose} {rate_words(ceiling.value, ceiling.metric)}"]
+
+
+def _cached(rows: Sequence[ReportRow]) -> list[str]:
+    count = sum("cache_resident" in row.measurement.samples.labels for row in rows if row.measurement is not None)
+    return [f"{count} small enough to stay in a cache, which the roofline does not bound"] if count else []

@@ -1,0 +1,88 @@
+"""All plots of a report together: what runs of every kind give, whatever they are named."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from pytest_roofline.core.facts import DeviceFacts
+from pytest_roofline.core.records import SessionRecord
+from pytest_roofline.core.work import Work
+from pytest_roofline.reporting.report.plots import plots_of
+
+HOSTILE = '<a href="javascript:alert(1)">x</a><b>%{y}\x1b[31m&lt;'
+
+
+def texts_of(value):
+    """Every text of a figure, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from texts_of(each)
+
+
+def test_an_empty_report_has_no_plots():
+    assert [] == plots_of([])
+
+
+def test_a_single_size_is_a_row_of_the_table_and_no_plot(bench):
+    assert [] == plots_of(bench.sweep([2**20]))
+
+
+def test_every_kind_has_its_plot_and_all_are_valid(bench, checked):
+    rows = bench.sweep([2**12, 2**16, 2**20], slower=[2**20]) + bench.collectives() + bench.peers(4)
+    rows += bench.attention() + bench.step() + bench.streams()
+    sections = [checked(plot).section for plot in plots_of(rows)]
+    assert [
+        "Samples of what failed",
+        "Bandwidth against size",
+        "Collectives by size and world",
+        "Copies between devices",
+        "Attention by sequence length",
+        "Where the time goes",
+        "First calls",
+        "Where the memory goes",
+        "Roofline",
+    ] == list(dict.fromkeys(sections))
+
+
+def test_names_cannot_inject(bench, make, checked):
+    def hostile(size):
+        return make.key(HOSTILE, parameters={"way": HOSTILE, "size_bytes": size}, name=HOSTILE)
+
+    records = [bench.judged(2e-3, 1e-3, key=hostile(size), work=Work(read_bytes=size, flops=size))
+               for size in (2**12, 2**16, 2**20)]  # fmt: skip
+    rows = bench.rows(*records, failed=[records[0][0].test_id], product=HOSTILE)
+    rows += bench.step(label=HOSTILE, test_id=HOSTILE)
+    plots = plots_of(rows)
+    assert {"Samples of what failed", "Bandwidth against size", "First calls", "Where the memory goes", "Roofline"} <= {
+        plot.section for plot in plots
+    }
+    for plot in plots:
+        texts = list(texts_of(checked(plot).figure))
+        assert not any("<" in text.replace("<br>", "") for text in texts)
+        assert not any("\x1b" in text for text in [*texts, plot.title, plot.says, *itertools.chain(*plot.rows)])
+        # A template would fill in what stands in braces.
+        templates = [trace.get(name) for trace in plot.figure["data"] for name in ("hovertemplate", "texttemplate")]
+        assert {None} == set(templates)
+
+
+def test_a_baseline_of_no_time_at_all_is_no_band(bench, make, checked):
+    """Whoever writes zeros into a run file by hand gets a page all the same."""
+    records = [bench.judged(1e-3, 1e-3, key=make.key(size_bytes=size)) for size in (2**12, 2**16, 2**20)]
+    nothing = replace(records[0][1], reference=(SessionRecord((0.0,)),), reference_s=0.0)
+    records[0][1] = nothing
+    (plot,) = plots_of(bench.rows(*records))
+    band = next(trace for trace in checked(plot).figure["data"] if trace["name"] == "baseline")
+    assert 2**12 not in band["x"]
+
+
+@pytest.mark.parametrize("device", [DeviceFacts("cpu", "AMD EPYC"), DeviceFacts("mps", "Apple M3")])
+def test_any_device_is_named_as_it_calls_itself(bench, checked, device):
+    rows = bench.sweep([2**12, 2**16, 2**20], known=False, ceiling=None)
+    environment = rows[0].run.header.environment
+    object.__setattr__(environment, "device", device)
+    (plot,) = plots_of(rows)
+    assert f"memcpy_d2d on {device.product}" == checked(plot).title
+    assert "none of 3 sizes compared" in plot.says
