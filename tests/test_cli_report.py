@@ -85,8 +85,9 @@ def test_a_run_that_was_cut_is_reported_with_a_note(report, saved):
     [
         ((), "no RUN is given"),
         (("old",), "neither -o DIR nor --json is given"),
-        (("old", "old", "-o", "out"), "'old' is given twice; expected each run once"),
-        (("old", ".roofline/runs/old.jsonl", "-o", "out"), "'old' and '.roofline/runs/old.jsonl' are one file"),
+        (("old", "old", "-o", "out"), "'old' and 'old' are the same run; expected each once"),
+        (("old", ".roofline/runs/old.jsonl", "-o", "out"), "'old' and '.roofline/runs/old.jsonl' are the same run"),
+        (("old", "new", "copy.jsonl", "-o", "out"), "'new' and 'copy.jsonl' are the same run"),
         (("none", "-o", "out"), "run file .roofline/runs/none.jsonl does not exist"),
         (("../x", "-o", "out"), "run file ../x does not exist"),
         (("old", "-o", "taken"), "-o=taken: taken is no directory"),
@@ -100,6 +101,7 @@ def test_a_run_that_was_cut_is_reported_with_a_note(report, saved):
 def test_what_cannot_be_used_is_one_sentence_and_status_2(report, saved, tmp_path, arguments, told):
     (tmp_path / "taken").write_text("")
     (tmp_path / "nested/summary.md").mkdir(parents=True)
+    (tmp_path / "copy.jsonl").write_bytes(saved[1].read_bytes())
     (tmp_path / "baseline.json").write_text("{}\n")
     done = report(*arguments)
     assert (2, 1) == (done.exit_code, len(done.stderr.splitlines()))

@@ -70,17 +70,16 @@ def _refuse_beside_schema(runs: tuple[str, ...], output: str | None, as_json: bo
 def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
     from .judging.runs import read_run, resolve_run
 
-    known: dict[Path, str] = {}
-    runs = []
+    runs: list[Run] = []
     for name in names:
-        path = resolve_run(name, folder, what="RUN")
-        other = known.setdefault(path.resolve(), name)
-        if len(known) == len(runs):
-            twice = repr(name) if name == other else f"{other!r} and {name!r}"
-            raise BadInput(f"{twice} {'is given twice' if name == other else 'are one file'}; expected each run once")
-        runs.append(read_run(path))
-        if runs[-1].cut:
-            click.echo(printable(f"note: {path} ends in the middle of a line, which is left out"), err=True)
+        run = read_run(resolve_run(name, folder, what="RUN"))
+        # A copy under another name would count everything twice.
+        same = next((other for other, known in zip(names, runs, strict=False) if known.header == run.header), None)
+        if same is not None:
+            raise BadInput(f"{same!r} and {name!r} are the same run; expected each once")
+        if run.cut:
+            click.echo(printable(f"note: {run.path} ends in the middle of a line, which is left out"), err=True)
+        runs.append(run)
     return runs
 
 

@@ -119,7 +119,7 @@ class Measurement:
     @property
     def tokens_per_s(self) -> float | None:
         """Tokens processed per second; None without tokens, and where a rate would be an invention."""
-        return self.work.tokens / self.median_s if self.work.tokens and self._has_rate else None
+        return self.work.tokens / self.median_s if self.work.tokens and self.has_rate else None
 
     @property
     def mfu(self) -> float | None:
@@ -168,10 +168,11 @@ class Measurement:
         return None if value is None else value / RATE_UNITS[metric]
 
     def _rate(self, metric: str) -> float | None:
-        return rate(self.work, metric, self.median_s) if self._has_rate else None
+        return rate(self.work, metric, self.median_s) if self.has_rate else None
 
     @property
-    def _has_rate(self) -> bool:
+    def has_rate(self) -> bool:
+        """Whether a rate of this time means anything, whatever the work."""
         # Below the clock's resolution the time is a bound, and a rate made of it would be an invention; so would one be
         # of a whole program's time, most of which goes into its start.
         return "unresolved" not in self.samples.labels and rate_suffix(self.key.metric) is not None

@@ -114,17 +114,21 @@ class ReportRow:
     @property
     def share_of_ceiling(self) -> float | None:
         """The rate of `seconds` as a share of the roofline; None where either is unknown."""
-        one = self.measurement
-        if one is None or one.share_of_ceiling is None or self.seconds is None:
-            return None
-        return one.share_of_ceiling * one.median_s / self.seconds
+        ceiling = self.measurement.ceiling if self.measurement is not None else None
+        achieved = self.rate_of(self.seconds, ceiling.metric) if ceiling is not None else None
+        return achieved / ceiling.value if ceiling is not None and achieved is not None else None
 
-    def rate_of(self, seconds: float | None) -> float | None:
-        """Bytes (or FLOP) per second of this row's work done in `seconds`; None where there is no such rate."""
+    def rate_of(self, seconds: float | None, metric: str | None = None) -> float | None:
+        """Bytes (or FLOP) per second of this row's work done in `seconds`; None where there is no such rate.
+
+        Args:
+            seconds: per call.
+            metric: whose counting; the key's own by default.
+        """
         one = self.measurement
-        if one is None or one.rate is None or seconds is None:
+        if one is None or seconds is None or not one.has_rate:
             return None
-        return rate(one.work, one.key.metric, seconds)
+        return rate(one.work, metric or one.key.metric, seconds)
 
 
 def _time(seconds: float | None) -> float | None:

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...core.keys import Scalar
-from ...core.records import Measurement
 from ...core.work import rate_suffix
 from ...judging.report_rows import ReportRow, What, report_rows
 from ...judging.runs import Run
@@ -95,7 +95,7 @@ def _own_reason(row: ReportRow) -> str:
     return row.outcome.reason if row.red and row.outcome is not None else ""
 
 
-def _identity(row: ReportRow) -> dict[str, object]:
+def _identity(row: ReportRow) -> dict[str, Any]:
     key = row.measurement.key if row.measurement is not None else row.resources.key if row.resources else None
     if key is not None:
         return {"benchmark": key.benchmark, "name": key.name, "parameters": key.parameters}
@@ -105,22 +105,22 @@ def _identity(row: ReportRow) -> dict[str, object]:
     return {"benchmark": "", "name": "", "parameters": {}}
 
 
-def _numbers(row: ReportRow) -> dict[str, object]:
+def _numbers(row: ReportRow) -> dict[str, Any]:
     one = row.measurement
     if one is None:
         return {}
     low, high = row.interval or (None, None)
-    judged = row.judgement
+    judged, seconds = row.judgement, row.seconds
     found = {
-        "seconds": row.seconds,
-        "tokens_per_second": _scaled(one, one.tokens_per_s, row.seconds),
+        "seconds": seconds,
+        "tokens_per_second": one.work.tokens / seconds if seconds and one.work.tokens and one.has_rate else None,
         "baseline_seconds": row.reference_s,
         "change": row.change,
         "change_low": low,
         "change_high": high,
         "roofline_share": row.share_of_ceiling,
         "compile_seconds": one.compile_s,
-        **_rates(row, one),
+        **_rates(row, one.key.metric, seconds, row.reference_s),
     }
     return {name: _finite(value) for name, value in found.items()} | {
         "metric": one.key.metric,
@@ -138,20 +138,15 @@ def _numbers(row: ReportRow) -> dict[str, object]:
     }
 
 
-def _rates(row: ReportRow, one: Measurement) -> dict[str, float | None]:
-    """The rate under the metric, and of arithmetic besides where the work has any."""
-    arithmetic = rate_suffix(one.key.metric) == "TFLOPS"
+def _rates(row: ReportRow, metric: str, seconds: float | None, before_s: float | None) -> dict[str, float | None]:
+    """The rate under the metric, and of arithmetic besides where the work has any; now and of the baseline."""
+    of_bytes = rate_suffix(metric) != "TFLOPS"
     return {
-        "bytes_per_second": None if arithmetic else row.rate,
-        "baseline_bytes_per_second": None if arithmetic else row.reference_rate,
-        "flops_per_second": _scaled(one, one.flops_per_s, row.seconds),
-        "baseline_flops_per_second": _scaled(one, one.flops_per_s, row.reference_s),
+        "bytes_per_second": row.rate_of(seconds) if of_bytes else None,
+        "baseline_bytes_per_second": row.rate_of(before_s) if of_bytes else None,
+        "flops_per_second": row.rate_of(seconds, "TFLOPS"),
+        "baseline_flops_per_second": row.rate_of(before_s, "TFLOPS"),
     }
-
-
-def _scaled(one: Measurement, per_second: float | None, seconds: float | None) -> float | None:
-    """A rate of a measurement's own median, as one of other seconds."""
-    return None if per_second is None or seconds is None else per_second * one.median_s / seconds
 
 
 def _finite(value: float | None) -> float | None:
@@ -159,12 +154,12 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _kernel(row: ReportRow) -> dict[str, object]:
+def _kernel(row: ReportRow) -> dict[str, Any]:
     if row.resources is None:
         return {}
     return {"target": row.resources.target, "figures": row.resources.figures}
 
 
-def _memory(row: ReportRow) -> dict[str, object]:
+def _memory(row: ReportRow) -> dict[str, Any]:
     lost = row.out_of_memory
     return {} if lost is None else {"asked_bytes": lost.asked_bytes, "free_bytes": lost.free_bytes}

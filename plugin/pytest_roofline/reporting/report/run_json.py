@@ -3,7 +3,8 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
+from types import GenericAlias
 from typing import Any, Literal
 
 import msgspec
@@ -17,6 +18,7 @@ from .flat import FlatRow, flat_rows
 
 # The version of the file; the records in it have their own, in each run's header.
 SCHEMA = 1
+_FIELDS = tuple(member.name for member in fields(FlatRow))
 # Where the lines of a run file go; of a header there is one, of a footer at most one.
 _LISTS = {
     "calibration": "calibrations",
@@ -43,7 +45,7 @@ def as_plain(runs: Sequence[Run]) -> dict[str, Any]:
         "schema": SCHEMA,
         "tool": f"pytest-roofline {__version__}",
         "runs": [_run(run) for run in runs],
-        "results": [asdict(row) for row in flat_rows(runs)],
+        "results": [{name: getattr(row, name) for name in _FIELDS} for row in flat_rows(runs)],
     }
 
 
@@ -75,7 +77,7 @@ def schema() -> dict[str, Any]:
             ("path", str),
             ("cut", bool),
             ("header", twins["header"]),
-            *((name, list[twins[kind]]) for kind, name in _LISTS.items()),  # type: ignore[misc]
+            *((name, _list_of(twins[kind])) for kind, name in _LISTS.items()),
             ("footer", twins["footer"] | None),
         ],
     )
@@ -83,10 +85,14 @@ def schema() -> dict[str, Any]:
     result = _struct("Result", [(member.name, member.type) for member in fields(FlatRow)])
     report = _struct(
         "Report",
-        [("schema", Literal[SCHEMA]), ("tool", str), ("runs", list[run]), ("results", list[result])],  # type: ignore[valid-type]
+        [("schema", Literal[SCHEMA]), ("tool", str), ("runs", _list_of(run)), ("results", _list_of(result))],
     )
     (reference,), parts = msgspec.json.schema_components([report], ref_template="#/$defs/{name}")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **reference, "$defs": parts}
+
+
+def _list_of(kind: Any) -> Any:
+    return GenericAlias(list, (kind,))
 
 
 def _struct(name: str, members: list[tuple[str, Any]], bases: tuple[type, ...] = ()) -> Any:
