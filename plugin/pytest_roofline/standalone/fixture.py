@@ -114,7 +114,7 @@ class Roofline:
         timed = time_request(self._among(request.devices), request, make)
         if timed is None:
             raise NeedsPlugin(f"{self._item.nodeid}: not one sample was taken within {request.budget_s:g} s")
-        result = self._keep(request.name, timed.samples, timed.verified, more)
+        result = self._keep(request.name, timed.samples, timed.disturbed, more)
         if timed.wrong:
             raise WrongData(f"{self._item.nodeid}: {timed.wrong}")
         return result
@@ -226,14 +226,14 @@ class Roofline:
             **more,
         )
         taken = taking(distributed, request, lambda taken, error: None)  # noqa: ARG005
-        result = self._keep(request.name, taken.samples, taken.verified, {})
+        result = self._keep(request.name, taken.samples, taken.disturbed, {})
         if taken.wrong:
             raise WrongData(f"{self._item.nodeid}: {taken.wrong}")
         return result
 
-    def _keep(self, name: str, samples: Samples, verified: bool | None, unused: dict[str, object]) -> Result:
+    def _keep(self, name: str, samples: Samples, disturbed: str, unused: dict[str, object]) -> Result:
         known = ("peak_bytes", "held_bytes", "model")
-        result = Result(name, samples, verified, tuple(sorted(set(unused) - set(known))))
+        result = Result(name, samples, disturbed, tuple(sorted(set(unused) - set(known))))
         self._results.append(result)
         return result
 

@@ -13,11 +13,11 @@ VARIABLE = "ROOFLINE_REPRODUCED"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One measurement: its name in the test, its samples, whether its data were right, and keywords left out."""
+    """One measurement: its name in the test, its samples, why not to trust them, and keywords that were left out."""
 
     name: str
     samples: Samples
-    verified: bool | None
+    trouble: str = ""
     unused: tuple[str, ...] = ()
 
     @property
@@ -37,7 +37,7 @@ def write_results(path: Path, results: list[Result], machine: str) -> None:
                 "samples": len(one.samples.seconds),
                 "mode": one.samples.mode,
                 "labels": list(one.samples.labels),
-                "trouble": one.samples.trouble,
+                "trouble": one.trouble or one.samples.trouble,
                 "unused": list(one.unused),
             }
             for one in results

@@ -14,11 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What was taken, and whether its buffers hold the right data; None where nobody looks."""
+    """What was taken.
+
+    Args:
+        samples: in seconds per call.
+        wrong: what of the timed buffers does not hold the right data; empty where all does, or nobody looks.
+        disturbed: why a processor's time tells of its neighbours.
+    """
 
     samples: Samples
-    verified: bool | None
-    wrong: str = ""
+    wrong: str
+    disturbed: str
 
 
 def time_request(device: "Device", request: Request, make: Callable[[], object]) -> Timed | None:
@@ -32,7 +38,7 @@ def time_request(device: "Device", request: Request, make: Callable[[], object])
     Returns:
         None where not one sample was taken.
     """
-    from ..measuring import cache
+    from ..measuring import cache, host
     from ..measuring.timing import Engine, Plan
 
     cache_bytes = device.facts().last_level_cache_bytes or 0
@@ -55,10 +61,11 @@ def time_request(device: "Device", request: Request, make: Callable[[], object])
     )
     engine = Engine(device, plan)
     try:
+        watch = host.Neighbours()
         engine.run()
+        disturbed = host.too_busy(watch.cores_taken()) if device.facts().type == "cpu" else ""
         samples = engine.samples()
-        verified, wrong = _verified(request.verify, engine)
-        return None if samples is None else Timed(samples, verified, wrong)
+        return None if samples is None else Timed(samples, _wrong(request.verify, engine), disturbed)
     finally:
         sets.clear()
         engine.close()
@@ -74,16 +81,16 @@ def _sets(device: "Device", request: Request, make: Callable[[], object], cache_
     return cache.make_sets(make, count, cache.SETUP_S, device.host_s)
 
 
-def _verified(verify: Callable[..., object] | None, engine: "Engine") -> tuple[bool | None, str]:
-    """Whether every set of arguments that was timed holds the right data, and what is wrong if one does not."""
+def _wrong(verify: Callable[..., object] | None, engine: "Engine") -> str:
+    """What is wrong with the data of a set of arguments that was timed; empty where nothing is."""
     if verify is None:
-        return None, ""
+        return ""
     engine.settle()
     for index, arguments in enumerate(engine.sets_touched):
         try:
             answer = verify(*arguments)
         except AssertionError as error:
-            return False, f"wrong data in argument set {index}: {error}"
+            return f"wrong data in argument set {index}: {error}"
         if answer is not None and not answer:
-            return False, f"wrong data in argument set {index}: verify returned {answer!r}"
-    return True, ""
+            return f"wrong data in argument set {index}: verify returned {answer!r}"
+    return ""

@@ -29,6 +29,8 @@ _COMMON_WORDS = (
 COMMON = frozenset(_COMMON_WORDS.split())
 # Files that every machine with Linux has.
 _SYSTEM = re.compile(r"/(?:dev|proc|sys)/[\w./-]*")
+# How addresses of a site or of a link begin, and those of the Internet.
+_NETWORK = re.compile(r"(?i)f[cde][0-9a-f]{2}:|[23][0-9a-f]{3}:")
 # Addresses that every machine has.
 _EVERYWHERE = {"127.0.0.1", "0.0.0.0", "::", "::1"}
 
@@ -56,7 +58,7 @@ _RAW: dict[str, tuple[str, ...]] = {
     "emails": (
         r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
         r"(?<![\w.])[\w.-]+@[\w.-]+(?=:)",
-        r"(?:ssh|scp|rsync)\s+(?:-\S+\s+)*(?P<it>[\w.-]+@[\w.-]+)",
+        r"\b(?:ssh|scp|rsync)\s+(?:\S+\s+)*?(?P<it>[\w.-]+@[\w.-]+)",
     ),
     "values": (
         rf"\b(?!(?:{'|'.join(TELLING)})_)(?:[A-Z][A-Z0-9]*_[A-Z0-9_]*|HOME|HOSTNAME|LOGNAME|MAIL|PATH|PWD|SHELL|USER)="
@@ -126,7 +128,8 @@ def is_address(text: str) -> bool:
     if text in _EVERYWHERE:
         return False
     try:
-        ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return re.fullmatch(rf"(?:{_HEX}{{2}}[:-]){{5}}{_HEX}{{2}}", text) is not None
-    return True
+    # Names of C++ may be of these letters too (c10::add), though not of three parts.
+    return address.version == 4 or len(list(filter(None, text.split(":")))) > 2 or _NETWORK.match(text) is not None

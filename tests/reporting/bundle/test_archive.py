@@ -1,0 +1,55 @@
+"""Equal contents are equal files, in one folder, and nothing of who packed them is in it."""
+
+import io
+import zipfile
+
+import pytest
+
+from pytest_roofline.core.errors import BadInput, CannotStore
+from pytest_roofline.reporting.bundle.archive import write_archive, zipped
+
+FILES = {"b/c.txt": b"two", "a.txt": b"one"}
+
+
+def entries(data):
+    return zipfile.ZipFile(io.BytesIO(data)).infolist()
+
+
+def test_entries_are_in_order_below_one_folder():
+    assert ["roofline-bundle/a.txt", "roofline-bundle/b/c.txt"] == [one.filename for one in entries(zipped(FILES))]
+
+
+def test_the_order_and_the_time_of_packing_change_nothing():
+    assert zipped(FILES) == zipped(dict(reversed(FILES.items())))
+    assert {(1980, 1, 1, 0, 0, 0)} == {one.date_time for one in entries(zipped(FILES))}
+
+
+def test_no_entry_holds_more_than_its_contents():
+    found = entries(zipped(FILES))
+    assert {(b"", b"", 3, 0o100644)} == {
+        (one.extra, one.comment, one.create_system, one.external_attr >> 16) for one in found
+    }
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x"])
+def test_no_entry_can_leave_its_folder(name):
+    with pytest.raises(AssertionError):
+        zipped({name: b""})
+
+
+def test_what_is_written_can_be_read(tmp_path):
+    write_archive(tmp_path / "x.zip", zipped(FILES))
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert b"two" == archive.read("roofline-bundle/b/c.txt")
+
+
+def test_a_file_that_is_there_is_not_overwritten(tmp_path):
+    (tmp_path / "x.zip").write_text("mine")
+    with pytest.raises(BadInput, match="exists already; choose another name with -o"):
+        write_archive(tmp_path / "x.zip", b"new")
+    assert "mine" == (tmp_path / "x.zip").read_text()
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(CannotStore, match="x.zip cannot be written: No such file or directory; choose another place"):
+        write_archive(tmp_path / "no" / "x.zip", b"")

@@ -1,0 +1,80 @@
+"""A test is copied with what it imports of its checkout, and with nothing else."""
+
+import os
+
+import pytest
+
+from pytest_roofline.reporting.bundle.sources import sources_of
+
+LATE, EARLY = "2100-01-01T00:00:00Z", "2000-01-01T00:00:00Z"
+
+
+def write(root, **files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def sources(root, files, started=LATE, test_id="perf/test_a.py::test_x[1]"):
+    write(root, **files)
+    return sources_of(test_id, root, started)
+
+
+def test_the_test_comes_with_every_conftest_around_it(tmp_path):
+    files = {"conftest.py": "", "perf/conftest.py": "", "perf/test_a.py": "import torch", "perf/test_b.py": "",
+             "other/conftest.py": ""}  # fmt: skip
+    assert {"conftest.py", "perf/conftest.py", "perf/test_a.py"} == set(sources(tmp_path, files).files)
+
+
+def test_what_is_imported_comes_along_from_root_and_folder_and_from_there_on(tmp_path):
+    files = {
+        "perf/test_a.py": "import beside\nfrom tools.shapes import sizes",
+        "perf/beside.py": "def f():\n    import third",
+        "perf/third.py": "",
+        "tools/__init__.py": "",
+        "tools/shapes.py": "",
+        "tools/unused.py": "",
+    }
+    assert {name for name in files if "unused" not in name} == set(sources(tmp_path, files).files)
+
+
+def test_relative_imports_are_followed(tmp_path):
+    files = {
+        "perf/__init__.py": "",
+        "perf/test_a.py": "from . import beside\nfrom .deep.inner import x",
+        "perf/beside.py": "",
+        "perf/deep/__init__.py": "",
+        "perf/deep/inner.py": "",
+    }
+    assert set(files) == set(sources(tmp_path, files).files)
+
+
+def test_packages_of_others_are_named_and_those_that_are_there_anyway_are_not(tmp_path):
+    text = "import json, pytest, torch, numpy.linalg\nfrom triton import language\nfrom pytest_roofline import Work"
+    found = sources(tmp_path, {"perf/test_a.py": text})
+    assert ({"numpy", "triton"}, False) == (found.needs, found.kernels)
+
+
+def test_it_is_seen_whether_the_kernels_are_needed(tmp_path):
+    assert sources(tmp_path, {"perf/test_a.py": "from roofline_kernels import memcpy"}).kernels
+
+
+@pytest.mark.parametrize(
+    "test_id", ["gone.py::test_x", "../test_a.py::test_x", "/etc/passwd::test_x", "perf::test_x", ""]
+)
+def test_what_is_not_a_file_of_the_checkout_is_missing(tmp_path, test_id):
+    found = sources(tmp_path, {"perf/test_a.py": ""}, test_id=test_id)
+    assert ({}, True) == (found.files, "is not below" in found.missing)
+
+
+def test_a_file_that_is_no_python_is_told(tmp_path):
+    found = sources(tmp_path, {"perf/test_a.py": "def"})
+    assert ({}, True) == (found.files, "perf/test_a.py cannot be read as Python" in found.missing)
+
+
+def test_files_that_changed_after_the_run_began_are_named(tmp_path):
+    write(tmp_path, **{"perf/test_a.py": "import beside", "perf/beside.py": ""})
+    os.utime(tmp_path / "perf/beside.py", (0, 0))
+    assert ["perf/test_a.py"] == sources(tmp_path, {}, EARLY).newer
+    assert [] == sources(tmp_path, {}, LATE).newer
