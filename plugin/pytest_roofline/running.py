@@ -228,7 +228,15 @@ class Running:
         if lost and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> Generator[None, object, object]:
+        """Behind what other plugins print, also where one of them raises, as pytest-benchmark's comparison does."""
+        try:
+            return (yield)
+        finally:
+            self.summarise(terminalreporter)
+
+    def summarise(self, terminalreporter: Any) -> None:
         """The table, the curves and what was compared."""
         if not self.state.opened:
             return

@@ -201,10 +201,13 @@ def test_saved_runs_are_compared_and_a_slower_one_fails_as_they_have_it(bench):
     compare = (STORED, "--benchmark-compare=0001", "-k=copy")
     lenient = bench.run(*compare, "--benchmark-compare-fail=median:51%")
     assert 0 == lenient.ret, texts(lenient)
+    assert "2 measured" == [line for line in lenient.outlines if line][-2]
     table(lenient, "test_copy?once? (0001_base)*1.0000 (1.0)", "test_copy?once? (NOW)*1.5000 (1.50)")
     strict = bench.run(*compare, "--benchmark-compare-fail=median:49%")
     assert 0 != strict.ret
     assert "Performance has regressed" in texts(strict)
+    # What they raise out of the summary does not cost ours.
+    assert "2 measured" in strict.outlines
     assert "test_copy[once] (0001_base) - Field 'median' has failed PercentageRegressionCheck: 50.0" in texts(strict)
 
 
