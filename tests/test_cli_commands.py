@@ -1,0 +1,306 @@
+"""Every command of `roofline`: its help, its exit status, and one JSON document on standard output with `--json`."""
+
+import inspect
+import json
+import math
+import re
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.cli import main
+from pytest_roofline.cli_help import SECTIONS
+from pytest_roofline.core.entries import Baseline
+from pytest_roofline.core.machine import Property
+from pytest_roofline.core.records import Judgement
+from pytest_roofline.judging.baselines import write_baseline
+from pytest_roofline.judging.hardware import products
+from pytest_roofline.judging.runs import encode_line
+from pytest_roofline.judging.storage import to_plain
+from pytest_roofline.measuring import selftest
+
+PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+STREAM = """Using HIP device AMD Instinct MI300X
+Driver: 60241133
+function,num_times,n_elements,sizeof,max_mbytes_per_sec,min_runtime,max_runtime,avg_runtime
+Triad,50,268435456,8,3.94806e+06,0.0016318,0.0018,0.00166
+"""
+SUITE = """
+import pytest
+
+@pytest.mark.parametrize("size_bytes", [64 * 2**20], ids=["64MiB"])
+def test_memcpy_d2d(roofline, size_bytes):
+    raise AssertionError
+"""
+
+
+def leaves(command, path=()):
+    """Every command that does something, by its words."""
+    if not isinstance(command, click.Group):
+        return {" ".join(path): command}
+    found = {}
+    for name, inner in command.commands.items():
+        found |= leaves(inner, (*path, name))
+    return found
+
+
+COMMANDS = leaves(main)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments that work on the scene, how that ends, and arguments of which nothing can come."""
+
+    good: str
+    status: int
+    bad: str
+
+
+CASES = {
+    "compare": Case("old new", 1, "old absent"),
+    "contrast": Case("modes --by precision --base fp32 --other bf16", 0, "modes --by precision --base a --other b"),
+    "explain": Case("new 64MiB", 0, "new absent"),
+    "drill": Case("20% perf_tests -k memcpy", 1, "nonsense perf_tests"),
+    "baseline propose": Case("old -o proposed.json", 0, "absent -o absent.json"),
+    "baseline approve": Case("proposal.json --into elsewhere", 0, "absent.json"),
+    "baseline show": Case("memcpy", 0, "absent.json"),
+    "baseline check": Case("", 1, "absent.json"),
+    "baseline prune": Case("--tests test_suite.py", 0, "--into absent"),
+    "hardware list": Case("", 0, "surplus"),
+    "hardware show": Case("h200-sxm", 0, "one two"),
+    "hardware check": Case("hardware.json", 1, "absent.json"),
+    "qualify": Case("--before before --after after", 1, "--before before --after absent"),
+    "history": Case("fleet --no-cache", 0, "absent"),
+    "fleet": Case("fleet --no-cache", 1, "new --no-cache"),
+    "doctor": Case("", 0, "--expect absent.json"),
+    "selftest": Case("--device cpu", 1, "--device nonsense"),
+    "init": Case("begun --ci none", 0, "old.txt"),
+    "import": Case("stream.csv --save imported", 0, "absent.csv"),
+    "export": Case("old --to bencher -o bencher.json", 0, "old --to nonsense"),
+    "report": Case("new", 0, "absent"),
+    "bundle": Case("new --test 64MiB -o bundle.zip", 0, "new --test absent"),
+}
+
+
+@pytest.fixture(scope="module")
+def scene(make, tmp_path_factory):
+    """A folder with something for every command."""
+    folder = tmp_path_factory.mktemp("scene")
+    runs = folder / ".roofline" / "runs"
+    slow = make.measurement(1.4e-3)
+    red = Judgement(slow.test_id, slow.label, "REGRESSED", 0.05, reason="slower", estimate=math.log(1.4))
+    ended = make.outcome(slow, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True)
+    make.save(runs / "old.jsonl", make.measurement(1e-3))
+    make.save(runs / "new.jsonl", slow, red, ended)
+    modes = [
+        make.measurement(seconds, key=make.key("step", parameters={"precision": name}), test_id=name)
+        for name, seconds in (("fp32", 2e-3), ("bf16", 1e-3))
+    ]
+    make.save(runs / "modes.jsonl", *modes)
+    for side in ("before", "after"):
+        for index in range(6):
+            upgraded = side == "after" and index < 3
+            one = make.measurement(1e-3 * (1.3 if upgraded else 1) * (1 + index / 1000))
+            names = {"driver": "580.1" if upgraded else "570.86", "uuid": f"GPU-{index}"}
+            save_on(folder / side / f"{index}.jsonl", make, one, f"node{index}", **names)
+    for index in range(36):
+        node, night = index % 6, index // 6
+        one = make.measurement(1e-3 * (1.4 if node == 3 else 1) * (1 + (index * 7 % 11) / 1000))
+        started = f"2026-01-0{night + 1}T03:0{node}:00Z"
+        save_on(folder / "fleet" / f"{index}.jsonl", make, one, f"node{node}", started=started, uuid=f"GPU-{node}")
+    entries = (make.measured(1e-3, 1.01e-3), make.measured(1e-3, key=make.key("gone")))
+    write_baseline(folder / "baselines" / "h200.json", Baseline("h200", entries))
+    write_baseline(folder / "proposal.json", Baseline("h200", entries))
+    # A bandwidth that no product has.
+    plain = to_plain(products()["Tesla T4"])
+    plain["peaks"]["memory_GBps"]["value"] = 1e9
+    (folder / "hardware.json").write_text(json.dumps({"schema": 1, "products": [plain]}), encoding="utf-8")
+    (folder / "stream.csv").write_text(STREAM, encoding="utf-8")
+    (folder / "test_suite.py").write_text(SUITE, encoding="utf-8")
+    (folder / "old.txt").write_text("a file where a folder is asked for", encoding="utf-8")
+    return folder
+
+
+def save_on(path, make, measurement, node, started="2026-01-02T03:04:05Z", **environment):
+    """A run file of one node."""
+    header = make.header(f"{path.parent.name}-{path.stem}", started, **environment)
+    host = replace(header.environment.host, name=node)
+    header = replace(header, environment=replace(header.environment, host=host))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(map(encode_line, (header, measurement, make.outcome(measurement)))), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def results():
+    """What the good arguments of each command came to: each runs once, since some take seconds."""
+    return {}
+
+
+@pytest.fixture
+def good(command, results):
+    """Runs a command with its good arguments."""
+
+    def run(words):
+        if words not in results:
+            results[words] = command(words, CASES[words].good)
+        return results[words]
+
+    return run
+
+
+@pytest.fixture
+def command(scene, make, monkeypatch):
+    """Runs a command in the scene. The pytest of a drill leaves a run, and of a self test one property is proved."""
+    monkeypatch.chdir(scene)
+
+    def run(words, arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            if words == "drill":
+                patch.setattr(subprocess, "run", asleep(make))
+            if words == "selftest":
+                found = Property("a copy stays below the peak", "FAILS", "5 TB/s", "at most 3.35 TB/s")
+                patch.setattr(selftest, "selftest", lambda *_: iter([found]))
+            return CliRunner().invoke(main, [*words.split(), *arguments.split(), "--json"])
+
+    return run
+
+
+def asleep(make):
+    """Stands for the pytest of a drill, in which one test of two did not turn red."""
+
+    def run(command, *, env, stdout, **_):
+        # What pytest prints must not stand among what is for a machine.
+        assert 2 == stdout
+        measurements = [make.measurement(key=make.key(name)) for name in ("red", "other")]
+        verdicts = [
+            Judgement(one.test_id, one.label, word, 0.05, estimate=math.log(1.2))
+            for one, word in zip(measurements, ("REGRESSED", "PASSED"), strict=True)
+        ]
+        path = make.save(Path.cwd() / "drilled.jsonl", *measurements, *verdicts)
+        Path(env["ROOFLINE_SAVED"]).write_text(str(path), encoding="utf-8")
+        return subprocess.CompletedProcess(command, 1)
+
+    return run
+
+
+def documented():
+    """The table of the page: by command its exit statuses, whether it prints a list, and the names in it."""
+    rows = re.findall(
+        r"^\| `roofline ([a-z ]+)` \| [^|]+ \| ([^|]+) \| (list of|object:) ([^|]+) \|$", read_page(), re.M
+    )
+    return {
+        words: (set(re.findall(r"\b([012]): ", statuses)), kind == "list of", set(re.findall(r"`(\w+)`", names)))
+        for words, statuses, kind, names in rows
+    }
+
+
+def read_page():
+    return PAGE.read_text(encoding="utf-8")
+
+
+def statuses_in(help_text):
+    """The numbers that the last paragraph of a help explains."""
+    last = help_text.rpartition("Exit status: ")[2]
+    return set(re.findall(r"(?:^|[,;] )([012]) ", " ".join(last.split())))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_the_help_says_what_it_does_gives_an_example_and_names_every_exit_status(words):
+    paragraphs = inspect.cleandoc(COMMANDS[words].help).split("\n\n")
+    example, statuses = paragraphs[-2:]
+    assert len(paragraphs) > 2
+    assert f" {words} " in f"{example} "
+    assert re.match(r"Example: roofline ", example)
+    assert statuses.startswith("Exit status: 0 ")
+    assert {"0", "2"} <= statuses_in(statuses)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_option_has_its_help_and_one_is_json(words):
+    options = [one for one in COMMANDS[words].params if isinstance(one, click.Option)]
+    assert [] == [one.name for one in options if not one.help]
+    assert "--json" in {spelling for one in options for spelling in one.opts}
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_first_help_lists_every_command_in_its_section_on_one_whole_line(width):
+    printed = CliRunner().invoke(main, ["--help"], terminal_width=width).stdout
+    named = {name for names in SECTIONS.values() for name in names}
+    assert named == set(main.commands)
+    for title, names in SECTIONS.items():
+        section = re.search(rf"^{title}:\n(.*?)(?:\n\n|\Z)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
+        assert list(names) == [line.split()[0] for line in section]
+        assert [] == [line for line in section if not line.endswith(".") or line.endswith("...")]
+
+
+def test_a_command_that_stands_in_no_section_is_listed_all_the_same(monkeypatch):
+    monkeypatch.setitem(main.commands, "newest", click.Command("newest", help="Do it."))
+    assert re.search(r"^Others:\n  newest    Do it\.$", CliRunner().invoke(main, ["-h"]).stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("group", [name for name, one in main.commands.items() if isinstance(one, click.Group)])
+def test_a_group_lists_its_commands_as_a_person_needs_them(group):
+    printed = CliRunner().invoke(main, [group, "--help"]).stdout
+    listed = re.search(r"^Commands:\n(.*)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
+    expected = {"baseline": ["propose", "approve", "show", "check", "prune"], "hardware": ["list", "show", "check"]}
+    assert expected[group] == [line.split()[0] for line in listed]
+
+
+def test_every_command_has_a_case_here_and_a_row_on_the_page():
+    assert (set(COMMANDS), set(COMMANDS)) == (set(CASES), set(documented()))
+
+
+@pytest.mark.parametrize("words", CASES)
+def test_json_is_one_document_with_what_the_page_says_and_the_status_that_help_and_page_name(words, good):
+    done = good(words)
+    assert CASES[words].status == done.exit_code, done.output
+    document = json.loads(done.stdout)
+    statuses, is_list, names = documented()[words]
+    assert statuses_in(COMMANDS[words].help) == statuses
+    assert is_list == isinstance(document, list)
+    if is_list:
+        assert names <= set(document[0])
+    else:
+        assert names == set(document)
+
+
+@pytest.mark.parametrize("words", CASES)
+def test_what_cannot_be_used_is_said_on_standard_error_and_standard_output_stays_empty(words, command):
+    done = command(words, CASES[words].bad)
+    assert (2, "") == (done.exit_code, done.stdout)
+    assert done.stderr.strip()
+    assert "Traceback" not in done.stderr
+
+
+def test_what_json_tells_is_what_the_words_tell(good):
+    """The figures that decide, of the commands whose JSON is tested nowhere else."""
+    flaws = json.loads(good("baseline check").stdout)
+    assert {"baselines/h200.json"} == {flaw["file"] for flaw in flaws}
+    assert any(not flaw["hint"] for flaw in flaws)
+    drill = json.loads(good("drill").stdout)
+    assert (0.2, 2, 1, "") == (drill["slowdown"], drill["compared"], drill["red"], drill["tests"][0]["asleep"])
+    assert drill["tests"][1]["asleep"].startswith("other[64MiB] PASSED, seen as +20.0 %")
+    explained = json.loads(good("explain").stdout)
+    (test,) = explained["tests"]
+    assert ("REGRESSED", [1.4e-3]) == (test["judgement"]["verdict"], test["processes"][0]["seconds"])
+    pruned = json.loads(good("baseline prune").stdout)
+    assert (2, 1, False) == (pruned["entries"], pruned["tests"], pruned["removed"])
+    assert [("gone[64MiB]", "measured", False)] == [
+        (one["entry"], one["kind"], one["benchmark_known"]) for one in pruned["unused"]
+    ]
+
+
+def test_an_approval_and_a_proposal_tell_what_they_wrote(command, scene):
+    proposed = json.loads(command("baseline propose", "old --all -o again.json").stdout)
+    assert ("again.json", ["memcpy_d2d[64MiB]"], 1) == (proposed["file"], proposed["entries"], proposed["sessions"])
+    dry = json.loads(command("baseline approve", "again.json --into other --dry-run").stdout)
+    assert (False, "new", 1) == (dry["written"], dry["entries"][0]["action"], dry["entries"][0]["sessions_after"])
+    assert not (scene / "other").exists()
+    wet = json.loads(command("baseline approve", "again.json --into other").stdout)
+    assert (True, True) == (wet["written"], (scene / "other" / "h200.json").exists())
+    again = json.loads(command("baseline approve", "again.json --into other").stdout)
+    assert (False, "unchanged") == (again["written"], again["entries"][0]["action"])
