@@ -62,6 +62,18 @@ def test_invalid_numbers_are_pale_and_named(bench, make, traces):
     ]  # fmt: skip
     (plot,) = plots(bench.rows(*records))
     eager = traces(plot)["eager"]
-    assert ([0.35], ["10.0 invalid"]) == (eager["marker"]["opacity"], eager["text"])
+    assert ([0.35], ["inv."]) == (eager["marker"]["opacity"], eager["text"])
     assert "compiled is fastest" in plot.says
     assert "1 invalid" in plot.says
+
+
+def test_a_cpus_rates_are_in_its_own_unit(bench, make, checked, traces):
+    records = [
+        bench.judged(1e-3, key=make.key("attention", metric="fp32_TFLOPS",
+                                        parameters={"implementation": "eager", "sequence": sequence}),
+                     work=Work(flops=2 * 10**7))
+        for sequence in (256, 512)
+    ]  # fmt: skip
+    (plot,) = plots(bench.rows(*records))
+    assert "GFLOP/s" == checked(plot).figure["layout"]["yaxis"]["title"]["text"]
+    assert ([20.0, 20.0], ["20.0", "20.0"]) == (traces(plot)["eager"]["y"], traces(plot)["eager"]["text"])

@@ -137,7 +137,7 @@ def test_a_sweep_over_another_parameter_than_bytes_is_one_too(bench, make, check
         for count in (2**16, 2**20, 2**24)
     ]  # fmt: skip
     (plot,) = sweep_plots(bench.rows(*records))
-    assert [2**18, 2**22, 2**26] == traces(checked(plot))["2"]["x"]
+    assert [2**18, 2**22, 2**26] == traces(checked(plot))["repeat 2"]["x"]
 
 
 def test_parameters_that_are_no_size_make_no_sweep(bench, make):
@@ -191,6 +191,15 @@ def test_collectives_have_a_series_for_each_world(bench, checked, traces):
     assert "bus bandwidth (GB/s)" == plot.figure["layout"]["yaxis"]["title"]["text"]
     told = found["8 ranks, fp32"]["hovertext"][-1]
     assert "algbw 216 GB/s, busbw 378 GB/s" in told
-    assert "4 ranks, fp32: plateau" in plot.says
+    # Three sizes make no plateau.
+    assert "8 ranks, fp32: 378 GB/s at the largest size, 84.1 % of the datasheet's 450 GB/s" in plot.says
     assert "1 of 3 sizes slower than the baseline or limit, worst 4 MiB (+30.0 % time)" in plot.says
     assert [] == sweep_plots(bench.collectives())
+
+
+def test_pairs_of_devices_are_told_by_both(bench, traces):
+    rows = [row for size in (2**15, 2**20, 2**29) for row in bench.peers(2, size=size)]
+    for row in rows:
+        object.__setattr__(row, "run", rows[0].run)
+    (plot,) = sweep_plots(rows)
+    assert {"source 0, target 1", "source 1, target 0"} <= set(traces(plot))

@@ -23,11 +23,10 @@ from .drawing import (
     thinned,
     thinned_note,
 )
-from .words import COLUMNS, INVALID, ceiling_words, cells, devices, hover, roof_label, sentence, verdicts
+from .words import COLUMNS, INVALID, ceiling_words, cells, devices, flop_unit, hover, roof_label, sentence, verdicts
 
 SECTION = "Attention by sequence length"
 _SEQUENCE, _BACK_ENDS = "sequence", ("implementation", "name", "backend", "back_end", "attention")
-_TERA = 1e12
 # More bars than these leave no room for a number on each.
 _MOST_NUMBERED = 16
 
@@ -98,16 +97,17 @@ def _told(name: str, value: Scalar) -> str:
 def _drawn(group: _Group) -> Plot:
     back_ends = list(dict.fromkeys(bar.back_end for bar in group.bars))
     sequences = sorted({bar.sequence for bar in group.bars})
-    numbered = len(group.bars) <= _MOST_NUMBERED
-    traces = [
-        _bars([bar for bar in group.bars if bar.back_end == back_end], back_end, index, sequences, numbered)
-        for index, back_end in enumerate(back_ends)
-    ]
     ceiling = _ceiling(group.bars)
+    scale, unit = flop_unit([bar.row.rate or 0.0 for bar in group.bars])
+    traces = []
+    for index, back_end in enumerate(back_ends):
+        bars = [bar for bar in group.bars if bar.back_end == back_end]
+        trace = _bars(bars, index, scale, numbered=len(group.bars) <= _MOST_NUMBERED)
+        traces.append({**trace, "x": [sequences.index(bar.sequence) for bar in bars]})
     if ceiling is not None:
-        roof = level([-0.5, len(sequences) - 0.5], ceiling.value / _TERA, roof_label(ceiling), _dash(ceiling))
-        # On an axis of categories numbers count them, so that the line reaches past the outermost bars.
-        traces.append(roof)
+        # The horizontal axis counts sequences, so that the line reaches past the outermost bars.
+        ends = [-0.5, len(sequences) - 0.5]
+        traces.append(level(ends, ceiling.value / scale, roof_label(ceiling), _dash(ceiling)))
     most = max(y for trace in traces for y in trace["y"] if y is not None)
     layout = {
         "barmode": "group",
@@ -118,7 +118,7 @@ def _drawn(group: _Group) -> Plot:
             range=[-0.5, len(sequences) - 0.5],
             showgrid=False,
         ),
-        "yaxis": axis("TFLOP/s", range=[0, most * 1.18]),
+        "yaxis": axis(unit, range=[0, most * 1.18]),
         "bargap": 0.2,
     }
     listed = thinned(group.bars, MOST_ROWS, lambda bar: bar.row.red)
@@ -142,15 +142,15 @@ def _ceiling(bars: Sequence[_Bar]) -> Ceiling | None:
     return next((ceiling for ceiling in known if ceiling.source == "datasheet"), known[0] if known else None)
 
 
-def _bars(bars: Sequence[_Bar], back_end: str, index: int, sequences: Sequence[int], numbered: bool) -> Trace:
+def _bars(bars: Sequence[_Bar], index: int, scale: float, *, numbered: bool) -> Trace:
+    """The bars of one back end, without their places."""
     rows = [bar.row for bar in bars]
     return {
         "type": "bar",
-        "x": [sequences.index(bar.sequence) for bar in bars],
-        "y": [(row.rate or 0.0) / _TERA for row in rows],
-        "name": safe(short(back_end)),
+        "y": [(row.rate or 0.0) / scale for row in rows],
+        "name": safe(short(bars[0].back_end)),
         "marker": bar_marker(index, opacity=[0.35 if row.word == INVALID else 1.0 for row in rows]),
-        "text": [_mark(row, numbered) for row in rows],
+        "text": [_mark(row, three_digits((row.rate or 0.0) / scale) if numbered else "") for row in rows],
         "textposition": "outside",
         # Otherwise what stands above narrow bars is shrunk until nobody reads it.
         "constraintext": "none",
@@ -162,15 +162,13 @@ def _bars(bars: Sequence[_Bar], back_end: str, index: int, sequences: Sequence[i
     }
 
 
-def _mark(row: ReportRow, numbered: bool) -> str:
-    """What stands above a bar: that memory ran out, that the test failed, or the number where there is room."""
+def _mark(row: ReportRow, number: str) -> str:
+    """What stands above a bar: that memory ran out, that it is not to be trusted, or its number where there is room."""
     if row.out_of_memory is not None:
         return "OOM"
-    if row.rate is None:
-        return "?"
-    number = three_digits(row.rate / _TERA) if numbered else ""
-    words = [number, "✕" if row.red else "", "invalid" if row.word == INVALID else ""]
-    return " ".join(word for word in words if word)
+    if row.word == INVALID or row.rate is None:
+        return "?" if row.rate is None else "inv."
+    return f"{number} ✕".strip() if row.red else number
 
 
 def _hover(bar: _Bar) -> list[str]:

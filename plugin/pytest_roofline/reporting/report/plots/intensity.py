@@ -26,11 +26,10 @@ from .drawing import (
     thinned,
     thinned_note,
 )
-from .words import INVALID, device, hover, rate_words
+from .words import INVALID, device, flop_unit, hover, rate_words
 
 SECTION = "Roofline"
 COLUMNS = ("test", "FLOP/byte", "FLOP/s", "bytes a second", "of the roof", "verdict")
-_TERA = 1e12
 
 
 def roofline_plots(rows: Sequence[ReportRow]) -> list[Plot]:
@@ -67,8 +66,11 @@ def _plot(name: str, rows: Sequence[ReportRow]) -> Plot:
     xs = [_intensity(row) for row in drawn]
     span = _span(xs, memory, compute)
     traces = _roof_traces(span, memory, compute) + _series(drawn)
+    scale, unit = flop_unit([y for trace in traces for y in trace["y"] if y is not None])
+    for trace in traces:
+        trace["y"] = [None if y is None else y / scale for y in trace["y"]]
     heights = [y for trace in traces for y in trace["y"] if y is not None]
-    layout = {"xaxis": log_axis("operational intensity (FLOP/byte)", span), "yaxis": log_axis("TFLOP/s", heights)}
+    layout = {"xaxis": log_axis("operational intensity (FLOP/byte)", span), "yaxis": log_axis(unit, heights)}
     listed = thinned(points, MOST_ROWS, lambda row: row.red)
     notes = thinned_note(len(drawn), len(points), "points") + thinned_note(len(listed), len(points), "rows")
     return Plot(
@@ -110,16 +112,16 @@ def _roof_traces(span: tuple[float, float], memory: Ceiling | None, compute: dic
     if memory is not None:
         top = max((roof.value for roof in compute.values()), default=memory.value * high)
         end = min(high, top / memory.value)
-        ys = [memory.value * low / _TERA, memory.value * end / _TERA]
+        ys = [memory.value * low, memory.value * end]
         text = f"memory {rate_words(memory.value, memory.metric)}"
         # Half-way up, where the room above the slope is free.
         middle = math.sqrt(low * end)
-        traces.append(_roof([low, middle, end], [ys[0], memory.value * middle / _TERA, ys[1]], text, memory))
+        traces.append(_roof([low, middle, end], [ys[0], memory.value * middle, ys[1]], text, memory))
     for metric, roof in compute.items():
         start = max(low, roof.value / memory.value) if memory is not None else low
         kind = metric.removesuffix("TFLOPS").removesuffix("_") or "FLOP/s"
         text = f"{kind} {format_flops(roof.value)}"
-        traces.append(_roof([start, high], [roof.value / _TERA] * 2, text, roof))
+        traces.append(_roof([start, high], [roof.value] * 2, text, roof))
     return traces
 
 
@@ -147,7 +149,7 @@ def _series(rows: Sequence[ReportRow]) -> list[Trace]:
             {
                 "type": "scatter",
                 "x": [_intensity(row) for row in members],
-                "y": [_flops(row) / _TERA for row in members],
+                "y": [_flops(row) for row in members],
                 "mode": "markers",
                 "name": safe(short(name)),
                 "marker": marker,
@@ -197,7 +199,9 @@ def _says(
         parts.append(f"nearest to its roof {best[1].label} ({format_share(best[0])})")
         parts += [f"farthest {worst[1].label} ({format_share(worst[0])})"] if worst[1] is not best[1] else []
     else:
-        parts.append("no roof is known for what is shown" if not (memory or compute) else "no point can be held to one")
+        parts.append(
+            "no roof is known for what is shown" if not (memory or compute) else "none of them can be held to a roof"
+        )
     copies = sum(row.measurement is not None and not row.measurement.work.flops for row in rows)
     bare = len(rows) - len(points) - copies
     text = ", ".join(parts)

@@ -7,6 +7,7 @@ from statistics import median
 from ....core.records import Measurement
 from ....core.units import format_percent, format_seconds, format_tolerance, printable
 from ....judging.report_rows import ReportRow, worst_first
+from ...results import count
 from ..plot import Plot
 from .drawing import (
     COLOURS,
@@ -190,9 +191,9 @@ def _says(row: ReportRow, taken: Sequence[Sequence[_Block]]) -> str:
     if known:
         beyond = sum(one.median_s > max(known) for one in row.processes)
         parts.append(f"{beyond} of {len(row.processes)} processes slower than all {len(known)} of the baseline")
-    count, excluded = sum(map(len, taken)), sum(bool(block.excluded) for blocks in taken for block in blocks)
-    parts += [f"{excluded} of {count} blocks left out"] if excluded else []
-    text = "; ".join(parts) or f"{len(row.processes)} processes measured and nothing to compare with"
+    total, excluded = sum(map(len, taken)), sum(bool(block.excluded) for blocks in taken for block in blocks)
+    parts += [f"{excluded} of {total} blocks left out"] if excluded else []
+    text = "; ".join(parts) or f"{count(len(row.processes), 'process', 'es')} measured and nothing to compare with"
     return printable(sentence(text) + (f" {sentence(row.reason)}" if row.reason else ""))
 
 

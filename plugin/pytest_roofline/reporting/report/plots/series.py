@@ -128,4 +128,7 @@ def told(name: str, value: Scalar) -> str:
     """The value of a parameter as it stands in the name of a series."""
     if isinstance(value, bool) or not isinstance(value, int):
         return f"{value}"
-    return size_label(value) if name.endswith("_bytes") else f"{value} ranks" if name == "world_size" else f"{value}"
+    if name.endswith("_bytes"):
+        return size_label(value)
+    # A bare number would say nothing.
+    return f"{value} ranks" if name == "world_size" else f"{name} {value}"

@@ -8,6 +8,8 @@ from ....judging.report_rows import ReportRow
 from .series import Series
 from .words import INVALID, metric_of, rate_words, sentence, verdicts
 
+# Fewer sizes make no plateau; as in the terminal's line on a sweep.
+FEWEST_POINTS = 4
 # So many series are told in a sentence each.
 MOST_TOLD = 3
 
@@ -32,12 +34,14 @@ def _sentence(one: Series) -> str:
 
 
 def _plateau(rows: Sequence[ReportRow]) -> list[str]:
-    """The median rate of the largest third of the sizes, as in the terminal's line on a sweep."""
+    """The median rate of the largest third of the sizes beside the roofline; of few sizes the rate of the largest."""
     if not rows:
         return ["no size to be trusted"]
-    last = rows[-max(2, len(rows) // 3) :]
-    value, largest = median(row.rate or 0.0 for row in last), last[-1]
-    text = f"plateau {rate_words(value, metric_of(largest))}"
+    last, largest = rows[-max(2, len(rows) // 3) :], rows[-1]
+    enough = len(rows) >= FEWEST_POINTS
+    value = median(row.rate or 0.0 for row in last) if enough else largest.rate or 0.0
+    reached = rate_words(value, metric_of(largest))
+    text = f"plateau {reached}" if enough else f"{reached} at the largest size"
     ceiling = largest.measurement.ceiling if largest.measurement is not None else None
     if ceiling is None or largest.share_of_ceiling is None or not largest.rate:
         return [text]

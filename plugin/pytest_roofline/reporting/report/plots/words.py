@@ -1,7 +1,7 @@
 """What is said of a row beside its point, and in the table that has the same content."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ....core.records import Ceiling
 from ....core.units import (
@@ -16,6 +16,7 @@ from ....core.units import (
 from ....core.work import RATE_UNITS, rate_suffix
 from ....judging.report_rows import ReportRow
 from ....judging.verdicts import Kind
+from ...results import count
 
 REGRESSED, INVALID = Kind.REGRESSED.value, Kind.INVALID.value
 COLUMNS = ("series", "size", "time", "rate", "of the roofline", "baseline", "difference (time)", "99 % interval",
@@ -47,6 +48,11 @@ def rate_at(row: ReportRow, seconds: float | None) -> float | None:
     return found if found is not None and 0 < found < math.inf else None
 
 
+def flop_unit(flops: Iterable[float]) -> tuple[float, str]:
+    """The unit that fits FLOP/s of which the largest is shown in digits before the point, with its name."""
+    return (1e12, "TFLOP/s") if max(flops, default=0.0) >= 1e12 else (1e9, "GFLOP/s")
+
+
 def ceiling_words(ceiling: Ceiling) -> str:
     """`roofline 4.8 TB/s (datasheet)`."""
     return f"roofline {rate_words(ceiling.value, ceiling.metric)} ({ceiling.source})"
@@ -59,7 +65,7 @@ def roof_label(ceiling: Ceiling) -> str:
 
 def sentence(text: str) -> str:
     """With a capital and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def hover(row: ReportRow, name: str) -> list[str]:
@@ -73,7 +79,7 @@ def hover(row: ReportRow, name: str) -> list[str]:
     if row.share_of_ceiling is not None and one.ceiling is not None:
         parts.append(f"{format_share(row.share_of_ceiling)} of the {ceiling_words(one.ceiling)}")
     parts += _beside(row) + _compared(row)
-    parts.append(f"{processes(row)} process{'es' * (processes(row) != 1)}: {row.word}")
+    parts.append(f"{count(processes(row), 'process', 'es')}: {row.word}")
     labels = ", ".join(one.samples.labels)
     parts.append(f"measured: {labels}" if labels else "")
     return [*parts, row.reason if row.red or row.word == INVALID else ""]
