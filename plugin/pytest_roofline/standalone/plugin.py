@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..core.cases import machine_text
-from ..options import MARKER, add_options
+from ..options import MARKER, RANKS_FIXTURE, add_options
 from ..settings import parse_options, read_marks
 from .fixture import Roofline
 from .results import VARIABLE, Result, write_results
@@ -77,6 +77,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def roofline(request: pytest.FixtureRequest) -> Roofline:
     """Measures functions on the device."""
     measuring = request.config.stash[_key]
+    # Ranks have the accelerators for themselves.
+    if RANKS_FIXTURE not in request.fixturenames:
+        measuring.device()
     options = parse_options(request.config)
     return Roofline(measuring.device, request.node, read_marks(request.node), options, measuring.results)
 

@@ -51,5 +51,5 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(CannotStore, match="x.zip cannot be written: No such file or directory; choose another place"):
+    with pytest.raises(CannotStore, match=r"x\.zip cannot be written: No such file or directory; choose another place"):
         write_archive(tmp_path / "no" / "x.zip", b"")

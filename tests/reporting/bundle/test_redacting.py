@@ -93,6 +93,19 @@ def test_people_are_learned_from_paths_and_found_elsewhere():
     assert "made by user-1, not by malice" == redactor.text("made by alice, not by malice")
 
 
+@pytest.mark.parametrize("text", ["rank 3 on node17 died", "--roofline-address=node17", "srun --nodelist node17 x"])
+def test_machines_are_learned_where_they_are_named_as_such(text):
+    redactor = Redactor()
+    redactor.learn_from(text)
+    assert "host-1 is slow" == redactor.text("node17 is slow")
+
+
+def test_a_word_that_is_no_machine_is_not_learned():
+    redactor = Redactor()
+    redactor.learn_from("rank 3 on the other side")
+    assert "the clock" == redactor.text("the clock")
+
+
 @pytest.mark.parametrize("name", ["root", "test", "node", "x", ""])
 def test_common_words_are_not_looked_for(name):
     redactor = Redactor()
@@ -162,3 +175,7 @@ def test_what_was_replaced_is_counted_and_never_shown():
 
 def test_nothing_replaced_is_said_too():
     assert ["replaced by placeholders: nothing"] == summary_lines({}, ())
+
+
+def test_the_end_of_a_sentence_is_no_part_of_a_path():
+    assert "It is in path-1. Look." == Redactor().text("It is in /srv/runs/x.py. Look.")

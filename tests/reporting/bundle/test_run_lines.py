@@ -25,7 +25,8 @@ UUID = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
 PLANTED = (
     f" at /home/alice/hidden-project by alice@corp.example.com on gpunode17.corp.internal (10.1.2.3, "
     f"fe80::1ff:fe23:4567:890a, 00:1a:2b:3c:4d:5e) GPU-{UUID} serial 1650421003455 --token=hunter2hunter slurm job "
-    "4711123 MY_DIR=topsecretvalue https://bob:pw@git.corp.example/x ghp_abcdefghijklmnopqrst0123 for alice and gpunode17"
+    "4711123 MY_DIR=topsecretvalue https://bob:pw@git.corp.example/x ghp_abcdefghijklmnopqrst0123 for alice and "
+    "gpunode17"
 )  # fmt: skip
 SECRETS = (
     "alice", "hidden-project", "corp", "gpunode17", "10.1.2.3", "fe80", "00:1a:2b", UUID, "1650421003455", "hunter2",
@@ -49,9 +50,9 @@ def everything(make, tmp_path):
     )
     told = {"test_id": one.test_id, "label": one.label}
     judged = Judgement(
-        **told, verdict="REGRESSED", tolerance=0.05, reason="slow", estimate=math.log(1.3), new_s=1.3e-3, reference_s=1e-3,
-        source="base", reference=(SessionRecord((1e-3,), f"GPU-{UUID}", "2026-01-01T00:00:00Z"),), remarks=("told",),
-        published=("figure",),
+        **told, verdict="REGRESSED", tolerance=0.05, reason="slow", estimate=math.log(1.3), new_s=1.3e-3,
+        reference_s=1e-3, source="base", remarks=("told",), published=("figure",),
+        reference=(SessionRecord((1e-3,), f"GPU-{UUID}", "2026-01-01T00:00:00Z"),),
     )  # fmt: skip
     kernel = ResourceKey("flash", {"d": "64"}, "sm_90", "k")
     records = [
@@ -64,8 +65,8 @@ def everything(make, tmp_path):
             largest=(Allocation(8, "parameters", "before", (2,), "float32", "aten.mm", "blocks.0"),),
         ),
         Profile(**told, process="p", device="cuda:0", calls=3, span_s=1.0, trace="trace.json", missing=("none",)),
-        Resources(kernel, "test_k.py::test_k", "flash", "p", {"registers": 64}, options={"a": "b"}, arguments={"x": "y"},
-                  compiler={"triton": "3.9"}, unread="no", invalid="no"),
+        Resources(kernel, "test_k.py::test_k", "flash", "p", {"registers": 64}, options={"a": "b"},
+                  arguments={"x": "y"}, compiler={"triton": "3.9"}, unread="no", invalid="no"),
         OutOfMemory("test_o.py::test_o", "o", {"x": "y"}, "o", "p", "cuda:0", "CUDA out of memory"),
         make.outcome(one, "failed", verdicts=("REGRESSED",), reason="slow", by_verdict=True),
         judged,

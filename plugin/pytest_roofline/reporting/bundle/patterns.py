@@ -74,8 +74,8 @@ _RAW: dict[str, tuple[str, ...]] = {
     ),
     "paths": (
         r"(?P<q>[\"'`])(?P<it>(?:/[\w.~@-]|~[\w.-]*/|[A-Za-z]:[\\/]|\\\\)[^\"'`\n]*)(?P=q)",
-        rf"(?<![\w/.%)\]~+*-])/(?=[\w.~@-]){_END}{{2,}}",
-        rf"(?<=-[A-Za-z])/(?=[\w.~@-]){_END}{{2,}}",
+        rf"(?<![\w/.%)\]~+*-])/(?=[\w.~@-]){_END}{{2,}}(?<!\.)",
+        rf"(?<=-[A-Za-z])/(?=[\w.~@-]){_END}{{2,}}(?<!\.)",
         rf"(?<![\w/])~[\w.-]*/{_END}*",
         r"(?<![A-Za-z])[A-Za-z]:[\\/][^\s\"'`<>|]+",
         r"(?<![\\\w])\\\\[\w.$-]+[^\s\"'`<>|]*",
@@ -112,10 +112,18 @@ _OWNERS = (
     *(pattern for pattern in PATTERNS["users"]),
 )
 
+_BY_OPTION = tuple(pattern for pattern in PATTERNS["hosts"] if "it" in pattern.groupindex)
+
 
 def owners(text: str) -> set[str]:
     """Names of people that paths and the like give away, to be looked for everywhere else."""
     return {match["it"] for pattern in _OWNERS for match in pattern.finditer(text)}
+
+
+def hosts_in(text: str) -> set[str]:
+    """Names of machines that a text gives away by what stands before them; with a digit, or they might be words."""
+    found = {match["it"] for pattern in _BY_OPTION for match in pattern.finditer(text)}
+    return {name for name in found if re.fullmatch(r"(?=.*\d)[A-Za-z][\w.-]*", name)}
 
 
 def is_private(path: str) -> bool:

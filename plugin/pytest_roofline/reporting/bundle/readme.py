@@ -90,7 +90,7 @@ def _difference(row: ReportRow) -> str:
     low, high = row.interval or (None, None)
     between = ""
     if low is not None and high is not None:
-        between = f", 99 % interval {format_percent(low)} … {format_percent(high)}"
+        between = f", 99 % interval {format_percent(low).removesuffix(' %')} … {format_percent(high)}"
     return f"{format_percent(row.change)} time{between}, tolerance {format_tolerance(row.judgement.tolerance)}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...core.errors import BadInput
-from .patterns import CATEGORIES, COMMON, PATTERNS, is_address, is_private, owners
+from .patterns import CATEGORIES, COMMON, PATTERNS, hosts_in, is_address, is_private, owners
 
 # Shorter names are in too many words.
 SHORTEST = 2
@@ -67,9 +67,11 @@ class Redactor:
         self._known.setdefault(name.lower(), (category, pattern))
 
     def learn_from(self, text: str) -> None:
-        """Take note of the people that a text names in its paths."""
+        """Take note of the people that a text names in its paths, and of machines that are named as such."""
         for name in owners(text):
             self.learn("users", name)
+        for name in hosts_in(text):
+            self.learn("hosts", name)
 
     def whole(self, category: str, text: str) -> str:
         """The placeholder of a text that is nothing but a name."""

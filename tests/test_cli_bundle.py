@@ -1,0 +1,302 @@
+"""`roofline bundle` as a user types it, and its reproducer as support runs it: where pytest-roofline is not."""
+
+import csv
+import io
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.cli import main
+from pytest_roofline.core.records import Header, Judgement, SessionRecord
+from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.judging.runs import encode_line
+
+ROOT = Path(__file__).parents[1]
+# A device whose clock only a test moves. It is no torch device, so that importing torch would be for its version alone.
+CONFTEST = """
+import sys
+import types
+
+import pytest
+
+sys.modules["torch"] = torch = types.ModuleType("torch")
+torch.__version__, torch.version = "2.13.0", types.SimpleNamespace(cuda=None, hip=None)
+torch.get_num_threads, torch.Tensor = lambda: 1, type("Tensor", (), {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_roofline_device(config, name):
+    from pytest_roofline.measuring.devices.fake import FakeDevice
+
+    config.fake = FakeDevice()
+    return config.fake
+"""
+TEST = """
+import os
+
+import pytest
+
+from helpers import SECONDS
+from pytest_roofline import Work
+
+# Made by alice for /home/alice/project.
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.roofline(gate=True)
+def test_copy(roofline, pytestconfig, size):
+    if os.environ.get("BROKEN"):
+        pytest.skip("needs more than there is")
+    roofline.measure(lambda: pytestconfig.fake.work(SECONDS * size), work=Work(read_bytes=10**6), later=True)
+"""
+# Read by every Python that finds it: what a vendor's machine need not have cannot be imported.
+WITHOUT = """
+import sys
+
+REFUSED = {"msgspec", "click", "rich", "pandas", "scipy", "plotly", "jinja2", "diptest", "ruptures"}
+
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in REFUSED:
+            raise ModuleNotFoundError(f"{name} is not there", name=name)
+
+
+sys.meta_path.insert(0, Refuse())
+"""
+TEST_ID, LABEL = "test_copy.py::test_copy[2]", "copy[2]"
+
+
+@pytest.fixture
+def checkout(make, tmp_path, monkeypatch):
+    """A checkout with a slow test, and its run: 2 ms in three processes, where 1 ms was known."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("conftest.py", CONFTEST), ("test_copy.py", TEST), ("helpers.py", "SECONDS = 1e-3\n")):
+        Path(name).write_text(text, encoding="utf-8")
+    save(make, tmp_path)
+    return tmp_path
+
+
+def save(make, folder, test_id=TEST_ID, label=LABEL, red=True, device_type="fake", seconds=2e-3, reference_s=1e-3):
+    samples = Samples((seconds, seconds, seconds / 2), 1, 1e-9, blocks=(Block(2), Block(1, "thermal slowdown", 1.5e9)))
+    key = make.key(label.partition("[")[0], parameters={"size": 2}, metric="traffic_GBps")
+    told = {"key": key, "test_id": test_id, "label": label, "samples": samples, "work": make.copy(10**6)}
+    processes = [make.measurement(process=f"{number:032x}", round=number, **told) for number in (1, 2, 3)]
+    judged = Judgement(
+        test_id, label, "REGRESSED" if red else "PASSED", 0.05, reason="+100.0 % time on node17, see /home/alice/x",
+        estimate=math.log(2), interval=(math.log(1.9), math.log(2.1)), processes=3, new_s=seconds,
+        reference_s=reference_s, source="baselines/h200.json",
+        reference=(SessionRecord((1e-3, 1e-3), "GPU-1", "2026-01-01T00:00:00Z"),),
+    )  # fmt: skip
+    outcome = make.outcome(processes[0], "failed" if red else "passed", by_verdict=red)
+    environment = make.environment(device_type=device_type)
+    header = Header("night", "2100-01-01T00:00:00Z", ("pytest", "--roofline-budget", "0.05"), "t", environment)
+    path = folder / ".roofline" / "runs" / "night.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(map(encode_line, (header, *processes, outcome, judged))), encoding="utf-8")
+    return path
+
+
+def bundle(*arguments, status=0):
+    result = CliRunner().invoke(main, ["bundle", *map(str, arguments)])
+    assert status == result.exit_code, result.output
+    return result
+
+
+def unpacked(path="roofline-bundle-copy-2.zip"):
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall("unpacked")
+    return Path("unpacked", "roofline-bundle").resolve()
+
+
+def reproduced(folder, tmp_path, *arguments, **environment):
+    """What `reproduce.py` prints and its exit status, where nothing but pytest and torch can be imported."""
+    without = tmp_path / "without"
+    without.mkdir(exist_ok=True)
+    (without / "sitecustomize.py").write_text(WITHOUT, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, folder / "reproduce" / "reproduce.py", *arguments],
+        env=os.environ | {"PYTHONPATH": str(without)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.stdout + done.stderr, done.returncode
+
+
+def test_the_worst_test_is_packed_with_all_that_support_asks_for(checkout):
+    lines = bundle("night").stdout.splitlines()
+    assert re.fullmatch(r"roofline-bundle-copy-2\.zip: \d+ files, \d+ kB", lines[0])
+    assert "about REGRESSED copy[2]" == lines[1]
+    assert "read it before you send it: no rule finds every name" == lines[-1]
+    folder = unpacked()
+    assert {
+        "README.txt", "verdicts.json", "samples.csv", "run.jsonl", "environment.json", "explain.txt", "reproduce",
+    } == {path.name for path in folder.iterdir()}  # fmt: skip
+
+
+def test_the_first_page_says_what_happened_in_the_order_in_which_one_asks(checkout):
+    bundle("night")
+    lines = (unpacked() / "README.txt").read_text(encoding="utf-8").splitlines()
+    assert [
+        "REGRESSED copy[2]",
+        "  test        test_copy.py::test_copy[2]",
+        "  measured    2.00 ms, 1.00 GB/s, 3 processes",
+        "  expected    1.00 ms, 2.00 GB/s, 2 processes (baselines/h200.json)",
+        "  difference  +100.0 % time, 99 % interval +90.0 … +110.0 %, tolerance 5 %",
+        "  hardware    NVIDIA H200, driver 570.86, kernel 6.8, torch 2.13.0",
+        "  reason      +100.0 % time on node17, see path-1",
+    ] == lines[2:9]
+    assert "  cd reproduce && python reproduce.py" in lines
+
+
+def test_verdicts_samples_and_environment_can_be_read_by_programs(checkout):
+    bundle("night")
+    folder = unpacked()
+    (verdict,) = json.loads((folder / "verdicts.json").read_text())
+    assert ("REGRESSED", True, True, 2e-3, 1e-3) == tuple(
+        verdict[name] for name in ("verdict", "failed", "chosen", "seconds", "reference_seconds")
+    )
+    rows = list(csv.DictReader(io.StringIO((folder / "samples.csv").read_text())))
+    assert 9 == len(rows)
+    assert [
+        ("1", "1", "1", "", "0.002"),
+        ("1", "1", "2", "", "0.002"),
+        ("1", "2", "3", "thermal slowdown", "0.001"),
+    ] == [tuple(row[name] for name in ("round", "block", "sample", "excluded", "seconds")) for row in rows[:3]]
+    assert ["", "1500000000.0"] == [rows[0]["clock_hz"], rows[2]["clock_hz"]]
+    environment = json.loads((folder / "environment.json").read_text())["environment"]
+    assert ("host-1", "NVIDIA H200") == (environment["host"]["name"], environment["device"]["product"])
+
+
+def test_the_run_in_the_archive_is_explained_as_the_one_outside(checkout):
+    bundle("night")
+    folder = unpacked()
+    told = CliRunner().invoke(main, ["explain", str(folder / "run.jsonl")])
+    assert 0 == told.exit_code
+    assert told.stdout.splitlines()[-1].startswith("REGRESSED: +100.0 % time")
+    assert "samples by process" in (folder / "explain.txt").read_text(encoding="utf-8")
+    assert "baseline baselines/h200.json" in (folder / "explain.txt").read_text(encoding="utf-8")
+
+
+def test_two_bundles_of_one_run_are_the_same_file(checkout):
+    bundle("night", "-o", "a.zip")
+    bundle("night", "-o", "b.zip")
+    assert Path("a.zip").read_bytes() == Path("b.zip").read_bytes()
+
+
+def test_the_files_of_the_checkout_travel_without_names(checkout):
+    bundle("night")
+    tests = unpacked() / "reproduce" / "tests"
+    assert {"conftest.py", "helpers.py", "pytest.ini", "test_copy.py"} == {path.name for path in tests.iterdir()}
+    assert "# Made by user-1 for path-2." in (tests / "test_copy.py").read_text()
+
+
+def test_what_is_kept_is_said_and_stays(checkout):
+    result = bundle("night", "--keep", "paths,users", "--keep=hosts")
+    assert "kept as they are: hosts, paths, users" in result.stdout
+    assert "see /home/alice/x" in (unpacked() / "README.txt").read_text()
+
+
+def test_json_tells_programs_the_same(checkout):
+    told = json.loads(bundle("night", "--json", "-o", "x.zip").stdout)
+    assert ("x.zip", True, [], []) == tuple(told[name] for name in ("archive", "reproducer", "left_out", "kept"))
+    assert [{"test": TEST_ID, "label": LABEL, "verdict": "REGRESSED"}] == told["tests"]
+    assert {"values": 1, "times": 1} == told["replaced"]["devices"] | {"times": 1}
+    assert "reproduce/reproduce.py" in told["files"]
+
+
+def test_where_nothing_failed_it_says_so_and_writes_nothing(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save(make, tmp_path, red=False)
+    assert "failed, so there is nothing to reproduce; name one with --test: copy[2]" in bundle("night", status=2).output
+    assert [] == list(tmp_path.glob("*.zip"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("gone",), "does not exist"),
+        (("night", "--test", "nonsense"), "no test whose name holds 'nonsense'"),
+        (("night", "--keep", "nonsense"), "--keep names nonsense; expected some of secrets, urls"),
+        (("night", "-o", "no/x.zip"), "cannot be written"),
+        (("night", "-o", "helpers.py"), "exists already"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_a_sentence(checkout, arguments, told):
+    assert told in bundle(*arguments, status=2).output
+
+
+def test_without_the_sources_there_is_no_reproducer_and_the_commands_are_told(checkout):
+    Path("test_copy.py").unlink()
+    result = bundle("night")
+    assert "not in the reproducer: copy[2]: test_copy.py is not below path-" in result.stdout
+    folder = unpacked()
+    assert not (folder / "reproduce").exists()
+    page = (folder / "README.txt").read_text(encoding="utf-8")
+    assert "There is no reproducer:" in page
+    assert "python -m pytest 'test_copy.py::test_copy[2]'" in page
+
+
+def test_sources_are_found_above_the_run_and_where_they_are_said_to_be(checkout, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    kept = checkout / ".roofline/runs/night.jsonl"
+    copied = shutil.copy(kept, tmp_path / "night.jsonl")
+    asked = ([kept], [copied], [copied, "--sources", checkout])
+    told = [json.loads(bundle(*words, "-o", f"{number}.zip", "--json").stdout) for number, words in enumerate(asked)]
+    assert [True, False, True] == [one["reproducer"] for one in told]
+
+
+def test_the_reproducer_measures_the_test_alone_and_finds_it_slow(checkout, tmp_path):
+    bundle("night")
+    text, status = reproduced(unpacked(), tmp_path, "--processes", "2")
+    assert (1, [
+        "test_copy.py::test_copy[2]",
+        "  recorded on NVIDIA H200, driver 570.86, kernel 6.8, torch 2.13.0",
+    ]) == (status, text.splitlines()[:2])  # fmt: skip
+    assert [
+        "  copy[2]",
+        "    here      2.00 ms, 1.00 GB/s, 2 processes",
+        "    recorded  2.00 ms, 1.00 GB/s, 3 processes",
+        "    baseline  1.00 ms, 2.00 GB/s",
+        "    measure(later=…) is not known here and was left out",
+        "    here / baseline: 2.000, tolerance 5 %: SLOW, it reproduces",
+    ] == text.splitlines()[3:]
+
+
+def test_the_reproducer_passes_where_it_is_as_fast_as_the_baseline(checkout, tmp_path):
+    bundle("night")
+    folder = unpacked()
+    (folder / "reproduce/tests/helpers.py").write_text("SECONDS = 0.52e-3\n", encoding="utf-8")
+    text, status = reproduced(folder, tmp_path, "--processes", "1")
+    assert (0, "    here / baseline: 1.040, tolerance 5 %: fast, it does not reproduce") == (
+        status,
+        text.splitlines()[-1],
+    )
+
+
+def test_a_reproducer_that_measures_nothing_says_why(checkout, tmp_path):
+    bundle("night")
+    text, status = reproduced(unpacked(), tmp_path, "--processes", "1", BROKEN="1")
+    assert (2, True, True) == (status, "needs more than there is" in text, "could not be measured: the test" in text)
+
+
+def test_a_test_of_the_suite_is_measured_with_torch_alone(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # No machine copies in a femtosecond, so the outcome does not depend on this one.
+    test_id = "perf_tests/test_memcpy.py::test_memcpy_h2h[4KiB]"
+    run = save(make, tmp_path, test_id, "memcpy_h2h[4KiB]", device_type="cpu", reference_s=1e-15)
+    bundle(run, "--sources", ROOT, "-o", "x.zip")
+    text, status = reproduced(unpacked("x.zip"), tmp_path, "--processes", "1")
+    assert (1, True) == (status, "SLOW, it reproduces" in text), text
