@@ -9,9 +9,17 @@ import shutil
 WIDTH, HEIGHT = 1280, 900
 # The only words of a browser's log that a page without network and without faults may cause are none.
 _FLAGS = (
-    "--headless=new", "--disable-dev-shm-usage", "--disable-gpu", "--disable-extensions", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run", "--no-default-browser-check", "--hide-scrollbars",
-)  # fmt: skip
+    "--headless=new",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-extensions",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--hide-scrollbars",
+)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,8 @@ MIB = 2**20
 PEAK = Ceiling("traffic_GBps", 4.8e12, "datasheet", "NVIDIA H200 datasheet")
 MODEL = Ceiling("TFLOPS", 9.89e14, "datasheet", "NVIDIA H200 datasheet")
 # What pytest, a file name or a driver may hand over.
-HOSTILE = "</script><script>window.pwned=1</script>\"><img src=x onerror='window.pwned=2'>{{7*7}}\u202e\x1b[31m\x00\u2028&amp;"
+HOSTILE = "</script><script>window.pwned=1</script>\"><img src=x onerror='window.pwned=2'>"
+HOSTILE += "{{7*7}}\u202e\x1b[31m\x00\u2028&amp;"
 
 
 def everything(make, path):
@@ -66,12 +67,19 @@ def hostile(make, path):
     told = replace(judgement_of(result), reason=reason, remarks=(HOSTILE,), published=(HOSTILE,), source=HOSTILE)
     kernel = _kernel("sm_90", name=HOSTILE)
     records = [
-        one, told, make.outcome(one, "failed", reason=reason, verdicts=("REGRESSED",), by_verdict=True),
-        kernel, ExactJudgement(kernel.test_id, kernel.label, "sm_90", "REGRESSED", name=HOSTILE, reason=HOSTILE, remarks=(HOSTILE,)),
-        OutOfMemory(HOSTILE + "oom", HOSTILE, {}, HOSTILE, "p", HOSTILE, HOSTILE), Outcome(HOSTILE + "bad", "failed", reason=HOSTILE),
-        Figure(HOSTILE, HOSTILE, "p", HOSTILE, 0.5, "share"), replace(_use(), label=HOSTILE, missing=(HOSTILE,)),
+        one,
+        told,
+        make.outcome(one, "failed", reason=reason, verdicts=("REGRESSED",), by_verdict=True),
+        kernel,
+        ExactJudgement(
+            kernel.test_id, kernel.label, "sm_90", "REGRESSED", name=HOSTILE, reason=HOSTILE, remarks=(HOSTILE,)
+        ),
+        OutOfMemory(HOSTILE + "oom", HOSTILE, {}, HOSTILE, "p", HOSTILE, HOSTILE),
+        Outcome(HOSTILE + "bad", "failed", reason=HOSTILE),
+        Figure(HOSTILE, HOSTILE, "p", HOSTILE, 0.5, "share"),
+        replace(_use(), label=HOSTILE, missing=(HOSTILE,)),
         replace(_profile(), label=HOSTILE, missing=(HOSTILE,), device=HOSTILE),
-    ]  # fmt: skip
+    ]
     for index, size in enumerate((MIB, 2 * MIB, 4 * MIB, 8 * MIB)):
         swept = make.key(HOSTILE, parameters={"size_bytes": size, "mode": HOSTILE})
         records.append(
@@ -196,10 +204,21 @@ def _profile():
         ClassTime("idle", 4e-3, 0.2),
     )
     return Profile(
-        test_id="test_transformer.py::test_transformer[small-eager]", label="transformer[small-eager]", process="p",
-        device="cuda:0", calls=2, on_device=True, timers=Timers(11e-3, 10e-3, 12e-3, 10e-3, 8e-3), span_s=2e-2, busy_s=1.6e-2,
-        streams=1, classes=classes, kernels=(kernel,), distinct=1, trace="step.trace.json.gz",
-    )  # fmt: skip
+        test_id="test_transformer.py::test_transformer[small-eager]",
+        label="transformer[small-eager]",
+        process="p",
+        device="cuda:0",
+        calls=2,
+        on_device=True,
+        timers=Timers(11e-3, 10e-3, 12e-3, 10e-3, 8e-3),
+        span_s=2e-2,
+        busy_s=1.6e-2,
+        streams=1,
+        classes=classes,
+        kernels=(kernel,),
+        distinct=1,
+        trace="step.trace.json.gz",
+    )
 
 
 def _use():
@@ -207,10 +226,18 @@ def _use():
         48 * MIB, "activations", "forward", (4, 12, 512, 512), "float32", "aten._softmax", "blocks.0.attention"
     )
     return MemoryUse(
-        test_id="test_transformer.py::test_memory", label="transformer_memory[small]", process="p", device="cuda:0", name="",
-        peak_bytes=1024 * MIB, phase="backward", categories={"parameters": 300 * MIB, "activations": 724 * MIB},
-        largest=(made,), largest_made=(made,), device_peak_bytes=1100 * MIB,
-    )  # fmt: skip
+        test_id="test_transformer.py::test_memory",
+        label="transformer_memory[small]",
+        process="p",
+        device="cuda:0",
+        name="",
+        peak_bytes=1024 * MIB,
+        phase="backward",
+        categories={"parameters": 300 * MIB, "activations": 724 * MIB},
+        largest=(made,),
+        largest_made=(made,),
+        device_peak_bytes=1100 * MIB,
+    )
 
 
 def _kernel(target, name="", **figures):
@@ -225,11 +252,21 @@ def _kernels():
     fine, worse = _kernel("sm_80"), _kernel("sm_90", registers=255, spill_stores=12)
     changes = (FigureChange("registers", 198, 255, "worse"), FigureChange("spill_stores", 0, 12, "worse"))
     return [
-        fine, ExactJudgement(fine.test_id, fine.label, "sm_80", "PASSED"),
-        worse, ExactJudgement(worse.test_id, worse.label, "sm_90", "REGRESSED", changes=changes, remarks=("triton 3.8.0 → 3.9.0",)),
-        Outcome(worse.test_id, "failed", ("REGRESSED",), "flash_forward[sm_90]: registers 198 → 255 REGRESSED", by_verdict=True),
+        fine,
+        ExactJudgement(fine.test_id, fine.label, "sm_80", "PASSED"),
+        worse,
+        ExactJudgement(
+            worse.test_id, worse.label, "sm_90", "REGRESSED", changes=changes, remarks=("triton 3.8.0 → 3.9.0",)
+        ),
+        Outcome(
+            worse.test_id,
+            "failed",
+            ("REGRESSED",),
+            "flash_forward[sm_90]: registers 198 → 255 REGRESSED",
+            by_verdict=True,
+        ),
         Outcome(fine.test_id, "passed", ("PASSED",)),
-    ]  # fmt: skip
+    ]
 
 
 def _without_time(make):
@@ -239,9 +276,18 @@ def _without_time(make):
         1e-3, key=spoiled, invalid="busy neighbours: others worked 40 % of the time on our cores"
     )
     exhausted = OutOfMemory(
-        "test_attention.py::test_eager[65536]", "attention", {"sequence": 65536}, "attention[eager-65536]", "p", "cuda:0",
-        "CUDA out of memory. Tried to allocate 64.00 GiB.", asked_bytes=64 * 2**30, free_bytes=40 * 2**30, name="", phase="calls",
-    )  # fmt: skip
+        "test_attention.py::test_eager[65536]",
+        "attention",
+        {"sequence": 65536},
+        "attention[eager-65536]",
+        "p",
+        "cuda:0",
+        "CUDA out of memory. Tried to allocate 64.00 GiB.",
+        asked_bytes=64 * 2**30,
+        free_bytes=40 * 2**30,
+        name="",
+        phase="calls",
+    )
     return [
         invalid,
         replace(judged(make, 1e-3, key=spoiled, invalid=invalid.invalid)),

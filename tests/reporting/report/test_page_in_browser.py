@@ -1,4 +1,4 @@
-"""The report's page in a real browser: it draws, sorts, filters, darkens, prints, fits a phone, and nothing gets out."""
+"""The page in a real browser: it draws, sorts, filters, darkens, prints, fits a phone, and asks for nothing."""
 
 import pytest
 

@@ -190,6 +190,7 @@
       const canvas = due.shift();
       if (!canvas) { busy = false; performance.mark("plots drawn"); return; }
       draw(canvas);
+      performance.mark("first plot");
       setTimeout(next);
     };
     // The first one is what most people scroll to, wherever it stands.
