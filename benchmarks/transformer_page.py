@@ -203,7 +203,7 @@ def ranks(run: Run) -> Iterator[str]:
 
 
 def _as_is(lines: Sequence[str]) -> str:
-    return "\n".join(["```", *lines, "```"])
+    return "\n".join(["```text", *lines, "```"])
 
 
 def section(run: Run) -> list[str]:

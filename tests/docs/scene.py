@@ -1,0 +1,170 @@
+"""A folder in which the blocks of a page are executed from top to bottom, as a reader would."""
+
+import ast
+import contextlib
+import glob
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from .. import warm
+from .pages import Block
+
+STANDIN = Path(__file__).parent / "standin"
+ROOFLINE = "import sys; from pytest_roofline.cli import main; main(sys.argv[1:], prog_name='roofline')"
+# A shell is needed for these alone; patterns are expanded here.
+SHELL = re.compile(r"[|&;<>$`]|^\w+=")
+RUN_ID = re.compile(r"\b\d{8}T\d{6}\.\d{6}-\d+\b")
+NUMBER = re.compile(r"[+\-−]?\d[\d,.]*(?: ?(?:s|ms|µs|ns|[KMGT]iB|%|x)\b|%)?")
+
+
+class Scene:
+    """The folder of a page.
+
+    Args:
+        path: an empty folder. It gets stand-ins for `perf_tests` on a device with a scripted clock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.names: dict[str, object] = {"__name__": "page"}
+        self.printed = ""
+        self.exact = False
+        self.imports = ""
+        self.tests = 0
+        shutil.copytree(STANDIN, path / "perf_tests", ignore=shutil.ignore_patterns("__pycache__"))
+        (path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\npythonpath = .\n")
+
+    def play(self, block: Block) -> None:
+        """Execute a block, or check what can be checked of it."""
+        if file := block.word("file"):
+            self.write(block, file.argument)
+        elif patch := block.word("patch"):
+            self.patch(block, patch.argument)
+        elif block.language == "sh":
+            self.printed = ""
+            for number, command in block.commands():
+                self.shell(block, number, command)
+        elif block.language == "python":
+            self.python(block)
+        elif block.language == "text":
+            self.compare(block)
+
+    def write(self, block: Block, name: str) -> None:
+        """Put a block where the page says that it stands, and do what is to follow."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text, encoding="utf-8")
+        if then := block.word("then"):
+            status, command = re.fullmatch(r"(?:exit (\d+) )?(.*)", then.argument).groups()
+            self.run(block, command, int(status or 0))
+
+    def patch(self, block: Block, name: str) -> None:
+        """Apply a diff that names lines only."""
+        path = self.path / name
+        text = path.read_text(encoding="utf-8")
+        old, new = (
+            "".join(line[1:] for line in block.text.splitlines(keepends=True) if line[0] in signs)
+            for signs in ("- ", "+ ")
+        )
+        assert text.count(old) == 1, f"{block.place}: {name} has not these lines once:\n{old}"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    def python(self, block: Block) -> None:
+        """Run a program, or the tests of a file; a file of tests begins with the imports of the page so far."""
+        tree = ast.parse(block.text, block.place)
+        imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        defines_tests = any(isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in tree.body)
+        if defines_tests:
+            self.tests, self.printed = self.tests + 1, ""
+            name = f"test_block{self.tests}.py"
+            (self.path / name).write_text(self.imports + block.text, encoding="utf-8")
+            self.run(block, f"pytest {name}", 0)
+        else:
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                exec(compile(tree, block.place, "exec"), self.names)
+            self.printed, self.exact = said.getvalue(), True
+        self.imports += "".join(f"{ast.unparse(node)}\n" for node in imports)
+
+    def shell(self, block: Block, number: int, command: str) -> None:
+        """Run a command of a block, unless the page says why not."""
+        if not block.word("parse", number):
+            expected = block.word("exit")
+            self.run(block, command, int(expected.argument) if expected else 0)
+
+    def run(self, block: Block, command: str, expected: int) -> None:
+        """Run a command, whose exit status must be the expected one."""
+        if SHELL.search(_without_quotes(command)):
+            done = subprocess.run(
+                ["bash", "-c", command], cwd=self.path, env=self.environment(), text=True, check=False,
+                stdin=subprocess.DEVNULL, capture_output=True, timeout=240,
+            )  # fmt: skip
+        else:
+            done = warm.run(self.python_arguments(block, command), cwd=self.path, env=self.environment())
+        self.printed, self.exact = self.printed + done.stdout + done.stderr, False
+        assert done.returncode == expected, f"{block.place}: {command}\n{self.printed}"
+
+    def python_arguments(self, block: Block, command: str) -> list[str]:
+        """What `python` gets for a command of ours."""
+        program, *words = shlex.split(command, comments=True)
+        arguments = [name for word in words for name in self._expanded(word)]
+        if program == "python":
+            return arguments
+        assert program in ("pytest", "roofline"), f"{block.place}: no test runs {program}; say why with `parse`"
+        return ["-m", "pytest", *arguments] if program == "pytest" else ["-c", ROOFLINE, *arguments]
+
+    def _expanded(self, word: str) -> list[str]:
+        if not set("*?[") & set(word) or word.startswith("-"):
+            return [word]
+        found = sorted(glob.glob(word, root_dir=self.path))  # noqa: PTH207 - as a shell does
+        return found or [word]
+
+    def environment(self) -> dict[str, str]:
+        """As of somebody who has activated the environment that runs the tests, and little patience."""
+        scripts = str(Path(sys.executable).parent)
+        plain = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTEST_", "GITHUB_", "ROOFLINE_", "SLURM_")) and name not in ("CI", "FORCE_COLOR")
+        }
+        options = "-p no:cacheprovider -p no:hypothesispytest --color=no --roofline-budget=0.05"
+        return plain | {
+            "PATH": f"{scripts}:{os.environ['PATH']}", "COLUMNS": "80", "NO_COLOR": "1", "WITHOUT_TORCH": "1",
+            "PYTEST_ADDOPTS": options, "TRITON_CACHE_DIR": str(self.path / ".triton"),
+        }  # fmt: skip
+
+    def compare(self, block: Block) -> None:
+        """Hold a text against what was printed last."""
+        if block.word("record"):
+            return
+        if self.exact:
+            assert self.printed == block.text, block.place
+            return
+        plain = _shape if block.word("shape") else _named
+        printed = iter([plain(line) for line in self.printed.splitlines()])
+        for line in block.text.splitlines():
+            if line not in ("", "…"):
+                pattern = re.escape(plain(line)).replace("…", ".*")
+                found = any(re.fullmatch(pattern, each) for each in printed)
+                assert found, f"{block.place}: shows {line!r}; printed was\n{self.printed}"
+
+
+def _without_quotes(command: str) -> str:
+    return re.sub(r"'[^']*'|\"[^\"]*\"|(?:^|\s)#.*", "", command)
+
+
+def _named(line: str) -> str:
+    """A line with the names of runs that were given none left open."""
+    return RUN_ID.sub("RUN", line).rstrip()
+
+
+def _shape(line: str) -> str:
+    """A line whose numbers, and the room they take, are another machine's; neighbours may spoil a measurement."""
+    plain = re.sub(r"[▁-█]+", "▁", NUMBER.sub("N", _named(line)))
+    return re.sub(r"[\s─=]+", " ", plain).strip().replace("INVALID", "NO BASELINE")

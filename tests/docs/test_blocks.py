@@ -1,0 +1,92 @@
+"""Every block of the documentation is of a known language, and is executed or says why not."""
+
+import json
+import re
+import shlex
+import subprocess
+
+import pytest
+import yaml
+
+from .pages import ALLOWED, DIRECTIVES, LANGUAGES, NEEDED, ROOT, Block, pages, read_page
+
+BLOCKS = [block for page in pages() for block in read_page(page)]
+
+
+def of(*languages):
+    """The blocks of some languages."""
+    return [pytest.param(block, id=block.place) for block in BLOCKS if block.language in languages]
+
+
+def test_every_fence_names_a_language_that_the_tests_know():
+    assert [block.place for block in BLOCKS if block.language not in LANGUAGES] == []
+
+
+def test_every_word_above_a_block_is_one_of_its_language():
+    wrong = [
+        f"{block.place}: {word.kind}"
+        for block in BLOCKS
+        for word in block.words
+        if word.kind not in ALLOWED.get(block.language, ())
+    ]
+    assert wrong == []
+
+
+def test_every_comment_of_the_tests_stands_directly_above_a_block():
+    told = sum((ROOT / page).read_text(encoding="utf-8").count("<!-- docs-test") for page in pages())
+    assert told == sum(bool(block.words) for block in BLOCKS)
+
+
+def test_what_no_program_runs_by_itself_says_what_it_is_for():
+    silent = [b.place for b in BLOCKS if b.language in NEEDED and not NEEDED[b.language] & {w.kind for w in b.words}]
+    assert silent == []
+
+
+def test_directives_of_sphinx_stand_on_pages_of_the_site_alone():
+    assert {block.page for block in BLOCKS if block.language in DIRECTIVES} == {"docs/index.md", "docs/api.md"}
+
+
+def test_lines_that_are_only_parsed_are_lines_of_their_block():
+    for block in BLOCKS:
+        starts = {number for number, _ in block.commands()} if block.language == "sh" else set()
+        for word in block.words:
+            assert word.lines & starts or not word.lines, f"{block.place}: {word}"
+
+
+def test_a_block_that_runs_elsewhere_is_run_by_a_test_that_reads_its_page():
+    for block in BLOCKS:
+        if word := block.word("elsewhere"):
+            assert block.page.rpartition("/")[2] in (ROOT / word.argument).read_text(encoding="utf-8"), block.place
+
+
+@pytest.mark.parametrize("block", of("json", "yaml"))
+def test_data_can_be_read(block):
+    assert (json.loads if block.language == "json" else yaml.safe_load)(block.text)
+
+
+@pytest.mark.parametrize("block", of("sh"))
+def test_every_command_is_bash(block):
+    done = subprocess.run(["bash", "-n"], input=block.text, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_environments_of_tox_are_those_of_the_project():
+    known = set(re.findall(r"^\[testenv:(\w+)\]", (ROOT / "tox.ini").read_text(encoding="utf-8"), re.MULTILINE))
+    asked = [name for _, command in commands("tox") for name in re.findall(r"(?:run|devenv) -e (\S+)", command)]
+    assert asked
+    assert {name for names in asked for name in names.split(",")} <= known
+
+
+def commands(program: str) -> list[tuple[Block, str]]:
+    """The commands of all pages that hold a program."""
+    shells = [block for block in BLOCKS if block.language == "sh"]
+    return [
+        (block, command)
+        for block in shells
+        for _, command in block.commands()
+        if program in re.split(r"[\s/]", _code(command))
+    ]
+
+
+def _code(command: str) -> str:
+    return shlex.join(shlex.split(command, comments=True))
