@@ -7,6 +7,7 @@ import pytest
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
+from pytest_roofline.judging.report_rows import worst_first
 from pytest_roofline.reporting.report.plots import plots_of
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -195,6 +196,12 @@ def test_collectives_have_a_series_for_each_world(bench, checked, traces):
     assert "8 ranks, fp32: 378 GB/s at the largest size, 84.1 % of the datasheet's 450 GB/s" in plot.says
     assert "1 of 3 sizes slower than the baseline or limit, worst 4 MiB (+30.0 % time)" in plot.says
     assert [] == sweep_plots(bench.collectives())
+
+
+def test_the_order_of_series_does_not_depend_on_what_failed(bench, traces):
+    rows = worst_first(bench.collectives(worlds=(2, 4, 16), slower=[(16, 2**22)]))
+    (plot,) = (plot for plot in plots_of(rows) if plot.section == "Collectives by size and world")
+    assert ["2 ranks, fp32", "4 ranks, fp32", "16 ranks, fp32"] == [name for name in traces(plot) if name[0].isdigit()]
 
 
 def test_pairs_of_devices_are_told_by_both(bench, traces):

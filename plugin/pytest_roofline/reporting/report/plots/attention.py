@@ -23,6 +23,7 @@ from .drawing import (
     thinned,
     thinned_note,
 )
+from .series import natural
 from .words import COLUMNS, INVALID, ceiling_words, cells, devices, flop_unit, hover, roof_label, sentence, verdicts
 
 SECTION = "Attention by sequence length"
@@ -95,7 +96,7 @@ def _told(name: str, value: Scalar) -> str:
 
 
 def _drawn(group: _Group) -> Plot:
-    back_ends = list(dict.fromkeys(bar.back_end for bar in group.bars))
+    back_ends = sorted({bar.back_end for bar in group.bars}, key=natural)
     sequences = sorted({bar.sequence for bar in group.bars})
     ceiling = _ceiling(group.bars)
     scale, unit = flop_unit([bar.row.rate or 0.0 for bar in group.bars])
@@ -121,7 +122,8 @@ def _drawn(group: _Group) -> Plot:
         "yaxis": axis(unit, range=[0, most * 1.18]),
         "bargap": 0.2,
     }
-    listed = thinned(group.bars, MOST_ROWS, lambda bar: bar.row.red)
+    ordered = sorted(group.bars, key=lambda bar: (natural(bar.back_end), bar.sequence))
+    listed = thinned(ordered, MOST_ROWS, lambda bar: bar.row.red)
     return Plot(
         section=SECTION,
         title=printable(f"{group.title} on {devices([bar.row for bar in group.bars])}"),

@@ -17,6 +17,7 @@ from .drawing import (
     RED_SYMBOL,
     Trace,
     legend_only,
+    limited,
     lines_of,
     log_axis,
     plain_figure,
@@ -39,7 +40,11 @@ def roofline_plots(rows: Sequence[ReportRow]) -> list[Plot]:
         if row.measurement is not None and row.rate is not None:
             by_device.setdefault((device(row), f"{row.measurement.key.hardware.alone}"), []).append(row)
     found = {key: members for key, members in by_device.items() if any(map(_has_both, members))}
-    return [_plot(", ".join(key if len(found) > 1 else key[:1]), members) for key, members in found.items()]
+    return limited(
+        list(found.items()),
+        lambda pair: _plot(", ".join(pair[0] if len(found) > 1 else pair[0][:1]), pair[1]),
+        lambda pair: any(row.red for row in pair[1]),
+    )
 
 
 def _has_both(row: ReportRow) -> bool:

@@ -1,5 +1,6 @@
 """Rows sorted into series: tests alike but for their size, in one run on one kind of hardware."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +43,7 @@ class Series:
 
 
 def series_of(rows: Sequence[ReportRow], fewest: int = FEWEST_SIZES) -> list[Series]:
-    """The series of one benchmark, each of at least so many sizes; none where no parameter is the size.
+    """The series of one benchmark by name, each of at least so many sizes; none where no parameter is the size.
 
     Args:
         rows: measurements of one benchmark.
@@ -63,11 +64,17 @@ def series_of(rows: Sequence[ReportRow], fewest: int = FEWEST_SIZES) -> list[Ser
         else:
             found.setdefault(parts, {})[size] = row
     names = _names([*found, *unresolved])
-    return [
+    made = [
         Series(names[parts], tuple(sorted(points.items(), key=lambda pair: pair[0])), unresolved[parts])
         for parts, points in found.items()
         if len(points) >= fewest
     ]
+    return sorted(made, key=lambda one: natural(one.name))
+
+
+def natural(name: str) -> list[tuple[str, int]]:
+    """A key that sorts `2 ranks` before `16 ranks`, so that an order does not depend on what failed."""
+    return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,18})", name)]
 
 
 def size_parameter(rows: Iterable[ReportRow]) -> str | None:
