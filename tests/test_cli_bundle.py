@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -211,7 +212,7 @@ def test_json_tells_programs_the_same(checkout):
     told = json.loads(bundle("night", "--json", "-o", "x.zip").stdout)
     assert ("x.zip", True, [], []) == tuple(told[name] for name in ("archive", "reproducer", "left_out", "kept"))
     assert [{"test": TEST_ID, "label": LABEL, "verdict": "REGRESSED"}] == told["tests"]
-    assert {"values": 1, "times": 1} == told["replaced"]["devices"] | {"times": 1}
+    assert {"values": 1, "times": 2} == told["replaced"]["devices"]
     assert "reproduce/reproduce.py" in told["files"]
 
 
@@ -300,3 +301,35 @@ def test_a_test_of_the_suite_is_measured_with_torch_alone(make, tmp_path, monkey
     bundle(run, "--sources", ROOT, "-o", "x.zip")
     text, status = reproduced(unpacked("x.zip"), tmp_path, "--processes", "1")
     assert (1, True) == (status, "SLOW, it reproduces" in text), text
+
+
+def blocks(language):
+    """The fenced blocks of docs/bundle.md."""
+    page = (ROOT / "docs" / "bundle.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_shows_what_the_command_prints(checkout):
+    (commands, _), (printed, _) = blocks("sh"), blocks("text")
+    told = [bundle(*shlex.split(line, comments=True)[2:]).stdout for line in commands.splitlines()]
+    # How many files there are changes with the package.
+    sizes = re.compile(r"\d+ files, \d+ kB")
+    assert sizes.sub("", printed) == sizes.sub("", told[0])
+    assert {"support.zip", "own.zip", "again.zip"} <= {path.name for path in checkout.iterdir()}
+
+
+def test_the_page_shows_what_the_reproducer_prints(checkout, tmp_path):
+    (_, commands), (_, printed) = blocks("sh"), blocks("text")
+    Path("test_copy.py").write_text(TEST.replace(", later=True", ""), encoding="utf-8")
+    bundle("night")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands],
+        env=os.environ | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    shown = re.sub(r"(measured on ).*", r"\1…", done.stdout)
+    assert (1, printed) == (done.returncode, shown), done.stderr
