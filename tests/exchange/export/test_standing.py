@@ -1,5 +1,7 @@
 """What may go out, and what may not."""
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_roofline.core.errors import BadInput, OtherHardware
@@ -7,8 +9,12 @@ from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.exchange import read
+from pytest_roofline.exchange.building import build, save
 from pytest_roofline.exchange.export import NAMES, export
 from pytest_roofline.exchange.export.standing import standing
+from pytest_roofline.exchange.records import Given
+from pytest_roofline.judging.runs import encode_line, read_run
 
 
 @pytest.fixture
@@ -161,3 +167,37 @@ def test_what_is_left_out_of_one_run_may_stand_in_another(make, tmp_path):
 def test_a_format_that_is_none_is_refused_with_those_that_are(make, tmp_path):
     with pytest.raises(BadInput, match=r"--to is 'junit'; expected one of pytest-benchmark, github-action-benchmark, "):
         export([make.run(tmp_path / "a.jsonl", make.measurement())], "junit")
+
+
+STREAM = """Using HIP device AMD Instinct MI300X
+Driver: 60241133
+function,num_times,n_elements,sizeof,max_mbytes_per_sec,min_runtime,max_runtime,avg_runtime
+Triad,50,268435456,8,3.94806e+06,0.0016318,0.0018,{mean}
+"""
+
+
+def test_two_files_of_another_tool_are_two_processes_under_one_name(tmp_path):
+    given = Given()
+    read_files = [
+        one
+        for name, mean in (("a.csv", 0.00166), ("b.csv", 0.0017))
+        for one in read(STREAM.format(mean=mean).encode(), name, given)
+    ]
+    path = tmp_path / "imported.jsonl"
+    save(build(read_files, given, "imported", "pytest-roofline", ("roofline", "import", "a.csv", "b.csv")), path)
+    fit, left_out = standing([read_run(path)])
+    mean = next(one for one in fit if one.measurement.key.name == "mean")
+    assert ("babelstream.triad[2GiB-fp64].mean", (0.00166, 0.0017)) == (mean.test_id, mean.rounds_s)
+    assert ((0.00166, 0.0017), 3, []) == (mean.bounds_s, len(fit), left_out)
+    assert 3 == len(export([read_run(path)], "bencher").document)
+
+
+def test_a_file_of_another_tool_with_wrong_data_stays_at_home_and_the_other_goes_out(make, tmp_path):
+    right, wrong = (make.measurement(test_id=f"{name}.log::x", process=name, verified=None) for name in "ab")
+    wrong = replace(wrong, invalid="5 elements are wrong")
+    header = replace(make.header(), command=("roofline", "import", "a.log", "b.log"))
+    path = tmp_path / "imported.jsonl"
+    path.write_text("".join(map(encode_line, (header, right, wrong, make.outcome(right), make.outcome(wrong)))))
+    fit, left_out = standing([read_run(path)])
+    assert [("a",)] == [tuple(process.process for process in one.processes) for one in fit]
+    assert ["5 elements are wrong"] == [one.reason for one in left_out]

@@ -16,14 +16,12 @@ class Format:
 
     Args:
         name: for `--to`.
-        title: who reads it, for people.
         name_of: what a measurement is called in it; no two may share a name.
         why_not: why it cannot hold a measurement; empty where it can.
         write: the whole document, as plain data.
     """
 
     name: str
-    title: str
     name_of: Callable[[Standing], str]
     why_not: Callable[[Standing], str]
     write: Callable[[Sequence[Standing]], Any]
@@ -31,28 +29,20 @@ class Format:
 
 # A further format is a module with these functions, and a line here.
 FORMATS = (
-    Format(
-        "pytest-benchmark",
-        "pytest-benchmark (compare), and github-action-benchmark under `tool: pytest`",
-        pytest_benchmark.name_of,
-        pytest_benchmark.why_not,
-        pytest_benchmark.write,
-    ),
+    Format("pytest-benchmark", pytest_benchmark.name_of, pytest_benchmark.why_not, pytest_benchmark.write),
     Format(
         "github-action-benchmark",
-        "github-action-benchmark, times under `tool: customSmallerIsBetter`",
         github_action_benchmark.name_of,
         github_action_benchmark.never,
         github_action_benchmark.write_times,
     ),
     Format(
         "github-action-benchmark-rates",
-        "github-action-benchmark, rates under `tool: customBiggerIsBetter`",
         github_action_benchmark.name_of,
         github_action_benchmark.why_no_rate,
         github_action_benchmark.write_rates,
     ),
-    Format("bencher", "Bencher, under `--adapter json`", bencher.name_of, bencher.why_not, bencher.write),
+    Format("bencher", bencher.name_of, bencher.why_not, bencher.write),
 )
 NAMES = tuple(one.name for one in FORMATS)
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.samples import IMPORTED
 from ...core.units import format_share, format_tolerance
 from ...core.work import RATE_UNITS, rate_suffix
 from .standing import Standing
@@ -69,11 +68,6 @@ def facts(one: Standing) -> dict[str, Any]:
         "tool": header.tool,
     }
     return {name: value for name, value in known.items() if value is not None}
-
-
-def is_imported(one: Standing) -> bool:
-    """Whether another tool took it."""
-    return IMPORTED in one.measurement.samples.labels
 
 
 def sentence(one: Standing) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 
 from ...core.facts import DeviceFacts, Environment
 from ...core.units import moment
-from .facts import facts, is_imported
+from ...judging.picking import is_imported
+from .facts import facts
 from .round_stats import round_stats
 from .standing import Standing
 
@@ -57,14 +58,14 @@ def _benchmark(one: Standing) -> dict[str, Any]:
 
 def _options(one: Standing) -> dict[str, Any]:
     """Those of pytest-benchmark that say something of how we measure; the others are not asked for, and None."""
-    samples = one.measurement.samples
+    samples, elsewhere = one.measurement.samples, is_imported(one.row.run)
     return {
-        "disable_gc": None if is_imported(one) else True,
+        "disable_gc": None if elsewhere else True,
         "timer": _TIMERS.get(samples.mode),
         "min_rounds": None,
         "max_time": None,
         "min_time": None,
-        "warmup": None if is_imported(one) else samples.warmup_iterations > 0,
+        "warmup": None if elsewhere else samples.warmup_iterations > 0,
     }
 
 

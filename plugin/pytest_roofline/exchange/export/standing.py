@@ -1,11 +1,11 @@
 """Which measurements of runs may go out, and of which processes: a number that must not be trusted leaves nobody."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core.errors import BadInput, OtherHardware
 from ...core.records import Measurement
-from ...judging.picking import hardware_of
+from ...judging.picking import hardware_of, is_imported
 from ...judging.report_rows import ReportRow, report_rows
 from ...judging.runs import Run
 from ...judging.trials import Trial
@@ -35,7 +35,12 @@ class Standing:
 
     @property
     def test_id(self) -> str:
-        """The node id of the test, with the name of the measurement behind it where that has one."""
+        """The node id of the test, with the name of the measurement behind it where that has one.
+
+        Of what another tool measured there is none, and the name of its file is another one tomorrow: the label.
+        """
+        if is_imported(self.row.run):
+            return self.label
         name = self.measurement.key.name
         known = self.row.test_id
         return known if not name or known.endswith(f".{name}") else f"{known}.{name}"
@@ -76,13 +81,31 @@ def standing(runs: Sequence[Run]) -> tuple[list[Standing], list[LeftOut]]:
     _refuse_several(runs)
     fit: list[Standing] = []
     left_out: list[LeftOut] = []
-    for row in (row for run in runs for row in report_rows(run)):
+    for row in (row for run in runs for row in _joined(run)):
         why = _why_not(row)
         if why:
             left_out.append(LeftOut(row.label, why, row.what == "time"))
         elif row.measurement is not None and row.seconds is not None:
             fit.append(Standing(row, row.measurement, _trusted(row), row.seconds))
     return fit, left_out
+
+
+def _joined(run: Run) -> list[ReportRow]:
+    """The rows of a run. Several files of another tool that hold one measurement are several processes of it."""
+    rows = report_rows(run)
+    if not is_imported(run):
+        return rows
+    alone = [row for row in rows if row.measurement is None or _why_not(row)]
+    known: dict[str, list[ReportRow]] = {}
+    for row in rows:
+        if row.measurement is not None and not _why_not(row):
+            known.setdefault(row.measurement.key.identity, []).append(row)
+    return [*(_as_one(same) for same in known.values()), *alone]
+
+
+def _as_one(rows: Sequence[ReportRow]) -> ReportRow:
+    processes = tuple(one for row in rows for one in row.processes)
+    return replace(rows[0], processes=processes, measurement=Trial(list(processes)).standing(None))
 
 
 def refuse_twice(names: Iterable[tuple[str, Standing]]) -> None:
