@@ -131,3 +131,11 @@ def test_a_summary_that_cannot_be_appended_is_an_error_after_the_files(report, s
     done = report("old", "-o", "out")
     assert (2, 4) == (done.exit_code, len(list((tmp_path / "out").iterdir())))
     assert "cannot be written: Is a directory" in done.stderr
+
+
+def test_a_run_that_measured_nothing_is_a_report_that_says_so(report, make, tmp_path):
+    make.save(tmp_path / "empty.jsonl", ended=False)
+    assert 0 == report("empty.jsonl", "-o", "out").exit_code
+    assert "## roofline: nothing was measured" in (tmp_path / "out/summary.md").read_text()
+    assert 1 == len((tmp_path / "out/results.csv").read_text().splitlines())
+    assert "</html>" in (tmp_path / "out/index.html").read_text()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...core.errors import CannotStore
+from ...core.errors import CannotStore, RooflineError
 from ...judging.runs import Run
 from ...judging.storage import write_atomically
 from .folder import FILES
@@ -23,7 +23,8 @@ def write_report(runs: Sequence[Run], folder: Path) -> list[Path]:
     for name, make in zip(FILES, makers, strict=True):
         try:
             write_atomically(folder / name, make(runs))
-        except CannotStore as error:
+        except RooflineError as error:
+            # What is wrong with one file, or with a record that one of them shows, takes no other along.
             troubles.append(str(error))
     if troubles:
         raise CannotStore("; ".join(troubles))
