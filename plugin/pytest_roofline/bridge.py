@@ -177,8 +177,12 @@ def bridge_of(state: "RooflineSession") -> Bridge | NoBridge:
 
 
 def _sound(result: "Result") -> bool:
-    """Whether a measurement was judged, and can be trusted; red or green is all the same."""
-    return result.verdict is not None and result.verdict.kind.value != "INVALID"
+    """Whether a measurement was judged, and can be trusted; red or green is all the same.
+
+    What was slowed down by a drill, or replaced by other means, is the measurement of something else.
+    """
+    judged = result.verdict is not None and result.verdict.kind.value != "INVALID"
+    return judged and "replaced" not in result.measurement.samples.labels
 
 
 def _clock(seconds: Sequence[float], name: str) -> Callable[[], float]:

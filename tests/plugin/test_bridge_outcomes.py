@@ -285,6 +285,12 @@ def heated(bench, when):
     bench.pytester.makeconftest(others + MACHINE + HOT.format(when=when))
 
 
+def test_nothing_of_a_drill_is_replayed(bench):
+    result = bench.run("--roofline-drill=10%")
+    result.assert_outcomes(passed=4)
+    assert "Rounds" not in texts(result)
+
+
 def test_what_a_spoiled_block_held_is_no_round(bench):
     heated(bench, "0.30 < busy_s < 0.36")
     found, _ = replayed(bench, "-k=once")
@@ -295,12 +301,16 @@ def test_what_a_spoiled_block_held_is_no_round(bench):
 
 
 def test_an_invalid_number_fails_no_comparison_of_theirs(bench):
-    compare = (STORED, "--benchmark-compare=0001", "--benchmark-compare-fail=median:10%", "-k=once")
-    bench.run(STORED, "--benchmark-save=base", "-k=once")
+    bench.suite(f"""{HEAD}
+def test_ours(roofline, busy): roofline.measure(lambda: busy(1e-3), work=WORK)
+def test_theirs(benchmark): benchmark.pedantic(lambda: None, rounds=1, iterations=1)
+""")
+    bench.run(STORED, "--benchmark-save=base", "-k=ours")
+    compare = (STORED, "--benchmark-compare=0001", "--benchmark-compare-fail=median:10%")
     bench.script(slow=1.5)
     assert "Performance has regressed" in texts(bench.run(*compare))
     heated(bench, "True")
     result = bench.run(*compare)
-    result.assert_outcomes(passed=1, deselected=3)
-    result.stdout.fnmatch_lines(["*INVALID*"])
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["test_theirs *", "*INVALID*"])
     assert "Performance has regressed" not in texts(result)
