@@ -91,7 +91,7 @@ def test_it_runs_every_night_for_pull_requests_and_by_hand():
 
 
 def test_no_two_jobs_share_the_gpu_and_none_that_waits_is_ended():
-    assert WORKFLOW["concurrency"] == {"group": "roofline-gpu", "cancel-in-progress": False}
+    assert WORKFLOW["concurrency"] == {"group": "roofline-gpu", "cancel-in-progress": False, "queue": "max"}
 
 
 def test_a_strangers_pull_request_reaches_no_machine_of_ours():
@@ -135,6 +135,7 @@ def test_a_machine_without_torch_installs_nothing(tmp_path):
     checkout = Checkout(tmp_path)
     job = Runner(checkout, tmp_path).run(STANDIN_INSTALLED="numpy==2.2.0\n")
     assert (job.failed, checkout.log.exists()) == ("Install", False)
+    assert "::error::the python3 of this runner has no torch" in job.printed["Install"]
     assert "Measure" not in job.printed
 
 

@@ -68,10 +68,11 @@ class Job:
 
     def ended(self):
         """The job after its end, with its exit status and what it printed."""
-        assert until(lambda: "JobState=RUNNING" not in self._shown() and "JobState=PENDING" not in self._shown(), 180)
-        assert until(lambda: "JobState=COMPLETING" not in self._shown(), 60)
+        assert until(lambda: re.search(r"JobState=(?:COMPLETED|FAILED) ", self._shown()), 180), self._shown()
         self.status = int(re.search(r" ExitCode=(\d+):0 ", self._shown())[1])
-        self.said = (self._checkout.path / f"roofline-{self.number}.out").read_text()
+        output = self._checkout.path / f"roofline-{self.number}.out"
+        assert output.exists(), self._shown()
+        self.said = output.read_text()
         return self
 
     def _shown(self):
