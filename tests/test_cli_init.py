@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -262,7 +261,7 @@ def test_our_own_ini_file_is_no_configuration_of_somebody_else(home):
 
 
 def test_a_workflow_below_the_top_of_a_repository_is_told_where_it_belongs(home):
-    subprocess.run(["git", "init", "-q", str(home)], check=True)
+    (home / ".git").mkdir()
     (note,) = done("bench/gpu")["notes"]
     assert note == (
         f"{WORKFLOW} is read at the top of a repository, which is {home}: move it there, and have its commands run in "
@@ -291,6 +290,14 @@ def test_what_is_no_folder_or_no_file_is_refused(home, name, make, words):
 def test_a_file_in_place_of_the_folder_is_refused(home):
     (home / "new").touch()
     assert "new is no folder" in refused("new")
+
+
+def test_a_name_that_is_no_text_is_printed_and_is_json(home):
+    name = os.fsdecode(b"not\xfftext\x1b[31m")
+    said = init(name)
+    assert (said.exit_code, "\x1b" in said.stdout) == (0, False)
+    raw = CliRunner().invoke(main, ["init", name, "--json"]).stdout_bytes
+    assert json.loads(raw)["folder"] == name
 
 
 def test_an_empty_name_is_no_folder(home):

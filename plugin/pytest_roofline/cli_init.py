@@ -78,7 +78,8 @@ def init(folder: Path, ci: tuple[str, ...], update: bool, force: bool, as_json: 
     """
     done = _init(folder, ci, update=update, force=force)
     if as_json:
-        click.echo(json.dumps(_as_json(done), indent=2, ensure_ascii=False))
+        # In ASCII, since the name of a folder may hold bytes that are no text.
+        click.echo(json.dumps(_as_json(done), indent=2))
     else:
         for line in _lines(done):
             click.echo(printable(line))
