@@ -15,6 +15,8 @@ from pytest_roofline.core.records import Outcome
 from pytest_roofline.judging.report_rows import report_rows, worst_first
 from pytest_roofline.reporting.report.page import page, rendered
 from pytest_roofline.reporting.report.page_assets import asset, json_for_script, plotly_script
+from pytest_roofline.reporting.report.page_plots import drawn, sections
+from pytest_roofline.reporting.report.page_red import MOST_DETAILED
 from pytest_roofline.reporting.report.page_summary import sentence
 from pytest_roofline.reporting.report.page_tables import SHOWN_ROWS, Cell, number, plain_table, quantity
 from pytest_roofline.reporting.report.plot import Plot
@@ -254,6 +256,23 @@ def test_a_column_of_amounts_is_one_of_numbers_and_any_other_is_text():
     table = plain_table("Copies", ("size", "back end", "time"), [("2 MiB", "sdpa", "1.5 ms"), ("512 KiB", "8", "")])
     assert [True, False, True] == [column.number for column in table.columns]
     assert [[2.0**21, None, 1.5e-3], [2.0**19, None, None]] == [[cell.value for cell in row] for row in table.rows]
+
+
+def test_of_very_many_failed_tests_the_worst_are_told_and_the_others_counted(make, tmp_path):
+    text = page([many(make, tmp_path / "many.jsonl", MOST_DETAILED + 9, red=MOST_DETAILED + 3)])
+    assert (MOST_DETAILED, True) == (text.count('<article class="red"'), "… and 3 more failed tests" in text)
+
+
+def test_a_page_of_no_run_at_all_is_a_page():
+    reader = Reader(page([]))
+    assert ([], []) == (reader.open, reader.crossed)
+    assert "Nothing was measured." in "".join(reader.texts["p"])
+
+
+def test_plots_of_one_section_stand_together_wherever_they_come_from():
+    plots = drawn([Plot(section, title, "", {"data": []}) for section, title in (("a", "1"), ("b", "2"), ("a", "3"))])
+    found = [(name, [one.plot.title for one in those]) for name, those in sections(plots, apart="b")]
+    assert [("a", ["1", "3"])] == found
 
 
 def test_a_plot_has_its_sentence_a_description_and_the_same_content_as_a_table(make, tmp_path):

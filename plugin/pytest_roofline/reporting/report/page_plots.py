@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from markupsafe import Markup
 
@@ -32,8 +31,11 @@ def drawn(plots: Sequence[Plot]) -> list[Drawn]:
 
 def sections(plots: Sequence[Drawn], apart: str) -> list[tuple[str, list[Drawn]]]:
     """Plots under the heading that they share, in the order given, but for those of a section that stands elsewhere."""
-    shown = (one for one in plots if one.plot.section != apart)
-    return [(section, list(found)) for section, found in groupby(shown, key=lambda one: one.plot.section)]
+    found: dict[str, list[Drawn]] = {}
+    for one in plots:
+        if one.plot.section != apart:
+            found.setdefault(one.plot.section, []).append(one)
+    return list(found.items())
 
 
 def _drawn(number: int, plot: Plot) -> Drawn:

@@ -112,6 +112,7 @@
         else chip.removeAttribute("aria-current");
       }
     };
+    results.after(results.body.rows.length, Number(results.table.dataset.rows), Number(results.table.dataset.rows));
     const apply = () => {
       const wanted = text.value.trim().toLowerCase();
       results.most = STEP;
