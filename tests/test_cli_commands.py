@@ -276,6 +276,11 @@ def test_what_cannot_be_used_is_said_on_standard_error_and_standard_output_stays
     assert "Traceback" not in done.stderr
 
 
+def test_a_file_that_cannot_be_written_leaves_standard_output_empty_too(command):
+    done = command("doctor", "--write-expect old.txt/node.json")
+    assert (2, "", True) == (done.exit_code, done.stdout, "old.txt" in done.stderr)
+
+
 def test_what_json_tells_is_what_the_words_tell(good):
     """The figures that decide, of the commands whose JSON is tested nowhere else."""
     flaws = json.loads(good("baseline check").stdout)

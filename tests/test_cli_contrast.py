@@ -68,6 +68,7 @@ def test_json_is_in_seconds_and_says_why_a_side_has_no_time(contrast):
     [
         (("-k", "memcpy"), "no test with precision=fp32 has a twin with precision=bf16 among those with 'memcpy'"),
         (("--across", "passes"), "--across=passes is for --markdown"),
+        (("--markdown", "--json"), "--json and --markdown are both given; expected one of them"),
         (("--markdown", "--across", "pases"), "no pair has the parameter --across=pases; expected one of passes, size"),
     ],
 )
