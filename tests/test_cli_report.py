@@ -126,6 +126,19 @@ def test_one_file_that_cannot_be_written_does_not_take_the_others_along(report, 
     assert ["index.html", "results.csv", "summary.md"] == sorted(path.name for path in (tmp_path / "out").iterdir())
 
 
+def test_a_record_that_one_file_cannot_show_does_not_take_the_others_along(report, saved, tmp_path, monkeypatch):
+    from pytest_roofline.core.errors import BadInput
+    from pytest_roofline.reporting.report import writing
+
+    def unshowable(runs):
+        raise BadInput("a kernel has no registers")
+
+    monkeypatch.setattr(writing, "_page", unshowable)
+    done = report("old", "-o", "out")
+    assert (2, "roofline: a kernel has no registers\n") == (done.exit_code, done.stderr)
+    assert ["results.csv", "run.json", "summary.md"] == sorted(path.name for path in (tmp_path / "out").iterdir())
+
+
 def test_a_summary_that_cannot_be_appended_is_an_error_after_the_files(report, saved, tmp_path, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
     done = report("old", "-o", "out")

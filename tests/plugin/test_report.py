@@ -188,8 +188,9 @@ def test_where_nothing_is_measured_nothing_is_written(desk, report, step_summary
     assert ([], False) == (report.files, step_summary.exists())
 
 
-def test_rounds_are_one_report_that_the_parent_writes(desk, report, monkeypatch):
+def test_rounds_are_one_report_that_the_parent_writes(desk, report, step_summary):
     against = desk.sessions(scatter=(1.0, 1.013, 0.987, 1.008, 0.992))
+    step_summary.unlink(missing_ok=True)
     desk.script(slow=1.06)
     # A round that wrote one would be here with another process than this.
     writer = desk.path / "conftest.py"
@@ -199,6 +200,7 @@ def test_rounds_are_one_report_that_the_parent_writes(desk, report, monkeypatch)
     (result,) = report.plain["results"]
     assert (2, 2) == (result["processes"], len(report.plain["runs"][0]["measurements"]))
     assert 5 == result["baseline_processes"]
+    assert 1 == step_summary.read_text().count("## roofline: ")
 
 
 WRITERS = """
