@@ -39,8 +39,10 @@ STORED = "--benchmark-storage=file://kept"
 
 
 @pytest.fixture
-def bench(desk):
+def bench(desk, monkeypatch):
     """A desk with the suite and a machine that is known at once."""
+    # In a worker of xdist pytest-benchmark times nothing, and takes these runs for ones of the worker.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     desk.pytester.makeconftest(CONFTEST + MACHINE)
     desk.suite(SUITE)
     return desk
