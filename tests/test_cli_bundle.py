@@ -303,6 +303,15 @@ def test_a_test_of_the_suite_is_measured_with_torch_alone(make, tmp_path, monkey
     assert (1, True) == (status, "SLOW, it reproduces" in text), text
 
 
+def test_ranks_are_started_and_measured_with_torch_alone(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    test_id = "perf_tests/test_collectives.py::test_all_reduce[2ranks-1MiB-fp32]"
+    run = save(make, tmp_path, test_id, "all_reduce[2ranks-1MiB-fp32]", device_type="cpu", reference_s=1e-15)
+    bundle(run, "--sources", ROOT, "-o", "x.zip")
+    text, status = reproduced(unpacked("x.zip"), tmp_path, "--processes", "1")
+    assert (1, True) == (status, "SLOW, it reproduces" in text), text
+
+
 def blocks(language):
     """The fenced blocks of docs/bundle.md."""
     page = (ROOT / "docs" / "bundle.md").read_text(encoding="utf-8")

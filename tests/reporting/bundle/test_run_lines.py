@@ -179,3 +179,8 @@ def test_a_cut_line_is_left_out(make, tmp_path):
 )
 def test_a_command_line_is_read_word_by_word(words, redacted):
     assert redacted == command(Redactor(), words)
+
+
+def test_a_word_of_the_command_line_is_replaced_once_also_where_paths_stay():
+    words = ["--token=hunter2", "/srv/x", "--token", "hunter2"]
+    assert ["--token=secret-1", "/srv/x", "--token", "secret-1"] == command(Redactor(["paths"]), words)

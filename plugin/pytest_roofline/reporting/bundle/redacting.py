@@ -42,6 +42,9 @@ class Redactor:
         self._known: dict[str, tuple[str, re.Pattern[str]]] = {}
         self._as_they_are: set[str] = set()
         self._common = set(COMMON)
+        # A run of thousands of measurements says the same few hundred texts again and again.
+        self._found: dict[str, list[_Span]] = {}
+        self._learned_from: set[str] = set()
 
     @property
     def distinct(self) -> dict[str, int]:
@@ -52,6 +55,7 @@ class Redactor:
     def leave(self, texts: Iterable[str]) -> None:
         """Versions that look like addresses and are none."""
         self._as_they_are |= set(texts)
+        self._found.clear()
 
     def leave_words(self, names: Iterable[str]) -> None:
         """Names of products, whose words are not looked for, even where a machine is called so."""
@@ -65,9 +69,13 @@ class Redactor:
         more = r"(?:\.[A-Za-z][\w-]*)*" if category == "hosts" else ""
         pattern = re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}{more}(?![A-Za-z0-9])", re.IGNORECASE)
         self._known.setdefault(name.lower(), (category, pattern))
+        self._found.clear()
 
     def learn_from(self, text: str) -> None:
         """Take note of the people that a text names in its paths, and of machines that are named as such."""
+        if text in self._learned_from:
+            return
+        self._learned_from.add(text)
         for name in owners(text):
             self.learn("users", name)
         for name in hosts_in(text):
@@ -82,8 +90,10 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A text with every name in it replaced."""
+        if text not in self._found:
+            self._found[text] = _joined(self._spans(text))
         parts, position = [], 0
-        for span in _joined(self._spans(text)):
+        for span in self._found[text]:
             placeholder = self._placeholder(self._order[span.rank], text[span.start : span.end])
             parts += [text[position : span.start], placeholder]
             position = span.end

@@ -87,16 +87,19 @@ def _copy(redactor: Redactor, made: Reproducer, found: Sources, test_id: str) ->
     if found.missing:
         return found.missing
     files: dict[str, bytes] = {}
+    changed: list[str] = []
     for name, text in found.files.items():
         redacted = redacted_source(redactor, text)
         if redacted is None:
             return f"the code of {name} names what is redacted; --keep would let it pass"
         files[f"{FOLDER}/tests/{redactor.text(name)}"] = redacted.encode()
         if redacted != text:
-            made.notes.append(f"names in strings and comments of {redactor.text(name)} were replaced too")
+            changed.append(redactor.text(name))
     if f"{FOLDER}/tests/{test_id.partition('::')[0]}" not in files:
         return "its file is called differently without names"
     made.files |= files
+    if changed:
+        made.notes.append(f"names in strings and comments of {', '.join(changed)} were replaced too")
     return ""
 
 

@@ -112,11 +112,11 @@ def command(redactor: Redactor, words: list[str]) -> list[str]:
         path = _PATH_ARGUMENT.fullmatch(word)
         if SECRET_OPTION.fullmatch(before) and not word.startswith("-"):
             redacted.append(redactor.whole("secrets", word))
-        elif path is not None:
+        elif path is not None and "paths" not in redactor.keep:
             redacted.append((path[1] or "") + redactor.whole("paths", path[2]))
         else:
             redacted.append(redactor.text(word))
-    return [redactor.text(word) for word in redacted] if "paths" in redactor.keep else redacted
+    return redacted
 
 
 def _value(redactor: Redactor, around: str, name: str, value: Any) -> Any:
