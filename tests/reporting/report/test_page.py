@@ -266,7 +266,7 @@ def test_of_very_many_failed_tests_the_worst_are_told_and_the_others_counted(mak
 def test_a_page_of_no_run_at_all_is_a_page():
     reader = Reader(page([]))
     assert ([], []) == (reader.open, reader.crossed)
-    assert "Nothing was measured." in "".join(reader.texts["p"])
+    assert "Nothing was timed." in "".join(reader.texts["p"])
 
 
 def test_plots_of_one_section_stand_together_wherever_they_come_from():
@@ -319,9 +319,14 @@ def test_the_sentence_of_a_run_that_compared_nothing_gives_the_reason(make, tmp_
 
 
 def test_the_sentence_of_a_run_without_numbers_says_so(make, tmp_path):
-    assert "Nothing was measured." == said(make.run(tmp_path / "a.jsonl", make.footer()))
+    assert "Nothing was timed." == said(make.run(tmp_path / "a.jsonl", make.footer()))
     failed = make.run(tmp_path / "b.jsonl", Outcome("test_own.py::test_a", "failed", reason="boom"))
-    assert "1 test failed otherwise (FAILED): test_a. Nothing was measured." == said(failed)
+    assert "1 test failed otherwise (FAILED): test_a. Nothing was timed." == said(failed)
+
+
+def test_the_sentence_of_a_run_without_verdicts_does_not_call_that_a_reason(make, tmp_path):
+    run = make.run(tmp_path / "run.jsonl", make.measurement(), make.footer())
+    assert "Nothing was compared: the run holds no verdicts." == said(run)
 
 
 def test_kernels_are_worse_and_not_slower(make, tmp_path):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...core.units import format_percent, printable, slug
-from ...judging.report_rows import FAILED, OUT_OF_MEMORY, SKIPPED, ReportRow, worst_first
+from ...judging.report_rows import FAILED, MEASURED, OUT_OF_MEMORY, SKIPPED, ReportRow, worst_first
 from ...judging.verdicts import Kind
 from ..results import count
 from .words import compared
@@ -44,6 +44,8 @@ MEANINGS = (
     (OUT_OF_MEMORY, "memory ran out, which the test expected"),
     (FAILED, "the test failed for itself: wrong data, an exception, a lost process; no verdict"),
 )
+# Words that say no more than that there is no verdict.
+_NO_REASON = {MEASURED: "the run holds no verdicts"}
 
 
 def shape(word: str) -> str:
@@ -111,8 +113,8 @@ def _failed(rows: Sequence[ReportRow]) -> str:
 def _nothing(rows: Sequence[ReportRow]) -> str:
     measured = [row for row in rows if row.what != "test"]
     if not measured:
-        return "Nothing was measured."
-    reasons = Counter(printable(row.reason or row.word) for row in measured)
+        return "Nothing was timed."
+    reasons = Counter(printable(row.reason or _NO_REASON.get(row.word, row.word)) for row in measured)
     others = f", and {count(len(reasons) - 1, 'other reason')}" if len(reasons) > 1 else ""
     return f"Nothing was compared: {reasons.most_common(1)[0][0]}{others}."
 
