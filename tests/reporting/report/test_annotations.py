@@ -51,6 +51,14 @@ def test_what_could_not_be_judged_is_a_warning_and_what_is_green_is_silent(lines
     assert [kind] * bool(kind) == [parsed(line)[0] for line in lines(*report.compared(word))]
 
 
+def test_a_green_test_whose_teardown_failed_is_an_error_that_says_failed(lines, report, make):
+    failed = make.outcome(make.measurement(), "failed", reason="in teardown")
+    (line,) = lines(*report.compared("PASSED", outcome=failed))
+    kind, properties, message = parsed(line)
+    assert ("error", "FAILED memcpy_d2d[64MiB]") == (kind, properties["title"])
+    assert message.endswith("; in teardown")
+
+
 def test_what_could_not_be_judged_and_failed_for_it_is_an_error(lines, report, make):
     failed = make.outcome(make.measurement(), "failed", by_verdict=True)
     (line,) = lines(*report.compared("INVALID", outcome=failed))

@@ -62,6 +62,13 @@ def test_counts_and_rows_come_worst_first(text, report):
     assert ["b", "c", "d", "a"] == [row[1][0][1] for row in cells(found)[1:]]
 
 
+def test_a_green_test_whose_teardown_failed_is_told_as_failed(text, report, make):
+    found = text(*report.compared("PASSED", outcome=make.outcome(make.measurement(), "failed", reason="in teardown")))
+    assert "**1 FAILED**" in found.splitlines()
+    (row,) = [line for line in found.splitlines() if line.startswith("| **FAILED**")]
+    assert row.endswith(" `in teardown` |")
+
+
 def test_a_row_has_both_rates_the_difference_its_interval_and_what_may_explain_it(text, report):
     found = text(*report.compared("REGRESSED", label="copy"))
     row = "| **REGRESSED** | `copy` | `112 GB/s` | `134 GB/s` | `+22.1 %` | `+20.9 % … +23.4 %` |"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from ...core.units import printable
 from ...judging.report_rows import ReportRow, worst_first
 from ...judging.verdicts import Kind
-from .words import sentence
+from .words import sentence, word_of
 
 # GitHub shows so many of one kind for a step, and we show no more of both together.
 MOST = 10
@@ -39,7 +39,7 @@ def annotations(
 
 
 def _command(row: ReportRow, place: Place | None) -> str:
-    properties = {"title": f"{row.word} {row.label}"}
+    properties = {"title": f"{word_of(row)} {row.label}"}
     if place is not None:
         file, number = place
         properties = {"file": file, **({"line": f"{number}"} if number is not None else {}), **properties}

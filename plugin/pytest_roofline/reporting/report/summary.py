@@ -12,7 +12,7 @@ from ...judging.report_rows import ReportRow, report_rows, worst_first
 from ...judging.runs import Run
 from ..results import count
 from .markdown import code, line
-from .words import baseline_text, compared, counts_text, difference_text, interval_text, now_text, why
+from .words import baseline_text, compared, counts_text, difference_text, interval_text, now_text, why, word_of
 
 # GitHub takes less than a mebibyte for each step of a job.
 MOST_BYTES = 2**20 - 1
@@ -124,7 +124,7 @@ def _join(lines: Sequence[str]) -> str:
 
 
 def _cells(row: ReportRow) -> list[str]:
-    word = f"**{row.word}**" if row.red else row.word
+    word = f"**{word_of(row)}**" if row.red else row.word
     texts = (row.label, now_text(row), baseline_text(row), difference_text(row), interval_text(row), why(row))
     return [word, *map(code, texts)]
 

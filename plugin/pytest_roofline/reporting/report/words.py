@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ...core.resources import registers_of, spills_of
 from ...core.units import format_percent, format_tolerance
-from ...judging.report_rows import ReportRow
+from ...judging.report_rows import FAILED, ReportRow
 from ...judging.verdicts import Kind
 from ..exhausted import figures as asked_and_free
 from ..resources import changes_text
@@ -19,6 +19,12 @@ _COMPARED = (Kind.REGRESSED.value, *_GREEN, Kind.INCONCLUSIVE.value)
 def compared(row: ReportRow) -> bool:
     """Whether a verdict says how a result lies to its baseline or limit."""
     return row.word in _COMPARED and (row.judgement is not None or row.exact is not None)
+
+
+def word_of(row: ReportRow) -> str:
+    """The verdict; FAILED where that is green and its test failed all the same, as in its teardown."""
+    by_itself = row.red and row.outcome is not None and not row.outcome.by_verdict
+    return FAILED if by_itself and row.word in _GREEN else row.word
 
 
 def now_text(row: ReportRow) -> str:
@@ -80,5 +86,5 @@ def counts_text(rows: Iterable[ReportRow]) -> str:
     """How many of each word, in the order of the rows: `1 REGRESSED, 6 PASSED`."""
     counts: dict[str, int] = {}
     for row in rows:
-        counts[row.word] = counts.get(row.word, 0) + 1
+        counts[word_of(row)] = counts.get(word_of(row), 0) + 1
     return ", ".join(f"{count} {word}" for word, count in counts.items())
