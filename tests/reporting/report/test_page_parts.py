@@ -1,0 +1,170 @@
+"""The tables of the report's page, cell by cell."""
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_roofline.core.figures import Figure
+from pytest_roofline.core.records import Ceiling
+from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.work import Work
+from pytest_roofline.judging.report_rows import report_rows
+from pytest_roofline.reporting.report.page_kernels import exhausted_table, kernels_table
+from pytest_roofline.reporting.report.page_machine import changed_lines, figures_of, machine_table, published_of
+from pytest_roofline.reporting.report.page_red import reds
+from pytest_roofline.reporting.report.page_results import results_table
+from pytest_roofline.reporting.report.page_steps import memory_table, profiles_of, steps_table
+
+from .page_runs import everything, judged
+
+DATASHEET = Ceiling("TFLOPS", 1e14, "datasheet", "datasheet")
+
+
+@pytest.fixture(scope="module")
+def run(make, tmp_path_factory):
+    return everything(make, tmp_path_factory.mktemp("parts") / "full.jsonl")
+
+
+def texts(table):
+    """Rows as dictionaries from heading to text, without what is empty."""
+    names = [column.name for column in table.columns]
+    return [{name: cell.text for name, cell in zip(names, row, strict=True) if cell.text} for row in table.rows]
+
+
+def row_of(make, tmp_path, *records):
+    return report_rows(make.run(tmp_path / "run.jsonl", *records))
+
+
+def results(make, tmp_path, *records):
+    return texts(results_table(row_of(make, tmp_path, *records), several=False))
+
+
+def test_a_measurement_with_a_verdict_fills_every_column(make, tmp_path):
+    one = make.measurement(1.25e-3, ceiling=Ceiling("traffic_GBps", 4.8e11, "datasheet", "datasheet"))
+    times = (1.24e-3, 1.25e-3, 1.26e-3)
+    told = judged(make, *times, test_id=one.test_id, label=one.label)
+    found = results(make, tmp_path, one, told)[0]
+    assert found.pop("99 % interval").endswith(" %")
+    assert {
+        "test": "memcpy_d2d[64MiB]", "size": "64 MiB", "time": "1.25 ms", "rate": "107 GB/s", "roofline": "22 %",
+        "baseline": "1.00 ms", "difference": "+25.0 %", "processes": "3 : 15", "verdict": "REGRESSED",
+    } == found  # fmt: skip
+
+
+def test_a_share_of_a_measured_roofline_has_a_star_and_one_out_of_a_cache_is_none(make, tmp_path):
+    measured = Ceiling("traffic_GBps", 2.68e11, "measured", "triad")
+    cached = Samples((1e-3,), 10, 1e-9, labels=("cache_resident",))
+    records = [
+        make.measurement(1e-3, ceiling=measured),
+        make.measurement(key=make.key("cached"), samples=cached, ceiling=measured),
+        make.measurement(1e-3, key=make.key("beyond"), ceiling=replace(measured, value=1e9)),
+    ]
+    assert ["50 %*", "cache", ">999 %*"] == [row["roofline"] for row in results(make, tmp_path, *records)]
+
+
+def test_a_time_below_the_clocks_resolution_has_no_rate(make, tmp_path):
+    short = Samples((2e-8,), 1, 1e-8, labels=("unresolved",))
+    assert "rate" not in results(make, tmp_path, make.measurement(samples=short))[0]
+
+
+def test_the_model_steps_have_tokens_mfu_warm_up_and_memory(run):
+    eager, compiled = texts(steps_table(report_rows(run)))
+    assert {
+        "step": "transformer[small-eager]", "time": "140 ms", "tokens/s": "58514", "MFU": "4.3 %",
+        "first call": "1.68 s", "steady from": "call 1", "peak": "9.00 GiB", "held": "1.00 GiB",
+        "verdict": "NO BASELINE",
+    } == eager  # fmt: skip
+    assert ("38.0 s", "91022") == (compiled["compiling"], compiled["tokens/s"])
+
+
+def test_a_run_without_tokens_has_no_table_of_steps(make, tmp_path):
+    assert steps_table(row_of(make, tmp_path, make.measurement())) is None
+
+
+def test_a_share_of_a_measured_product_is_no_mfu_without_a_star(make, tmp_path):
+    key, work = make.key("step", metric="TFLOPS"), Work(flops=10**12, tokens=100)
+    one = make.measurement(0.1, key=key, work=work, ceiling=replace(DATASHEET, source="measured"))
+    assert "10.0 %*" == texts(steps_table(row_of(make, tmp_path, one)))[0]["MFU"]
+
+
+def test_a_step_that_never_got_steady_says_so_with_its_calls(make, tmp_path):
+    samples = Samples((0.1,) * 3, 1, 1e-9, first_calls_s=(1.0, 0.5))
+    work = Work(flops=10**12, tokens=100)
+    table = steps_table(
+        row_of(make, tmp_path, make.measurement(key=make.key(metric="TFLOPS"), samples=samples, work=work))
+    )
+    steady = next(cell for cell in table.rows[0] if cell.text == "not yet")
+    assert "not steady within 2 calls" in steady.why
+
+
+def test_a_profile_tells_its_classes_and_its_kernels_of_one_call(run):
+    (told,) = profiles_of([run])
+    classes, kernels = told.tables
+    assert [{"class": "matrix product", "time": "6.00 ms", "share of the span": "60.0 %"}] == texts(classes)[:1]
+    assert ("softmax_kernel<float>", "2.00 ms", "4") == tuple(
+        texts(kernels)[0][name] for name in ("kernel", "time", "calls")
+    )
+    assert told.says.startswith("matrix product 60.0 %")
+
+
+def test_memory_has_a_column_for_each_category_that_there_is(run):
+    (found,) = texts(memory_table([run]))
+    assert {"call", "peak", "in", "parameters", "activations"} == set(found)
+    assert ("1.00 GiB", "300 MiB") == (found["peak"], found["parameters"])
+
+
+def test_kernels_have_their_figures_and_what_changed(run):
+    worse, fine = sorted(texts(kernels_table(report_rows(run))), key=lambda row: -len(row))
+    assert "registers 198 → 255, spill_stores 0 → 12" == worse["changed"]
+    assert ("sm_80", "198", "112 KiB", "0", "24") == tuple(
+        fine[n] for n in ("target", "registers", "shared", "spills", "matrix")
+    )
+
+
+def test_a_figure_that_was_not_read_is_no_zero(make, tmp_path, run):
+    unread = replace(run.resources[0], figures={"registers": 10}, unread="no disassembler")
+    row = texts(kernels_table(row_of(make, tmp_path, unread)))[0]
+    assert ("10", "not read", "not read") == (row["registers"], row["spills"], row["matrix"])
+
+
+def test_what_ran_out_of_memory_says_what_it_asked_for_and_where(run):
+    table = exhausted_table(report_rows(run))
+    assert ("64.0 GiB", "40.0 GiB") == tuple(texts(table)[0][name] for name in ("asked for", "free"))
+    assert any("in its calls" in cell.why for cell in table.rows[0])
+
+
+def test_the_environment_has_units_and_leaves_out_what_is_unknown(run):
+    facts = {row["fact"]: row["full"] for row in texts(machine_table([run]))}
+    assert ("64.0 GiB", "570.86", "2.13.0") == tuple(
+        facts[f] for f in ("host memory", "device driver", "software torch")
+    )
+    assert "device power limit" not in facts
+    assert "2026-01-02T03:04:05Z, exit status 0" == facts["finished"]
+
+
+def test_what_changed_is_told_once_with_how_many_results_say_so(run):
+    lines = changed_lines(report_rows(run))
+    assert ["driver 550.54 → 570.86 (16 of 17 results)", "triton 3.8.0 → 3.9.0 (1 of 17 results)"] == lines
+
+
+def test_figures_and_published_numbers_stand_beside_their_tests(make, tmp_path):
+    one = make.measurement()
+    told = replace(judged(make, 1e-3, test_id=one.test_id, label=one.label), published=("a vendor's 4000 GB/s",))
+    run = make.run(tmp_path / "run.jsonl", one, told, Figure("t", "ranks[2]", "p", "efficiency", 0.5, "share"))
+    assert ["ranks[2]: efficiency 50.0 %"] == figures_of([run])
+    assert ["memcpy_d2d[64MiB]: a vendor's 4000 GB/s"] == published_of(report_rows(run))
+
+
+def test_a_failed_test_without_a_number_has_its_message_and_a_command_and_no_processes(run):
+    red = next(one for one in reds(report_rows(run)) if one.row.word == "FAILED")
+    assert ("AssertionError: the copy differs in 3 of 4096 values", None) == (red.message, red.processes)
+    assert ("python -m pytest test_own.py::test_data",) == red.commands
+
+
+def test_every_process_of_a_red_test_stands_beside_the_sessions_behind_the_baseline(run):
+    red = next(one for one in reds(report_rows(run)) if one.row.label == "memcpy_d2d[512KiB]")
+    found = texts(red.processes)
+    assert ["round 1, process proces", "round 2, process proces", "round 3, process proces"] == [
+        r["process"] for r in found[:3]
+    ]
+    assert ["5 processes"] * 3 == [row["samples"] for row in found[3:]]
