@@ -202,6 +202,29 @@ def test_the_files_of_the_checkout_travel_without_names(checkout):
     assert "# Made by user-1 for path-2." in (tests / "test_copy.py").read_text()
 
 
+def test_folders_that_are_called_like_somebody_are_renamed_alike_in_files_and_ids(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "alice"
+    folder.mkdir()
+    for name, text in (("conftest.py", CONFTEST), ("test_copy.py", TEST), ("helpers.py", "SECONDS = 1e-3\n")):
+        (folder / name).write_text(text, encoding="utf-8")
+    run = save(make, tmp_path, f"alice/{TEST_ID}")
+    bundle(run)
+    reproduce = unpacked() / "reproduce"
+    (case,) = json.loads((reproduce / "case.json").read_text())
+    assert f"user-1/{TEST_ID}" == case["node_id"]
+    assert {"conftest.py", "helpers.py", "test_copy.py"} == {
+        path.name for path in (reproduce / "tests/user-1").iterdir()
+    }
+
+
+def test_code_that_names_somebody_is_not_given_away(checkout):
+    Path("test_copy.py").write_text(TEST.replace("def test_copy", "def test_by_alice(): pass\n\ndef test_copy"))
+    told = bundle("night").stdout
+    assert "the code of test_copy.py names what is redacted; --keep would let it pass" in told
+    assert not (unpacked() / "reproduce").exists()
+
+
 def test_what_is_kept_is_said_and_stays(checkout):
     result = bundle("night", "--keep", "paths,users", "--keep=hosts")
     assert "kept as they are: hosts, paths, users" in result.stdout

@@ -77,9 +77,7 @@ def bundle(
 
 def _names_here() -> Iterator[tuple[str, str]]:
     """This machine and who uses it: the tests are copied from here, wherever the run was made."""
-    host = platform.node()
-    yield "hosts", host
-    yield "hosts", host.partition(".")[0]
+    yield "hosts", platform.node()
     # A container may have a user without a name.
     with contextlib.suppress(KeyError, OSError):
         yield "users", getpass.getuser()

@@ -87,6 +87,19 @@ def test_a_known_host_goes_with_the_domain_behind_it():
     assert "at host-1 now" == redactor.text("at node17.secret.place now")
 
 
+def test_a_host_is_the_same_with_its_domain_and_without():
+    redactor = Redactor()
+    redactor.learn("hosts", "node17.corp.internal")
+    assert "host-1, host-1 and host-1" == redactor.text("node17, node17.corp.internal and NODE17.other")
+    assert "host-1" == redactor.whole("hosts", "node17.corp.internal")
+
+
+def test_numbers_are_never_looked_for():
+    redactor = Redactor()
+    redactor.learn("hosts", "10.1.2.3")
+    assert "10 of host-1" == redactor.text("10 of 10.1.2.3")
+
+
 def test_people_are_learned_from_paths_and_found_elsewhere():
     redactor = Redactor()
     redactor.learn_from("/home/alice/x")

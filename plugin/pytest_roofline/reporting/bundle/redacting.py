@@ -62,8 +62,10 @@ class Redactor:
         self._common |= {word.lower() for name in names for word in re.split(r"[^A-Za-z0-9]+", name)}
 
     def learn(self, category: str, name: str) -> None:
-        """A name that is to be found wherever it stands alone, in any case of its letters."""
-        if len(name) < SHORTEST or name.lower() in self._common or category in self.keep:
+        """A name that is to be found wherever it stands alone, in any case; a host by its short name too."""
+        if category == "hosts" and "." in name:
+            self.learn(category, name.partition(".")[0])
+        if len(name) < SHORTEST or name.isdecimal() or name.lower() in self._common or category in self.keep:
             return
         # A host also with the domain behind it.
         more = r"(?:\.[A-Za-z][\w-]*)*" if category == "hosts" else ""
@@ -125,9 +127,18 @@ class Redactor:
 
     def _placeholder(self, category: str, text: str) -> str:
         self.replaced[category] += 1
-        same = text.lower() if category in ("hosts", "users", "emails") else text.strip("\"'")
-        number = sum(known == category for known, _ in self._placeholders) + 1
-        return self._placeholders.setdefault((category, same), f"{CATEGORIES[category]}-{number}")
+        key = category, self._same(category, text)
+        if key not in self._placeholders:
+            number = sum(known == category for known, _ in self._placeholders) + 1
+            self._placeholders[key] = f"{CATEGORIES[category]}-{number}"
+        return self._placeholders[key]
+
+    def _same(self, category: str, text: str) -> str:
+        """What two spellings of one name have in common: of a host that is known by its short name, that."""
+        if category not in ("hosts", "users", "emails"):
+            return text.strip("\"'")
+        short = text.lower().partition(".")[0]
+        return short if self._known.get(short, ("",))[0] == category == "hosts" else text.lower()
 
 
 def _joined(spans: Iterable[_Span]) -> list[_Span]:

@@ -54,8 +54,6 @@ def learn(redactor: Redactor, run: Run, lines: list[Plain]) -> None:
             category = _NAMED.get((around, name))
             if category is not None:
                 redactor.learn(category, text)
-            if category == "hosts" and "." in text:
-                redactor.learn(category, text.partition(".")[0])
             redactor.learn_from(text)
 
 
