@@ -10,7 +10,13 @@ from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.report_rows import report_rows
 from pytest_roofline.reporting.report.page_kernels import exhausted_table, kernels_table
-from pytest_roofline.reporting.report.page_machine import changed_lines, figures_of, machine_table, published_of
+from pytest_roofline.reporting.report.page_machine import (
+    changed_lines,
+    ended_lines,
+    figures_of,
+    machine_table,
+    published_of,
+)
 from pytest_roofline.reporting.report.page_red import reds
 from pytest_roofline.reporting.report.page_results import results_table
 from pytest_roofline.reporting.report.page_steps import memory_table, profiles_of, steps_table
@@ -140,6 +146,13 @@ def test_the_environment_has_units_and_leaves_out_what_is_unknown(run):
     )
     assert "device power limit" not in facts
     assert "2026-01-02T03:04:05Z, exit status 0" == facts["finished"]
+
+
+def test_how_very_many_runs_ended_is_cut_short(make, tmp_path):
+    runs = [make.run(tmp_path / f"{number}.jsonl", make.footer(measured=number)) for number in range(12)]
+    lines = ended_lines(runs)
+    assert ("0: 0 measured", "7: 7 measured", "… and 4 more lines of this kind") == (lines[0], lines[7], lines[8])
+    assert 9 == len(lines)
 
 
 def test_what_changed_is_told_once_with_how_many_results_say_so(run):

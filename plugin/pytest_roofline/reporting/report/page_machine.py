@@ -19,6 +19,8 @@ from .page_tables import Cell, Column, Table
 
 # Of each kind of remark; the run file has all.
 MOST_TOLD = 40
+# Of the lines on how runs ended, which stand ahead of everything.
+MOST_ENDED = 8
 # What a fact is measured in, by the end of its name.
 _UNITS = {"bytes": format_memory, "mhz": lambda value: f"{value:g} MHz", "w": lambda value: f"{value:g} W"}
 
@@ -113,4 +115,5 @@ def ended_lines(runs: Sequence[Run]) -> list[str]:
             lines.append(f"{name}the run was cut before its end, so that what follows is what it had until then")
         if run.footer is not None:
             lines.append(name + counts_line(run.footer.measured, run.footer.not_measured, run.footer.compiled))
-    return lines
+    more = [f"… and {len(lines) - MOST_ENDED} more lines of this kind"] if len(lines) > MOST_ENDED else []
+    return lines[:MOST_ENDED] + more
