@@ -6,6 +6,7 @@ has changed since, and which can be renewed.
 
 import contextlib
 import hashlib
+import json
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -128,8 +129,6 @@ def next_manifest(
 
 def manifest_text(manifest: Manifest) -> bytes:
     """A manifest as its file holds it."""
-    import json
-
     from .judging.storage import to_plain
 
     return (json.dumps(to_plain(manifest), indent=2, sort_keys=True) + "\n").encode()
