@@ -27,18 +27,24 @@ class Scene:
     """The folder of a page.
 
     Args:
-        path: an empty folder. It gets stand-ins for `perf_tests` on a device with a scripted clock.
+        path: an empty folder. It gets stand-ins for `perf_tests` on a device with a scripted clock, and so does a
+            folder that `roofline init` has made.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = self.here = path
         self.names: dict[str, object] = {"__name__": "page"}
         self.printed = ""
         self.exact = False
         self.imports = ""
         self.tests = 0
-        shutil.copytree(STANDIN, path / "perf_tests", ignore=shutil.ignore_patterns("__pycache__"))
+        self.stand_in(path)
         (path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\npythonpath = .\n")
+
+    def stand_in(self, folder: Path) -> None:
+        """Put the stand-ins in place of the benchmarks of a folder."""
+        shutil.rmtree(folder / "perf_tests", ignore_errors=True)
+        shutil.copytree(STANDIN, folder / "perf_tests", ignore=shutil.ignore_patterns("__pycache__"))
 
     def play(self, block: Block) -> None:
         """Execute a block, or check what can be checked of it."""
@@ -84,7 +90,8 @@ class Scene:
             self.tests, self.printed = self.tests + 1, ""
             name = f"test_block{self.tests}.py"
             (self.path / name).write_text(self.imports + block.text, encoding="utf-8")
-            self.run(block, f"pytest {name}", 0)
+            only = block.word("only")
+            self.run(block, f"pytest {name} -k '{only.argument}'" if only else f"pytest {name}", 0)
         else:
             said = io.StringIO()
             with contextlib.redirect_stdout(said):
@@ -100,15 +107,21 @@ class Scene:
 
     def run(self, block: Block, command: str, expected: int) -> None:
         """Run a command, whose exit status must be the expected one."""
+        program, *words = shlex.split(command, comments=True)
+        if program == "cd":
+            self.here = self.here / words[0]
+            return
         if SHELL.search(_without_quotes(command)):
             done = subprocess.run(
-                ["bash", "-c", command], cwd=self.path, env=self.environment(), text=True, check=False,
+                ["bash", "-c", command], cwd=self.here, env=self.environment(), text=True, check=False,
                 stdin=subprocess.DEVNULL, capture_output=True, timeout=240,
             )  # fmt: skip
         else:
-            done = warm.run(self.python_arguments(block, command), cwd=self.path, env=self.environment())
+            done = warm.run(self.python_arguments(block, command), cwd=self.here, env=self.environment())
         self.printed, self.exact = self.printed + done.stdout + done.stderr, False
         assert done.returncode == expected, f"{block.place}: {command}\n{self.printed}"
+        if [program, *words[:1]] == ["roofline", "init"]:
+            self.stand_in(self.here / words[1])
 
     def python_arguments(self, block: Block, command: str) -> list[str]:
         """What `python` gets for a command of ours."""
@@ -122,7 +135,7 @@ class Scene:
     def _expanded(self, word: str) -> list[str]:
         if not set("*?[") & set(word) or word.startswith("-"):
             return [word]
-        found = sorted(glob.glob(word, root_dir=self.path))  # noqa: PTH207 - as a shell does
+        found = sorted(glob.glob(word, root_dir=self.here))  # noqa: PTH207 - as a shell does
         return found or [word]
 
     def environment(self) -> dict[str, str]:

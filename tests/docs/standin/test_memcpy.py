@@ -18,3 +18,9 @@ def test_memcpy_d2d(roofline, busy, size_bytes):
 def test_memcpy_h2d(roofline, busy, size_bytes, memory):
     work = Work(payload_bytes=size_bytes, wire_bytes=size_bytes)
     roofline.measure(lambda: busy(size_bytes / 55e9), work=work, metric="pinned_auto_payload_GBps")
+
+
+@pytest.mark.parametrize("size_bytes", [4096, 4 * MIB], ids=["4KiB", "4MiB"])
+def test_memcpy_h2h(roofline, busy, size_bytes):
+    work = Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes)
+    roofline.measure(lambda: busy(2e-6 + 2 * size_bytes / 2e12), work=work)
