@@ -46,27 +46,29 @@ _TOP_LEVEL = (
 
 _RAW: dict[str, tuple[str, ...]] = {
     "secrets": (
-        rf"(?i)(?<![A-Za-z0-9])[\w.-]*?(?:{_WORDS}|authorization|cookie)[\"']?\s*[:=]\s*(?:bearer\s+|basic\s+)?{_VALUE}",
-        rf"(?i)(?<!\w)--?[\w-]*(?:{_WORDS})\s+(?!-){_VALUE}",
+        rf"(?i)(?:{_WORDS}|authorization|cookie)[\"']?\s*[:=]\s*(?:bearer\s+|basic\s+)?{_VALUE}",
+        rf"(?i)(?<!\w)--?[\w-]{{0,40}}(?:{_WORDS})\s+(?!-){_VALUE}",
         r"(?i)\b(?:bearer|basic)\s+(?P<it>[\w.+/=~-]{8,})",
         r"(?<=://)(?P<it>[^\s/@]+)(?=@)",
         r"\b(?:gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{10,}|hf_[A-Za-z0-9]{10,}|sk-[\w-]{16,}"
         r"|AKIA[0-9A-Z]{12,}|xox[abpr]-[\w-]{10,}|eyJ[\w-]+\.[\w-]+\.[\w-]+)",
         rf"(?<![\w-]){_HEX}{{40}}(?![\w-])",
     ),
-    "urls": (r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'`<>)\]}]+",),
+    "urls": (r"[A-Za-z][A-Za-z0-9+.-]{0,15}://[^\s\"'`<>)\]}]+",),
     "emails": (
-        r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-        r"(?<![\w.])[\w.-]+@[\w.-]+(?=:)",
-        r"\b(?:ssh|scp|rsync)\s+(?:\S+\s+)*?(?P<it>[\w.-]+@[\w.-]+)",
+        r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+",
+        r"(?<![\w.])[\w.-]{1,64}@[\w.-]+(?=:)",
+        r"\b(?:ssh|scp|rsync)\s+(?:\S+\s+){0,8}?(?P<it>[\w.-]+@[\w.-]+)",
     ),
     "values": (
         rf"\b(?!(?:{'|'.join(TELLING)})_)(?:[A-Z][A-Z0-9]*_[A-Z0-9_]*|HOME|HOSTNAME|LOGNAME|MAIL|PATH|PWD|SHELL|USER)="
         r"(?P<it>\"[^\"]*\"|'[^']*'|\S+)",
     ),
     "jobs": (
-        r"(?i)\b(?:slurm|pbs|lsf|sge|flux|cluster)?[_ -]?job(?:[_ -]?id)?[\"']?\s*[:=#]?\s*[\"']?"
-        r"(?P<it>\d[\w.\[\]-]{2,})",
+        r"(?i)\b(?:(?:slurm|pbs|lsf|sge|flux|cluster)[_ -]?job(?:[_ -]?id)?|job[_ -]?id)[\"']?\s*[:=#]?\s*[\"']?"
+        r"(?P<it>\d[\w.\[\]-]*)",
+        # A job without more is also what is timed from start to end: shorter numbers are its seconds.
+        r"(?i)\bjob[\"']?\s*[:=#]?\s*[\"']?(?P<it>\d{4}[\w\[\]-]*)",
         rf"(?i)\b(?:container|docker)(?:[_ -]?id)?[\"']?\s*[-:=/ ]\s*(?P<it>{_HEX}{{12,64}})",
         rf"(?<![\w-]){_HEX}{{64}}(?![\w-])",
         r"(?<![\w-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{12}(?![\w-])",
@@ -106,10 +108,12 @@ PATTERNS = {category: tuple(re.compile(text) for text in texts) for category, te
 # Options whose value is the next word of a command line.
 SECRET_OPTION = re.compile(rf"(?i)--?[\w-]*(?:{_WORDS})")
 _OWNERS = (
-    re.compile(r"(?:^|[^\w.])/(?:home|Users|export/home|u)/(?P<it>[\w.-]+)"),
+    re.compile(r"(?:^|[^\w.])/(?:home|Users|export/home)/(?P<it>[\w.-]+)"),
     re.compile(r"\\Users\\(?P<it>[\w.-]+)"),
     re.compile(r"(?<![\w/])~(?P<it>[\w.-]+)/"),
-    *(pattern for pattern in PATTERNS["users"]),
+    # Not behind a colon, where any word may follow.
+    re.compile(r"(?i)\b(?:user(?:name)?|login)=[\"']?(?P<it>[\w.-]+)"),
+    re.compile(r"\b[ug]id=\d+\((?P<it>[\w.-]+)\)"),
 )
 
 _BY_OPTION = tuple(pattern for pattern in PATTERNS["hosts"] if "it" in pattern.groupindex)
