@@ -1,5 +1,7 @@
 """Names are replaced wherever they stand, by the same placeholder everywhere; what the analysis needs stays."""
 
+import time
+
 import pytest
 
 from pytest_roofline.core.errors import BadInput
@@ -200,6 +202,7 @@ def test_the_end_of_a_sentence_is_no_part_of_a_path():
 
 @pytest.mark.parametrize("part", ["a-", "a.", "_", "A_", "-a", "a@", "/a", ":a", "ssh ", "token"])
 def test_a_text_of_one_part_again_and_again_ends_soon(part):
-    # What looks ahead to the end from every place takes minutes for so many, and the test's time runs out.
-    text = part * 20_000
-    assert Redactor().text(text)
+    # What looks ahead to the end from every place takes minutes of the processor for so many; this takes milliseconds.
+    began = time.process_time()
+    Redactor().text(part * 20_000)
+    assert time.process_time() - began < 10
