@@ -7,10 +7,11 @@ from pathlib import Path
 
 from .. import warm
 from .pages import ROOT
-from .scene import ROOFLINE, Scene
+from .scene import Scene
 
 # Sessions of one machine, on days of their own.
 SCATTER = (1.0, 1.004, 0.996, 1.002, 0.998)
+NEW = "570.86"
 
 
 class Machine:
@@ -35,14 +36,32 @@ class Machine:
             self._lines = (self._path / ".roofline" / "runs" / "once.jsonl").read_text(encoding="utf-8").splitlines()
         return self._lines
 
-    def run(self, scene: Scene, name: str, *, factor: float = 1.0, day: int = 1, driver: str = "550.54") -> Path:
-        """Put a run under a name, of a day of January on which everything took `factor` times as long."""
-        path = scene.path / ".roofline" / "runs" / f"{name}.jsonl"
+    def run(
+        self,
+        scene: Scene,
+        name: str,
+        *,
+        factor: float = 1.0,
+        day: int = 1,
+        driver: str = "550.54",
+        device: str = "GPU-fake",
+        node: str = "node0",
+        folder: str = ".roofline/runs",
+    ) -> Path:
+        """Put a run under a name, of a device and a day of January on which everything took `factor` times as long."""
+        header = {"run_id": name, "started": f"2026-01-{day:02}T12:00:00Z"}
+        path = scene.path / folder / f"{name}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
-        records = [
-            _as_of(json.loads(line), name, f"2026-01-{day:02}T12:00:00Z", factor, driver) for line in self.lines()
-        ]
-        path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        with path.open("w", encoding="utf-8") as file:
+            for record in map(json.loads, self.lines()):
+                if record["type"] == "header":
+                    record |= header
+                    record["environment"]["device"] |= {"driver": driver, "uuid": device}
+                    record["environment"]["host"]["name"] = node
+                if record["type"] == "measurement":
+                    record["process"] = f"{name}-1"
+                    record["samples"]["seconds"] = [seconds * factor for seconds in record["samples"]["seconds"]]
+                file.write(json.dumps(record) + "\n")
         return path
 
     def baseline(self, scene: Scene) -> None:
@@ -50,37 +69,32 @@ class Machine:
         paths = [self.run(scene, f"day{day}", factor=factor, day=day) for day, factor in enumerate(SCATTER, 1)]
         names = [path.stem for path in paths]
         for words in (["propose", "--all", *names, "-o", "days.json"], ["approve", "days.json", "--into", "baselines"]):
-            done = warm.run(["-c", ROOFLINE, "baseline", *words], cwd=scene.path, env=scene.environment())
-            assert done.returncode == 0, done.stdout + done.stderr
+            status, said = scene.roofline("baseline", *words)
+            assert status == 0, said
         for path in (*paths, scene.path / "days.json"):
             path.unlink()
 
 
-def _as_of(record, name, started, factor, driver):
-    if record["type"] == "header":
-        record |= {"run_id": name, "started": started}
-        record["environment"]["device"]["driver"] = driver
-    if record["type"] == "measurement":
-        record["process"] = f"{name}-1"
-        record["samples"]["seconds"] = [seconds * factor for seconds in record["samples"]["seconds"]]
-    return record
-
-
 def readme(scene: Scene, machine: Machine) -> None:
-    """A baseline; a second driver; nodes before and after it; the run of a word in capitals; another tool's log."""
+    """A baseline; runs under two drivers, here and on the nodes of a rollout; one called as in a usage line; a log."""
     machine.baseline(scene)
-    machine.run(scene, "driver-570", day=9, driver="570.86")
+    machine.run(scene, "driver-570", day=9, driver=NEW)
     machine.run(scene, "RUN")
     shutil.copy(ROOT / "tests" / "exchange" / "data" / "a100-all_reduce.log", scene.path / "all_reduce.log")
-    shutil.rmtree(scene.path / "baselines", ignore_errors=True)
-    machine.baseline(scene)
-    for side, driver, first in (("before", "550.54", 1), ("after", "570.86", 11)):
+    for side, first in (("before", 1), ("after", 11)):
         for number in (1, 2, 3):
+            driver = NEW if side == "after" else "550.54"
             machine.run(scene, f"{side}{number}", day=first + number, driver=driver, factor=SCATTER[number])
+        for number, wobble in enumerate(SCATTER[:4]):
+            device, node = f"GPU-{number}", f"node{number // 2}"
+            driver = NEW if side == "after" and node == "node0" else "550.54"
+            facts = {"day": first, "factor": wobble, "driver": driver, "device": device, "node": node}
+            machine.run(scene, f"{side}-{device}", folder=side, **facts)
+            machine.run(scene, f"{side}-{device}", folder="runs", **facts)
 
 
 def baselines_page(scene: Scene, machine: Machine) -> None:
-    """Runs of the driver that is gone, and of another week."""
+    """Runs of the driver that is gone."""
     for day in (1, 2, 3):
         machine.run(scene, f"january-{day}", day=day)
 

@@ -11,12 +11,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
+
+from click.testing import CliRunner
+
+from pytest_roofline.cli import main
 
 from .. import warm
 from .pages import Block
 
 STANDIN = Path(__file__).parent / "standin"
-ROOFLINE = "import sys; from pytest_roofline.cli import main; main(sys.argv[1:], prog_name='roofline')"
 # A shell is needed for these alone; patterns are expanded here.
 SHELL = re.compile(r"[|&;<>$`]|^\w+=")
 RUN_ID = re.compile(r"\b\d{8}T\d{6}\.\d{6}-\d+\b")
@@ -91,7 +95,9 @@ class Scene:
             name = f"test_block{self.tests}.py"
             (self.path / name).write_text(self.imports + block.text, encoding="utf-8")
             only = block.word("only")
-            self.run(block, f"pytest {name} -k '{only.argument}'" if only else f"pytest {name}", 0)
+            # Runs of this machine never stand beside those of the scripted one.
+            chosen = f"-k '{only.argument}'" if only else ""
+            self.run(block, f"pytest {name} --roofline-dir=.blocks {chosen}", 0)
         else:
             said = io.StringIO()
             with contextlib.redirect_stdout(said):
@@ -108,29 +114,42 @@ class Scene:
     def run(self, block: Block, command: str, expected: int) -> None:
         """Run a command, whose exit status must be the expected one."""
         program, *words = shlex.split(command, comments=True)
+        arguments = [name for word in words for name in self._expanded(word)]
         if program == "cd":
-            self.here = self.here / words[0]
+            self.here = self.here / arguments[0]
             return
         if SHELL.search(_without_quotes(command)):
-            done = subprocess.run(
-                ["bash", "-c", command], cwd=self.here, env=self.environment(), text=True, check=False,
-                stdin=subprocess.DEVNULL, capture_output=True, timeout=240,
-            )  # fmt: skip
+            status, said = self.bash(command)
+        elif program == "roofline":
+            status, said = self.roofline(*arguments)
         else:
-            done = warm.run(self.python_arguments(block, command), cwd=self.here, env=self.environment())
-        self.printed, self.exact = self.printed + done.stdout + done.stderr, False
-        assert done.returncode == expected, f"{block.place}: {command}\n{self.printed}"
-        if [program, *words[:1]] == ["roofline", "init"]:
-            self.stand_in(self.here / words[1])
+            assert program in ("pytest", "python"), f"{block.place}: no test runs {program}; say why with `parse`"
+            status, said = self.forked(["-m", "pytest", *arguments] if program == "pytest" else arguments)
+        self.printed, self.exact = self.printed + said, False
+        assert status == expected, f"{block.place}: {command}\n{self.printed}"
+        if [program, *arguments[:1]] == ["roofline", "init"]:
+            self.stand_in(self.here / arguments[1])
 
-    def python_arguments(self, block: Block, command: str) -> list[str]:
-        """What `python` gets for a command of ours."""
-        program, *words = shlex.split(command, comments=True)
-        arguments = [name for word in words for name in self._expanded(word)]
-        if program == "python":
-            return arguments
-        assert program in ("pytest", "roofline"), f"{block.place}: no test runs {program}; say why with `parse`"
-        return ["-m", "pytest", *arguments] if program == "pytest" else ["-c", ROOFLINE, *arguments]
+    def bash(self, command: str) -> tuple[int, str]:
+        """What has pipes, variables and the like."""
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=self.here, env=self.environment(), text=True, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+    def forked(self, arguments: list[str]) -> tuple[int, str]:
+        """`python ARGUMENTS`."""
+        done = warm.run(arguments, cwd=self.here, env=self.environment())
+        return done.returncode, done.stdout + done.stderr
+
+    def roofline(self, *arguments: str) -> tuple[int, str]:
+        """`roofline ARGUMENTS`, in this process, which has imported what it needs."""
+        with contextlib.chdir(self.here), mock.patch.dict(os.environ, self.environment(), clear=True):
+            done = CliRunner().invoke(main, arguments)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.exit_code, done.output
 
     def _expanded(self, word: str) -> list[str]:
         if not set("*?[") & set(word) or word.startswith("-"):

@@ -1,7 +1,6 @@
 """What of commands can be checked without running them: that there are such options, and that they select tests."""
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -108,12 +107,12 @@ PYTEST = [(place, arguments) for place, arguments in PYTEST if arguments]
 @pytest.mark.parametrize(("place", "arguments"), PYTEST, ids=[place for place, _ in PYTEST])
 def test_pytest_takes_the_options_of_a_command_that_no_test_runs(place, arguments, tmp_path):
     shutil.copytree(STANDIN, tmp_path / "perf_tests")
+    shutil.copytree(ROOT / "benchmarks" / "drills", tmp_path, dirs_exist_ok=True)
     (tmp_path / "tests").mkdir()
     for word in arguments:
         if word.endswith(".py"):
             (tmp_path / word).touch()
-    words = ["-m", "pytest", "-p", "no:cacheprovider", "--collect-only", *arguments]
-    done = warm.run(words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT / "benchmarks" / "drills")})
+    done = warm.run(["-m", "pytest", "-p", "no:cacheprovider", "--collect-only", *arguments], cwd=tmp_path)
     assert done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), done.stdout + done.stderr
 
 
