@@ -20,7 +20,9 @@ from pytest_roofline.cli import main
 from .. import warm
 from .pages import Block
 
+# Under names by which the tests of this project do not find them.
 STANDIN = Path(__file__).parent / "standin"
+STANDINS = {"scripted.py": "conftest.py", "memcpy.py": "test_memcpy.py", "transformer.py": "test_transformer.py"}
 # A shell is needed for these alone; patterns are expanded here.
 SHELL = re.compile(r"[|&;<>$`]|^\w+=")
 RUN_ID = re.compile(r"\b\d{8}T\d{6}\.\d{6}-\d+\b")
@@ -42,13 +44,8 @@ class Scene:
         self.exact = False
         self.imports = ""
         self.tests = 0
-        self.stand_in(path)
+        stand_in(path)
         (path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\npythonpath = .\n")
-
-    def stand_in(self, folder: Path) -> None:
-        """Put the stand-ins in place of the benchmarks of a folder."""
-        shutil.rmtree(folder / "perf_tests", ignore_errors=True)
-        shutil.copytree(STANDIN, folder / "perf_tests", ignore=shutil.ignore_patterns("__pycache__"))
 
     def play(self, block: Block) -> None:
         """Execute a block, or check what can be checked of it."""
@@ -128,7 +125,7 @@ class Scene:
         self.printed, self.exact = self.printed + said, False
         assert status == expected, f"{block.place}: {command}\n{self.printed}"
         if [program, *arguments[:1]] == ["roofline", "init"]:
-            self.stand_in(self.here / arguments[1])
+            stand_in(self.here / arguments[1])
 
     def bash(self, command: str) -> tuple[int, str]:
         """What has pipes, variables and the like."""
@@ -185,6 +182,14 @@ class Scene:
                 pattern = re.escape(plain(line)).replace("…", ".*")
                 found = any(re.fullmatch(pattern, each) for each in printed)
                 assert found, f"{block.place}: shows {line!r}; printed was\n{self.printed}"
+
+
+def stand_in(folder: Path) -> None:
+    """Put the stand-ins in place of the benchmarks of a folder."""
+    shutil.rmtree(folder / "perf_tests", ignore_errors=True)
+    (folder / "perf_tests").mkdir()
+    for source, name in STANDINS.items():
+        shutil.copy(STANDIN / source, folder / "perf_tests" / name)
 
 
 def _without_quotes(command: str) -> str:

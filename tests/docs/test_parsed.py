@@ -12,7 +12,7 @@ from pytest_roofline.cli import main
 
 from .. import warm
 from .pages import ROOT, pages, read_page
-from .scene import STANDIN
+from .scene import stand_in
 
 # The suite is collected once for each set of files and tier; which tests each -k leaves of it is asked of pytest.
 CHOOSE = """
@@ -106,7 +106,7 @@ PYTEST = [(place, arguments) for place, arguments in PYTEST if arguments]
 
 @pytest.mark.parametrize(("place", "arguments"), PYTEST, ids=[place for place, _ in PYTEST])
 def test_pytest_takes_the_options_of_a_command_that_no_test_runs(place, arguments, tmp_path):
-    shutil.copytree(STANDIN, tmp_path / "perf_tests")
+    stand_in(tmp_path)
     shutil.copytree(ROOT / "benchmarks" / "drills", tmp_path, dirs_exist_ok=True)
     (tmp_path / "tests").mkdir()
     for word in arguments:
