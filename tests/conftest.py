@@ -1,10 +1,12 @@
 """Small records for tests: every argument has a default, so that a test names only what it is about."""
 
 import gc
+import importlib.metadata
 import math
 import os
 import shutil
 import statistics
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,10 +29,39 @@ settings.load_profile("shared")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
+class ReadOnce:
+    """An installed distribution whose files are read when they are first asked for, and then no more."""
+
+    def __init__(self, distribution):
+        self._distribution = distribution
+
+    def __getattr__(self, name):
+        value = getattr(self._distribution, name)
+        setattr(self, name, value)
+        return value
+
+
+def kept_distributions():
+    """`importlib.metadata.distributions`, which looks for plugins in every run anew, remembered for each path."""
+    found, look = {}, importlib.metadata.distributions
+
+    def distributions(**asked):
+        if asked:
+            return look(**asked)
+        path = tuple(sys.path)
+        if path not in found:
+            found[path] = [ReadOnce(one) for one in look()]
+        return iter(found[path])
+
+    return distributions
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _lasting():
     """What runs of pytest in this process, of which there are thousands, leave behind in it."""
     with pytest.MonkeyPatch.context() as patch:
+        # Every run reads the metadata of all that is installed three times over, a fifth of what a small one takes.
+        patch.setattr(importlib.metadata, "distributions", kept_distributions())
         # Beside xdist each would start a server of its own for the counts of reruns, and never end it.
         patch.setattr(pytest_rerunfailures, "ServerStatusDB", pytest_rerunfailures.StatusDB)
         yield
