@@ -3,7 +3,9 @@
 import inspect
 import json
 import math
+import os
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -309,3 +311,30 @@ def test_an_approval_and_a_proposal_tell_what_they_wrote(command, scene):
     assert (True, True) == (wet["written"], (scene / "other" / "h200.json").exists())
     again = json.loads(command("baseline approve", "again.json --into other").stdout)
     assert (False, "unchanged") == (again["written"], again["entries"][0]["action"])
+
+
+BYTES = os.fsdecode(b"no\xfftext")
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments", "told"),
+    [
+        ("explain", f"{BYTES}/run.jsonl", lambda printed: printed["run"]),
+        ("export", f"old --to bencher -o {BYTES}/out.json", lambda printed: printed["file"]),
+        ("bundle", f"new --test 64MiB -o {BYTES}/out.zip", lambda printed: printed["archive"]),
+        ("baseline propose", f"old --all -o {BYTES}/proposed.json", lambda printed: printed["file"]),
+        ("baseline approve", f"proposal.json --into {BYTES}/into", lambda printed: printed["file"]),
+        ("baseline show", f"{BYTES}/h200.json", lambda printed: printed[0]["file"]),
+        ("baseline check", f"{BYTES}/h200.json", lambda printed: printed[0]["file"]),
+        ("import", f"stream.csv -o {BYTES}/stream.jsonl", lambda printed: printed["run"]),
+        ("init", f"{BYTES}/begun --ci none", lambda printed: f"{printed['folder']}/pytest.ini"),
+    ],
+    ids=lambda given: given if given in CASES else "",
+)
+def test_json_is_utf8_also_where_the_name_of_a_file_is_no_text(command, scene, words, arguments, told):
+    (scene / BYTES).mkdir(exist_ok=True)
+    shutil.copy(scene / ".roofline" / "runs" / "new.jsonl", scene / BYTES / "run.jsonl")
+    shutil.copy(scene / "baselines" / "h200.json", scene / BYTES)
+    done = command(words, arguments)
+    # The very name comes back, so that a script can open the file.
+    assert Path(told(json.loads(done.stdout_bytes.decode("utf-8")))).is_file(), done.stderr

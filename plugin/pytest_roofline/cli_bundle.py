@@ -2,7 +2,6 @@
 
 import contextlib
 import getpass
-import json
 import platform
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .cli_options import folder_option
+from .cli_options import folder_option, json_option, print_json
 from .core.units import format_amount, printable, slug
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ LONGEST_NAME = 80
     "--sources", type=click.Path(path_type=Path), metavar="DIR",
     help="pytest's root of the run, which the test is copied from; this folder, or the one above .roofline.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+@json_option
 @folder_option
 def bundle(
     run: str, tests: tuple[str, ...], output: Path | None, keep: tuple[str, ...], sources: Path | None, as_json: bool,
@@ -69,7 +68,7 @@ def bundle(
     data = zipped(made.files)
     write_archive(path, data)
     if as_json:
-        click.echo(json.dumps(_as_json(path, made, redactor.keep), indent=2, ensure_ascii=False))
+        print_json(_as_json(path, made, redactor.keep))
         return
     for line in _lines(path, len(data), made, redactor.keep):
         click.echo(printable(line))

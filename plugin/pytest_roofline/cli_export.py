@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .cli_options import folder_option, print_json
+from .cli_options import folder_option, json_option_for, print_document, print_json
 from .core.errors import BadInput
 from .core.units import listed, printable
 
@@ -30,7 +30,7 @@ SHOWN = 3
     help="pytest-benchmark, github-action-benchmark, github-action-benchmark-rates or bencher.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write this file; standard output without.")
-@click.option("--json", "as_json", is_flag=True, help="With -o, print what was written and left out as JSON.")
+@json_option_for("With -o, print what was written and left out as JSON.")
 @folder_option
 def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json: bool, folder: Path) -> None:
     """Write RUNs (NAME or PATH) as another tool's JSON: pytest-benchmark, github-action-benchmark, Bencher.
@@ -54,7 +54,7 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
     counted = f"{len(exported.names)} of {measured} measurements exported"
     text = json.dumps(exported.document, indent=2, allow_nan=False) + "\n"
     if output is None:
-        click.echo(text, nl=False)
+        print_document(text)
         click.echo(counted, err=True)
         return
     _write(output, text)

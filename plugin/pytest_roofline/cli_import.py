@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .cli_options import folder_option, print_json, width
+from .cli_options import folder_option, json_option, print_json, width
 from .core.errors import BadFile, BadInput, CannotStore
 from .core.units import printable
 from .version import __version__
@@ -32,7 +32,7 @@ SHOWN = 5
 @click.option("--operation", default=None, help="The collective, where a log does not name it: all_gather, …")
 @click.option("--save", "name", default=None, help="Name of the run; one made of the content by default.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the run to this .jsonl file instead.")
-@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON in place of the table.")
+@json_option
 @folder_option
 def import_(
     files: tuple[str, ...],

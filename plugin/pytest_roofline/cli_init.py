@@ -1,6 +1,5 @@
 """`roofline init`: the benchmark suite, the baselines and a file for CI, written from what is installed."""
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,6 +9,7 @@ from typing import Any
 
 import click
 
+from .cli_options import json_option, print_json
 from .core.units import printable
 from .starting import CI, PYTEST_INI, configured_by, shipped
 from .starting_plan import (
@@ -65,7 +65,7 @@ def _named(_context: click.Context, _parameter: click.Parameter, value: str) -> 
 )  # fmt: skip
 @click.option("--update", is_flag=True, help="Renew the files that you have not changed since they were written.")
 @click.option("--force", is_flag=True, help="Overwrite whatever is different, also what you have changed.")
-@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+@json_option
 def init(folder: Path, ci: tuple[str, ...], update: bool, force: bool, as_json: bool) -> None:
     """Write the benchmark suite, the baselines and a file for CI into DIR, a new folder or one of yours.
 
@@ -78,8 +78,7 @@ def init(folder: Path, ci: tuple[str, ...], update: bool, force: bool, as_json: 
     """
     done = _init(folder, ci, update=update, force=force)
     if as_json:
-        # In ASCII, since the name of a folder may hold bytes that are no text.
-        click.echo(json.dumps(_as_json(done), indent=2))
+        print_json(_as_json(done))
     else:
         for line in _lines(done):
             click.echo(printable(line))

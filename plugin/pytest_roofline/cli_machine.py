@@ -24,7 +24,7 @@ def _width() -> int:
 
 @click.command(short_help="Prove on this device that timing is right, in a minute.")
 @click.option("--device", default=None, help="cpu, cuda, cuda:N, mps, xpu; the best there is by default.")
-@click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON in place of the table.")
+@json_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Also write the JSON to this file.")
 def selftest(device: str | None, as_json: bool, output: Path | None) -> None:
     """Prove on this device that timing is right: a line for each property that must hold.

@@ -3,10 +3,13 @@
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 # Where the output is no terminal, so that two runs of a command can be compared.
 WIDTH = 80
@@ -28,12 +31,25 @@ into_option = click.option(
 )
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+def json_option_for(what: str) -> Callable[[Command], Command]:
+    """The option `--json`, whose help says what is printed."""
+    return click.option("--json", "as_json", is_flag=True, help=what)
+
+
+json_option = json_option_for("Print machine-readable JSON.")
 
 
 def print_json(plain: Any) -> None:
-    """One JSON document on standard output, which then holds nothing else."""
-    click.echo(json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False))
+    """One JSON document on standard output, which then holds nothing else.
+
+    In ASCII, since the name of a file may hold bytes that are no text.
+    """
+    print_document(json.dumps(plain, indent=2, allow_nan=False) + "\n")
+
+
+def print_document(text: str) -> None:
+    """A whole file on standard output: in UTF-8, whatever a terminal takes here."""
+    click.echo(text.encode(), nl=False)
 
 
 def width() -> int:

@@ -1,13 +1,12 @@
 """`roofline report`: saved runs as files for people, spreadsheets, CI and scripts."""
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from .cli_options import folder_option
+from .cli_options import folder_option, json_option_for, print_document, print_json
 from .core.errors import BadInput
 from .core.units import printable
 from .options import SUMMARY_VARIABLE
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Write runs as a page with plots, a table and a summary.")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("-o", "--output", metavar="DIR", help="Where the four files go.")
-@click.option("--json", "as_json", is_flag=True, help="Print what run.json holds.")
+@json_option_for("Print what run.json holds.")
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of run.json; takes no RUN.")
 @folder_option
 def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: bool, folder: Path) -> None:
@@ -37,7 +36,7 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: 
         _refuse_beside_schema(runs, output, as_json)
         from .reporting.report.run_json import schema
 
-        click.echo(json.dumps(schema(), indent=2))
+        print_json(schema())
         return
     if not runs:
         raise BadInput("no RUN is given; expected the name or path of a saved run, or several")
@@ -50,7 +49,7 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: 
     if as_json:
         from .reporting.report.run_json import run_json
 
-        click.echo(run_json(read), nl=False)
+        print_document(run_json(read))
 
 
 def _folder(output: str) -> Path:
