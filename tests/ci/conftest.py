@@ -56,8 +56,8 @@ class Checkout:
         assert result.exit_code == 0, result.output
         for suite in (self.path / "perf_tests").glob("test_*.py"):
             suite.unlink()
-        for name in ("conftest.py", "test_memcpy.py"):
-            shutil.copy(STANDIN / name, self.path / "perf_tests" / name)
+        for name, target in (("scripted.py", "conftest.py"), ("memcpy.py", "test_memcpy.py")):
+            shutil.copy(STANDIN / name, self.path / "perf_tests" / target)
         self._programs.mkdir()
         for name, text in (("python3", PYTHON), ("roofline", ROOFLINE)):
             (self._programs / name).write_text(text)
