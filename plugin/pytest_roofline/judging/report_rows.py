@@ -3,7 +3,7 @@
 Everything comes from the run file, so that a report made at the end of a run and one made a year later are the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,6 +11,7 @@ from ..core.memory import OutOfMemory
 from ..core.records import Judgement, Measurement, Outcome, rate
 from ..core.resources import ExactJudgement, Resources
 from ..core.samples import OVERSUBSCRIBED, PROFILED
+from .run_names import run_names
 from .runs import Run
 from .stats import growth
 from .trials import Trial
@@ -37,6 +38,7 @@ class ReportRow:
 
     Args:
         run: that it is from.
+        run_name: what that is called; no other run of the same report is called so.
         what: `time` for a measurement, `kernel` for a compiled one, `memory` where memory ran out before there was a
             number, `test` for a test that failed or was skipped without one, and for the device's health.
         test_id: node id of the test.
@@ -68,6 +70,7 @@ class ReportRow:
     resources: Resources | None = None
     exact: ExactJudgement | None = None
     out_of_memory: OutOfMemory | None = None
+    run_name: str = ""
 
     @property
     def seconds(self) -> float | None:
@@ -136,14 +139,26 @@ def _time(seconds: float | None) -> float | None:
     return seconds if seconds is not None and seconds > 0 else None
 
 
-def report_rows(run: Run) -> list[ReportRow]:
-    """Everything that a run says of its tests, in the order in which it measured them."""
+def rows_of(runs: Sequence[Run]) -> list[ReportRow]:
+    """Everything that some runs say of their tests, run by run, each called by a name of its own."""
+    names = run_names(runs)
+    return [row for run in runs for row in report_rows(run, names[run.path])]
+
+
+def report_rows(run: Run, name: str = "") -> list[ReportRow]:
+    """Everything that a run says of its tests, in the order in which it measured them.
+
+    Args:
+        run: one of a report.
+        name: what it is called there; by default as it is called alone.
+    """
+    name = name or run_names([run])[run.path]
     ended = _outcomes(run)
     rows = [*_timed(run, ended), *_kernels(run, ended), *_without_memory(run, ended)]
     told = {row.test_id for row in rows}
     rows += [_bare(run, outcome) for test_id, outcome in ended.items() if test_id not in told]
     red = {outcome.test_id: _is_red(outcome) for outcome in run.outcomes}
-    return [replace(row, red=red.get(row.test_id, False)) for row in rows]
+    return [replace(row, red=red.get(row.test_id, False), run_name=name) for row in rows]
 
 
 def worst_first(rows: Iterable[ReportRow]) -> list[ReportRow]:
