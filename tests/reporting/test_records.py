@@ -65,6 +65,13 @@ def test_a_breach_keeps_its_estimate_and_interval(make):
     kept = judgement_of(one)
     assert (kept.estimate, kept.interval, kept.processes) == (one.verdict.estimate, one.verdict.interval, 1)
     assert kept.reason.startswith("BELOW THRESHOLD")
+    assert kept.limit_s == 1e-3
+
+
+def test_a_limit_that_is_met_is_kept_and_a_baseline_has_none(make):
+    met = judgement_of(make.result(0.5e-3, known=False, limits=[Limit(make.published(), 1e-3)]))
+    assert (met.verdict, met.limit_s) == ("PASSED", 1e-3)
+    assert judgement_of(make.result()).limit_s is None
 
 
 @given(st.lists(logs, min_size=1, max_size=4), sessions, st.sampled_from([1, 12]), st.sampled_from([1, 200]))

@@ -234,6 +234,8 @@ class Judgement:
 
     `published` are figures from elsewhere that do not gate, in words.
     `reference_clock_hz` is the median clock behind the reference, in cycles per second; None where no probe ran.
+    `limit_s` is the time of a call that just meets the limit (published, or a share of the roofline) that it was held
+    against in place of a reference, in seconds; None where that was none, and in files from before it was kept.
     """
 
     test_id: str
@@ -263,6 +265,7 @@ class Judgement:
     remarks: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
     reference_clock_hz: float | None = None
+    limit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

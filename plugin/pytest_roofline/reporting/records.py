@@ -42,6 +42,7 @@ def judgement_of(result: Result) -> Judgement:
         remarks=tuple(remarks(result)),
         published=figure_texts(result),
         reference_clock_hz=reference.clock_hz if reference else None,
+        limit_s=verdict.limit.seconds if verdict.limit else None,
     )
 
 

@@ -108,19 +108,25 @@ def test_a_measured_roofline_is_dotted_and_called_measured(bench, make, traces):
     assert "of the measured" in plot.says
 
 
-def test_a_limit_that_gates_is_a_mark_where_the_difference_begins(bench, make, traces):
+def test_a_limit_that_gates_is_a_mark_at_its_own_rate(bench, make, traces):
     records = [bench.judged(1e-3, key=make.key(size_bytes=size)) for size in SIZES]
     measured, judged = records[2]
-    # A tenth slower than a published limit, and no baseline.
-    records[2] = [
-        measured,
-        replace(judged, estimate=0.0953101798, verdict="REGRESSED", reason="BELOW THRESHOLD: 2 GB/s"),
-    ]
+    # The difference is not of the median alone where a limit holds for the fastest call, or sums up several processes.
+    breach = {"limit_s": 0.5e-3, "estimate": 0.1, "verdict": "REGRESSED", "reason": "BELOW THRESHOLD: 4 GB/s"}
+    records[2] = [measured, replace(judged, **breach)]
     (plot,) = sweep_plots(bench.rows(*records))
     mark = traces(plot)["limit that gates"]
     assert [MIB] == mark["x"]
-    assert [2 * MIB / 1e-3 * 1.1 / 1e9] == pytest.approx(mark["y"])
-    assert "BELOW THRESHOLD: 2 GB/s" in mark["hovertext"][0]
+    assert [2 * MIB / 0.5e-3 / 1e9] == pytest.approx(mark["y"])
+    assert "BELOW THRESHOLD: 4 GB/s" in mark["hovertext"][0]
+
+
+def test_where_no_limit_is_kept_none_is_drawn(bench, make, traces):
+    """Runs from before it was: the difference alone does not tell from what."""
+    records = [bench.judged(1e-3, key=make.key(size_bytes=size)) for size in SIZES]
+    records[2][1] = replace(records[2][1], estimate=0.1, verdict="REGRESSED", reason="BELOW THRESHOLD: 4 GB/s")
+    (plot,) = sweep_plots(bench.rows(*records))
+    assert "limit that gates" not in traces(plot)
 
 
 def test_sizes_without_a_rate_are_counted(bench, make):

@@ -88,26 +88,24 @@ def _faint(colour: str) -> str:
 
 
 def limit_marks(drawn: Sequence[Series], unit: float) -> list[Trace]:
-    """A mark where a published limit or a share of the roofline gates: where the difference that was found begins."""
-    held = [(size, row) for one in drawn for size, row in one.points if _limit_rate(row) is not None]
+    """A mark where a published limit or a share of the roofline gates."""
+    held = [
+        (size, row, rate)
+        for one in drawn
+        for size, row in one.points
+        if row.judgement is not None and (rate := rate_at(row, row.judgement.limit_s)) is not None
+    ]
     if not held:
         return []
     return [
         {
             "type": "scatter",
-            "x": [size for size, _ in held],
-            "y": [(_limit_rate(row) or 0.0) / unit for _, row in held],
+            "x": [size for size, _, _ in held],
+            "y": [rate / unit for _, _, rate in held],
             "mode": "markers",
             "marker": {"symbol": "line-ew-open", "size": 22, "color": GREY, "line": {"width": 3, "color": GREY}},
             "name": "limit that gates",
             "hoverinfo": "text",
-            "hovertext": [lines_of([row.label, row.reason]) for _, row in held],
+            "hovertext": [lines_of([row.label, row.reason]) for _, row, _ in held],
         }
     ]
-
-
-def _limit_rate(row: ReportRow) -> float | None:
-    """The rate that just meets what a row was held against in place of a baseline; None where it was not."""
-    if row.change is None or row.change <= -1 or row.reference_s is not None or row.seconds is None:
-        return None
-    return rate_at(row, row.seconds / (1 + row.change))
