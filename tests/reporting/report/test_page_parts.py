@@ -8,9 +8,10 @@ from pytest_roofline.core.figures import Figure
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.report_rows import report_rows
+from pytest_roofline.judging.report_rows import report_rows, rows_of
 from pytest_roofline.reporting.report.page_kernels import exhausted_table, kernels_table
 from pytest_roofline.reporting.report.page_machine import (
+    MOST_ENDED,
     changed_lines,
     ended_lines,
     figures_of,
@@ -153,6 +154,20 @@ def test_how_very_many_runs_ended_is_cut_short(make, tmp_path):
     lines = ended_lines(runs)
     assert ("0: 0 measured", "7: 7 measured", "… and 4 more lines of this kind") == (lines[0], lines[7], lines[8])
     assert 9 == len(lines)
+
+
+def test_two_runs_of_one_file_name_are_told_apart_wherever_they_are_named(make, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    runs = [make.run(tmp_path / folder / "n.jsonl", make.measurement(), make.footer(measured=1)) for folder in "ab"]
+    assert ["a/n", "b/n"] == [column.name for column in machine_table(runs).columns][1:3]
+    assert ["a/n: 1 measured", "b/n: 1 measured"] == ended_lines(runs)
+    assert ["a/n", "b/n"] == [row["run"] for row in texts(results_table(rows_of(runs), several=True))]
+
+
+def test_one_more_line_is_no_lines(make, tmp_path):
+    runs = [make.run(tmp_path / f"{number}.jsonl", make.footer()) for number in range(MOST_ENDED + 1)]
+    assert "… and 1 more line of this kind" == ended_lines(runs)[-1]
 
 
 def test_what_changed_is_told_once_with_how_many_results_say_so(run):

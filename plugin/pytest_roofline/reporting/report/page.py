@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ...core.units import listed, printable, slug
-from ...judging.report_rows import ReportRow, report_rows, worst_first
+from ...judging.report_rows import ReportRow, rows_of, worst_first
 from ...judging.runs import Run
 from .page_assets import asset, environment, plotly_script, policy
 from .page_kernels import exhausted_table, kernels_table
@@ -29,10 +29,15 @@ from .plots import plots_of
 from .plots.samples import SECTION as SAMPLES
 
 
-def page(runs: Sequence[Run]) -> str:
-    """The whole page of one run, or of several beside each other, as text to write in UTF-8."""
-    rows = worst_first(row for run in runs for row in report_rows(run))
-    return rendered(runs, rows, plots_of(rows))
+def page(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> str:
+    """The whole page of one run, or of several beside each other, as text to write in UTF-8.
+
+    Args:
+        runs: read or just ended.
+        rows: what `rows_of` makes of them, where that is known already.
+    """
+    worst = worst_first(rows_of(runs) if rows is None else rows)
+    return rendered(runs, worst, plots_of(worst))
 
 
 def rendered(runs: Sequence[Run], rows: Sequence[ReportRow], plots: Sequence[Plot]) -> str:

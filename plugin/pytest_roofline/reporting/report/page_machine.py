@@ -8,12 +8,13 @@ from typing import Any
 from ...core.facts import Environment
 from ...core.units import format_memory
 from ...judging.report_rows import ReportRow
+from ...judging.run_names import run_names
 from ...judging.runs import Run
 from ..figures import figure_lines
 from ..first_calls import first_call_lines
 from ..messages import condition_lines, counts_line, curve_line
 from ..ranks import rank_lines
-from ..results import Result
+from ..results import Result, count
 from ..tables import roofline_note
 from .page_tables import Cell, Column, Table
 
@@ -27,10 +28,10 @@ _UNITS = {"bytes": format_memory, "mhz": lambda value: f"{value:g} MHz", "w": la
 
 def machine_table(runs: Sequence[Run]) -> Table:
     """The facts of each run, a column for each; where they differ, the row says so in a word."""
-    facts = [_facts(run) for run in runs]
+    facts, called = [_facts(run) for run in runs], run_names(runs)
     names = dict.fromkeys(name for one in facts for name in one)
     several = len(runs) > 1
-    columns = [Column("fact", number=False), *(Column(run.path.stem, number=False) for run in runs)]
+    columns = [Column("fact", number=False), *(Column(called[run.path], number=False) for run in runs)]
     columns += [Column("between runs", number=False)] * several
     rows = []
     for name in names:
@@ -102,18 +103,18 @@ def published_of(rows: Sequence[ReportRow]) -> list[str]:
     """Figures from elsewhere beside the results, which never gate."""
     lines = [f"{row.label}: {'; '.join(row.judgement.published)}" for row in rows if row.judgement is not None
              and row.judgement.published]  # fmt: skip
-    more = [f"… and beside {len(lines) - MOST_TOLD} more results"] if len(lines) > MOST_TOLD else []
+    more = [f"… and beside {count(len(lines) - MOST_TOLD, 'more result')}"] if len(lines) > MOST_TOLD else []
     return lines[:MOST_TOLD] + more
 
 
 def ended_lines(runs: Sequence[Run]) -> list[str]:
     """How many were measured in each run, what was not and why, and that a run was cut."""
-    lines = []
+    lines, called = [], run_names(runs)
     for run in runs:
-        name = f"{run.path.stem}: " * (len(runs) > 1)
+        name = f"{called[run.path]}: " * (len(runs) > 1)
         if run.footer is None or run.cut:
             lines.append(f"{name}the run was cut before its end, so that what follows is what it had until then")
         if run.footer is not None:
             lines.append(name + counts_line(run.footer.measured, run.footer.not_measured, run.footer.compiled))
-    more = [f"… and {len(lines) - MOST_ENDED} more lines of this kind"] if len(lines) > MOST_ENDED else []
+    more = [f"… and {count(len(lines) - MOST_ENDED, 'more line')} of this kind"] if len(lines) > MOST_ENDED else []
     return lines[:MOST_ENDED] + more

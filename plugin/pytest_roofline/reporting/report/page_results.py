@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...core.units import format_bytes, format_percent, format_seconds, printable
+from ...core.units import format_bytes, format_percent, format_seconds
 from ...judging.hardware import is_arithmetic
 from ...judging.report_rows import ReportRow
 from ...judging.verdicts import span_text
@@ -34,15 +34,10 @@ def results_table(rows: Sequence[ReportRow], several: bool) -> Table:
     return Table("All results, worst first", [_COLUMNS[0], *run, *_COLUMNS[1:]], [_cells(row, several) for row in rows])
 
 
-def run_name(row: ReportRow) -> str:
-    """What a run is called: the name of its file."""
-    return printable(row.run.path.stem)
-
-
 def _cells(row: ReportRow, several: bool) -> list[Cell]:
     return [
         Cell(row.label),
-        *([Cell(run_name(row))] if several else []),
+        *([Cell(row.run_name)] if several else []),
         _size(row),
         _seconds(row.seconds),
         _rate(row),
