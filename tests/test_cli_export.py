@@ -1,14 +1,17 @@
 """`roofline export` as a user types it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.cli import main
+from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.exchange.export import NAMES
+from pytest_roofline.judging.baselines import write_baseline
 
 RUNS = Path(__file__).parent.parent / "docs" / "results" / "runs" / "memcpy-gate"
 LABEL = "memcpy_d2d[64MiB]"
@@ -88,6 +91,48 @@ def test_a_file_that_is_there_is_replaced_whole(command, saved, make, tmp_path):
     (tmp_path / "out.json").write_text("x" * 10**5, encoding="utf-8")
     command("night", "--to", "bencher", "-o", "out.json")
     assert [LABEL] == list(json.loads((tmp_path / "out.json").read_text(encoding="utf-8")))
+
+
+def test_a_hyphen_is_standard_output(command, saved, make, tmp_path):
+    saved("night", make.measurement())
+    done = command("night", "--to", "bencher", "-o", "-")
+    assert (0, [LABEL], False) == (done.exit_code, list(json.loads(done.stdout)), (tmp_path / "-").exists())
+
+
+def test_the_help_names_every_format():
+    option = next(one for one in main.commands["export"].params if one.name == "format_name")
+    assert f"{', '.join(NAMES[:-1])} or {NAMES[-1]}." == option.help
+
+
+@pytest.mark.parametrize(
+    "output", [".roofline/runs/night.jsonl", "link", "new.jsonl", "day.json", ".roofline/../day.json"]
+)
+def test_neither_a_run_nor_a_name_of_runs_is_written_over(command, saved, make, tmp_path, output):
+    night = saved("night", make.measurement())
+    day = make.save(tmp_path / "day.json", make.measurement(test_id="test_day"), run_id="day")
+    (tmp_path / "link").symlink_to(night)
+    before = night.read_bytes(), day.read_bytes()
+    done = command("night", "./day.json", "--to", "bencher", "-o", output)
+    assert (2, "", True) == (done.exit_code, done.stdout, "expected another name" in done.stderr), done.stderr
+    assert (before, False) == ((night.read_bytes(), day.read_bytes()), (tmp_path / "new.jsonl").exists())
+
+
+def test_a_baseline_is_not_written_over(command, saved, make, tmp_path):
+    saved("night", make.measurement())
+    path = tmp_path / "h200.json"
+    write_baseline(path, Baseline("h200", (make.measured(1e-3),)))
+    before = path.read_bytes()
+    done = command("night", "--to", "bencher", "-o", "h200.json")
+    assert (2, before) == (done.exit_code, path.read_bytes())
+    assert "h200.json is a baseline, or another file that pytest-roofline reads" in done.stderr
+
+
+def test_a_pipe_stays_one(command, saved, make, tmp_path):
+    saved("night", make.measurement())
+    os.mkfifo(tmp_path / "pipe")
+    done = command("night", "--to", "bencher", "-o", "pipe")
+    assert (2, True) == (done.exit_code, (tmp_path / "pipe").is_fifo())
+    assert "pipe cannot be written: it is a pipe or a device; expected a file, or a new name" in done.stderr
 
 
 def test_a_run_that_was_cut_is_noted(command, saved, make):

@@ -1,6 +1,7 @@
 """`roofline selftest` and `roofline doctor`: tables, JSON and exit status."""
 
 import json
+import os
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -145,6 +146,19 @@ def test_a_failed_self_test_still_writes_its_figures(accelerator, tmp_path):
         if found["outcome"] == "FAILS"
     ]
     assert failed["figures"]["share"] == pytest.approx(1.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("pipe", "cannot be written; expected a file in a folder"), ("run.jsonl", "has the name of a run file")],
+)
+def test_what_is_no_place_for_figures_is_refused_before_anything_is_measured(tmp_path, monkeypatch, name, told):
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(selftest, "selftest", None)
+    done = run("selftest", "--device=cpu", "-o", tmp_path / name)
+    assert (2, "", True) == (done.exit_code, done.stdout, told in done.stderr), done.output
+    assert [tmp_path / "pipe"] == list(tmp_path.iterdir())
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_a_product_without_a_datasheet_is_not_held_against_one(accelerator):

@@ -29,7 +29,9 @@ SHOWN = 3
     metavar="FORMAT",
     help="pytest-benchmark, github-action-benchmark, github-action-benchmark-rates or bencher.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write this file; standard output without.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write this file; standard output without, or with -."
+)
 @json_option_for("With -o, print what was written and left out as JSON.")
 @folder_option
 def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json: bool, folder: Path) -> None:
@@ -44,8 +46,14 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
     """
     from .exchange.export import export as export_runs
     from .judging.runs import read_run, resolve_run
+    from .judging.writing import refuse_overwriting, write_atomically
 
-    read = [read_run(resolve_run(name, folder)) for name in runs]
+    paths = [resolve_run(name, folder) for name in runs]
+    # As with other tools, a hyphen is standard output.
+    into = None if output == Path("-") else output
+    if into is not None:
+        refuse_overwriting(into, paths)
+    read = [read_run(path) for path in paths]
     exported = export_runs(read, format_name)
     _tell(read, exported.left_out)
     measured = len(exported.names) + sum(one.measured for one in exported.left_out)
@@ -53,21 +61,15 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
         raise BadInput(f"none of {measured} measurements may go out as {format_name}; expected one at least")
     counted = f"{len(exported.names)} of {measured} measurements exported"
     text = json.dumps(exported.document, indent=2, allow_nan=False) + "\n"
-    if output is None:
+    if into is None:
         print_document(text)
         click.echo(counted, err=True)
         return
-    _write(output, text)
+    write_atomically(into, text)
     if as_json:
-        print_json(_as_json(exported, format_name, output))
+        print_json(_as_json(exported, format_name, into))
     else:
-        click.echo(printable(f"{counted} to {output}"))
-
-
-def _write(path: Path, text: str) -> None:
-    from .judging.storage import write_atomically
-
-    write_atomically(path, text)
+        click.echo(printable(f"{counted} to {into}"))
 
 
 def _tell(runs: "Iterable[Run]", left_out: "Iterable[LeftOut]") -> None:

@@ -35,6 +35,7 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> None:
 
     Exit status: 0 timing can be trusted, 1 a property fails, 2 the device or a file cannot be used.
     """
+    from .judging.writing import refuse_overwriting
     from .measuring.calibration import calibrate
     from .measuring.devices import open_device
     from .measuring.environment import gather, unused_accelerator
@@ -44,6 +45,7 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> None:
     from .reporting.machine import property_line
 
     if output is not None:
+        refuse_overwriting(output)
         _refuse_unwritable(output)
     opened = open_device(device, "--device")
     environment = gather(opened)
@@ -73,7 +75,7 @@ def _refuse_unwritable(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CannotStore(f"{path} cannot be written: {error.strerror}") from None
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+    if (path.exists() and not path.is_file()) or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise CannotStore(f"{path} cannot be written; expected a file in a folder that may be written")
 
 
@@ -98,7 +100,7 @@ def _selftest_as_plain(
 
 
 def _write(path: Path, plain: dict[str, Any]) -> None:
-    from .judging.storage import write_json
+    from .judging.writing import write_json
 
     write_json(path, plain)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from .core.errors import CannotStore
 from .core.profiles import Profile
 from .core.units import slug
-from .judging.storage import write_atomically
+from .judging.writing import write_atomically
 from .planned import encodable
 from .reporting.profile_pages import markdown
 from .session import RooflineSession

@@ -1,6 +1,5 @@
 import copy
 import dataclasses
-import errno
 import json
 from pathlib import Path
 
@@ -9,13 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.core.entries import OUT_OF_MEMORY, Baseline, Entry, Session
-from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
+from pytest_roofline.core.errors import BadFile, BadInput
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from pytest_roofline.core.keys import CACHES, TIMINGS, Key
 from pytest_roofline.core.records import Ceiling, Footer, Header, Measurement, Outcome
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.storage import check_name, decode_json, read_bytes, to_plain, to_record, write_atomically
+from pytest_roofline.judging.storage import check_name, decode_json, read_bytes, to_plain, to_record
 
 WHERE = "run file r.jsonl, line 2"
 KINDS = {"header": Header, "measurement": Measurement, "outcome": Outcome, "footer": Footer, "baseline": Baseline}
@@ -276,45 +275,6 @@ def test_every_name_that_stands_is_a_file_of_its_folder(name):
     except BadInput:
         return
     assert (Path("folder") / f"{name}.json").parent == Path("folder")
-
-
-def test_a_file_is_written_whole_with_its_folders(tmp_path):
-    write_atomically(tmp_path / "a" / "b" / "c.json", "µ\n")
-    assert (tmp_path / "a" / "b" / "c.json").read_text(encoding="utf-8") == "µ\n"
-
-
-def test_nothing_but_the_file_stays_behind(tmp_path):
-    write_atomically(tmp_path / "c.json", "old")
-    write_atomically(tmp_path / "c.json", "new")
-    assert [tmp_path / "c.json"] == list(tmp_path.iterdir())
-
-
-def full_disk(self, *args, **kwargs):
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-@pytest.mark.parametrize("step", ["write_text", "replace"])
-def test_a_failure_leaves_the_old_file_as_it_was(tmp_path, monkeypatch, step):
-    path = tmp_path / "c.json"
-    path.write_text("old")
-    monkeypatch.setattr(Path, step, full_disk)
-    with pytest.raises(CannotStore) as error:
-        write_atomically(path, "new")
-    assert path.read_text() == "old"
-    assert [path] == list(tmp_path.iterdir())
-    assert str(error.value) == f"{path} cannot be written: No space left on device"
-
-
-def test_a_folder_that_is_a_file_cannot_be_written_to(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(CannotStore, match=r"c\.json cannot be written: "):
-        write_atomically(tmp_path / "file" / "c.json", "new")
-
-
-def test_a_folder_is_never_replaced_by_a_file(tmp_path):
-    (tmp_path / "c.json").mkdir()
-    with pytest.raises(CannotStore, match="cannot be written: Is a directory"):
-        write_atomically(tmp_path / "c.json", "new")
 
 
 def test_values_at_their_default_stay_out_of_the_file(make):

@@ -7,7 +7,8 @@ from pathlib import Path
 from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
-from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record, write_json
+from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
+from .writing import write_json
 
 
 def read_baseline(path: Path) -> Baseline:

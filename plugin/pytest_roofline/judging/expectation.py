@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ..core.machine import Difference, Expectation, ExpectedGpus, Gpu, Machine
 from ..core.units import format_amount
-from .storage import check_schema, decode_json, read_bytes, to_plain, to_record, write_json
+from .storage import check_schema, decode_json, read_bytes, to_plain, to_record
+from .writing import write_json
 
 # Kernels reserve some of the memory, and not always the same.
 MEMORY_TOLERANCE = 0.02

@@ -1,26 +1,22 @@
-"""Reading and writing records as JSON: strict on the way in, atomic on the way out. Data only, never code.
+"""Records from JSON, strictly, and as plain data to be written. Data only, never code.
 
 msgspec checks the schema: one C extension without dependencies that reads standard-library dataclasses, so that the
 records of `core` need no second definition. Pydantic was the other candidate; it costs ten times the import.
 """
 
-import contextlib
 import dataclasses
 import functools
 import json
 import math
-import os
 import re
-import tempfile
 import types
 import typing
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
 
-from ..core.errors import BadFile, BadInput, CannotStore
+from ..core.errors import BadFile, BadInput
 from ..core.records import SCHEMA
 
 Record = TypeVar("Record")
@@ -201,40 +197,3 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain_value(item) for name, item in value.items()}
     return value
-
-
-def write_json(path: Path, plain: dict[str, Any]) -> None:
-    """Write plain data so that a change is a reviewable diff: sorted keys, two spaces, final newline.
-
-    Raises:
-        CannotStore: the file cannot be written.
-    """
-    write_atomically(path, json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file whole: whoever reads it sees the old text or the new, never half.
-
-    Raises:
-        CannotStore: the folder cannot be made or written, or is full.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary_beside(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
-    except OSError as error:
-        raise CannotStore(f"{path} cannot be written: {error.strerror or error}") from None
-
-
-@contextlib.contextmanager
-def _temporary_beside(path: Path) -> Iterator[Path]:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    # mkstemp makes private files; a baseline is shared like any other file of the checkout.
-    temporary.chmod(0o644)
-    try:
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)

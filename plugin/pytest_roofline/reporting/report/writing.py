@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ...core.errors import CannotStore, RooflineError
 from ...judging.runs import Run
-from ...judging.storage import write_atomically
+from ...judging.writing import write_atomically
 from .folder import FILES
 from .results_csv import results_csv
 from .run_json import run_json
