@@ -69,7 +69,9 @@ def import_(
     ]
     run_id = run_id_of(contents)
     path = _path(name, output, run_id, folder)
-    lines = build(imported, given, run_id, f"pytest-roofline {__version__}", ("roofline", "import", *files))
+    lines = build(
+        imported, given, run_id, f"pytest-roofline {__version__}", ("roofline", "import", *map(printable, files))
+    )
     save(lines, path)
     environment = lines[0].environment  # type: ignore[union-attr]
     remark = unknown_product(environment)
@@ -83,7 +85,8 @@ def import_(
 
 
 def _source(file: str) -> str:
-    return "standard input" if file == "-" else file
+    """What a run calls this file; UTF-8 may not hold its name as it is."""
+    return "standard input" if file == "-" else printable(file)
 
 
 def _content(file: str) -> bytes:

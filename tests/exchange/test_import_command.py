@@ -1,6 +1,7 @@
 """`roofline import` as a user types it."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -81,6 +82,18 @@ def test_the_json_has_every_reading_with_its_line(call):
     assert (file["tool"], len(file["readings"])) == ("rccl-tests", 50)
     assert file["readings"][0]["line"] == 17
     assert Path(printed["run"]).exists()
+
+
+def test_a_file_whose_name_is_no_text_is_imported_under_its_escapes(call, here):
+    folder = here / os.fsdecode(b"d\xff")
+    folder.mkdir()
+    shutil.move(here / "a100-all_reduce.log", folder)
+    done = call("import", f"{folder.name}/a100-all_reduce.log", "--save", "night", "--json")
+    assert 0 == done.exit_code, done.output
+    run = read_run(here / ".roofline" / "runs" / "night.jsonl")
+    name = "d\\udcff/a100-all_reduce.log"
+    assert (name, name) == (run.header.command[-1], run.measurements[0].test_id.split("::")[0])
+    assert name == json.loads(done.stdout)["files"][0]["source"]
 
 
 def test_two_imports_are_compared_like_two_runs(call, slower):
@@ -197,6 +210,10 @@ REFUSED = {
     "devices of none": (["mi300x-babelstream.csv", "--devices", "8"], "has readings of 1 devices, but --devices=8"),
     "no devices": (["a100-all_reduce.log", "--devices", "0"], "--devices is 0; expected 1 or more"),
     "no product": (["a100-all_reduce.log", "--product", " "], "--product is empty; expected a name as the driver"),
+    "a product that is no text": (
+        ["a100-all_reduce.log", "--product", "A\udcff"],
+        "--product is 'A\\udcff'; expected printable text",
+    ),
     "two names": (["a100-all_reduce.log", "--save", "a", "-o", "a.jsonl"], "--save and -o both name the run"),
     "a name that is none": (
         ["a100-all_reduce.log", "--save", "../up"],

@@ -9,9 +9,10 @@ from ..core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from ..core.keys import Key
 from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.samples import IMPORTED, Samples
-from ..core.units import slug
+from ..core.units import printable, slug
 from ..judging.hardware import key_of, products
 from ..judging.runs import Line, encode_line
+from ..judging.writing import write_new
 from .collectives import NAMES, operation_of
 from .records import Given, Imported, Reading
 
@@ -24,7 +25,8 @@ def check_given(given: Given) -> Given:
     """`given`, where it can be.
 
     Raises:
-        BadInput: a link of no known class, fewer than one device, no such collective, or a product without a name.
+        BadInput: a link of no known class, fewer than one device, no such collective, or a product that is empty or
+            cannot be printed.
     """
     if given.link is not None and given.link not in LINKS:
         raise BadInput(f"--link is {given.link!r}; expected one of {', '.join(LINKS)}")
@@ -34,6 +36,8 @@ def check_given(given: Given) -> Given:
         raise BadInput(f"--operation is {given.operation!r}; expected one of {', '.join(NAMES)}")
     if given.product is not None and not given.product.strip():
         raise BadInput("--product is empty; expected a name as the driver prints it")
+    if given.product is not None and given.product != printable(given.product):
+        raise BadInput(f"--product is {given.product!r}; expected printable text, as the driver prints it")
     return given
 
 
@@ -77,22 +81,9 @@ def save(lines: Sequence[Line], path: Path) -> None:
     Raises:
         CannotStore: something of that name is there, or it cannot be written.
     """
-    text = "".join(encode_line(line) for line in lines)
     if path.suffix != ".jsonl":
         raise CannotStore(f"{path} does not end in .jsonl, as a run file must")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            try:
-                file.write(text)
-                file.flush()
-            except OSError:
-                path.unlink(missing_ok=True)
-                raise
-    except FileExistsError:
-        raise CannotStore(f"{path} is there already; choose another name or remove that file") from None
-    except OSError as error:
-        raise CannotStore(f"{path} cannot be written: {error.strerror or error}") from None
+    write_new(path, "".join(map(encode_line, lines)))
 
 
 def _surroundings(imported: Sequence[Imported], given: Given) -> Imported:
