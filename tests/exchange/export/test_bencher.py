@@ -55,8 +55,16 @@ def test_a_time_without_a_rate_has_the_two_measures_that_bencher_knows(exported,
 
 @pytest.mark.parametrize(
     ("label", "why"),
-    [("x" * 1025, "1025 characters; Bencher takes 1024"), ("copy-bencher-ignore", "then never alerts")],
-    ids=["long", "ignored"],
+    [
+        ("", "0 bytes; Bencher takes 1 to 1024"),
+        ("x" * 1025, "1025 bytes; Bencher takes 1 to 1024"),
+        # It counts bytes, not characters.
+        ("ü" * 513, "1026 bytes; Bencher takes 1 to 1024"),
+        ("copy-bencher-ignore", "ends in -bencher-ignore, which Bencher takes away, and then never alerts"),
+        ("copy_bencher_ignore", "ends in _bencher_ignore, which Bencher takes away, and then never alerts"),
+        ("TestCopy.fastBencherIgnore", "ends in BencherIgnore, which Bencher takes away, and then never alerts"),
+    ],
+    ids=["empty", "long", "bytes", "kebab", "snake", "pascal"],
 )
 def test_a_name_that_bencher_would_change_is_left_out(exported, make, label, why):
     found = exported("bencher", make.measurement(label=label), make.measurement(key=make.key(size_bytes=1)))
@@ -69,3 +77,8 @@ def test_a_name_of_any_characters_stays_as_it_is(exported, make, validate):
     found = exported("bencher", make.measurement(label=label))
     validate(SCHEMA, found.document)
     assert [label] == list(found.document)
+
+
+@pytest.mark.parametrize("label", ["x" * 1024, "ü" * 512, "copy_bencher_ignore[64MiB]", "BencherIgnored"])
+def test_the_longest_name_and_one_that_only_holds_such_words_go_out(exported, make, label):
+    assert (label,) == exported("bencher", make.measurement(label=label)).names

@@ -7,10 +7,10 @@ from ...core.units import slug
 from .facts import inverse, rate_of
 from .standing import Standing
 
-# The most characters that Bencher takes as the name of a benchmark.
+# The most bytes of UTF-8 that Bencher takes as the name of a benchmark.
 MOST_NAME = 1024
-# A name that ends so is stored without it, and raises no alert.
-_IGNORED = "-bencher-ignore"
+# A name that ends in one of these is stored without it, and raises no alert.
+_IGNORED = ("_bencher_ignore", "BencherIgnore", "-bencher-ignore")
 _NS = 1e9
 
 
@@ -21,10 +21,12 @@ def name_of(one: Standing) -> str:
 
 def why_not(one: Standing) -> str:
     """Why Bencher could not take a measurement under its name; empty where it can."""
-    if len(one.label) > MOST_NAME:
-        return f"its name has {len(one.label)} characters; Bencher takes {MOST_NAME}"
-    if one.label.endswith(_IGNORED):
-        return f"its name ends in {_IGNORED}, which Bencher takes away, and then never alerts; give it another one"
+    size_bytes = len(one.label.encode("utf-8", "surrogatepass"))
+    if not 0 < size_bytes <= MOST_NAME:
+        return f"its name has {size_bytes} bytes; Bencher takes 1 to {MOST_NAME}"
+    ignored = next((end for end in _IGNORED if one.label.endswith(end)), "")
+    if ignored:
+        return f"its name ends in {ignored}, which Bencher takes away, and then never alerts; give it another one"
     return ""
 
 
