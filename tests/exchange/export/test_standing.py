@@ -127,11 +127,26 @@ def test_a_test_that_measures_nothing_and_passes_is_not_missed(kept):
     assert ({}, {}) == kept(Outcome("test_x.py::test_plain", "passed"))
 
 
-def test_a_second_measurement_of_a_test_has_its_name_behind_the_node_id(kept, make):
-    first, second = make.key(), make.key(name="backward")
+@pytest.mark.parametrize(
+    ("names", "endings"),
+    [
+        (("", "backward"), ("", ".backward")),
+        # The first goes by the test whatever its name, as pytest-benchmark has it live.
+        (("forward", "backward"), ("", ".backward")),
+        (("forward", "", "backward"), ("", ".2", ".backward")),
+    ],
+)
+def test_every_measurement_of_a_test_but_the_first_has_its_name_behind_the_node_id(kept, make, names, endings):
     test_id = "test_m.py::test_m[64MiB]"
-    fit, _ = kept(make.measurement(key=first, test_id=test_id), make.measurement(key=second, test_id=test_id))
-    assert [test_id, f"{test_id}.backward"] == [one.test_id for one in fit.values()]
+    fit, _ = kept(*(make.measurement(key=make.key(name=name), test_id=test_id) for name in names))
+    assert [test_id + ending for ending in endings] == [one.test_id for one in fit.values()]
+
+
+def test_the_first_is_that_of_the_test_also_where_it_stays_at_home(kept, make):
+    test_id = "test_m.py::test_m"
+    broken = make.measurement(key=make.key(name="forward"), test_id=test_id, invalid="busy neighbours")
+    fit, _ = kept(broken, make.measurement(key=make.key(name="backward"), test_id=test_id))
+    assert [f"{test_id}.backward"] == [one.test_id for one in fit.values()]
 
 
 @pytest.mark.parametrize("name", NAMES)

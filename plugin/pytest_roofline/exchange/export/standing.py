@@ -18,12 +18,15 @@ class Standing:
 
     Args:
         row: what its run says of it.
+        test_id: the node id of the test, with the name of the measurement behind it where that was not its first. Of
+            what another tool measured there is none, and the name of its file is another one tomorrow: the label.
         measurement: the one that stands for all processes.
         processes: of each process that may be trusted its slowest attempt, in the order taken.
         seconds: per call; the centre of the processes where several were judged.
     """
 
     row: ReportRow
+    test_id: str
     measurement: Measurement
     processes: tuple[Measurement, ...]
     seconds: float
@@ -32,18 +35,6 @@ class Standing:
     def label(self) -> str:
         """As people call it, without the file that the test lives in: `memcpy_d2d[64MiB]`."""
         return self.row.label
-
-    @property
-    def test_id(self) -> str:
-        """The node id of the test, with the name of the measurement behind it where that has one.
-
-        Of what another tool measured there is none, and the name of its file is another one tomorrow: the label.
-        """
-        if is_imported(self.row.run):
-            return self.label
-        name = self.measurement.key.name
-        known = self.row.test_id
-        return known if not name or known.endswith(f".{name}") else f"{known}.{name}"
 
     @property
     def bounds_s(self) -> tuple[float, float] | None:
@@ -81,13 +72,33 @@ def standing(runs: Sequence[Run]) -> tuple[list[Standing], list[LeftOut]]:
     _refuse_several(runs)
     fit: list[Standing] = []
     left_out: list[LeftOut] = []
-    for row in (row for run in runs for row in _joined(run)):
-        why = _why_not(row)
-        if why:
-            left_out.append(LeftOut(row.label, why, row.what == "time"))
-        elif row.measurement is not None and row.seconds is not None:
-            fit.append(Standing(row, row.measurement, _trusted(row), row.seconds))
+    for run in runs:
+        places = _places(run)
+        for row in _joined(run):
+            why = _why_not(row)
+            if why:
+                left_out.append(LeftOut(row.label, why, row.what == "time"))
+            elif row.measurement is not None and row.seconds is not None:
+                place = places[row.test_id].index(row.measurement.key.name)
+                fit.append(Standing(row, _test_id(row, place), row.measurement, _trusted(row), row.seconds))
     return fit, left_out
+
+
+def _places(run: Run) -> dict[str, list[str]]:
+    """The names of each test's measurements, in the order taken."""
+    known: dict[str, list[str]] = {}
+    for one in run.measurements:
+        names = known.setdefault(one.test_id, [])
+        if one.key.name not in names:
+            names.append(one.key.name)
+    return known
+
+
+def _test_id(row: ReportRow, place: int) -> str:
+    if is_imported(row.run):
+        return row.label
+    name = row.measurement.key.name if row.measurement is not None else ""
+    return f"{row.test_id}.{name or place + 1}" if place else row.test_id
 
 
 def _joined(run: Run) -> list[ReportRow]:
