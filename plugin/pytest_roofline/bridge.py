@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 # Fixture, marker and the head of every option of pytest-benchmark have one name, its session has another.
 THEIRS = "benchmark"
 THEIR_SESSION = "pytest-benchmark"
-# What their option `timer` says, by the mode in which we timed, where Python has no name for the clock.
-CLOCKS = {"host": "perf_counter_ns", "events": "device_events", "graph": "device_events"}
 
 
 @dataclass(slots=True)
@@ -125,21 +123,29 @@ class Bridge:
 
     def _run(self, request: pytest.FixtureRequest, measurement: "Measurement") -> Replay | None:
         """Make their fixture for this test alone, on our clock; None where the test has made it for itself."""
-        item, seconds = request.node, measurement.samples.kept
+        from .exchange.export.pytest_benchmark import clock_of, warmed_up
+
+        item, samples = request.node, measurement.samples
         own = item.get_closest_marker(THEIRS)
         # The closest marker is all that they look at, so it repeats what the test's own says.
         settings = {"group": measurement.key.benchmark, **(own.kwargs if own is not None else {})}
-        clock = _clock(seconds, CLOCKS.get(measurement.samples.mode, "roofline"))
+        clock = _clock(samples.kept, clock_of(samples) or "roofline")
         # Nothing of theirs was at work: garbage was not collected while we timed, and there is nothing to profile.
-        settings |= {"timer": clock, "disable_gc": True, "cprofile": False, "warmup": False}
+        settings |= {"timer": clock, "disable_gc": True, "cprofile": False}
+        # In their `pedantic` both only say how it was; nothing is warmed up by them.
+        settings |= {"warmup": bool(warmed_up(samples)), "warmup_iterations": warmed_up(samples)}
         item.add_marker(pytest.mark.benchmark(*(own.args if own is not None else ()), **settings), append=False)
         self._made = None
         benchmark = request.getfixturevalue(THEIRS)
         if self._made is not item:
             return None
-        benchmark.pedantic(_nothing, rounds=len(seconds), iterations=1)
+        # Iterations of theirs would be calls of nothing, by whose number each sample is divided, not to the last bit.
+        benchmark.pedantic(_nothing, rounds=len(samples.kept), iterations=1)
         # Without statistics they are disabled.
-        return Replay(measurement, benchmark.extra_info) if benchmark.stats is not None else None
+        if benchmark.stats is None:
+            return None
+        benchmark.stats.iterations = samples.iterations
+        return Replay(measurement, benchmark.extra_info)
 
     def _take(self, test_id: str, replay: Replay) -> None:
         """One row a test: an attempt before this one gives way."""

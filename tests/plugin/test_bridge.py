@@ -107,7 +107,7 @@ def test_rate_share_verdict_work_and_run_stand_in_the_extra_info(bench):
     assert "baseline_s" not in told
 
 
-def test_calls_between_two_stamps_are_no_iterations_of_theirs(bench):
+def test_calls_between_two_stamps_are_told_as_iterations_and_change_no_sample(bench):
     bench.script(tick_s=1e-6)
     bench.suite("""
 from pytest_roofline import Work
@@ -115,8 +115,8 @@ def test_short(roofline, fake): roofline.measure(lambda: fake.work(3e-5), work=W
 """)
     found, _ = replayed(bench)
     short = found["test_short"]
-    assert short["extra_info"]["calls_per_sample"] > 1
-    assert short["stats"]["iterations"] == 1
+    (one,) = bench.last_run().measurements
+    assert 1 < one.samples.iterations == short["extra_info"]["calls_per_sample"] == short["stats"]["iterations"]
     assert kept(bench, "short") == short["stats"]["data"]
     assert pytest.approx(3e-5) == short["stats"]["median"]
 
@@ -136,6 +136,7 @@ def test_no_option_of_theirs_touches_our_times(bench):
     )
     assert plain["test_walk"]["stats"] == found["test_walk"]["stats"]
     assert "device_events" == found["test_walk"]["options"]["timer"]
+    assert plain["test_walk"]["options"]["warmup"] == found["test_walk"]["options"]["warmup"]
     assert "cprofile" not in found["test_walk"]
 
 

@@ -144,3 +144,30 @@ def test_the_clock_of_a_device_is_called_none_of_pythons(make, write):
         document = json.loads(write(mode, measurement).read_text(encoding="utf-8"))
         timers[mode] = document["benchmarks"][0]["options"]["timer"]
     assert {"events": "device_events", "host": "perf_counter_ns", "unknown": None} == timers
+
+
+@pytest.mark.parametrize(
+    ("test_id", "name", "param"),
+    [
+        ("d[1]/test_m.py::test_m", "test_m", None),
+        ("test_m.py::TestM::TestN::test_m[64MiB]", "test_m[64MiB]", "64MiB"),
+        ("test_m.py::TestM::test_odd[x::y]", "test_odd[x::y]", "x::y"),
+        ("test_m.py::test_odd[a]b[c]::d]", "test_odd[a]b[c]::d]", "a]b[c]::d"),
+        ("test_m.py::test_odd[]", "test_odd[]", ""),
+    ],
+)
+def test_what_stands_in_brackets_may_hold_anything(exported, make, test_id, name, param):
+    first = make.measurement(test_id=test_id)
+    second = make.measurement(test_id=test_id, key=make.key(name="back]ward[x]"))
+    one, other = exported(NAME, first, second).document["benchmarks"]
+    assert (test_id, name, param) == (one["fullname"], one["name"], one["param"])
+    assert (f"{test_id}.back]ward[x]", f"{name}.back]ward[x]", param) == (
+        other["fullname"],
+        other["name"],
+        other["param"],
+    )
+
+
+def test_a_benchmark_is_its_own_group_as_it_is_live(exported, make):
+    first, second = make.measurement(), make.measurement(key=make.key("matmul"), test_id="test_m.py::test_matmul")
+    assert ["memcpy_d2d", "matmul"] == [one["group"] for one in exported(NAME, first, second).document["benchmarks"]]

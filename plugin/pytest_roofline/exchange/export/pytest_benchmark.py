@@ -1,12 +1,13 @@
 """JSON as `pytest --benchmark-json` writes it, with the data of every round, for whatever reads such files."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ...core.facts import DeviceFacts, Environment
+from ...core.samples import Samples
 from ...core.units import moment
 from ...judging.picking import is_imported
-from .facts import facts
+from .facts import facts, origin
 from .round_stats import round_stats
 from .standing import Standing
 
@@ -40,20 +41,41 @@ def write(found: Sequence[Standing]) -> dict[str, Any]:
     }
 
 
+def clock_of(samples: Samples) -> str | None:
+    """What pytest-benchmark is told of the clock behind samples; None where it is not known."""
+    return _TIMERS.get(samples.mode)
+
+
+def warmed_up(samples: Samples) -> int | Literal[False]:
+    """Calls before the first sample, as the option `warmup` in its files has it."""
+    return samples.warmup_iterations or False
+
+
 def _benchmark(one: Standing) -> dict[str, Any]:
-    name = one.test_id.rpartition("::")[2]
-    _, bracket, inside = name.partition("[")
-    rounds = one.rounds_s
+    rounds, key = one.rounds_s, one.measurement.key
     return {
-        "group": None,
-        "name": name,
+        "group": key.benchmark,
+        "name": _within(one.test_id),
         "fullname": one.test_id,
-        "params": dict(one.measurement.key.parameters) or None,
-        "param": inside.removesuffix("]") if bracket else None,
-        "extra_info": facts(one),
+        "params": dict(key.parameters) or None,
+        "param": _param(one),
+        "extra_info": facts(one.row, one.measurement, one.processes) | origin(one.row.run.header),
         "options": _options(one),
-        "stats": round_stats(rounds) | {"data": list(rounds), "iterations": one.measurement.samples.iterations},
+        "stats": round_stats(rounds) | {"data": list(rounds), "iterations": one.processes[0].samples.iterations},
     }
+
+
+def _within(test_id: str) -> str:
+    """The test without its file and class; what stands in brackets may hold anything."""
+    function, bracket, inside = (test_id.partition("::")[2] or test_id).partition("[")
+    return function.rpartition("::")[2] + bracket + inside
+
+
+def _param(one: Standing) -> str | None:
+    """What stands in the brackets of the test, not in those that the name of a measurement may have."""
+    plain = one.test_id if is_imported(one.row.run) else one.row.test_id
+    _, bracket, inside = _within(plain).partition("[")
+    return inside.rpartition("]")[0] if bracket else None
 
 
 def _options(one: Standing) -> dict[str, Any]:
@@ -61,11 +83,11 @@ def _options(one: Standing) -> dict[str, Any]:
     samples, elsewhere = one.measurement.samples, is_imported(one.row.run)
     return {
         "disable_gc": None if elsewhere else True,
-        "timer": _TIMERS.get(samples.mode),
+        "timer": clock_of(samples),
         "min_rounds": None,
         "max_time": None,
         "min_time": None,
-        "warmup": None if elsewhere else samples.warmup_iterations > 0,
+        "warmup": None if elsewhere else warmed_up(samples),
     }
 
 
