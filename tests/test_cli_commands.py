@@ -1,6 +1,8 @@
 """Every command of `roofline`: its help, its exit status, and one JSON document on standard output with `--json`."""
 
+import errno
 import inspect
+import io
 import json
 import math
 import os
@@ -338,3 +340,57 @@ def test_json_is_utf8_also_where_the_name_of_a_file_is_no_text(command, scene, w
     done = command(words, arguments)
     # The very name comes back, so that a script can open the file.
     assert Path(told(json.loads(done.stdout_bytes.decode("utf-8")))).is_file(), done.stderr
+
+
+@pytest.mark.parametrize("charset", ["latin-1", "utf-16"])
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        ("compare", "old new"),
+        ("explain", "new 64MiB"),
+        ("hardware list", ""),
+        ("import", "--help"),
+        ("report", "new -o page"),
+        ("baseline show", ""),
+    ],
+)
+def test_what_an_encoding_lacks_costs_a_letter_and_not_the_status(scene, monkeypatch, words, arguments, charset):
+    monkeypatch.chdir(scene)
+    plain, poor = (
+        CliRunner(charset=name).invoke(main, [*words.split(), *arguments.split()]) for name in ("utf-8", charset)
+    )
+    assert poor.exception is None or isinstance(poor.exception, SystemExit)
+    assert plain.exit_code == poor.exit_code
+    # The same letters, but for those that are not there.
+    assert plain.stdout.encode(charset, "replace") == poor.stdout_bytes
+
+
+@pytest.mark.parametrize("arguments", ["report", "explain", "export --to bencher"])
+def test_json_is_utf8_whatever_a_terminal_takes(tmp_path, make, arguments):
+    path = make.save(tmp_path / "run.jsonl", make.measurement(label="µ…", test_id="µ…"))
+    done = CliRunner(charset="latin-1").invoke(main, [*arguments.split(), str(path), "--json"])
+    assert 0 == done.exit_code, done.output
+    assert "µ…" in str(json.loads(done.stdout_bytes.decode("utf-8")))
+
+
+class Full(io.StringIO):
+    """A stream on a disk that is full."""
+
+    def write(self, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("stream", "told"),
+    [
+        (Full(), "roofline: No space left on device\n"),
+        (None, "roofline: standard output is closed; expected one that can be written, such as /dev/null\n"),
+    ],
+    ids=["full", "closed"],
+)
+def test_what_cannot_be_printed_is_not_all_is_well(monkeypatch, capsys, stream, told):
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", stream)
+        with pytest.raises(SystemExit) as ended:
+            main(["hardware", "list"])
+    assert (2, told) == (ended.value.code, capsys.readouterr().err)

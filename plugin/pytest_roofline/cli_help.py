@@ -1,10 +1,12 @@
 """The group behind `roofline`: its commands by what people come for, and our errors as one sentence."""
 
+import io
+import sys
 from typing import Any
 
 import click
 
-from .core.errors import RooflineError
+from .core.errors import CannotStore, RooflineError
 from .core.units import printable
 
 # In the order in which people need them; a command that stands in none is listed at the end.
@@ -46,8 +48,16 @@ class Commands(click.Group):
                 with formatter.section(title):
                     formatter.write_dl(rows)
 
+    def main(self, *args: Any, **more: Any) -> Any:
+        """As click has it, with a question mark for what the encoding of standard output lacks."""
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="replace")
+        return super().main(*args, **more)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
+            if sys.stdout is None:
+                raise CannotStore("standard output is closed; expected one that can be written, such as /dev/null")
             return super().invoke(ctx)
         except RooflineError as error:
             click.echo(f"roofline: {printable(str(error))}", err=True)
@@ -56,5 +66,7 @@ class Commands(click.Group):
             # Whoever reads has seen enough, as `head` has: click ends quietly.
             raise
         except OSError as error:
-            click.echo(f"roofline: {printable(f'{error.filename}: {error.strerror}')}", err=True)
+            # What fails without a name is a stream, mostly standard output.
+            where = "" if error.filename is None else f"{error.filename}: "
+            click.echo(f"roofline: {printable(f'{where}{error.strerror or error}')}", err=True)
             ctx.exit(2)
