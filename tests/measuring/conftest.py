@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-# Before any in-process run of pytest: torch cannot be imported twice into one process.
-import torch  # noqa: F401
-
 from pytest_roofline.judging.runs import Run, read_run
 from pytest_roofline.measuring import host
+
+from .. import preloaded  # noqa: F401
 
 
 class FakeHost:
@@ -52,6 +51,7 @@ class Suite:
     def device(self, arguments: str = "", body: str = "") -> None:
         """The device: the arguments of `FakeDevice` and what else its conftest holds."""
         self.pytester.makeconftest(
+            '"""PYTEST_DONT_REWRITE"""\n'
             "import pytest\n"
             "from pytest_roofline.measuring.devices.fake import FakeDevice\n"
             f"DEVICE = FakeDevice({arguments})\n"

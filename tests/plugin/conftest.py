@@ -4,35 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-# pytester forgets every module that an inner run imported first; torch and numpy do not survive a second import.
-import msgspec  # noqa: F401
 import pytest
-import scipy.optimize
-import scipy.special
-import scipy.stats  # noqa: F401
-import torch  # noqa: F401
 from click.testing import CliRunner, Result
 
 import pytest_roofline.cli
-import pytest_roofline.display
-import pytest_roofline.distributed.seen
-import pytest_roofline.judging.comparing
-import pytest_roofline.measuring.ceiling
-import pytest_roofline.measuring.devices.amd
-import pytest_roofline.measuring.devices.cpu
-import pytest_roofline.measuring.devices.fake
-import pytest_roofline.measuring.devices.nvidia
-import pytest_roofline.measuring.environment
-import pytest_roofline.measuring.profiling.external
-import pytest_roofline.measuring.timing
-import pytest_roofline.outcomes
-import pytest_roofline.plugin
-import pytest_roofline.running
-import pytest_roofline.selection
-import pytest_roofline.single
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.judging.baselines import read_baseline
 from pytest_roofline.judging.runs import Run, read_run
+
+from .. import preloaded  # noqa: F401
 
 # Written beside the tests of an inner run. `script.json` says which device there is and how fast, round by round.
 CONFTEST = '''

@@ -6,27 +6,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-# pytester forgets every module that an inner run imported first; torch and numpy do not survive a second import.
-import msgspec  # noqa: F401
 import pytest
-import scipy.optimize
-import scipy.special
-import scipy.stats  # noqa: F401
-import torch  # noqa: F401
 
-import pytest_roofline.display
-import pytest_roofline.judging.comparing
-import pytest_roofline.measuring.environment
-import pytest_roofline.measuring.timing
-import pytest_roofline.outcomes
-import pytest_roofline.plugin
-import pytest_roofline.running
-import pytest_roofline.selection
-import pytest_roofline.single  # noqa: F401
 import roofline_kernels.memcpy
 import roofline_kernels.stream  # noqa: F401
 from pytest_roofline.judging.runs import Run, read_run
 
+from .. import preloaded  # noqa: F401
 from .limits import file_of
 from .machine import ASKED, Machine
 from .recorded import facts_of

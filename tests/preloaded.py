@@ -1,0 +1,31 @@
+"""What runs of pytest inside this process would import, imported before them: for the conftest.py of their tests.
+
+pytester forgets every module that an inner run imported first, so that the next imports it again: half a second of
+each run. torch and numpy do not survive a second import at all.
+"""
+
+import msgspec
+import scipy.optimize
+import scipy.special
+import scipy.stats
+import torch
+
+import pytest_roofline.cli
+import pytest_roofline.display
+import pytest_roofline.distributed.seen
+import pytest_roofline.judging.comparing
+import pytest_roofline.measuring.ceiling
+import pytest_roofline.measuring.devices.amd
+import pytest_roofline.measuring.devices.cpu
+import pytest_roofline.measuring.devices.fake
+import pytest_roofline.measuring.devices.nvidia
+import pytest_roofline.measuring.environment
+import pytest_roofline.measuring.profiling.external
+import pytest_roofline.measuring.timing
+import pytest_roofline.outcomes
+import pytest_roofline.plugin
+import pytest_roofline.running
+import pytest_roofline.selection
+import pytest_roofline.single
+
+__all__ = ["msgspec", "pytest_roofline", "scipy", "torch"]
