@@ -193,7 +193,7 @@ def test_the_same_seed_draws_the_same_and_another_does_not(run, data_file):
 
 def test_the_counts_do_not_depend_on_how_many_processes_draw(run, data_file):
     path = data_file(calm())
-    command = [sys.executable, "-m", "detector_quality", "--data", path, "--draws", "6", "--json", "--jobs", "3"]
+    command = [sys.executable, "-m", "detector_quality", "--data", path, "--draws", "6", "--json", "--jobs", "2"]
     several = subprocess.run(command, cwd=PAGE.parents[2] / "benchmarks", capture_output=True, text=True, check=True)
     key = lambda row: (row["rule"], row["setting"], row["tolerance"] or 0, row["slowdown"])  # noqa: E731
     rows = [json.loads(text)["rows"] for text in (run("--data", path, "--draws", 6, "--json")[1], several.stdout)]
