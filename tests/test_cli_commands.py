@@ -18,9 +18,11 @@ from click.testing import CliRunner
 
 from pytest_roofline.cli import main
 from pytest_roofline.cli_help import SECTIONS
-from pytest_roofline.core.entries import Baseline
+from pytest_roofline.core.entries import Baseline, ExactEntry
 from pytest_roofline.core.machine import Property
+from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Judgement
+from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.judging.baselines import write_baseline
 from pytest_roofline.judging.hardware import products
 from pytest_roofline.judging.runs import encode_line
@@ -267,9 +269,41 @@ def test_json_is_one_document_with_what_the_page_says_and_the_status_that_help_a
     assert statuses_in(COMMANDS[words].help) == statuses
     assert is_list == isinstance(document, list)
     if is_list:
-        assert names <= set(document[0])
+        assert document
+        assert [] == [row for row in document if not names <= set(row)]
     else:
         assert names == set(document)
+
+
+def documented_kinds():
+    """The table of rows of several kinds: the names of each, by command and kind, with those of every row."""
+    found = {}
+    for words, kinds, names in re.findall(
+        r"^\| `roofline ([a-z ]+)` \| ([^|]+) \| [^|]+ \| ([^|]+) \|$", read_page(), re.M
+    ):
+        if names.startswith("`"):
+            always = documented()[words][2]
+            found |= {(words, kind): always | set(re.findall(r"`(\w+)`", names)) for kind in re.findall(r"\w+", kinds)}
+    return found
+
+
+def test_each_kind_of_row_has_the_very_names_that_the_page_says(tmp_path, make):
+    """Of comparisons and baselines with rows of every kind."""
+    figures = {"registers": 198, "shared_bytes": 1024, "stack_bytes": 0}
+    kernel = Resources(ResourceKey("flash", {}, "sm_90"), "test_flash", "flash", "process-1", figures)
+    big, small = make.measurement(key=make.key("big")), make.measurement()
+    lost = OutOfMemory(big.test_id, "big", big.key.parameters, big.label, "process-1", "cuda:0", "out of memory")
+    before = make.save(tmp_path / "before.jsonl", small, big, kernel)
+    grown = replace(kernel, figures=figures | {"registers": 255})
+    after = make.save(tmp_path / "after.jsonl", small, lost, grown)
+    published = make.published(), make.published("reference")
+    exact = ExactEntry("flash", "sm_90", figures)
+    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(1e-3), *published), exact=(exact,)))
+    found = {}
+    for words, arguments in (("compare", (before, after)), ("baseline show", (tmp_path / "h200.json",))):
+        done = CliRunner().invoke(main, [*words.split(), *map(str, arguments), "--json"])
+        found |= {(words, row["kind"]): set(row) for row in json.loads(done.stdout)}
+    assert documented_kinds() == found
 
 
 @pytest.mark.parametrize("words", CASES)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,7 +28,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .judging.comparing import Comparison, Row
+    from .judging.comparing import Comparison
     from .judging.runs import Run
 
 
@@ -74,15 +74,9 @@ def compare(old: str, new: str, tolerance: str, as_json: bool, folder: Path) -> 
     if compared.only_old:
         click.echo(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)
     if as_json:
-        from .reporting.differences import more_as_json, shift_of
-        from .reporting.exact_tables import exact_row_as_json
-        from .reporting.exhausted import lost_as_json
+        from .reporting.comparison_json import comparison_as_json
 
-        shift = shift_of(compared.rows)
-        plain = [_row_as_json(row) | more_as_json(row, shift) for row in compared.rows]
-        plain += map(exact_row_as_json, compared.kernels)
-        plain += map(lost_as_json, compared.lost)
-        print_json(plain)
+        print_json(comparison_as_json(compared))
     else:
         _print_comparison(compared, *sides)
     sys.exit(1 if compared.regressed else 0)
@@ -129,25 +123,6 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
         click.echo(line)
     counts = {kind: compared.kinds.count(kind) for kind in Kind}
     click.echo(", ".join(f"{count} {kind.value}" for kind, count in counts.items() if count))
-
-
-def _row_as_json(row: "Row") -> dict[str, Any]:
-    verdict = row.verdict
-    return {
-        "test": row.label,
-        "benchmark": row.key.benchmark,
-        "name": row.key.name,
-        "parameters": row.key.parameters,
-        "old_s": row.old_s,
-        "new_s": row.new_s,
-        "verdict": verdict.kind.value,
-        "change": verdict.change,
-        "log_interval": verdict.interval,
-        "p": verdict.p,
-        "tolerance": verdict.tolerance,
-        "processes": len(verdict.reference.medians_s) if verdict.reference else 0,
-        "reason": verdict.reason,
-    }
 
 
 def _note_cuts(runs: "Iterable[Run]") -> None:

@@ -1,0 +1,37 @@
+"""What `roofline compare` prints for a machine: a row for each time, compiled kernel, and loss of memory."""
+
+from typing import Any
+
+from ..judging.comparing import Comparison, Row
+from .differences import more_as_json, shift_of
+from .exact_tables import exact_row_as_json
+from .exhausted import lost_as_json
+
+
+def comparison_as_json(compared: Comparison) -> list[dict[str, Any]]:
+    """The rows, each with its `kind`, which tells what else stands in it."""
+    shift = shift_of(compared.rows)
+    return [
+        *({"kind": "time"} | _row_as_json(row) | more_as_json(row, shift) for row in compared.rows),
+        *({"kind": "exact"} | exact_row_as_json(row) for row in compared.kernels),
+        *({"kind": "memory"} | lost_as_json(lost) for lost in compared.lost),
+    ]
+
+
+def _row_as_json(row: Row) -> dict[str, Any]:
+    verdict = row.verdict
+    return {
+        "test": row.label,
+        "benchmark": row.key.benchmark,
+        "name": row.key.name,
+        "parameters": row.key.parameters,
+        "old_s": row.old_s,
+        "new_s": row.new_s,
+        "verdict": verdict.kind.value,
+        "change": verdict.change,
+        "log_interval": verdict.interval,
+        "p": verdict.p,
+        "tolerance": verdict.tolerance,
+        "processes": len(verdict.reference.medians_s) if verdict.reference else 0,
+        "reason": verdict.reason,
+    }
