@@ -31,6 +31,14 @@ def wheel(tmp_path_factory):
     return next(folder.glob("*.whl"))
 
 
+@pytest.fixture(scope="session")
+def sdist(tmp_path_factory):
+    """The source distribution, built from the source tree."""
+    folder = tmp_path_factory.mktemp("sdist")
+    build(folder, "sdist")
+    return next(folder.glob("*.tar.gz"))
+
+
 def stand_in(folder: Path, name: str, version: str) -> Path:
     """A wheel with nothing but a name, a version and one module that tells them."""
     base = name.replace("-", "_")

@@ -34,6 +34,21 @@ def test_wheel_carries_types_and_hardware_data(wheel):
     assert wanted <= names
 
 
+def test_wheel_carries_every_file_of_both_packages(wheel):
+    sources = {"pytest_roofline": ROOT / "plugin", "roofline_kernels": ROOT / "kernels"}
+    files = {
+        str(path.relative_to(folder))
+        for name, folder in sources.items()
+        for path in (folder / name).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    # What the page of a report is made of, and the programs that a bundle takes along.
+    assets = {f"reporting/report/assets/{name}" for name in ("page.html.j2", "page.css", "page.js")}
+    programs = {f"standalone/{name}.py" for name in ("reproduce", "plugin", "fixture", "timing")}
+    assert {f"pytest_roofline/{name}" for name in assets | programs} <= files
+    assert files <= set(contents(wheel))
+
+
 def test_wheel_carries_what_init_writes_and_not_what_makes_it(wheel):
     shipped = {
         *(f"perf_tests/{path.name}" for path in (ROOT / "perf_tests").glob("*.py")),
@@ -50,9 +65,8 @@ def test_wheel_made_from_the_source_distribution_is_the_same(wheel, tmp_path):
     assert contents(wheel) == contents(next(tmp_path.glob("*.whl")))
 
 
-def test_source_distribution_holds_the_tests_and_nothing_of_a_run(tmp_path):
-    build(tmp_path, "sdist")
-    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+def test_source_distribution_holds_the_tests_and_nothing_of_a_run(sdist):
+    with tarfile.open(sdist) as archive:
         roots = {Path(name).parts[1] for name in archive.getnames()}
     assert {"plugin", "kernels", "perf_tests", "baselines", "docs", "tests", "benchmarks"} <= roots
     assert {".ci", ".roofline", ".git", ".tox"} & roots == set()

@@ -21,7 +21,7 @@ OFFLINE = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_
 
 
 def blocks():
-    """The commands of the page: what the machine has, filling the wheelhouse, installing from it."""
+    """The commands of the page: what the machine has, filling the wheelhouse, installing from it, the documentation."""
     return re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -61,7 +61,7 @@ def machine(tmp_path_factory):
 @pytest.fixture(scope="module")
 def filled(machine, wheel, needs, tmp_path_factory):
     """The wheelhouse as it was filled, and what the machine had printed: from an index that has more than it should."""
-    first, second, _ = blocks()
+    first, second, *_ = blocks()
     told = bash(first, machine.folder, machine.programs)
     shelf = tmp_path_factory.mktemp("shelf")
     (shelf / wheel.name).symlink_to(wheel)
@@ -125,3 +125,13 @@ def test_a_wheel_that_was_damaged_on_the_way_is_named(filled, machine):
     finally:
         path.write_bytes(whole)
     assert (done.returncode, done.stdout) == (1, f"{path.name}: FAILED\n")
+
+
+def test_the_documentation_comes_out_of_the_source_distribution(machine, sdist, tmp_path):
+    # Its build system is that of this environment, since no index is asked for one.
+    offline = {"PIP_FIND_LINKS": str(sdist.parent), "PIP_NO_BUILD_ISOLATION": "false"}
+    bash(blocks()[3], tmp_path, machine.programs, **offline)
+    (unpacked,) = (tmp_path / "documentation").glob("pytest_roofline-*/")
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert pages == {path.name for path in (unpacked / "docs").glob("*.md")}
+    assert (unpacked / "README.md").is_file()
