@@ -12,10 +12,12 @@ import click
 from .cli_options import json_option, print_json
 from .core.units import printable
 from .starting import CI, PYTEST_INI, configured_by, shipped
+from .starting_notes import pin_notes, root_notes
 from .starting_plan import (
     MANIFEST,
     Manifest,
     State,
+    check_folder,
     chosen,
     manifest_text,
     next_manifest,
@@ -85,18 +87,21 @@ def init(folder: Path, ci: tuple[str, ...], update: bool, force: bool, as_json: 
 
 
 def _init(folder: Path, ci: tuple[str, ...], *, update: bool, force: bool) -> _Done:
+    check_folder(folder)
     every, known = shipped(), read_manifest(folder)
     files, notes = _selected(every, folder, known, ci)
     found = states(folder, files, known)
     names = chosen(found, update=update, force=force)
-    gone = [name for name in (known.files if known else {}) if name not in every]
-    manifest = next_manifest(known, files, found, names, gone if update or force else (), __version__)
+    old = [name for name in (known.files if known else {}) if name not in every]
+    gone = [name for name in old if (folder / name).exists()]
+    manifest = next_manifest(known, files, found, names, set(old) - set(gone), __version__)
     contents = {name: files[name] for name in names}
     if manifest != known:
         contents[MANIFEST] = manifest_text(manifest)
     if contents:
         write(folder, contents)
-    return _Done(folder, known, found, names, gone, notes)
+    changed = [name for name, state in found.items() if state is State.CHANGED and name not in names]
+    return _Done(folder, known, found, names, gone, [*notes, *pin_notes(folder, changed, __version__)])
 
 
 def _selected(
@@ -110,26 +115,12 @@ def _selected(
             f"--ci=none stands beside --ci={', --ci='.join(sorted(asked))}; expected one or the other"
         )
     left_out = {target for name, (_, target) in CI.items() if name not in asked}
-    notes = _root_notes(folder, [CI[name][1] for name in CI if name in asked and name != "slurm"])
+    notes = root_notes(folder, asked)
     other = configured_by(folder) if folder.is_dir() and not (known and PYTEST_INI in known.files) else ""
     if other:
         left_out.add(PYTEST_INI)
         notes.append(f"no {PYTEST_INI} is written, since {other} configures pytest here; the suite needs nothing of it")
     return {name: data for name, data in every.items() if name not in left_out}, notes
-
-
-def _root_notes(folder: Path, targets: Iterable[str]) -> list[str]:
-    """Where a CI does not look into this folder, since it is a part of a repository."""
-    path = folder.resolve()
-    if (path / ".git").exists():
-        return []
-    root = next((parent for parent in path.parents if (parent / ".git").exists()), None)
-    return [
-        f"{target} is read at the top of a repository, which is {root}: move it there, and have its commands run in "
-        f"{path.relative_to(root)}"
-        for target in targets
-        if root is not None
-    ]
 
 
 def _as_json(done: _Done) -> dict[str, Any]:
@@ -164,13 +155,17 @@ def _lines(done: _Done) -> Iterable[str]:
 def _advice(done: _Done) -> Iterable[str]:
     again = f"roofline init {shlex.quote(str(done.folder))}"
     outdated = done.left(State.OUTDATED)
-    if outdated and done.known:
+    if outdated:
         yield (
-            f"{_counted(outdated)} {'is' if len(outdated) == 1 else 'are'} as {done.known.version} wrote "
+            f"{_counted(outdated)} {'is' if len(outdated) == 1 else 'are'} as an earlier version wrote "
             f"{'it' if len(outdated) == 1 else 'them'}; `{again} --update` renews to {__version__}"
         )
     if done.left(State.CHANGED) or done.left(State.REMOVED):
-        yield f"to see what ships: `roofline init other --ci=none` and `diff -r`; `{again} --force` takes it for yours"
+        ci = [f"--ci={name}" for name, (_, target) in CI.items() if target in done.found] or ["--ci=none"]
+        yield (
+            f"to see what ships: `roofline init other {' '.join(ci)}` and `diff -r other "
+            f"{shlex.quote(str(done.folder))}`; `{again} --force` overwrites yours with it"
+        )
     if done.known is None:
         folder = str(done.folder)
         go = "" if done.folder.resolve() == Path.cwd() else f"cd {shlex.quote(folder)} && "

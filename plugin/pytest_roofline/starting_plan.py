@@ -84,14 +84,39 @@ def _state(folder: Path, name: str, data: bytes, written: str | None) -> State:
     return State.OUTDATED if hash_of(found) == written else State.CHANGED
 
 
+def check_folder(folder: Path) -> None:
+    """Refuse what is no folder and cannot become one.
+
+    Raises:
+        BadInput: it, or what it would lie in, is something else.
+    """
+    for path in (*reversed(folder.parents), folder):
+        _check_kind(path, path.is_dir(), "folder")
+
+
 def _check_kinds(folder: Path, path: Path) -> None:
-    for parent in [folder, *(folder / part for part in reversed(path.relative_to(folder).parents[:-1]))]:
-        if (parent.exists() or parent.is_symlink()) and not parent.is_dir():
-            raise BadInput(f"{parent} is no folder; expected one, or nothing: name another folder, or move it away")
-    if (path.exists() or path.is_symlink()) and not path.is_file():
-        raise BadInput(
-            f"{path} is no file; expected one, or nothing, since a file is to be written there: move it away"
-        )
+    for parent in reversed(path.relative_to(folder).parents[:-1]):
+        _check_kind(folder / parent, (folder / parent).is_dir(), "folder")
+    _check_kind(path, path.is_file(), "file")
+
+
+def _check_kind(path: Path, fits: bool, kind: str) -> None:
+    if fits or not (path.exists() or path.is_symlink()):
+        return
+    what = f"no {kind}" if path.exists() else "a link that leads nowhere"
+    raise BadInput(
+        f"{path} is {what}; expected a {kind}, or nothing: name another folder for the suite, or move it away"
+    )
+
+
+def _check_links(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        path = (folder / name).resolve()
+        if not path.is_relative_to(folder.resolve()):
+            raise BadInput(
+                f"{folder / name} is {path} by a link, which is not in {folder}; expected what is written to stay "
+                "there, nothing was written: put a folder or a file in place of the link"
+            )
 
 
 def chosen(found: Mapping[str, State], *, update: bool, force: bool) -> list[str]:
@@ -137,9 +162,13 @@ def manifest_text(manifest: Manifest) -> bytes:
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files below a folder; the first takes its place when all of them are on the disk.
 
+    Links are followed as long as they stay in the folder.
+
     Raises:
+        BadInput: a link leads out of the folder.
         CannotStore: the folder cannot be made or written, or is full.
     """
+    _check_links(folder, files)
     made = not folder.exists()
     placed = 0
     try:
@@ -149,8 +178,9 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
             for path, target in staged.items():
                 path.write_bytes(files[target])
             for path, target in staged.items():
-                (folder / target).parent.mkdir(parents=True, exist_ok=True)
-                path.replace(folder / target)
+                into = (folder / target).resolve()
+                into.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(into)
                 placed += 1
     except OSError as error:
         if made and not placed:
