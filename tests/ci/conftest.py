@@ -6,6 +6,7 @@ Installing is left out: `python3` is a stand-in that makes no environment, and w
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "docs" / "ci"
 STANDIN = ROOT / "tests" / "docs" / "standin"
 REPORT = {"index.html", "junit.xml", "results.csv", "run.json", "summary.md"}
+ALL_PASSED = re.compile(r"\b([1-9]\d*) of \1 compared: \1 PASSED$", re.MULTILINE)
+ALL_REGRESSED = re.compile(r"\b([1-9]\d*) of \1 compared: \1 REGRESSED")
 # As a ROCm container has it.
 INSTALLED = "numpy==2.2.0\npytorch-triton-rocm==3.5.0\ntorch==2.9.0+rocm6.4\ntorchvision==0.24.0+rocm6.4\n"
 WANTED = [line for line in INSTALLED.splitlines() if "torch" in line]
@@ -45,19 +48,21 @@ class Checkout:
 
     Args:
         path: an empty folder.
+        below: the folder of the repository that has the suite, where this is not its top.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, below: str = "") -> None:
         self.path = path / "checkout"
+        self.suite = self.path / below
         self.log = path / "installed.log"
         self._programs = path / "programs"
         options = [f"--ci={name}" for name in CI]
-        result = CliRunner().invoke(main, ["init", str(self.path), *options])
+        result = CliRunner().invoke(main, ["init", str(self.suite), *options])
         assert result.exit_code == 0, result.output
-        for suite in (self.path / "perf_tests").glob("test_*.py"):
+        for suite in (self.suite / "perf_tests").glob("test_*.py"):
             suite.unlink()
         for name, target in (("scripted.py", "conftest.py"), ("memcpy.py", "test_memcpy.py")):
-            shutil.copy(STANDIN / name, self.path / "perf_tests" / target)
+            shutil.copy(STANDIN / name, self.suite / "perf_tests" / target)
         self._programs.mkdir()
         for name, text in (("python3", PYTHON), ("roofline", ROOFLINE)):
             (self._programs / name).write_text(text)
@@ -77,27 +82,45 @@ class Checkout:
             "PYTEST_ADDOPTS": f"-p no:cacheprovider -p no:hypothesispytest --roofline-rounds=1 {options}",
         }
 
-    def bash(self, script: str, environ: "dict[str, str]", *shell: str) -> "subprocess.CompletedProcess[str]":
-        """A script as a CI runs it."""
+    def bash(
+        self, script: str, environ: "dict[str, str]", *shell: str, folder: str = ""
+    ) -> "subprocess.CompletedProcess[str]":
+        """A script as a CI runs it, in a folder of the repository."""
         return subprocess.run(
             ["bash", *(shell or ("-eo", "pipefail")), "-c", script],
-            cwd=self.path, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+            cwd=self.path / folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
             check=False,
         )  # fmt: skip
 
-    def approve(self, proposal: str) -> None:
+    def clean(self) -> None:
+        """What a CI does before a job: nothing is left of the job before."""
+        for name in (".roofline", ".venv", "roofline-report"):
+            shutil.rmtree(self.suite / name, ignore_errors=True)
+
+    def take(self, path: str, into: Path) -> "Path | None":
+        """Keep a folder of the repository elsewhere, if it is there, as a cache and an artifact do."""
+        return shutil.copytree(self.path / path, into) if (self.path / path).exists() else None
+
+    def bring(self, path: str, kept: "Path | None") -> None:
+        """Put what was kept in its place."""
+        if kept is not None:
+            shutil.copytree(kept, self.path / path)
+
+    def approve(self, proposal: Path) -> None:
         """What a person does on a branch."""
-        into = ["--into", str(self.path / "baselines")]
-        result = CliRunner().invoke(main, ["baseline", "approve", str(self.path / proposal), *into])
+        into = ["--into", str(self.suite / "baselines")]
+        result = CliRunner().invoke(main, ["baseline", "approve", str(proposal), *into])
         assert result.exit_code == 0, result.output
 
-    def runs(self) -> "set[str]":
-        """The names of the runs that are kept."""
-        return {path.stem for path in (self.path / ".roofline" / "runs").glob("*.jsonl")}
 
-    def report(self, folder: str = "roofline-report") -> "set[str]":
-        """The files of a report."""
-        return {path.name for path in (self.path / folder).iterdir()}
+def runs(folder: Path) -> "set[str]":
+    """The names of the runs in a folder."""
+    return {path.stem for path in folder.glob("*.jsonl")}
+
+
+def files(folder: Path) -> "set[str]":
+    """The names of what is in a folder, such as a report; none where it is not there."""
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """docs/ci/github-actions.yml: valid, and its steps do what they are for, run as a runner of GitHub runs them."""
 
+import copy
 import re
 import subprocess
 import sys
@@ -8,36 +9,50 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from .conftest import REPORT, SHIPPED, WANTED, Checkout
+from .conftest import ALL_PASSED, ALL_REGRESSED, REPORT, SHIPPED, WANTED, Checkout, files, runs
+from .expressions import filled, true
 
 FILE = SHIPPED / "github-actions.yml"
 WORKFLOW = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-JOB = WORKFLOW["jobs"]["roofline"]
+JOB, GATE = WORKFLOW["jobs"]["measure"], WORKFLOW["jobs"]["roofline"]
 # YAML 1.1 reads the key `on` as true.
 EVENTS = WORKFLOW[True]
-STEPS = {step.get("name", step.get("uses")): step for step in JOB["steps"]}
-CONDITIONS = {
-    None: lambda failed, event, propose: not failed,
-    "always()": lambda failed, event, propose: True,
-    "always() && inputs.propose": lambda failed, event, propose: propose,
-    "always() && github.event_name != 'pull_request'": lambda failed, event, propose: event != "pull_request",
-}
+REPOSITORY = "ours/project"
+
+
+def steps(job):
+    """The steps of a job by their names."""
+    return {step.get("name", step.get("uses")): step for step in job["steps"]}
+
+
+STEPS = steps(JOB)
+
+
+def event(name, source=REPOSITORY):
+    """What is told of an event; of a pull request, the repository that its branch is in."""
+    pulled = {"pull_request": {"head": {"repo": {"full_name": source}}}} if name == "pull_request" else {}
+    return {"event_name": name, "repository": REPOSITORY, "event": pulled}
 
 
 class Runner:
-    """What a runner does with the steps of the job.
+    """What a runner does with the steps of the job that measures, in a folder that is cleaned before each job.
 
     Args:
-        checkout: the repository; its folder is kept from job to job, as the cache keeps the runs.
+        checkout: the repository.
+        folder: for what the runner, the cache and the artifacts keep.
+        job: the job, where it is not as it ships.
     """
 
-    def __init__(self, checkout, folder):
+    def __init__(self, checkout, folder, job=JOB):
         self.checkout = checkout
+        self.cache = {}
         self._folder = folder
+        self._steps = steps(job)
+        self._defaults = job["defaults"]["run"]
         self._number = 0
 
-    def run(self, event="schedule", propose=False, options="", **environ):
-        """A job: its exit status, what each step printed, which actions were called, and the summary."""
+    def run(self, name="schedule", propose=False, options="", **environ):
+        """A job: its failed step, what each step printed, the summary and the report that was uploaded."""
         self._number += 1
         temporary = self._folder / f"job-{self._number}"
         temporary.mkdir()
@@ -46,23 +61,45 @@ class Runner:
             path.touch()
         base = self.checkout.environment(options) | WORKFLOW["env"] | environ
         base |= {
-            "GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": event, "GITHUB_WORKSPACE": str(self.checkout.path),
+            "GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": name, "GITHUB_WORKSPACE": str(self.checkout.path),
             "GITHUB_RUN_ID": str(100 + self._number), "GITHUB_RUN_ATTEMPT": "1", "RUNNER_TEMP": str(temporary),
             "GITHUB_STEP_SUMMARY": str(told["summary"]), "GITHUB_PATH": str(told["path"]),
         }  # fmt: skip
-        failed, printed = "", {}
-        for name, step in STEPS.items():
-            if not CONDITIONS[step.get("if")](bool(failed), event, propose):
+        github = event(name) | {"run_id": base["GITHUB_RUN_ID"], "run_attempt": "1"}
+        contexts = {"github": github, "inputs": {"propose": propose}, "env": WORKFLOW["env"]}
+        job = SimpleNamespace(failed="", printed={}, uploaded=temporary / "uploaded")
+        for title, step in self._steps.items():
+            if not true(step.get("if"), failed=bool(job.failed), **contexts):
                 continue
-            printed[name] = ""
-            if "run" in step:
-                paths = [*reversed(told["path"].read_text().splitlines()), base["PATH"]]
-                assert WORKFLOW["defaults"]["run"]["shell"] == "bash"
-                shell = ("--noprofile", "--norc", "-eo", "pipefail")
-                done = self.checkout.bash(step["run"], base | {"PATH": ":".join(paths)}, *shell)
-                printed[name] = done.stdout + done.stderr
-                failed = failed or (name if done.returncode else "")
-        return SimpleNamespace(failed=failed, printed=printed, summary=told["summary"].read_text())
+            job.printed[title] = ""
+            if "uses" in step:
+                told_it = {key: filled(value, **contexts) for key, value in step.get("with", {}).items()}
+                self._act(step["uses"], told_it, temporary, job)
+                continue
+            paths = [*reversed(told["path"].read_text().splitlines()), base["PATH"]]
+            assert self._defaults["shell"] == "bash"
+            done = self.checkout.bash(
+                step["run"], base | {"PATH": ":".join(paths)}, "--noprofile", "--norc", "-eo", "pipefail",
+                folder=self._defaults.get("working-directory", ""),
+            )  # fmt: skip
+            job.printed[title] = done.stdout + done.stderr
+            job.failed = job.failed or (title if done.returncode else "")
+        job.summary, job.report = told["summary"].read_text(), files(job.uploaded)
+        return job
+
+    def _act(self, action, told, temporary, job):
+        """What the actions do, with paths below the top of the repository."""
+        match action.split("@")[0]:
+            case "actions/checkout":
+                self.checkout.clean()
+            case "actions/cache/restore":
+                found = [key for key in self.cache if key.startswith(told["restore-keys"])]
+                self.checkout.bring(told["path"], self.cache[found[-1]] if found else None)
+            case "actions/cache/save":
+                self.checkout.take(told["path"], temporary / "cache")
+                self.cache[told["key"]] = temporary / "cache"
+            case "actions/upload-artifact":
+                self.checkout.take(told["path"], job.uploaded)
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +109,17 @@ def jobs(tmp_path_factory):
     checkout = Checkout(folder)
     runner = Runner(checkout, folder)
     first = runner.run("workflow_dispatch", propose=True, STANDIN_DOCTOR="real")
-    first.report = checkout.report()
-    checkout.approve("roofline-report/proposal.json")
+    checkout.approve(first.uploaded / "proposal.json")
     healthy = runner.run()
-    healthy.report = checkout.report()
     red = runner.run("pull_request", options="--roofline-drill=100%")
-    return SimpleNamespace(first=first, healthy=healthy, red=red, checkout=checkout)
+    return SimpleNamespace(first=first, healthy=healthy, red=red, checkout=checkout, cache=runner.cache)
+
+
+def judged(result):
+    """What the job that is required says of a job that ended so."""
+    (step,) = GATE["steps"]
+    environ = {name: filled(value, needs={"measure": {"result": result}}) for name, value in step["env"].items()}
+    return subprocess.run(["bash", "-e", "-c", step["run"]], env=environ, capture_output=True, text=True, check=False)
 
 
 def test_the_workflow_obeys_the_published_schema():
@@ -86,8 +128,9 @@ def test_the_workflow_obeys_the_published_schema():
     assert (done.returncode, done.stdout) == (0, "ok -- validation done\n"), done.stdout
 
 
-def test_it_runs_every_night_for_pull_requests_and_by_hand():
-    assert {"schedule", "pull_request", "workflow_dispatch"} == set(EVENTS)
+def test_it_runs_every_night_for_pull_requests_for_merge_queues_and_by_hand():
+    assert {"schedule", "pull_request", "merge_group", "workflow_dispatch"} == set(EVENTS)
+    assert all(true(JOB["if"], github=event(name)) for name in EVENTS)
 
 
 def test_no_two_jobs_share_the_gpu_and_none_that_waits_is_ended():
@@ -95,16 +138,41 @@ def test_no_two_jobs_share_the_gpu_and_none_that_waits_is_ended():
 
 
 def test_a_strangers_pull_request_reaches_no_machine_of_ours():
-    assert "github.event.pull_request.head.repo.full_name == github.repository" in JOB["if"]
+    # A fork that was deleted since has no name.
+    assert [False, False] == [
+        true(JOB["if"], github=event("pull_request", source)) for source in ("theirs/project", None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [("skipped", "comes from a fork"), ("failure", "ended as failure"), ("cancelled", "ended as cancelled")],
+)
+def test_what_was_not_measured_and_what_is_red_fails_the_check_to_require(result, words):
+    done = judged(result)
+    assert (done.returncode, done.stdout.startswith("::error::"), words in done.stdout) == (1, True, True)
+
+
+def test_what_was_measured_and_green_passes_the_check_to_require():
+    assert (judged("success").returncode, judged("success").stdout) == (0, "")
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_the_check_to_require_is_never_skipped_and_needs_no_machine_of_ours(failed):
+    assert (GATE["needs"], true(GATE["if"], failed=failed)) == ("measure", True)
+    assert GATE["runs-on"] == "ubuntu-latest" != JOB["runs-on"]
+    # Not even a checkout: what a stranger wrote is not executed there either.
+    assert ["uses" in step for step in GATE["steps"]] == [False]
 
 
 def test_it_may_read_the_repository_and_nothing_else():
     assert WORKFLOW["permissions"] == {"contents": "read"}
-    assert "permissions" not in JOB
+    assert "permissions" not in JOB | GATE
 
 
 def test_no_step_pastes_an_expression_into_a_shell():
     assert [name for name, step in STEPS.items() if "${{" in step.get("run", "")] == []
+    assert "${{" not in GATE["steps"][0]["run"]
 
 
 def test_every_action_is_of_github_itself_and_of_one_version():
@@ -116,12 +184,11 @@ def test_the_cache_that_is_saved_is_the_one_that_the_next_job_looks_for():
     restore, save = STEPS["actions/cache/restore@v4"]["with"], STEPS["actions/cache/save@v4"]["with"]
     assert (restore["path"], restore["key"]) == (save["path"], save["key"])
     assert save["key"].startswith(restore["restore-keys"])
-    assert save["path"] == ".roofline/runs"
 
 
-def test_what_is_uploaded_is_the_report_also_after_red():
-    step = STEPS["actions/upload-artifact@v4"]
-    assert (step["if"], step["with"]["path"]) == ("always()", "roofline-report")
+def test_runs_are_kept_by_a_name_of_ours_since_some_runners_have_a_new_one_for_each_job():
+    key = STEPS["actions/cache/restore@v4"]["with"]["restore-keys"]
+    assert filled(key, env={"ROOFLINE_MACHINES": "h100"}) == "roofline-runs-h100-"
 
 
 def test_torch_and_triton_of_the_machine_are_pinned_while_installing(jobs):
@@ -151,19 +218,17 @@ def test_without_a_baseline_it_is_red_and_proposes_one_when_asked(jobs):
 
 def test_a_healthy_machine_is_green(jobs):
     assert jobs.healthy.failed == "", jobs.healthy.printed
-    assert "4 of 4 compared: 4 PASSED" in jobs.healthy.printed["Measure"]
+    assert ALL_PASSED.search(jobs.healthy.printed["Measure"])
     assert "Propose a baseline" not in jobs.healthy.printed
 
 
 def test_a_slower_machine_is_red(jobs):
     assert jobs.red.failed == "Measure"
-    assert "4 REGRESSED" in jobs.red.printed["Measure"]
+    assert ALL_REGRESSED.search(jobs.red.printed["Measure"])
 
 
 def test_the_report_that_is_uploaded_is_there_whatever_the_outcome(jobs):
-    assert REPORT <= jobs.healthy.report
-    assert REPORT <= jobs.checkout.report()
-    assert all("actions/upload-artifact@v4" in job.printed for job in (jobs.first, jobs.healthy, jobs.red))
+    assert [REPORT, REPORT] == [jobs.healthy.report, jobs.red.report]
 
 
 def test_every_job_writes_its_summary(jobs):
@@ -178,10 +243,29 @@ def test_red_is_annotated_and_green_is_not(jobs):
 
 
 def test_runs_are_kept_by_job_and_attempt_and_a_pull_request_leaves_none_in_the_cache(jobs):
-    assert {"github-101-1", "github-102-1", "github-103-1"} <= jobs.checkout.runs()
-    assert ["actions/cache/save@v4" in job.printed for job in (jobs.healthy, jobs.red)] == [True, False]
+    assert {"github-101-1", "github-102-1", "github-103-1"} == runs(jobs.checkout.path / ".roofline" / "runs")
+    assert [{"github-101-1"}, {"github-101-1", "github-102-1"}] == [runs(kept) for kept in jobs.cache.values()]
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [("schedule", True), ("workflow_dispatch", True), ("pull_request", False), ("merge_group", False)]
+)
+def test_only_jobs_of_a_branch_that_stays_keep_their_runs(name, kept):
+    assert true(STEPS["actions/cache/save@v4"]["if"], failed=True, github=event(name)) is kept
 
 
 def test_every_step_that_has_a_condition_was_run_by_one_of_the_jobs(jobs):
     seen = {name for job in (jobs.first, jobs.healthy, jobs.red) for name in job.printed}
     assert set(STEPS) == seen
+
+
+def test_below_the_top_of_a_repository_it_works_with_the_changes_that_init_names(tmp_path):
+    job = copy.deepcopy(JOB)
+    job["defaults"]["run"]["working-directory"] = "bench"
+    for step in job["steps"]:
+        if "path" in step.get("with", {}):
+            step["with"]["path"] = f"bench/{step['with']['path']}"
+    runner = Runner(Checkout(tmp_path, "bench"), tmp_path, job)
+    done = runner.run(propose=True)
+    assert (done.failed, REPORT | {"proposal.json"}) == ("Measure", done.report)
+    assert [{"github-101-1"}] == [runs(kept) for kept in runner.cache.values()]

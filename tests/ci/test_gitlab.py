@@ -1,5 +1,6 @@
 """docs/ci/gitlab-ci.yml: valid, and its scripts do what they are for, run as a runner of GitLab runs them."""
 
+import copy
 import re
 import subprocess
 import sys
@@ -8,34 +9,67 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from .conftest import REPORT, SHIPPED, WANTED, Checkout
+from .conftest import ALL_PASSED, ALL_REGRESSED, REPORT, SHIPPED, WANTED, Checkout, files, runs
 
 FILE = SHIPPED / "gitlab-ci.yml"
 JOB = yaml.safe_load(FILE.read_text(encoding="utf-8"))["roofline"]
 SHELL = ("-eo", "pipefail")
+# By what starts a pipeline, the variables of its job.
+VARIABLES = {
+    re.fullmatch(r'\$CI_PIPELINE_SOURCE == "(\w+)"', rule["if"])[1]: JOB["variables"] | rule.get("variables", {})
+    for rule in JOB["rules"]
+}
 
 
-def run(checkout, number, options="", **environ):
-    """A job: its status, and what it printed, also in what follows the script whatever its status."""
-    base = checkout.environment(options) | JOB["variables"] | environ
-    base |= {"GITLAB_CI": "true", "CI_PROJECT_DIR": str(checkout.path), "CI_JOB_ID": str(number)}
-    done = checkout.bash("\n".join([*JOB["before_script"], *JOB["script"]]), base, *SHELL)
-    after = checkout.bash("\n".join(JOB["after_script"]), base, *SHELL)
-    return SimpleNamespace(
-        status=done.returncode, said=done.stdout + done.stderr, after=after, report=checkout.report()
-    )
+class Runner:
+    """What a runner does with the job, in a folder that is cleaned before it.
+
+    Args:
+        checkout: the repository.
+        folder: for the cache and the artifacts.
+        job: the job, where it is not as it ships.
+    """
+
+    def __init__(self, checkout, folder, job=JOB):
+        self.checkout = checkout
+        self.cache = None
+        self._folder = folder
+        self._job = job
+        self._number = 0
+
+    def run(self, source="schedule", options="", **environ):
+        """A job: its status, what it printed, what follows the script whatever its status, and the artifacts."""
+        self._number += 1
+        cache, artifacts = self._job["cache"], self._job["artifacts"]
+        assert cache["when"] == artifacts["when"] == "always"
+        base = self.checkout.environment(options) | VARIABLES[source] | environ
+        base |= {"GITLAB_CI": "true", "CI_PROJECT_DIR": str(self.checkout.path), "CI_JOB_ID": str(self._number)}
+        kept, uploaded = (self._folder / f"{kind}-{self._number}" for kind in ("cache", "artifacts"))
+        self.checkout.clean()
+        self.checkout.bring(*cache["paths"], self.cache)
+        done = self.checkout.bash("\n".join([*self._job["before_script"], *self._job["script"]]), base, *SHELL)
+        after = self.checkout.bash("\n".join(self._job["after_script"]), base, *SHELL)
+        if base[cache["policy"].removeprefix("$")] == "pull-push":
+            self.cache = self.checkout.take(*cache["paths"], kept) or self.cache
+        self.checkout.take(*artifacts["paths"], uploaded)
+        assert (self.checkout.path / artifacts["reports"]["junit"]).exists()
+        said = done.stdout + done.stderr
+        return SimpleNamespace(
+            status=done.returncode, said=said, after=after, uploaded=uploaded, report=files(uploaded)
+        )
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
     """Jobs of one project: without a baseline, with one, and slowed down."""
-    checkout = Checkout(tmp_path_factory.mktemp("gitlab"))
-    first = run(checkout, 1, ROOFLINE_PROPOSE="true")
-    checkout.approve("roofline-report/proposal.json")
-    (checkout.path / "roofline-report" / "proposal.json").unlink()
-    healthy = run(checkout, 2)
-    red = run(checkout, 3, "--roofline-drill=100%")
-    return SimpleNamespace(first=first, healthy=healthy, red=red, checkout=checkout)
+    folder = tmp_path_factory.mktemp("gitlab")
+    checkout = Checkout(folder)
+    runner = Runner(checkout, folder)
+    first = runner.run("web", ROOFLINE_PROPOSE="true")
+    checkout.approve(first.uploaded / "proposal.json")
+    healthy = runner.run()
+    red = runner.run("merge_request_event", "--roofline-drill=100%")
+    return SimpleNamespace(first=first, healthy=healthy, red=red, checkout=checkout, cache=runner.cache)
 
 
 def test_the_file_obeys_the_published_schema():
@@ -45,27 +79,19 @@ def test_the_file_obeys_the_published_schema():
 
 
 def test_it_runs_by_schedule_for_merge_requests_and_by_hand():
-    told = [re.fullmatch(r'\$CI_PIPELINE_SOURCE == "(\w+)"', rule["if"])[1] for rule in JOB["rules"]]
-    assert told == ["schedule", "merge_request_event", "web"]
+    assert list(VARIABLES) == ["schedule", "merge_request_event", "web"]
 
 
 def test_no_two_jobs_share_the_gpu():
     assert (JOB["resource_group"], JOB["interruptible"]) == ("roofline-gpu", False)
 
 
-def test_merge_requests_leave_no_runs():
-    policies = {
-        rule["if"].split('"')[1]: (JOB["variables"] | rule.get("variables", {}))["ROOFLINE_CACHE"]
-        for rule in JOB["rules"]
-    }
-    assert policies == {"schedule": "pull-push", "merge_request_event": "pull", "web": "pull-push"}
-    assert (JOB["cache"]["policy"], JOB["cache"]["paths"]) == ("$ROOFLINE_CACHE", [".roofline/runs"])
+def test_runs_are_kept_by_a_name_of_ours():
+    assert JOB["cache"]["key"] == "roofline-runs-$ROOFLINE_MACHINES"
+    assert all("ROOFLINE_MACHINES" in variables for variables in VARIABLES.values())
 
 
 def test_the_report_is_an_artifact_whatever_the_outcome(jobs):
-    told = JOB["artifacts"]
-    assert (told["when"], told["paths"]) == ("always", ["roofline-report/"])
-    assert all((jobs.checkout.path / path).exists() for path in (*told["paths"], told["reports"]["junit"]))
     assert [REPORT, REPORT] == [jobs.healthy.report, jobs.red.report]
 
 
@@ -90,12 +116,12 @@ def test_without_a_baseline_it_is_red_and_proposes_one_when_asked(jobs):
 
 def test_a_healthy_machine_is_green(jobs):
     assert jobs.healthy.status == 0, jobs.healthy.said
-    assert "4 of 4 compared: 4 PASSED" in jobs.healthy.said
+    assert ALL_PASSED.search(jobs.healthy.said)
 
 
 def test_a_slower_machine_is_red(jobs):
     assert jobs.red.status == 1
-    assert "4 REGRESSED" in jobs.red.said
+    assert ALL_REGRESSED.search(jobs.red.said)
 
 
 def test_what_follows_the_script_succeeds_after_green_and_after_red(jobs):
@@ -103,5 +129,32 @@ def test_what_follows_the_script_succeeds_after_green_and_after_red(jobs):
         assert job.after.returncode == 0, job.after.stdout + job.after.stderr
 
 
-def test_runs_are_kept_by_job(jobs):
-    assert {"gitlab-1", "gitlab-2", "gitlab-3"} <= jobs.checkout.runs()
+def test_runs_are_kept_by_job_and_those_of_merge_requests_are_not(jobs):
+    assert {"gitlab-1", "gitlab-2", "gitlab-3"} == runs(jobs.checkout.path / ".roofline" / "runs")
+    assert {"gitlab-1", "gitlab-2"} == runs(jobs.cache)
+
+
+def test_a_proposal_that_was_asked_for_and_cannot_be_made_is_red_although_the_gate_is_green(checkout, tmp_path):
+    programs = tmp_path / "green"
+    programs.mkdir()
+    (programs / "pytest").write_text("#!/usr/bin/env bash\nmkdir roofline-report && touch roofline-report/junit.xml\n")
+    (programs / "pytest").chmod(0o755)
+    script = f"export PATH={programs}:$PATH\n"
+    job = JOB | {"script": [script, *JOB["script"]]}
+    runner = Runner(checkout, tmp_path, job)
+    assert runner.run().status == 0
+    asked = runner.run("web", ROOFLINE_PROPOSE="true")
+    assert (asked.status, {"junit.xml"}) == (2, asked.report), asked.said
+
+
+def test_below_the_top_of_a_repository_it_works_with_the_changes_that_init_names(tmp_path):
+    job = copy.deepcopy(JOB)
+    for name in ("before_script", "after_script"):
+        job[name].insert(0, "cd bench")
+    for told, name in ((job["cache"], "paths"), (job["artifacts"], "paths")):
+        told[name] = [f"bench/{path}" for path in told[name]]
+    job["artifacts"]["reports"]["junit"] = f"bench/{job['artifacts']['reports']['junit']}"
+    runner = Runner(Checkout(tmp_path, "bench"), tmp_path, job)
+    done = runner.run("web", ROOFLINE_PROPOSE="true")
+    assert (done.status, done.after.returncode, REPORT | {"proposal.json"}) == (1, 0, done.report)
+    assert {"gitlab-1"} == runs(runner.cache)

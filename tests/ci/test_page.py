@@ -14,14 +14,15 @@ def measuring(name):
     """The command of a file that measures, without line ends and with the same name for the run and the report."""
     text = (SHIPPED / name).read_text(encoding="utf-8")
     if name == "github-actions.yml":
-        steps = yaml.safe_load(text)["jobs"]["roofline"]["steps"]
+        steps = yaml.safe_load(text)["jobs"]["measure"]["steps"]
         text = next(step["run"] for step in steps if step.get("name") == "Measure")
     elif name == "gitlab-ci.yml":
         text = next(line for line in yaml.safe_load(text)["roofline"]["script"] if line.startswith("pytest"))
+        text = text.removesuffix(" || status=$?")
     else:
         text = text[text.index("exec python") :]
         text = text.removeprefix("exec python -m ").replace("$tests", "$ROOFLINE_TESTS").replace("/$name", "")
-        text = text.replace('"${launcher[@]}" ', "")
+        text = text.replace('${launcher[@]+"${launcher[@]}"} ', "")
     return re.sub(r"--roofline-save=\S+", "--roofline-save=NAME", " ".join(text.replace("\\\n", " ").split())).replace(
         '"', ""
     )

@@ -73,7 +73,7 @@ class Slurm:
             with contextlib.suppress(subprocess.TimeoutExpired, OSError):
                 self._run("scancel", "--signal=KILL", f"--user={getpass.getuser()}")
                 self._run("scancel", f"--user={getpass.getuser()}")
-                _until(self.idle, STOP_S)
+                until(self.idle, STOP_S)
         for daemon in reversed(self._daemons):
             _end(daemon)
         self._daemons.clear()
@@ -157,7 +157,7 @@ class Slurm:
         def ready_or_dead() -> bool:
             return any(daemon.poll() is not None for daemon in self._daemons) or come()
 
-        arrived = _until(ready_or_dead, BOOT_S)
+        arrived = until(ready_or_dead, BOOT_S)
         if not arrived or any(daemon.poll() is not None for daemon in self._daemons):
             raise SlurmFailed(f"waited for {what}; the daemons' last words:\n{self._words()}")
 
@@ -206,7 +206,8 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-def _until(come, seconds: float) -> bool:
+def until(come, seconds: float) -> bool:
+    """Wait for something to come; whether it did in this time."""
     until_s = time.monotonic() + seconds
     while not (arrived := come()) and time.monotonic() < until_s:
         time.sleep(POLL_S)
