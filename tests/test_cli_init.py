@@ -180,7 +180,7 @@ def test_a_later_version_names_what_it_would_renew_and_writes_only_what_is_new(h
     assert result.stdout.splitlines() == [
         "1 file written into new: perf_tests/test_more.py",
         f"left: {MEMCPY}: a newer one ships, and you have not changed it",
-        f"1 file is as {__version__} wrote it; `roofline init new --update` renews to 9.0",
+        "1 file is as an earlier version wrote it; `roofline init new --update` renews to 9.0",
     ]
     assert (home / "new" / MEMCPY).read_bytes() == (ROOT / MEMCPY).read_bytes()
 
@@ -222,10 +222,35 @@ def test_what_the_user_removed_stays_away_until_forced(home):
 def test_what_no_longer_ships_is_named_and_left(home, monkeypatch):
     init("new")
     later(monkeypatch, **changed(MEMCPY, None))
-    assert [MEMCPY] == done("new")["no_longer_shipped"]
-    assert [MEMCPY] == done("new", "--update")["no_longer_shipped"]
-    assert [] == done("new")["no_longer_shipped"]
+    for options in ([], ["--update"], ["--force"]):
+        assert [MEMCPY] == done("new", *options)["no_longer_shipped"]
     assert (home / "new" / MEMCPY).exists()
+    (home / "new" / MEMCPY).unlink()
+    assert [] == done("new")["no_longer_shipped"]
+    assert MEMCPY not in json.loads((home / "new" / MANIFEST).read_text())["files"]
+
+
+def test_a_file_for_ci_that_you_have_changed_is_told_to_ask_for_another_version(home, monkeypatch):
+    init("new", "--ci=github", "--ci=gitlab")
+    path = home / "new" / WORKFLOW
+    path.write_text(path.read_text().replace("[self-hosted, gpu]", "[ours]"))
+    assert done("new")["notes"] == []
+    later(monkeypatch)
+    for options in ([], ["--update"]):
+        assert done("new", *options)["notes"] == [
+            f"{WORKFLOW} asks for pytest-roofline=={__version__}, and this is 9.0: write it there, since what you have "
+            "changed is not renewed"
+        ]
+    assert done("new", "--force")["notes"] == []
+
+
+def test_what_was_changed_is_told_how_to_compare_and_what_force_does(home):
+    init("new", "--ci=gitlab")
+    (home / "new" / MEMCPY).write_text("mine\n")
+    assert init("new").stdout.splitlines()[-1] == (
+        "to see what ships: `roofline init other --ci=gitlab` and `diff -r other new`; `roofline init new --force` "
+        "overwrites yours with it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -262,11 +287,14 @@ def test_our_own_ini_file_is_no_configuration_of_somebody_else(home):
 
 def test_a_workflow_below_the_top_of_a_repository_is_told_where_it_belongs(home):
     (home / ".git").mkdir()
-    (note,) = done("bench/gpu")["notes"]
-    assert note == (
-        f"{WORKFLOW} is read at the top of a repository, which is {home}: move it there, and have its commands run in "
-        "bench/gpu"
-    )
+    start = f"is read at the top of a repository, which is {home}: move it there,"
+    # That a job works after these changes is tested in tests/ci.
+    assert done("bench/gpu", "--ci=github", "--ci=gitlab", "--ci=slurm")["notes"] == [
+        f"{WORKFLOW} {start} add `working-directory: bench/gpu` under the `run:` of `defaults:`, and write bench/gpu/ "
+        "before every `path:`, those of the cache and of the report",
+        f".gitlab-ci.yml {start} begin before_script and after_script with `cd bench/gpu`, and write bench/gpu/ before "
+        "the paths of cache and artifacts, also that of junit",
+    ]
     assert done(".", "--ci=github")["notes"] == []
 
 
@@ -274,10 +302,11 @@ def test_a_workflow_below_the_top_of_a_repository_is_told_where_it_belongs(home)
     ("name", "make", "words"),
     [
         ("perf_tests", Path.touch, "perf_tests is no folder"),
-        ("perf_tests", lambda path: path.symlink_to("nowhere"), "perf_tests is no folder"),
+        ("perf_tests", lambda path: path.symlink_to("nowhere"), "perf_tests is a link that leads nowhere"),
         (".github", Path.touch, ".github is no folder"),
         ("pytest.ini", Path.mkdir, "pytest.ini is no file"),
-        ("pytest.ini", lambda path: path.symlink_to("nowhere"), "pytest.ini is no file"),
+        ("pytest.ini", lambda path: path.symlink_to("nowhere"), "pytest.ini is a link that leads nowhere"),
+        ("pytest.ini", lambda path: path.symlink_to("pytest.ini"), "pytest.ini is a link that leads nowhere"),
     ],
 )
 def test_what_is_no_folder_or_no_file_is_refused(home, name, make, words):
@@ -290,6 +319,48 @@ def test_what_is_no_folder_or_no_file_is_refused(home, name, make, words):
 def test_a_file_in_place_of_the_folder_is_refused(home):
     (home / "new").touch()
     assert "new is no folder" in refused("new")
+    assert "new is no folder" in refused("new/below")
+
+
+def test_a_link_to_itself_in_place_of_the_folder_is_refused(home):
+    (home / "loop").symlink_to("loop")
+    assert "loop is a link that leads nowhere" in refused("loop")
+    assert "loop is a link that leads nowhere" in refused("loop/below")
+
+
+def test_a_link_may_be_the_folder_itself(home):
+    (home / "real").mkdir()
+    (home / "link").symlink_to("real")
+    assert init("link").exit_code == 0
+    assert (home / "real" / MEMCPY).is_file()
+
+
+@pytest.mark.parametrize("name", ["perf_tests", MEMCPY])
+def test_nothing_is_written_through_a_link_that_leads_out_of_the_folder(home, name):
+    outside, link = home / "outside", home / "new" / name
+    link.parent.mkdir(parents=True)
+    if name == MEMCPY:
+        outside.write_text("mine\n")
+    else:
+        outside.mkdir()
+    link.symlink_to(outside)
+    said = refused("new", "--force")
+    assert ("by a link, which is not in new" in said, "nothing was written" in said) == (True, True)
+    assert link.is_symlink()
+    assert (outside.read_text() == "mine\n") if name == MEMCPY else (list(outside.iterdir()) == [])
+    assert not (home / "new" / MANIFEST).exists()
+
+
+def test_a_link_that_stays_in_the_folder_is_followed_and_stays_a_link(home):
+    (home / "new" / "shared").mkdir(parents=True)
+    (home / "new" / "shared" / "mine.py").write_text("mine\n")
+    (home / "new" / "perf_tests").mkdir()
+    (home / "new" / MEMCPY).symlink_to("../shared/mine.py")
+    (home / "new" / "baselines").symlink_to("shared")
+    assert {MEMCPY, H100} <= set(done("new", "--force")["written"])
+    assert ((home / "new" / MEMCPY).is_symlink(), (home / "new" / "baselines").is_symlink()) == (True, True)
+    shared = tree(home / "new" / "shared")
+    assert [(ROOT / MEMCPY).read_bytes(), (ROOT / H100).read_bytes()] == [shared["mine.py"], shared["h100.json"]]
 
 
 def test_a_name_that_is_no_text_is_printed_and_is_json(home):
@@ -326,9 +397,11 @@ def test_names_of_a_manifest_reach_no_file_and_no_terminal(home):
     raw = json.loads((home / MANIFEST).read_text())
     raw["files"] |= {"../outside.py": "sha256:0", "bell\u0007": "sha256:0"}
     (home / MANIFEST).write_text(json.dumps(raw))
+    (home.parent / "outside.py").write_text("theirs\n")
+    (home / "bell\u0007").touch()
     result = init(".", "--update")
     assert (result.exit_code, "\u0007" in result.stdout, "../outside.py" in result.stdout) == (0, False, True)
-    assert not (home.parent / "outside.py").exists()
+    assert (home.parent / "outside.py").read_text() == "theirs\n"
 
 
 def full(monkeypatch, method, after):
@@ -381,6 +454,13 @@ def test_no_text_that_is_written_leads_to_a_page_that_is_not(home):
     for path in home.rglob("*.md"):
         targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text())
         assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_no_file_that_is_written_names_a_page_that_an_installed_user_does_not_have(home):
+    init(".", "--ci=github", "--ci=gitlab", "--ci=slurm")
+    written = [path for path in tree(home) if not path.endswith((".py", ".json"))]
+    assert len(written) == 6
+    assert [path for path in written if "docs/" in (home / path).read_text()] == []
 
 
 def test_the_files_for_ci_ask_for_this_version():
