@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
@@ -23,7 +24,7 @@ def test_a_sweep_has_log_axes_in_bytes_and_gigabytes_a_second_and_the_roofline_d
     checked(plot)
     layout = plot.figure["layout"]
     assert ("log", "log") == (layout["xaxis"]["type"], layout["yaxis"]["type"])
-    assert "4 KiB" in layout["xaxis"]["ticktext"]
+    assert "4<br>KiB" in layout["xaxis"]["ticktext"]
     assert "GB/s" in layout["yaxis"]["title"]["text"]
     roof = traces(plot)["Roofline 4.8 TB/s (datasheet)"]
     assert "dash" == roof["line"]["dash"]
@@ -94,7 +95,7 @@ def test_runs_are_laid_over_each_other_by_their_ids(bench, checked, traces):
     assert "run after: plateau" in plot.says
 
 
-def test_a_measured_roofline_is_dotted_and_called_measured(bench, make, traces):
+def test_a_measured_roofline_is_dashed_and_called_measured(bench, make, traces):
     values = iter((35.3e9, 29.9e9, 35.6e9))
     records = [
         bench.judged(
@@ -104,8 +105,31 @@ def test_a_measured_roofline_is_dotted_and_called_measured(bench, make, traces):
     ]
     (plot,) = sweep_plots(bench.rows(*records))
     roof = traces(plot)["Roofline 35.3 GB/s (measured, median of 3)"]
-    assert ("dot", 35.3) == (roof["line"]["dash"], roof["y"][0])
+    assert ("dash", 35.3) == (roof["line"]["dash"], roof["y"][0])
     assert "of the measured" in plot.says
+
+
+def test_measured_rooflines_of_several_runs_are_one_line_that_tells_each(bench, make, traces):
+    rows = []
+    for name, value in {"first": 30e9, "second": 36e9, "third": 35e9}.items():
+        roof = Ceiling("traffic_GBps", value, "measured", "triad")
+        rows += bench.sweep(SIZES[:3], ceiling=roof, run_id=name, rate=25e9)
+    (plot,) = sweep_plots(rows)
+    (roof,) = (trace for name, trace in traces(plot).items() if name.startswith("Roofline"))
+    assert ("Roofline 35.0 GB/s (measured, median of 3 runs)", [35.0, 35.0]) == (roof["name"], roof["y"])
+    assert ["run first: 30.0 GB/s", "run second: 36.0 GB/s", "run third: 35.0 GB/s"] == roof["hovertext"].split("<br>")[
+        1:
+    ]
+
+
+def test_rooflines_of_several_devices_name_theirs(bench, traces):
+    rows = bench.sweep(SIZES[:3]) + bench.sweep(
+        SIZES[:3], ceiling=Ceiling("traffic_GBps", 8e12, "datasheet", "a sheet")
+    )
+    object.__setattr__(rows[-1].run.header.environment, "device", DeviceFacts("cuda", "NVIDIA B200"))
+    (plot,) = sweep_plots(rows)
+    found = {name for name in traces(plot) if name.startswith("Roofline")}
+    assert {"Roofline 4.8 TB/s (datasheet, NVIDIA H200)", "Roofline 8 TB/s (datasheet, NVIDIA B200)"} == found
 
 
 def test_a_limit_that_gates_is_a_mark_at_its_own_rate(bench, make, traces):
@@ -134,7 +158,7 @@ def test_sizes_without_a_rate_are_counted(bench, make):
     records = [bench.judged(1e-3, key=make.key(size_bytes=size)) for size in SIZES]
     records.append(bench.judged(1e-9, key=make.key(size_bytes=512), samples=short))
     (plot,) = sweep_plots(bench.rows(*records))
-    assert "1 below the clock's resolution, without a rate" in plot.says
+    assert "1 without a rate to be drawn, as below the clock's resolution" in plot.says
 
 
 def test_a_sweep_over_another_parameter_than_bytes_is_one_too(bench, make, checked, traces):
@@ -213,6 +237,6 @@ def test_the_order_of_series_does_not_depend_on_what_failed(bench, traces):
 def test_pairs_of_devices_are_told_by_both(bench, traces):
     rows = [row for size in (2**15, 2**20, 2**29) for row in bench.peers(2, size=size)]
     for row in rows:
-        object.__setattr__(row, "run", rows[0].run)
+        object.__setattr__(row, "run_name", "one")
     (plot,) = sweep_plots(rows)
     assert {"source 0, target 1", "source 1, target 0"} <= set(traces(plot))

@@ -6,15 +6,14 @@ import math
 import numpy as np
 import pytest
 
+from pytest_roofline.reporting.report.plots.axes import drawable, log_axis, median_of, size_axis
 from pytest_roofline.reporting.report.plots.drawing import (
     COLOURS,
     MOST_SERIES,
     bar_marker,
     lines_of,
-    log_axis,
     plain_figure,
     safe,
-    size_axis,
     style,
     thinned,
     wrapped,
@@ -112,9 +111,36 @@ def test_ticks_are_few_however_far_apart_the_numbers_are(decades):
     assert 1 <= len(log_axis("GB/s", [1.0, 10.0**decades])["tickvals"]) <= 10
 
 
+@pytest.mark.parametrize(
+    "values", [[1e-320, 1e300], [5e-324], [1.7e308], [math.inf, 3.0, 0.0, -1.0, None], [math.inf], []]
+)
+def test_an_axis_stays_in_log_space_and_leaves_out_what_has_no_place(values):
+    found = log_axis("GB/s", values)
+    low, high = found["range"]
+    assert low < high
+    for value in values:
+        assert not drawable(value) or low < math.log10(value) < high
+    assert all(map(drawable, found.get("tickvals", [])))
+
+
+def test_a_median_of_the_largest_numbers_is_one():
+    assert [1.65e308, 2, 2.5] == pytest.approx(
+        [median_of(values) for values in ([1.7e308, 1.6e308], [3, 1, 2], [2, 3])]
+    )
+
+
+def test_a_long_label_keeps_its_end_which_tells_runs_apart():
+    label = "a_benchmark_of_transformers[small-c128-fp32-forward-with-remat], run nightly"
+    lines = wrapped(label).split("<br>")
+    assert (4, "nightly") == (len(lines), lines[-1])
+    assert lines[0] == "a_benchmark_of_"
+    assert all(len(line) <= 18 for line in lines)
+    assert "…" in lines[2]
+
+
 def test_ticks_of_sizes_are_powers_of_two_in_binary_units():
     found = size_axis("size", [4096, 2**31])
-    assert "4 KiB" == found["ticktext"][0]
+    assert ("4<br>KiB", 0) == (found["ticktext"][0], found["tickangle"])
     assert all(tick & (tick - 1) == 0 for tick in found["tickvals"])
     assert 4 <= len(found["tickvals"]) <= 7
 

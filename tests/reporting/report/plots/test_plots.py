@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.core.facts import DeviceFacts
-from pytest_roofline.core.records import SessionRecord
+from pytest_roofline.core.records import Ceiling, SessionRecord
+from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
+from pytest_roofline.judging.report_rows import rows_of
 from pytest_roofline.reporting.report.plots import plots_of
 
 HOSTILE = '<a href="javascript:alert(1)">x</a><b>%{y}\x1b[31m&lt;'
@@ -86,3 +88,60 @@ def test_any_device_is_named_as_it_calls_itself(bench, checked, device):
     (plot,) = plots_of(rows)
     assert f"memcpy_d2d on {device.product}" == checked(plot).title
     assert "none of 3 sizes compared" in plot.says
+
+
+@pytest.mark.parametrize("seconds", [5e-324, 1e-320, 1e300, 1.7e308])
+@pytest.mark.parametrize("name", ["new_s", "reference_s", "limit_s", "reference", "estimate", "interval", "tolerance"])
+def test_no_figure_fails_on_what_a_verdict_in_a_file_may_hold(bench, make, checked, name, seconds):
+    value = {"reference": (SessionRecord((seconds, 1e-3)),), "interval": (seconds, seconds)}.get(name, seconds)
+    roof = Ceiling("traffic_GBps", 4e12, "measured", "")
+    records = [bench.judged(1e-3, 1e-3, key=make.key(size_bytes=size), ceiling=roof) for size in (2**12, 2**16, 2**20)]
+    records[0][1] = replace(records[0][1], processes=3, **{name: value})
+    product = make.measurement(key=make.key("product", metric="TFLOPS"), work=Work(flops=10**9))
+    plots = plots_of(bench.rows(*records, product, failed=[records[0][0].test_id]))
+    sections = {checked(plot).section for plot in plots}
+    assert {"Samples of what failed", "Roofline"} <= sections
+
+
+@pytest.mark.parametrize("value", [5e-324, 1e-300, 1e300, 1.7e308])
+def test_no_figure_fails_on_any_roofline(bench, make, checked, value):
+    rows = [*bench.sweep([2**12, 2**16, 2**20]), *bench.sweep([2**12, 2**16, 2**20]), *bench.streams()]
+    rows += [*bench.collectives(), *bench.peers(3), *bench.attention()]
+    changed = []
+    for index, row in enumerate(rows):
+        one = row.measurement
+        if one is not None:
+            roof = replace(one.ceiling, value=value if index % 2 else 1.6e308, source="measured", limit=None)
+            row = replace(row, measurement=replace(one, ceiling=roof))
+        changed.append(row)
+    assert 5 == len({checked(plot).section for plot in plots_of(changed)})
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-320, 1e300])
+def test_no_figure_fails_on_any_first_call(bench, checked, seconds):
+    for first, warm in (((seconds, 1.0), ()), ((1.0, seconds), (seconds, seconds))):
+        samples = Samples((0.14,), 1, 1e-9, first_calls_s=first, warm_calls_s=warm)
+        assert all(checked(plot) for plot in plots_of(bench.step(samples=samples)))
+
+
+def test_what_has_no_place_on_an_axis_is_counted_in_the_sentence(bench, make, checked):
+    records = [bench.judged(1e-3, 1e-3, key=make.key(size_bytes=2**size)) for size in (12, 16, 20, 24)]
+    records[0][1] = replace(records[0][1], processes=3, new_s=5e-324)
+    (plot,) = [plot for plot in plots_of(bench.rows(*records)) if plot.section == "Bandwidth against size"]
+    assert "1 without a rate to be drawn" in checked(plot).says
+
+
+def test_runs_of_one_file_name_are_told_apart_in_all_plots(make, bench, tmp_path):
+    facts = {"ceiling": Ceiling("traffic_GBps", 4e12, "measured", ""), "invalid": "a neighbour"}
+    keys = [make.key(size_bytes=size) for size in (2**12, 2**16, 2**20)]
+    runs = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        records = itertools.chain(*(bench.judged(2e-3, 1e-3, key=key, **facts) for key in keys))
+        runs.append(make.run(tmp_path / folder / "n.jsonl", *records))
+    plots = plots_of(rows_of(runs))
+    for name in ("run a/n", "run b/n"):
+        texts = [text for plot in plots for text in [plot.title, *texts_of(plot.figure)]]
+        assert any(name in text for text in texts)
+    titles = [plot.title for plot in plots]
+    assert len(set(titles)) == len(titles)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pytest_roofline.core.samples import Samples
 from pytest_roofline.reporting.report.plots import plots_of
 
 
@@ -32,10 +33,24 @@ def test_first_calls_are_multiples_of_the_steady_one(bench, checked, traces):
 
 
 def test_a_first_call_of_no_time_has_no_place_on_a_logarithmic_axis(bench, checked, traces):
-    from pytest_roofline.core.samples import Samples
-
     rows = bench.step(samples=Samples((0.14,), 1, 1e-9, first_calls_s=(1.0, 0.0)))
     assert traces(checked(one(rows, "First calls")))["transformer[small-step]"]["y"][1] is None
+
+
+def test_many_first_calls_are_thinned_alike_in_figure_and_table_and_said(bench, make, checked):
+    samples = Samples((0.14,), 1, 1e-9, first_calls_s=(1.0,) * 400)
+    records = [make.measurement(key=make.key(f"step_{number}"), samples=samples) for number in range(9)]
+    plot = one(bench.rows(*records), "First calls")
+    assert "8 of 9 measurements, those that pay most, are shown" in checked(plot).says
+    assert "2000 of 3200 calls are shown" in plot.says
+    assert "200 of 3200 rows of the table are shown" in plot.says
+    assert {trace["name"] for trace in plot.figure["data"]} == {*(row[0] for row in plot.rows), "steady"}
+
+
+@pytest.mark.parametrize("warm", [(), (0.0, 0.0)])
+def test_first_calls_without_a_factor_to_be_drawn_make_no_plot(bench, warm):
+    rows = bench.step(samples=Samples((0.14,), 1, 1e-9, first_calls_s=(0.0, 0.0), warm_calls_s=warm))
+    assert "First calls" not in [plot.section for plot in plots_of(rows)]
 
 
 def test_memory_at_the_peak_stands_in_one_bar_by_category(bench, checked, traces):

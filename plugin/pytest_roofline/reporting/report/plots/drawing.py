@@ -1,13 +1,13 @@
 """What all plots share: colours, marks, axes, text that cannot inject, and a figure as plain data."""
 
 import math
-import textwrap
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any, TypeVar
 
-from ....core.units import format_bytes, printable
+from ....core.units import printable
 from ..plot import Plot
 
 Trace = dict[str, Any]
@@ -29,7 +29,6 @@ MOST_ROWS = 200
 # Of one kind; the table of results has everything.
 MOST_PLOTS = 12
 _TRANSPARENT = "rgba(0,0,0,0)"
-_MOST_TICKS = 6
 
 
 def safe(text: str) -> str:
@@ -122,46 +121,6 @@ def _plain(value: Any) -> Any:
     raise ValueError(f"a figure holds a {type(value).__name__}; expected text, numbers, lists and dictionaries")
 
 
-def axis(title: str, **more: Any) -> dict[str, Any]:
-    """An axis with its title, which makes room for its own labels."""
-    return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
-
-
-def log_axis(title: str, values: Sequence[float], **more: Any) -> dict[str, Any]:
-    """A logarithmic axis around positive values, with room above for a label, ticks at 1, 2, 5 and their tens."""
-    low, high = math.log10(min(values)), math.log10(max(values))
-    room = max(0.08, 0.05 * (high - low))
-    bounds = [low - room, high + 2 * room]
-    # Within a decade Plotly's own ticks are plain numbers; beyond it they would be bare digits between tens.
-    ticks = _decimal_ticks(*bounds)
-    own = {"tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]} if len(ticks) > 1 else {}
-    return axis(title, type="log", range=bounds, exponentformat="none", **own, **more)
-
-
-def _decimal_ticks(low: float, high: float) -> list[float]:
-    """At most a dozen numbers between two powers of ten, as round as they can be."""
-    decades = range(math.floor(low), math.ceil(high) + 1)
-    for digits in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,)):
-        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
-        inside = [float(f"{tick:.3g}") for tick in ticks if low <= math.log10(tick) <= high]
-        if len(inside) <= _MOST_TICKS + 3:
-            return inside
-    step = math.ceil(len(inside) / _MOST_TICKS)
-    return inside[::step]
-
-
-def size_axis(title: str, sizes: Sequence[int]) -> dict[str, Any]:
-    """A logarithmic axis of bytes with a few ticks at powers of two in binary units."""
-    low, high = math.log2(min(sizes)), math.log2(max(sizes))
-    step = max(1, math.ceil((high - low) / _MOST_TICKS))
-    exponents = range(math.ceil(low), math.floor(high) + 1, step)
-    ticks = [2**exponent for exponent in exponents]
-    room = max(0.05, 0.03 * (high - low) * math.log10(2))
-    bounds = [math.log10(min(sizes)) - room, math.log10(max(sizes)) + room]
-    texts = [format_bytes(tick) for tick in ticks]
-    return axis(title, type="log", range=bounds, tickvals=ticks, ticktext=texts)
-
-
 def bar_marker(index: int, **more: Any) -> dict[str, Any]:
     """How the bars of a series look: a colour and, for whom that says nothing, a pattern."""
     # Behind a full turn of the colours the patterns have moved on by one.
@@ -170,10 +129,17 @@ def bar_marker(index: int, **more: Any) -> dict[str, Any]:
     return {"color": COLOURS[index % len(COLOURS)], "pattern": pattern, "line": {"color": GREY, "width": 1}, **more}
 
 
-def wrapped(text: str, width: int = 20, at_most: int = 3) -> str:
-    """A label of an axis in lines that leave room for the bars on a phone."""
-    lines = textwrap.wrap(printable(text), width, max_lines=at_most, placeholder=" …")
-    return "<br>".join(escape(line, quote=False) for line in lines)
+def wrapped(text: str, width: int = 18, at_most: int = 4) -> str:
+    """A label of an axis in lines that leave room for the bars on a phone; what tells two apart is often its end."""
+    lines = [""]
+    # Between words and the parts of a test's name, and only within a part where it is longer than a line.
+    for part in re.findall(rf"[^\s\-_/,\[]{{0,{width - 1}}}(?:[\s\-_/,\[]|.$|.)", printable(text)):
+        if len((lines[-1] + part).rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    if len(lines) > at_most:
+        lines = [*lines[: at_most - 2], f"{lines[at_most - 2].rstrip()[: width - 2]} …", lines[-1]]
+    return "<br>".join(escape(line.strip(), quote=False) for line in lines)
 
 
 def legend_only(name: str, symbol: str) -> Trace:
@@ -183,8 +149,8 @@ def legend_only(name: str, symbol: str) -> Trace:
             "hoverinfo": "skip"}  # fmt: skip
 
 
-def level(xs: Sequence[float], y: float, text: str, dash: str) -> Trace:
-    """A horizontal line with its text above its right end."""
+def level(xs: Sequence[float], y: float, text: str, dash: str, told: Sequence[str] = ()) -> Trace:
+    """A horizontal line with its text above its right end; beside the pointer stand lines of their own."""
     return {
         "type": "scatter",
         "x": [min(xs), max(xs)],
@@ -195,5 +161,5 @@ def level(xs: Sequence[float], y: float, text: str, dash: str) -> Trace:
         "textposition": "top left",
         "name": safe(text),
         "hoverinfo": "text",
-        "hovertext": safe(text),
+        "hovertext": lines_of(told or [text]),
     }

@@ -1,35 +1,67 @@
 """What a sweep is held against: rooflines, the baseline's band, and limits that gate."""
 
 from collections.abc import Sequence
-from statistics import median
+from dataclasses import dataclass
 
 from ....core.records import Ceiling
 from ....judging.report_rows import ReportRow
-from .drawing import GREY, Trace, lines_of, safe, short, style
+from .axes import median_of
+from .drawing import GREY, Trace, level, lines_of, safe, short, style
 from .series import Series
-from .words import rate_at, roof_label
+from .words import device, rate_at, rate_words, roof_label
 
 # How far a band reaches to both sides of a size that has no neighbour.
 _WIDER = 1.08
+# Runs whose own measured roofline stands beside the pointer.
+_MOST_TOLD = 8
 
 
-def ceilings_of(rows: Sequence[ReportRow]) -> list[tuple[Ceiling, str, str]]:
-    """Each roofline once with its text and its dash: those of datasheets, and measured ones, each run's as a median."""
-    found: dict[tuple[object, ...], list[Ceiling]] = {}
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """A roofline of what is drawn: one line, however many runs measured it.
+
+    Args:
+        ceiling: its value; of several measured ones their median.
+        label: its text.
+        told: what stands beside the pointer: of several measured ones each run's own.
+    """
+
+    ceiling: Ceiling
+    label: str
+    told: Sequence[str]
+
+
+def roofs_of(rows: Sequence[ReportRow]) -> list[Roof]:
+    """Each roofline once: those of datasheets, and for each device the median of what its runs measured."""
+    found: dict[tuple[object, ...], list[tuple[str, Ceiling]]] = {}
     for row in rows:
         ceiling = row.measurement.ceiling if row.measurement is not None else None
-        if ceiling is not None and ceiling.source == "datasheet":
-            found.setdefault((ceiling.metric, ceiling.value), []).append(ceiling)
-        elif ceiling is not None:
-            found.setdefault((ceiling.metric, row.run.header.run_id), []).append(ceiling)
-    told = []
-    for same in found.values():
-        values = sorted({ceiling.value for ceiling in same})
-        middle = Ceiling(same[0].metric, median(values), same[0].source, same[0].origin)
-        several = f", median of {len(values)}" if len(values) > 1 else ""
-        text = roof_label(middle).removesuffix(")") + f"{several})"
-        told.append((middle, text, "dash" if middle.source == "datasheet" else "dot"))
-    return told
+        if ceiling is not None:
+            value = ceiling.value if ceiling.source == "datasheet" else None
+            found.setdefault((ceiling.metric, device(row), value), []).append((row.run_name, ceiling))
+    devices = len({product for _, product, _ in found}) > 1
+    return [_roof(same, f", {product}" if devices else "") for (_, product, _), same in found.items()]
+
+
+def _roof(same: Sequence[tuple[str, Ceiling]], whose: str) -> Roof:
+    first = same[0][1]
+    values = {ceiling.value for _, ceiling in same}
+    middle = Ceiling(first.metric, median_of(values), first.source, first.origin)
+    runs: dict[str, list[float]] = {}
+    for name, ceiling in same:
+        runs.setdefault(name, []).append(ceiling.value)
+    several = ""
+    if len(values) > 1:
+        several = f", median of {len(runs)} runs" if len(runs) > 1 else f", median of {len(values)}"
+    label = f"{roof_label(middle).removesuffix(')')}{several}{whose})"
+    own = [f"run {name}: {rate_words(median_of(each), first.metric)}" for name, each in runs.items()] if several else []
+    more = [f"and {len(own) - _MOST_TOLD} more runs"] if len(own) > _MOST_TOLD else []
+    return Roof(middle, label, [label, *own[:_MOST_TOLD], *more])
+
+
+def roof_level(xs: Sequence[float], roof: Roof, unit: float) -> Trace:
+    """A roofline that does not depend on the horizontal axis, dashed."""
+    return level(xs, roof.ceiling.value / unit, roof.label, "dash", roof.told)
 
 
 def baseline_traces(one: Series, index: int, unit: float, *, explained: bool) -> list[Trace]:

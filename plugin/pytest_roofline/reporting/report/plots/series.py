@@ -10,6 +10,7 @@ from ....core.facts import HardwareKey
 from ....core.keys import Scalar
 from ....core.units import size_label
 from ....judging.report_rows import ReportRow
+from .axes import drawable
 
 FEWEST_SIZES = 3
 SIZE = "size_bytes"
@@ -22,7 +23,7 @@ class Series:
     Args:
         name: what tells it from the others of its figure.
         points: size in bytes and row.
-        unresolved: how many sizes have no rate, since they took less than the clock can tell.
+        unresolved: how many sizes have no rate to be drawn, as where they took less than the clock can tell.
     """
 
     name: str
@@ -59,7 +60,7 @@ def series_of(rows: Sequence[ReportRow], fewest: int = FEWEST_SIZES) -> list[Ser
         if size is None:
             continue
         parts = _parts(row, parameter)
-        if row.rate is None:
+        if not drawable(row.rate):
             unresolved[parts] += 1
         else:
             found.setdefault(parts, {})[size] = row
@@ -112,7 +113,7 @@ def _parts(row: ReportRow, size_parameter: str) -> tuple[str, ...]:
     key = one.key
     parameters = ", ".join(told(name, value) for name, value in key.parameters.items() if name != size_parameter)
     hardware = _without_count(key.hardware)
-    return parameters, key.name, key.metric, key.cache, key.timing, hardware, f"run {row.run.header.run_id}"
+    return parameters, key.name, key.metric, key.cache, key.timing, hardware, f"run {row.run_name}"
 
 
 @lru_cache(maxsize=256)

@@ -8,8 +8,11 @@ from ....core.profiles import CLASSES, ClassTime, Profile
 from ....core.units import GIB, MIB, format_memory, format_seconds, format_share, printable
 from ....judging.report_rows import ReportRow
 from ....judging.runs import Run
+from ...results import count
 from ..plot import Plot
-from .drawing import MOST_ROWS, Trace, axis, bar_marker, lines_of, plain_figure, thinned, thinned_note, wrapped
+from .axes import axis
+from .drawing import MOST_ROWS, Trace, bar_marker, lines_of, plain_figure, thinned, thinned_note, wrapped
+from .words import of_run, several_runs
 
 TIME, MEMORY = "Where the time goes", "Where the memory goes"
 # Bars below each other that a person still reads.
@@ -86,13 +89,14 @@ def memory_plots(rows: Sequence[ReportRow]) -> list[Plot]:
 
 def _runs(rows: Sequence[ReportRow]) -> list[tuple[Run, str]]:
     """Every run once, with what stands behind a label of it where there are several."""
-    runs = list({id(row.run): row.run for row in rows}.values())
-    return [(run, f", run {run.header.run_id}" if len(runs) > 1 else "") for run in runs]
+    several = several_runs(rows)
+    return list({id(row.run): (row.run, of_run(row, several)) for row in rows}.values())
 
 
 def _class_texts(one: ClassTime, profile: Profile) -> list[str]:
-    share, time, count = _class_cells(one, profile)
-    return [f"{one.name}: {share}", f"{time} a call", f"{count} launches in {profile.calls} calls", *one.largest[:3]]
+    share, time, _ = _class_cells(one, profile)
+    launches = count(one.count, "launch", "es")
+    return [f"{one.name}: {share}", f"{time} a call", f"{launches} in {count(profile.calls, 'call')}", *one.largest[:3]]
 
 
 def _class_cells(one: ClassTime, profile: Profile) -> tuple[str, str, str]:
@@ -116,9 +120,9 @@ def _stacked(bars: Sequence[_Bar], kinds: Iterable[str], title: str) -> dict[str
     layout = {
         "barmode": "stack",
         "xaxis": axis(title, rangemode="tozero"),
-        "yaxis": axis("", autorange="reversed", showgrid=False, **names),
+        "yaxis": axis("", autorange="reversed", showgrid=False, tickfont={"size": 10}, **names),
     }
-    return plain_figure(traces, layout, height=190 + 34 * len(bars) + 12 * len(present))
+    return plain_figure(traces, layout, height=190 + 46 * len(bars) + 12 * len(present))
 
 
 def _part(kind: str, index: int, bars: Sequence[_Bar]) -> Trace:

@@ -27,9 +27,9 @@ def sweep_says(all_series: Sequence[Series]) -> str:
 def _sentence(one: Series) -> str:
     """`plateau 3.9 TB/s, 81.2 % of the datasheet's 4.8 TB/s; 2 of 20 sizes slower …`."""
     sound = [row for row in one.rows if row.word != INVALID]
-    bare = [f"{one.unresolved} below the clock's resolution, without a rate"] if one.unresolved else []
+    bare = [f"{one.unresolved} without a rate to be drawn, as below the clock's resolution"] if one.unresolved else []
     sizes = {id(row): format_bytes(size) for size, row in one.points}
-    found = verdicts(one.rows, "sizes", lambda row: sizes[id(row)])
+    found = verdicts(one.rows, "size", lambda row: sizes[id(row)])
     return "; ".join([*_plateau(sound), found, *_cached(sound), *bare])
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from ....core.units import printable
 from ....judging.report_rows import ReportRow
 from ..plot import Plot
+from .axes import log_axis, size_axis
 from .drawing import (
     GREY,
     MOST_POINTS,
@@ -13,18 +14,15 @@ from .drawing import (
     RED_SYMBOL,
     Trace,
     legend_only,
-    level,
     lines_of,
-    log_axis,
     plain_figure,
     safe,
     short,
-    size_axis,
     style,
     thinned,
     thinned_note,
 )
-from .references import baseline_traces, ceilings_of, limit_marks
+from .references import baseline_traces, limit_marks, roof_level, roofs_of
 from .series import Series
 from .sweep_words import sweep_says
 from .words import COLUMNS, INVALID, cells, hover, metric_of, rate_unit
@@ -44,15 +42,15 @@ def sweep_plot(section: str, title: str, all_series: Sequence[Series], rate_name
     metric = metric_of(all_series[0].rows[0])
     unit, unit_name = rate_unit(metric)
     sizes = [size for one in drawn for size in one.sizes]
-    ceilings = ceilings_of([row for one in drawn for row in one.rows])
-    traces = [level(sizes, ceiling.value / unit, text, dash) for ceiling, text, dash in ceilings]
+    roofs = roofs_of([row for one in drawn for row in one.rows])
+    traces = [roof_level(sizes, roof, unit) for roof in roofs]
     banded = [index for index, one in enumerate(drawn) if any(row.reference_medians_s for row in one.rows)]
     for index, one in enumerate(drawn):
         # One entry of the legend explains all bands, which have their series' colours.
         traces += baseline_traces(one, index, unit, explained=index == banded[0]) if index in banded else []
         traces.append(_points(one, index, unit))
     traces += limit_marks(drawn, unit) + _legend([row for one in drawn for row in one.rows])
-    heights = [y for trace in traces for y in trace["y"] if y is not None]
+    heights = [y for trace in traces for y in trace["y"]]
     layout = {
         "xaxis": size_axis("size", sizes),
         "yaxis": log_axis(f"{rate_name} ({unit_name})", heights),

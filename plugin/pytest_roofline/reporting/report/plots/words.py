@@ -1,6 +1,5 @@
 """What is said of a row beside its point, and in the table that has the same content."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 
 from ....core.records import Ceiling
@@ -17,6 +16,7 @@ from ....core.work import RATE_UNITS, rate_suffix
 from ....judging.report_rows import ReportRow
 from ....judging.verdicts import Kind
 from ...results import count
+from .axes import drawable
 
 REGRESSED, INVALID = Kind.REGRESSED.value, Kind.INVALID.value
 COLUMNS = ("series", "size", "time", "rate", "of the roofline", "baseline", "difference (time)", "99 % interval",
@@ -42,10 +42,16 @@ def rate_words(value: float, metric: str) -> str:
     return f"{value / 1e12:.3g} TB/s" if value >= 1e12 else format_rate(value)
 
 
-def rate_at(row: ReportRow, seconds: float | None) -> float | None:
-    """What of a row's work is done in so many seconds, as a rate; None where that is no number above zero."""
-    found = row.rate_of(seconds) if seconds else None
-    return found if found is not None and 0 < found < math.inf else None
+def rate_at(row: ReportRow, seconds: float | None, metric: str | None = None) -> float | None:
+    """What of a row's work is done in so many seconds, as a rate; None where that has no place on an axis.
+
+    Args:
+        row: of a measurement.
+        seconds: per call.
+        metric: whose counting; the key's own by default.
+    """
+    found = row.rate_of(seconds, metric) if seconds else None
+    return found if drawable(found) else None
 
 
 def flop_unit(flops: Iterable[float]) -> tuple[float, str]:
@@ -143,7 +149,7 @@ def verdicts(rows: Sequence[ReportRow], what: str, where: Callable[[ReportRow], 
 
     Args:
         rows: of one series.
-        what: `sizes`, in the plural.
+        what: `size`; its plural has an s more.
         where: what tells one of them from the others.
     """
     judged = [row for row in rows if row.change is not None]
@@ -152,11 +158,11 @@ def verdicts(rows: Sequence[ReportRow], what: str, where: Callable[[ReportRow], 
     if slower:
         worst = max(slower, key=lambda row: row.change or 0.0)
         by = f", worst {where(worst)} ({format_percent(worst.change)} time)" if worst.change is not None else ""
-        parts.append(f"{len(slower)} of {len(rows)} {what} slower than the baseline or limit{by}")
+        parts.append(f"{len(slower)} of {count(len(rows), what)} slower than the baseline or limit{by}")
     elif judged:
-        parts.append(f"{len(judged)} of {len(rows)} {what} compared, none found slower")
+        parts.append(f"{len(judged)} of {count(len(rows), what)} compared, none found slower")
     else:
-        parts.append(f"none of {len(rows)} {what} compared")
+        parts.append(f"none of {count(len(rows), what)} compared")
     others = [row for row in rows if row.red and row.word != REGRESSED]
     invalid = [row for row in rows if row.word == INVALID and not row.red]
     parts += [f"{len(others)} failed"] if others else []
@@ -167,6 +173,16 @@ def verdicts(rows: Sequence[ReportRow], what: str, where: Callable[[ReportRow], 
 def device(row: ReportRow) -> str:
     """What was measured, as it calls itself."""
     return row.run.header.environment.device.product
+
+
+def several_runs(rows: Iterable[ReportRow]) -> bool:
+    """Whether what is of one run has to be told from what is of another."""
+    return len({row.run_name for row in rows}) > 1
+
+
+def of_run(row: ReportRow, several: bool) -> str:
+    """What stands behind the name of something of a row where there are several runs: `, run nightly`."""
+    return f", run {row.run_name}" if several else ""
 
 
 def devices(rows: Sequence[ReportRow], at_most: int = 2) -> str:
