@@ -7,8 +7,12 @@ from pytest_roofline.reporting.records import judgement_of
 from pytest_roofline.reporting.report.plots import plots_of
 
 
-def plots(rows):
-    return [plot for plot in plots_of(rows) if plot.section == "Samples of what failed"]
+def plots(rows, section="Samples of what failed"):
+    return [plot for plot in plots_of(rows) if plot.section == section]
+
+
+def not_trusted(rows):
+    return plots(rows, "Samples of what cannot be trusted")
 
 
 @pytest.fixture
@@ -59,9 +63,34 @@ def test_what_passed_has_no_such_plot(bench):
     assert [] == plots(bench.sweep([2**12, 2**16, 2**20]))
 
 
+def test_what_is_invalid_and_did_not_fail_stands_under_a_heading_of_its_own(bench, make):
+    records = [make.measurement(key=make.key(f"copy_{number}"), invalid="a neighbour") for number in range(12)]
+    rows = bench.rows(*records)
+    assert [] == plots(rows)
+    assert 10 == len(not_trusted(rows))
+    assert not_trusted(rows)[-1].says.endswith(
+        "2 more cannot be trusted; `roofline explain` shows the samples of each."
+    )
+
+
+def test_what_is_invalid_and_failed_is_among_what_failed(bench, make):
+    measured = make.measurement(invalid="a neighbour")
+    rows = bench.rows(measured, failed=[measured.test_id])
+    assert (1, 0) == (len(plots(rows)), len(not_trusted(rows)))
+
+
+def test_processes_that_do_not_count_are_not_held_against_the_baseline(bench, make):
+    times = (1.2e-3, 1.21e-3, 1.22e-3)
+    measured = [make.measurement(seconds, round=number) for number, seconds in enumerate(times, 1)]
+    measured.append(make.measurement(9e-3, round=4, invalid="a neighbour"))
+    (plot,) = plots(bench.rows(*measured, judgement_of(make.result(*times)), failed=[measured[0].test_id]))
+    assert "3 of 3 processes slower than all 15 of the baseline" in plot.says
+    assert 4 == len(plot.rows)
+
+
 def test_attempts_of_one_round_are_told_apart(bench, make):
     first, again = (make.measurement(seconds, invalid="a neighbour") for seconds in (1e-3, 2e-3))
-    (plot,) = plots(bench.rows(first, again))
+    (plot,) = not_trusted(bench.rows(first, again))
     assert ["round 1, attempt 1", "round 1, attempt 2"] == [row[0] for row in plot.rows]
     assert "2 processes measured and nothing to compare with" in plot.says
 
@@ -71,12 +100,12 @@ def test_ten_of_many_are_drawn_the_worst_first_and_the_others_counted(bench, mak
     found = plots(bench.rows(*records, failed=[one.test_id for one, _ in records]))
     assert 10 == len(found)
     assert found[0].title.startswith("copy_12[64MiB] on NVIDIA H200: REGRESSED")
-    assert found[-1].says.endswith("3 more failed or are INVALID; `roofline explain` shows the samples of each.")
+    assert found[-1].says.endswith("3 more failed; `roofline explain` shows the samples of each.")
 
 
 def test_many_blocks_are_thinned_and_said(bench, make, checked):
     samples = Samples(tuple(1e-6 + 1e-12 * index for index in range(5000)), iterations=1, tick_s=1e-9)
-    (plot,) = plots(bench.rows(make.measurement(samples=samples, invalid="a neighbour")))
+    (plot,) = not_trusted(bench.rows(make.measurement(samples=samples, invalid="a neighbour")))
     (strip,) = (trace for trace in checked(plot).figure["data"] if trace["name"] == "block of this run")
     assert 2000 == len(strip["x"])
     assert "2000 of 5000 blocks are shown" in plot.says
