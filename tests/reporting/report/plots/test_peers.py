@@ -63,3 +63,23 @@ def test_a_matrix_of_nothing_to_be_trusted_says_so(bench, checked):
     every = [(source, target) for source in range(3) for target in range(3)]
     (plot,) = matrices(bench.peers(3, invalid=every))
     assert checked(plot).says.startswith("No pair has a number to be trusted")
+
+
+def test_more_pairs_than_rows_of_a_table_are_thinned_and_said_and_red_ones_kept(bench, checked):
+    (plot,) = matrices(bench.peers(16, slow=[(15, 14), (15, 13)]))
+    assert 200 == len(checked(plot).rows)
+    assert "200 of 240 rows of the table are shown" in plot.says
+    assert {("15", "14"), ("15", "13")} <= {row[:2] for row in plot.rows}
+
+
+def test_a_figure_has_at_most_so_many_devices_and_says_so(bench, make, checked):
+    records = [
+        make.measurement(key=make.key("peer_copy", parameters={"source": 2 * number, "target": 2 * number + 1}))
+        for number in range(300)
+    ]
+    (plot,) = matrices(bench.rows(*records, failed=[records[-1].test_id]))
+    trace = checked(plot).figure["data"][0]
+    assert 72 == len(trace["x"]) == len(trace["y"])
+    assert plot.figure["layout"]["height"] < 2000
+    assert "598" in trace["y"]
+    assert "72 of 300 pairs are shown" in plot.says

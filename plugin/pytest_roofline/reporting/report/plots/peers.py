@@ -9,13 +9,18 @@ from ....core.work import rate_suffix
 from ....judging.report_rows import ReportRow
 from ...matrix import FEWEST_PAIRS, pair_of
 from ..plot import Plot
-from .drawing import axis, limited, lines_of, plain_figure, safe
+from .axes import axis
+from .drawing import MOST_ROWS, limited, lines_of, plain_figure, safe, thinned, thinned_note
 from .words import COLUMNS, INVALID, ceiling_words, cells, devices, hover, rate_unit, rate_words, verdicts
 
 SECTION = "Copies between devices"
 # The darkest colour is at most this share of the brightest one's rate.
 _LEAST_SPAN = 0.7
-_RED = "<br>✕"
+_RED = "✕"
+# Sources and targets of one figure: those of a rack; each has every other as a cell.
+MOST_DEVICES = 72
+# More of them leave no room for a number in each cell.
+_MOST_NUMBERED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ def peer_plots(rows: Sequence[ReportRow]) -> list[Plot]:
     for row in rows:
         one = row.measurement
         if one is not None and _pair(row) and rate_suffix(one.key.metric) is not None:
-            groups.setdefault((_title(row), row.run.header.run_id), []).append(row)
+            groups.setdefault((_title(row), row.run_name), []).append(row)
     several = len({run for _, run in groups}) > 1
     found = [
         _Matrix(f"{title} on {devices(members)}" + (f", run {run}" if several else ""), members)
@@ -65,19 +70,32 @@ def _title(row: ReportRow) -> str:
     return one.key.benchmark + inside + (f".{one.key.name}" if one.key.name else "") + f", {one.key.metric}"
 
 
+def _shown(by_pair: dict[tuple[int, int], ReportRow]) -> dict[tuple[int, int], ReportRow]:
+    """The pairs of so many sources and targets as a figure has room for, those of failed tests first."""
+    sources: set[int] = set()
+    targets: set[int] = set()
+    for source, target in sorted(by_pair, key=lambda pair: (not by_pair[pair].red, pair)):
+        if len(sources | {source}) <= MOST_DEVICES and len(targets | {target}) <= MOST_DEVICES:
+            sources.add(source)
+            targets.add(target)
+    return {pair: row for pair, row in by_pair.items() if pair[0] in sources and pair[1] in targets}
+
+
 def _drawn(matrix: _Matrix) -> Plot:
-    by_pair = {pair: row for row in matrix.rows if (pair := _pair(row)) is not None}
+    known = {pair: row for row in matrix.rows if (pair := _pair(row)) is not None}
+    by_pair = _shown(known)
     sources, targets = sorted({pair[0] for pair in by_pair}), sorted({pair[1] for pair in by_pair})
     grid = [[by_pair.get((source, target)) for target in targets] for source in sources]
     assert matrix.rows[0].measurement is not None
     unit, unit_name = rate_unit(matrix.rows[0].measurement.key.metric)
+    numbered = max(len(sources), len(targets)) <= _MOST_NUMBERED
     heights = [height for row in by_pair.values() if (height := _height(row, unit)) is not None]
     trace = {
         "type": "heatmap",
         "x": [f"{target}" for target in targets],
         "y": [f"{source}" for source in sources],
         "z": [[_height(row, unit) for row in line] for line in grid],
-        "text": [[_cell(row, unit) for row in line] for line in grid],
+        "text": [[_cell(row, unit, numbered) for row in line] for line in grid],
         "texttemplate": "%{text}",
         "hoverinfo": "text",
         "hovertext": [[_hover(row) for row in line] for line in grid],
@@ -97,15 +115,15 @@ def _drawn(matrix: _Matrix) -> Plot:
         "annotations": _beside(by_pair),
     }
     ceiling = _expected(matrix.rows)
+    listed = thinned(sorted(known.items()), MOST_ROWS, lambda pair: pair[1].red)
+    notes = thinned_note(len(by_pair), len(known), "pairs") + thinned_note(len(listed), len(known), "rows of the table")
     return Plot(
         section=SECTION,
         title=printable(matrix.title + (f", {ceiling}" if ceiling else "")),
-        says=_says(by_pair),
-        figure=plain_figure([trace], layout, height=120 + 44 * max(4, len(sources))),
+        says=_says(known) + notes,
+        figure=plain_figure([trace], layout, height=120 + (44 if numbered else 22) * max(4, len(sources))),
         columns=("source", "target", *COLUMNS[1:]),
-        rows=[
-            (str(source), str(target), *cells(row, "")[1:]) for (source, target), row in sorted(by_pair.items())[:200]
-        ],
+        rows=[(str(source), str(target), *cells(row, "")[1:]) for (source, target), row in listed],
     )
 
 
@@ -120,9 +138,11 @@ def _height(row: ReportRow | None, unit: float) -> float | None:
     return None if row is None or row.rate is None or row.word == INVALID else row.rate / unit
 
 
-def _cell(row: ReportRow | None, unit: float) -> str:
+def _cell(row: ReportRow | None, unit: float, numbered: bool) -> str:
     height = _height(row, unit)
-    return "" if row is None or height is None else three_digits(height) + _RED * row.red
+    if row is None or height is None:
+        return ""
+    return "<br>".join([three_digits(height)] * numbered + [_RED] * row.red)
 
 
 def _hover(row: ReportRow | None) -> str:
@@ -145,7 +165,7 @@ def _beside(by_pair: dict[tuple[int, int], ReportRow]) -> list[dict[str, object]
 def _says(by_pair: dict[tuple[int, int], ReportRow]) -> str:
     """`Lowest 312 GB/s for 2→5, median 390 GB/s, highest 395 GB/s for 0→1; …`."""
     sound = {pair: row for pair, row in by_pair.items() if row.word != INVALID and row.rate is not None}
-    told = f"{verdicts(list(by_pair.values()), 'pairs', _between)}."
+    told = f"{verdicts(list(by_pair.values()), 'pair', _between)}."
     if not sound:
         return f"No pair has a number to be trusted; {told}"
     low, high = (bound(sound, key=lambda pair: sound[pair].rate or 0.0) for bound in (min, max))
