@@ -130,16 +130,15 @@ class Bridge:
         # The closest marker is all that they look at, so it repeats what the test's own says.
         settings = {"group": measurement.key.benchmark, **(own.kwargs if own is not None else {})}
         clock = _clock(samples.kept, clock_of(samples) or "roofline")
-        # Nothing of theirs was at work: garbage was not collected while we timed, and there is nothing to profile.
+        # Garbage was not collected while we timed, and there is nothing to profile; `pedantic` warms nothing up.
         settings |= {"timer": clock, "disable_gc": True, "cprofile": False}
-        # In their `pedantic` both only say how it was; nothing is warmed up by them.
-        settings |= {"warmup": bool(warmed_up(samples)), "warmup_iterations": warmed_up(samples)}
+        settings |= {"warmup": True, "warmup_iterations": warmed_up(samples)}
         item.add_marker(pytest.mark.benchmark(*(own.args if own is not None else ()), **settings), append=False)
         self._made = None
         benchmark = request.getfixturevalue(THEIRS)
         if self._made is not item:
             return None
-        # Iterations of theirs would be calls of nothing, by whose number each sample is divided, not to the last bit.
+        # By more iterations they would divide each sample, which is not the same to the last bit.
         benchmark.pedantic(_nothing, rounds=len(samples.kept), iterations=1)
         # Without statistics they are disabled.
         if benchmark.stats is None:

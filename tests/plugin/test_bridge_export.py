@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from .conftest import texts
 from .test_bridge import bench as bench
 
 SUITE = """
@@ -104,3 +105,35 @@ def test_over_rounds_the_figures_are_of_all_processes_and_the_rounds_tell_of_how
     assert told["baseline_s"] * (1 + told["change"]) == pytest.approx(told["seconds"])
     assert told["rate"] * 1e9 == pytest.approx(2e9 / told["seconds"])
     assert told["share_of_roofline"] == pytest.approx(2e9 / told["seconds"] / 3350e9)
+
+
+APART = """
+import pytest
+from pytest_roofline import Work
+
+@pytest.mark.benchmark(group="mine")
+@pytest.mark.parametrize(("kind", "count"), [(object, 3)], ids=["odd"])
+def test_marked(roofline, busy, kind, count): roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+"""
+
+
+def test_what_a_run_file_does_not_hold_differs_as_the_page_says(bench):
+    bench.suite(APART)
+    (live, exported), _ = both(bench)
+    (replay,), (export,) = live.values(), exported.values()
+    assert ("mine", "marked") == (replay["group"], export["group"])
+    assert {"count": 3, "id": "odd"} == export["params"]
+    assert {"kind", "count"} == set(replay["params"])
+    same = ("fullname", "name", "param", "stats", "extra_info")
+    assert [replay[name] for name in same] == [export[name] for name in same]
+
+
+def test_a_live_run_compares_with_an_export_and_warns_of_the_machine(bench):
+    bench.suite(APART)
+    both(bench)
+    bench.script(slow=1.5)
+    # It comes behind the last test, where pytest no longer keeps warnings for its summary.
+    with pytest.warns(match=r"Benchmark machine_info is different\. Current: .* VS saved: "):
+        result = bench.run("--benchmark-compare=exported.json", "--benchmark-compare-fail=median:49%")
+    assert 0 != result.ret
+    assert "Field 'median' has failed PercentageRegressionCheck: 50.0" in texts(result)

@@ -1,8 +1,15 @@
 """Bencher's metric format, held against its published schema."""
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
 from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.core.units import slug
+from pytest_roofline.core.work import rate_suffix
+from roofline_kernels.training.precisions import PRECISIONS
 
 SCHEMA = "bencher-metric-format"
 
@@ -82,3 +89,31 @@ def test_a_name_of_any_characters_stays_as_it_is(exported, make, validate):
 @pytest.mark.parametrize("label", ["x" * 1024, "ü" * 512, "copy_bencher_ignore[64MiB]", "BencherIgnored"])
 def test_the_longest_name_and_one_that_only_holds_such_words_go_out(exported, make, label):
     assert (label,) == exported("bencher", make.measurement(label=label)).names
+
+
+ROOT = Path(__file__).parents[3]
+# What the suite fills into the name of a metric.
+FILLED_IN = {"{memory}": ("pinned", "pageable")}
+
+
+def named_metrics(path):
+    """The metrics whose names stand in a file of the suite."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Constant | ast.JoinedStr):
+            continue
+        text = ast.unparse(node).removeprefix("f").strip("'\"")
+        if re.fullmatch(r"[\w{}]+", text) and rate_suffix(text):
+            (hole,) = re.findall(r"\{.*?\}", text) or ("",)
+            yield from (text.replace(hole, word) for word in FILLED_IN[hole]) if hole else (text,)
+
+
+def test_the_page_has_the_measure_of_every_metric_of_the_suite():
+    page = (ROOT / "docs" / "exporting.md").read_text(encoding="utf-8")
+    table = page.partition("| measure | unit |")[2].partition("\n\n")[0]
+    told = {name for row in table.splitlines() for name in re.findall("`(.*?)`", row.partition(" | ")[0])}
+    suite = {metric for path in (ROOT / "perf_tests").glob("test_*.py") for metric in named_metrics(path)}
+    assert {"pageable_auto_payload_GBps", "sm_traffic_GBps", "bidir_sum_auto_payload_GBps"} < suite
+    # Where a test names none, its work does.
+    suite |= {one.metric for one in PRECISIONS.values()} | {"traffic_GBps", "busbw_GBps", "algbw_GBps", "TFLOPS"}
+    ours = {"latency", "throughput", "roofline-share", "peak-memory", "held-memory"}
+    assert ours | {slug(metric) for metric in suite} == told
