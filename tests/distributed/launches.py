@@ -9,7 +9,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 SUITE = Path(__file__).with_name("launched_suite.py")
-PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--roofline-device=cpu", "--junitxml=junit.xml"]
+# Importing these plugins takes longer than all else that is not torch; every process of a launch imports them.
+WITHOUT = [word for plugin in ("cacheprovider", "hypothesispytest", "benchmark") for word in ("-p", f"no:{plugin}")]
+PYTEST = [sys.executable, "-m", "pytest", *WITHOUT, "--roofline-device=cpu", "--junitxml=junit.xml"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 MPIRUN = ["mpirun", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
 # torchrun's agent and mpirun start slowly, and so do ranks on a machine with others at work.
