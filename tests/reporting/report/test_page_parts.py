@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.core.figures import Figure
-from pytest_roofline.core.records import Ceiling
-from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.records import Ceiling, Outcome
+from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.report_rows import report_rows, rows_of
+from pytest_roofline.reporting.report import page_steps
+from pytest_roofline.reporting.report.page import page
 from pytest_roofline.reporting.report.page_kernels import exhausted_table, kernels_table
 from pytest_roofline.reporting.report.page_machine import (
     MOST_ENDED,
@@ -20,7 +23,7 @@ from pytest_roofline.reporting.report.page_machine import (
 )
 from pytest_roofline.reporting.report.page_red import reds
 from pytest_roofline.reporting.report.page_results import results_table
-from pytest_roofline.reporting.report.page_steps import memory_table, profiles_of, steps_table
+from pytest_roofline.reporting.report.page_steps import memory_of, memory_table, profiles_of, steps_table
 
 from .page_runs import everything, judged
 
@@ -187,6 +190,54 @@ def test_a_failed_test_without_a_number_has_its_message_and_a_command_and_no_pro
     red = next(one for one in reds(report_rows(run)) if one.row.word == "FAILED")
     assert ("AssertionError: the copy differs in 3 of 4096 values", None) == (red.message, red.processes)
     assert ("python -m pytest test_own.py::test_data",) == red.commands
+
+
+def commands(make, tmp_path, *records, **changes):
+    run = make.run(tmp_path / "run.jsonl", *records)
+    return [red.commands for red in reds(report_rows(replace(run, header=replace(run.header, **changes))))]
+
+
+def test_the_device_is_looked_at_again_by_the_run_that_it_failed_in_under_another_name(make, tmp_path):
+    ended = Outcome("device health", "failed", reason="DEGRADED: power limit")
+    for saved in (["--roofline-save", "n"], ["--roofline-save=n"]):
+        command = ("pytest", "perf tests", *saved, "-k", "copy")
+        assert [("python -m pytest 'perf tests' -k copy",)] == commands(make, tmp_path, ended, command=command)
+
+
+def test_what_holds_no_number_is_not_explained(make, tmp_path):
+    test_id = "test_big.py::test_big"
+    ran_out = OutOfMemory(test_id, "big", {}, "big[9]", "p", "cuda:0", "tried to allocate", name="")
+    found = commands(make, tmp_path, ran_out, Outcome(test_id, "failed", reason="out of memory"))
+    assert [("python -m pytest test_big.py::test_big",)] == found
+
+
+def test_a_name_that_nobody_can_type_is_in_no_command(make, tmp_path):
+    one = make.measurement(test_id="test_a.py::test_\x07", label="copy")
+    (found,) = commands(make, tmp_path, one, make.outcome(one, "failed"))
+    assert [f"roofline explain {tmp_path / 'run.jsonl'} copy"] == list(found)
+
+
+def test_one_block_is_no_blocks(make, tmp_path):
+    samples = Samples((1e-3, 2e-3), 1, 1e-9, blocks=(Block(1, excluded="cores taken"), Block(1)))
+    one = make.measurement(samples=samples)
+    (red,) = reds(row_of(make, tmp_path, one, make.outcome(one, "failed")))
+    assert "1 block by cores taken" == texts(red.processes)[0]["does not count"]
+
+
+def test_what_is_folded_away_is_cut_short_with_a_word(run, monkeypatch):
+    monkeypatch.setattr(page_steps, "MOST_TOLD", 2)
+    several = replace(
+        run,
+        profiles=tuple(replace(run.profiles[0], test_id=f"t{number}") for number in range(3)),
+        memory_uses=tuple(replace(run.memory_uses[0], test_id=f"t{number}") for number in range(4)),
+    )
+    assert ("… and 1 more profile", "in the run file") == (
+        profiles_of([several])[2].title,
+        profiles_of([several])[2].says,
+    )
+    assert (3, "… and 2 more calls") == (len(memory_of([several])), memory_of([several])[-1].title)
+    text = page([several])
+    assert '<p class="told"><b>… and 1 more profile</b> in the run file</p>' in text
 
 
 def test_every_process_of_a_red_test_stands_beside_the_sessions_behind_the_baseline(run):

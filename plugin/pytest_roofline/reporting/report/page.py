@@ -20,7 +20,7 @@ from .page_machine import (
     sweeps_of,
 )
 from .page_plots import Drawn, drawn, sections
-from .page_red import ladders, reds
+from .page_red import ladders, not_told, reds
 from .page_results import results_table
 from .page_steps import memory_of, memory_table, profiles_of, steps_table
 from .page_summary import MEANINGS, chips, sentence
@@ -74,7 +74,7 @@ def _content(runs: Sequence[Run], rows: Sequence[ReportRow], figures: Sequence[D
         "ended": ended_lines(runs),
         "chips": chips(rows),
         "reds": red,
-        "more_red": sum(row.red for row in rows) - len(red),
+        "more_red": not_told(rows),
         "ladders": ladders(runs) if red else [],
         "samples": [one for one in figures if one.plot.section == SAMPLES],
         "results": results_table(rows, len(runs) > 1),

@@ -6,17 +6,21 @@ from dataclasses import dataclass
 from statistics import median
 
 from ...core.records import Judgement, Measurement
-from ...core.units import format_seconds
+from ...core.units import format_seconds, printable
 from ...judging.report_rows import ReportRow
 from ...judging.runs import Run
 from ..details import chance_text, difference_text, sides_text, spread_text
 from ..ladder import ladder_lines, ladder_of_run
 from ..resources import changes_text
+from ..results import count
 from .page_results import reason
 from .page_tables import Cell, Column, Table, number
 
-# Of so many everything is told; the others stand in the table of all results.
+# Of so many tests, and of so many measurements of each, everything is told; the others stand among all results.
 MOST_DETAILED = 40
+MOST_OF_A_TEST = 5
+# The item that looks at the device, which has no file to run it from.
+DEVICE = "device health"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,25 @@ class Red:
 
 
 def reds(rows: Sequence[ReportRow]) -> list[Red]:
-    """The failed tests among rows, in the order given, up to the number that anybody reads."""
-    return [_red(row) for row in rows if row.red][:MOST_DETAILED]
+    """The measurements of failed tests, in the order given, up to the number that anybody reads."""
+    return [_red(row) for test in list(_by_test(rows).values())[:MOST_DETAILED] for row in test[:MOST_OF_A_TEST]]
+
+
+def not_told(rows: Sequence[ReportRow]) -> str:
+    """How many failed tests, and measurements of those that are told, stand in the table of all results alone."""
+    tests = list(_by_test(rows).values())
+    measured = sum(len(test[MOST_OF_A_TEST:]) for test in tests[:MOST_DETAILED])
+    parts = [count(len(tests) - MOST_DETAILED, "more failed test")] if len(tests) > MOST_DETAILED else []
+    parts += [f"{count(measured, 'more measurement')} of the tests above"] if measured else []
+    return f"… and {' and '.join(parts)}, in the table of all results." if parts else ""
+
+
+def _by_test(rows: Sequence[ReportRow]) -> dict[tuple[str, str], list[ReportRow]]:
+    tests: dict[tuple[str, str], list[ReportRow]] = {}
+    for row in rows:
+        if row.red:
+            tests.setdefault((row.run_name, row.test_id), []).append(row)
+    return tests
 
 
 def ladders(runs: Sequence[Run]) -> list[str]:
@@ -86,13 +107,29 @@ def _changed(row: ReportRow) -> tuple[str, ...]:
 
 
 def _commands(row: ReportRow) -> tuple[str, ...]:
-    again = f"python -m pytest {shlex.quote(row.test_id)}"
-    if row.what == "test":
-        return (again,)
-    closer = f"roofline explain {shlex.quote(str(row.run.path))} {shlex.quote(row.label)}"
-    more = f"{again} --roofline-rounds=auto" if row.what == "time" else again
-    # A run that could not be saved is told of by its report alone.
-    return (closer, more) if row.run.path.is_file() else (more,)
+    again = _again(row)
+    if row.what == "time":
+        again = [f"{command} --roofline-rounds=auto" for command in again]
+    # What holds no number explains nothing, and a run that could not be saved is told of by its report alone.
+    explained = row.what in ("time", "kernel") and row.run.path.is_file()
+    closer = [["roofline", "explain", str(row.run.path), row.label]] if explained else []
+    return (*_typed(closer), *again)
+
+
+def _again(row: ReportRow) -> list[str]:
+    """How to run its test once more; of the device the whole run, since its tests are the load."""
+    if row.test_id != DEVICE:
+        return _typed([["python", "-m", "pytest", row.test_id]])
+    # A name that a run was saved under is not given twice.
+    save, arguments = "--roofline-save", row.run.header.command[1:]
+    pairs = zip(("", *arguments), arguments, strict=False)
+    kept = [one for before, one in pairs if save not in (before, one) and not one.startswith(f"{save}=")]
+    return _typed([["python", "-m", "pytest", *kept]])
+
+
+def _typed(commands: Sequence[Sequence[str]]) -> list[str]:
+    """Commands for a shell, without those that nobody can type: written otherwise, a name is another one."""
+    return [shlex.join(words) for words in commands if all(word == printable(word) for word in words)]
 
 
 def _processes(row: ReportRow) -> Table:
@@ -110,7 +147,7 @@ def _processes(row: ReportRow) -> Table:
 
 def _new(measurement: Measurement) -> list[Cell]:
     samples = measurement.samples
-    left_out = [f"{count} blocks by {cause}" for cause, count in samples.excluded.items()]
+    left_out = [f"{count(blocks, 'block')} by {cause}" for cause, blocks in samples.excluded.items()]
     return [
         Cell(f"round {measurement.round}, process {measurement.process[:6]}"),
         *_times(samples.median_s, samples.block_medians),
@@ -126,8 +163,8 @@ def _known(told: Judgement | None) -> list[list[Cell]]:
         values = session.process_medians
         device = f" on {session.device}" if session.device else ""
         name = Cell(f"baseline, session of {session.started or 'an unknown time'}{device}")
-        told_count = f"{len(values)} process{'es' * (len(values) > 1)}"
-        found.append([name, *_times(median(values), values), number(told_count, len(values)), Cell("")])
+        processes = number(count(len(values), "process", "es"), len(values))
+        found.append([name, *_times(median(values), values), processes, Cell("")])
     return found
 
 

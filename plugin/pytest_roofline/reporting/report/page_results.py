@@ -36,7 +36,7 @@ def results_table(rows: Sequence[ReportRow], several: bool) -> Table:
 
 def _cells(row: ReportRow, several: bool) -> list[Cell]:
     return [
-        Cell(row.label),
+        Cell(row.label, full=row.test_id),
         *([Cell(row.run_name)] if several else []),
         _size(row),
         _seconds(row.seconds),

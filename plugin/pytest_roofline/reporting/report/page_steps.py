@@ -13,6 +13,7 @@ from ..first_calls import first_call_text, steady_from
 from ..memory_use import use_lines
 from ..profile_table import COLUMNS, LONGEST_NAME, cells_of, short_name
 from ..profiles import attention_text, calls_text, classes_text, slowed_text, timers_text
+from ..results import count
 from .page_tables import Cell, Column, Table, number, plain_table, without_empty
 
 # A sweep has dozens; the run file has all.
@@ -81,7 +82,12 @@ def _warm_up(one: Measurement) -> tuple[Cell, Cell]:
 def profiles_of(runs: Sequence[Run]) -> list[Told]:
     """Where the time of a call goes, of every test that was profiled; of one that was repeated the last stands."""
     latest = {(run.path, one.test_id, one.name): one for run in runs for one in run.profiles}
-    return [_profile(one) for one in latest.values()][:MOST_TOLD]
+    return [_profile(one) for one in list(latest.values())[:MOST_TOLD]] + _not_told(len(latest), "profile")
+
+
+def _not_told(found: int, noun: str) -> list[Told]:
+    """A line in place of those that have no room, which is not folded since there is nothing in it."""
+    return [Told(f"… and {count(found - MOST_TOLD, f'more {noun}')}", "in the run file")] if found > MOST_TOLD else []
 
 
 def _profile(one: Profile) -> Told:
@@ -132,11 +138,11 @@ def memory_table(runs: Sequence[Run]) -> Table | None:
 
 def memory_of(runs: Sequence[Run]) -> list[Told]:
     """The same in full: the largest allocations, outputs beside what was predicted, what the device counted."""
-    told = []
-    for use in _latest_uses(runs)[:MOST_TOLD]:
+    told, found = [], _latest_uses(runs)
+    for use in found[:MOST_TOLD]:
         first, *rest = use_lines(use)
         told.append(Told(use.label, first.removeprefix(f"memory of {use.label}: "), tuple(rest)))
-    return told
+    return told + _not_told(len(found), "call")
 
 
 def _latest_uses(runs: Sequence[Run]) -> list[MemoryUse]:

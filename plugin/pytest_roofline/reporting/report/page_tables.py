@@ -18,12 +18,14 @@ class Cell:
         value: a number to sort by, in SI units; None sorts by the text.
         why: a sentence behind the text; empty where there is none.
         word: the verdict that the text is, for its shape and colour; empty where it is none.
+        full: what the text is short for, shown when pointed at and found by the filter; empty where it is for nothing.
     """
 
     text: str
     value: float | None = None
     why: str = ""
     word: str = ""
+    full: str = ""
 
 
 @dataclass(frozen=True, slots=True)
