@@ -6,6 +6,7 @@ import html
 import json
 import math
 import re
+from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -15,16 +16,17 @@ from pytest_roofline.core.records import Outcome
 from pytest_roofline.judging.report_rows import report_rows, worst_first
 from pytest_roofline.reporting.report.page import page, rendered
 from pytest_roofline.reporting.report.page_assets import asset, json_for_script, plotly_script
-from pytest_roofline.reporting.report.page_plots import drawn, sections
-from pytest_roofline.reporting.report.page_red import MOST_DETAILED
+from pytest_roofline.reporting.report.page_plots import drawn, legend, sections
+from pytest_roofline.reporting.report.page_red import MOST_DETAILED, MOST_OF_A_TEST, not_told, reds
 from pytest_roofline.reporting.report.page_summary import sentence
 from pytest_roofline.reporting.report.page_tables import SHOWN_ROWS, Cell, number, plain_table, quantity
 from pytest_roofline.reporting.report.plot import Plot
+from pytest_roofline.reporting.report.plots.samples import INVALID_SECTION, SECTION
 
 from .page_runs import everything, hostile, judged, many
 
 VOID = {"meta", "link", "input", "br", "img"}
-COLOUR = re.compile(r"--([a-z]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)")
+COLOUR = re.compile(r"--([a-z]+): var\(--light, (#[0-9a-f]{6})\) var\(--dark, (#[0-9a-f]{6})\);")
 
 
 class Reader(HTMLParser):
@@ -227,6 +229,12 @@ def test_cells_carry_the_number_that_they_are_sorted_by(make, tmp_path):
     assert '<td data-v="67108864">64 MiB</td><td data-v="0.002">2.00 ms</td>' in text
 
 
+def test_a_row_is_known_by_its_test_id_too(make, tmp_path):
+    one = make.measurement(test_id='test_a.py::test_"copy"')
+    text = page([make.run(tmp_path / "run.jsonl", one, make.footer())])
+    assert '<th scope="row" title="test_a.py::test_&#34;copy&#34;">memcpy_d2d[64MiB]</th>' in text
+
+
 def test_a_number_beyond_all_bounds_is_sorted_as_text():
     assert (Cell("endless"), Cell("2 s", 2.0)) == (number("endless", math.inf), number("2 s", 2.0))
 
@@ -260,7 +268,24 @@ def test_a_column_of_amounts_is_one_of_numbers_and_any_other_is_text():
 
 def test_of_very_many_failed_tests_the_worst_are_told_and_the_others_counted(make, tmp_path):
     text = page([many(make, tmp_path / "many.jsonl", MOST_DETAILED + 9, red=MOST_DETAILED + 3)])
-    assert (MOST_DETAILED, True) == (text.count('<article class="red"'), "… and 3 more failed tests" in text)
+    assert (MOST_DETAILED, True) == (text.count('<article class="red"'), "… and 3 more failed tests, in the" in text)
+
+
+def test_a_failed_test_of_very_many_measurements_leaves_room_for_others_and_counts_as_one(make, tmp_path):
+    run = many(make, tmp_path / "many.jsonl", 60, red=60)
+    one = "test_own.py::test_sixty"
+    measurements = [replace(found, test_id=one) for found in run.measurements]
+    judgements = [replace(found, test_id=one, name=found.label) for found in run.judgements]
+    measurements = [replace(m, key=replace(m.key, name=j.name)) for m, j in zip(measurements, judgements, strict=True)]
+    ended = (Outcome(one, "failed", ("REGRESSED",), by_verdict=True), Outcome("test_own.py::test_other", "failed"))
+    run = replace(run, measurements=tuple(measurements), judgements=tuple(judgements), outcomes=ended)
+    rows = rows_of(run)
+    assert {"REGRESSED": MOST_OF_A_TEST, "FAILED": 1} == Counter(red.row.word for red in reds(rows))
+    assert (
+        f"… and {60 - MOST_OF_A_TEST} more measurements of the tests above, in the table of all results."
+        == not_told(rows)
+    )
+    assert "" == not_told([])
 
 
 def test_a_page_of_no_run_at_all_is_a_page():
@@ -286,7 +311,12 @@ def test_a_plot_has_its_sentence_a_description_and_the_same_content_as_a_table(m
         [("1 MiB", "2 GB/s")],
     )
     text = rendered([run], [], [plot])
-    assert 'role="img" aria-label="How &lt;fast&gt;. It is fast.' in text
+    (canvas,) = [one for one in Reader(text).all("div") if "data-figure" in one]
+    assert ("group", "plot-1-title", "plot-1-says plot-1-keys") == tuple(
+        canvas[name] for name in ("role", "aria-labelledby", "aria-describedby")
+    )
+    assert '<h3 id="plot-1-title">How &lt;fast&gt;</h3>\n<p id="plot-1-says">It is fast.</p>' in text
+    assert "What the plot says when pointed at stands in the table below.</p>" in text
     assert 'style="height:300px"' in text
     assert '<script type="application/json" id="figure-1">{"data":[{"y":[1]}],"layout":{"height":300}}</script>' in text
     assert '<th scope="row" data-v="1048576">1 MiB</th><td data-v="2e+09">2 GB/s</td>' in text
@@ -365,3 +395,36 @@ def test_the_reference_contrasts_are_those_that_wcag_names():
 def test_no_colour_stands_outside_of_the_palette():
     rules = asset("page.css").partition("}")[2]
     assert [] == re.findall(r"#[0-9a-fA-F]{3,8}\b", rules)
+
+
+def test_colours_need_no_browser_of_the_last_years():
+    assert "light-dark(" not in asset("page.css").partition("*/")[2]
+
+
+def trace(name, **changes):
+    return {"type": "scatter", "name": name} | changes
+
+
+@pytest.mark.parametrize(
+    ("traces", "expected"),
+    [
+        ([trace("a"), trace("b")], [("a", [0]), ("b", [1])]),
+        ([trace("a")], []),
+        ([trace("a", showlegend=True)], [("a", [0])]),
+        ([trace("a", type="heatmap")], []),
+        ([trace("band", legendgroup="x", showlegend=False), trace("b"), trace("a", legendgroup="x")],
+         [("a", [0, 2]), ("b", [1])]),
+        ([trace("baseline", legendgroup="x"), trace("this run", legendgroup="x"), trace("&lt;i&gt;")],
+         [("baseline, this run", [0, 1]), ("<i>", [2])]),
+        ([{"type": "scatter"}, trace("a"), trace("b")], [("a", [1]), ("b", [2])]),
+    ],
+)  # fmt: skip
+def test_a_legend_has_the_entries_that_plotly_gives_it(traces, expected):
+    assert expected == legend({"data": traces})
+
+
+def test_samples_of_what_cannot_be_trusted_stand_behind_the_results(make, tmp_path):
+    run = make.run(tmp_path / "run.jsonl", make.footer())
+    plots = [Plot(section, "", "", {"data": []}) for section in (SECTION, INVALID_SECTION)]
+    order = [attributes["id"] for attributes in Reader(rendered([run], [], plots)).all("section")]
+    assert ["samples", "results", "plots-samples-of-what-cannot-be-trusted"] == order[:3]

@@ -6,10 +6,12 @@ from pytest_roofline.reporting.report.page import page
 from pytest_roofline.reporting.report.page_tables import SHOWN_ROWS
 
 from ...conftest import require_tools
-from .browser import chromium, complaints, emulate, marked, opened, requests, resize
+from .browser import chromium, complaints, emulate, main_thread, marked, opened, printed, requests, resize
 from .page_runs import everything, hostile, many
 
-# No page of ours needs so long; ten thousand measurements are timed in benchmarks/report_page.py.
+# What ten thousand measurements may cost the page's main thread until they can be used. The wall clock, which tells of
+# other programs too, is held to in benchmarks/report_page.py; here it has a cap.
+MOST_CPU_S = 3.0
 HARD_CAP_MS = 30_000
 
 
@@ -69,6 +71,10 @@ def column(driver, number):
     return tell(driver, f"{cells}.map(cell => cell.dataset.v === undefined ? null : Number(cell.dataset.v))", number)
 
 
+def shown_names(driver):
+    return tell(driver, "[...document.querySelectorAll('#results-table tbody th')].map(cell => cell.textContent)")
+
+
 def all_drawn(driver):
     """Have every plot come into view, and wait until it is there."""
     from selenium.webdriver.support.ui import WebDriverWait
@@ -126,13 +132,18 @@ def test_a_size_is_sorted_by_its_bytes_and_not_by_its_text(full):
 
 def test_the_filter_keeps_rows_that_hold_the_text(full):
     pressed(full, "peer_copy", "#filter")
-    names = tell(full, "[...document.querySelectorAll('#results-table tbody th')].map(cell => cell.textContent)")
+    names = shown_names(full)
     assert 12 == len(names)
     assert all("peer_copy" in name for name in names)
     status = tell(full, "document.getElementById('shown').textContent")
     assert status.startswith("12 shown, 12 of ")
     clicked(full, "#clear")
     assert len(column(full, 1)) > 40
+
+
+def test_the_filter_finds_a_row_by_its_test_id(full):
+    pressed(full, "test_own.py::TEST_D", "#filter")
+    assert ["test_data"] == shown_names(full)
 
 
 def test_a_count_at_the_top_shows_its_results_alone(full):
@@ -166,6 +177,28 @@ def test_a_phone_has_no_need_to_scroll_sideways(browser, pages, name):
     assert 360 == tell(browser, "document.documentElement.scrollWidth")
     widest = "Math.max(...[...document.querySelectorAll('.js-plotly-plot .main-svg')].map(e => e.clientWidth))"
     assert 0 < tell(browser, widest) <= 360
+
+
+def inks(driver):
+    """The colours of what the plots have written beside their axes, as they are."""
+    return set(tell(driver, "[...document.querySelectorAll('.main-svg .ytick text')].map(e => e.style.fill)"))
+
+
+@pytest.mark.parametrize("how", ["button", "system"])
+def test_a_dark_page_is_printed_in_the_colours_of_a_light_one(full, how):
+    light = printed(full)
+    inks_of_light = inks(full)
+    if how == "button":
+        pressed(full, "ENTER", "#dark")
+    else:
+        emulate(full, scheme="dark")
+    assert inks_of_light.isdisjoint(inks(full))
+    dark, inks_of_dark = printed(full), inks(full)
+    assert set(light) == set(dark)
+    # After that the screen is as it was.
+    assert inks_of_light.isdisjoint(inks_of_dark)
+    assert "true" == tell(full, "document.getElementById('dark').getAttribute('aria-pressed')")
+    assert "rgb(20, 23, 28)" == tell(full, "getComputedStyle(document.body).backgroundColor")
 
 
 def test_paper_shows_what_was_folded_and_every_plot_and_no_controls(full):
@@ -215,6 +248,69 @@ def test_a_plot_is_zoomed_and_put_back_by_keys(full):
     assert pytest.approx(before) == tell(full, bounds)
 
 
+def test_arrows_alone_scroll_past_a_plot_and_move_it_with_shift(full):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    bounds = "document.querySelector('.js-plotly-plot').layout.xaxis.range"
+    before = tell(full, bounds)
+    prevented = "window.prevented = []; addEventListener('keydown', e => window.prevented.push(e.defaultPrevented))"
+    full.execute_script(prevented)
+    pressed(full, "ARROW_RIGHT", ".js-plotly-plot")
+    assert (before, [False]) == (tell(full, bounds), tell(full, "window.prevented"))
+    ActionChains(full).key_down(Keys.SHIFT).send_keys(Keys.ARROW_RIGHT).key_up(Keys.SHIFT).perform()
+    assert tell(full, bounds)[0] > before[0]
+    assert tell(full, "window.prevented").count(True) == 1
+
+
+def test_the_legend_is_a_row_of_buttons_that_follow_the_plot(full):
+    first = "document.querySelector('.js-plotly-plot')"
+    buttons = f"[...{first}.parentElement.querySelectorAll('details.legend button')]"
+    shown = f"{first}.data.map(trace => trace.visible ?? true)"
+    states, names = f"{buttons}.map(b => b.getAttribute('aria-pressed'))", f"{buttons}.map(b => b.textContent)"
+    drawn = f"[...{first}.querySelectorAll('.legendtext')].map(e => e.textContent)"
+    assert tell(full, drawn) == tell(full, names)
+    pressed(full, "ENTER", ".plot details.legend summary")
+    pressed(full, "SPACE", ".plot details.legend li:nth-child(2) button")
+    assert [True, "legendonly", True, True] == tell(full, shown)
+    assert ["true", "false", "true", "true"] == tell(full, states)
+    pressed(full, "SPACE", ".plot details.legend li:nth-child(2) button")
+    assert [True] * 4 == tell(full, shown)
+    # A click into the drawing's own legend is heard too.
+    full.execute_async_script(f"Plotly.restyle({first}, {{visible: 'legendonly'}}, [0]).then(arguments[0])")
+    assert ["false", "true", "true", "true"] == tell(full, states)
+
+
+def test_entries_of_all_legends_are_buttons(full):
+    all_drawn(full)
+    plots = tell(
+        full,
+        "[...document.querySelectorAll('.js-plotly-plot')].map(plot => ["
+        "[...plot.querySelectorAll('.legendtext')].map(e => e.textContent),"
+        "[...plot.parentElement.querySelectorAll('details.legend button')].map(e => e.textContent)])",
+    )
+    assert any(legend for legend, _ in plots)
+    assert all(", ".join(legend) == ", ".join(buttons) for legend, buttons in plots)
+
+
+def test_a_plot_is_told_by_its_title_its_sentence_and_its_keys_and_not_by_its_drawing(full):
+    full.execute_cdp_cmd("Accessibility.enable", {})
+    nodes = full.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    by_id = {node["nodeId"]: node for node in nodes}
+    (plot, *_) = [n for n in nodes if n.get("role", {}).get("value") == "group" and "REGRESSED" in n["name"]["value"]]
+    assert "memcpy_d2d[512KiB] on NVIDIA H200: REGRESSED" == plot["name"]["value"]
+    assert "+30.0 % time against the baseline" in plot["description"]["value"]
+    assert "Shift with the arrows moves" in plot["description"]["value"]
+    inside, found = list(plot["childIds"]), []
+    while inside:
+        node = by_id[inside.pop()]
+        inside += node.get("childIds", [])
+        if not node["ignored"]:
+            found.append((node["role"]["value"], node["name"]["value"]))
+    assert {"toolbar", "button"} == {role for role, _ in found} - {"generic", "image"}
+    assert all(name for role, name in found if role == "button")
+
+
 def test_hostile_names_do_nothing(browser, pages):
     emulate(browser)
     resize(browser, 1280)
@@ -229,11 +325,21 @@ def test_hostile_names_do_nothing(browser, pages):
     assert "<img src=x" in tell(browser, "document.querySelector('.js-plotly-plot').closest('figure').textContent")
 
 
-def test_ten_thousand_measurements_open_and_can_be_sorted_and_filtered_whole(browser, pages):
+def test_ten_thousand_measurements_open_in_three_seconds_of_the_main_thread(pages, tmp_path):
+    require_tools("chromium", "chromedriver")
+    # A browser that has seen nothing: it keeps what it made of the scripts of pages opened before.
+    with chromium(tmp_path) as fresh:
+        fresh.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+        opened(fresh, pages["many"])
+        spent = main_thread(fresh)
+        assert 0 < spent["ScriptDuration"] < spent["TaskDuration"] < MOST_CPU_S
+        assert marked(fresh, "table usable") < marked(fresh, "plots drawn") < HARD_CAP_MS
+
+
+def test_ten_thousand_measurements_can_be_sorted_and_filtered_whole(browser, pages):
     emulate(browser)
     resize(browser, 1280)
     opened(browser, pages["many"])
-    assert marked(browser, "table usable") < marked(browser, "plots drawn") < HARD_CAP_MS
     rows = "document.querySelectorAll('#results-table tbody tr').length"
     assert SHOWN_ROWS == tell(browser, rows)
     assert "200 of 10,000 shown" == tell(browser, "document.getElementById('shown').textContent")

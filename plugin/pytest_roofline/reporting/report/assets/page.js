@@ -100,7 +100,7 @@
     const status = document.getElementById("shown");
     const texts = new WeakMap();
     const textOf = (row) => {
-      if (!texts.has(row)) texts.set(row, row.textContent.toLowerCase());
+      if (!texts.has(row)) texts.set(row, `${row.textContent} ${row.cells[0].title}`.toLowerCase());
       return texts.get(row);
     };
     results.after = (shown, found, of) => {
@@ -154,8 +154,34 @@
     if (!waiting.delete(canvas)) return;
     const figure = JSON.parse(document.getElementById(canvas.dataset.figure).textContent);
     Plotly.newPlot(canvas, figure.data, { ...figure.layout, template: template() }, CONFIG);
+    // Its texts are read in the sentence above and the table below; read out of the drawing they mean nothing.
+    for (const svg of all(".main-svg", canvas)) svg.setAttribute("aria-hidden", "true");
     canvas.first = ranges(canvas);
     canvas.addEventListener("keydown", (event) => moveByKey(canvas, event));
+    canvas.on("plotly_restyle", () => tellShown(canvas));
+  }
+
+  // The legend as buttons, which follow it where somebody clicks into the plot instead.
+  const entries = (canvas) => all("[data-traces]", canvas.parentElement);
+  const tracesOf = (button) => button.dataset.traces.split(" ").map(Number);
+
+  function tellShown(canvas) {
+    for (const button of entries(canvas)) {
+      const shown = tracesOf(button).some((at) => (canvas.data[at].visible ?? true) === true);
+      button.setAttribute("aria-pressed", String(shown));
+    }
+  }
+
+  function legends() {
+    for (const canvas of waiting) {
+      for (const button of entries(canvas)) {
+        button.addEventListener("click", () => {
+          draw(canvas);
+          const shown = button.getAttribute("aria-pressed") === "true";
+          Plotly.restyle(canvas, { visible: shown ? "legendonly" : true }, tracesOf(button));
+        });
+      }
+    }
   }
 
   function recolour(more = {}) {
@@ -168,11 +194,13 @@
     return Object.fromEntries(axes.map(([name, axis]) => [`${name}.range`, [...axis.range]]));
   }
 
+  // Arrows alone scroll the page, also for who has come to a plot on the way through it.
   const KEYS = { "+": [0.8, 0, 0], "=": [0.8, 0, 0], "-": [1.25, 0, 0], ArrowLeft: [1, -0.1, 0],
     ArrowRight: [1, 0.1, 0], ArrowUp: [1, 0, 0.1], ArrowDown: [1, 0, -0.1] };
 
   function moveByKey(canvas, event) {
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in KEYS || event.key === "0")) return;
+    if (event.target !== canvas || (event.key.startsWith("Arrow") && !event.shiftKey)) return;
     event.preventDefault();
     if (event.key === "0") { Plotly.relayout(canvas, canvas.first); return; }
     const [zoom, right, up] = KEYS[event.key];
@@ -207,12 +235,15 @@
     for (const canvas of waiting) watch.observe(canvas);
   }
 
-  // Paper shows everything: plots that nobody scrolled to, what is folded, and light colours.
-  let folded = null;
+  // Paper shows everything: plots that nobody scrolled to, what is folded, and light colours. The style of paper comes
+  // after `beforeprint`, so that what is drawn here would have the screen's colours if the theme stayed.
+  let folded = null, themed = "";
   function toPaper() {
     if (folded) return;
     folded = all("details:not([open])");
     for (const details of folded) details.open = true;
+    themed = root.dataset.theme ?? "";
+    root.dataset.theme = "light";
     if (!window.Plotly) return;
     for (const canvas of [...waiting]) draw(canvas);
     recolour({ width: PRINTED_WIDTH });
@@ -222,22 +253,24 @@
     if (!folded) return;
     for (const details of folded) details.open = false;
     folded = null;
-    if (window.Plotly) recolour({ width: null, autosize: true });
+    if (themed) root.dataset.theme = themed;
+    else delete root.dataset.theme;
+    tellTheme({ width: null, autosize: true });
+  }
+
+  function tellTheme(more = {}) {
+    const on = root.dataset.theme ? root.dataset.theme === "dark" : dark.matches;
+    document.getElementById("dark").setAttribute("aria-pressed", String(on));
+    if (window.Plotly) recolour(more);
   }
 
   function darkMode() {
-    const button = document.getElementById("dark");
-    const tell = () => {
-      const on = root.dataset.theme ? root.dataset.theme === "dark" : dark.matches;
-      button.setAttribute("aria-pressed", String(on));
-      if (window.Plotly) recolour();
-    };
-    button.addEventListener("click", () => {
-      root.dataset.theme = button.getAttribute("aria-pressed") === "true" ? "light" : "dark";
-      tell();
+    document.getElementById("dark").addEventListener("click", (event) => {
+      root.dataset.theme = event.currentTarget.getAttribute("aria-pressed") === "true" ? "light" : "dark";
+      tellTheme();
     });
-    dark.addEventListener("change", tell);
-    tell();
+    dark.addEventListener("change", () => tellTheme());
+    tellTheme();
   }
 
   const tables = all("table").map((table) => new Rows(table));
@@ -245,6 +278,7 @@
   filters(results);
   performance.mark("table usable");
   darkMode();
+  legends();
   document.addEventListener("DOMContentLoaded", drawInView);
   printing.addEventListener("change", () => (printing.matches ? toPaper() : fromPaper()));
   addEventListener("beforeprint", toPaper);
