@@ -1,5 +1,7 @@
 """What a run says of each test: one row a measurement, kernel, or test without either."""
 
+import math
+
 import pytest
 
 from pytest_roofline.core.memory import OutOfMemory
@@ -145,10 +147,83 @@ def test_a_rerun_that_passed_keeps_the_word_and_is_not_red(rows, make):
     assert ("FAILED", "flaky", False) == (row.word, row.reason, row.red)
 
 
-def test_a_teardown_that_failed_turns_a_judged_test_red(rows, make):
+@pytest.mark.parametrize("word", ["PASSED", "IMPROVED", "NO BASELINE", "INCONCLUSIVE", "INVALID", "REGRESSED"])
+def test_a_test_that_is_red_for_itself_has_failed_whatever_its_verdict(rows, make, word):
     one = make.measurement()
-    (row,) = rows(one, make.outcome(one), make.outcome(one, "failed", reason="in teardown"), verdict_on(one))
-    assert ("PASSED", True) == (row.word, row.red)
+    (row,) = rows(one, make.outcome(one), make.outcome(one, "failed", reason="in teardown"), verdict_on(one, word))
+    assert ("FAILED", True) == (row.word, row.red)
+
+
+@pytest.mark.parametrize("word", ["REGRESSED", "NO BASELINE", "INCONCLUSIVE", "INVALID"])
+def test_a_test_that_is_red_by_verdict_has_that(rows, make, word):
+    one = make.measurement()
+    (row,) = rows(one, make.outcome(one, "failed", by_verdict=True), verdict_on(one, word, reason="why"))
+    assert (word, "why", True) == (row.word, row.reason, row.red)
+
+
+def test_a_rerun_that_is_red_by_verdict_has_that_and_not_the_failure_before_it(rows, make):
+    one = make.measurement()
+    ends = make.outcome(one, "failed", reason="flaky"), make.outcome(one, "failed", by_verdict=True)
+    (row,) = rows(one, *ends, verdict_on(one, "REGRESSED"))
+    assert ("REGRESSED", True) == (row.word, row.red)
+
+
+@pytest.mark.parametrize(
+    ("ended", "verdicts", "word"),
+    [
+        ("failed", ("REGRESSED",), "REGRESSED"),
+        ("failed", ("PASSED", "REGRESSED"), "REGRESSED"),
+        ("failed", ("NO BASELINE",), "NO BASELINE"),
+        ("passed", ("PASSED",), "PASSED"),
+        ("passed", ("PASSED", "IMPROVED"), "MEASURED"),
+        ("passed", ("<img>",), "MEASURED"),
+        ("passed", (), "MEASURED"),
+    ],
+)
+def test_without_a_judgement_the_outcome_tells_the_verdict(rows, make, ended, verdicts, word):
+    one = make.measurement()
+    (row,) = rows(one, make.outcome(one, ended, verdicts=verdicts, by_verdict=ended == "failed", reason="+20 %"))
+    assert (word, ended == "failed") == (row.word, row.red)
+
+
+def test_what_is_no_verdict_is_not_repeated_as_one(rows, make):
+    one, found = make.measurement(), kernel()
+    timed, compiled = rows(
+        one, found, verdict_on(one, "<b>" * 999), ExactJudgement(found.test_id, found.label, "sm_90", "@all")
+    )
+    assert ["UNKNOWN", "UNKNOWN"] == [timed.word, compiled.word]
+    assert "'@all'" in compiled.reason
+    assert 200 > len(timed.reason)
+
+
+def test_the_health_of_the_device_has_its_own_word(rows):
+    ended = Outcome("device health", "failed", ("DEGRADED",), "DEGRADED: half the links", by_verdict=True)
+    (row,) = rows(ended)
+    assert ("test", "DEGRADED", "DEGRADED: half the links", True) == (row.what, row.word, row.reason, row.red)
+
+
+@pytest.mark.parametrize(("reason", "shown"), [("xfail: ", ""), ("[XPASS(strict)] ", "[XPASS(strict)]")])
+def test_a_reason_that_nobody_gave_leaves_no_room_behind(rows, reason, shown):
+    (row,) = rows(Outcome("test_a.py::t", "failed", reason=reason))
+    assert shown == row.reason
+
+
+def test_processes_that_do_not_count_stand_behind_no_number(rows, make):
+    three = [make.measurement(process=f"p{number}", invalid="busy" * (number == 2)) for number in range(3)]
+    (row,) = rows(*three)
+    assert (2, 3) == (row.counted, len(row.processes))
+    (row,) = rows(*three, verdict_on(three[0], processes=1))
+    assert 1 == row.counted
+    (row,) = rows(make.measurement(invalid="busy"))
+    assert row.counted is None
+
+
+@pytest.mark.parametrize("seconds", [1e-320, 1e-310])
+def test_what_no_number_holds_is_none(rows, make, seconds):
+    one = make.measurement(work=Work(read_bytes=2**62, flops=2**62, tokens=2**62))
+    (row,) = rows(one, verdict_on(one, processes=2, new_s=seconds, reference_s=seconds))
+    assert (None, None) == (row.rate, row.reference_rate)
+    assert all(value is None or math.isfinite(value) for value in (row.seconds, row.tokens_per_second))
 
 
 def test_kernels_have_their_exact_verdict(rows):
@@ -169,6 +244,17 @@ def test_running_out_of_memory_is_a_row_and_what_was_taken_before_is_none(rows, 
     partial = make.measurement(invalid="interrupted", test_id="test_a.py::test_big")
     found = rows(partial, exhausted(name=""), Outcome("test_a.py::test_big", "passed"))
     assert [("memory", "OUT OF MEMORY", "no", False)] == [(row.what, row.word, row.reason, row.red) for row in found]
+
+
+def test_a_test_that_ran_out_of_memory_unexpectedly_has_failed(rows):
+    (row,) = rows(exhausted(recorded=False), Outcome("test_a.py::test_big", "failed", ("OUT OF MEMORY",), "no"))
+    assert ("memory", "FAILED", True) == (row.what, row.word, row.red)
+
+
+def test_running_out_of_memory_where_the_baseline_has_a_time_is_a_regression(rows):
+    ended = Outcome("test_a.py::test_big", "failed", ("OUT OF MEMORY", "REGRESSED"), "slower", by_verdict=True)
+    (row,) = rows(exhausted(baseline_s=1e-3), ended)
+    assert ("memory", "REGRESSED", True) == (row.what, row.word, row.red)
 
 
 def test_what_ran_out_again_in_a_later_round_is_said_once(rows):
@@ -201,7 +287,7 @@ def test_seconds_that_are_no_rate_have_none(rows, make):
 def test_the_worst_come_first_and_the_slower_before_the_slow(rows, make):
     def measured(size_mib, word, outcome="passed", **changes):
         one = make.measurement(key=make.key(size_bytes=size_mib * MIB))
-        return one, make.outcome(one, outcome), verdict_on(one, word, **changes)
+        return one, make.outcome(one, outcome, by_verdict=outcome == "failed"), verdict_on(one, word, **changes)
 
     found = rows(
         *measured(1, "PASSED"),

@@ -1,14 +1,12 @@
 """A row of a report with plain values only, units in their names: what `results.csv` and `run.json` hold."""
 
-import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.keys import Scalar
 from ...core.work import rate_suffix
-from ...judging.report_rows import ReportRow, What, report_rows
-from ...judging.runs import Run
+from ...judging.report_rows import ReportRow, What
+from .words import why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +18,7 @@ class FlatRow:
     """
 
     run: str
+    run_id: str
     started: str
     test_id: str
     label: str
@@ -56,6 +55,7 @@ class FlatRow:
     figures: dict[str, int] | None = None
     cache: str | None = None
     timing: str | None = None
+    labels: list[str] | None = None
     ranks: int | None = None
     hardware: str | None = None
     device: str
@@ -64,35 +64,26 @@ class FlatRow:
     host: str
 
 
-def flat_rows(runs: Sequence[Run]) -> Iterator[FlatRow]:
-    """Every result of some runs, in the order in which they were measured."""
-    return (flat_row(row) for run in runs for row in report_rows(run))
-
-
 def flat_row(row: ReportRow) -> FlatRow:
     """A row of a report as plain values."""
     header = row.run.header
     environment = header.environment
     return FlatRow(
-        run=header.run_id,
+        run=row.run_name,
+        run_id=header.run_id,
         started=header.started,
         test_id=row.test_id,
         label=row.label,
         what=row.what,
         verdict=row.word,
         failed=row.red,
-        reason=row.reason or _own_reason(row),
+        reason=why(row),
         device=environment.device.product,
         driver=environment.device.driver,
         torch=environment.software.get("torch"),
         host=environment.host.name,
         **(_identity(row) | _numbers(row) | _kernel(row) | _memory(row)),
     )
-
-
-def _own_reason(row: ReportRow) -> str:
-    """Why a test failed that has a verdict without a reason."""
-    return row.outcome.reason if row.red and row.outcome is not None else ""
 
 
 def _identity(row: ReportRow) -> dict[str, Any]:
@@ -110,48 +101,34 @@ def _numbers(row: ReportRow) -> dict[str, Any]:
     if one is None:
         return {}
     low, high = row.interval or (None, None)
-    judged, seconds = row.judgement, row.seconds
-    found = {
-        "seconds": seconds,
-        "tokens_per_second": one.work.tokens / seconds if seconds and one.work.tokens and one.has_rate else None,
+    of_bytes = rate_suffix(one.key.metric) != "TFLOPS"
+    return {
+        "seconds": row.seconds,
+        "metric": one.key.metric,
+        "bytes_per_second": row.rate if of_bytes else None,
+        "flops_per_second": row.rate_of(row.seconds, "TFLOPS"),
+        "tokens_per_second": row.tokens_per_second,
         "baseline_seconds": row.reference_s,
+        "baseline_bytes_per_second": row.reference_rate if of_bytes else None,
+        "baseline_flops_per_second": row.rate_of(row.reference_s, "TFLOPS"),
         "change": row.change,
         "change_low": low,
         "change_high": high,
-        "roofline_share": row.share_of_ceiling,
-        "compile_seconds": one.compile_s,
-        **_rates(row, one.key.metric, seconds, row.reference_s),
-    }
-    return {name: _finite(value) for name, value in found.items()} | {
-        "metric": one.key.metric,
-        "tolerance": judged.tolerance if judged is not None else None,
-        "processes": len({process.process for process in row.processes}),
+        "tolerance": row.judgement.tolerance if row.judgement is not None else None,
+        "processes": row.counted,
         "baseline_processes": len(row.reference_medians_s) or None,
+        "roofline_share": row.share_of_ceiling,
         "roofline_source": one.ceiling.source if one.ceiling is not None else None,
         "size_bytes": one.work.size_bytes,
         "peak_bytes": one.peak_bytes,
         "held_bytes": one.held_bytes,
+        "compile_seconds": one.compile_s,
         "cache": one.key.cache,
         "timing": one.key.timing,
+        "labels": list(one.samples.labels) or None,
         "ranks": one.ranks.size if one.ranks is not None else None,
         "hardware": str(one.key.hardware),
     }
-
-
-def _rates(row: ReportRow, metric: str, seconds: float | None, before_s: float | None) -> dict[str, float | None]:
-    """The rate under the metric, and of arithmetic besides where the work has any; now and of the baseline."""
-    of_bytes = rate_suffix(metric) != "TFLOPS"
-    return {
-        "bytes_per_second": row.rate_of(seconds) if of_bytes else None,
-        "baseline_bytes_per_second": row.rate_of(before_s) if of_bytes else None,
-        "flops_per_second": row.rate_of(seconds, "TFLOPS"),
-        "baseline_flops_per_second": row.rate_of(before_s, "TFLOPS"),
-    }
-
-
-def _finite(value: float | None) -> float | None:
-    # Work and time are bounded each for itself; a file made by hand can have a rate of them that no number holds.
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _kernel(row: ReportRow) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """A row of a report in words: its number, its baseline's, the difference, and why it is what it is."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from ...core.resources import registers_of, spills_of
 from ...core.units import format_percent, format_tolerance
-from ...judging.report_rows import FAILED, ReportRow
+from ...judging.ending import reason_of
+from ...judging.report_rows import ReportRow
 from ...judging.verdicts import Kind
 from ..exhausted import figures as asked_and_free
 from ..resources import changes_text
@@ -18,13 +20,7 @@ _COMPARED = (Kind.REGRESSED.value, *_GREEN, Kind.INCONCLUSIVE.value)
 
 def compared(row: ReportRow) -> bool:
     """Whether a verdict says how a result lies to its baseline or limit."""
-    return row.word in _COMPARED and (row.judgement is not None or row.exact is not None)
-
-
-def word_of(row: ReportRow) -> str:
-    """The verdict; FAILED where that is green and its test failed all the same, as in its teardown."""
-    by_itself = row.red and row.outcome is not None and not row.outcome.by_verdict
-    return FAILED if by_itself and row.word in _GREEN else row.word
+    return row.word in _COMPARED and row.what != "test"
 
 
 def now_text(row: ReportRow) -> str:
@@ -61,12 +57,12 @@ def why(row: ReportRow) -> str:
     """Why a result is not green, and what may explain it; empty of a green one whose test passed."""
     judged = row.judgement or row.exact
     told: list[str] = []
-    if row.word not in _GREEN or judged is None:
+    if judged is None or judged.verdict not in _GREEN:
         told += [row.reason, *(judged.remarks if judged is not None else ())]
     ended = row.outcome
     if row.red and ended is not None and (not ended.by_verdict or row.what == "memory"):
         # It failed for itself, ahead of any verdict; or its message names the time that the baseline has.
-        told.insert(0, ended.reason)
+        told.insert(0, reason_of(ended))
     return "; ".join(dict.fromkeys(filter(None, told)))
 
 
@@ -84,7 +80,5 @@ def sentence(row: ReportRow) -> str:
 
 def counts_text(rows: Iterable[ReportRow]) -> str:
     """How many of each word, in the order of the rows: `1 REGRESSED, 6 PASSED`."""
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[word_of(row)] = counts.get(word_of(row), 0) + 1
+    counts = Counter(row.word for row in rows)
     return ", ".join(f"{count} {word}" for word, count in counts.items())
