@@ -233,7 +233,7 @@ def test_what_no_longer_ships_is_named_and_left(home, monkeypatch):
 def test_a_file_for_ci_that_you_have_changed_is_told_to_ask_for_another_version(home, monkeypatch):
     init("new", "--ci=github", "--ci=gitlab")
     path = home / "new" / WORKFLOW
-    path.write_text(path.read_text().replace("[self-hosted, gpu]", "[ours]"))
+    path.write_text(path.read_text().replace("pytest-roofline==", "pytest-roofline[nvidia]=="))
     assert done("new")["notes"] == []
     later(monkeypatch)
     for options in ([], ["--update"]):

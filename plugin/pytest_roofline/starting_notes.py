@@ -46,7 +46,7 @@ def pin_notes(folder: Path, changed: Iterable[str], version: str) -> list[str]:
         for name in changed
         if name in targets
         for pin in re.findall(
-            r"pytest-roofline==([\w.!+-]+)", (folder / name).read_text(encoding="utf-8", errors="replace")
+            r"pytest-roofline(?:\[.*?\])?==([\w.!+-]+)", (folder / name).read_text(encoding="utf-8", errors="replace")
         )
         if pin != version
     ]
