@@ -1,13 +1,17 @@
 """How each test ended, for the run file and for the closing counts."""
 
+import re
 from typing import Literal
 
 import pytest
 
 from .core.records import Outcome
 from .holding import ended_well
+from .judging.ending import FAILED
 from .planned import encodable
 from .session import RooflineSession
+
+_VERDICT = re.compile(r"roofline\.(.*\.)?verdict", re.DOTALL)
 
 
 def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport, by_verdict: bool) -> None:
@@ -47,6 +51,13 @@ def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport,
                 by_verdict=by_verdict and report.when == "call",
             )
         )
+
+
+def name_failed(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Put FAILED for the verdict among the figures of a test that failed for itself, as a report of the run says."""
+    pairs = [(name, FAILED if _VERDICT.fullmatch(name) else value) for name, value in item.user_properties]
+    item.user_properties[:] = pairs
+    report.user_properties = list(pairs)
 
 
 def _outcome(report: pytest.TestReport, by_verdict: bool) -> Literal["passed", "failed", "skipped"]:

@@ -16,7 +16,7 @@ from .holding import call_key, ended_well, failure_key, held_key, may_hold, setu
 from .launcher import by_world, launcher_of, uses_ranks
 from .memory import forget_locals, ran_out, watched
 from .options import SAVED_VARIABLE
-from .outcomes import note
+from .outcomes import name_failed, note
 from .reporting.exhausted import status_word as exhausted_word
 from .reporting.resources import status_word as kernel_word
 from .reporting.verdicts import status_word
@@ -201,7 +201,10 @@ class Running:
         raised = item.stash.get(failure_key, None)
         # unittest's failures do not pass through the call hook, so only the very exception raised there is a verdict's.
         by_verdict = raised is not None and call.excinfo is not None and call.excinfo.value is raised
-        note(self.state, item, report, by_verdict and test_id_of(item) not in self.deciding.failed_later)
+        by_verdict = by_verdict and test_id_of(item) not in self.deciding.failed_later
+        if report.failed and not by_verdict:
+            name_failed(item, report)
+        note(self.state, item, report, by_verdict)
         if call.excinfo is not None and not item.config.getoption("usepdb", False):
             # The traceback outlives the test (sys.last_traceback); its buffers must not, or the next finds no room.
             forget_locals(call.excinfo.value)
@@ -214,8 +217,15 @@ class Running:
             return "passed", ".", f"PASSED {word}"
         return None
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, object, object]:
+        """End the run file, also where a fixture's end raises, as it may behind Ctrl-C."""
+        try:
+            return (yield)
+        finally:
+            self.finish(session, exitstatus)
+
+    def finish(self, session: pytest.Session, exitstatus: int) -> None:
         """End the run file; a run that was to be kept or reported and could not be is no success."""
         if not self.state.opened:
             return

@@ -19,6 +19,27 @@ def test_two(roofline, busy):
     roofline.measure(lambda: busy(1e-3), work=WORK, name="read")
     roofline.measure(lambda: busy(1e-3), work=WORK, name="write")
 """
+ENDS = """
+import pytest
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9, write_bytes=10**9)
+
+@pytest.fixture
+def bad():
+    yield
+    raise RuntimeError("in teardown")
+
+@pytest.mark.xfail(strict=True)
+def test_strict(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+
+def test_teardown(roofline, busy, bad):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+
+def test_fine(roofline, busy):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+"""
 # By Jenkins' own schema of JUnit's format (junit-10.xsd), but for the properties of a case, which pytest adds.
 ATTRIBUTES = {
     "testsuites": {"name", "time", "tests", "failures", "errors"},
@@ -111,3 +132,10 @@ def test_what_could_not_be_judged_passes_with_its_word_and_fails_where_a_gate_as
     _, _, cases = junit("-k", "plain", "--roofline-require-baseline")
     (failure,) = cases["test_copy[plain]"].findall("failure")
     assert "NO BASELINE" in failure.get("message")
+
+
+def test_a_test_that_failed_for_itself_has_failed_whatever_its_verdict(desk, junit):
+    desk.suite(ENDS)
+    _, _, cases = junit()
+    assert {"FAILED"} == {figures(cases[f"test_{name}"])["roofline.verdict"] for name in ("strict", "teardown")}
+    assert "NO BASELINE" == figures(cases["test_fine"])["roofline.verdict"]
