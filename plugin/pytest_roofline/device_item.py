@@ -7,6 +7,7 @@ import pytest
 from .core.errors import BadFile
 from .core.machine import Difference, Expectation, Finding, Gpu
 from .core.records import Outcome
+from .judging.ending import DEGRADED
 from .session import RooflineSession
 
 NAME = "device health"
@@ -28,7 +29,9 @@ class DeviceHealth(pytest.Item):
         state = self._state
         findings = look(state, at_the_end=True)
         fails = bool(findings) and "degraded" in state.options.fail_on
-        state.note_outcome(Outcome(NAME, "failed" if fails else "passed", reason=state.health.split("\n")[0]))
+        words = (DEGRADED,) if findings else ()
+        reason = state.health.split("\n")[0]
+        state.note_outcome(Outcome(NAME, "failed" if fails else "passed", words, reason, by_verdict=fails))
         if fails:
             pytest.fail(state.health, pytrace=False)
 
