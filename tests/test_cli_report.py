@@ -130,12 +130,12 @@ def test_a_record_that_one_file_cannot_show_does_not_take_the_others_along(repor
     from pytest_roofline.core.errors import BadInput
     from pytest_roofline.reporting.report import writing
 
-    def unshowable(runs):
+    def unshowable(runs, rows):
         raise BadInput("a kernel has no registers")
 
     monkeypatch.setattr(writing, "_page", unshowable)
     done = report("old", "-o", "out")
-    assert (2, "roofline: a kernel has no registers\n") == (done.exit_code, done.stderr)
+    assert (2, "roofline: out/index.html: a kernel has no registers\n") == (done.exit_code, done.stderr)
     assert ["results.csv", "run.json", "summary.md"] == sorted(path.name for path in (tmp_path / "out").iterdir())
 
 

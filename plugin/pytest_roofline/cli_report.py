@@ -1,6 +1,7 @@
 """`roofline report`: saved runs as files for people, spreadsheets, CI and scripts."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,16 +79,19 @@ def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
             raise BadInput(f"{same!r} and {name!r} are the same run; expected each once")
         if run.cut:
             click.echo(printable(f"note: {run.path} ends in the middle of a line, which is left out"), err=True)
-        runs.append(run)
+        # As the run itself would name it, so that its report is the same.
+        runs.append(replace(run, path=run.path.resolve()))
     return runs
 
 
 def _write(runs: "list[Run]", output: Path, *, silent: bool) -> None:
+    from .judging.report_rows import rows_of
     from .reporting.report.writing import append_summary, write_report
 
-    for path in write_report(runs, output):
+    rows = rows_of(runs)
+    for path in write_report(runs, output, rows):
         if not silent:
             click.echo(printable(str(path)))
     job = os.environ.get(SUMMARY_VARIABLE)
     if job:
-        append_summary(runs, Path(job))
+        append_summary(runs, Path(job), rows)

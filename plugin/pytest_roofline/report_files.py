@@ -1,19 +1,20 @@
 """What a run leaves for others once its file is closed: the report asked for, the summary of a CI job, annotations."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from .core.errors import CannotStore
 from .core.units import printable
 from .options import SUMMARY_VARIABLE
 from .planned import Planned, encodable
 from .settings import Options
 
 if TYPE_CHECKING:
+    from .judging.report_rows import ReportRow
     from .judging.runs import Run, RunWriter
     from .reporting.report.annotations import Place
 
@@ -52,41 +53,63 @@ class Reports:
             planned: the tests that were to measure, by node id.
             config: pytest's configuration.
         """
-        run = writer.read_back() if self.wanted else None
+        if not self.wanted:
+            return
+        run, rows = self._read(writer)
         if run is None:
             return
         if self._folder is not None:
-            self._write(run, self._folder)
+            folder = self._folder
+            self.broken |= not self._try("the report is not complete", lambda: self._write(run, rows, folder))
         if self._summary:
-            self._append(run, Path(self._summary))
+            self._try("the summary of this job is not shown", lambda: self._append(run, rows))
         if self._on_github:
-            self._annotate(run, planned, config)
+            self._try("nothing is annotated", lambda: self._annotate(rows, planned, config))
 
-    def _write(self, run: "Run", folder: Path) -> None:
+    def _read(self, writer: "RunWriter") -> "tuple[Run | None, list[ReportRow]]":
+        """The run as its file holds it, at its whole path as a later report would find it, with its rows."""
+        from .judging.report_rows import rows_of
+
+        found: list[tuple[Run, list[ReportRow]]] = []
+
+        def read() -> None:
+            run = writer.read_back()
+            if run is not None:
+                run = replace(run, path=run.path.resolve() if run.path.is_file() else run.path)
+                found.append((run, rows_of([run])))
+
+        if not self._try("there is no report of this run", read):
+            self.broken = self._folder is not None
+        return found[0] if found else (None, [])
+
+    def _try(self, what: str, step: Callable[[], None]) -> bool:
+        """Take a step, of which whatever goes wrong becomes a warning and costs nothing else; whether it succeeded."""
+        from .reporting.report.writing import reason
+
+        try:
+            step()
+        except Exception as error:
+            self.lines.append(printable(f"WARNING: {what}: {reason(error)}"))
+            return False
+        return True
+
+    def _write(self, run: "Run", rows: "list[ReportRow]", folder: Path) -> None:
         from .reporting.report.writing import write_report
 
-        try:
-            *_, page = write_report([run], folder)
-            self.lines.append(printable(f"report written to {folder}, to be opened at {page}"))
-        except CannotStore as error:
-            self.broken = True
-            self.lines.append(printable(f"WARNING: the report is not complete: {error}"))
+        *_, page = write_report([run], folder, rows)
+        self.lines.append(printable(f"report written to {folder}, to be opened at {page}"))
 
-    def _append(self, run: "Run", path: Path) -> None:
+    def _append(self, run: "Run", rows: "list[ReportRow]") -> None:
         from .reporting.report.writing import append_summary
 
-        try:
-            append_summary([run], path)
-        except CannotStore as error:
-            self.lines.append(printable(f"WARNING: the summary of this job is not shown: {error}"))
+        append_summary([run], Path(self._summary), rows)
 
-    def _annotate(self, run: "Run", planned: Mapping[str, Planned], config: pytest.Config) -> None:
-        from .judging.report_rows import report_rows
+    def _annotate(self, rows: "list[ReportRow]", planned: Mapping[str, Planned], config: pytest.Config) -> None:
         from .reporting.report.annotations import annotations
 
         places = {encodable(test_id): place_of(plan.item, config) for test_id, plan in planned.items()}
         told_elsewhere = config.pluginmanager.hasplugin(ANNOTATING)
-        self.annotations = annotations(report_rows(run), places.get, errors=not told_elsewhere)
+        self.annotations = annotations(rows, places.get, errors=not told_elsewhere)
 
 
 def place_of(item: pytest.Item, config: pytest.Config) -> "Place | None":

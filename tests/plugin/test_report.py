@@ -92,6 +92,63 @@ def test_the_report_of_a_live_run_is_that_of_its_file(desk, report):
         assert (report.path / name).read_bytes() == (desk.path / "again" / name).read_bytes(), name
 
 
+@pytest.mark.parametrize("asked", ["name", "path"])
+def test_the_report_of_a_red_run_is_that_of_its_file_however_that_is_named(desk, report, monkeypatch, asked):
+    monkeypatch.chdir(desk.path)
+    desk.suite(BROKEN.format(last="assert 0"))
+    assert 1 == desk.run("--roofline-report=out", "--roofline-save=night").ret
+    given = "night" if asked == "name" else os.path.relpath(desk.run_path("night"))
+    assert 0 == desk.cli("report", given, "-o", "again").exit_code
+    assert [] == [
+        name for name in FILES if (report.path / name).read_bytes() != (desk.path / "again" / name).read_bytes()
+    ]
+
+
+@pytest.mark.parametrize("broken", ["page", "run_json", "rows_of", "annotations"])
+def test_nothing_of_a_report_costs_anything_else(desk, report, github, step_summary, monkeypatch, broken):
+    import pytest_roofline.judging.report_rows as rows
+    import pytest_roofline.reporting.report.annotations as annotations
+    import pytest_roofline.reporting.report.page as page
+    import pytest_roofline.reporting.report.writing as writing
+
+    module = {"page": page, "run_json": writing, "rows_of": rows, "annotations": annotations}[broken]
+    monkeypatch.setattr(module, broken, lambda *args, **kwargs: 1 / 0)
+    desk.suite(BROKEN.format(last="pass"))
+    result = desk.run("--roofline-report=out", "-k", "fine")
+    lines = lines_of(result)
+    (warning,) = [line for line in lines if line.startswith("WARNING: ")]
+    assert "ZeroDivisionError: division by zero" in warning
+    assert "INTERNALERROR" not in result.stdout.str()
+    assert any("NO BASELINE" in line for line in lines)
+    lost = {"page": {"index.html"}, "run_json": {"run.json"}, "rows_of": set(FILES), "annotations": set()}[broken]
+    assert set(FILES) - lost == set(report.files)
+    assert ("annotations" == broken) == (result.ret == 0)
+    assert step_summary.exists() == (broken != "rows_of")
+    assert any(line.startswith("::warning ") for line in lines) == (broken in ("page", "run_json"))
+
+
+INTERRUPTED = """
+import pytest
+from pytest_roofline import Work
+
+@pytest.fixture
+def bad():
+    yield
+    raise RuntimeError("in teardown")
+
+def test_cut(roofline, busy, bad):
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+    raise KeyboardInterrupt
+"""
+
+
+def test_an_interrupted_test_whose_fixture_then_fails_leaves_a_report_all_the_same(desk, report):
+    desk.suite(INTERRUPTED)
+    desk.subprocess("--roofline-report=out")
+    assert {"cut": "INTERRUPTED"} == report.words
+    assert desk.last_run().footer is not None
+
+
 def test_a_folder_in_the_ini_file_is_relative_to_that_file(desk, report):
     desk.one()
     desk.ini("roofline_report = out")

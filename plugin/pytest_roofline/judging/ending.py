@@ -1,6 +1,7 @@
 """How each test of a run ended, and the one word for each of its results that follows from that."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ..core.records import Judgement, Measurement, Outcome
 from ..core.resources import ExactJudgement
@@ -87,7 +88,7 @@ def said_of_memory(ending: Ending, recorded: bool) -> str:
     if ending.by_itself or (ending.red and not recorded):
         return FAILED
     verdicts = ending.last.verdicts if ending.last is not None and ending.red else ()
-    lost = (OUT_OF_MEMORY, Kind.REGRESSED.value) in zip(verdicts, verdicts[1:], strict=False)
+    lost = (OUT_OF_MEMORY, Kind.REGRESSED.value) in pairwise(verdicts)
     return Kind.REGRESSED.value if lost else OUT_OF_MEMORY
 
 

@@ -4,14 +4,16 @@ import csv
 import io
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pandas as pd
 import pytest
 
 from pytest_roofline.core.records import Outcome
+from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import printable
-from pytest_roofline.reporting.report.flat import flat_rows
+from pytest_roofline.judging.report_rows import rows_of
+from pytest_roofline.reporting.report.flat import flat_row
 from pytest_roofline.reporting.report.results_csv import COLUMNS, results_csv
 
 
@@ -24,13 +26,13 @@ def test_pandas_reads_every_value_back(run):
     # Versions are text, however much they look like numbers.
     read_as = {"dtype": {"driver": str, "torch": str}, "keep_default_na": False, "na_values": [""]}
     frame = pd.read_csv(io.StringIO(results_csv([run]), newline=""), **read_as)
-    rows = [asdict(row) for row in flat_rows([run])]
+    rows = [asdict(flat_row(row)) for row in rows_of([run])]
     assert (list(COLUMNS), len(rows)) == (list(frame.columns), len(frame))
     for row, (_, read) in zip(rows, frame.iterrows(), strict=True):
         for name, value in row.items():
             if value is None or value == "":
                 assert pd.isna(read[name]), name
-            elif isinstance(value, dict):
+            elif isinstance(value, dict | list):
                 assert value == json.loads(read[name])
             elif isinstance(value, str):
                 assert printable(value) == read[name].removeprefix("'") or printable(value) == read[name]
@@ -66,10 +68,30 @@ def test_a_run_without_results_has_the_names_alone(make, tmp_path):
 
 def test_the_names_of_the_columns_are_what_scripts_rely_on():
     assert COLUMNS == (
-        "run", "started", "test_id", "label", "benchmark", "name", "parameters", "what", "verdict", "failed", "reason",
+        "run", "run_id", "started", "test_id", "label", "benchmark", "name", "parameters", "what", "verdict", "failed", "reason",
         "seconds", "metric", "bytes_per_second", "flops_per_second", "tokens_per_second", "baseline_seconds",
         "baseline_bytes_per_second", "baseline_flops_per_second", "change", "change_low", "change_high", "tolerance",
         "processes", "baseline_processes", "roofline_share", "roofline_source", "size_bytes", "peak_bytes",
-        "held_bytes", "compile_seconds", "asked_bytes", "free_bytes", "target", "figures", "cache", "timing", "ranks",
-        "hardware", "device", "driver", "torch", "host",
+        "held_bytes", "compile_seconds", "asked_bytes", "free_bytes", "target", "figures", "cache", "timing", "labels",
+        "ranks", "hardware", "device", "driver", "torch", "host",
     )  # fmt: skip
+
+
+def test_labels_tell_which_shares_of_the_roofline_are_a_caches(make, tmp_path):
+    one = make.measurement(samples=Samples((1e-3,), 1, 1e-9, labels=("cache_resident", "noisy")))
+    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", one)]), newline=""))
+    assert ["cache_resident", "noisy"] == json.loads(row["labels"])
+
+
+def test_the_reason_is_why_the_test_is_red_and_then_what_the_verdict_says(make, report, tmp_path):
+    ended = make.outcome(make.measurement(), "failed", reason="RuntimeError: in teardown")
+    _, judgement, _ = records = report.compared("NO BASELINE", outcome=ended)
+    records[1] = replace(judgement, reason="no baseline recorded", remarks=())
+    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", *records)]), newline=""))
+    assert ("FAILED", "RuntimeError: in teardown; no baseline recorded") == (row["verdict"], row["reason"])
+
+
+def test_processes_that_do_not_count_are_not_counted(make, tmp_path):
+    three = [make.measurement(process=f"p{number}", invalid="busy" * (number == 0)) for number in range(3)]
+    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", *three)]), newline=""))
+    assert "2" == row["processes"]

@@ -1,6 +1,7 @@
 """Where a report goes, checked before anything is measured; light, since every run that is configured asks."""
 
 import os
+import tempfile
 from pathlib import Path
 
 from ...core.errors import BadInput
@@ -18,8 +19,15 @@ def check_folder(folder: Path, what: str) -> Path:
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not there.is_dir():
         raise BadInput(f"{what}={folder}: {there} is no directory; expected one, or a new name")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise BadInput(f"{what}={folder}: nothing can be written into {there}; expected a directory that can be")
+    try:
+        # What its mode says is not all: a mount may be read-only, and nothing can be made below /proc.
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".roofline-"):
+            pass
+    except OSError as error:
+        raise BadInput(
+            f"{what}={folder}: nothing can be written into {there} ({error.strerror or error}); "
+            "expected a directory that can be"
+        ) from None
     taken = next((folder / name for name in FILES if (folder / name).is_dir()), None)
     if taken is not None:
         raise BadInput(f"{what}={folder}: {taken} is a directory; expected room for a file of that name")

@@ -7,27 +7,33 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from ...core.units import printable
+from ...judging.report_rows import ReportRow, rows_of
 from ...judging.runs import Run
-from .flat import FlatRow, flat_rows
+from .flat import FlatRow, flat_row
 
 COLUMNS = tuple(member.name for member in fields(FlatRow))
 # What a spreadsheet takes for the beginning of a formula, also in its wide form.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
-def results_csv(runs: Sequence[Run]) -> str:
-    """The file as text, as RFC 4180 describes it: CRLF, quotes where a cell needs them, the names first."""
+def results_csv(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> str:
+    """The file as text, as RFC 4180 describes it: CRLF, quotes where a cell needs them, the names first.
+
+    Args:
+        runs: that it is of.
+        rows: what `rows_of` makes of them, where that is known already.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    for row in flat_rows(runs):
+    for row in map(flat_row, rows_of(runs) if rows is None else rows):
         writer.writerow([_cell(getattr(row, name)) for name in COLUMNS])
     return text.getvalue()
 
 
 def _cell(value: object) -> object:
     """A value as a cell. Text has no control characters, and an apostrophe where a spreadsheet would compute it."""
-    if isinstance(value, dict | bool):
+    if isinstance(value, dict | list | bool):
         return json.dumps(value)
     if not isinstance(value, str):
         return value

@@ -11,10 +11,12 @@ import msgspec
 
 from ...core.records import Measurement
 from ...core.units import printable
+from ...judging.report_rows import ReportRow, rows_of
+from ...judging.run_names import run_names
 from ...judging.runs import LINE_TYPES, Run
 from ...judging.storage import strict_twin, to_plain
 from ...version import __version__
-from .flat import FlatRow, flat_rows
+from .flat import FlatRow, flat_row
 
 # The version of the file; the records in it have their own, in each run's header.
 SCHEMA = 1
@@ -34,23 +36,30 @@ _LISTS = {
 }
 
 
-def run_json(runs: Sequence[Run]) -> str:
-    """The file as text, without NaN or infinities."""
-    return json.dumps(as_plain(runs), ensure_ascii=False, allow_nan=False) + "\n"
+def run_json(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> str:
+    """The file as text, without NaN or infinities.
+
+    Args:
+        runs: that it holds.
+        rows: what `rows_of` makes of them, where that is known already.
+    """
+    return json.dumps(as_plain(runs, rows), ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def as_plain(runs: Sequence[Run]) -> dict[str, Any]:
+def as_plain(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> dict[str, Any]:
     """The file as plain data."""
+    names, results = run_names(runs), map(flat_row, rows_of(runs) if rows is None else rows)
     return {
         "schema": SCHEMA,
         "tool": f"pytest-roofline {__version__}",
-        "runs": [_run(run) for run in runs],
-        "results": [{name: getattr(row, name) for name in _FIELDS} for row in flat_rows(runs)],
+        "runs": [_run(run, names[run.path]) for run in runs],
+        "results": [{name: getattr(row, name) for name in _FIELDS} for row in results],
     }
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: Run, name: str) -> dict[str, Any]:
     return {
+        "name": name,
         "path": printable(str(run.path)),
         "cut": run.cut,
         "header": to_plain(run.header),
@@ -74,6 +83,7 @@ def schema() -> dict[str, Any]:
     run = _struct(
         "Run",
         [
+            ("name", str),
             ("path", str),
             ("cut", bool),
             ("header", twins["header"]),

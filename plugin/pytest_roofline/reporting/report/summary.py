@@ -3,44 +3,50 @@
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 
 from ...core.samples import PROFILED
 from ...core.units import printable
-from ...judging.report_rows import ReportRow, report_rows, worst_first
+from ...judging.report_rows import SKIPPED, ReportRow, rows_of, worst_first
+from ...judging.run_names import run_names
 from ...judging.runs import Run
 from ..results import count
 from .markdown import code, line
-from .words import baseline_text, compared, counts_text, difference_text, interval_text, now_text, why, word_of
+from .words import baseline_text, compared, counts_text, difference_text, interval_text, now_text, why
 
 # GitHub takes less than a mebibyte for each step of a job.
 MOST_BYTES = 2**20 - 1
 # So many runs, changes and commands are told one by one.
-MOST_RUNS, MOST_CHANGES, MOST_COMMANDS = 20, 10, 3
+MOST_RUNS, MOST_CHANGES, MOST_COMMANDS, MOST_REASONS = 20, 10, 3, 10
+# Nobody types a command of more characters.
+LONGEST_COMMAND = 500
 _HEADING = ("verdict", "test", "now", "baseline", "difference", "99 % interval", "why")
 _RIGHT = ("now", "baseline", "difference", "99 % interval")
 
 
-def summary(runs: Sequence[Run], most_bytes: int = MOST_BYTES) -> str:
+def summary(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None, most_bytes: int = MOST_BYTES) -> str:
     """Verdicts, facts, what changed, and a table worst first, as Markdown.
 
     Args:
         runs: that it is of.
+        rows: what `rows_of` makes of them, where that is known already.
         most_bytes: as UTF-8; rows that have no room are left out, and their number told. The rest of the text is
             never cut, so where even that has no room, nothing comes back.
     """
-    rows = worst_first(chain.from_iterable(map(report_rows, runs)))
-    head = "\n".join([*_verdict(rows), "", *_facts(runs, rows), *_changes(rows)]) + "\n"
-    tail = "\n".join(_commands(rows)) + "\n"
-    table = _table(rows, several=len(runs) > 1, most_bytes=most_bytes - len((head + tail).encode()))
+    worst = worst_first(rows_of(runs) if rows is None else rows)
+    skipped, listed = (
+        [row for row in worst if (row.what == "test" and row.word == SKIPPED) == wanted] for wanted in (True, False)
+    )
+    head = _join([*_verdict(runs, worst), "", *_facts(runs, worst), *_changes(worst)])
+    tail = _join([*_not_measured(skipped), *_commands(worst)])
+    table = _table(listed, several=len(runs) > 1, most_bytes=most_bytes - len((head + tail).encode()))
     text = head + table + tail
     return text if len(text.encode()) <= most_bytes else ""
 
 
-def _verdict(rows: Sequence[ReportRow]) -> list[str]:
+def _verdict(runs: Sequence[Run], rows: Sequence[ReportRow]) -> list[str]:
     """The heading that is the verdict, and the counts."""
-    tests = {(row.run.header.run_id, row.test_id): row.red for row in rows}
+    tests = {(row.run_name, row.test_id): row.red for row in rows}
     failed = sum(tests.values())
     held = sum(map(compared, rows))
     if failed:
@@ -51,12 +57,17 @@ def _verdict(rows: Sequence[ReportRow]) -> list[str]:
         heading = f"nothing was compared, in {count(len(rows), 'result')}"
     else:
         heading = f"nothing failed, {held} of {count(len(rows), 'result')} compared"
+    statuses = {run.footer.exit_status for run in runs if run.footer is not None} - {0}
+    if statuses and not failed:
+        # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
+        heading += f"; but pytest ended with status {', '.join(map(str, sorted(statuses)))}"
     return [f"## roofline: {heading}", "", f"**{counts_text(rows)}**"] if rows else [f"## roofline: {heading}"]
 
 
 def _facts(runs: Sequence[Run], rows: Sequence[ReportRow]) -> list[str]:
     """A line a run: hardware, driver, torch, and how it ended."""
-    lines = [f"* {_run_line(run)}" for run in runs[:MOST_RUNS]]
+    names = run_names(runs)
+    lines = [f"* {_run_line(run, names[run.path])}" for run in runs[:MOST_RUNS]]
     lines += [f"* and {count(len(runs) - MOST_RUNS, 'more run')}"] if len(runs) > MOST_RUNS else []
     labels = {label for row in rows if row.measurement is not None for label in row.measurement.samples.labels}
     if "replaced" in labels:
@@ -66,13 +77,13 @@ def _facts(runs: Sequence[Run], rows: Sequence[ReportRow]) -> list[str]:
     return lines
 
 
-def _run_line(run: Run) -> str:
+def _run_line(run: Run, name: str) -> str:
     environment = run.header.environment
     device, host = environment.device, environment.host
     facts = [code(device.product)]
     facts += [f"driver {code(device.driver)}"] if device.driver else []
     facts += [f"torch {code(environment.software['torch'])}"] if "torch" in environment.software else []
-    facts += [f"on {code(host.name)}", f"run {code(run.header.run_id)} of {code(run.header.started)}", _ended(run)]
+    facts += [f"on {code(host.name)}", f"run {code(name)} of {code(run.header.started)}", _ended(run)]
     return ", ".join(filter(None, facts))
 
 
@@ -83,19 +94,25 @@ def _ended(run: Run) -> str:
 
 
 def _changes(rows: Sequence[ReportRow]) -> list[str]:
-    """What differs from when the baseline was recorded: driver, versions, clocks' causes are each result's own."""
-    behind = [row for row in rows if row.judgement is not None and row.judgement.reference]
-    told = Counter(chain.from_iterable(row.judgement.remarks for row in behind if row.judgement is not None))
-    changes = [(text, number) for text, number in told.most_common() if " → " in text and "the clock" not in text]
-    if not behind:
-        return []
-    if not changes:
-        return ["", "Nothing that is known of this machine changed since the baseline."]
-    lines = ["", "Changed since the baseline:", ""]
-    for text, number in changes[:MOST_CHANGES]:
-        lines.append(f"* {code(text)}" + (f" ({number} of {len(behind)} results)" if number < len(behind) else ""))
-    more = len(changes) - MOST_CHANGES
-    return lines + ([f"* and {count(more, 'more change')}"] if more > 0 else [])
+    """What is not as it was behind the baselines, as every result remarks on it."""
+    judged = [found for row in rows for found in (row.judgement, row.exact) if found is not None]
+    told = Counter(text for one in judged for text in dict.fromkeys(one.remarks))
+    if not told:
+        known = any(row.exact is not None or row.reference_medians_s for row in rows)
+        return ["", "Nothing that is known of this machine changed since the baseline."] if known else []
+    lines = ["", "Not as behind the baseline:", ""]
+    for text, number in told.most_common(MOST_CHANGES):
+        lines.append(f"* {code(text)}" + (f" ({number} of {len(judged)} results)" if number < len(judged) else ""))
+    more = len(told) - MOST_CHANGES
+    return lines + ([f"* and {count(more, 'more remark')}"] if more > 0 else [])
+
+
+def _not_measured(skipped: Sequence[ReportRow]) -> list[str]:
+    """Tests that were skipped without a number, by their reasons, since rows of them would hide the others."""
+    reasons = Counter(row.reason for row in skipped)
+    lines = [f"* {number} skipped: {code(reason)}" for reason, number in reasons.most_common(MOST_REASONS)]
+    left = sum(reasons.values()) - sum(number for _, number in reasons.most_common(MOST_REASONS))
+    return ["", *lines, *([f"* and {left} more for other reasons"] if left else [])] if lines else []
 
 
 def _table(rows: Sequence[ReportRow], *, several: bool, most_bytes: int) -> str:
@@ -106,7 +123,7 @@ def _table(rows: Sequence[ReportRow], *, several: bool, most_bytes: int) -> str:
         return ""
     left_bytes = most_bytes - len(_join([*lines, *_left_out(len(rows))]).encode())
     for shown, row in enumerate(rows):
-        text = line([*_cells(row), *([code(row.run.header.run_id)] if several else [])])
+        text = line([*_cells(row), *([code(row.run_name)] if several else [])])
         left_bytes -= len(text.encode()) + 1
         if left_bytes < 0:
             return _join([*lines, *_left_out(len(rows) - shown)])
@@ -124,7 +141,7 @@ def _join(lines: Sequence[str]) -> str:
 
 
 def _cells(row: ReportRow) -> list[str]:
-    word = f"**{word_of(row)}**" if row.red else row.word
+    word = f"**{row.word}**" if row.red else row.word
     texts = (row.label, now_text(row), baseline_text(row), difference_text(row), interval_text(row), why(row))
     return [word, *map(code, texts)]
 
@@ -136,6 +153,7 @@ def _commands(rows: Sequence[ReportRow]) -> list[str]:
     if told and not saved:
         return ["", "The run file could not be saved; `run.json` has all that it would hold."]
     commands = [f"roofline explain {shlex.quote(_run_argument(row.run))} {_quoted(row.label)}" for row in saved]
+    commands = [command for command in commands if len(command) <= LONGEST_COMMAND]
     return ["", "Why, with samples and every step:", "", "```sh", *commands, "```"] if commands else []
 
 

@@ -1,9 +1,11 @@
 """The four files of a report, written whole or not at all, each by itself."""
 
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...core.errors import CannotStore, RooflineError
+from ...judging.report_rows import ReportRow, rows_of
 from ...judging.runs import Run
 from ...judging.writing import write_atomically
 from .folder import FILES
@@ -12,32 +14,56 @@ from .run_json import run_json
 from .summary import MOST_BYTES, summary
 
 
-def write_report(runs: Sequence[Run], folder: Path) -> list[Path]:
+def write_report(runs: Sequence[Run], folder: Path, rows: Sequence[ReportRow] | None = None) -> list[Path]:
     """Write the report of some runs, over one that is there; the paths of its files.
 
+    Args:
+        runs: that it is of.
+        folder: made where it is missing.
+        rows: what `rows_of` makes of them, where that is known already.
+
     Raises:
-        CannotStore: a file could not be written; the others have been.
+        CannotStore: a file could not be made or written; the others have been.
     """
-    makers: tuple[Callable[[Sequence[Run]], str], ...] = (run_json, results_csv, summary, _page)
+    found = rows_of(runs) if rows is None else rows
+    makers: tuple[Callable[[Sequence[Run], Sequence[ReportRow]], str], ...] = (run_json, results_csv, _summary, _page)
     troubles = []
     for name, make in zip(FILES, makers, strict=True):
         try:
-            write_atomically(folder / name, make(runs))
-        except RooflineError as error:
-            # What is wrong with one file, or with a record that one of them shows, takes no other along.
-            troubles.append(str(error))
+            write_atomically(folder / name, make(runs, found))
+        except Exception as error:
+            # Whatever is wrong with one file, or with a record that one of them shows, takes no other along.
+            told = reason(error)
+            troubles.append(told if str(folder / name) in told else f"{folder / name}: {told}")
     if troubles:
         raise CannotStore("; ".join(troubles))
     return [folder / name for name in FILES]
 
 
-def _page(runs: Sequence[Run]) -> str:
+def reason(error: Exception) -> str:
+    """Why something could not be done: our own sentence, else also where that happened, for those who can mend it."""
+    if isinstance(error, RooflineError):
+        return str(error)
+    *_, last = traceback.extract_tb(error.__traceback__) or [traceback.FrameSummary("?", 0, "?")]
+    return (
+        f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno}); this is a defect, report it"
+    )
+
+
+def _summary(runs: Sequence[Run], rows: Sequence[ReportRow]) -> str:
+    text = summary(runs, rows)
+    if not text:
+        raise CannotStore(f"the summary would be longer than the {MOST_BYTES} bytes that are shown of it")
+    return text
+
+
+def _page(runs: Sequence[Run], rows: Sequence[ReportRow]) -> str:
     from .page import page
 
-    return page(runs)
+    return page(runs, rows)
 
 
-def append_summary(runs: Sequence[Run], path: Path) -> None:
+def append_summary(runs: Sequence[Run], path: Path, rows: Sequence[ReportRow] | None = None) -> None:
     """Append the summary to the file that GitHub shows, which stays below a mebibyte with what is in it.
 
     Raises:
@@ -46,7 +72,7 @@ def append_summary(runs: Sequence[Run], path: Path) -> None:
     try:
         before = path.read_bytes() if path.exists() else b""
         start = "\n" if before and not before.endswith(b"\n") else ""
-        text = summary(runs, MOST_BYTES - len(before) - len(start))
+        text = summary(runs, rows, MOST_BYTES - len(before) - len(start))
         if not text:
             raise CannotStore(f"{path} holds {len(before)} bytes and has no room for a summary; GitHub takes 1 MiB")
         with path.open("ab") as file:
