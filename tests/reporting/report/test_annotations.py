@@ -6,7 +6,7 @@ import pytest
 
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.judging.report_rows import report_rows
-from pytest_roofline.reporting.report.annotations import LONGEST, MOST, annotations
+from pytest_roofline.reporting.report.annotations import LONGEST, LONGEST_PROPERTY, MOST, annotations
 
 COMMAND = re.compile(r"::(error|warning) ((?:[a-z]+=[^,:\r\n]*,?)+)::([^\r\n]*)")
 
@@ -114,6 +114,12 @@ def test_no_text_begins_a_command_or_ends_a_property(lines, make, hostile):
     assert {"file": f"{escaped}.py", "line": "1", "title": f"FAILED test_x[{escaped}]"} == properties
 
 
-def test_a_long_message_is_cut(lines):
-    (line,) = lines(Outcome("test_a.py::test_x", "failed", reason="a" * 9999))
-    assert LONGEST == len(parsed(line)[2])
+@pytest.mark.parametrize("text", ["a", "é", "\U0001f4a5", "%", ":", "a%é,"])
+def test_what_is_long_is_cut_by_the_bytes_that_are_written_and_between_characters(lines, text):
+    (line,) = lines(Outcome(f"test_a.py::test_x[{text * 9999}]", "failed", reason=text * 9999))
+    properties, message = re.fullmatch("::error (.*?)::(.*)", line).groups()
+    title = properties.rpartition("title=")[2]
+    assert LONGEST - 8 <= len(message.encode()) <= LONGEST
+    assert LONGEST_PROPERTY - 8 <= len(title.encode()) <= LONGEST_PROPERTY
+    assert ["…"] * 2 == [message[-1], title[-1]]
+    assert set(text) == set(parsed(line)[2].removesuffix("…"))

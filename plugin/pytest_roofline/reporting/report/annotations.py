@@ -1,16 +1,18 @@
 """What GitHub shows beside the code: workflow commands on the output of a run."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from ...core.units import printable
 from ...judging.report_rows import ReportRow, worst_first
 from ...judging.verdicts import Kind
-from .words import sentence, word_of
+from .words import sentence
 
 # GitHub shows so many of one kind for a step, and we show no more of both together.
 MOST = 10
-# GitHub cuts what is longer than some four thousand bytes.
-LONGEST = 1000
+# GitHub cuts what is longer than some four thousand bytes: a message, and each property, as they are written.
+LONGEST, LONGEST_PROPERTY = 2000, 900
 _WARNED = (Kind.INVALID.value, Kind.INCONCLUSIVE.value, Kind.NO_BASELINE.value)
 
 # A file relative to the repository's root, and a line counted from 1; None where it is not known.
@@ -39,7 +41,7 @@ def annotations(
 
 
 def _command(row: ReportRow, place: Place | None) -> str:
-    properties = {"title": f"{word_of(row)} {row.label}"}
+    properties = {"title": f"{row.word} {row.label}"}
     if place is not None:
         file, number = place
         properties = {"file": file, **({"line": f"{number}"} if number is not None else {}), **properties}
@@ -49,10 +51,17 @@ def _command(row: ReportRow, place: Place | None) -> str:
 
 def _data(text: str) -> str:
     # What is printable has no line ends, but only what is escaped here may be relied upon.
-    shown = printable(text)
-    shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
-    return shown.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return _escaped(text, "%\r\n", LONGEST)
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _escaped(text, "%\r\n:,", LONGEST_PROPERTY)
+
+
+def _escaped(text: str, special: str, most_bytes: int) -> str:
+    """Text with special characters as `%0A`, cut between two characters where it is too long as it is written."""
+    parts = [f"%{ord(one):02X}" if one in special else one for one in printable(text)]
+    ends = list(accumulate(len(part.encode()) for part in parts))
+    if not ends or ends[-1] <= most_bytes:
+        return "".join(parts)
+    return "".join(parts[: bisect_right(ends, most_bytes - len("…".encode()))]) + "…"
