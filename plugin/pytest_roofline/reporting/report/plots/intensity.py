@@ -23,6 +23,8 @@ SECTION = "Roofline"
 COLUMNS = ("test", "FLOP/byte", "FLOP/s", "bytes a second", "of the roof", "verdict")
 # Of the width between the strips, that each of them takes; and decades that it has at least.
 _STRIP, _LEAST_STRIP = 0.3, 0.5
+# Ticks between the strips that a phone has room for.
+_MOST_NUMBERS = 4
 
 
 def roofline_plots(rows: Sequence[ReportRow]) -> list[Plot]:
@@ -55,7 +57,9 @@ def _plot(name: str, rows: Sequence[ReportRow]) -> Plot:
         section=SECTION,
         title=printable(f"Everything measured on {name}"),
         says=_says(points, len(rows), roofs) + notes,
-        figure=plain_figure(traces, {**_across(inner, outer), "yaxis": log_axis(unit, heights)}, height=460),
+        figure=plain_figure(
+            traces, {**_across(inner, outer), "yaxis": log_axis(unit, heights)}, height=420 + 22 * min(10, len(traces))
+        ),
         columns=COLUMNS,
         rows=[point_cells(point, roofs) for point in listed],
     )
@@ -73,7 +77,11 @@ def _spans(points: Sequence[Point], roofs: Roofs) -> tuple[tuple[float, float], 
 def _across(inner: tuple[float, float], outer: tuple[float, float]) -> dict[str, Any]:
     """The horizontal axis, with the strips shaded and named in place of numbers."""
     found = log_axis("operational intensity (FLOP/byte)", inner)
-    ticks = dict(zip(found.get("tickvals", inner), found.get("ticktext", [f"{x:.3g}" for x in inner]), strict=True))
+    numbers = zip(found.get("tickvals", inner), found.get("ticktext", [f"{x:.3g}" for x in inner]), strict=True)
+    # A number beside the name of a strip would run into it on a phone.
+    room = (inner[1] / inner[0]) ** 0.08
+    ticks = {tick: text for tick, text in numbers if inner[0] * room < tick < inner[1] / room}
+    ticks = dict(thinned(list(ticks.items()), _MOST_NUMBERS))
     shapes = []
     for start, end, text in ((outer[0], inner[0], "bytes<br>only"), (inner[1], outer[1], "FLOPs<br>only")):
         if start < end:

@@ -1,6 +1,5 @@
 """The roofs of a figure of FLOP per byte: what memory and links let pass, and what arithmetic can do."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,11 +73,13 @@ def roof_traces(roofs: Roofs, span: tuple[float, float], strip_end: float | None
     traces = []
     if memory is not None:
         top = max((roof.value for roof in roofs.flops.values()), default=memory.value * high)
-        traces += _slope(memory, low, min(high, top / memory.value), f"memory {rate_words(memory.value, _MEMORY)}")
+        text = f"memory {rate_words(memory.value, _MEMORY)}"
+        # Above the slope there is room to the left of its end.
+        traces += _slope(memory, low, min(high, top / memory.value), text, "top left")
     for metric, roof in roofs.bytes.items():
         if metric != _MEMORY and strip_end is not None:
             kind = _LINKS.get(rate_suffix(metric) or "", metric)
-            traces += _slope(roof, low, strip_end, f"{kind} {rate_words(roof.value, metric)}")
+            traces += _slope(roof, low, strip_end, f"{kind} {rate_words(roof.value, metric)}", "middle right")
     for metric, roof in roofs.flops.items():
         start = max(low, roof.value / memory.value) if memory is not None else low
         kind = metric.removesuffix("TFLOPS").removesuffix("_") or "FLOP/s"
@@ -86,17 +87,14 @@ def roof_traces(roofs: Roofs, span: tuple[float, float], strip_end: float | None
     return traces
 
 
-def _slope(roof: Ceiling, low: float, end: float, text: str) -> list[Trace]:
-    # Its text is half-way up, where the room above the slope is free.
-    xs = [low, math.sqrt(low) * math.sqrt(end), end]
-    return _roof(xs, [roof.value * x for x in xs], text, roof)
+def _slope(roof: Ceiling, low: float, end: float, text: str, place: str) -> list[Trace]:
+    return _roof([low, end], [roof.value * low, roof.value * end], text, roof, place)
 
 
-def _roof(xs: Sequence[float], ys: Sequence[float], text: str, roof: Ceiling) -> list[Trace]:
+def _roof(xs: Sequence[float], ys: Sequence[float], text: str, roof: Ceiling, place: str = "top left") -> list[Trace]:
     if xs[0] > xs[-1] or not all(map(drawable, [*xs, *ys])):
         return []
     whole = safe(f"{text} ({roof.source})")
     line = {"color": GREY, "dash": "dash", "width": 2}
-    shown = {"name": whole, "hoverinfo": "text", "hovertext": whole, "textposition": "top left", "line": line}
-    texts = [safe(text) if index == 1 else "" for index in range(len(xs))]
-    return [{"type": "scatter", "x": list(xs), "y": list(ys), "mode": "lines+text", "text": texts, **shown}]
+    shown = {"name": whole, "hoverinfo": "text", "hovertext": whole, "textposition": place, "line": line}
+    return [{"type": "scatter", "x": list(xs), "y": list(ys), "mode": "lines+text", "text": ["", safe(text)], **shown}]

@@ -85,7 +85,7 @@ def _says(row: ReportRow, taken: Sequence[Sequence[Block]]) -> str:
         parts.append(f"{beyond} of {count(len(counted), 'process', 'es')} slower than all {len(known)} of the baseline")
     total, excluded = sum(map(len, taken)), sum(bool(block.excluded) for blocks in taken for block in blocks)
     parts += [f"{excluded} of {count(total, 'block')} left out"] if excluded else []
-    text = "; ".join(parts) or f"{count(len(row.processes), 'process', 'es')} measured and nothing to compare with"
+    text = "; ".join(parts) or f"{count(len(row.processes), 'process', 'es')} measured"
     return printable(sentence(text) + (f" {sentence(row.reason)}" if row.reason else ""))
 
 

@@ -85,7 +85,7 @@ def hover(row: ReportRow, name: str) -> list[str]:
     if row.share_of_ceiling is not None and one.ceiling is not None:
         parts.append(f"{format_share(row.share_of_ceiling)} of the {ceiling_words(one.ceiling)}")
     parts += _beside(row) + _compared(row)
-    parts.append(f"{count(processes(row), 'process', 'es')}: {row.word}")
+    parts.append(f"{count(row.counted, 'process', 'es')}: {row.word}" if row.counted else row.word)
     labels = ", ".join(one.samples.labels)
     parts.append(f"measured: {labels}" if labels else "")
     return [*parts, row.reason if row.red or row.word == INVALID else ""]
@@ -117,12 +117,6 @@ def interval(row: ReportRow) -> str:
     return f"{low} … {high} %"
 
 
-def processes(row: ReportRow) -> int:
-    """How many were judged; where nothing was, how many measured."""
-    judged = row.judgement.processes if row.judgement is not None else 0
-    return judged or len({one.process for one in row.processes})
-
-
 def cells(row: ReportRow, name: str) -> tuple[str, ...]:
     """A row of the table, under `COLUMNS`."""
     one = row.measurement
@@ -138,7 +132,7 @@ def cells(row: ReportRow, name: str) -> tuple[str, ...]:
         rate_words(held, metric) if held is not None else format_seconds(reference) if reference is not None else "",
         format_percent(row.change) if row.change is not None else "",
         interval(row),
-        str(processes(row)),
+        str(row.counted or ""),
         row.word,
     )
     return tuple(printable(text) for text in texts)
