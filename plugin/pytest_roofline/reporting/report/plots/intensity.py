@@ -24,7 +24,7 @@ COLUMNS = ("test", "FLOP/byte", "FLOP/s", "bytes a second", "of the roof", "verd
 # Of the width between the strips, that each of them takes; and decades that it has at least.
 _STRIP, _LEAST_STRIP = 0.3, 0.5
 # Ticks between the strips that a phone has room for.
-_MOST_NUMBERS = 4
+_MOST_NUMBERS = 3
 
 
 def roofline_plots(rows: Sequence[ReportRow]) -> list[Plot]:

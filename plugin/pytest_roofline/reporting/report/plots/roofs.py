@@ -73,28 +73,28 @@ def roof_traces(roofs: Roofs, span: tuple[float, float], strip_end: float | None
     traces = []
     if memory is not None:
         top = max((roof.value for roof in roofs.flops.values()), default=memory.value * high)
-        text = f"memory {rate_words(memory.value, _MEMORY)}"
         # Above the slope there is room to the left of its end.
-        traces += _slope(memory, low, min(high, top / memory.value), text, "top left")
+        traces += _slope("memory", memory, (low, min(high, top / memory.value)), "top left")
     for metric, roof in roofs.bytes.items():
         if metric != _MEMORY and strip_end is not None:
-            kind = _LINKS.get(rate_suffix(metric) or "", metric)
-            traces += _slope(roof, low, strip_end, f"{kind} {rate_words(roof.value, metric)}", "middle right")
+            traces += _slope(_LINKS.get(rate_suffix(metric) or "", metric), roof, (low, strip_end), "middle right")
     for metric, roof in roofs.flops.items():
         start = max(low, roof.value / memory.value) if memory is not None else low
-        kind = metric.removesuffix("TFLOPS").removesuffix("_") or "FLOP/s"
-        traces += _roof([start, high], [roof.value] * 2, f"{kind} {format_flops(roof.value)}", roof)
+        kind = metric.removesuffix("TFLOPS").removesuffix("_") or "arithmetic"
+        text = f"{kind} {format_flops(roof.value)}"
+        traces += _roof([start, high], [roof.value] * 2, text, f"{text} ({roof.source})", "top left")
     return traces
 
 
-def _slope(roof: Ceiling, low: float, end: float, text: str, place: str) -> list[Trace]:
-    return _roof([low, end], [roof.value * low, roof.value * end], text, roof, place)
+def _slope(kind: str, roof: Ceiling, xs: tuple[float, float], place: str) -> list[Trace]:
+    # Its kind stands in the legend: a strip is narrow on a phone.
+    text = rate_words(roof.value, roof.metric)
+    return _roof(xs, [roof.value * x for x in xs], text, f"{kind} {text} ({roof.source})", place)
 
 
-def _roof(xs: Sequence[float], ys: Sequence[float], text: str, roof: Ceiling, place: str = "top left") -> list[Trace]:
+def _roof(xs: Sequence[float], ys: Sequence[float], text: str, name: str, place: str) -> list[Trace]:
     if xs[0] > xs[-1] or not all(map(drawable, [*xs, *ys])):
         return []
-    whole = safe(f"{text} ({roof.source})")
     line = {"color": GREY, "dash": "dash", "width": 2}
-    shown = {"name": whole, "hoverinfo": "text", "hovertext": whole, "textposition": place, "line": line}
+    shown = {"name": safe(name), "hoverinfo": "text", "hovertext": safe(name), "textposition": place, "line": line}
     return [{"type": "scatter", "x": list(xs), "y": list(ys), "mode": "lines+text", "text": ["", safe(text)], **shown}]
