@@ -359,6 +359,23 @@ def test_the_sentence_of_a_run_without_verdicts_does_not_call_that_a_reason(make
     assert "Nothing was compared: the run holds no verdicts." == said(run)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "reason", "told"),
+    [
+        (
+            "failed",
+            "boom",
+            "1 test failed otherwise (FAILED): memcpy_d2d[64MiB]. Nothing was compared: the test ended as FAILED.",
+        ),
+        ("failed", "xfail: known", "Nothing was compared: the test ended as XFAIL."),
+        ("skipped", "no room", "Nothing was compared: the test ended as SKIPPED."),
+    ],
+)
+def test_why_a_test_failed_is_not_why_nothing_was_compared(make, tmp_path, outcome, reason, told):
+    one = make.measurement()
+    assert told == said(make.run(tmp_path / "run.jsonl", one, make.outcome(one, outcome, reason=reason)))
+
+
 def test_kernels_are_worse_and_not_slower(make, tmp_path):
     told = said(everything(make, tmp_path / "full.jsonl"))
     assert "2 of 15 measurements are slower" in told

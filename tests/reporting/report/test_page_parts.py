@@ -72,6 +72,13 @@ def test_a_share_of_a_measured_roofline_has_a_star_and_one_out_of_a_cache_is_non
     assert ["50 %*", "cache", ">999 %*"] == [row["roofline"] for row in results(make, tmp_path, *records)]
 
 
+def test_processes_that_do_not_count_are_not_counted(make, tmp_path):
+    fine = make.measurement(1e-3, process="a")
+    late, spoiled = replace(fine, process="b"), replace(fine, process="c", invalid="busy neighbours")
+    assert "2" == results(make, tmp_path, fine, late, spoiled)[0]["processes"]
+    assert "processes" not in results(make, tmp_path, spoiled)[0]
+
+
 def test_a_time_below_the_clocks_resolution_has_no_rate(make, tmp_path):
     short = Samples((2e-8,), 1, 1e-8, labels=("unresolved",))
     assert "rate" not in results(make, tmp_path, make.measurement(samples=short))[0]

@@ -93,8 +93,7 @@ def _interval(row: ReportRow) -> Cell:
 
 
 def _processes(row: ReportRow) -> Cell:
-    count = row.judgement.processes if row.judgement is not None else len(row.processes)
-    if not count:
+    if row.counted is None:
         return Cell("")
     behind = len(row.reference_medians_s)
-    return number(f"{count} : {behind}" if behind else f"{count}", count)
+    return number(f"{row.counted} : {behind}" if behind else f"{row.counted}", row.counted)

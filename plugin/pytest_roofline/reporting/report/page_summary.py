@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...core.units import format_percent, printable, slug
-from ...judging.report_rows import FAILED, MEASURED, OUT_OF_MEMORY, SKIPPED, ReportRow, worst_first
+from ...judging.ending import DEGRADED, FAILED, INTERRUPTED, MEASURED, OUT_OF_MEMORY, SKIPPED, XFAIL
+from ...judging.report_rows import ReportRow, worst_first
 from ...judging.verdicts import Kind
 from ..results import count
 from .words import compared
@@ -13,7 +14,7 @@ from .words import compared
 SHAPES = {
     FAILED: "✖",
     Kind.REGRESSED.value: "▲",
-    "DEGRADED": "▲",
+    DEGRADED: "▲",
     OUT_OF_MEMORY: "■",
     Kind.INVALID.value: "◆",
     Kind.INCONCLUSIVE.value: "◐",
@@ -26,7 +27,7 @@ SHAPES = {
 _FAMILIES = {
     FAILED: "bad",
     Kind.REGRESSED.value: "bad",
-    "DEGRADED": "bad",
+    DEGRADED: "bad",
     OUT_OF_MEMORY: "doubt",
     Kind.INVALID.value: "doubt",
     Kind.INCONCLUSIVE.value: "doubt",
@@ -40,12 +41,13 @@ MEANINGS = (
     (Kind.INCONCLUSIVE.value, "none of these; the reason says what would decide it"),
     (Kind.INVALID.value, "the number cannot be trusted; the reason says why"),
     (Kind.NO_BASELINE.value, "nothing to compare with on this hardware"),
-    ("DEGRADED", "the device itself runs below its rated facts; of the test `device health`"),
+    (DEGRADED, "the device itself runs below its rated facts; of the test `device health`"),
     (OUT_OF_MEMORY, "memory ran out, which the test expected"),
     (FAILED, "the test failed for itself: wrong data, an exception, a lost process; no verdict"),
 )
-# Words that say no more than that there is no verdict.
-_NO_REASON = {MEASURED: "the run holds no verdicts"}
+# Why a test ended so is not why its number was not compared.
+_NO_REASON = {word: f"the test ended as {word}" for word in (FAILED, SKIPPED, XFAIL, INTERRUPTED)}
+_NO_REASON |= {MEASURED: "the run holds no verdicts"}
 
 
 def shape(word: str) -> str:
@@ -114,7 +116,7 @@ def _nothing(rows: Sequence[ReportRow]) -> str:
     measured = [row for row in rows if row.what != "test"]
     if not measured:
         return "Nothing was timed."
-    reasons = Counter(printable(row.reason or _NO_REASON.get(row.word, row.word)) for row in measured)
+    reasons = Counter(_NO_REASON.get(row.word) or printable(row.reason or row.word) for row in measured)
     others = f", and {count(len(reasons) - 1, 'other reason')}" if len(reasons) > 1 else ""
     return f"Nothing was compared: {reasons.most_common(1)[0][0]}{others}."
 
