@@ -1,6 +1,7 @@
 """`roofline report` as a user types it."""
 
 import json
+from pathlib import Path
 
 import jsonschema
 import pandas as pd
@@ -137,6 +138,45 @@ def test_a_record_that_one_file_cannot_show_does_not_take_the_others_along(repor
     done = report("old", "-o", "out")
     assert (2, "roofline: out/index.html: a kernel has no registers\n") == (done.exit_code, done.stderr)
     assert ["results.csv", "run.json", "summary.md"] == sorted(path.name for path in (tmp_path / "out").iterdir())
+
+
+def test_any_exception_of_one_file_leaves_the_others_and_is_told_as_a_defect(report, saved, tmp_path, monkeypatch):
+    from pytest_roofline.reporting.report import page
+
+    monkeypatch.setattr(page, "worst_first", lambda rows: 1 / 0)
+    done = report("old", "-o", "out")
+    assert (2, 1) == (done.exit_code, len(done.stderr.splitlines()))
+    assert "out/index.html: ZeroDivisionError: division by zero (test_cli_report.py, line " in done.stderr
+    assert ["results.csv", "run.json", "summary.md"] == sorted(path.name for path in (tmp_path / "out").iterdir())
+
+
+def test_a_summary_without_room_is_no_empty_file(report, saved, tmp_path, monkeypatch):
+    from pytest_roofline.reporting.report import writing
+
+    monkeypatch.setattr(writing, "summary", lambda runs, rows: "")
+    done = report("old", "-o", "out")
+    assert (2, False) == (done.exit_code, (tmp_path / "out/summary.md").exists())
+    assert "out/summary.md: the summary would be longer than" in done.stderr
+
+
+def test_runs_of_one_file_name_are_told_apart_in_every_file(report, make, tmp_path):
+    for folder in "ab":
+        make.save(tmp_path / folder / "n.jsonl", make.measurement(), make.footer(), run_id=folder)
+    assert 0 == report("a/n.jsonl", "b/n.jsonl", "-o", "out").exit_code
+    plain = json.loads((tmp_path / "out/run.json").read_text())
+    assert ["a/n", "b/n"] == [run["name"] for run in plain["runs"]] == [row["run"] for row in plain["results"]]
+    assert ["a/n", "b/n"] == list(pd.read_csv(tmp_path / "out/results.csv")["run"])
+    for name in ("summary.md", "index.html"):
+        text = (tmp_path / "out" / name).read_text()
+        assert "a/n" in text, name
+        assert "b/n" in text, name
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_a_folder_where_nothing_can_be_made_is_refused_whoever_asks(report, saved):
+    done = report("old", "-o", "/proc/out")
+    assert 2 == done.exit_code
+    assert "nothing can be written into /proc (" in done.stderr
 
 
 def test_a_summary_that_cannot_be_appended_is_an_error_after_the_files(report, saved, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement, Outcome
 from .ending import (
+    DEGRADED,
     FAILED,
     MEASURED,
     OUT_OF_MEMORY,
@@ -38,6 +39,8 @@ __all__ = [
 ]
 # Worst first; what is not named here comes last.
 _ORDER = (
+    # The cause of others.
+    DEGRADED,
     FAILED,
     Kind.REGRESSED.value,
     OUT_OF_MEMORY,

@@ -68,8 +68,8 @@ def test_a_run_without_results_has_the_names_alone(make, tmp_path):
 
 def test_the_names_of_the_columns_are_what_scripts_rely_on():
     assert COLUMNS == (
-        "run", "run_id", "started", "test_id", "label", "benchmark", "name", "parameters", "what", "verdict", "failed", "reason",
-        "seconds", "metric", "bytes_per_second", "flops_per_second", "tokens_per_second", "baseline_seconds",
+        "run", "run_id", "started", "test_id", "label", "benchmark", "name", "parameters", "what", "verdict", "failed",
+        "reason", "seconds", "metric", "bytes_per_second", "flops_per_second", "tokens_per_second", "baseline_seconds",
         "baseline_bytes_per_second", "baseline_flops_per_second", "change", "change_low", "change_high", "tolerance",
         "processes", "baseline_processes", "roofline_share", "roofline_source", "size_bytes", "peak_bytes",
         "held_bytes", "compile_seconds", "asked_bytes", "free_bytes", "target", "figures", "cache", "timing", "labels",

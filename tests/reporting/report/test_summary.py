@@ -1,11 +1,13 @@
 """The summary: the verdict first, below a mebibyte whatever happens, and nothing in it that is not text."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from markdown_it import MarkdownIt
 
-from pytest_roofline.core.records import Outcome
+from pytest_roofline.core.records import Judgement, Outcome
+from pytest_roofline.core.resources import ExactJudgement
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import printable
 from pytest_roofline.reporting.report.markdown import LONGEST, code, line
@@ -96,8 +98,6 @@ def test_a_run_that_did_not_end_well_says_so(text, report, make, footer, words):
 def test_what_changed_since_the_baseline_is_told_once_with_how_many_it_concerns(text, report):
     first, second = report.compared("PASSED", label="a"), report.compared("PASSED", label="b")
     assert "* `driver 550.54 → 570.86`" in text(*first, *second).splitlines()
-    from dataclasses import replace
-
     second[1] = replace(second[1], remarks=("the clock explains it: 1980 → 1500 MHz", "torch 2.4 → 2.5"))
     lines = text(*first, *second).splitlines()
     assert "* `driver 550.54 → 570.86` (1 of 2 results)" in lines
@@ -106,6 +106,39 @@ def test_what_changed_since_the_baseline_is_told_once_with_how_many_it_concerns(
     assert "Nothing that is known" not in text(*first, *second)
     second[1] = first[1] = replace(second[1], remarks=())
     assert "Nothing that is known of this machine changed since the baseline." in text(*first, *second)
+
+
+def test_whatever_a_result_remarks_on_nobody_says_that_nothing_changed(text, report):
+    records = report.everything()
+    exact = next(record for record in records if isinstance(record, ExactJudgement))
+    found = text(*report.compared("PASSED", label="a"), *(replace(record, remarks=("triton 3.8 → 3.9",))
+        if record is exact else record for record in records))  # fmt: skip
+    assert "* `triton 3.8 → 3.9` (1 of 3 results)" in found.splitlines()
+    assert "Nothing that is known" not in found
+
+
+def test_tests_that_were_skipped_are_told_by_their_reasons_and_fill_no_rows(text, report):
+    skipped = [Outcome(f"test_a.py::test_{n}", "skipped", reason=f"needs {n % 12} GPUs") for n in range(49)]
+    lines = text(*report.compared("PASSED"), *skipped).splitlines()
+    assert 1 == len([line for line in lines if line.startswith("| ") and not line.startswith("| verdict")])
+    assert "**1 PASSED, 49 SKIPPED**" in lines
+    assert "* 5 skipped: `needs 0 GPUs`" in lines
+    assert "* and 8 more for other reasons" in lines
+
+
+@pytest.mark.parametrize(("word", "told"), [("PASSED", "; but pytest ended with status 1"), ("REGRESSED", "")])
+def test_a_run_that_failed_for_others_than_its_measurements_is_not_headed_as_green(text, report, make, word, told):
+    heading = text(*report.compared(word), make.footer(exit_status=1)).splitlines()[0]
+    assert heading.endswith(told or "1 of 1 test failed")
+
+
+def test_words_and_labels_of_any_length_leave_room_for_the_rest(text, report):
+    long = [report.compared("REGRESSED", label=f"{n}{'`' * 400_000}") for n in range(3)]
+    found = text(*[replace(record, verdict="[x](http://evil)" * 50_000) if isinstance(record, Judgement) else record
+                   for records in long for record in records])  # fmt: skip
+    assert 10_000 > len(found.encode())
+    assert "**3 UNKNOWN**" in found.splitlines()
+    assert "roofline explain" not in found
 
 
 def test_replaced_and_profiled_numbers_are_not_passed_off_as_real(text, make):
