@@ -161,13 +161,13 @@ def test_dark_mode_is_a_button_that_the_plots_follow(full):
     dark = tell(full, ground), tell(full, text)
     assert ("rgb(255, 255, 255)", "rgb(20, 23, 28)") == (light[0], dark[0])
     assert light[1] != dark[1]
-    assert "true" == tell(full, "document.getElementById('dark').getAttribute('aria-pressed')")
+    assert "true" == dark_pressed(full)
 
 
 def test_dark_mode_is_the_systems_where_nobody_pressed(full):
     emulate(full, scheme="dark")
     assert "rgb(20, 23, 28)" == tell(full, "getComputedStyle(document.body).backgroundColor")
-    assert "true" == tell(full, "document.getElementById('dark').getAttribute('aria-pressed')")
+    assert "true" == dark_pressed(full)
 
 
 @pytest.mark.parametrize("name", ["full", "hostile"])
@@ -179,25 +179,28 @@ def test_a_phone_has_no_need_to_scroll_sideways(browser, pages, name):
     assert 0 < tell(browser, widest) <= 360
 
 
+def dark_pressed(driver):
+    return tell(driver, "document.getElementById('dark').getAttribute('aria-pressed')")
+
+
 def inks(driver):
     """The colours of what the plots have written beside their axes, as they are."""
     return set(tell(driver, "[...document.querySelectorAll('.main-svg .ytick text')].map(e => e.style.fill)"))
 
 
-@pytest.mark.parametrize("how", ["button", "system"])
-def test_a_dark_page_is_printed_in_the_colours_of_a_light_one(full, how):
-    light = printed(full)
-    inks_of_light = inks(full)
-    if how == "button":
-        pressed(full, "ENTER", "#dark")
-    else:
-        emulate(full, scheme="dark")
-    assert inks_of_light.isdisjoint(inks(full))
-    dark, inks_of_dark = printed(full), inks(full)
-    assert set(light) == set(dark)
-    # After that the screen is as it was.
-    assert inks_of_light.isdisjoint(inks_of_dark)
-    assert "true" == tell(full, "document.getElementById('dark').getAttribute('aria-pressed')")
+def test_a_dark_page_is_printed_in_the_colours_of_a_light_one_and_stays_dark(full):
+    paper, light = printed(full), inks(full)
+    emulate(full, scheme="dark")
+    by_system = inks(full)
+    assert set(paper) == set(printed(full))
+    assert light.isdisjoint(by_system)
+    assert (by_system, "true") == (inks(full), dark_pressed(full))
+    emulate(full)
+    assert (light, "false") == (inks(full), dark_pressed(full))
+    clicked(full, "#dark")
+    assert by_system == inks(full)
+    assert set(paper) == set(printed(full))
+    assert (by_system, "true") == (inks(full), dark_pressed(full))
     assert "rgb(20, 23, 28)" == tell(full, "getComputedStyle(document.body).backgroundColor")
 
 
