@@ -21,7 +21,7 @@ def test_points_stand_at_their_intensity_below_the_roofs(bench, checked, traces)
     assert [1 / 24, 2 / 32] == pytest.approx(found["stream"]["x"][:2])
     assert [4 / 24, 4 * 2 / 32] == pytest.approx(found["stream"]["y"][:2])
     slope, flat = found["memory 4.8 TB/s (datasheet)"], found["bf16 989 TFLOP/s (datasheet)"]
-    assert [4.8, 4.8] == pytest.approx([y / x for x, y in zip(slope["x"], slope["y"], strict=True)])
+    assert [4.8] * 3 == pytest.approx([y / x for x, y in zip(slope["x"], slope["y"], strict=True)])
     assert (989.0, 989.0) == tuple(flat["y"])
     # They meet at the ridge.
     assert slope["x"][-1] == pytest.approx(flat["x"][0])
@@ -68,7 +68,7 @@ def test_copies_over_a_link_have_the_slope_of_their_own_roof(bench, checked, tra
     assert len(rows) == len(plot.rows) == sum(len(found[name]["x"]) for name in
                                               ("stream", "product", "peer_copy_one_way", "all_reduce"))  # fmt: skip
     for name in ("link 450 GB/s (datasheet)", "bus 450 GB/s (datasheet)"):
-        assert [0.45] * 2 == pytest.approx([y / x for x, y in zip(found[name]["x"], found[name]["y"], strict=True)])
+        assert [0.45] * 3 == pytest.approx([y / x for x, y in zip(found[name]["x"], found[name]["y"], strict=True)])
         assert found[name]["x"][-1] < 1 / 24
     assert next(row for row in plot.rows if row[0].startswith("peer"))[4] == "86.7 %"
 
@@ -106,6 +106,26 @@ def test_points_without_any_roof_are_shown_and_said(bench, make, checked):
     rows = bench.rows(bench.judged(1e-3, work=Work(read_bytes=2**20, flops=2**20)))
     (plot,) = plots(rows)
     assert "no roof is known for what is shown" in checked(plot).says
+
+
+def test_a_figure_of_nothing_to_be_trusted_says_so(bench, make, checked):
+    (plot,) = plots(bench.rows(bench.judged(1e-3, work=Work(read_bytes=2**20, flops=2**20), invalid="a neighbour")))
+    assert "none of them to be trusted" in checked(plot).says
+
+
+@pytest.mark.parametrize("factor", [1, 10, 10**3, 10**9])
+def test_numbers_between_the_strips_are_few_and_even_and_leave_their_names_room(bench, make, checked, factor):
+    works = [
+        Work(flops=10**4),
+        Work(read_bytes=2**20),
+        *(Work(read_bytes=2**20, flops=2**20 * by) for by in (1, factor)),
+    ]
+    (plot,) = plots(bench.rows(*(make.measurement(key=make.key(f"b{n}"), work=work) for n, work in enumerate(works))))
+    axis = checked(plot).figure["layout"]["xaxis"]
+    assert ["bytes<br>only", "FLOPs<br>only"] == axis["ticktext"][-2:]
+    assert 1 <= len(axis["ticktext"]) - 2 <= 3
+    left, right = plot.figure["layout"]["shapes"]
+    assert all(left["x1"] < tick < right["x0"] for tick in axis["tickvals"][:-2])
 
 
 def test_devices_have_a_plot_each(bench):

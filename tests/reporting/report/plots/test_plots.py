@@ -115,6 +115,10 @@ def test_no_figure_fails_on_any_roofline(bench, make, checked, value):
             row = replace(row, measurement=replace(one, ceiling=roof))
         changed.append(row)
     assert 5 == len({checked(plot).section for plot in plots_of(changed)})
+    mixed = [
+        row for row in changed if row.measurement is not None and row.measurement.key.benchmark in ("stream", "product")
+    ]
+    assert ["Roofline"] == [checked(plot).section for plot in plots_of([*mixed[::-1], *changed[:1]])]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e-320, 1e300])
@@ -122,6 +126,15 @@ def test_no_figure_fails_on_any_first_call(bench, checked, seconds):
     for first, warm in (((seconds, 1.0), ()), ((1.0, seconds), (seconds, seconds))):
         samples = Samples((0.14,), 1, 1e-9, first_calls_s=first, warm_calls_s=warm)
         assert all(checked(plot) for plot in plots_of(bench.step(samples=samples)))
+
+
+def test_a_share_beyond_all_numbers_is_left_out_and_counted(bench, checked):
+    (row,) = bench.step()
+    first, *others = row.run.profiles[0].classes
+    profile = replace(row.run.profiles[0], classes=(replace(first, share=1.7e308), *others))
+    plots = plots_of([replace(row, run=replace(row.run, profiles=(profile,)))])
+    (plot,) = [plot for plot in plots if plot.section == "Where the time goes"]
+    assert "4 of 5 shares are shown" in checked(plot).says
 
 
 def test_what_has_no_place_on_an_axis_is_counted_in_the_sentence(bench, make, checked):

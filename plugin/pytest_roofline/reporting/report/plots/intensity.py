@@ -81,7 +81,7 @@ def _across(inner: tuple[float, float], outer: tuple[float, float]) -> dict[str,
     # A number beside the name of a strip would run into it on a phone.
     room = (inner[1] / inner[0]) ** 0.08
     ticks = {tick: text for tick, text in numbers if inner[0] * room < tick < inner[1] / room}
-    ticks = dict(thinned(list(ticks.items()), _MOST_NUMBERS))
+    ticks = dict(list(ticks.items())[:: math.ceil(len(ticks) / _MOST_NUMBERS) or 1])
     shapes = []
     for start, end, text in ((outer[0], inner[0], "bytes<br>only"), (inner[1], outer[1], "FLOPs<br>only")):
         if start < end:
@@ -102,8 +102,9 @@ def _says(points: Sequence[Point], measured: int, roofs: Roofs) -> str:
         parts.append(f"nearest to its roof {best[1].row.label} ({format_share(best[0])})")
         parts += [f"farthest {worst[1].row.label} ({format_share(worst[0])})"] if worst[1] is not best[1] else []
     else:
-        known = roofs.bytes or roofs.flops
-        parts.append("none of them can be held to a roof" if known else "no roof is known for what is shown")
+        trusted, known = any(one.row.word != INVALID for one in points), roofs.bytes or roofs.flops
+        why = "no roof is known for what is shown" if not known else "none of them can be held to a roof"
+        parts.append(why if trusted else "none of them to be trusted")
     text = f"{count(len(points), 'measurement')}: {', '.join(parts)}."
     bare = sum(point.flops is None for point in points)
     alone = sum(point.moved is None for point in points)

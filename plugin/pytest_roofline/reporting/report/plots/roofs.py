@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ....core.records import Ceiling
 from ....core.units import format_flops
-from ....core.work import rate_suffix
+from ....core.work import MOST, rate_suffix
 from ....judging.report_rows import ReportRow
 from .axes import drawable, median_of
 from .drawing import GREY, Trace, safe
@@ -33,10 +33,10 @@ class Roofs:
 
     @property
     def ridges(self) -> list[float]:
-        """The intensities at which the memory's slope meets a roof of arithmetic."""
+        """The intensities at which the memory's slope meets a roof of arithmetic, where any work can have them."""
         memory = self.memory
         found = [roof.value / memory.value for roof in self.flops.values()] if memory is not None else []
-        return [ridge for ridge in found if drawable(ridge)]
+        return [ridge for ridge in found if 1 / MOST <= ridge <= MOST]
 
 
 def roofs_of(rows: Sequence[ReportRow]) -> Roofs:
@@ -73,28 +73,30 @@ def roof_traces(roofs: Roofs, span: tuple[float, float], strip_end: float | None
     traces = []
     if memory is not None:
         top = max((roof.value for roof in roofs.flops.values()), default=memory.value * high)
-        # Above the slope there is room to the left of its end.
         traces += _slope("memory", memory, (low, min(high, top / memory.value)), "top left")
     for metric, roof in roofs.bytes.items():
         if metric != _MEMORY and strip_end is not None:
-            traces += _slope(_LINKS.get(rate_suffix(metric) or "", metric), roof, (low, strip_end), "middle right")
+            traces += _slope(_LINKS.get(rate_suffix(metric) or "", metric), roof, (low, strip_end), "bottom right")
     for metric, roof in roofs.flops.items():
         start = max(low, roof.value / memory.value) if memory is not None else low
         kind = metric.removesuffix("TFLOPS").removesuffix("_") or "arithmetic"
         text = f"{kind} {format_flops(roof.value)}"
-        traces += _roof([start, high], [roof.value] * 2, text, f"{text} ({roof.source})", "top left")
+        traces += _roof([start, high], [roof.value] * 2, ["", text], f"{text} ({roof.source})", "top left")
     return traces
 
 
-def _slope(kind: str, roof: Ceiling, xs: tuple[float, float], place: str) -> list[Trace]:
-    # Its kind stands in the legend: a strip is narrow on a phone.
+def _slope(kind: str, roof: Ceiling, span: tuple[float, float], place: str) -> list[Trace]:
+    # Its text is short, and not at its end: there is the other roof's, and a strip is narrow on a phone.
+    low, end = span
+    xs = [low, low**0.25 * end**0.75, end]
     text = rate_words(roof.value, roof.metric)
-    return _roof(xs, [roof.value * x for x in xs], text, f"{kind} {text} ({roof.source})", place)
+    return _roof(xs, [roof.value * x for x in xs], ["", text, ""], f"{kind} {text} ({roof.source})", place)
 
 
-def _roof(xs: Sequence[float], ys: Sequence[float], text: str, name: str, place: str) -> list[Trace]:
+def _roof(xs: Sequence[float], ys: Sequence[float], texts: Sequence[str], name: str, place: str) -> list[Trace]:
     if xs[0] > xs[-1] or not all(map(drawable, [*xs, *ys])):
         return []
     line = {"color": GREY, "dash": "dash", "width": 2}
     shown = {"name": safe(name), "hoverinfo": "text", "hovertext": safe(name), "textposition": place, "line": line}
-    return [{"type": "scatter", "x": list(xs), "y": list(ys), "mode": "lines+text", "text": ["", safe(text)], **shown}]
+    shown["text"] = [safe(text) for text in texts]
+    return [{"type": "scatter", "x": list(xs), "y": list(ys), "mode": "lines+text", **shown}]

@@ -1,5 +1,6 @@
 """What the time and the memory of a call go into: bars of parts, one for each call that was looked into."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -36,9 +37,11 @@ def time_plots(rows: Sequence[ReportRow]) -> list[Plot]:
         return []
     shown = thinned(found, MOST_BARS)
     bars = [
-        _Bar(label, {one.name: (100 * one.share, _class_texts(one, profile)) for one in profile.classes})
+        _Bar(label, {one.name: (100 * one.share, _class_texts(one, profile)) for one in profile.classes if _known(one)})
         for label, profile in shown
     ]
+    classes = [one for _, profile in shown for one in profile.classes]
+    left = thinned_note(sum(map(_known, classes)), len(classes), "shares")
     label, longest = max(found, key=lambda pair: pair[1].span_s / pair[1].calls)
     most = max(longest.classes, key=lambda one: one.share)
     says = printable(f"Most of the time of {label} goes into {most.name} ({format_share(most.share)}).")
@@ -48,12 +51,16 @@ def time_plots(rows: Sequence[ReportRow]) -> list[Plot]:
         Plot(
             section=TIME,
             title="Shares of a call by class of kernel, under a profiler",
-            says=f"{says} Profiled times are never judged." + _notes(bars, found, cells, "profiles"),
+            says=f"{says} Profiled times are never judged.{left}" + _notes(bars, found, cells, "profiles"),
             figure=_stacked(bars, CLASSES, "share of the span (%)"),
             columns=("measurement", "class", "share", "time of a call", "launches"),
             rows=thinned(cells, MOST_ROWS),
         )
     ]
+
+
+def _known(one: ClassTime) -> bool:
+    return math.isfinite(100 * one.share)
 
 
 def memory_plots(rows: Sequence[ReportRow]) -> list[Plot]:
