@@ -12,7 +12,7 @@ from .core.units import printable
 from .holding import Held, call_key, held_key, issue, may_hold, test_id_of, undecided
 from .holding import run as run_item
 from .launcher import launcher_of
-from .outcomes import note
+from .outcomes import name_failed, note
 from .reporting.exhausted import exhausted_properties
 from .reporting.exhausted import failure_message as exhausted_message
 from .reporting.resources import failure_message as kernel_message
@@ -134,7 +134,13 @@ class Deciding:
             self.failed_later.add(test_id)
             self.state.retract(test_id)
         verdict = publish(self.state, held.item)
+        torn = held.teardown if held.teardown is not None and held.teardown.failed else None
+        if torn is not None:
+            name_failed(held.item, torn)
         issue(held, verdict if failed_later is None else pytest.fail.Exception(failed_later, pytrace=False))
+        if torn is not None:
+            # It was noted ahead of the verdict, and is how the test ended.
+            note(self.state, held.item, torn, by_verdict=False)
 
     def say(self, line: str) -> None:
         """A line on the terminal, on its own."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -278,6 +279,32 @@ def _noting():
 
 def pytest_unconfigure():
     writing.write_report = _write
+"""
+
+
+def test_a_test_whose_verdict_waited_has_failed_where_its_fixture_did_before(desk, report):
+    against = desk.sessions(scatter=(1.0, 1.013, 0.987, 1.008, 0.992))
+    desk.script(slow=1.06)
+    writer = desk.path / "conftest.py"
+    writer.write_text(desk.conftest + TORN)
+    result = desk.run(*against, "--roofline-rounds=2", "--roofline-report=out", "--junitxml=j.xml", "-k", "64MiB")
+    assert 1 == result.ret
+    assert (desk.path / "torn").exists()
+    (found,) = report.plain["results"]
+    assert ("FAILED", True) == (found["verdict"], found["failed"])
+    assert "in teardown" in found["reason"]
+    cases = ET.parse(desk.path / "j.xml").getroot().iter("property")
+    assert {"FAILED"} == {one.get("value") for one in cases if one.get("name") == "roofline.verdict"}
+
+
+TORN = """
+
+@pytest.fixture(autouse=True)
+def _torn():
+    yield
+    if not (HERE / "torn").exists():
+        (HERE / "torn").touch()
+        raise RuntimeError("in teardown")
 """
 
 
