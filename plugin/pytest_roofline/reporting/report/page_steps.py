@@ -50,7 +50,7 @@ def steps_table(rows: Sequence[ReportRow]) -> Table | None:
 
 def _step(row: ReportRow, one: Measurement) -> list[Cell]:
     seconds = row.seconds or one.median_s
-    tokens = one.work.tokens / seconds if one.tokens_per_s is not None else None
+    tokens = row.tokens_per_second
     return [
         Cell(row.label),
         number(format_seconds(seconds), seconds),
