@@ -115,6 +115,15 @@ def test_explain_of_a_test_that_is_not_slower_says_that_it_is_not(command, saved
     assert text.splitlines()[-1] == "PASSED"
 
 
+def test_explain_prefers_a_size_to_one_whose_name_ends_as_it_does(command, make, tmp_path):
+    names = ["copy[4MiB]", "copy[fp32-4MiB]", "copy[2004MiB]"]
+    measured = [make.measurement(label=name, test_id=f"t.py::test_{name}") for name in names]
+    make.save(tmp_path / ".roofline" / "runs" / "new.jsonl", *measured)
+    for text, found in {"4MiB": names[:2], "4Mi": names, "[4MiB": names[:1], "copy": names}.items():
+        shown = command("explain", "new", text).stdout
+        assert found == [name for name in names if f"{name} in " in shown]
+
+
 def test_explain_without_a_test_shows_all(command, saved):
     text = command("explain", "new").stdout
     assert text.count("samples by process") == 2

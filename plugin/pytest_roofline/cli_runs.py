@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -73,13 +74,16 @@ def _print_explanation(read: "Run", labels: list[str]) -> None:
 
 
 def _matching(run: "Run", test: str) -> dict[str, str]:
-    """What a run has whose label or test id holds the text, with its test id; the exact ones where there are any."""
+    """What a run has whose label or test id holds the text, with its test id.
+
+    Those alone that are called so, or have a parameter that is, where there are any: `4MiB` is not `2004MiB`.
+    """
     from .reporting.notes import note_labels
 
     ids = {m.label: m.test_id for m in run.measurements} | {r.label: r.test_id for r in run.resources}
     ids |= note_labels(run)
     labels = list(ids)
-    exact = [label for label in labels if test in (label, ids[label])]
+    exact = [label for label in labels if test in (label, ids[label], *re.findall(r"[^][-]+(?=[^][]*\])", label))]
     found = exact or [label for label in labels if test in label or test in ids[label]]
     if not found:
         known = ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
