@@ -52,11 +52,12 @@ def _roof(same: Sequence[tuple[str, Ceiling]], whose: str) -> Roof:
         runs.setdefault(name, []).append(ceiling.value)
     several = ""
     if len(values) > 1:
-        several = f", median of {len(runs)} runs" if len(runs) > 1 else f", median of {len(values)}"
+        # No longer than a phone has room for.
+        several = f" in {len(runs)} runs" if len(runs) > 1 else f", median of {len(values)}"
     label = f"{roof_label(middle).removesuffix(')')}{several}{whose})"
     own = [f"run {name}: {rate_words(median_of(each), first.metric)}" for name, each in runs.items()] if several else []
     more = [f"and {len(own) - _MOST_TOLD} more runs"] if len(own) > _MOST_TOLD else []
-    return Roof(middle, label, [label, *own[:_MOST_TOLD], *more])
+    return Roof(middle, label, [label + ", their median:" * (len(own) > 1), *own[:_MOST_TOLD], *more])
 
 
 def roof_level(xs: Sequence[float], roof: Roof, unit: float) -> Trace:
