@@ -71,6 +71,17 @@ def column(driver, number):
     return tell(driver, f"{cells}.map(cell => cell.dataset.v === undefined ? null : Number(cell.dataset.v))", number)
 
 
+def shown_as(driver, **how):
+    """Show the page on another medium or in another light, of which it hears at its next frame."""
+    emulate(driver, **how)
+    frame(driver)
+
+
+def frame(driver):
+    """Wait until the page has heard of what was done to it, and of the end of a print."""
+    driver.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0]))")
+
+
 def shown_names(driver):
     return tell(driver, "[...document.querySelectorAll('#results-table tbody th')].map(cell => cell.textContent)")
 
@@ -165,7 +176,7 @@ def test_dark_mode_is_a_button_that_the_plots_follow(full):
 
 
 def test_dark_mode_is_the_systems_where_nobody_pressed(full):
-    emulate(full, scheme="dark")
+    shown_as(full, scheme="dark")
     assert "rgb(20, 23, 28)" == tell(full, "getComputedStyle(document.body).backgroundColor")
     assert "true" == dark_pressed(full)
 
@@ -190,16 +201,18 @@ def inks(driver):
 
 def test_a_dark_page_is_printed_in_the_colours_of_a_light_one_and_stays_dark(full):
     paper, light = printed(full), inks(full)
-    emulate(full, scheme="dark")
+    shown_as(full, scheme="dark")
     by_system = inks(full)
-    assert set(paper) == set(printed(full))
     assert light.isdisjoint(by_system)
+    assert set(paper) == set(printed(full))
+    frame(full)
     assert (by_system, "true") == (inks(full), dark_pressed(full))
-    emulate(full)
+    shown_as(full)
     assert (light, "false") == (inks(full), dark_pressed(full))
     clicked(full, "#dark")
     assert by_system == inks(full)
     assert set(paper) == set(printed(full))
+    frame(full)
     assert (by_system, "true") == (inks(full), dark_pressed(full))
     assert "rgb(20, 23, 28)" == tell(full, "getComputedStyle(document.body).backgroundColor")
 
@@ -209,16 +222,13 @@ def test_paper_shows_what_was_folded_and_every_plot_and_no_controls(full):
     assert tell(full, "document.querySelectorAll('details:not([open])').length") > 5
     pressed(full, "ENTER", "#dark")
     resize(full, 690)
-    emulate(full, media="print")
-    # The page hears of the other medium at its next frame.
-    full.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0]))")
+    shown_as(full, media="print")
     assert 0 == tell(full, "document.querySelectorAll('details:not([open])').length")
     assert 0 == tell(full, "document.querySelectorAll('.canvas:not(.js-plotly-plot)').length")
     assert [0, 0, 0] == [tell(full, shown, selector) for selector in ("#dark", ".filters label", "nav")]
     assert "rgb(255, 255, 255)" == tell(full, "getComputedStyle(document.body).backgroundColor")
     assert tell(full, "document.documentElement.scrollWidth") <= 690
-    emulate(full)
-    full.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0]))")
+    shown_as(full)
     assert tell(full, "document.querySelectorAll('details:not([open])').length") > 5
 
 
