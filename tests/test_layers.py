@@ -23,8 +23,8 @@ MAY_IMPORT = {
     "distributed": {"distributed", "measuring", "core"},
     "reporting": {"reporting", "judging", "core"},
     "exchange": {"exchange", "judging", "core"},
-    # A part of the pytest layer that is a folder, since `roofline bundle` copies it whole: a reproducer runs where nothing
-    # but pytest and torch is, so it may not import what needs other packages.
+    # A part of the pytest layer that is a folder, since `roofline bundle` copies it whole: a reproducer runs where
+    # nothing but pytest and torch is, so it may not import what needs other packages.
     "standalone": {"standalone", TOP, "distributed", "measuring", "core"},
     TOP: {TOP, "reporting", "exchange", "distributed", "measuring", "judging", "core"},
 }
