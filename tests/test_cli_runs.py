@@ -1,6 +1,7 @@
 """`roofline explain` and `roofline drill` as a user types them."""
 
 import math
+import os
 import re
 import subprocess
 import sys
@@ -113,6 +114,34 @@ def test_explain_of_a_test_that_is_not_slower_says_that_it_is_not(command, saved
     text = command("explain", "new", "other").stdout
     assert "+0.1 % is not more than 5 %" in text
     assert text.splitlines()[-1] == "PASSED"
+
+
+def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(command, saved):
+    for words in (("explain", "newer"), ("compare", "new", "newer"), ("baseline", "propose", "newer", "-o", "p.json")):
+        result = command(*words)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "run file .roofline/runs/newer.jsonl does not exist; saved runs: new\n" in result.stderr
+
+
+def test_a_proposal_that_is_not_there_is_asked_of_propose(command, saved):
+    result = command("baseline", "approve", "new")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "roofline: proposal new does not exist; expected a file that `roofline baseline propose` wrote\n"
+    )
+
+
+def test_of_many_saved_runs_the_newest_are_named(command, saved, make):
+    for number in range(7):
+        path = make.save(saved.with_name(f"b{6 - number}.jsonl"), make.measurement())
+        os.utime(path, (number, number))
+    assert command("explain", "newer").stderr.endswith("; saved runs: …, b3, b2, b1, b0, new\n")
+
+
+def test_where_nothing_is_saved_the_option_that_saves_is_named(command):
+    assert command("explain", "new").stderr.endswith(
+        "no run is saved in .roofline yet, save one with --roofline-save=NAME\n"
+    )
 
 
 def test_explain_prefers_a_size_to_one_whose_name_ends_as_it_does(command, make, tmp_path):

@@ -11,7 +11,7 @@ from .cli_options import into_option, json_option, print_json
 from .cli_propose import propose, provisional_lines
 from .cli_prune import prune
 from .cli_upkeep import check, show
-from .core.errors import CannotStore
+from .core.errors import BadFile, CannotStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +50,8 @@ def approve(proposal: Path, into: Path, only: tuple[str, ...], replace: bool, dr
     from .reporting.baseline_json import changes_as_json
     from .reporting.baseline_tables import changes_table, counted
 
+    if not proposal.exists():
+        raise BadFile(f"proposal {proposal} does not exist; expected a file that `roofline baseline propose` wrote")
     say = _silent if as_json else click.echo
     proposed = read_baseline(proposal)
     path, kernel_path = into / f"{proposed.family}.json", exact_path(into)

@@ -294,24 +294,15 @@ def _against(config: pytest.Config, folder: Path) -> tuple[Path, ...]:
     if not names:
         return ()
     from .core.errors import BadInput
-    from .judging.runs import resolve_run
+    from .judging.runs import run_path, saved_runs
 
     paths = []
     for name in names:
-        path = _path(config, "against", str(resolve_run(name, folder, what="--roofline-against")))
+        path = _path(config, "against", str(run_path(name, folder, what="--roofline-against")))
         if not path.exists():
-            raise BadInput(f"--roofline-against={name}: {path} does not exist{_known_runs(folder)}")
+            raise BadInput(f"--roofline-against={name}: {path} does not exist; {saved_runs(folder)}")
         paths.append(path)
     return tuple(paths)
-
-
-def _known_runs(folder: Path) -> str:
-    known = sorted(path.stem for path in (folder / "runs").glob("*.jsonl")) if (folder / "runs").is_dir() else []
-    return (
-        f"; saved runs: {', '.join(known[-5:])}"
-        if known
-        else "; no run is saved yet, save one with --roofline-save=NAME"
-    )
 
 
 def _folders(config: pytest.Config) -> tuple[Path, ...]:

@@ -16,7 +16,7 @@ from pytest_roofline.judging.runs import (
     new_run_id,
     read_run,
     refuse_existing,
-    resolve_run,
+    run_path,
 )
 
 # Runs of before there were blocks, calibrations and modes; they are read like any other.
@@ -238,17 +238,17 @@ def test_a_test_that_was_only_slower_is_fit_where_a_person_accepts_it(make, tmp_
 
 @pytest.mark.parametrize("name", ["./r", "a/r.jsonl", "/tmp/r", "r.json", "r.jsonl"])
 def test_what_has_a_slash_or_a_suffix_of_ours_is_a_path(folder, name):
-    assert name.removeprefix("./") == str(resolve_run(name, folder))
+    assert name.removeprefix("./") == str(run_path(name, folder))
 
 
 def test_anything_else_is_the_name_of_a_saved_run(folder):
-    assert folder / "runs" / "driver-550.jsonl" == resolve_run("driver-550", folder)
+    assert folder / "runs" / "driver-550.jsonl" == run_path("driver-550", folder)
 
 
 @pytest.mark.parametrize("name", ["", "..", "a b", ".r"])
 def test_a_name_that_no_run_can_have_is_refused(folder, name):
     with pytest.raises(BadInput, match="run name is"):
-        resolve_run(name, folder)
+        run_path(name, folder)
 
 
 def test_two_runs_at_once_do_not_share_a_name():

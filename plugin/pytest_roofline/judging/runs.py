@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..core.errors import BadFile, CannotStore
+from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.figures import Figure
 from ..core.memory import OutOfMemory
 from ..core.memory_use import MemoryUse
@@ -48,6 +48,8 @@ LINE_TYPES: dict[str, type[Line]] = {
     "footer": Footer,
 }
 _NAMES = {kind: name for name, kind in LINE_TYPES.items()}
+# Of the runs that are saved, in a sentence about one that is not.
+MOST_NAMED = 5
 
 
 def now() -> str:
@@ -140,7 +142,7 @@ class Run:
         return f"its test {ended.outcome}: {ended.reason}" if ended.outcome == "failed" else "its test was skipped"
 
 
-def resolve_run(name: str, folder: Path, what: str = "run name") -> Path:
+def run_path(name: str, folder: Path, what: str = "run name") -> Path:
     """The path that a user's NAME|PATH means: a path if it has a `/` or ends in .json or .jsonl, else a saved name.
 
     Raises:
@@ -149,6 +151,26 @@ def resolve_run(name: str, folder: Path, what: str = "run name") -> Path:
     if "/" in name or os.sep in name or name.endswith((".json", ".jsonl")):
         return Path(name)
     return folder / "runs" / f"{check_name(name, what)}.jsonl"
+
+
+def resolve_run(name: str, folder: Path, what: str = "run name") -> Path:
+    """As `run_path`, of a run that is to be read: a name has to be one of those that are saved.
+
+    Raises:
+        BadInput: neither a path nor a name, or nothing is saved under it.
+    """
+    path = run_path(name, folder, what)
+    if path != Path(name) and not path.exists():
+        raise BadInput(f"run file {path} does not exist; {saved_runs(folder)}")
+    return path
+
+
+def saved_runs(folder: Path) -> str:
+    """The newest of the runs that are saved there, in words."""
+    known = sorted((folder / "runs").glob("*.jsonl"), key=lambda path: path.lstat().st_mtime)
+    if not known:
+        return f"no run is saved in {folder} yet, save one with --roofline-save=NAME"
+    return f"saved runs: {'…, ' * (len(known) > MOST_NAMED)}{', '.join(path.stem for path in known[-MOST_NAMED:])}"
 
 
 def read_run(path: Path) -> Run:
