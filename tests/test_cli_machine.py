@@ -2,7 +2,10 @@
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from importlib import metadata
 from types import SimpleNamespace
 
 import pytest
@@ -52,6 +55,15 @@ def on_this_cpu(tmp_path_factory):
         patch.setattr(selftest, "BUDGET_S", 0.05)
         result = run("selftest", "--device=cpu", "-o", path)
     return SimpleNamespace(result=result, json=json.loads(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("command", ["doctor", "selftest"])
+def test_without_torch_a_command_says_so_in_a_sentence(command):
+    code = "import sys; sys.modules['torch'] = None; from pytest_roofline.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, command], text=True, capture_output=True, check=False)
+    asked = next(line for line in metadata.requires("pytest-roofline") if line.startswith("torch"))
+    said = f"roofline: torch is not installed; expected {asked}: pip install '{asked}'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
 def outcome_of(line):

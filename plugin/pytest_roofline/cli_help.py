@@ -18,6 +18,8 @@ SECTIONS = {
     "For others to read": ("report", "bundle", "export", "import"),
 }
 _OTHERS = "Others"
+# As pyproject.toml asks for it. What reads files works without, what looks at a device does not.
+TORCH = "torch>=2.4"
 
 
 class InOrder(click.Group):
@@ -61,6 +63,11 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except RooflineError as error:
             click.echo(f"roofline: {printable(str(error))}", err=True)
+            ctx.exit(2)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            click.echo(f"roofline: torch is not installed; expected {TORCH}: pip install '{TORCH}'", err=True)
             ctx.exit(2)
         except BrokenPipeError:
             # Whoever reads has seen enough, as `head` has: click ends quietly.
