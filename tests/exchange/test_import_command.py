@@ -65,6 +65,13 @@ def test_an_imported_run_is_a_run(call, here):
     assert (run.footer.measured, len(run.outcomes), run.not_passed) == (64, 64, {})
 
 
+def test_an_imported_run_is_explained_as_one_that_nobody_judged(call):
+    call("import", "a100-all_reduce.log", "--save", "old")
+    told = call("explain", "old", "8GiB").output
+    assert "no verdict: an imported run is judged by `roofline compare` only\n" in told
+    assert "failed" not in told
+
+
 def test_the_table_says_what_was_read_how_it_counts_and_what_was_left_out(call):
     done = call("import", "a100-all_reduce.log", "readme-nvbandwidth.json", "--product", "NVIDIA A100-SXM4-80GB")
     assert "a100-all_reduce.log was measured on A100-SXM4-40GB, but --product=NVIDIA A100-SXM4-80GB" in done.output

@@ -7,6 +7,7 @@ from statistics import median
 from ..core.records import Judgement, Measurement
 from ..core.units import format_percent, format_seconds, format_tolerance, printable
 from ..judging.looks import FALSE_RED
+from ..judging.picking import is_imported
 from ..judging.runs import Run
 from ..judging.stats import growth
 from ..judging.verdicts import WORTH_REPORTING
@@ -31,9 +32,15 @@ def explanation(run: Run, label: str, width: int) -> list[str]:
     judgement = next((known for known in run.judgements if known.label == label), None)
     lines = [printable(f"{label} in {run.path}"), *_samples(measurements, width)]
     if judgement is None:
-        return [*lines, "no verdict: the test failed for itself, or the run was cut before its end"]
+        return [*lines, f"no verdict: {_unjudged(run)}"]
     elsewhere = [f"published, shown only: {text}" for text in judgement.published]
     return [*lines, *_reference(judgement), *map(printable, elsewhere), *_reasoning(judgement)]
+
+
+def _unjudged(run: Run) -> str:
+    if is_imported(run):
+        return "an imported run is judged by `roofline compare` only"
+    return "the test failed for itself, or the run was cut before its end"
 
 
 def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
