@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .core.checks import shown
 from .core.errors import BadInput
 from .core.keys import Cache, Timing
 from .core.work import RATE_SUFFIXES, Work, rate_suffix
@@ -38,7 +39,7 @@ class Request:
         model: Any = None,
     ) -> None:
         if verify is not None and not callable(verify):
-            raise BadInput(f"verify is {verify!r}; expected a function of the same arguments as fn")
+            raise BadInput(f"verify is {shown(verify)}; expected a function of the same arguments as fn")
         self.fn, self.work, self.name, self.cache, self.timing = fn, work, name, cache, timing
         self.budget_s, self.tolerance, self.metric, self.verify = budget_s, tolerance, metric, verify
         # Whether the buffers that the warm-up used are made anew before what will be verified is timed.
@@ -55,7 +56,7 @@ class Request:
 
 def check_callable(fn: Callable[..., object]) -> Callable[..., object]:
     if not callable(fn):
-        raise BadInput(f"measure was given {fn!r}; expected a function to time")
+        raise BadInput(f"measure was given {shown(fn)}; expected a function to time, such as lambda: …")
     inner = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -70,7 +71,7 @@ def check_callable(fn: Callable[..., object]) -> Callable[..., object]:
 
 def check_work(work: Work | None) -> Work:
     if not isinstance(work, Work):
-        raise BadInput(f"work is {work!r}; expected Work(read_bytes=…, write_bytes=…, flops=…)")
+        raise BadInput(f"work is {shown(work)}; expected Work(read_bytes=…, write_bytes=…, flops=…)")
     return work
 
 
@@ -78,17 +79,17 @@ def check_metric(metric: str | None, work: Work | None) -> str | None:
     if metric is None:
         return None
     if not isinstance(metric, str) or rate_suffix(metric) is None:
-        raise BadInput(f"metric is {metric!r}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}")
+        raise BadInput(f"metric is {shown(metric)}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}")
     if work is not None and work.amount(metric) is None:
-        raise BadInput(f"metric is {metric!r}, but work has none of what it counts: {work}")
+        raise BadInput(f"metric is {shown(metric)}, but work has none of what it counts: {work}")
     return metric
 
 
 def check_distributed(distributed: object) -> Distributed:
     if not isinstance(distributed, Distributed):
         raise BadInput(
-            f"the first argument is {distributed!r}; expected the fixture `distributed`, as the test takes it among "
-            "its own arguments"
+            f"the first argument is {shown(distributed)}; expected the fixture `distributed`, as the test takes it "
+            "among its own arguments"
         )
     return distributed
 
@@ -103,15 +104,15 @@ def check_devices(devices: Sequence[str] | None) -> tuple[str, ...]:
     if devices is None:
         return ()
     if isinstance(devices, str) or not all(isinstance(name, str) for name in devices):
-        raise BadInput(f"devices is {devices!r}; expected names of devices, such as ('cuda:0', 'cuda:1')")
+        raise BadInput(f"devices is {shown(devices)}; expected names of devices, such as ('cuda:0', 'cuda:1')")
     if len(set(devices)) < max(2, len(devices)):
-        raise BadInput(f"devices is {devices!r}; expected two or more, each once")
+        raise BadInput(f"devices is {shown(devices)}; expected two or more, each once")
     return tuple(devices)
 
 
 def check_first_calls(count: int) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_FIRST_CALLS:
-        raise BadInput(f"first_calls is {count!r}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}")
+        raise BadInput(f"first_calls is {shown(count)}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}")
     return count
 
 
@@ -123,7 +124,7 @@ def check_model(model: Any) -> Any:
 
 def one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     if value not in allowed:
-        raise BadInput(f"{what} is {value!r}; expected one of {', '.join(allowed)}")
+        raise BadInput(f"{what} is {shown(value)}; expected one of {', '.join(allowed)}")
     return value
 
 
@@ -131,7 +132,7 @@ def positive(what: str, value: float | None) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise BadInput(f"{what} is {value!r}; expected a number above zero")
+        raise BadInput(f"{what} is {shown(value)}; expected a number above zero")
     return float(value)
 
 
@@ -141,7 +142,7 @@ def argument_maker(
     if args is not None and make_args is not None:
         raise BadInput("both args and make_args were given; expected one of them")
     if make_args is not None and not callable(make_args):
-        raise BadInput(f"make_args is {make_args!r}; expected a function that makes one set of arguments")
+        raise BadInput(f"make_args is {shown(make_args)}; expected a function that makes one set of arguments")
     if cache == "rotate" and make_args is None:
         raise BadInput("cache='rotate' needs make_args, which makes each fresh set of arguments to rotate through")
     if args is not None and not isinstance(args, tuple | list):

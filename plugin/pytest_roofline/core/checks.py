@@ -6,6 +6,17 @@ from .errors import BadInput
 
 # No time in seconds and no published figure lies outside of these; beyond them, ratios overflow.
 SMALLEST, LARGEST = 1e-18, 1e18
+# Characters of a value that was not expected: enough to know it again, and all of it stays on a line.
+MOST_SHOWN = 120
+
+
+def shown(value: object) -> str:
+    """What was given in place of what was expected: a tensor or an array by its shape, anything else shortened."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"a {type(value).__name__} of shape {tuple(shape)}"
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 1]}…"
 
 
 def require_positive(values: tuple[float, ...], what: str) -> None:

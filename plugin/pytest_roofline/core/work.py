@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 
+from .checks import shown
 from .errors import BadInput
 
 # Eight exabytes, or as many FLOPs, in one call: beyond it is a mistake, and arithmetic would overflow.
@@ -45,7 +46,7 @@ class Work:
         for field in fields(self):
             amount = getattr(self, field.name)
             if not isinstance(amount, int) or isinstance(amount, bool):
-                raise BadInput(f"Work.{field.name} is {amount!r}; expected a whole number")
+                raise BadInput(f"Work.{field.name} is {shown(amount)}; expected a whole number")
             if not 0 <= amount <= MOST:
                 raise BadInput(f"Work.{field.name} is {amount}; expected zero or more, and at most 2^63")
         if not any(getattr(self, field.name) for field in fields(self) if field.name != "tokens"):
