@@ -51,6 +51,12 @@ def test_a_run_that_compares_nothing_says_that_it_gates_nothing(make):
     ]
 
 
+def test_a_run_of_which_nothing_can_be_trusted_says_why_and_what_would_help(make):
+    busy = "others kept a core busy; run it on a quiet machine"
+    (line,) = gate_lines([make.result(invalid=busy), make.result(invalid="wrong data")], 9, "r1", "h200")
+    assert line == f"THIS RUN GATES NOTHING: 0 of 2 compared (2 INVALID, the first, memcpy_d2d[64MiB], since {busy})."
+
+
 @pytest.mark.parametrize("invalid", ["wrong data", None])
 def test_invalid_and_failed_measurements_gate_nothing(make, invalid):
     one = make.result(invalid=invalid) if invalid else Result(make.measurement(), None, {})

@@ -134,6 +134,7 @@ def gate_lines(results: Sequence[Result | ExactResult], planned: int, run: str, 
     said = [f"{profiled} taken while a profiler was attached, or after one"] * bool(profiled)
     if compared == 0:
         reasons = {r.verdict.reason for r in judged if r.verdict and r.verdict.kind is Kind.NO_BASELINE}
+        said += _invalid(results)
         why = f" ({printable('; '.join([*said, *sorted(reasons)]))})" if said or reasons else ""
         line = f"THIS RUN GATES NOTHING: 0 of {len(results)} compared{why}."
         if not run or not reasons:
@@ -150,6 +151,14 @@ def gate_lines(results: Sequence[Result | ExactResult], planned: int, run: str, 
         return [line]
     alone = "A limit finds only what falls below it; a baseline also finds what got slower"
     return [line, f"{alone}. Record one with", *_recording(run, family)] if run else [line, f"{alone}."]
+
+
+def _invalid(results: Sequence[Result | ExactResult]) -> list[str]:
+    """How many numbers cannot be trusted and why the first cannot, with what would help; else empty."""
+    invalid = [result for result in results if result.verdict is not None and result.verdict.kind is Kind.INVALID]
+    if not invalid or invalid[0].verdict is None:
+        return []
+    return [f"{len(invalid)} INVALID, the first, {invalid[0].label}, since {invalid[0].verdict.reason}"]
 
 
 def _behind(results: Sequence[Result | ExactResult], compared: int) -> tuple[int, str]:
