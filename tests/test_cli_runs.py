@@ -314,13 +314,30 @@ def test_a_drill_that_compared_nothing_is_told_apart(command, make, drilled):
     assert "nothing was compared" in result.stderr
 
 
-@pytest.mark.parametrize("status", [2, 3, 4, 5, -9])
+@pytest.mark.parametrize("status", [2, 3, 4, -9])
 def test_a_drill_whose_pytest_did_not_come_to_its_end_proves_nothing(command, make, drilled, status):
     drilled.records = red_and_other(make)
     drilled.status = status
     result = command("drill", "10%")
     assert result.exit_code == 2
     assert str(status) in result.stderr
+
+
+def test_a_drill_that_selected_no_test_says_so(command, drilled):
+    drilled.records, drilled.status = None, 5
+    result = command("drill", "20%", "-k", "nothing")
+    said = "pytest selected no test, so nothing was measured; look at its paths and at -k"
+    assert (result.exit_code, result.stderr) == (2, f"roofline: {said}\n")
+
+
+def test_a_drill_of_which_nothing_can_be_trusted_asks_for_no_baseline(command, make, drilled):
+    one, other = (make.measurement(key=make.key(name)) for name in ("one", "other"))
+    reason = "others kept a core busy; run it on a quiet machine"
+    invalid = Judgement(one.test_id, one.label, "INVALID", 0.05, reason=reason)
+    drilled.records = (one, other, invalid, Judgement(other.test_id, other.label, "NO BASELINE", 0.05))
+    result = command("drill", "10%")
+    said = f"nothing was compared, so nothing could turn red; one[64MiB] is INVALID: {reason}"
+    assert (result.exit_code, result.stderr) == (2, f"roofline: {said}\n")
 
 
 def test_a_drill_that_left_no_run_proves_nothing(command, drilled):

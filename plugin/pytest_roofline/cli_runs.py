@@ -17,6 +17,9 @@ from .core.errors import BadInput
 from .core.units import format_percent, format_tolerance, parse_fraction, printable
 from .options import SAVED_VARIABLE
 
+# The exit status of pytest that found, or was left with, nothing to run; importing it takes longer than the command.
+NO_TESTS = 5
+
 if TYPE_CHECKING:
     from .core.records import Judgement
     from .judging.runs import Run
@@ -121,6 +124,8 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> None:
         redirected: dict[str, Any] = {"stdout": 2} if as_json else {}
         done = subprocess.run(command, check=False, env=os.environ | {SAVED_VARIABLE: str(told)}, **redirected)
         path = Path(told.read_text(encoding="utf-8")) if told.exists() else None
+    if done.returncode == NO_TESTS:
+        raise BadInput("pytest selected no test, so nothing was measured; look at its paths and at -k")
     if done.returncode not in (0, 1) or path is None or not path.exists():
         raise BadInput(f"pytest ended with status {done.returncode} and measured nothing that could be judged")
     sys.exit(_tell(list(read_run(path).judgements), slowdown, path, as_json=as_json))
@@ -130,7 +135,9 @@ def _tell(judgements: "list[Judgement]", slowdown: float, path: Path, *, as_json
     # What was INVALID beside a baseline would not have turned red either.
     compared = [one for one in judgements if one.estimate is not None or (one.verdict == "INVALID" and one.reference)]
     if not compared:
-        click.echo("roofline: nothing was compared, so nothing could turn red; record a baseline first", err=True)
+        spoiled = [judgement for judgement in judgements if judgement.verdict == "INVALID"]
+        first = f"{spoiled[0].label} is INVALID: {spoiled[0].reason}" if spoiled else "record a baseline first"
+        click.echo(printable(f"roofline: nothing was compared, so nothing could turn red; {first}"), err=True)
         return 2
     asleep = [judgement for judgement in compared if judgement.verdict != "REGRESSED"]
     if as_json:
