@@ -82,10 +82,10 @@ def _against(session: RooflineSession) -> str:
         return f"{len(names)} saved run{'s' * (len(names) > 1)} ({', '.join(names)})"
     kernels = session.compiled.known.name
     nothing = isinstance(comparator, BaselineComparator) and not comparator.entries.paths
-    # A folder may hold kernels alone, and a file both.
-    names = [comparator.name] * (not (nothing and kernels)) + [kernels] * bool(kernels)
+    # A file may hold both.
+    names = [comparator.name] + [f"{kernels} for compiled kernels"] * (kernels not in ("", comparator.name))
     limits = "" if nothing or isinstance(comparator, RunComparator) else _limits_alone(session)
-    return printable(", ".join(dict.fromkeys(names)) + limits)
+    return printable(", ".join(names) + limits)
 
 
 def _limits_alone(session: RooflineSession) -> str:

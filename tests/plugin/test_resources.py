@@ -127,7 +127,13 @@ def test_the_printed_commands_make_the_next_run_compare(lab):
             assert answer.exit_code == 0, answer.output
     result = lab.desk.run()
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*against */resources.json", "2 of 2 compared: 2 PASSED", "0 measured, 2 compiled"])
+    result.stdout.fnmatch_lines(
+        [
+            "*against no baseline, */resources.json for compiled kernels",
+            "2 of 2 compared: 2 PASSED",
+            "0 measured, 2 compiled",
+        ]
+    )
 
 
 def test_a_baseline_is_a_file_of_its_own_that_a_person_can_review(lab):
