@@ -137,6 +137,7 @@ def test_too_few_runs_for_a_history_end_with_2(runs, command):
     done = command("history", runs(lambda node, night: 0.0, nodes=2, nights=4))
     assert done.exit_code == 2
     assert "no test has 6 runs that count on one device" in done.stderr
+    assert "shorter series; what is INVALID or failed is left out\n" in done.stderr
 
 
 def test_broken_files_are_counted_and_named_and_the_rest_is_judged(runs, command):

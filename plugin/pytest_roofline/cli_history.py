@@ -53,7 +53,8 @@ def history(
     if not found.series:
         raise BadInput(
             f"no test has 6 runs that count on one {by}, and fewer show no history; "
-            f"the {many.rows['run'].nunique()} runs hold {found.short} shorter series"
+            f"the {many.rows['run'].nunique()} runs hold {found.short} shorter series; "
+            "what is INVALID or failed is left out"
         )
     if as_json:
         print_json(history_as_json(many, found))

@@ -90,10 +90,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
     lost += kernels_lost_since(known_kernels, after, {row.key.identity for row in kernels})
     limited = any(gating for gating, _ in limits.values())
     if not count and not limited and not lost and not any(row.old is not None for row in kernels):
-        raise BadInput(
-            f"{before.name} and {after.name} share no measurement{_why_not(before, after)}; expected runs of the same "
-            "tests"
-        )
+        raise BadInput(f"{before.name} and {after.name} share no measurement{_why_not(before, after)}")
     known = before.references()
     kinds = {kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}}
     verdicts = {}
@@ -129,13 +126,13 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
 
 
 def _why_not(before: Comparator, after: Comparator) -> str:
-    """What two sides that cannot be compared share all the same: measurements that are not fit for it."""
+    """What two sides that cannot be compared share all the same: measurements that are not fit for it, if any."""
     unfit = {m.key.identity: why for side in (before, after) for m, why in _unfit(side)}
     shared = set.intersection(
         *({key.identity for key in _keys(side)} | {m.key.identity for m, _ in _unfit(side)} for side in (before, after))
     )
     if not shared & unfit.keys():
-        return ""
+        return "; expected runs of the same tests"
     first = unfit[min(shared & unfit.keys())]
     return f" that is fit on both sides: of {len(shared)} that they share, the first is not, since {first}"
 
