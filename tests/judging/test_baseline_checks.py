@@ -252,6 +252,13 @@ def test_a_published_figure_above_the_peak_fails_a_threshold_and_only_flags_a_re
     assert flaw.hint is hint
 
 
+@pytest.mark.parametrize(("kind", "told"), [("threshold", 1), ("reference", 0)])
+def test_a_reference_that_ships_is_no_matter_of_the_user(make, kind, told):
+    provenance = PROVENANCE | {"made_by": "baselines/published"}
+    entry = make.published(kind, value=9600.0, hardware=make.hardware(), provenance=provenance)
+    assert told == len(flaws(entry))
+
+
 @pytest.mark.parametrize(("kind", "hint"), [("threshold", False), ("reference", True)])
 def test_a_low_figure_is_flagged_only_where_the_size_should_reach_the_peak(make, kind, hint):
     low = make.published(kind, value=10.0, hardware=make.hardware(), provenance=PROVENANCE)

@@ -124,6 +124,11 @@ def test_a_good_node_without_gpus_has_no_findings():
     assert diagnose(CPU_NODE) == []
 
 
+@pytest.mark.parametrize("facts", [{"memlock_bytes": 0}, {"memlock_known": False}])
+def test_memlock_limits_nothing_where_there_is_no_accelerator(facts):
+    assert diagnose(replace(CPU_NODE, **facts)) == []
+
+
 def test_of_a_good_gpu_node_only_time_slicing_is_unknown():
     assert [("unknown", "time slicing")] == [(finding.kind, finding.subject) for finding in diagnose(GPU_NODE)]
 

@@ -190,7 +190,8 @@ def _limits(machine: Machine) -> Iterator[Finding]:
             "collectives on one node fail or take a slower path",
             "docker run --shm-size=16g (or --ipc=host); in Kubernetes mount an emptyDir with medium Memory",
         )
-    if machine.memlock_bytes is not None and machine.memlock_bytes < LEAST_MEMLOCK_BYTES:
+    uses_memlock = bool(machine.gpus or machine.accelerator_nodes)
+    if uses_memlock and machine.memlock_bytes is not None and machine.memlock_bytes < LEAST_MEMLOCK_BYTES:
         yield Finding(
             "limit",
             "memlock",
@@ -198,7 +199,7 @@ def _limits(machine: Machine) -> Iterator[Finding]:
             "RDMA and pinned buffers are refused",
             "ulimit -l unlimited; docker run --ulimit memlock=-1",
         )
-    if not machine.memlock_known:
+    if uses_memlock and not machine.memlock_known:
         yield Finding(
             "unknown",
             "memlock",
