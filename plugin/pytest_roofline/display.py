@@ -52,7 +52,7 @@ def header_lines(session: RooflineSession) -> list[str]:
     seconds = sum((p.marks.budget or session.options.budget_s) + OVERHEAD for p in tests)
     tolerance = session.options.tolerance or DEFAULT_TOLERANCE
     lines.append(
-        f"roofline: {len(tests)} measuring tests planned, about {_duration(seconds)} "
+        f"roofline: {count(len(tests), 'measuring test')} planned, about {_duration(seconds)} "
         f"(tier {session.options.tier}, tolerance {format_tolerance(tolerance)}{_mode(session)})"
     )
     if session.warning:

@@ -35,6 +35,11 @@ def test_the_header_says_that_there_is_no_baseline(desk):
     desk.run().stdout.fnmatch_lines(["roofline *against no baseline"])
 
 
+def test_the_header_counts_one_test_as_one(desk):
+    desk.one()
+    desk.run().stdout.fnmatch_lines(["roofline: 1 measuring test planned, *"])
+
+
 def test_the_header_counts_what_is_planned_and_how_long_it_takes(desk):
     desk.suite()
     desk.run("--roofline-budget=3").stdout.fnmatch_lines(["roofline: 2 measuring tests planned, about 9 s*"])

@@ -45,6 +45,11 @@ def test_every_process_has_a_line_with_its_median_samples_and_blocks(make, tmp_p
     assert re.match(r"  round 2, process 000000: 2\.00 ms \|.{8,32}\| 2 samples in 2 blocks$", rest[1])
 
 
+def test_one_sample_in_one_block_is_counted_as_one(make, tmp_path):
+    *_, line = explained(make, tmp_path, timed(make, 1e-3, blocks=(Block(1),)), judged(make, 1e-3))[:3]
+    assert line.endswith("| 1 sample in 1 block")
+
+
 def test_a_strip_shows_where_the_samples_lie_on_one_scale(make, tmp_path):
     fast = timed(make, *[1e-3] * 9, 1.999e-3)
     slow = timed(make, *[2e-3] * 10, number=2)

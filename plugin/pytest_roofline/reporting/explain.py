@@ -53,7 +53,7 @@ def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
         strip = _strip(samples.seconds, low, high, min(STRIP, max(8, width - 64)))
         text = (
             f"  round {measurement.round}, process {measurement.process[:6]}: {format_seconds(measurement.median_s)} "
-            f"|{strip}| {len(samples.seconds)} samples in {len(samples.block_medians)} blocks"
+            f"|{strip}| {count(len(samples.seconds), 'sample')} in {count(len(samples.block_medians), 'block')}"
         )
         lines.append(text + (f"; does not count: {measurement.invalid}" if measurement.invalid else ""))
         if samples.first_calls_s:
@@ -61,7 +61,7 @@ def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
         if measurement.compile_s is not None:
             lines.append(f"      compiling: {format_seconds(measurement.compile_s)} beyond a warm call")
         if samples.excluded:
-            causes = ", ".join(f"{count} by {cause}" for cause, count in samples.excluded.items())
+            causes = ", ".join(f"{number} by {cause}" for cause, number in samples.excluded.items())
             lines.append(f"      blocks left out: {causes}")
     return [printable(line) for line in lines]
 
