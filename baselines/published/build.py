@@ -22,7 +22,7 @@ from entries import MADE_BY, Account, account
 from pytest_roofline.core.entries import Baseline, Entry
 from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.judging.baselines import read_baseline, write_baseline
-from pytest_roofline.judging.storage import write_atomically
+from pytest_roofline.judging.writing import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path("docs/published-figures.md")
