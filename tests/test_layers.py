@@ -35,7 +35,8 @@ PYTEST_LIVES_IN = {TOP, "standalone"}
 
 
 def modules(package):
-    return sorted(package.rglob("*.py"))
+    """Every module of a package; the suite that an installed one carries for `roofline init` is no part of it."""
+    return sorted(path for path in package.rglob("*.py") if not path.is_relative_to(PLUGIN / "starter"))
 
 
 def imported(source, module):

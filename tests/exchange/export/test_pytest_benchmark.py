@@ -35,8 +35,10 @@ def write(exported, tmp_path):
 
 
 @pytest.fixture
-def live(tmp_path):
+def live(tmp_path, monkeypatch):
     """Run pytest-benchmark on a test that takes no time, against a file; plugins of others stay out."""
+    # Beside xdist it would disable itself.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
 
     def live(*options):
         (tmp_path / "test_live.py").write_text(LIVE, encoding="utf-8")
