@@ -16,6 +16,7 @@ comma. `parse` may be of some lines only (`parse 3-4`). Usual is:
 | `file NAME` | python, json, csv | is written there before the rest of the page is run |
 | `then COMMAND` | json, csv | after `file`: this command then exits with 0; `then exit N COMMAND` with another status |
 | `only EXPRESSION` | python | of its tests these are run: the others take too long |
+| `unused` | python | defines what no later block uses |
 | `patch NAME` | diff | is applied to this file |
 | `shape` | text | the numbers are another machine's |
 | `record` | text | was printed by something that no test repeats |
@@ -32,7 +33,7 @@ DIRECTIVES = ("{toctree}", "{eval-rst}")
 LANGUAGES = ("sh", "python", "text", "json", "csv", "diff", "yaml", *DIRECTIVES)
 ALLOWED = {
     "sh": {"parse", "exit", "elsewhere"},
-    "python": {"file", "only"},
+    "python": {"file", "only", "unused"},
     "text": {"shape", "record", "elsewhere"},
     "json": {"file", "then", "record"},
     "csv": {"file", "then"},

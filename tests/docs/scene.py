@@ -18,15 +18,15 @@ from click.testing import CliRunner
 from pytest_roofline.cli import main
 
 from .. import warm
+from .executed import definitions, not_passed, passed, tests_of, used
 from .pages import Block
+from .shown import first_that_was_not_printed
 
 # Under names by which the tests of this project do not find them.
 STANDIN = Path(__file__).parent / "standin"
 STANDINS = {"scripted.py": "conftest.py", "memcpy.py": "test_memcpy.py", "transformer.py": "test_transformer.py"}
 # A shell is needed for these alone; patterns are expanded here.
 SHELL = re.compile(r"[|&;<>$`]|^\w+=")
-RUN_ID = re.compile(r"\b\d{8}T\d{6}\.\d{6}-\d+\b")
-NUMBER = re.compile(r"[+\-−]?\d[\d,.]*(?: ?(?:s|ms|µs|ns|[KMGT]iB|%|x)\b|%)?")
 
 
 class Scene:
@@ -44,6 +44,9 @@ class Scene:
         self.exact = False
         self.imports = ""
         self.tests = 0
+        # What nothing has executed yet, each with the place of its block.
+        self.unused: dict[str, str] = {}
+        self.written: dict[Path, str] = {}
         stand_in(path)
         (path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\npythonpath = .\n")
 
@@ -62,11 +65,22 @@ class Scene:
         elif block.language == "text":
             self.compare(block)
 
+    def end(self) -> None:
+        """The page is over: all of its code must have been executed."""
+        unused = [f"{place}: nothing uses {name}" for name, place in self.unused.items()]
+        still = [(path.name, place) for path, place in self.written.items() if not _mark(path).exists()]
+        never = unused + [f"{place}: nothing runs {name}" for name, place in still]
+        assert not never, "\n".join(never)
+
     def write(self, block: Block, name: str) -> None:
         """Put a block where the page says that it stands, and do what is to follow."""
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text, encoding="utf-8")
+        if block.language == "python":
+            self.written[path] = block.place
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"\n\nopen({str(_mark(path))!r}, 'w').close()\n")
         if then := block.word("then"):
             status, command = re.fullmatch(r"(?:exit (\d+) )?(.*)", then.argument).groups()
             self.run(block, command, int(status or 0))
@@ -86,21 +100,29 @@ class Scene:
         """Run a program, or the tests of a file; a file of tests begins with the imports of the page so far."""
         tree = ast.parse(block.text, block.place)
         imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-        defines_tests = any(isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in tree.body)
-        if defines_tests:
-            self.tests, self.printed = self.tests + 1, ""
-            name = f"test_block{self.tests}.py"
-            (self.path / name).write_text(self.imports + block.text, encoding="utf-8")
-            only = block.word("only")
-            # Runs of this machine never stand beside those of the scripted one.
-            chosen = f"-k '{only.argument}'" if only else ""
-            self.run(block, f"pytest {name} --roofline-dir=.blocks {chosen}", 0)
+        if tests := tests_of(tree):
+            self.test(block, tests)
         else:
             said = io.StringIO()
             with contextlib.redirect_stdout(said):
                 exec(compile(tree, block.place, "exec"), self.names)
             self.printed, self.exact = said.getvalue(), True
+            if not block.word("unused"):
+                self.unused |= dict.fromkeys(definitions(tree), block.place)
+            self.unused = {name: place for name, place in self.unused.items() if name not in used(tree)}
         self.imports += "".join(f"{ast.unparse(node)}\n" for node in imports)
+
+    def test(self, block: Block, tests: set[str]) -> None:
+        """Run the tests of a block, all of which must pass unless the page says which are chosen."""
+        self.tests, self.printed = self.tests + 1, ""
+        name, report = f"test_block{self.tests}.py", self.path / ".blocks.xml"
+        (self.path / name).write_text(self.imports + block.text, encoding="utf-8")
+        only = block.word("only")
+        # Runs of this machine never stand beside those of the scripted one.
+        chosen = f"-k '{only.argument}'" if only else ""
+        self.run(block, f"pytest {name} --roofline-dir=.blocks --junitxml={report} {chosen}", 0)
+        assert passed(report) == tests, f"{block.place}: defines {sorted(tests)}; printed was\n{self.printed}"
+        assert only or not not_passed(self.printed), f"{block.place}: tests were left out\n{self.printed}"
 
     def shell(self, block: Block, number: int, command: str) -> None:
         """Run a command of a block, unless the page says why not."""
@@ -124,6 +146,9 @@ class Scene:
             status, said = self.forked(["-m", "pytest", *arguments] if program == "pytest" else arguments)
         self.printed, self.exact = self.printed + said, False
         assert status == expected, f"{block.place}: {command}\n{self.printed}"
+        if program == "pytest" and status == 0:
+            others = not_passed(said) - {"deselected"}
+            assert not others, f"{block.place}: {command}: tests were {', '.join(sorted(others))}\n{self.printed}"
         if [program, *arguments[:1]] == ["roofline", "init"]:
             stand_in(self.here / arguments[1])
 
@@ -175,13 +200,8 @@ class Scene:
         if self.exact:
             assert self.printed == block.text, block.place
             return
-        plain = _shape if block.word("shape") else _named
-        printed = iter([plain(line) for line in self.printed.splitlines()])
-        for line in block.text.splitlines():
-            if line not in ("", "…"):
-                pattern = re.escape(plain(line)).replace("…", ".*")
-                found = any(re.fullmatch(pattern, each) for each in printed)
-                assert found, f"{block.place}: shows {line!r}; printed was\n{self.printed}"
+        line = first_that_was_not_printed(block.text, self.printed, numbers=not block.word("shape"))
+        assert line is None, f"{block.place}: shows {line!r}; printed was\n{self.printed}"
 
 
 def stand_in(folder: Path) -> None:
@@ -192,16 +212,10 @@ def stand_in(folder: Path) -> None:
         shutil.copy(STANDIN / source, folder / "perf_tests" / name)
 
 
+def _mark(path: Path) -> Path:
+    """The file that stands beside a program of a page once it was run."""
+    return path.with_name(f"{path.name}.was-run")
+
+
 def _without_quotes(command: str) -> str:
     return re.sub(r"'[^']*'|\"[^\"]*\"|(?:^|\s)#.*", "", command)
-
-
-def _named(line: str) -> str:
-    """A line with the names of runs that were given none left open."""
-    return RUN_ID.sub("RUN", line).rstrip()
-
-
-def _shape(line: str) -> str:
-    """A line whose numbers, and the room they take, are another machine's; neighbours may spoil a measurement."""
-    plain = re.sub(r"[▁-█]+", "▁", NUMBER.sub("N", _named(line)))
-    return re.sub(r"[\s─=]+", " ", plain).strip().replace("INVALID", "NO BASELINE")

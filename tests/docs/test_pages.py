@@ -22,6 +22,7 @@ def test_the_blocks_of_a_page_do_what_it_says(page, machine, tmp_path):
     for block in read_page(page):
         if not block.word("elsewhere"):
             scene.play(block)
+    scene.end()
 
 
 def test_pages_of_results_hold_what_was_printed_and_no_commands():

@@ -68,6 +68,76 @@ def test_a_test_that_fails_is_noticed(play):
         play("python", "def test_it():\n    assert False\n")
 
 
+DEVICE = "import pytest\n@pytest.mark.roofline(needs='accelerator')\n"
+SECOND = "import pytest\n@pytest.mark.parametrize('n', [1, pytest.param(2, marks=pytest.mark.skip)])\n"
+NEVER_RUN = {
+    "skipped": "import pytest\ndef test_it():\n    pytest.skip('no GPU')\n",
+    "xfailed": "import pytest\n@pytest.mark.xfail\ndef test_it():\n    assert False\n",
+    "xpassed": "import pytest\n@pytest.mark.xfail\ndef test_it():\n    pass\n",
+    "without the device": DEVICE + "def test_it(roofline):\n    1 / 0\n",
+    "in a class": "class TestIt:\n    def test_it(self):\n        assert False\n",
+    "in a class with another name": "class It:\n    def test_it(self):\n        1 / 0\n\ndef test_two():\n    pass\n",
+    "async": "async def test_it():\n    assert False\n",
+    "nested": "def test_it():\n    def test_nested():\n        assert False\n",
+    "partly": SECOND + "def test_it(n):\n    pass\n",
+}
+
+
+@pytest.mark.parametrize("text", NEVER_RUN.values(), ids=NEVER_RUN)
+def test_tests_that_did_not_all_pass_are_noticed(play, text):
+    with pytest.raises(AssertionError):
+        play("python", text)
+
+
+def test_every_test_of_a_class_may_pass(play):
+    play("python", "class TestIt:\n    def test_one(self):\n        pass\n\n    def test_two(self):\n        pass\n")
+
+
+def test_tests_are_left_out_only_where_the_page_says_so(play):
+    text = "import pytest\n@pytest.mark.parametrize('n', [4096, 8192])\ndef test_it(n):\n    assert n == 4096\n"
+    play("python", text, "only", "4096")
+    with pytest.raises(AssertionError, match="1 failed"):
+        play("python", text)
+
+
+def test_a_command_whose_tests_are_skipped_is_noticed(play):
+    play("python", "import pytest\n\n@pytest.mark.skip\ndef test_it():\n    pass\n", "file", "test_some.py")
+    with pytest.raises(AssertionError, match="tests were skipped"):
+        play("sh", "pytest test_some.py\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    return undefined\n",
+        "def f():\n    return f()\n",
+        "class C:\n    def f(self):\n        return undefined\n",
+        "async def f():\n    return undefined\n",
+    ],
+    ids=["function", "recursive", "class", "async"],
+)
+def test_a_definition_that_no_block_uses_is_noticed(scene, play, text):
+    play("python", text)
+    play("python", "print(1)\n")
+    with pytest.raises(AssertionError, match=r"page\.md:1: nothing uses"):
+        scene.end()
+
+
+def test_a_definition_may_be_used_further_down_or_be_said_to_be_of_no_use(scene, play):
+    play("python", "def f():\n    return 1\n")
+    play("python", "print(f())\n")
+    play("python", "def g():\n    return undefined\n", "unused")
+    scene.end()
+
+
+def test_a_file_that_no_command_runs_is_noticed(scene, play):
+    play("python", "def test_it():\n    pass\n", "file", "test_some.py")
+    with pytest.raises(AssertionError, match=r"nothing runs test_some\.py"):
+        scene.end()
+    play("sh", "pytest test_some.py\n")
+    scene.end()
+
+
 def test_lines_of_a_command_stand_in_their_order(play):
     play("sh", "printf 'a 1\\nb 2\\nc 3\\n' | cat\n")
     play("text", "a 1\n…\nc 3\n")
