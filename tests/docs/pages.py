@@ -19,7 +19,7 @@ comma. `parse` may be of some lines only (`parse 3-4`). Usual is:
 | `unused` | python | defines what no later block uses |
 | `patch NAME` | diff | is applied to this file |
 | `shape` | text | the numbers are another machine's |
-| `record` | text | was printed by something that no test repeats |
+| `record` | text | was printed by something that no test repeats, or is a formula |
 | `elsewhere FILE` | sh, text | this test file runs the block |
 """
 
@@ -30,6 +30,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # Directives of Sphinx, which the build of the site executes.
 DIRECTIVES = ("{toctree}", "{eval-rst}")
+# Folders that may lie in a checkout.
+NOT_OURS = {"build", "dist", "shared", "site-packages"}
 LANGUAGES = ("sh", "python", "text", "json", "csv", "diff", "yaml", *DIRECTIVES)
 ALLOWED = {
     "sh": {"parse", "exit", "elsewhere"},
@@ -107,8 +109,15 @@ class Block:
 
 def pages() -> list[str]:
     """Every page that may have blocks, from the root of the repository."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/results/*.md")]
-    return sorted(path.relative_to(ROOT).as_posix() for path in [*found, *ROOT.glob("baselines/**/*.md")])
+    found = [*ROOT.glob("*.md"), *ROOT.glob("[!.]*/**/*.md")]
+    inside = [path.relative_to(ROOT) for path in found]
+    return sorted(path.as_posix() for path in inside if not NOT_OURS & set(path.parts))
+
+
+def stories(folder: str = "") -> list[str]:
+    """The pages of a folder that have blocks for a test to execute."""
+    inside = [page for page in pages() if page.startswith(folder)]
+    return [page for page in inside if {block.language for block in read_page(page)} - set(DIRECTIVES)]
 
 
 def read_page(page: str) -> list[Block]:

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 
 from .pages import ALLOWED, DIRECTIVES, LANGUAGES, NEEDED, ROOT, Block, pages, read_page
 
@@ -16,6 +17,14 @@ BLOCKS = [block for page in pages() for block in read_page(page)]
 def of(*languages):
     """The blocks of some languages."""
     return [pytest.param(block, id=block.place) for block in BLOCKS if block.language in languages]
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_block_of_a_page_is_a_fence_that_the_tests_read(page):
+    tokens = MarkdownIt().parse((ROOT / page).read_text(encoding="utf-8"))
+    kinds = ("fence", "code_block")
+    written = [(token.map[0] + 1, token.markup, token.content) for token in tokens if token.type in kinds]
+    assert [(block.line, "```", block.text) for block in BLOCKS if block.page == page] == written
 
 
 def test_every_fence_names_a_language_that_the_tests_know():
