@@ -20,7 +20,7 @@ def tell(machine, tmp_path):
         scene = Scene(tmp_path)
         PREPARATIONS.get(page, nothing)(scene, machine)
         for block in read_page(page):
-            if not block.word("elsewhere"):
+            if not block.apart:
                 scene.play(block)
         scene.end()
 

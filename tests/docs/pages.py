@@ -20,7 +20,8 @@ comma. `parse` may be of some lines only (`parse 3-4`). Usual is:
 | `patch NAME` | diff | is applied to this file |
 | `shape` | text | the numbers are another machine's |
 | `record` | text | was printed by something that no test repeats, or is a formula |
-| `elsewhere FILE` | sh, text | this test file runs the block |
+| `elsewhere FILE` | sh, text | this test file runs the block; `test_blocks.py` counts those that it runs |
+| `compared FILE` | sh | this test file holds the command against another that cannot be run either |
 """
 
 import re
@@ -34,7 +35,7 @@ DIRECTIVES = ("{toctree}", "{eval-rst}")
 NOT_OURS = {"build", "dist", "shared", "site-packages"}
 LANGUAGES = ("sh", "python", "text", "json", "csv", "diff", "yaml", *DIRECTIVES)
 ALLOWED = {
-    "sh": {"parse", "exit", "elsewhere"},
+    "sh": {"parse", "exit", "elsewhere", "compared"},
     "python": {"file", "only", "unused"},
     "text": {"shape", "record", "elsewhere"},
     "json": {"file", "then", "record"},
@@ -85,6 +86,11 @@ class Block:
     def place(self) -> str:
         """For messages."""
         return f"{self.page}:{self.line}"
+
+    @property
+    def apart(self) -> bool:
+        """Whether another test looks after it."""
+        return bool(self.word("elsewhere") or self.word("compared"))
 
     def word(self, kind: str, line: int | None = None) -> Word | None:
         """The word of a kind that is about the block, or about a line of it."""

@@ -45,7 +45,7 @@ def commands():
     """Every command line of every page: its place, its words, and whether it is only parsed."""
     for page in pages():
         for block in read_page(page):
-            if block.language == "sh" and not block.word("elsewhere"):
+            if block.language == "sh" and not block.apart:
                 for number, command in block.commands():
                     words = shlex.split(command, comments=True)
                     yield f"{block.place} line {number}", words, bool(block.word("parse", number))
