@@ -174,3 +174,9 @@ def test_text_from_a_file_cannot_steer_the_terminal(make, tmp_path, place):
     }.get(place, judgement)
     lines = explained(make, tmp_path, measurement, judgement)
     assert not set("".join(lines)) & set("\x1b\r\n\u202e")
+
+
+def test_a_test_that_failed_for_itself_says_how(make, tmp_path):
+    one = timed(make, 1e-3)
+    lines = explained(make, tmp_path, one, make.outcome(one, "failed", reason="AssertionError: bits flipped"))
+    assert lines[-1] == "no verdict: the test failed for itself: AssertionError: bits flipped"

@@ -32,15 +32,19 @@ def explanation(run: Run, label: str, width: int) -> list[str]:
     judgement = next((known for known in run.judgements if known.label == label), None)
     lines = [printable(f"{label} in {run.path}"), *_samples(measurements, width)]
     if judgement is None:
-        return [*lines, f"no verdict: {_unjudged(run)}"]
+        return [*lines, *map(printable, f"no verdict: {_unjudged(run, measurements)}".splitlines())]
     elsewhere = [f"published, shown only: {text}" for text in judgement.published]
     return [*lines, *_reference(judgement), *map(printable, elsewhere), *_reasoning(judgement)]
 
 
-def _unjudged(run: Run) -> str:
+def _unjudged(run: Run, measurements: Sequence[Measurement]) -> str:
     if is_imported(run):
         return "an imported run is judged by `roofline compare` only"
-    return "the test failed for itself, or the run was cut before its end"
+    tests = {measurement.test_id for measurement in measurements}
+    reasons = [run.not_passed[test_id].reason for test_id in sorted(tests & set(run.not_passed))]
+    if not any(reasons):
+        return "the test failed for itself, or the run was cut before its end"
+    return f"the test failed for itself: {'; '.join(filter(None, reasons))}"
 
 
 def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
