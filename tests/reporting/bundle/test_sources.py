@@ -50,6 +50,33 @@ def test_relative_imports_are_followed(tmp_path):
     assert set(files) == set(sources(tmp_path, files).files)
 
 
+def test_modules_that_are_named_in_strings_for_import_are_followed(tmp_path):
+    files = {
+        "conftest.py": "pytest_plugins = ['fixtures_of_us', 'tools.more']",
+        "perf/test_a.py": "import importlib, pytest\nimportlib.import_module('beside')\npytest.importorskip('numpy')",
+        "perf/beside.py": "pytest_plugins: str = 'third'",
+        "fixtures_of_us.py": "",
+        "third.py": "",
+        "tools/more.py": "",
+    }
+    found = sources(tmp_path, files)
+    assert (set(files), {"numpy"}) == (set(found.files), found.needs)
+
+
+def test_what_pythonpath_names_is_imported_from_within_the_checkout_only(tmp_path):
+    root = tmp_path / "root"
+    write(tmp_path, **{"other/outside.py": ""})
+    write(root, **{"perf/test_a.py": "import mylib, outside", "src/mylib/__init__.py": ""})
+    found = sources_of("perf/test_a.py::test_x", root, LATE, ["src", "../other"])
+    assert ({"perf/test_a.py", "src/mylib/__init__.py"}, {"outside"}) == (set(found.files), found.needs)
+
+
+def test_files_that_a_test_names_and_that_are_no_python_are_told(tmp_path):
+    write(tmp_path, **{"perf/shapes.json": "", "data/k.cu": "", "perf/beside.py": "", "../secret.txt": ""})
+    names = ["shapes.json", "data/k.cu", "beside.py", "gone.json", "../../secret.txt", "a" * 400 + ".x", "no name"]
+    assert {"perf/shapes.json", "data/k.cu"} == sources(tmp_path, {"perf/test_a.py": f"x = {names!r}"}).data
+
+
 def test_packages_of_others_are_named_and_those_that_are_there_anyway_are_not(tmp_path):
     text = "import json, pytest, torch, numpy.linalg\nfrom triton import language\nfrom pytest_roofline import Work"
     found = sources(tmp_path, {"perf/test_a.py": text})

@@ -1,8 +1,9 @@
 """The files that a test needs to run elsewhere: itself, its conftest.py files, and what they import of the checkout."""
 
 import ast
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -11,6 +12,8 @@ from ...core.units import moment
 
 # Here by other ways: copied as libraries, or what the reproducer asks for anyway.
 PROVIDED = {"pytest_roofline", "roofline_kernels", "pytest", "_pytest", "torch"}
+# A relative path with an ending, as people write it into a program.
+_LIKE_A_FILE = re.compile(r"[\w.-][\w./ -]{0,200}\.\w{1,10}")
 
 
 @dataclass(slots=True)
@@ -22,6 +25,7 @@ class Sources:
         needs: packages of others that they import.
         kernels: whether they import `roofline_kernels`.
         newer: files that were changed after the run had begun.
+        data: files beside them that they name in a string, and that are no Python: not copied.
         missing: why there is nothing to copy; empty where there is.
     """
 
@@ -29,21 +33,25 @@ class Sources:
     needs: set[str] = field(default_factory=set)
     kernels: bool = False
     newer: list[str] = field(default_factory=list)
+    data: set[str] = field(default_factory=set)
     missing: str = ""
 
 
-def sources_of(test_id: str, root: Path, started: str) -> Sources:
+def sources_of(test_id: str, root: Path, started: str, pythonpath: Sequence[str] = ()) -> Sources:
     """Everything of a checkout that a test needs.
 
     Args:
         test_id: as pytest calls it, from the root.
         root: pytest's root of the run.
         started: when the run began, in ISO 8601.
+        pythonpath: folders that pytest imports from too, relative to the root.
     """
     name = PurePosixPath(test_id.partition("::")[0])
     if name.is_absolute() or ".." in name.parts or not (root / name).is_file():
         return Sources(missing=f"{name} is not below {root}")
     found, began = Sources(), moment(started)
+    # Of what lies above the root there is no place for a copy.
+    starts = [folder for folder in (root, *(root / one for one in pythonpath)) if folder.resolve().is_relative_to(root)]
     todo = [root / name, *_around(root, root / name)]
     while todo:
         path = todo.pop()
@@ -60,11 +68,12 @@ def sources_of(test_id: str, root: Path, started: str) -> Sources:
             found.newer.append(relative)
         for dotted in _imports(tree, PurePosixPath(relative)):
             found.kernels |= dotted.split(".")[0] == "roofline_kernels"
-            files = _resolved(dotted, root, path.parent)
+            files = _resolved(dotted, (*starts, path.parent))
             if files:
                 todo += files
             else:
                 found.needs |= _foreign(dotted)
+        found.data |= _data(tree, root, path.parent)
     found.newer.sort()
     return found
 
@@ -88,14 +97,42 @@ def _imports(tree: ast.AST, relative: PurePosixPath) -> Iterator[str]:
             around = relative.parts[: len(relative.parts) - node.level] if node.level else ()
             base = ".".join([*around, *([node.module] if node.module else [])])
             yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and _is_import(node.func):
+            yield from _literals(node.args[0])
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(target, ast.Name) and target.id == "pytest_plugins" for target in targets):
+                yield from _literals(node.value)
 
 
-def _resolved(dotted: str, root: Path, beside: Path) -> list[Path]:
+def _is_import(function: ast.expr) -> bool:
+    called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return called in ("import_module", "importorskip")
+
+
+def _literals(node: ast.expr) -> Iterator[str]:
+    """Names of modules in one string, or in a list of them."""
+    for inner in node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else [node]:
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str) and inner.value.strip("."):
+            yield inner.value
+
+
+def _data(tree: ast.AST, root: Path, beside: Path) -> set[str]:
+    """Files of the checkout, no Python, that a string names from the root or from the file's folder."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _LIKE_A_FILE.fullmatch(node.value):
+            files = [folder / node.value for folder in (beside, root)]
+            found |= {file.resolve() for file in files if file.is_file()}
+    return {file.relative_to(root).as_posix() for file in found if file.is_relative_to(root) and file.suffix != ".py"}
+
+
+def _resolved(dotted: str, starts: Sequence[Path]) -> list[Path]:
     """The files of the checkout that a dotted name is loaded from, packages around it included."""
     parts = dotted.split(".")
     if parts[0] in PROVIDED or parts[0] in sys.stdlib_module_names:
         return []
-    for start in dict.fromkeys((root, beside)):
+    for start in dict.fromkeys(starts):
         found = []
         for length in range(1, len(parts) + 1):
             module = start.joinpath(*parts[:length])
