@@ -1,9 +1,11 @@
 """What a reproducer is to measure goes through its file unchanged; a file that is none is told."""
 
+from dataclasses import replace
+
 import pytest
 
-from pytest_roofline.core.cases import Case, Recorded, cases_text, machine_text, read_cases
-from pytest_roofline.core.errors import BadFile
+from pytest_roofline.core.cases import Case, Recorded, cases_text, kind_of_failure, machine_text, read_cases
+from pytest_roofline.core.errors import BadFile, BadInput
 from pytest_roofline.core.work import Work
 
 CASE = Case(
@@ -19,6 +21,25 @@ def test_cases_come_back_as_they_were(tmp_path):
     path = tmp_path / "case.json"
     path.write_text(cases_text([CASE, CASE]), encoding="utf-8")
     assert [CASE, CASE] == read_cases(path)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("pytest_roofline.core.errors.WrongData: copy: wrong data in set 0", "WrongData"),
+        ("AssertionError: bits flipped", "AssertionError"),
+        ("assert 1.0 == 2: three", "AssertionError"),
+        ("ValueError", "ValueError"),
+    ],
+)
+def test_the_exception_of_a_reason_is_known(reason, kind):
+    assert kind == kind_of_failure(reason)
+
+
+@pytest.mark.parametrize("changes", [{"seconds": ()}, {"seconds": (0.0,)}, {"baseline_s": -1.0}, {"tolerance": 0}])
+def test_a_record_without_a_time_is_refused(changes):
+    with pytest.raises(BadInput):
+        replace(CASE.recorded[0], **changes)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[{"node_id": "x"}]', '[{"recorded": [], "options": [], "x": 1}]'])

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import BadFile
+from .checks import check_tolerance, require_positive
+from .errors import BadFile, BadInput
 from .facts import Environment
 from .work import Work
 
@@ -23,9 +24,11 @@ class Recorded:
         metric: its rate.
         work: of one call.
         seconds: the median of every process that counts.
-        baseline_s: what it was compared with; None where it was not, or with a published limit.
-        tolerance: how much slower is still the same, as a share.
+        baseline_s: what it was compared with; None where it was not, or with a limit.
+        tolerance: how much slower than that is still the same, as a share.
         labels: how it was taken.
+        limit_s: what it may take at most, where it was held against a limit in place of a baseline.
+        invalid: why these times are not to be trusted; empty where they are.
     """
 
     name: str
@@ -36,6 +39,15 @@ class Recorded:
     baseline_s: float | None
     tolerance: float
     labels: tuple[str, ...] = ()
+    limit_s: float | None = None
+    invalid: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.seconds:
+            raise BadInput(f"{self.label!r} has no time")
+        require_positive(self.seconds, "seconds")
+        require_positive(tuple(known for known in (self.baseline_s, self.limit_s) if known is not None), "baseline")
+        check_tolerance(self.tolerance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,7 @@ class Case:
         options: of pytest-roofline that change how it is measured.
         machine: what it was recorded on, in words.
         recorded: its measurements.
+        failure: why it failed for itself, and not for its speed; empty where it did not.
     """
 
     node_id: str
@@ -55,6 +68,14 @@ class Case:
     options: tuple[str, ...]
     machine: str
     recorded: tuple[Recorded, ...]
+    failure: str = ""
+
+
+def kind_of_failure(reason: str) -> str:
+    """The exception behind a reason of pytest's: `WrongData` of `pytest_roofline.core.errors.WrongData: copy: …`."""
+    head = reason.partition(":")[0].strip()
+    # A bare assert is told by its own text.
+    return "AssertionError" if head.startswith("assert ") else head.rpartition(".")[2]
 
 
 def machine_text(environment: Environment) -> str:
@@ -81,11 +102,14 @@ def read_cases(path: Path) -> list[Case]:
         BadFile: the file is missing, or none of ours.
     """
     try:
-        return [_case(plain) for plain in json.loads(path.read_text(encoding="utf-8"))]
+        cases = [_case(plain) for plain in json.loads(path.read_text(encoding="utf-8"))]
     except OSError as error:
         raise BadFile(f"{path} cannot be read: {error.strerror or error}; expected it beside reproduce.py") from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadFile(f"{path} is not what `roofline bundle` wrote: {error}; unpack the archive again") from None
+    if not cases:
+        raise BadFile(f"{path} names no test; unpack the archive again")
+    return cases
 
 
 def _case(plain: dict[str, Any]) -> Case:

@@ -1,4 +1,4 @@
-"""The fixture `roofline` of a reproducer: the same calls as the plugin's, whose times go into a list."""
+"""The fixture `roofline` of a reproducer: the same calls as the plugin's, whose measurements go into a list."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from ..core.errors import RooflineError, WrongData
-from ..core.keys import CACHES, RANK_TIMINGS, TIMINGS, Cache, Timing
-from ..core.samples import Samples
+from ..core.facts import HardwareKey
+from ..core.keys import CACHES, JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Key, Timing
+from ..core.records import Measurement
 from ..core.units import format_amount
 from ..core.work import Work
+from ..planned import benchmark_name, encodable, parameters_of
 from ..rank_requests import Keep, RankRequest, Taken
 from ..requests import (
     Request,
@@ -20,12 +22,12 @@ from ..requests import (
     check_distributed,
     check_first_calls,
     check_metric,
+    check_model,
     check_work,
     one_of,
     positive,
 )
 from ..settings import Marks, Options
-from .results import Result
 from .timing import time_request
 
 if TYPE_CHECKING:
@@ -33,10 +35,6 @@ if TYPE_CHECKING:
 
     from ..measuring.devices import Device
     from ..ranks import Distributed
-
-
-class NeedsPlugin(RooflineError):
-    """A test asks for what only pytest-roofline itself can do."""
 
 
 class Roofline:
@@ -56,7 +54,7 @@ class Roofline:
         item: pytest.Item,
         marks: Marks,
         options: Options,
-        results: list[Result],
+        results: list[tuple[Measurement, tuple[str, ...]]],
     ) -> None:
         self._open = device
         self._item, self._marks, self._options, self._results = item, marks, options, results
@@ -83,12 +81,17 @@ class Roofline:
         budget: float | None = None,
         tolerance: float | None = None,
         metric: str | None = None,
+        peak_bytes: bool = False,
+        held_bytes: bool = False,
         first_calls: int = 0,
         compiles: bool = False,
+        model: "torch.nn.Module | None" = None,
         devices: Sequence[str] | None = None,
         **more: object,
-    ) -> Result:
-        """Time `fn` as the plugin would; what does not change its time (`peak_bytes`, `model`, …) is left out.
+    ) -> Measurement:
+        """Time `fn` as the plugin would; what this version does not know is left out.
+
+        The measurement has no roofline, and its key no hardware: it is compared with nothing but the case.
 
         Raises:
             BadInput: an argument cannot be used as given.
@@ -105,19 +108,29 @@ class Roofline:
             metric=check_metric(metric, work),
             verify=verify,
             fresh=make_args is not None and verify is not None,
-            peak_bytes=False,
+            peak_bytes=peak_bytes,
+            held_bytes=held_bytes,
             first_calls=check_first_calls(first_calls),
             compiles=compiles,
+            model=check_model(model),
             devices=check_devices(devices),
         )
         make = argument_maker(args, make_args, request.cache)
         timed = time_request(self._among(request.devices), request, make)
         if timed is None:
-            raise NeedsPlugin(f"{self._item.nodeid}: not one sample was taken within {request.budget_s:g} s")
-        result = self._keep(request.name, timed.samples, timed.disturbed, more)
-        if timed.wrong:
-            raise WrongData(f"{self._item.nodeid}: {timed.wrong}")
-        return result
+            raise RooflineError(f"{self._item.nodeid}: not one sample was taken within {request.budget_s:g} s")
+        samples = timed.samples
+        measurement = Measurement(
+            **self._named(request),
+            samples=samples,
+            tolerance=request.tolerance,
+            verified=timed.verified,
+            invalid=timed.wrong or timed.disturbed or samples.trouble,
+            peak_bytes=timed.peak_bytes,
+            held_bytes=timed.held_bytes,
+            compile_s=max(0.0, samples.first_calls_s[0] - samples.alone_s) if compiles else None,
+        )
+        return self._kept(measurement, timed.wrong, tuple(sorted(more)))
 
     def measure_ranks(
         self,
@@ -128,8 +141,10 @@ class Roofline:
         collective: str | None = None,
         first_calls: int = 0,
         fresh: bool = False,
+        metric: str | None = None,
+        peak_bytes: bool = False,
         **keywords: Any,
-    ) -> Result:
+    ) -> Measurement:
         """Time what `fn` does on every rank of a world, as the plugin would.
 
         Raises:
@@ -144,6 +159,8 @@ class Roofline:
             "first_calls": check_first_calls(first_calls),
             "fresh": fresh,
             "timing": one_of("timing", timing, RANK_TIMINGS),
+            "metric": check_metric(metric, check_work(keywords.get("work"))) or keywords["work"].metric,
+            "peak_bytes": peak_bytes,
         }
         return self._over_ranks(distributed, fn, args, take, keywords, more)
 
@@ -154,7 +171,7 @@ class Roofline:
         *args: object,
         name: str = "job",
         **keywords: Any,
-    ) -> Result:
+    ) -> Measurement:
         """Time whole programs, from the start of the processes to their end.
 
         Raises:
@@ -163,27 +180,20 @@ class Roofline:
         """
         from ..rank_jobs import take_jobs
 
-        return self._over_ranks(distributed, fn, args, take_jobs, keywords | {"name": name}, {"timing": "wall"})
+        more = {"timing": "wall", "metric": JOB_METRIC}
+        return self._over_ranks(distributed, fn, args, take_jobs, keywords | {"name": name}, more)
 
     def figure(self, name: str, value: float, unit: str) -> None:
         """A number that the test found besides times; only printed here."""
         print(f"{name}: {value:g} {unit}")
 
     def memory(self, *_args: object, **_keywords: object) -> NoReturn:
-        """Follow the memory of a call, which takes the plugin.
-
-        Raises:
-            NeedsPlugin: always.
-        """
-        raise NeedsPlugin(f"{self._item.nodeid} follows memory (roofline.memory); run it with pytest-roofline")
+        """Follow the memory of a call, which takes the plugin: the test ends, and what it measured before counts."""
+        pytest.skip("the rest follows memory (roofline.memory), which takes pytest-roofline")
 
     def resources(self, *_args: object, **_keywords: object) -> NoReturn:
-        """Compile a kernel and read its binary, which takes the plugin.
-
-        Raises:
-            NeedsPlugin: always.
-        """
-        raise NeedsPlugin(f"{self._item.nodeid} compiles kernels (roofline.resources); run it with pytest-roofline")
+        """Compile a kernel and read its binary, which takes the plugin: the test ends likewise."""
+        pytest.skip("the rest compiles kernels (roofline.resources), which takes pytest-roofline")
 
     def require_memory(self, size_bytes: int, where: str = "device") -> None:
         """Skip the test where an allocation of this size cannot fit."""
@@ -205,37 +215,54 @@ class Roofline:
         taking: "Callable[[Distributed, RankRequest, Keep], Taken]",
         given: dict[str, Any],
         more: dict[str, Any],
-    ) -> Result:
+    ) -> Measurement:
         from ..distributed.functions import reference
         from ..distributed.worlds import check_backend
 
-        work = check_work(given.get("work"))
-        metric = check_metric(given.get("metric"), work)
         request = RankRequest(
             function=reference(self._replaced(given.get("name") or "", fn)),
             args=args,
             size=check_distributed(distributed).size_of(given.get("world_size")),
-            work=work,
+            work=check_work(given.get("work")),
             name=given.get("name") or "",
             cache=one_of("cache", given.get("cache") or self._marks.cache or "warm", ("warm", "rotate")),
             budget_s=self._budget_s(given.get("budget")),
-            tolerance=None,
-            metric=metric or work.metric,
+            tolerance=positive("tolerance", given.get("tolerance")),
             backend=check_backend(given.get("backend")),
             timeout_s=positive("timeout", given.get("timeout")),
             **more,
         )
         taken = taking(distributed, request, lambda taken, error: None)  # noqa: ARG005
-        result = self._keep(request.name, taken.samples, taken.disturbed, {})
-        if taken.wrong:
-            raise WrongData(f"{self._item.nodeid}: {taken.wrong}")
-        return result
+        measurement = Measurement(
+            **self._named(request),
+            samples=taken.samples,
+            tolerance=request.tolerance,
+            verified=taken.verified,
+            invalid=taken.wrong or taken.disturbed or taken.samples.trouble,
+            peak_bytes=taken.peak_bytes,
+            ranks=taken.ranks,
+        )
+        return self._kept(measurement, taken.wrong)
 
-    def _keep(self, name: str, samples: Samples, disturbed: str, unused: dict[str, object]) -> Result:
-        known = ("peak_bytes", "held_bytes", "model")
-        result = Result(name, samples, disturbed, tuple(sorted(set(unused) - set(known))))
-        self._results.append(result)
-        return result
+    def _named(self, request: Request | RankRequest) -> dict[str, Any]:
+        """What a record says of what was measured, before any time."""
+        key = Key(
+            benchmark=benchmark_name(self._item),
+            parameters=parameters_of(self._item),  # type: ignore[arg-type]
+            metric=request.metric or request.work.metric,
+            hardware=HardwareKey(),
+            cache=request.cache,
+            timing=request.timing,
+            name=request.name,
+        )
+        told = {"test_id": encodable(self._item.nodeid), "label": key.label, "process": "reproducer"}
+        return {"key": key, "work": request.work, **told}
+
+    def _kept(self, measurement: Measurement, wrong: str, unused: tuple[str, ...] = ()) -> Measurement:
+        self._results.append((measurement, unused))
+        if wrong:
+            raise WrongData(f"{self._item.nodeid}: {wrong}")
+        return measurement
 
     def _budget_s(self, asked: float | None) -> float:
         return positive("budget", asked) or self._marks.budget or self._options.budget_s

@@ -10,9 +10,10 @@ from ..core.cases import machine_text
 from ..options import MARKER, RANKS_FIXTURE, add_options
 from ..settings import parse_options, read_marks
 from .fixture import Roofline
-from .results import VARIABLE, Result, write_results
+from .results import VARIABLE, Told, found_of, write_results
 
 if TYPE_CHECKING:
+    from ..core.records import Measurement
     from ..measuring.devices import Device
     from ..ranks import Distributed
 
@@ -23,7 +24,8 @@ class Measuring:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._device: Device | None = None
-        self.results: list[Result] = []
+        self._failure, self._skipped = "", False
+        self.results: list[tuple[Measurement, tuple[str, ...]]] = []
 
     def device(self) -> "Device":
         """What is measured: the one of a conftest.py, or the one that was asked for."""
@@ -44,11 +46,20 @@ class Measuring:
 
         return machine_text(gather(self._device))
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep why the test failed, in the words that a run keeps, and whether it was skipped."""
+        self._skipped |= report.skipped
+        if report.failed and not self._failure:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            text = crash.message if crash is not None else str(report.longrepr)
+            self._failure = text.splitlines()[0] if text else "failed"
+
     def pytest_sessionfinish(self) -> None:
         """Hand over what was measured."""
         path = os.environ.get(VARIABLE)
         if path:
-            write_results(Path(path), self.results, self.machine)
+            found = tuple(found_of(*one) for one in self.results)
+            write_results(Path(path), Told(self.machine, found, self._failure, self._skipped))
 
 
 _key: pytest.StashKey[Measuring] = pytest.StashKey()

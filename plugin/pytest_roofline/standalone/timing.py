@@ -18,13 +18,19 @@ class Timed:
 
     Args:
         samples: in seconds per call.
+        verified: whether the timed buffers hold the right data; None where nobody looks.
         wrong: what of the timed buffers does not hold the right data; empty where all does, or nobody looks.
         disturbed: why a processor's time tells of its neighbours.
+        peak_bytes: the most that a call holds; None where nobody asked, or the device does not tell.
+        held_bytes: likewise what a call leaves allocated.
     """
 
     samples: Samples
+    verified: bool | None
     wrong: str
     disturbed: str
+    peak_bytes: int | None
+    held_bytes: int | None
 
 
 def time_request(device: "Device", request: Request, make: Callable[[], object]) -> Timed | None:
@@ -65,7 +71,13 @@ def time_request(device: "Device", request: Request, make: Callable[[], object])
         engine.run()
         disturbed = host.too_busy(watch.cores_taken()) if device.facts().type == "cpu" else ""
         samples = engine.samples()
-        return None if samples is None else Timed(samples, _wrong(request.verify, engine), disturbed)
+        if samples is None:
+            return None
+        peak_bytes = engine.peak_bytes() if request.peak_bytes else None
+        held_bytes = engine.held_bytes() if request.held_bytes else None
+        wrong = _wrong(request.verify, engine)
+        verified = None if request.verify is None else not wrong
+        return Timed(samples, verified, wrong, disturbed, peak_bytes, held_bytes)
     finally:
         sets.clear()
         engine.close()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ...core.cases import machine_text
 from ...core.units import format_flops, format_percent, format_rate, format_seconds, format_tolerance, printable
 from ...core.work import rate_suffix
-from ...judging.report_rows import ReportRow
+from ...judging.report_rows import FAILED, ReportRow
 from ...judging.runs import Run
 from ...version import __version__
 from .redacting import summary_lines
@@ -70,14 +70,16 @@ def _shown(row: ReportRow, seconds: float | None) -> str:
 
 
 def _processes(row: ReportRow) -> str:
-    count = len(row.processes)
-    return f", {count} process{'es' * (count != 1)}" if count else ""
+    return f", {row.counted} process{'es' * (row.counted != 1)}" if row.counted else ""
 
 
 def _expected(row: ReportRow) -> str:
     source = row.judgement.source if row.judgement is not None else ""
     if row.reference_s is None:
-        # Against a limit there is a difference, and no time behind it.
+        limit_s = row.judgement.limit_s if row.judgement is not None else None
+        if limit_s is not None:
+            return f"at most {_shown(row, limit_s)}" + (f" ({source})" if source else "")
+        # In files from before the limit was kept there is a difference, and no time behind it.
         return f"a published limit ({source})" if row.change is not None else "nothing was known to compare with"
     medians = row.reference_medians_s
     behind = f", {len(medians)} process{'es' * (len(medians) != 1)}" if medians else ""
@@ -100,18 +102,25 @@ def _how_to_reproduce(rows: Sequence[ReportRow], made: Reproducer) -> list[str]:
         lines += [
             "  cd reproduce && python reproduce.py",
             "  It needs Python 3.11 or newer, torch and pytest (and triton where the test uses it), and nothing else.",
-            "  Exit status: 0 as fast as it should be, 1 the slowness is there too, 2 it could not be measured.",
+            "  Other plugins of pytest are not loaded. What it waits for stands in reproduce/case.json.",
+            "  Exit status: 0 as fast as it should be, 1 it is slow there too, 2 that cannot be told.",
+            *_of_failures(rows),
             *(f"  Note: {note}." for note in made.notes),
         ]
     if made.left_out:
         lines += [
             "  These are not in the reproducer:" if made.works else "  There is no reproducer:",
             *(f"    {why}" for why in made.left_out),
-            "  With pytest-roofline, in a checkout of the tests:",
-            f"    pip install pytest-roofline=={__version__}",
+            f"  With pytest-roofline {__version__} installed, in a checkout of the tests:",
             *(f"    python -m pytest {_quoted(test_id)}" for test_id in dict.fromkeys(row.test_id for row in rows)),
         ]
     return lines
+
+
+def _of_failures(rows: Sequence[ReportRow]) -> list[str]:
+    if all(row.word != FAILED for row in rows):
+        return []
+    return ["  Of a test that FAILED for itself: 0 it does not fail, 1 it fails with the same exception, 2 otherwise."]
 
 
 def _quoted(text: str) -> str:

@@ -1,17 +1,18 @@
 """The folder `reproduce`: the failing test with the plugin's engine, for whoever has torch and pytest."""
 
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 from ...core.cases import CASE_FILE, Case, Recorded, cases_text, machine_text
 from ...core.samples import OVERSUBSCRIBED
-from ...judging.report_rows import ReportRow
+from ...judging.report_rows import FAILED, ReportRow
 from ...judging.runs import Run
 from ...judging.verdicts import DEFAULT_TOLERANCE
 from .redacting import Redactor
+from .settings_of import CARRIED, LOCAL, import_folders, kept_settings, options_of, pytest_settings
 from .source_text import redacted_source
 from .sources import Sources, sources_of
 
@@ -23,9 +24,6 @@ _MODULES = (
     "ranks", "requests", "round_child", "settings", "version",
 )  # fmt: skip
 _PACKAGE = Path(__file__).parents[2]
-_INI = "[pytest]\n# Only so that pytest takes this folder as its root.\n"
-# Options of a run that change how a measurement is taken.
-_CARRIED = ("--roofline-budget", "--roofline-launcher")
 
 
 @dataclass(slots=True)
@@ -55,13 +53,17 @@ def reproducer(
         root: of the checkout: pytest's root of the run.
     """
     made = Reproducer()
+    settings = pytest_settings(root)
+    options = options_of(settings, run.header.command)
     cases: dict[str, Case] = {}
     sources: list[Sources] = []
     for row, test_id in zip(rows, original_ids, strict=True):
         if row.test_id in cases:
             continue
-        case = _case(run, rows, row)
-        found = sources_of(test_id, root, run.header.started) if case is not None else Sources()
+        case = _case(run, rows, row, options)
+        found = Sources()
+        if case is not None:
+            found = sources_of(test_id, root, run.header.started, import_folders(settings))
         why = _no_time(row) if case is None else _copy(redactor, made, found, row.test_id)
         if why or case is None:
             made.left_out.append(f"{row.label}: {redactor.text(why)}")
@@ -71,8 +73,16 @@ def reproducer(
     made.files = made.files if cases else {}
     if cases:
         kernels = any(found.kernels for found in sources)
-        made.files |= _library(kernels) | {f"{FOLDER}/{CASE_FILE}": cases_text(list(cases.values())).encode()}
-        made.notes += _notes(redactor, rows, sources)
+        texts = {
+            CASE_FILE: cases_text(list(cases.values())),
+            "tests/pytest.ini": redactor.text(kept_settings(settings)),
+        }
+        made.files |= _library(kernels) | {f"{FOLDER}/{name}": text.encode() for name, text in texts.items()}
+        made.notes += _notes(redactor, rows, sources, options)
+        if cases.keys() & {*(one.test_id for one in run.memory_uses), *(one.test_id for one in run.resources)}:
+            made.notes.append(
+                "where it follows memory or compiles a kernel, which takes pytest-roofline, the test ends"
+            )
     return made
 
 
@@ -114,14 +124,14 @@ def _library(kernels: bool) -> dict[str, bytes]:
         inside = [path for path in Path(folder).rglob("*") if path.suffix in (".py", ".json")]
         files |= _read(f"{library}/roofline_kernels", Path(folder), inside)
     script = (_PACKAGE / "standalone" / "reproduce.py").read_bytes()
-    return files | {f"{FOLDER}/reproduce.py": script, f"{FOLDER}/tests/pytest.ini": _INI.encode()}
+    return files | {f"{FOLDER}/reproduce.py": script}
 
 
 def _read(into: str, root: Path, paths: Iterable[Path]) -> dict[str, bytes]:
     return {f"{into}/{path.relative_to(root).as_posix()}": path.read_bytes() for path in paths}
 
 
-def _case(run: Run, rows: Sequence[ReportRow], first: ReportRow) -> Case | None:
+def _case(run: Run, rows: Sequence[ReportRow], first: ReportRow, options: Mapping[str, str]) -> Case | None:
     """The test of a row with all its measurements; None where it has none."""
     same = [row for row in rows if row.test_id == first.test_id and row.measurement is not None]
     recorded = tuple(_recorded(row) for row in same)
@@ -132,9 +142,10 @@ def _case(run: Run, rows: Sequence[ReportRow], first: ReportRow) -> Case | None:
     return Case(
         node_id=first.test_id,
         device=_device(environment.device.type, 0 if ranks else environment.device.index),
-        options=_carried(run.header.command),
+        options=tuple(f"{name}={value}" for name, value in options.items() if name in CARRIED),
         machine=machine_text(environment),
         recorded=recorded,
+        failure=first.outcome.reason if first.word == FAILED and first.outcome is not None else "",
     )
 
 
@@ -157,29 +168,29 @@ def _recorded(row: ReportRow) -> Recorded:
         baseline_s=row.reference_s,
         tolerance=DEFAULT_TOLERANCE if judged is None else judged,
         labels=one.samples.labels,
+        limit_s=row.judgement.limit_s if row.judgement is not None else None,
+        invalid="" if sound else one.invalid,
     )
 
 
-def _carried(command: Sequence[str]) -> tuple[str, ...]:
-    """The options of the run that a reproducer must have too, each as one word."""
-    found = []
-    for word, following in zip(command, [*command[1:], ""], strict=True):
-        option, equals, _ = word.partition("=")
-        if option in _CARRIED:
-            found.append(word if equals else f"{word}={following}")
-    return tuple(found)
-
-
-def _notes(redactor: Redactor, rows: Sequence[ReportRow], sources: Sequence[Sources]) -> list[str]:
+def _notes(
+    redactor: Redactor, rows: Sequence[ReportRow], sources: Sequence[Sources], options: Mapping[str, str]
+) -> list[str]:
     """What whoever runs it should know."""
     newer = sorted({name for found in sources for name in found.newer})
     needs = sorted({name for found in sources for name in found.needs})
+    data = sorted({name for found in sources for name in found.data})
+    local = [name for name in LOCAL if name in options]
     measured = [row.measurement for row in rows if row.measurement is not None]
     notes = []
     if newer:
         notes.append(redactor.text(f"changed since the run: {', '.join(newer)}; what is copied is how they are now"))
     if needs:
         notes.append(f"its files also import {', '.join(needs)}")
+    if data:
+        notes.append(redactor.text(f"its files name {', '.join(data)}; only Python files are copied"))
+    if local:
+        notes.append(f"the run had {', '.join(local)}, which hold where it ran; add yours to `options` in {CASE_FILE}")
     if any(one.ranks is not None for one in measured):
         notes.append("it starts ranks; those on GPUs also need numpy and scipy")
     if any(OVERSUBSCRIBED in one.samples.labels for one in measured):
