@@ -64,3 +64,29 @@ def test_a_page_from_elsewhere_is_the_file_itself_and_links_within_the_site(site
     assert "A commit holds one idea" in page
     assert 'href="../design.html"' in page
     assert "../../CONTRIBUTING.md" not in page
+
+
+def test_every_page_is_told_of_by_the_index_with_what_it_is_for(site):
+    index = (site / "index.html").read_text(encoding="utf-8")
+    body = index[index.index("<article") : index.index("</article>")]
+    pages = {page.relative_to(site).as_posix() for page in site.rglob("*.html")}
+    linked = set(re.findall(r'href="([^"#:]+\.html)', body))
+    assert pages - linked == {"index.html", "genindex.html", "search.html", "py-modindex.html"} & pages
+
+
+def test_no_two_entries_of_the_navigation_have_one_name(site):
+    navigation = (site / "index.html").read_text(encoding="utf-8").partition("<article")[0]
+    names = re.findall(r'toctree-l1"><a class="reference internal" href="[^"]+">(.*?)</a>', navigation)
+    assert len(names) > 30
+    assert len(set(names)) == len(names)
+
+
+def test_only_what_a_reader_makes_has_a_constructor(site):
+    page = (site / "api.html").read_text(encoding="utf-8")
+    heads = re.findall(r'<dt class="sig[^>]*id="pytest_roofline\.([A-Z]\w+)">(.*?)</dt>', page, re.DOTALL)
+    made = {name for name, head in heads if "sig-paren" in head}
+    assert {"Work", "Timed"} == {name for name in made if not issubclass(getattr(pytest_roofline, name), Exception)}
+
+
+def test_no_page_ends_in_a_copyright_of_nobody(site):
+    assert "Copyright" not in (site / "index.html").read_text(encoding="utf-8")
