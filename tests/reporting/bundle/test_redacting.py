@@ -86,6 +86,32 @@ def test_a_name_has_one_placeholder_in_any_case_and_with_its_domain_another_text
     assert ["host-1 and host-1", "host-2", "on host-1-eth0, node170"] == texts
 
 
+def test_spellings_of_a_name_can_be_told_apart():
+    redactor = Redactor()
+    redactor.learn("hosts", "node17")
+    redactor.tell_apart()
+    assert "host-1, host-2 and host-3" == redactor.text("node17, NODE17 and node17.corp.internal")
+
+
+@pytest.mark.parametrize("name", ["élise", "o'hara", "_svc-build", "Dave Smith", "é"])
+def test_a_name_of_other_characters_is_found_where_it_stands_alone(name):
+    redactor = Redactor()
+    redactor.learn("users", name)
+    expected = name if name == "é" else "user-1"
+    assert f"by {expected}, 在{expected}上, x{name}" == redactor.text(f"by {name}, 在{name}上, x{name}")
+
+
+def test_thousands_of_names_are_looked_for_at_once():
+    redactor, count = Redactor(), 10_000
+    for number in range(count):
+        redactor.learn("users", f"user{number}x")
+    began = time.process_time()
+    assert "by user-1" == redactor.text("by user9999x")
+    assert count == len({redactor.text(f"user{number}x") for number in range(count)})
+    # One pattern for each name takes a minute of the processor for these; this takes less than a second.
+    assert time.process_time() - began < 10
+
+
 def test_a_known_host_goes_with_the_domain_behind_it():
     redactor = Redactor()
     redactor.learn("hosts", "node17")
@@ -184,12 +210,13 @@ def test_versions_that_look_like_addresses_stay_where_they_are_known():
 
 def test_what_was_replaced_is_counted_and_never_shown():
     redactor = Redactor(["paths"])
-    redactor.text("10.1.2.3 and 10.1.2.3 and 10.1.2.4 in /srv/x")
-    assert {"addresses": (2, 3)} == redactor.summary()
+    written = redactor.text("10.1.2.3 and 10.1.2.3 and 10.1.2.4 in /srv/x, uid=1(bob)").partition(", ")[0]
+    summary = redactor.summary([written, "host-1, which nobody was called"])
+    assert {"addresses": (2, 3)} == summary
     assert [
         "replaced by placeholders: addresses: 2 (3 times)",
         "kept as they are: paths",
-    ] == summary_lines(redactor.summary(), redactor.keep)
+    ] == summary_lines(summary, redactor.keep)
 
 
 def test_nothing_replaced_is_said_too():

@@ -23,7 +23,8 @@ def chosen(rows: Sequence[ReportRow], tests: Sequence[str], run: str) -> list[in
     """
     if tests:
         found = [index for test in tests for index in _matching(rows, test, run)]
-        return sorted(set(found), key=_by_badness(rows).index)
+        wanted = set(found)
+        return [index for index in _by_badness(rows) if index in wanted]
     red = [index for index in _by_badness(rows) if rows[index].red]
     if not red:
         raise BadInput(

@@ -28,7 +28,8 @@ def as_json(plain: object) -> str:
 
 def verdicts(rows: Sequence[ReportRow], about: Sequence[int]) -> list[dict[str, Any]]:
     """Every row of the run; `about` are those that the archive is about."""
-    return [_verdict(row) | {"chosen": index in about} for index, row in enumerate(rows)]
+    chosen = set(about)
+    return [_verdict(row) | {"chosen": index in chosen} for index, row in enumerate(rows)]
 
 
 def _verdict(row: ReportRow) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def _verdict(row: ReportRow) -> dict[str, Any]:
         "change": row.change,
         "interval_99": row.interval,
         "tolerance": judgement.tolerance if judgement is not None else None,
-        "processes": judgement.processes if judgement is not None else len(row.processes),
+        "processes": row.counted or 0,
         "remarks": list(judgement.remarks) if judgement is not None else [],
     }
 

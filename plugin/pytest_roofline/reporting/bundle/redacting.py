@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ...core.errors import BadInput
@@ -10,6 +10,10 @@ from .patterns import CATEGORIES, COMMON, PATTERNS, hosts_in, is_address, is_pri
 
 # Shorter names are in too many words.
 SHORTEST = 2
+_WORD = re.compile(r"[A-Za-z0-9]+")
+_ALONE = re.compile(r"(?![A-Za-z0-9])")
+_DOMAIN = re.compile(r"(?:\.[A-Za-z][\w-]*)*(?![A-Za-z0-9])")
+_PLACEHOLDER = re.compile(rf"\b(?:{'|'.join(CATEGORIES.values())})-\d+\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +40,18 @@ class Redactor:
         unknown = sorted(self.keep - set(CATEGORIES))
         if unknown:
             raise BadInput(f"--keep names {', '.join(unknown)}; expected some of {', '.join(CATEGORIES)}")
-        self.replaced: Counter[str] = Counter()
         self._order = tuple(CATEGORIES)
         self._placeholders: dict[tuple[str, str], str] = {}
-        self._known: dict[str, tuple[str, re.Pattern[str]]] = {}
+        self._numbers: Counter[str] = Counter()
+        self._known: dict[str, str] = {}
+        # The known names by their first word.
+        self._begin: dict[str, list[str]] = {}
+        self._apart = False
         self._as_they_are: set[str] = set()
         self._common = set(COMMON)
         # A run of thousands of measurements says the same few hundred texts again and again.
         self._found: dict[str, list[_Span]] = {}
         self._learned_from: set[str] = set()
-
-    @property
-    def distinct(self) -> dict[str, int]:
-        """How many different values were replaced, by category, without those that had none."""
-        counts = Counter(category for category, _ in self._placeholders)
-        return {category: counts[category] for category in CATEGORIES if counts[category]}
 
     def leave(self, texts: Iterable[str]) -> None:
         """Versions that look like addresses and are none."""
@@ -58,7 +59,7 @@ class Redactor:
         self._found.clear()
 
     def leave_words(self, names: Iterable[str]) -> None:
-        """Names of products, whose words are not looked for, even where a machine is called so."""
+        """Names whose words are not looked for, even where a machine is called so."""
         self._common |= {word.lower() for name in names for word in re.split(r"[^A-Za-z0-9]+", name)}
 
     def learn(self, category: str, name: str) -> None:
@@ -67,10 +68,10 @@ class Redactor:
             self.learn(category, name.partition(".")[0])
         if len(name) < SHORTEST or name.isdecimal() or name.lower() in self._common or category in self.keep:
             return
-        # A host also with the domain behind it.
-        more = r"(?:\.[A-Za-z][\w-]*)*" if category == "hosts" else ""
-        pattern = re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}{more}(?![A-Za-z0-9])", re.IGNORECASE)
-        self._known.setdefault(name.lower(), (category, pattern))
+        if name.lower() not in self._known:
+            self._known[name.lower()] = category
+            first = _WORD.search(name.lower())
+            self._begin.setdefault(first[0] if first is not None else "", []).append(name.lower())
         self._found.clear()
 
     def learn_from(self, text: str) -> None:
@@ -85,7 +86,7 @@ class Redactor:
 
     def whole(self, category: str, text: str) -> str:
         """The placeholder of a text that is nothing but a name."""
-        category = self._known.get(text.lower(), (category,))[0]
+        category = self._known.get(text.lower(), category)
         if not text or category in self.keep:
             return text
         return self._placeholder(category, text)
@@ -101,9 +102,22 @@ class Redactor:
             position = span.end
         return "".join(parts) + text[position:]
 
-    def summary(self) -> dict[str, tuple[int, int]]:
-        """By category, how many values were replaced, and how often."""
-        return {category: (count, self.replaced[category]) for category, count in self.distinct.items()}
+    def tell_apart(self) -> None:
+        """From now on two spellings of a name are two names, and what was replaced before is forgotten."""
+        self._apart = True
+        self._placeholders.clear()
+        self._numbers.clear()
+
+    def summary(self, texts: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """By category, how many values are replaced in these texts, and how often."""
+        made = {placeholder: category for (category, _), placeholder in self._placeholders.items()}
+        times = Counter(word for text in texts for word in _PLACEHOLDER.findall(text) if word in made)
+        values = Counter(made[word] for word in times)
+        return {
+            category: (values[category], sum(count for word, count in times.items() if made[word] == category))
+            for category in CATEGORIES
+            if values[category]
+        }
 
     def _spans(self, text: str) -> Iterable[_Span]:
         for rank, category in enumerate(self._order):
@@ -114,31 +128,46 @@ class Redactor:
                     start, end = match.span("it" if "it" in pattern.groupindex else 0)
                     if self._counts(category, text[start:end]):
                         yield _Span(start, end, rank)
-        for category, pattern in self._known.values():
-            for match in pattern.finditer(text):
-                yield _Span(*match.span(), self._order.index(category))
+        for start, end, name in self._known_in(text):
+            yield _Span(start, end, self._order.index(self._known[name]))
+
+    def _known_in(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Where the known names stand alone in a text, a host with the domain behind it."""
+        for word in _WORD.finditer(text) if self._begin else ():
+            for name in self._begin.get(word[0].lower(), ()):
+                start = word.start() - name.index(word[0].lower())
+                end = start + len(name)
+                more = _DOMAIN if self._known[name] == "hosts" else _ALONE
+                if start >= 0 and text[start:end].lower() == name and not _WORD.match(text[max(start - 1, 0) : start]):
+                    behind = more.match(text, end)
+                    if behind is not None:
+                        yield start, behind.end(), name
+        for name in self._begin.get("", ()):
+            for match in re.finditer(re.escape(name), text, re.IGNORECASE):
+                yield *match.span(), name
 
     def _counts(self, category: str, found: str) -> bool:
         if category == "addresses":
             return found not in self._as_they_are and is_address(found)
-        if category == "paths":
+        if category in ("paths", "urls"):
             return is_private(found)
         return bool(found) and not (category in ("users", "hosts") and found.lower() in self._common)
 
     def _placeholder(self, category: str, text: str) -> str:
-        self.replaced[category] += 1
         key = category, self._same(category, text)
         if key not in self._placeholders:
-            number = sum(known == category for known, _ in self._placeholders) + 1
-            self._placeholders[key] = f"{CATEGORIES[category]}-{number}"
+            self._numbers[category] += 1
+            self._placeholders[key] = f"{CATEGORIES[category]}-{self._numbers[category]}"
         return self._placeholders[key]
 
     def _same(self, category: str, text: str) -> str:
         """What two spellings of one name have in common: of a host that is known by its short name, that."""
+        if self._apart:
+            return text
         if category not in ("hosts", "users", "emails"):
             return text.strip("\"'")
         short = text.lower().partition(".")[0]
-        return short if self._known.get(short, ("",))[0] == category == "hosts" else text.lower()
+        return short if self._known.get(short) == category == "hosts" else text.lower()
 
 
 def _joined(spans: Iterable[_Span]) -> list[_Span]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ...judging.hardware.products import products
 from ...judging.runs import LINE_TYPES, Line, Run, assemble, encode_line
 from ...judging.storage import decode_json, read_bytes, to_record
 from .patterns import SECRET_OPTION
@@ -23,6 +24,11 @@ _NAMED = {
     ("device", "uuid"): "devices",
     ("reference", "device"): "devices",
 }
+# Words that the names of processors are made of.
+_PROCESSORS = (
+    "Intel Xeon Platinum Gold Silver Bronze Max Core Ultra AMD EPYC Ryzen Threadripper Processor Neoverse Grace NVIDIA "
+    "ARM Ampere Altra Graviton Aarch64 x86 Virtual QEMU Common KVM",
+)
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 # An argument that is a path to its end, whatever is in it.
 _PATH_ARGUMENT = re.compile(r"(--?[\w-]+=)?((?:/|~|[A-Za-z]:[\\/]).+)", re.DOTALL)
@@ -44,9 +50,9 @@ def plain_lines(run: Run) -> list[Plain]:
 def learn(redactor: Redactor, run: Run, lines: list[Plain]) -> None:
     """Take note of every host, person and device that the run names in a field or a path."""
     environment = run.header.environment
-    device, host = environment.device, environment.host
-    # A machine may be called like its processor, and the processor is what must stay.
-    redactor.leave_words([device.product, host.cpu_model, device.architecture or "", *_schema_words()])
+    device = environment.device
+    # A machine may be called like its processor, and the processor is what must stay; a name within its name must not.
+    redactor.leave_words([*products(), device.architecture or "", *_PROCESSORS, *_schema_words()])
     versions = (device.driver, device.firmware, *environment.software.values())
     redactor.leave(text for text in versions if text is not None and _VERSION.fullmatch(text))
     for line in lines:
