@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pytest_roofline.core.records import Outcome
+from pytest_roofline.core.records import Judgement, Outcome
 from pytest_roofline.judging.report_rows import report_rows, worst_first
 from pytest_roofline.reporting.report.page import page, rendered
 from pytest_roofline.reporting.report.page_assets import asset, json_for_script, plotly_script
@@ -21,6 +21,7 @@ from pytest_roofline.reporting.report.page_red import MOST_DETAILED, MOST_OF_A_T
 from pytest_roofline.reporting.report.page_summary import sentence
 from pytest_roofline.reporting.report.page_tables import SHOWN_ROWS, Cell, number, plain_table, quantity
 from pytest_roofline.reporting.report.plot import Plot
+from pytest_roofline.reporting.report.plots import plots_of
 from pytest_roofline.reporting.report.plots.samples import INVALID_SECTION, SECTION
 
 from .page_runs import everything, hostile, judged, many
@@ -348,6 +349,17 @@ def test_the_sentence_of_a_run_that_compared_nothing_gives_the_reason(make, tmp_
     assert "Nothing was compared: no baseline recorded." == said(run)
 
 
+def test_reasons_that_differ_in_their_numbers_alone_are_one_in_the_sentence(make, tmp_path):
+    one = make.measurement()
+    told = [f"others kept {cores} of 2 cores busy" for cores in (0.9, 1.6)]
+    spoiled = [
+        Judgement(f"t.py::test_{at}", one.label, "INVALID", 0.05, reason=reason) for at, reason in enumerate(told)
+    ]
+    measured = [replace(one, test_id=judgement.test_id, invalid=judgement.reason) for judgement in spoiled]
+    run = make.run(tmp_path / "run.jsonl", *measured, *spoiled, make.footer())
+    assert f"Nothing was compared: {told[0]}." == said(run)
+
+
 def test_the_sentence_of_a_run_without_numbers_says_so(make, tmp_path):
     assert "Nothing was timed." == said(make.run(tmp_path / "a.jsonl", make.footer()))
     failed = make.run(tmp_path / "b.jsonl", Outcome("test_own.py::test_a", "failed", reason="boom"))
@@ -445,3 +457,12 @@ def test_samples_of_what_cannot_be_trusted_stand_behind_the_results(make, tmp_pa
     plots = [Plot(section, "", "", {"data": []}) for section in (SECTION, INVALID_SECTION)]
     order = [attributes["id"] for attributes in Reader(rendered([run], [], plots)).all("section")]
     assert ["samples", "results", "plots-samples-of-what-cannot-be-trusted"] == order[:3]
+
+
+def test_plots_that_nobody_can_trust_are_the_last(make, tmp_path):
+    sizes = [2**power for power in (20, 22, 24)]
+    good = [make.measurement(key=make.key(size_bytes=size), test_id=f"t.py::test_copy[{size}]") for size in sizes]
+    bad = make.measurement(key=make.key("stream", size_bytes=sizes[0]), invalid="busy")
+    run = make.run(tmp_path / "run.jsonl", *good, bad, make.footer())
+    order = [plot.section for plot in plots_of(report_rows(run))]
+    assert (True, INVALID_SECTION) == (INVALID_SECTION not in order[:-1] and len(order) > 1, order[-1])

@@ -1,5 +1,6 @@
 """The first lines of the page: how it went in a sentence, and how often each verdict was given."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -41,10 +42,13 @@ MEANINGS = (
     (Kind.INCONCLUSIVE.value, "none of these; the reason says what would decide it"),
     (Kind.INVALID.value, "the number cannot be trusted; the reason says why"),
     (Kind.NO_BASELINE.value, "nothing to compare with on this hardware"),
-    (DEGRADED, "the device itself runs below its rated facts; of the test `device health`"),
+    (DEGRADED, "the device itself runs below its rated facts; of the test “device health”"),
     (OUT_OF_MEMORY, "memory ran out, which the test expected"),
     (FAILED, "the test failed for itself: wrong data, an exception, a lost process; no verdict"),
+    (MEASURED, "a number that was compared with nothing, as those of other tools are"),
+    (SKIPPED, "not measured: this machine lacks what the test needs, or the test skipped itself"),
 )
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Why a test ended so is not why its number was not compared.
 _NO_REASON = {word: f"the test ended as {word}" for word in (FAILED, SKIPPED, XFAIL, INTERRUPTED)}
 _NO_REASON |= {MEASURED: "the run holds no verdicts"}
@@ -116,9 +120,15 @@ def _nothing(rows: Sequence[ReportRow]) -> str:
     measured = [row for row in rows if row.what != "test"]
     if not measured:
         return "Nothing was timed."
-    reasons = Counter(_NO_REASON.get(row.word) or printable(row.reason or row.word) for row in measured)
+    reasons: dict[str, list[str]] = {}
+    for row in measured:
+        told = _NO_REASON.get(row.word) or printable(row.reason or row.word)
+        # Reasons that differ in their numbers alone are one.
+        reasons.setdefault(_NUMBER.sub("", told), []).append(told)
+    commonest = max(reasons.values(), key=len)
+    of = f" ({len(commonest)} of {len(measured)})" if len(reasons) > 1 else ""
     others = f", and {count(len(reasons) - 1, 'other reason')}" if len(reasons) > 1 else ""
-    return f"Nothing was compared: {reasons.most_common(1)[0][0]}{others}."
+    return f"Nothing was compared: {commonest[0]}{of}{others}."
 
 
 def _sound(timed: Sequence[ReportRow], kernels: Sequence[ReportRow]) -> str:

@@ -9,15 +9,16 @@ from .bandwidth import bandwidth_plots, collective_plots
 from .first_calls import first_call_plots
 from .intensity import roofline_plots
 from .peers import peer_plots
-from .samples import sample_plots
+from .samples import INVALID_SECTION, sample_plots
 from .shares import memory_plots, time_plots
 
 
 def plots_of(rows: Sequence[ReportRow]) -> list[Plot]:
     """The plots of one run or several, in the order in which they are read; none where there is nothing to plot."""
     measured = [row for row in rows if row.measurement is not None]
+    samples = sample_plots(measured)
     return [
-        *sample_plots(measured),
+        *(plot for plot in samples if plot.section != INVALID_SECTION),
         *bandwidth_plots(measured),
         *collective_plots(measured),
         *peer_plots(measured),
@@ -26,4 +27,6 @@ def plots_of(rows: Sequence[ReportRow]) -> list[Plot]:
         *first_call_plots(measured),
         *memory_plots(rows),
         *roofline_plots(measured),
+        # What nobody can trust answers nothing; it stands behind what does.
+        *(plot for plot in samples if plot.section == INVALID_SECTION),
     ]
