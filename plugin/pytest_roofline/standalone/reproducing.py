@@ -116,7 +116,7 @@ def _measure(folder: Path, case: Case) -> _Process:
             text = output.read_text(encoding="utf-8", errors="replace")
             return _Process(read_results(results), text, done.returncode != 0)
         text = output.read_text(encoding="utf-8", errors="replace")
-        return _Process(Told(), f"{text}\nkilled after {TIMEOUT_S} s", failed=True)
+        return _Process(Told(), f"{text.rstrip()}\nkilled after {TIMEOUT_S} s", failed=True)
 
 
 def command(case: Case, temporary: Path) -> list[str]:

@@ -102,7 +102,7 @@ def _how_to_reproduce(rows: Sequence[ReportRow], made: Reproducer) -> list[str]:
         lines += [
             "  cd reproduce && python reproduce.py",
             "  It needs Python 3.11 or newer, torch and pytest (and triton where the test uses it), and nothing else.",
-            "  Other plugins of pytest are not loaded. What it waits for stands in reproduce/case.json.",
+            "  Other plugins of pytest are not loaded. What it compares with stands in reproduce/case.json.",
             "  Exit status: 0 as fast as it should be, 1 it is slow there too, 2 that cannot be told.",
             *_of_failures(rows),
             *(f"  Note: {note}." for note in made.notes),

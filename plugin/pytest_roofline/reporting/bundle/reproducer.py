@@ -54,16 +54,14 @@ def reproducer(
     """
     made = Reproducer()
     settings = pytest_settings(root)
-    options = options_of(settings, run.header.command)
+    options, folders = options_of(settings, run.header.command), import_folders(settings)
     cases: dict[str, Case] = {}
     sources: list[Sources] = []
     for row, test_id in zip(rows, original_ids, strict=True):
         if row.test_id in cases:
             continue
         case = _case(run, rows, row, options)
-        found = Sources()
-        if case is not None:
-            found = sources_of(test_id, root, run.header.started, import_folders(settings))
+        found = sources_of(test_id, root, run.header.started, folders) if case is not None else Sources()
         why = _no_time(row) if case is None else _copy(redactor, made, found, row.test_id)
         if why or case is None:
             made.left_out.append(f"{row.label}: {redactor.text(why)}")
