@@ -227,7 +227,9 @@ def test_the_end_of_a_sentence_is_no_part_of_a_path():
     assert "It is in path-1. Look." == Redactor().text("It is in /srv/runs/x.py. Look.")
 
 
-@pytest.mark.parametrize("part", ["a-", "a.", "_", "A_", "-a", "a@", "/a", ":a", "ssh ", "token"])
+@pytest.mark.parametrize(
+    "part", ["a-", "a.", "_", "A_", "-a", "a@", "/a", ":a", "ssh ", "token", "a-sn", "/A ", "mysql ", "abc1 "]
+)
 def test_a_text_of_one_part_again_and_again_ends_soon(part):
     # What looks ahead to the end from every place takes minutes of the processor for so many; this takes milliseconds.
     began = time.process_time()

@@ -120,3 +120,9 @@ def test_a_name_in_an_identifier_cannot_be_taken_out(redactor):
 
 def test_what_is_no_python_cannot_be_given_away(redactor):
     assert redacted_source(redactor, 'x = """alice') is None
+
+
+def test_an_escape_that_python_does_not_know_is_the_authors(redactor, recwarn):
+    text = 'x = "\\d"\n'
+    assert text == redacted_source(redactor, text)
+    assert [] == list(recwarn)

@@ -126,9 +126,10 @@ _RAW: dict[str, tuple[str, ...]] = {
     ),
     "devices": (
         rf"(?<![\w-])(?:MIG-GPU-|MIG-|GPU-)?{_UUID}(?:/\d+/\d+)?",
-        r"(?i)\b(?:serial(?:[ _-]?(?:number|no\.?|nr\.?))?|s/n|unique[_ ]?id|\w*[_-]sn)[\"']?[ \t]*[:=#]?[ \t]*[\"']?"
-        r"(?P<it>[A-Za-z0-9-]*\d[A-Za-z0-9-]{3,})",
-        r"\bSN[ \t:=#]+(?P<it>[A-Z0-9-]*\d[A-Z0-9-]{3,})",
+        r"(?i)\b(?:serial(?:[ _-]?(?:number|no\.?|nr\.?))?|s/n|unique[_ ]?id|\w{1,40}[_-]sn)"
+        r"[\"']?[ \t]*[:=#]?[ \t]*[\"']?"
+        r"(?P<it>[A-Za-z0-9-]{0,40}\d[A-Za-z0-9-]{3,})",
+        r"\bSN[ \t:=#]+(?P<it>[A-Z0-9-]{0,40}\d[A-Z0-9-]{3,})",
     ),
     "hosts": (
         rf"(?<![\w.@/-])(?:[A-Za-z0-9-]+\.)+(?:{_TOP_LEVEL})(?![\w-])",

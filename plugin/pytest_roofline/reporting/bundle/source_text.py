@@ -3,6 +3,7 @@
 import ast
 import io
 import tokenize
+import warnings
 from collections.abc import Iterator
 
 from .redacting import Redactor
@@ -21,19 +22,26 @@ def redacted_source(redactor: Redactor, text: str) -> str | None:
     Identifiers stay, or the program would be another; a file whose identifiers name somebody cannot be given away.
     What comes out differs from the file in its strings and comments only.
     """
-    parts, position = [], 0
     try:
-        tree = ast.parse(text)
-        if any(redactor.text(name) != name for name in _identifiers(tree)):
-            return None
-        for start, end, kind in _pieces(text):
-            parts += [text[position:start], _REWRITE[kind](redactor, text[start:end])]
-            position = end
-        redacted = "".join(parts) + text[position:]
-        return redacted if _shape(ast.parse(redacted)) == _shape(tree) else None
+        with warnings.catch_warnings():
+            # Of escapes that Python does not know, which are the author's.
+            warnings.simplefilter("ignore")
+            return _redacted(redactor, text)
     except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
         # ValueError: a null byte, or a formatted string that cannot be written in another way.
         return None
+
+
+def _redacted(redactor: Redactor, text: str) -> str | None:
+    tree = ast.parse(text)
+    if any(redactor.text(name) != name for name in _identifiers(tree)):
+        return None
+    parts, position = [], 0
+    for start, end, kind in _pieces(text):
+        parts += [text[position:start], _REWRITE[kind](redactor, text[start:end])]
+        position = end
+    redacted = "".join(parts) + text[position:]
+    return redacted if _shape(ast.parse(redacted)) == _shape(tree) else None
 
 
 def _identifiers(tree: ast.AST) -> set[str]:
