@@ -273,7 +273,7 @@ def test_scores_beyond_float16_overflow_nowhere():
     assert all(tensor.isfinite().all() for tensor in (output, lse, q.grad, k.grad, v.grad))
 
 
-@pytest.mark.parametrize(("dtype", "scale", "causal"), AllPairs([DTYPES, (0.0, -0.2, 1e-6), CAUSAL]))
+@pytest.mark.parametrize(("dtype", "scale", "causal"), list(AllPairs([DTYPES, (0.0, -0.2, 1e-6), CAUSAL])))
 def test_any_number_may_be_the_scale(dtype, scale, causal):
     case = Case(16, (40, 21), "BHSD", 16, dtype, causal, lse="differentiated", scale=scale)
     assert {} == beyond(case, results(case, flash_attention))

@@ -7,25 +7,30 @@ import pytest
 
 from pytest_roofline.core.cases import Case, Recorded
 from pytest_roofline.core.work import Work
-from pytest_roofline.standalone.reproducing import command, judge, main, time_and_rate
+from pytest_roofline.standalone.comparing import FAST, SLOW, judge, time_and_rate
+from pytest_roofline.standalone.reproducing import command, main
 
 RECORDED = Recorded("", "copy", "traffic_GBps", Work(read_bytes=10**6), (2e-3, 2.2e-3, 2.1e-3), 1e-3, 0.05)
 CASE = Case("test_x.py::test_y", "cuda", ("--roofline-budget=2",), "NVIDIA H200", (RECORDED,))
 
 
 @pytest.mark.parametrize(
-    ("seconds", "slow", "ratio"), [(0.5e-3, False, "0.500"), (1.04e-3, False, "1.040"), (1.06e-3, True, "1.060")]
+    ("seconds", "status", "ratio"), [(0.5e-3, FAST, "0.500"), (1.04e-3, FAST, "1.040"), (1.06e-3, SLOW, "1.060")]
 )
-def test_with_a_baseline_it_is_slow_beyond_the_tolerance(seconds, slow, ratio):
-    outcome = "SLOW, it reproduces" if slow else "fast, it does not reproduce"
-    assert (slow, f"here / baseline: {ratio}, tolerance 5 %: {outcome}") == judge(RECORDED, seconds)
+def test_with_a_baseline_it_is_slow_beyond_the_tolerance(seconds, status, ratio):
+    outcome = "SLOW, it reproduces" if status == SLOW else "fast, it does not reproduce"
+    assert (status, f"here / baseline: {ratio}, tolerance 5 %: {outcome}") == judge(RECORDED, seconds)
 
 
-@pytest.mark.parametrize(("seconds", "slow"), [(1.9e-3, False), (2.05e-3, True), (9e-3, True)])
-def test_without_a_baseline_it_is_slow_where_it_takes_as_long_as_recorded(seconds, slow):
-    found, sentence = judge(replace(RECORDED, baseline_s=None), seconds)
-    assert (slow, True) == (found, sentence.startswith("here / recorded: "))
-    assert "no baseline" in sentence
+@pytest.mark.parametrize(("seconds", "status"), [(0.99e-3, FAST), (1.01e-3, SLOW)])
+def test_with_a_limit_it_is_slow_beyond_that(seconds, status):
+    assert status == judge(replace(RECORDED, baseline_s=None, limit_s=1e-3), seconds)[0]
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(1.9e-3, "faster than"), (2.05e-3, "as"), (9e-3, "slower than")])
+def test_with_neither_nothing_tells_whether_it_is_slow(seconds, told):
+    status, sentence = judge(replace(RECORDED, baseline_s=None), seconds)
+    assert (None, True) == (status, f": {told} recorded; whether that is slow, nothing tells" in sentence)
 
 
 @pytest.mark.parametrize(
