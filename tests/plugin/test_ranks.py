@@ -319,7 +319,10 @@ def test_wrong_data_are_named_by_rank_and_fit_for_nothing(story, measured, name,
 
 def test_the_second_measurement_under_a_name_is_refused_and_the_first_fit_for_nothing(story, measured):
     assert "this test measures twice under the name 'a'" in story.cases()["test_twice_under_one_name"][1]
-    assert measured["twice_under_one_name.a"].invalid == ""
+    first = measured["twice_under_one_name.a"]
+    # So short a copy may itself span too few ticks of the clock.
+    assert "twice" not in first.invalid
+    assert story.saved("story").unfit(first, accept_slower=True) != ""
 
 
 def test_ranks_know_where_they_are(story):
