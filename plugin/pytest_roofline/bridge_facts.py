@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .version import __version__
-
 if TYPE_CHECKING:
     from .core.records import Measurement
     from .judging.report_rows import ReportRow
@@ -33,17 +31,9 @@ def facts(state: "RooflineSession", measurement: "Measurement", results: "Sequen
 
 def _run(state: "RooflineSession") -> "Run":
     """The run as far as it is told of each of its measurements."""
-    from .core.records import Header
     from .judging.runs import Run
 
-    header = Header(
-        run_id=state.run_name,
-        started=state.started,
-        command=state.options.command,
-        tool=f"pytest-roofline {__version__}",
-        environment=state.ground.environment,
-    )
-    return Run(path=Path(f"{state.run_name}.jsonl"), header=header, measurements=(), outcomes=(), footer=None)
+    return Run(path=Path(f"{state.run_name}.jsonl"), header=state.header, measurements=(), outcomes=(), footer=None)
 
 
 def _row(run: "Run", result: "Result") -> "ReportRow":

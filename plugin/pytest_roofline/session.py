@@ -138,18 +138,21 @@ class RooflineSession:
         self.writer.write(note)
         self.noted.add(note)
 
+    @property
+    def header(self) -> Header:
+        """The first line of the run file."""
+        return Header(
+            run_id=self.run_name,
+            started=self.started,
+            command=(os.path.basename(sys.argv[0]), *self.options.command),  # noqa: PTH119
+            tool=f"pytest-roofline {__version__}",
+            environment=self.ground.environment,
+        )
+
     def begin_file(self) -> None:
         """Write the header, unless it is there."""
         if self.writer.path is None and not self.writer.trouble:
-            self.writer.write(
-                Header(
-                    run_id=self.run_name,
-                    started=self.started,
-                    command=(os.path.basename(sys.argv[0]), *self.options.command),  # noqa: PTH119
-                    tool=f"pytest-roofline {__version__}",
-                    environment=self.ground.environment,
-                )
-            )
+            self.writer.write(self.header)
 
     def judge(self, item: pytest.Item, *, further: bool = True) -> None:
         """The verdicts on everything that a test measured and compiled, once its body has ended well.
