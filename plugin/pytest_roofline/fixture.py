@@ -55,10 +55,9 @@ class Roofline:
     @property
     def device(self) -> "torch.device":
         """The device that is measured, for making tensors on it."""
-        import torch
+        from .measuring.devices import torch_device
 
-        name = self._session.ground.device.name
-        return torch.device("cpu" if name == "fake" else name)
+        return torch_device(self._session.ground.device)
 
     def measure(
         self,

@@ -62,10 +62,9 @@ class Roofline:
     @property
     def device(self) -> "torch.device":
         """The device that is measured."""
-        import torch
+        from ..measuring.devices import torch_device
 
-        name = self._open().name
-        return torch.device("cpu" if name == "fake" else name)
+        return torch_device(self._open())
 
     def measure(
         self,

@@ -1,11 +1,15 @@
 """Devices behind one small protocol: CPU, CUDA and ROCm, MPS, XPU, and a fake with a scripted clock."""
 
 import re
+from typing import TYPE_CHECKING
 
 from ...core.errors import BadInput
 from .base import Allocated, Counters, Device, Stamp, Traits
 
-__all__ = ["Allocated", "Counters", "Device", "Stamp", "Traits", "check_device_name", "open_device"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Allocated", "Counters", "Device", "Stamp", "Traits", "check_device_name", "open_device", "torch_device"]
 
 # What the user wrote the name behind, for messages.
 OPTION = "--roofline-device"
@@ -48,6 +52,13 @@ def open_device(name: str | None, option: str = OPTION) -> Device:
     from .cpu import CpuDevice
 
     return CpuDevice()
+
+
+def torch_device(device: Device) -> "torch.device":
+    """Where tensors for a device are made; those of the fake, which computes nothing, on the CPU."""
+    import torch
+
+    return torch.device("cpu" if device.name == "fake" else device.name)
 
 
 def _best() -> str:

@@ -12,7 +12,7 @@ from torch.optim.optimizer import Optimizer
 
 from ...core.errors import BadInput
 from ...core.memory_use import Allocation, OutputBytes, Step
-from ..devices import Device
+from ..devices import Device, torch_device
 from .blocks import find_peak
 from .classify import categories, largest, made_by_call
 from .missing import uncompiled, uncounted, unseen
@@ -80,7 +80,7 @@ def take(device: Device, call: Call) -> Found:
     """
     places = Places(call.model, call.predicted or {})
     _refuse_unknown(places, call)
-    tracker = Tracker(_torch_device(device), places)
+    tracker = Tracker(torch_device(device), places)
     # What only a collection would let go of is nothing that the call needs.
     gc.collect()
     device.synchronize()
@@ -131,10 +131,6 @@ def _refuse_unknown(places: Places, call: Call) -> None:
         near = difflib.get_close_matches(unknown[0], places.names, n=3, cutoff=0.5)
         like = f", such as {', '.join(near)}" if near else ""
         raise BadInput(f"predicted names {unknown[0]!r}; expected a submodule of {type(call.model).__name__}{like}")
-
-
-def _torch_device(device: Device) -> torch.device:
-    return torch.device("cpu" if device.name == "fake" else device.name)
 
 
 def _run(call: Call, tracker: Tracker, places: Places, kept: list[object]) -> None:
