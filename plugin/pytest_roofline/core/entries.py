@@ -13,10 +13,12 @@ from .records import SCHEMA
 from .resources import ResourceKey, check_figures
 from .work import RATE_UNITS, Work, rate_suffix
 
-Kind = Literal["measured", "threshold", "reference"]
+Kind = Literal["measured", "threshold", "floor", "reference"]
 # How a published figure sums up repeated calls: ours is the median; "best" is the fastest call.
 Statistic = Literal["median", "mean", "best"]
 OUT_OF_MEMORY = "out of memory"
+# The unit of a floor: of the datasheet's peak that applies where it is held.
+SHARE = "share"
 # The most memory that one call holds, in bytes.
 PEAK_METRIC = "peak_bytes"
 _UNITS = {"time_s": "s", JOB_METRIC: "s", PEAK_METRIC: "B", "TFLOPS": "TFLOP/s"}
@@ -51,12 +53,16 @@ class Entry:
     """One line of a baseline: what is known of one measurement on one hardware.
 
     `measured` entries carry sessions, in seconds; `threshold` and `reference` entries carry a value in the unit of
-    their metric with its source. In the latter, an omitted part of the key means any.
+    their metric with its source; a `floor` the least share of the datasheet's peak that a healthy device reaches. In
+    all but the first, an omitted part of the key means any.
 
     Args:
         statistic: of a published figure, how it sums up repeated calls; None where its source does not say.
         note: of a published figure, what a reader must know beside it, such as why a limit does not gate here.
         implausible: why a published figure cannot be what it is said to be; it is shown, and never as a target.
+        figures: of a floor, how many independent sources of measured figures it rests on.
+        from_amount: of a floor, how much of what its metric counts (bytes, FLOP) a call must do for it to apply.
+        reason: why somebody departs from what is usual: lowers or drops a floor (value 0), or allows a wide tolerance.
     """
 
     benchmark: str
@@ -79,13 +85,20 @@ class Entry:
     statistic: Statistic | None = None
     note: str = ""
     implausible: str = ""
+    figures: int | None = None
+    from_amount: int | None = None
+    reason: str = ""
 
     def __post_init__(self) -> None:
         check_tolerance(self.tolerance)
         if self.kind == "measured":
             self._check_measured()
+        elif self.kind == "floor":
+            self._check_floor()
         else:
             self._check_published()
+        if self.kind != "floor" and (self.figures is not None or self.from_amount is not None):
+            raise BadInput(f"a {self.kind} entry has figures or from_amount; expected them of a floor only")
 
     def _check_measured(self) -> None:
         missing = [name for name in ("cache", "timing", "work") if getattr(self, name) is None]
@@ -115,6 +128,27 @@ class Entry:
         if self.kind == "threshold" and rate_suffix(self.metric) is None and self.metric != "time_s":
             raise BadInput(f"metric is {self.metric!r}; a threshold gates a rate ({', '.join(RATE_UNITS)}) or time_s")
 
+    def _check_floor(self) -> None:
+        """A share of a peak, from measured figures of somebody; or lowered by a site, which says why."""
+        missing = [name for name in ("value", "source") if getattr(self, name) is None]
+        if missing:
+            raise BadInput(f"a floor entry lacks {', '.join(missing)}")
+        if self.sessions:
+            raise BadInput("a floor entry has sessions; expected a value only")
+        if self.unit != SHARE or not isinstance(self.value, float | int) or not 0 <= self.value <= 1:
+            raise BadInput(
+                f"a floor is {self.value!r} {self.unit}; expected a share of the peak from 0 to 1, unit {SHARE!r}"
+            )
+        if rate_suffix(self.metric) is None:
+            raise BadInput(f"metric is {self.metric!r}; a floor is held under a rate ({', '.join(RATE_UNITS)})")
+        if not self.reason and (self.value == 0 or self.figures is None or self.figures < 1):
+            raise BadInput(
+                f"a floor of {self.value!r} rests on {self.figures or 0} figures; expected one source at least, or the "
+                "reason why this site lowers or drops it"
+            )
+        if self.from_amount is not None:
+            require_positive((self.from_amount,), "from_amount")
+
     def _check_unit(self) -> None:
         """A limit of 3 ms must not gate at 3 s."""
         suffix = self.metric if self.metric in _UNITS else rate_suffix(self.metric)
@@ -130,11 +164,20 @@ class Entry:
 
     @property
     def identity(self) -> str:
-        """What makes two entries the same one; published figures from different sources are different entries."""
+        """What makes two entries the same one; published figures from different sources are different entries.
+
+        Of floors there is one, so that a site's own takes the place of the shipped one, whatever each rests on.
+        """
         key = (self.benchmark, self.name, self.parameters, self.metric, self.kind, asdict(self.hardware))
-        parts: list[object] = [*key, self.cache, self.timing, None if self.kind == "measured" else self.source]
+        parts: list[object] = [
+            *key,
+            self.cache,
+            self.timing,
+            None if self.kind in ("measured", "floor") else self.source,
+        ]
         # One source may give a figure of the same thing twice, under conditions that a key does not hold.
-        parts += [part for part in (self.statistic, self.note) if part]
+        if self.kind != "floor":
+            parts += [part for part in (self.statistic, self.note) if part]
         return json.dumps(parts, sort_keys=True, separators=(",", ":"))
 
     def matches(self, key: Key) -> bool:
