@@ -14,7 +14,15 @@ from .core.records import Ceiling
 from .core.work import Work, rate_suffix
 from .judging.baselines import Entries, Shelf, nearest
 from .judging.comparators import BaselineComparator, Comparator, class_of_key, open_comparator, prior_of
-from .judging.hardware import datasheet_ceiling, family_of, identity_of, key_of, link_ceiling, use_hardware
+from .judging.hardware import (
+    at_generation,
+    datasheet_ceiling,
+    family_of,
+    identity_of,
+    key_of,
+    link_ceiling,
+    use_hardware,
+)
 from .judging.spread import Prior, priors
 from .launcher import launcher_of, uses_ranks
 from .planned import Planned
@@ -107,7 +115,7 @@ class Ground:
             return link_ceiling(self.environment.device, hardware, metric)
         found, kind = datasheet_ceiling(self.environment.device, work, metric), rate_suffix(metric)
         if found is not None:
-            return found
+            return at_generation(found, self.gpu) if found.metric == "payload_GBps" else found
         if kind == "traffic_GBps" and self.environment.device.type == "cpu":
             return self._triad()
         # A device whose clock a script moves multiplies nothing.

@@ -12,7 +12,7 @@ from .core.records import Measurement
 from .core.samples import OVERSUBSCRIBED, PROFILED
 from .ground import Ground
 from .judging.comparators import BaselineComparator, find_reference
-from .judging.limits import IdleLimit, Limit, Summary, gating_limits, roofline_limit
+from .judging.limits import IdleLimit, Limit, Summary, floor_limits, gating_limits, roofline_limit
 from .judging.looks import Looks
 from .judging.trials import LostRound, Trial
 from .judging.verdicts import DEFAULT_TOLERANCE, Policy, Reference, judge, settle
@@ -177,7 +177,7 @@ class TimedResults:
             limits=limits,
             why_none=why_none,
         )
-        published = tuple(entry for entry in entries if entry.kind != "measured" and not entry.gates)
+        published = tuple(entry for entry in entries if entry.kind in ("threshold", "reference") and not entry.gates)
         left_out = tuple(trial.unsound(reference).values()) if not invalid else ()
         lost = self.lost.get(measurement.test_id, ())
         left_out += tuple(one.text for one in lost if measurement.key.name not in one.measured)
@@ -186,16 +186,16 @@ class TimedResults:
     def _limits(
         self, standing: Measurement, trial: Trial, reference: Reference | None, entries: Sequence[Entry]
     ) -> tuple[list[Limit], list[IdleLimit]]:
-        """The published limits; where there is neither one nor a reference, the share of the roofline asked for."""
+        """The published limits, the floors and the share of the roofline that was asked for: each is held."""
 
         def summed(statistic: Statistic) -> Summary:
             return trial.summary(reference, self._ground.identity, self._started, statistic)
 
         limits, idle = gating_limits(entries, standing.work, summed)
-        if reference is None and not limits and self._options.min_share is not None:
-            limit = roofline_limit(standing, self._options.min_share)
-            limits = [limit] if limit is not None else []
-        return limits, idle
+        floors, no_floors = floor_limits(entries, standing, self._ground.gpu)
+        share = self._options.min_share
+        asked = None if share is None else roofline_limit(standing, share)
+        return [*limits, *floors, *([asked] if asked is not None else [])], [*idle, *no_floors]
 
     def _policy(self, measurement: Measurement, reference: Reference | None, *, ended: bool) -> Policy:
         """Tolerance: marker or argument, then the baseline's entry, then command line and ini, then the default."""

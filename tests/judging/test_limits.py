@@ -287,7 +287,6 @@ NOT_OF_A_DATASHEET = {
     "measured": {"ceiling": replace(PEAK, source="measured")},
     "recalled": {"ceiling": replace(PEAK, confidence="recalled")},
     "low": {"ceiling": replace(PEAK, confidence="low")},
-    "bounds nothing": {"ceiling": replace(PEAK, bounds=False)},
     "not told": {"ceiling": replace(PEAK, confidence=None)},
     "small": {"size_bytes": 8 * MIB},
     "in a cache": {"labels": ("cache_resident",)},
@@ -314,6 +313,10 @@ def test_arithmetic_has_a_limit_from_one_gflop_up_also_in_a_cache(make, flops, k
     samples = Samples((1e-3,), 1, 1e-9, labels=("cache_resident",))
     one = make.measurement(key=make.key(metric="bf16_TFLOPS"), samples=samples, ceiling=peak, work=Work(flops=flops))
     assert (roofline_limit(one, 0.5) is not None) == known
+
+
+def test_a_peak_that_some_hosts_exceed_is_reached_all_the_more_easily_and_bounds_from_below(make):
+    assert roofline_limit(copied(make, 0.1, ceiling=replace(PEAK, bounds=False)), 0.8) is not None
 
 
 def test_a_share_above_what_is_believable_is_still_only_a_limit(make):

@@ -158,7 +158,12 @@ class Entry:
 
     @property
     def gates(self) -> bool:
-        """Whether a result below this published value may fail a test: a number, from a source that can be trusted."""
+        """Whether a result below this published value may fail a test: a number, from a source that can be trusted.
+
+        So does a floor, unless a site dropped it.
+        """
+        if self.kind == "floor":
+            return bool(self.value)
         trusted = self.confidence in ("high", "medium") and not self.implausible
         return self.kind == "threshold" and isinstance(self.value, float | int) and trusted
 

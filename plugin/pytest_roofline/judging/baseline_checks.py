@@ -107,10 +107,16 @@ def _sessions(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
 
 
 def _published(entry: Entry, family: str) -> Iterator[Flaw]:
-    missing = [name for name in ("unit", "convention", "source") if not str(getattr(entry, name)).strip()]
+    needed = ("unit", "source") if entry.kind == "floor" else ("unit", "convention", "source")
+    missing = [name for name in needed if not str(getattr(entry, name)).strip()]
     if missing:
-        yield Flaw(f"no {' and no '.join(missing)}", "unit, convention and source", "say what the figure means")
-    yield from _limit(entry) if entry.kind == "threshold" else _shown(entry)
+        yield Flaw(
+            f"no {' and no '.join(missing)}", f"{', '.join(needed[:-1])} and {needed[-1]}", "say what the figure means"
+        )
+    yield from _limit(entry) if entry.kind in ("threshold", "floor") else _shown(entry)
+    if entry.kind == "floor":
+        # A share of a peak, which its record bounds.
+        return
     # Of a figure that ships, its source was read; the reader of a hint can do nothing about it.
     ships = "made_by" in entry.provenance
     yield from (flaw for flaw in published_beyond_peak(entry, family) if not (flaw.hint and ships))

@@ -205,6 +205,10 @@ class RunComparator:
         processes = self._processes.get(key.identity, {})
         return next((m.tolerance for measurements in processes.values() for m in measurements if m.tolerance), None)
 
+    def measurement(self, key: Key) -> Measurement | None:
+        """One of the measurements of a key, for its work and its roofline, which are those of all."""
+        return next((one for attempts in self._processes.get(key.identity, {}).values() for one in attempts), None)
+
     def keys(self) -> list[Key]:
         """Every key measured, in the order of the runs."""
         return list(self._keys.values())

@@ -8,7 +8,7 @@ from ..core.entries import Entry, Statistic
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key
 from ..core.records import Measurement
-from ..core.work import Work
+from ..core.work import Work, rate_suffix
 from .baselines import nearest
 from .comparators import (
     BaselineComparator,
@@ -22,7 +22,7 @@ from .comparators import (
 from .exact_comparing import ExactRow, compare_exact
 from .exact_known import known_by
 from .exhausted import Lost, kernels_lost_since, lost_since
-from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary, gating_limits
+from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary, floor_limits, gating_limits
 from .runs import Run
 from .spread import priors
 from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, judge, other_mode, settle
@@ -142,7 +142,7 @@ def _unfit(side: Comparator) -> list[tuple[Measurement, str]]:
 
 
 def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit], list[IdleLimit]]:
-    """The published limits in a baseline file that speak of a measurement; and those that cannot be judged here."""
+    """The published limits and floors of a baseline file that speak of a measurement; and what cannot be judged."""
     if not isinstance(before, BaselineComparator):
         return [], []
 
@@ -152,8 +152,15 @@ def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit
         fresh = after.reference(key)
         return Summary(fresh.groups) if fresh is not None and statistic == "median" else MEDIANS_ONLY
 
-    entries = before.entries.of(key.benchmark, key.name)
-    return gating_limits((entry for entry in entries if entry.matches(key)), _work(after, key), summed)
+    entries = [entry for entry in before.entries.of(key.benchmark, key.name) if entry.matches(key)]
+    limits, idle = gating_limits(entries, _work(after, key), summed)
+    measured = after.measurement(key) if isinstance(after, RunComparator) else None
+    if measured is None:
+        return limits, idle
+    # Whether arithmetic ran at the power that the card is shipped with, a run file does not tell.
+    moving = [entry for entry in entries if rate_suffix(entry.metric) != "TFLOPS"]
+    floors, no_floors = floor_limits(moving, measured, None)
+    return [*limits, *floors], [*idle, *no_floors]
 
 
 def _unmet(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[Entry]:
@@ -161,7 +168,7 @@ def _unmet(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[E
     if not isinstance(before, BaselineComparator):
         return []
     machines = {key.alone for key in after.hardware()}
-    limits = [entry for entry in before.entries if entry.gates]
+    limits = [entry for entry in before.entries if entry.gates and entry.kind == "threshold"]
     ours = [entry for entry in limits if any(entry.hardware.alone.covers(machine) for machine in machines)]
     return [entry for entry in ours if not any(entry.matches(key) for key in keys)]
 

@@ -1,4 +1,4 @@
-"""Limits: what a time may not lie beyond, whatever it used to be. Published ones, and a share of the roofline.
+"""Limits: what a time may not lie beyond, whatever it used to be. Published ones, floors, a share of the roofline.
 
 A limit has no processes behind it and no error of its own. It is breached where the whole interval of the new time lies
 beyond it, which is decided for each limit alone, and paid for over the looks of the run.
@@ -6,21 +6,27 @@ beyond it, which is decided for each limit alone, and paid for over the looks of
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
 from ..core.entries import Entry, Statistic
+from ..core.machine import Gpu
 from ..core.records import Ceiling, Measurement
 from ..core.samples import Samples
 from ..core.units import format_tolerance
-from ..core.work import Work
+from ..core.work import Work, rate_suffix
 from .hardware import BOUNDED_FROM_BYTES, BOUNDED_FROM_FLOPS, format_ceiling, is_arithmetic
-from .published import describe, limit_seconds
+from .published import describe, limit_seconds, rests_on
 from .spread import Group, class_of
 
 MEDIANS_ONLY = "it does not hold for the median, and a baseline file holds medians only"
 BATCHED = "it holds for the fastest single call, and a sample here is the mean of several calls"
+# What somebody may do about a card below its floor.
+FLOOR_REMEDY = (
+    "a healthy card of this product reaches it: `roofline doctor` tells what holds this one back; where the set-up is "
+    "meant, lower or drop the floor with a reason in a baseline of your own (docs/floors.md)"
+)
 # A slower machine would turn this into `BATCHED`, and never into red.
 CAN_PASS_ONLY = f"{BATCHED}, which meets it: it can pass only"
 
@@ -34,22 +40,38 @@ class RooflineShare:
 
 
 @dataclass(frozen=True, slots=True)
+class Floor:
+    """A floor where it applies: the entry, and the datasheet's peak that it is a share of."""
+
+    entry: Entry
+    peak: Ceiling
+
+    @property
+    def share(self) -> float:
+        """The least share of the peak that a healthy device reaches; 0.8 is 80 %."""
+        assert isinstance(self.entry.value, float | int)
+        return float(self.entry.value)
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """What a time may not lie beyond.
 
     Args:
-        standard: the published limit, or the share of the roofline.
+        standard: the published limit, the floor, or the share of the roofline.
         seconds: the time that just meets it.
         new: the new processes, each summed up as the limit's source does; without any, by their medians.
     """
 
-    standard: Entry | RooflineShare
+    standard: Entry | Floor | RooflineShare
     seconds: float
     new: tuple[Group, ...] = ()
 
     @property
-    def kind(self) -> Literal["published", "roofline"]:
+    def kind(self) -> Literal["published", "floor", "roofline"]:
         """Where it comes from."""
+        if isinstance(self.standard, Floor):
+            return "floor"
         return "published" if isinstance(self.standard, Entry) else "roofline"
 
     @property
@@ -57,6 +79,11 @@ class Limit:
         """The limit in words: `threshold 48 GB/s (payload, 1e9; median; the vendor's guide)`."""
         if isinstance(self.standard, Entry):
             return describe(self.standard)
+        if isinstance(self.standard, Floor):
+            floor, peak = self.standard, self.standard.peak
+            least = format_ceiling(replace(peak, value=peak.value * floor.share))
+            share = f"{format_tolerance(floor.share)} of {format_ceiling(peak)}"
+            return f"the floor {least} ({share}; {rests_on(floor.entry)})"
         peak = self.standard.ceiling
         return f"{format_tolerance(self.standard.share)} of the roofline ({format_ceiling(peak)}; {peak.origin})"
 
@@ -65,12 +92,17 @@ class Limit:
         """The source of a published limit, or the share of the roofline."""
         if isinstance(self.standard, Entry):
             return self.standard.source or ""
+        if isinstance(self.standard, Floor):
+            return f"floor, {rests_on(self.standard.entry)}"
         return f"{format_tolerance(self.standard.share)} of the roofline (--roofline-min-percent)"
 
     def breach(self, estimate: float) -> str:
         """The sentence on a time that surely lies beyond it, by `estimate` in log seconds."""
         if isinstance(self.standard, Entry):
             return f"BELOW THRESHOLD: {self.told}"
+        if isinstance(self.standard, Floor):
+            observed = format_tolerance(round(self.standard.share * math.exp(-estimate), 3))
+            return f"BELOW FLOOR: {observed} of its peak, {self.told}; {FLOOR_REMEDY}"
         peak, least = self.standard.ceiling, self.standard.share
         observed = format_tolerance(round(least * math.exp(-estimate), 3))
         told = f"observed {observed} of {format_ceiling(peak)}; {peak.origin}"
@@ -119,6 +151,8 @@ Summed = Callable[[Statistic], Summary | str]
 def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple[list[Limit], list[IdleLimit]]:
     """The published limits among `entries` that may fail a measurement of `work`; and those that could, but not here.
 
+    Floors are none of them: see `floor_limits`.
+
     Args:
         entries: that match the measurement.
         work: of one call.
@@ -126,7 +160,7 @@ def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple
     """
     limits, idle = [], []
     for entry in entries:
-        if not entry.gates:
+        if not entry.gates or entry.kind == "floor":
             continue
         seconds = limit_seconds(entry, work)
         new = summed(entry.statistic or "median")
@@ -151,7 +185,8 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
     ceiling = measurement.ceiling
     if ceiling is None or ceiling.source != "datasheet":
         return None
-    if ceiling.confidence not in ("high", "medium") or not ceiling.bounds:
+    # One that a rate may lie above, as of a link that some hosts have faster, is reached all the more easily.
+    if ceiling.confidence not in ("high", "medium"):
         return None
     whole = measurement.key.hardware.partition == "none"
     if measurement.share_of_ceiling is None or not whole or class_of("device", measurement.key.metric) == "host":
@@ -160,6 +195,48 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
     if amount is None or not _is_large(measurement, ceiling):
         return None
     return Limit(RooflineShare(share, ceiling), amount / (ceiling.value * share))
+
+
+def floor_limits(
+    entries: Iterable[Entry], measurement: Measurement, gpu: Gpu | None
+) -> tuple[list[Limit], list[IdleLimit]]:
+    """The floors among `entries` that a measurement is held against; and those that could apply, but not here.
+
+    A floor is for work that saturates what it uses: enough of it in one call, and no byte out of a cache. Below that,
+    nothing is said of it.
+
+    Args:
+        entries: that match the measurement.
+        measurement: with the datasheet's peak that applies as its roofline.
+        gpu: what the management library tells of the device; None where that is not known.
+    """
+    limits, idle = [], []
+    for entry in entries:
+        amount = measurement.work.amount(entry.metric)
+        if entry.kind != "floor" or amount is None or amount < (entry.from_amount or 0):
+            continue
+        peak = measurement.ceiling
+        if why := _no_floor(entry, measurement, gpu):
+            idle.append(IdleLimit(entry, why))
+        elif peak is not None:
+            floor = Floor(entry, peak)
+            limits.append(Limit(floor, amount / (peak.value * floor.share)))
+    return limits, idle
+
+
+def _no_floor(entry: Entry, measurement: Measurement, gpu: Gpu | None) -> str:
+    """Why a floor does not apply to a measurement of enough work; empty where it does."""
+    peak = measurement.ceiling
+    if not entry.gates:
+        return f"it was dropped here: {entry.reason}"
+    if peak is None or peak.source != "datasheet" or rate_suffix(peak.metric) != rate_suffix(entry.metric):
+        return "the datasheet's peak that it is a share of is not known here"
+    if not is_arithmetic(peak):
+        return "a cache held what was measured" if "cache_resident" in measurement.samples.labels else ""
+    lowered = gpu is not None and gpu.power_limit_w and gpu.power_default_w and gpu.power_limit_w < gpu.power_default_w
+    if gpu is None or not lowered:
+        return ""
+    return f"the power limit is {gpu.power_limit_w:g} W, and the card is shipped with {gpu.power_default_w:g} W"
 
 
 def _is_large(measurement: Measurement, ceiling: Ceiling) -> bool:

@@ -114,7 +114,11 @@ def verdicts_line(results: Sequence[Result | ExactResult]) -> str:
     return ", ".join(f"{counts[kind]} {kind.value}" for kind in order if counts[kind])
 
 
-_LIMITS = {"published": "published limits", "roofline": "a share of the roofline"}
+_LIMITS = {
+    "published": "published limits",
+    "floor": "floors of published figures",
+    "roofline": "a share of the roofline",
+}
 
 
 def gate_lines(results: Sequence[Result | ExactResult], planned: int, run: str, family: str) -> list[str]:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ...core.facts import DeviceFacts, Environment
+from ...core.machine import Gpu
 from ...core.records import Ceiling
 from ...core.units import MIB, format_flops, format_rate
 from ...core.work import RATE_UNITS, Work, rate_suffix
@@ -31,6 +32,25 @@ def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling |
     if known is None or is_part(device, known):
         return None
     return product_ceiling(known, work, metric)
+
+
+def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
+    """The roofline of a host's link at the generation that card and host agree on, at the card's own width.
+
+    Each generation of PCIe has twice the rate of the one before. A rate up to the card's own stays believable, since
+    virtual machines are known to tell of a slot that they have not.
+
+    Args:
+        link: as the card is rated.
+        gpu: what the management library tells; None where that is not known.
+    """
+    if gpu is None or gpu.pcie_generation is None or gpu.pcie_generation_rated is None:
+        return link
+    behind = gpu.pcie_generation_rated - gpu.pcie_generation
+    if behind <= 0:
+        return link
+    origin = f"{link.origin}, at generation {gpu.pcie_generation} of the card's {gpu.pcie_generation_rated}"
+    return replace(link, value=link.value / 2**behind, limit=link.limit or link.value, origin=origin)
 
 
 def product_ceiling(known: Product, work: Work, metric: str) -> Ceiling | None:

@@ -27,15 +27,19 @@ def link_peak(product: Product | None, link: str | None) -> Peak | None:
 
 
 def link_ceiling(device: DeviceFacts, hardware: HardwareKey, metric: str) -> Ceiling | None:
-    """The roofline of a copy from one device to one other, by their link; None of anything else between devices."""
+    """The roofline of a copy between two devices, one way or both, by their link; None of anything else."""
     return pair_ceiling(product_of(device), hardware, metric)
 
 
 def pair_ceiling(known: Product | None, hardware: HardwareKey, metric: str) -> Ceiling | None:
     """The same by the product of both devices."""
     peak = link_peak(known, hardware.link)
-    one_way = hardware.devices == 2 and rate_suffix(metric) == "payload_GBps" and "bidir" not in metric
-    return ceiling_of(peak, "payload_GBps", 1e9) if peak is not None and one_way else None
+    if peak is None or hardware.devices != 2 or rate_suffix(metric) != "payload_GBps":
+        return None
+    if "bidir" not in metric:
+        return ceiling_of(peak, "payload_GBps", 1e9)
+    both = ceiling_of(peak, "payload_GBps", 1e9, value=2 * peak.value)
+    return replace(both, origin=f"both ways added up: {both.origin}")
 
 
 def collective_ceiling(
