@@ -7,12 +7,14 @@ import pytest
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.facts import DeviceFacts, HostFacts
+from pytest_roofline.core.machine import Gpu
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.hardware import (
     BOUNDED_FROM_FLOPS,
     Peak,
     above_peak,
+    at_generation,
     datasheet_ceiling,
     family_of,
     format_ceiling,
@@ -386,3 +388,16 @@ def test_bytes_of_ranks_cross_links_and_have_no_roofline_of_one_device(make):
     environment = make.environment(product="NVIDIA H200")
     assert rank_ceiling(environment, COPY, "traffic_GBps") is None
     assert rank_ceiling(None, Work(flops=8), "bf16_TFLOPS") is None
+
+
+@pytest.mark.parametrize(
+    ("generation", "rated", "GBps"), [(5, 5, 63), (4, 5, 31.5), (3, 5, 15.75), (None, 5, 63), (4, None, 63), (5, 4, 63)]
+)
+def test_a_host_of_an_older_generation_has_half_the_link_and_may_still_be_faster_than_it_says(generation, rated, GBps):
+    link = Ceiling("payload_GBps", 63e9, "datasheet", "the maker", "high")
+    gpu = Gpu(0, "NVIDIA H100", pcie_generation=generation, pcie_generation_rated=rated)
+    found = at_generation(link, gpu)
+    assert found.value == GBps * 1e9
+    work = Work(payload_bytes=2**30, wire_bytes=2**30)
+    assert above_peak(found, work, 60e9 / found.value, ()) == ""
+    assert above_peak(found, work, 70e9 / found.value, ()) != ""

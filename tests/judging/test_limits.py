@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.entries import OUT_OF_MEMORY, Baseline
+from pytest_roofline.core.entries import OUT_OF_MEMORY, Baseline, Entry
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.keys import JOB_METRIC
+from pytest_roofline.core.machine import Gpu
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work
@@ -19,8 +20,10 @@ from pytest_roofline.judging.comparing import compare
 from pytest_roofline.judging.limits import (
     BATCHED,
     CAN_PASS_ONLY,
+    Floor,
     Limit,
     RooflineShare,
+    floor_limits,
     gating_limits,
     process_s,
     roofline_limit,
@@ -257,7 +260,7 @@ def test_at_its_limit_hardly_any_machine_is_red_however_its_sessions_scatter(mak
 
 
 def test_a_time_whose_interval_lies_wholly_beyond_says_what_red_waits_for(make):
-    found = held(make, make.group(0.4), looks=Looks(12))
+    found = held(make, make.group(0.2), looks=Looks(12))
     assert found.kind is Kind.INCONCLUSIVE
     assert found.interval[0] > 0
     assert "but red needs 3 processes where rounds allow them" in found.reason
@@ -267,6 +270,11 @@ def test_a_time_whose_interval_lies_wholly_beyond_says_what_red_waits_for(make):
 def test_a_first_process_is_not_red_by_an_assumed_spread_where_a_second_may_follow(make):
     kinds = [held(make, make.group(0.1), looks=looks).kind for looks in (Looks(12, eager=True), Looks(12, ended=True))]
     assert kinds == [Kind.INCONCLUSIVE, Kind.REGRESSED]
+
+
+@pytest.mark.parametrize(("beyond", "kind"), [(0.69, Kind.REGRESSED), (0.25, Kind.INCONCLUSIVE)])
+def test_half_the_speed_is_red_from_the_first_of_twelve_processes(make, beyond, kind):
+    assert held(make, make.group(beyond), looks=Looks(12)).kind is kind
 
 
 @pytest.mark.parametrize(("beyond", "futile"), [(0.004, True), (0.03, False), (-0.001, False)])
@@ -322,6 +330,57 @@ def test_a_peak_that_some_hosts_exceed_is_reached_all_the_more_easily_and_bounds
 def test_a_share_above_what_is_believable_is_still_only_a_limit(make):
     limit = roofline_limit(copied(make), 1.02)
     assert limit == Limit(RooflineShare(1.02, PEAK), pytest.approx(2 * 64 * MIB / 3.417e12))
+
+
+def floor(**changes):
+    facts = {
+        "benchmark": "memcpy_d2d",
+        "metric": "traffic_GBps",
+        "value": 0.8,
+        "unit": "share",
+        "source": "S",
+        "figures": 1,
+    }
+    return Entry(kind="floor", **(facts | changes))
+
+
+def test_a_floor_is_a_time_at_its_share_of_the_peak(make):
+    one = copied(make, 0.5)
+    assert floor_limits([floor()], one, None) == (
+        [Limit(Floor(floor(), PEAK), pytest.approx(2 * 64 * MIB / (0.8 * 3.35e12)))],
+        [],
+    )
+
+
+LINK = Ceiling("payload_GBps", 64e9, "datasheet", "the maker", "high")
+PRODUCT = Ceiling("bf16_TFLOPS", 989e12, "datasheet", "the maker", "high")
+AT_500_W = Gpu(0, "NVIDIA H100", power_limit_w=500.0, power_default_w=700.0)
+
+
+def multiplied(make):
+    return make.measurement(key=make.key(metric="bf16_TFLOPS"), ceiling=PRODUCT, work=Work(flops=10**12))
+
+
+@pytest.mark.parametrize(
+    ("facts", "gpu", "why"),
+    [
+        ({"labels": ("cache_resident",)}, None, "a cache held"),
+        ({"ceiling": None}, None, "peak that it is a share of is not known"),
+        ({"ceiling": replace(PEAK, source="measured")}, None, "peak that it is a share of is not known"),
+        ({"ceiling": LINK}, None, "peak that it is a share of is not known"),
+        ({}, AT_500_W, ""),
+    ],
+)
+def test_a_floor_that_does_not_apply_says_why(make, facts, gpu, why):
+    limits, idle = floor_limits([floor()], copied(make, **facts), gpu)
+    assert (len(limits), [why in one.why for one in idle]) == ((0, [True]) if why else (1, []))
+
+
+@pytest.mark.parametrize(("gpu", "count"), [(AT_500_W, 0), (replace(AT_500_W, power_limit_w=700.0), 1), (None, 1)])
+def test_a_floor_of_arithmetic_is_for_the_power_that_the_card_is_shipped_with(make, gpu, count):
+    limits, idle = floor_limits([floor(metric="bf16_TFLOPS")], multiplied(make), gpu)
+    assert len(limits) == count
+    assert [one.why for one in idle] == ["the power limit is 500 W, and the card is shipped with 700 W"] * (1 - count)
 
 
 def saved(make, tmp_path, name, *measurements):
