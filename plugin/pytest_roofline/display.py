@@ -89,12 +89,14 @@ def _against(session: RooflineSession) -> str:
 
 
 def _limits_alone(session: RooflineSession) -> str:
-    """How many published limits gate here, where nothing was recorded on this hardware; else empty."""
+    """How many published limits and floors gate here, where nothing was recorded on this hardware; else empty."""
     ground = session.ground
     mine = [entry for entry in ground.entries if entry.hardware.alone.covers(ground.hardware.alone)]
     if any(entry.kind == "measured" for entry in mine):
         return ""
-    return f" (nothing recorded on this hardware, {count(sum(entry.gates for entry in mine), 'published limit')})"
+    limits, floors = (sum(e.gates and e.kind == kind for e in mine) for kind in ("threshold", "floor"))
+    told = [count(limits, "published limit")] * bool(limits or not floors) + [count(floors, "floor")] * bool(floors)
+    return f" (nothing recorded on this hardware, {', '.join(told)})"
 
 
 def _duration(seconds: float) -> str:

@@ -19,7 +19,7 @@ from .stats import CONFIDENCE, Centre, centre_of, quantile
 KNOWN_LIMIT = 10_000
 # A first process is sure by itself where it would be with processes so many times as far apart as is assumed: half the
 # speed needs no second one.
-FAR_APART = 10
+FAR_APART = 5
 # Processes that differ more than is assumed, with less than this chance: what is assumed is not believed.
 UNBELIEVED = 0.05
 
