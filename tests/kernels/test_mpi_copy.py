@@ -231,6 +231,7 @@ def test_probe(distributed):
 
 
 def test_a_world_that_dies_of_the_probe_is_an_answer(pytester):
+    require_tools("mpirun")
     pytester.makepyfile(IN_A_WORLD)
     pytester.makefile(".ini", pytest="[pytest]\n")
     result = pytester.runpytest_subprocess("-s", "-p", "no:cacheprovider", "--roofline-device=cpu", timeout=120)
