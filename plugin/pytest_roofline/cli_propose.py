@@ -68,7 +68,8 @@ def propose(
     notes = [*picked.notes, *_notes(picked.runs)]
     _say(notes, "note: ")
     proposal = _proposal(picked.runs, everything, accept_slower)
-    write_baseline(output, proposal.baseline)
+    # Another proposal may have taken the name since.
+    write_baseline(output, proposal.baseline, new=True)
     _say(proposal.left_out, "left out: ")
     if as_json:
         print_json(proposal_as_json(proposal, output, notes, provisional(proposal.baseline.entries)))

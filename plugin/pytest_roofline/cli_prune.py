@@ -19,7 +19,6 @@ from .options import PLAN_VARIABLE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .core.entries import Baseline
     from .judging.pruning import PlannedTest, Unused
 
 # How much of a failed collection's output is shown.
@@ -60,7 +59,7 @@ def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> N
                 f"none of the {total} entries in {into} is used by the tests that were collected, so these are hardly "
                 "the tests that they were made from; name them with --tests, or remove the files yourself"
             )
-        _remove(found, baselines)
+        _remove(found)
         if not as_json:
             click.echo(f"{counted(count, 'entry', 'entries')} removed")
     if as_json:
@@ -70,16 +69,19 @@ def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> N
         )
 
 
-def _remove(found: "Mapping[Path, Sequence[Unused]]", baselines: "Mapping[Path, Baseline]") -> None:
-    from .judging.baselines import write_baseline
+def _remove(found: "Mapping[Path, Sequence[Unused]]") -> None:
+    """Take what was listed out of the files as they are now: the collection of tests took its time."""
+    from .judging.baselines import read_baseline, write_baseline
+    from .judging.writing import alone
 
     for path, idle in found.items():
         if idle:
             gone = {one.entry.identity for one in idle}
-            known = baselines[path]
-            kept = tuple(entry for entry in known.entries if entry.identity not in gone)
-            exact = tuple(entry for entry in known.exact if entry.identity not in gone)
-            write_baseline(path, replace(known, entries=kept, exact=exact))
+            with alone(path):
+                known = read_baseline(path)
+                kept = tuple(entry for entry in known.entries if entry.identity not in gone)
+                exact = tuple(entry for entry in known.exact if entry.identity not in gone)
+                write_baseline(path, replace(known, entries=kept, exact=exact))
 
 
 def _list_unused(path: Path, idle: "Sequence[Unused]") -> None:

@@ -2,16 +2,21 @@
 
 import json
 import math
+import multiprocessing
 import random
 from dataclasses import replace
 from statistics import fmean
 
 import pytest
+from filelock import FileLock
 
+from pytest_roofline.cli_prune import _remove
 from pytest_roofline.core.entries import Baseline, Session
-from pytest_roofline.core.errors import BadFile, BadInput
+from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.baselines import read_baseline, write_baseline
+from pytest_roofline.judging import writing
+from pytest_roofline.judging.baselines import Shelf, read_baseline, write_baseline
+from pytest_roofline.judging.pruning import Unused
 from pytest_roofline.judging.renewal import MOST_SESSIONS, approve, changes, newest, renew, select
 from pytest_roofline.judging.spread import priors
 
@@ -310,3 +315,62 @@ def test_the_same_sessions_with_tokens_change_nothing(make):
     before = entry(make, *nights(0, *STEADY), work=Work(flops=8))
     change = renew(replace(before, work=Work(flops=8, tokens=5)), before, priors())
     assert (change.action, change.entry) == ("unchanged", before)
+
+
+AT_ONCE = multiprocessing.get_context("fork")
+
+
+def at_once(*jobs):
+    """Run functions in processes of their own that all begin at the same moment."""
+    gate = AT_ONCE.Barrier(len(jobs))
+
+    def run(job):
+        gate.wait(30)
+        job()
+
+    processes = [AT_ONCE.Process(target=run, args=(job,)) for job in jobs]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * len(jobs)
+
+
+def labels(folder):
+    return sorted(one.benchmark for one in read_baseline(folder / "h200.json").entries)
+
+
+@pytest.mark.parametrize("pair", range(20))
+def test_of_two_approvals_at_once_none_loses_an_entry(make, tmp_path, pair):
+    first, second = (Baseline("h200", (entry(make, session(1), benchmark=name),)) for name in ("one", "other"))
+    at_once(lambda: approve(first, tmp_path), lambda: approve(second, tmp_path))
+    assert labels(tmp_path) == ["one", "other"]
+
+
+def remove(folder, benchmark):
+    path = folder / "h200.json"
+    gone = next(one for one in read_baseline(path).entries if one.benchmark == benchmark)
+    _remove({path: [Unused(gone, benchmark_known=False)]})
+
+
+@pytest.mark.parametrize("pair", range(10))
+def test_a_removal_beside_an_approval_or_another_removal_loses_nothing_and_brings_nothing_back(make, tmp_path, pair):
+    known = Baseline("h200", tuple(entry(make, session(1), benchmark=name) for name in ("kept", "old", "older")))
+    write_baseline(tmp_path / "h200.json", known)
+    new = Baseline("h200", (entry(make, session(1), benchmark="new"),))
+    at_once(lambda: approve(new, tmp_path), lambda: remove(tmp_path, "old"), lambda: remove(tmp_path, "older"))
+    assert labels(tmp_path) == ["kept", "new"]
+
+
+def test_the_lock_ignores_itself_in_git_and_is_no_baseline(make, tmp_path):
+    approve(Baseline("h200", (entry(make, session(1)),)), tmp_path)
+    assert (tmp_path / ".locks" / ".gitignore").read_text() == "*\n"
+    assert len(Shelf([tmp_path]).everything()) == 1
+
+
+def test_a_file_that_another_process_holds_is_named_with_its_lock(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "PATIENCE_S", 0.01)
+    (tmp_path / ".locks").mkdir()
+    holder = FileLock(tmp_path / ".locks" / "h200.json.lock")
+    with holder, pytest.raises(CannotStore, match=r"h200\.json is being changed by another process.*h200\.json\.lock"):
+        approve(Baseline("h200", (entry(make, session(1)),)), tmp_path)

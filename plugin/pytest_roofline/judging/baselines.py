@@ -8,7 +8,7 @@ from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
-from .writing import write_json
+from .writing import json_text, write_atomically, write_new
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -42,14 +42,20 @@ def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> Non
             )
 
 
-def write_baseline(path: Path, baseline: Baseline) -> None:
+def write_baseline(path: Path, baseline: Baseline, *, new: bool = False) -> None:
     """Write a baseline so that a renewal is a reviewable diff: sorted entries and keys, two spaces, final newline.
 
+    Args:
+        path: of the file.
+        baseline: all of it.
+        new: whether nothing may be there yet.
+
     Raises:
-        CannotStore: the file cannot be written.
+        CannotStore: the file cannot be written, or is there although it must not be.
     """
     entries, exact = tuple(sorted(baseline.entries, key=_order)), tuple(sorted(baseline.exact, key=_order))
-    write_json(path, to_plain(Baseline(baseline.family, entries, exact=exact)))
+    text = json_text(to_plain(Baseline(baseline.family, entries, exact=exact)))
+    (write_new if new else write_atomically)(path, text)
 
 
 def _order(entry: Entry | ExactEntry) -> tuple[str, str, tuple[tuple[str, bool, float, str], ...], str]:

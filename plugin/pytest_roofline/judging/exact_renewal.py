@@ -9,6 +9,7 @@ from ..core.entries import RESOURCES, Baseline, ExactEntry
 from ..core.resources import FigureChange
 from .baselines import read_baseline, write_baseline
 from .exact import figure_changes
+from .writing import alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,12 @@ def approve_exact(entries: Sequence[ExactEntry], folder: Path) -> Path:
         BadFile: the file that is there cannot be read, so merging would lose it.
         CannotStore: the file cannot be written.
     """
-    before = _file(folder)
-    known = {entry.identity: entry for entry in before.exact}
-    known |= {change.entry.identity: change.entry for change in exact_changes(entries, folder)}
     path = exact_path(folder)
-    write_baseline(path, replace(before, exact=tuple(known.values())))
+    with alone(path):
+        before = _file(folder)
+        known = {entry.identity: entry for entry in before.exact}
+        known |= {change.entry.identity: change.entry for change in exact_changes(entries, folder)}
+        write_baseline(path, replace(before, exact=tuple(known.values())))
     return path
 
 

@@ -23,6 +23,7 @@ from .exact_renewal import ExactChange, exact_changes
 from .spread import Group, Prior, priors
 from .stats import CONFIDENCE
 from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, judge, other_mode
+from .writing import alone
 
 Labelled = TypeVar("Labelled", Entry, ExactEntry)
 Action = Literal["new", "replaced", "joined", "unchanged"]
@@ -93,6 +94,8 @@ def kernel_changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = ()
 def approve(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), replaces: bool = False) -> Path:
     """Merge a proposal into the family's file in `folder`, whole or not at all; other entries stay as they are.
 
+    Of several at once each merges into what the one before it left.
+
     Exact entries have a file of their own: see `exact_renewal.approve_exact`.
 
     Raises:
@@ -100,12 +103,13 @@ def approve(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), repla
         BadInput: a part of a label that none has.
         CannotStore: the file cannot be written.
     """
-    before = _file(proposal.family, folder)
-    known = {entry.identity: entry for entry in before.entries}
-    for change in changes(proposal, folder, only=only, replaces=replaces):
-        known[change.entry.identity] = change.entry
     path = folder / f"{proposal.family}.json"
-    write_baseline(path, replace(before, entries=tuple(known.values())))
+    with alone(path):
+        before = _file(proposal.family, folder)
+        known = {entry.identity: entry for entry in before.entries}
+        for change in changes(proposal, folder, only=only, replaces=replaces):
+            known[change.entry.identity] = change.entry
+        write_baseline(path, replace(before, entries=tuple(known.values())))
     return path
 
 

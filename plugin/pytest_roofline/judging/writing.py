@@ -14,6 +14,10 @@ from .storage import check_schema, decode_json, read_bytes
 
 # mkstemp makes private files; a baseline is shared like any other file of the checkout.
 SHARED = 0o644
+# Of a lock, since another user of a shared machine may hold it next.
+ANYBODYS = 0o666
+# Nobody needs longer to merge a file.
+PATIENCE_S = 60.0
 
 
 def write_json(path: Path, plain: dict[str, Any]) -> None:
@@ -22,7 +26,12 @@ def write_json(path: Path, plain: dict[str, Any]) -> None:
     Raises:
         CannotStore: the file cannot be written.
     """
-    write_atomically(path, json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomically(path, json_text(plain))
+
+
+def json_text(plain: dict[str, Any]) -> str:
+    """The text of such a file."""
+    return json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -43,6 +52,40 @@ def write_atomically(path: Path, text: str) -> None:
             temporary.replace(target)
     except (OSError, UnicodeEncodeError) as error:
         raise _cannot(path, error) from None
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Keep every other process of this project from changing a file, from reading it to writing it back.
+
+    The lock lies in a folder `.locks` beside the file, which ignores itself in git: whoever may change the file, of
+    whatever user, meets the same one. It stays there, since taking it away would let two in at once.
+
+    Raises:
+        CannotStore: the folder cannot be written, or another process holds the lock for longer than a minute.
+    """
+    from filelock import FileLock, Timeout
+
+    target = Path(os.path.realpath(path))
+    folder = target.parent / ".locks"
+    lock = folder / f"{target.name}.lock"
+    try:
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        held = FileLock(lock, timeout=PATIENCE_S, mode=ANYBODYS)
+        held.acquire()
+    except Timeout:
+        raise CannotStore(
+            f"{path} is being changed by another process, which has held {lock} for {PATIENCE_S:g} s; wait until it "
+            "has ended, or end it (`fuser` names it), and call this again"
+        ) from None
+    except OSError as error:
+        raise _cannot(path, error) from None
+    try:
+        yield
+    finally:
+        held.release()
 
 
 def write_new(path: Path, text: str) -> None:
