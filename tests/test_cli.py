@@ -63,7 +63,7 @@ def test_runs_can_be_kept_elsewhere(command, make, tmp_path):
 
 
 def test_the_tolerance_decides(command, runs):
-    assert command("compare", "fast", "slow", "--tolerance", "200%").exit_code == 0
+    assert command("compare", "fast", "slow", "--tolerance", "200%!").exit_code == 0
 
 
 def test_json_holds_every_figure(command, runs):

@@ -22,7 +22,7 @@ from .cli_qualify import qualify
 from .cli_report import report
 from .cli_runs import drill, explain
 from .core.facts import HARDWARE_FILE
-from .core.units import parse_fraction, printable
+from .core.units import parse_tolerance, printable
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def compare(old: str, new: str, tolerance: str, as_json: bool, folder: Path) -> 
     from .judging.comparing import compare as compare_files
 
     sides = _side(old, folder), _side(new, folder)
-    compared = compare_files(*sides, parse_fraction(tolerance, "--tolerance"))
+    compared = compare_files(*sides, parse_tolerance(tolerance, "--tolerance"))
     _note_cuts(compared.runs)
     if compared.only_old:
         click.echo(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)

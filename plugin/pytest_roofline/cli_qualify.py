@@ -9,7 +9,7 @@ import click
 
 from .cli_options import folder_option, json_option, print_json, width
 from .core.errors import BadInput
-from .core.units import parse_fraction, printable
+from .core.units import parse_tolerance, printable
 
 if TYPE_CHECKING:
     from .judging.runs import Run
@@ -74,7 +74,7 @@ def qualify(
     )
 
     rollout = pair_devices(_read(before, "--before", folder), _read(after, "--after", folder), driver_old, driver_new)
-    found = qualify_rollout(rollout, parse_fraction(tolerance, "--tolerance"))
+    found = qualify_rollout(rollout, parse_tolerance(tolerance, "--tolerance"))
     if as_json:
         print_json(qualification_as_json(found))
     else:

@@ -30,6 +30,7 @@ from .requests import (
     check_metric,
     check_model,
     check_work,
+    chosen_tolerance,
     one_of,
     positive,
 )
@@ -129,7 +130,7 @@ class Roofline:
             cache=one_of("cache", cache or self._marks.cache or "warm", CACHES),
             timing=one_of("timing", timing, TIMINGS),
             budget_s=positive("budget", budget) or self._marks.budget or self._session.options.budget_s,
-            tolerance=positive("tolerance", tolerance) or self._marks.tolerance,
+            tolerance=chosen_tolerance(tolerance, self._marks),
             metric=check_metric(metric, work),
             verify=verify,
             fresh=make_args is not None and verify is not None,

@@ -9,7 +9,7 @@ MARKER = "roofline"
 FIXTURE = "roofline"
 # Tests that use this fixture run functions on ranks.
 RANKS_FIXTURE = "distributed"
-MARKER_KEYWORDS = ("tolerance", "cache", "budget", "ranks", "gate", "tier", "needs", "mpi", "oom")
+MARKER_KEYWORDS = ("tolerance", "tolerance_reason", "cache", "budget", "ranks", "gate", "tier", "needs", "mpi", "oom")
 NEEDS = ("cpu", "accelerator")
 # What a test may do where its memory runs out, in place of failing.
 OOM = ("record",)
@@ -31,7 +31,11 @@ _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("device", {"metavar": "DEVICE"}, "cpu, cuda, cuda:N, mps, xpu or xpu:N; the best there is by default"),
     ("tier", {"metavar": "|".join(TIERS)}, "how many sizes: quick (default), nightly, full"),
     ("budget", {"metavar": "SECONDS"}, "measuring time of one measurement (default 1)"),
-    ("tolerance", {"metavar": "SHARE"}, "how much slower is still the same, as 5%% or 0.05 of the time (default 5%%)"),
+    (
+        "tolerance",
+        {"metavar": "SHARE"},
+        "how much slower is still the same, as 5%% or 0.05 of the time (default 5%%; above 50%%, 80%%!)",
+    ),
     (
         "min-percent",
         {"metavar": "N"},

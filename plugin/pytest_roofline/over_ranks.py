@@ -16,7 +16,7 @@ from .planned import encodable
 from .profiling import profiled_labels
 from .rank_requests import Keep, RankRequest, Taken
 from .ranks import Distributed
-from .requests import check_distributed, one_of, positive
+from .requests import check_distributed, chosen_tolerance, one_of, positive
 from .single import with_sanity
 from .subject import Subject
 
@@ -79,7 +79,7 @@ class OverRanks:
             timing=timing,
             cache=one_of("cache", cache or subject.marks.cache or "warm", ("warm", "rotate")),
             budget_s=positive("budget", budget) or subject.marks.budget or options.budget_s,
-            tolerance=positive("tolerance", tolerance) or subject.marks.tolerance,
+            tolerance=chosen_tolerance(tolerance, subject.marks),
             metric=metric or work.metric,
             backend=check_backend(backend),
             timeout_s=positive("timeout", timeout),

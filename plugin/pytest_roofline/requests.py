@@ -5,11 +5,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .core.checks import shown
+from .core.checks import refuse_wide, shown
 from .core.errors import BadInput
 from .core.keys import Cache, Timing
 from .core.work import RATE_SUFFIXES, Work, rate_suffix
 from .ranks import Distributed
+from .settings import WIDE_MARK, Marks
 
 # More tell nothing of a start, and each is waited for.
 MOST_FIRST_CALLS = 1000
@@ -134,6 +135,17 @@ def positive(what: str, value: float | None) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise BadInput(f"{what} is {shown(value)}; expected a number above zero")
     return float(value)
+
+
+def chosen_tolerance(value: float | None, marks: Marks) -> float | None:
+    """The tolerance of a measurement: its own, or that of the marker.
+
+    Raises:
+        BadInput: no number above zero, or wider than is allowed without a reason.
+    """
+    chosen = positive("tolerance", value) or marks.tolerance
+    refuse_wide(chosen, marks.tolerance_reason is not None, WIDE_MARK)
+    return chosen
 
 
 def argument_maker(

@@ -78,7 +78,7 @@ def _parsed(config: pytest.Config, name: str, parse: Callable[[str, str], Any], 
 
 def _parse(config: pytest.Config) -> Options:
     from .core.errors import BadInput
-    from .core.units import parse_duration, parse_fraction, parse_seconds
+    from .core.units import parse_duration, parse_fraction, parse_seconds, parse_tolerance
 
     tier = option_value(config, "tier") or "quick"
     if tier not in TIERS:
@@ -106,7 +106,7 @@ def _parse(config: pytest.Config) -> Options:
         device=device,
         tier=tier,
         budget_s=_parsed(config, "budget", parse_seconds, 1.0),
-        tolerance=_parsed(config, "tolerance", parse_fraction, None),
+        tolerance=_parsed(config, "tolerance", parse_tolerance, None),
         min_share=_parsed(config, "min-percent", _percent_of_roofline, None),
         save=save,
         report=None if asked_round else _report(config),
@@ -323,6 +323,7 @@ class Marks:
     """What `@pytest.mark.roofline(...)` says of a test; the marker nearest to the test wins."""
 
     tolerance: float | None = None
+    tolerance_reason: str | None = None
     cache: str | None = None
     budget: float | None = None
     ranks: int | None = None
@@ -331,6 +332,10 @@ class Marks:
     needs: str | None = None
     mpi: bool = False
     oom: str | None = None
+
+
+# How a test says that a wide tolerance is meant.
+WIDE_MARK = "say why by @pytest.mark.roofline(tolerance_reason=…)"
 
 
 def read_marks(item: pytest.Item) -> Marks:
@@ -348,8 +353,16 @@ def read_marks(item: pytest.Item) -> Marks:
                 f"{item.nodeid}: @pytest.mark.roofline does not know {seen}; expected {', '.join(MARKER_KEYWORDS)}"
             )
         merged |= mark.kwargs
+    from .core.checks import refuse_wide
+    from .core.errors import BadInput
+
     _check_marks(item, merged)
-    return Marks(**merged)
+    marks = Marks(**merged)
+    try:
+        refuse_wide(marks.tolerance, marks.tolerance_reason is not None, WIDE_MARK)
+    except BadInput as error:
+        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline: {error}") from None
+    return marks
 
 
 def _is_positive(value: object) -> bool:
@@ -361,6 +374,7 @@ def _check_marks(item: pytest.Item, values: dict[str, Any]) -> None:
 
     rules: dict[str, tuple[Callable[[Any], bool], str]] = {
         "tolerance": (_is_positive, "a share above zero, such as 0.05"),
+        "tolerance_reason": (lambda value: isinstance(value, str) and bool(value.strip()), "a sentence"),
         "budget": (_is_positive, "seconds above zero"),
         "cache": (lambda value: value in CACHES, f"one of {', '.join(CACHES)}"),
         "ranks": (lambda value: _is_positive(value) and isinstance(value, int), "a whole number above zero"),

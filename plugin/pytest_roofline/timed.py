@@ -14,6 +14,7 @@ from .ground import Ground
 from .judging.comparators import BaselineComparator, find_reference
 from .judging.limits import IdleLimit, Limit, Summary, floor_limits, gating_limits, roofline_limit
 from .judging.looks import Looks
+from .judging.plausible import distrusted
 from .judging.trials import LostRound, Trial
 from .judging.verdicts import DEFAULT_TOLERANCE, Policy, Reference, judge, settle
 from .reporting.records import judgement_of
@@ -166,6 +167,7 @@ class TimedResults:
         trial = self._trials[measurement.key.identity]
         reference, why_none = find_reference(self._ground.comparator, measurement.key, measurement.work)
         invalid, standing = trial.invalid(reference), trial.standing(reference)
+        invalid = invalid or distrusted(measurement.key, measurement.work, reference)
         entries = self._entries_for(measurement)
         group = trial.group(reference, self._ground.identity, self._started)
         limits, idle = ([], []) if invalid else self._limits(standing, trial, reference, entries)

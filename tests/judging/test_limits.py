@@ -138,7 +138,7 @@ def test_an_implausible_a_recalled_and_a_range_are_no_limits(make):
 
 
 def test_a_limit_on_what_the_test_does_not_count_says_so_and_does_not_gate(make):
-    entry = make.published(metric="TFLOPS", value=1.0, unit="TFLOP/s")
+    entry = make.published(metric="busbw_GBps", value=1.0, unit="GB/s")
     found, (idle,) = verdict_on(make, [entry], taken(make, 1.0))
     assert (found.kind, "the test's work has none" in idle.why) == (Kind.NO_BASELINE, True)
 
@@ -464,7 +464,7 @@ def test_a_range_or_out_of_memory_is_no_limit(make, value):
 
 
 def test_a_limit_on_what_was_not_worked_is_none(make):
-    assert limit_seconds(make.published(metric="TFLOPS", unit="TFLOP/s"), make.copy()) is None
+    assert limit_seconds(make.published(metric="busbw_GBps", unit="GB/s"), make.copy()) is None
 
 
 @pytest.mark.parametrize(

@@ -134,13 +134,18 @@ def test_a_copy_one_way_is_held_against_its_link(make, product, link, peak):
         # From GPU to GPU as many links as the board wires carry it, which the key does not tell.
         ("nvlink", 2, PAYLOAD),
         ("nvlink-switch", 8, PAYLOAD),
-        ("nvlink-switch", 2, "bidir_sum_auto_payload_GBps"),
         ("nvlink-switch", 2, "traffic_GBps"),
     ],
 )
 def test_without_a_figure_that_is_meant_there_is_no_roofline(make, link, devices, metric):
     hardware = make.hardware(devices=devices, link=link)
     assert link_ceiling(DeviceFacts("cuda", "NVIDIA H200"), hardware, metric) is None
+
+
+def test_both_ways_together_have_twice_the_roofline_of_one(make):
+    hardware = make.hardware(devices=2, link="nvlink-switch")
+    found = link_ceiling(DeviceFacts("cuda", "NVIDIA H200"), hardware, "bidir_sum_auto_payload_GBps")
+    assert (found.value, found.origin.split(":")[0]) == (900e9, "both ways added up")
 
 
 def test_an_unknown_product_has_no_links_peak(make):

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from pytest_roofline.judging.baselines import read_baseline
+
 
 def h100(desk, text):
     folder = desk.path / "baselines"
@@ -310,3 +312,70 @@ def test_a_proposal_from_a_fake_device_says_so(desk):
     desk.run("--roofline-save=r")
     answer = desk.cli("baseline", "propose", desk.run_path("r"), "-o", desk.path / "p.json")
     assert "note: these runs are of a fake device" in answer.output
+
+
+@pytest.mark.parametrize("seconds", [1e17, 3.0, 1e-7])
+def test_an_entry_that_no_machine_can_have_recorded_is_not_compared_with_and_named_with_its_file(desk, seconds):
+    raw = raw_baseline(desk)
+    for entry in raw["entries"]:
+        for session in entry["sessions"]:
+            session["process_medians"] = [seconds for _ in session["process_medians"]]
+    h100(desk, json.dumps(raw))
+    result = desk.run()
+    said = "*baselines/h100.json holds copy[[]1GiB] with *expected *so nothing is compared with it*baseline check*"
+    result.stdout.fnmatch_lines([f"INVALID copy[[]1GiB]: {said}"])
+    assert desk.run("--roofline-fail-on=regressed,invalid").ret == 1
+
+
+@pytest.mark.parametrize("tolerance", [1e9, 0.8])
+def test_an_entry_with_an_absurd_tolerance_is_refused_with_its_file_and_place(desk, sentence, tolerance):
+    raw = raw_baseline(desk)
+    raw["entries"][0]["tolerance"] = tolerance
+    h100(desk, json.dumps(raw))
+    sentence(desk.run(), "baselines/h100.json", "$.entries[0]", "tolerance is")
+
+
+def test_an_entry_with_a_wide_tolerance_that_says_why_is_used(desk):
+    raw = raw_baseline(desk)
+    raw["entries"][0] |= {"tolerance": 0.8, "reason": "the host is shared"}
+    h100(desk, json.dumps(raw))
+    assert desk.run().ret == 0
+
+
+@pytest.mark.parametrize("command", ["propose", "against", "compare"])
+def test_a_run_of_absurd_times_becomes_no_baseline_by_any_door(desk, command):
+    desk.suite()
+    desk.run("--roofline-save=good")
+    lines = desk.run_path("good").read_text().splitlines()
+    for name in ("bad-1", "bad-2"):
+        changed = [json.loads(line) for line in lines]
+        for line in changed:
+            if line["type"] == "header":
+                line["run_id"] = name
+            if line["type"] == "measurement":
+                line["samples"]["seconds"] = [value * 1e-4 for value in line["samples"]["seconds"]]
+                line.pop("derived", None)
+        desk.run_path(name).write_text("".join(f"{json.dumps(line)}\n" for line in changed))
+    if command == "propose":
+        answer = desk.cli("baseline", "propose", "bad-1", "bad-2", "-o", "p.json")
+        assert all("1GiB" not in entry.label for entry in read_baseline(desk.path / "p.json").entries)
+        assert "of the highest peak that applies; expected at most 110%" in answer.output
+    elif command == "against":
+        desk.run("--roofline-against=bad-1").stdout.fnmatch_lines(["INVALID copy*bad-1.jsonl holds copy*"])
+    else:
+        assert "INVALID" in desk.cli("compare", "bad-1", "good").output
+
+
+def test_an_approval_of_absurd_times_or_of_another_family_is_refused(desk):
+    raw = raw_baseline(desk)
+    proposal = desk.path / "p.json"
+    slow = json.loads(json.dumps(raw))
+    slow["entries"][0]["sessions"][0]["process_medians"] = [1e17]
+    other = json.loads(json.dumps(raw))
+    other["entries"][0]["hardware"] |= {"product": "a100-sxm4", "memory": "80gb"}
+    for changed, words in ((slow, "s a call; expected"), (other, "whose family is a100, and the proposal is for h100")):
+        proposal.write_text(json.dumps(changed))
+        before = (desk.path / "baselines" / "h100.json").read_text()
+        answer = desk.cli("baseline", "approve", str(proposal))
+        assert (answer.exit_code, words in answer.output) == (2, True), answer.output
+        assert (desk.path / "baselines" / "h100.json").read_text() == before

@@ -85,6 +85,9 @@ def test_a_tolerance_is_a_share_or_a_percentage(desk, text):
         ("tolerance=5", ["'5'", "5%"]),
         ("tolerance=abc", ["'abc'"]),
         ("tolerance=", ["''"]),
+        ("tolerance=80%", ["'80%'", "1.8 times as long", "at most 50%", "write 80%!"]),
+        ("tolerance=201%!", ["'201%!'", "at most 200%"]),
+        ("tolerance=!", ["a share such as 5%"]),
         ("tier=bogus", ["'bogus'", "quick, nightly, full"]),
         ("budget=0", ["'0'"]),
         ("budget=-1", ["'-1'"]),
@@ -108,6 +111,40 @@ def test_an_option_that_cannot_be_used_is_one_sentence(desk, sentence, option, w
     desk.suite()
     sentence(desk.run(f"--roofline-{option}"), f"--roofline-{option.partition('=')[0]}", *words)
     assert not (desk.path / ".roofline").exists()
+
+
+@pytest.mark.parametrize("text", ["80%!", "0.8!", "80 %!"])
+def test_a_wide_tolerance_says_that_it_is_meant(desk, text):
+    desk.suite()
+    desk.run(f"--roofline-tolerance={text}").stdout.fnmatch_lines(["roofline: *tolerance 80 %*"])
+
+
+@pytest.mark.parametrize(
+    ("marks", "words"),
+    [
+        ("tolerance=0.8", ["80 %", "tolerance_reason"]),
+        ("tolerance=1e9, tolerance_reason='busy'", ["at most 200%"]),
+        ("tolerance=0.8, tolerance_reason=' '", ["tolerance_reason=' '", "a sentence"]),
+        ("tolerance=0.8, tolerance_reason='a shared host'", []),
+    ],
+)
+def test_a_marker_with_a_wide_tolerance_says_why(desk, sentence, marks, words):
+    desk.one(f"@pytest.mark.roofline({marks})\n")
+    result = desk.run()
+    if words:
+        sentence(result, "test_one", *words)
+    else:
+        assert result.ret == 0
+
+
+def test_a_measurement_with_a_wide_tolerance_needs_the_reason_of_its_marker(desk):
+    desk.suite(
+        "from pytest_roofline import Work\n\ndef test_one(roofline, busy):\n"
+        "    roofline.measure(lambda: busy(1e-3), work=Work(calls=1), tolerance=0.8)\n"
+    )
+    result = desk.run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*tolerance is 80 %*tolerance_reason*"])
 
 
 def test_a_device_that_is_not_there_is_one_sentence(desk, sentence):
@@ -221,7 +258,7 @@ def test_the_default_folder_ignores_itself_in_git(desk):
 @pytest.mark.parametrize(
     ("marker", "words"),
     [
-        ("colour='blue'", ["colour", "tolerance, cache, budget, ranks, gate"]),
+        ("colour='blue'", ["colour", "tolerance, tolerance_reason, cache, budget, ranks, gate"]),
         ("tolerence=0.1", ["tolerence", "tolerance"]),
         ("0.05", ["positional", "tolerance"]),
         ("tolerance=0", ["tolerance=0"]),

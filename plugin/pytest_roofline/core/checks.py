@@ -34,6 +34,35 @@ def check_tolerance(tolerance: float | None) -> None:
         raise BadInput(f"tolerance is {tolerance!r}; expected a share above zero, such as 0.05")
 
 
+# Nobody means a wider tolerance by accident; wider than `MOST_TOLERANCE` no test gates at all.
+WIDE_TOLERANCE, MOST_TOLERANCE = 0.5, 2.0
+
+
+def refuse_wide(tolerance: float | None, meant: bool, remedy: str) -> None:
+    r"""Refuse a tolerance that lets nearly everything pass.
+
+    Args:
+        tolerance: a share; None is the default.
+        meant: whether whoever set it said why, or that it is meant.
+        remedy: how that is said, `give its \`reason\``.
+
+    Raises:
+        BadInput: above 200 %; or above 50 %, and nobody said that it is meant.
+    """
+    if tolerance is None or tolerance <= WIDE_TOLERANCE:
+        return
+    if tolerance > MOST_TOLERANCE:
+        raise BadInput(
+            f"tolerance is {tolerance * 100:.6g} %, which lets a test take {1 + tolerance:.6g} times as long; expected "
+            f"at most {MOST_TOLERANCE:.0%}: a test that varies more gates nothing, so leave it out or make it steadier"
+        )
+    if not meant:
+        raise BadInput(
+            f"tolerance is {tolerance * 100:.6g} %, which lets a test take {1 + tolerance:.6g} times as long; expected "
+            f"at most {WIDE_TOLERANCE:.0%}, or that it is meant: {remedy}"
+        )
+
+
 def require_seconds(value: float, name: str) -> None:
     """Refuse what is no duration.
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from .checks import check_tolerance, require_positive
+from .checks import check_tolerance, refuse_wide, require_positive
 from .errors import BadInput
 from .facts import HardwareKey
 from .keys import JOB_METRIC, Cache, Key, Scalar, Timing, canonical, label_of
@@ -91,6 +91,7 @@ class Entry:
 
     def __post_init__(self) -> None:
         check_tolerance(self.tolerance)
+        refuse_wide(self.tolerance, bool(self.reason.strip()), "say why in the entry's `reason`")
         if self.kind == "measured":
             self._check_measured()
         elif self.kind == "floor":

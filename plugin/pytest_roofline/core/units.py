@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from .checks import refuse_wide
 from .errors import BadInput
 
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
@@ -115,6 +116,21 @@ def parse_fraction(text: str, what: str) -> float:
         raise BadInput(f"{what} is {text!r}; expected a share above zero, such as 5% or 0.05")
     if value >= 1 and not (match and match[2]):
         raise BadInput(f"{what} is {text!r}, which could mean {number:g} % or {number * 100:g} %; write {number:g}%")
+    return value
+
+
+def parse_tolerance(text: str, what: str) -> float:
+    """A tolerance from `5%` or `0.05`; one above 50 % ends in an exclamation mark, `80%!`, to say that it is meant.
+
+    Raises:
+        BadInput: no share, above 50 % without the mark, or above 200 %.
+    """
+    meant = text.rstrip().endswith("!")
+    value = parse_fraction(text.rstrip().removesuffix("!"), what)
+    try:
+        refuse_wide(value, meant, f"write {value * 100:g}%!")
+    except BadInput as error:
+        raise BadInput(f"{what} is {text!r}: {error}") from None
     return value
 
 

@@ -12,7 +12,7 @@ from ..core.resources import registers_of
 from ..core.units import format_seconds, moment
 from ..core.work import RATE_SUFFIXES, rate_suffix
 from .hardware import product_like
-from .plausible import Flaw, beyond_peak, published_beyond_peak
+from .plausible import Flaw, absurd_entry, beyond_peak, published_beyond_peak
 from .targets import above_limit
 
 # Processes of one entry lie a few percent apart, on a bad CPU a factor of two.
@@ -56,12 +56,12 @@ def _exact(entry: ExactEntry, family: str) -> Iterator[Flaw]:
 
 
 def _hardware(entry: Entry, family: str) -> Iterator[Flaw]:
-    belongs = _family(entry.hardware)
+    belongs = family_of_key(entry.hardware)
     if belongs is not None and belongs != family:
         yield Flaw(f"hardware {entry.hardware}", f"hardware of family {family}", f"move it to {belongs}.json")
 
 
-def _family(hardware: HardwareKey) -> str | None:
+def family_of_key(hardware: HardwareKey) -> str | None:
     """The family whose file holds this hardware; None where the entry leaves its product open."""
     if "-cores" in (hardware.partition or ""):
         return "cpu"
@@ -88,7 +88,9 @@ def _measured(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
             "find the odd session, and propose without its run",
         )
     yield from _sessions(entry, now)
-    yield from beyond_peak(entry)
+    found = list(beyond_peak(entry))
+    flaw = absurd_entry(entry)
+    yield from found or ([flaw] if flaw is not None else [])
 
 
 def _sessions(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
@@ -98,7 +100,10 @@ def _sessions(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
     for session in entry.sessions:
         time = moment(session.started)
         begun = f"session {session.run_id} begun {session.started!r}"
-        if time is None:
+        if not session.started:
+            hint = "its file told no date; where sessions lie apart in time is not known of it"
+            yield Flaw(f"session {session.run_id} without a date", "a date in ISO 8601", hint, hint=True)
+        elif time is None:
             yield Flaw(begun, "a date in ISO 8601", "write down when it was, or record it anew")
         elif time > now + CLOCKS_APART:
             yield Flaw(
@@ -117,9 +122,9 @@ def _published(entry: Entry, family: str) -> Iterator[Flaw]:
     if entry.kind == "floor":
         # A share of a peak, which its record bounds.
         return
-    # Of a figure that ships, its source was read; the reader of a hint can do nothing about it.
-    ships = "made_by" in entry.provenance
-    yield from (flaw for flaw in published_beyond_peak(entry, family) if not (flaw.hint and ships))
+    # Of one that is marked, its source was read; the reader of a hint can do nothing about it.
+    marked = bool(entry.implausible)
+    yield from (flaw for flaw in published_beyond_peak(entry, family) if not (flaw.hint and marked))
 
 
 def _limit(entry: Entry) -> Iterator[Flaw]:

@@ -23,6 +23,7 @@ from .exact_comparing import ExactRow, compare_exact
 from .exact_known import known_by
 from .exhausted import Lost, kernels_lost_since, lost_since
 from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary, floor_limits, gating_limits
+from .plausible import distrusted
 from .runs import Run
 from .spread import priors
 from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, judge, other_mode, settle
@@ -101,6 +102,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
             prior=kinds.get(class_of_key(key), priors()[class_of_key(key)]),
         )
         changed = next((why for mode in fresh.achieved if (why := other_mode(mode, reference))), "")
+        changed = changed or distrusted(key, _work(after, key), reference)
         groups = after.judged(key) if isinstance(after, RunComparator) else fresh.groups
         gating, _ = limits[key.identity]
         verdicts[key.identity] = judge(groups, reference, policy, invalid=changed, limits=gating, why_none=why_none)

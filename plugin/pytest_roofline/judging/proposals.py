@@ -15,6 +15,7 @@ from .disagreement import Apart, Sessions, runs_apart, sessions_apart
 from .exact_proposals import propose_exact
 from .hardware import family_of, identity_of
 from .picking import is_fake
+from .plausible import absurd_entry
 from .runs import Run
 
 
@@ -74,7 +75,13 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
         _refuse_changed_work(sessions)
         _refuse_other_mode(sessions)
     entries = [_entry(sessions) for sessions in taken.values()]
-    fit_entries, apart = _agreeing(entries, runs)
+    flaws = {entry.identity: flaw for entry in entries if (flaw := absurd_entry(entry)) is not None}
+    left_out += [
+        printable(f"{entry.label}: {flaw.observed}; expected {flaw.expected}; {flaw.remedy}")
+        for entry in entries
+        if (flaw := flaws.get(entry.identity)) is not None
+    ]
+    fit_entries, apart = _agreeing([entry for entry in entries if entry.identity not in flaws], runs)
     left_out += apart
     exact, exact_left_out = propose_exact(runs, accept_worse=accept_slower)
     left_out += exact_left_out

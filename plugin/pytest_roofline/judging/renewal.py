@@ -17,9 +17,11 @@ from typing import Literal, TypeVar
 from ..core.entries import Baseline, Entry, ExactEntry, Session
 from ..core.errors import BadInput
 from ..core.units import format_percent, moment
+from .baseline_checks import family_of_key
 from .baselines import read_baseline, write_baseline
 from .comparators import class_of_key, key_of_entry, prior_of, reference_of
 from .exact_renewal import ExactChange, exact_changes
+from .plausible import absurd_entry
 from .spread import Group, Prior, priors
 from .stats import CONFIDENCE
 from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, judge, other_mode
@@ -100,10 +102,11 @@ def approve(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), repla
 
     Raises:
         BadFile: the file that is there cannot be read, so merging would lose it.
-        BadInput: a part of a label that none has.
+        BadInput: a part of a label that none has, or an entry that cannot be: see `refuse_absurd`.
         CannotStore: the file cannot be written.
     """
     path = folder / f"{proposal.family}.json"
+    refuse_absurd(proposal)
     with alone(path):
         before = _file(proposal.family, folder)
         known = {entry.identity: entry for entry in before.entries}
@@ -111,6 +114,24 @@ def approve(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), repla
             known[change.entry.identity] = change.entry
         write_baseline(path, replace(before, entries=tuple(known.values())))
     return path
+
+
+def refuse_absurd(proposal: Baseline) -> None:
+    """Refuse a proposal with entries that can stand for no machine, or not for that of its file.
+
+    Raises:
+        BadInput: an entry is of another family, or no machine can have taken its times.
+    """
+    for entry in proposal.entries:
+        family = family_of_key(entry.hardware)
+        if family not in (None, proposal.family):
+            raise BadInput(
+                f"{entry.label} is of {entry.hardware}, whose family is {family}, and the proposal is for "
+                f"{proposal.family}.json; expected one family a file: move the entry to a proposal of its own"
+            )
+        flaw = absurd_entry(entry)
+        if flaw is not None:
+            raise BadInput(f"{entry.label} has {flaw.observed}; expected {flaw.expected}; {flaw.remedy}")
 
 
 def _known(family: str, folder: Path) -> dict[str, Entry]:
@@ -160,9 +181,9 @@ def renew(proposed: Entry, before: Entry | None, assumed: dict[str, Prior], *, r
     anew = replace(proposed, sessions=newest(proposed.sessions))
     if before is None:
         return Change(anew, None, "new")
-    anew = replace(anew, tolerance=proposed.tolerance or before.tolerance)
+    anew = replace(anew, tolerance=proposed.tolerance or before.tolerance, reason=proposed.reason or before.reason)
     joined = replace(anew, sessions=newest([*before.sessions, *anew.sessions]))
-    kept = replace(before, tolerance=anew.tolerance)
+    kept = replace(before, tolerance=anew.tolerance, reason=anew.reason)
     if anew == kept or (not replaces and _adds_nothing(joined, before)):
         return Change(
             kept, before, "unchanged" if kept == before else "replaced", "" if kept == before else "tolerance"

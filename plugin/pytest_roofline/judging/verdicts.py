@@ -23,8 +23,8 @@ WORTH_REPORTING = 0.4
 POWER = 0.8
 # So many processes are hardly all in a mode that few of the baseline's were in.
 ENOUGH_TO_REPEAT = 5
-# Nobody gates with a wider tolerance, in percent.
-MOST_TOLERANCE = 200
+# Nobody gates with a wider tolerance, in percent; and above the second one has to say that it is meant.
+MOST_TOLERANCE, MEANT_ABOVE = 200, 50
 # Fewer standard errors from the tolerance than this, and more processes alone will not tell.
 NEAR = 3.0
 
@@ -315,7 +315,11 @@ def _remedy(found: Difference, policy: Policy, reference: Reference, count: int)
     level = policy.looks.pass_level(most, known)
     widest = found.estimate + quantile(1 - level, found.freedom) * _error_at(found, count, most)
     percent = max(math.ceil(growth(widest) * 100), math.floor(policy.tolerance * 100) + 1)
-    wider = "" if slow or percent > MOST_TOLERANCE else f", or --roofline-tolerance={percent}%"
+    wider = (
+        ""
+        if slow or percent > MOST_TOLERANCE
+        else f", or --roofline-tolerance={percent}%{'!' * (percent > MEANT_ABOVE)}"
+    )
     for processes in WORTHWHILE:
         if processes > count and _would_decide(found, policy, known, count, processes):
             how = "auto" if processes <= MOST_ROUNDS else f"{processes}"
