@@ -13,6 +13,8 @@ from roofline_kernels import memcpy
 from roofline_kernels.work import copy_bytes, link_copy_bytes
 
 HOST = torch.device("cpu")
+# Saturates memories and links alike.
+SIBLINGS_BYTES = 2**29
 
 
 def _size(size_bytes: int):
@@ -81,3 +83,23 @@ def test_memcpy_d2h(roofline, device, size_bytes, memory):
     """Device to host."""
     buffers = _buffers(roofline, size_bytes, device, HOST, pinned=memory == "pinned")
     _measure(roofline, buffers, link_copy_bytes(size_bytes), metric=f"{memory}_auto_payload_GBps")
+
+
+@pytest.mark.roofline(needs="siblings")
+@pytest.mark.parametrize("way", ["d2d", "h2d", "d2h"])
+def test_memcpy_siblings(roofline, way):
+    """Every visible GPU in turn, held against the others: within its memory, from pinned host memory and back."""
+    within = way == "d2d"
+
+    def make_args(device):
+        source, target = HOST if way == "h2d" else device, HOST if way == "d2h" else device
+        return memcpy.CopyBuffers(SIBLINGS_BYTES, source, target, pinned=not within).pair
+
+    roofline.measure_siblings(
+        memcpy.copy,
+        make_args=make_args,
+        work=Work(**(copy_bytes if within else link_copy_bytes)(SIBLINGS_BYTES)),
+        verify=memcpy.same,
+        metric="auto_traffic_GBps" if within else "pinned_auto_payload_GBps",
+        needs_bytes=memcpy.memory_needed(SIBLINGS_BYTES) // (1 if within else 2),
+    )

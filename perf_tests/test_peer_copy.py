@@ -151,6 +151,20 @@ def test_peer_copy_all_to_one(roofline, need_gpus, target, size_bytes):
     _measure(roofline, peer_copy.all_to_one(target, GPUS), size_bytes, ONE_WAY)
 
 
+@pytest.mark.roofline(needs="siblings", budget=0.3)
+def test_peer_copy_siblings(roofline):
+    """From every GPU to every other, one way and one at a time: each link against the others of its class."""
+    roofline.measure_siblings(
+        memcpy.copy,
+        make_args=lambda source, target: peer_copy.PeerBuffers(LARGE, [(source, target)]).make,
+        among=[(f"cuda:{source}", f"cuda:{target}") for source, target in peer_copy.ordered_pairs(GPUS)],
+        work=Work(**link_copy_bytes(LARGE)),
+        verify=peer_copy.same,
+        metric=ONE_WAY,
+        needs_bytes=memcpy.memory_needed(LARGE) // 2,
+    )
+
+
 @pytest.fixture(scope="module")
 def awareness():
     """Whether MPI takes device buffers, once that was found out."""

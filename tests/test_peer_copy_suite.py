@@ -189,3 +189,15 @@ def test_a_gpu_without_room_is_a_skip_that_names_it(eight):
 
 def test_the_ends_of_a_fan_need_room_for_one_buffer_only(eight):
     assert "cuda:5" in measured(eight, eight.peer_copy.all_to_one(0, 8), LAST_SIZE_BYTES).arguments["devices"]
+
+
+def test_every_link_is_held_against_the_others(eight):
+    class Siblings(Measuring):
+        def measure_siblings(self, fn, **arguments):
+            self.fn, self.arguments = fn, arguments
+
+    roofline = Siblings("cuda")
+    eight.test_peer_copy_siblings(roofline)
+    pairs = [(f"cuda:{source}", f"cuda:{target}") for source, target in permutations(range(8), 2)]
+    assert (roofline.fn, sorted(roofline.arguments["among"])) == (eight.memcpy.copy, sorted(pairs))
+    assert (roofline.arguments["work"].wire_bytes, roofline.arguments["metric"]) == (2**29, "auto_payload_GBps")

@@ -132,8 +132,10 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> None:
 
 
 def _tell(judgements: "list[Judgement]", slowdown: float, path: Path, *, as_json: bool) -> int:
-    # What was INVALID beside a baseline would not have turned red either.
-    compared = [one for one in judgements if one.estimate is not None or (one.verdict == "INVALID" and one.reference)]
+    # What was INVALID beside a baseline would not have turned red either. Of siblings, held against each other alone,
+    # there is neither a reference nor a limit, and a drill slows none.
+    held = [one for one in judgements if one.reference or one.limit_s is not None]
+    compared = [one for one in held if one.estimate is not None or one.verdict == "INVALID"]
     if not compared:
         spoiled = [judgement for judgement in judgements if judgement.verdict == "INVALID"]
         first = f"{spoiled[0].label} is INVALID: {spoiled[0].reason}" if spoiled else "record a baseline first"

@@ -36,6 +36,7 @@ from .requests import (
 )
 from .session import RooflineSession
 from .settings import Marks
+from .siblings import Siblings
 from .single import Single
 from .subject import Subject
 
@@ -143,6 +144,65 @@ class Roofline:
         )
         make = argument_maker(args, make_args, request.cache)
         return Single(self._subject, request, make).measure()
+
+    def measure_siblings(
+        self,
+        fn: Callable[..., object],
+        *,
+        make_args: Callable[..., Callable[[], object]],
+        work: Work,
+        among: Sequence[Sequence[str]] | None = None,
+        cache: Cache = "rotate",
+        verify: Callable[..., object] | None = None,
+        budget: float | None = None,
+        metric: str | None = None,
+        needs_bytes: int = 0,
+    ) -> list[Measurement]:
+        """Time `fn` on every like device that this process sees, in turn, and hold each against the others.
+
+        Each is measured alone, in three passes through all, so that a drift hits all alike. One that is surely 6 %
+        slower than the median of the others is REGRESSED and named; none of it is ever compared with a baseline, or
+        becomes one. The test is skipped where fewer than four are alike.
+
+        Args:
+            fn: the function to time, called as `fn(*args)` with the device under test as the current one.
+            make_args: called with the device under test, as torch has it (both ends of a link); returns what makes one
+                fresh set of arguments there.
+            work: bytes and FLOPs of one call.
+            among: what to hold against each other, each by the names of its devices: `[("cuda:0", "cuda:1"), …]` for
+                links, of which those of one class are compared; every device by default.
+            cache: as of `measure`.
+            verify: as of `measure`, on each.
+            budget: seconds of measuring on each, over all passes.
+            metric: name of the rate to show.
+            needs_bytes: free memory that each device must have; with less on one, the test is skipped.
+
+        Returns:
+            A measurement for each, by its name: `cuda:3`, with its UUID as `device`.
+
+        Raises:
+            BadInput: an argument cannot be used as given.
+            WrongData: one of them holds wrong data.
+            DeviceError: one of them stopped answering.
+        """
+        self._subject.require_open()
+        request = Request(
+            fn=check_callable(fn),
+            work=check_work(work),
+            name="",
+            cache=one_of("cache", cache, ("warm", "rotate")),
+            timing="device",
+            budget_s=positive("budget", budget) or self._marks.budget or self._session.options.budget_s,
+            tolerance=None,
+            metric=check_metric(metric, work),
+            verify=verify,
+            fresh=False,
+            peak_bytes=False,
+        )
+        found, why_not = Siblings(self._subject, request, make_args, needs_bytes).measure(among)
+        if why_not:
+            pytest.skip(why_not)
+        return found
 
     def measure_ranks(
         self,

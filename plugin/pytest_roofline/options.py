@@ -10,7 +10,7 @@ FIXTURE = "roofline"
 # Tests that use this fixture run functions on ranks.
 RANKS_FIXTURE = "distributed"
 MARKER_KEYWORDS = ("tolerance", "tolerance_reason", "cache", "budget", "ranks", "gate", "tier", "needs", "mpi", "oom")
-NEEDS = ("cpu", "accelerator")
+NEEDS = ("cpu", "accelerator", "siblings")
 # What a test may do where its memory runs out, in place of failing.
 OOM = ("record",)
 # What looks for where the time goes: torch.profiler, or a tool that started this process.

@@ -160,3 +160,8 @@ def argument_maker(
     if args is not None and not isinstance(args, tuple | list):
         raise BadInput(f"args is a {type(args).__name__}; expected a tuple of arguments")
     return make_args or (lambda: args)
+
+
+def over_host_link(request: Request, metric: str) -> bool:
+    """Whether what is measured goes between a device and its host, over a link that other devices may share."""
+    return rate_suffix(metric) == "payload_GBps" and bool(request.work.wire_bytes) and not request.devices

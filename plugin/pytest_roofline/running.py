@@ -19,7 +19,7 @@ from .options import SAVED_VARIABLE
 from .outcomes import name_failed, note
 from .reporting.exhausted import status_word as exhausted_word
 from .reporting.resources import status_word as kernel_word
-from .reporting.verdicts import status_word
+from .reporting.verdicts import status_words
 from .selection import measures, plan, select, skip_for_device
 from .session import RooflineSession
 from .settings import parse_options, read_marks
@@ -194,7 +194,7 @@ class Running:
                 return report
             # A test that failed for itself behind the verdict's back is no longer open.
             item.stash[held_key] = False
-            words = [status_word(result) for result in self.state.timed.of(test_id_of(item))]
+            words = status_words(self.state.timed.of(test_id_of(item)))
             words += [exhausted_word(one) for one in self.state.exhausted.of(test_id_of(item))]
             words += [kernel_word(result) for result in self.state.compiled.of(test_id_of(item))]
             report.roofline_word = "; ".join(words)  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .judging.baselines import Shelf
+from .judging.siblings import FEWEST
 from .launcher import unmet
 from .options import FIXTURE, TIERS
 from .planned import Planned, benchmark_name, parameters_of, refuse_collisions
@@ -113,4 +114,9 @@ def skip_for_device(session: RooflineSession, item: pytest.Item) -> None:
 
 def unmet_need(session: RooflineSession, needs: str | None) -> str | None:
     """Why a test that needs a kind of device is not for this one; None where it is."""
+    if needs == "siblings":
+        from .measuring.siblings import siblings_of
+
+        count = len(siblings_of(session.ground.device))
+        return f"needs {FEWEST} visible GPUs of one product, found {count}" if count < FEWEST else None
     return unmet(needs, session.ground.environment.device.type)

@@ -17,7 +17,7 @@ from .memory import Place, notice
 from .memory_snapshots import take_snapshot, take_snapshot_of_failure
 from .planned import encodable
 from .profiling import profiled_labels, take_profile
-from .requests import Request
+from .requests import Request, over_host_link
 from .subject import Subject
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Single:
         self._make = make
         self._device, self._hardware = _measured_on(subject, request.devices)
         self._phase: Phase = "arguments"
+        self._siblings_busy = ""
 
     def measure(self) -> Measurement:
         """Take the measurement, write it down, and let go of its buffers.
@@ -59,6 +60,7 @@ class Single:
 
     def _measure(self) -> Measurement:
         from .measuring import host
+        from .measuring.siblings import busy_text
         from .measuring.timing import Engine
 
         request, device = self._request, self._device
@@ -72,6 +74,7 @@ class Single:
         if replaced is not None:
             labels.add("replaced")
         plan = self._plan(replaced or request.fn, sets)
+        self._siblings_busy = busy_text(device) if over_host_link(request, self._key.metric) else ""
         engine = Engine(device, plan)
         engine.log.labels |= labels | profiled_labels(self._session)
         measurement: Measurement | None = None
@@ -86,7 +89,7 @@ class Single:
             self._phase = "held_bytes"
             held_bytes = engine.held_bytes() if request.held_bytes else None
             self._phase = "verify"
-            verified, wrong = _verify(request.verify, engine)
+            verified, wrong = verify_sets(request.verify, engine)
             measurement = self._write(engine, verified, wrong or disturbed, peak_bytes, held_bytes)
             take_snapshot(self._session, device, self._subject.label(request.name), partial(plan.fn, *sets[0]))
         except BaseException as error:
@@ -209,6 +212,7 @@ class Single:
             peak_bytes=peak_bytes,
             held_bytes=held_bytes,
             compile_s=_compile_s(samples) if request.compiles else None,
+            siblings_busy=self._siblings_busy,
         )
         measurement = with_sanity(measurement)
         session.record(measurement, engine.calibration)
@@ -222,28 +226,34 @@ class Single:
 
 def _measured_on(subject: Subject, names: tuple[str, ...]) -> "tuple[Device, HardwareKey]":
     """The device of the run, or the named ones as one, with its hardware key."""
-    ground, config = subject.session.ground, subject.item.config
+    ground = subject.session.ground
     if not names:
         return ground.device, ground.hardware
-
-    def opened(name: str) -> "Device":
-        known = config.hook.pytest_roofline_device(config=config, name=name)
-        if known is not None:
-            return known  # type: ignore[no-any-return]
-        kind = ground.environment.device.type
-        if kind != "cuda" or name.partition(":")[0] != "cuda":
-            raise BadInput(
-                f"devices names {name}, and {ground.device.name} is measured; several devices of one process can "
-                "be timed together where they are CUDA or ROCm devices"
-            )
-        from .measuring.devices.peers import open_peer
-
-        return open_peer(name)
-
-    return ground.among(names, opened)
+    return ground.among(names, lambda name: open_named(subject, name))
 
 
-def _verify(verify: Callable[..., object] | None, engine: "Engine") -> tuple[bool | None, str]:
+def open_named(subject: Subject, name: str) -> "Device":
+    """A device of this process by its name: `cuda:1`.
+
+    Raises:
+        BadInput: another kind of device than the run's own.
+        DeviceError: it is not there.
+    """
+    ground, config = subject.session.ground, subject.item.config
+    known = config.hook.pytest_roofline_device(config=config, name=name)
+    if known is not None:
+        return known  # type: ignore[no-any-return]
+    if ground.environment.device.type != "cuda" or name.partition(":")[0] != "cuda":
+        raise BadInput(
+            f"devices names {name}, and {ground.device.name} is measured; several devices of one process can "
+            "be timed together where they are CUDA or ROCm devices"
+        )
+    from .measuring.devices.peers import open_peer
+
+    return open_peer(name)
+
+
+def verify_sets(verify: Callable[..., object] | None, engine: "Engine") -> tuple[bool | None, str]:
     """Whether every set that was timed holds the right data, and what is wrong if one does not."""
     if verify is None:
         return None, ""

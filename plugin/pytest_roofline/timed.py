@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from .core.entries import Entry, Statistic
 from .core.records import Measurement
-from .core.samples import OVERSUBSCRIBED, PROFILED
+from .core.samples import OVERSUBSCRIBED, PROFILED, SIBLINGS
 from .ground import Ground
 from .judging.comparators import BaselineComparator, find_reference
 from .judging.limits import IdleLimit, Limit, Summary, floor_limits, gating_limits, roofline_limit
 from .judging.looks import Looks
 from .judging.plausible import distrusted
+from .judging.siblings import Sibling, judge_sibling, unless_busy
 from .judging.trials import LostRound, Trial
 from .judging.verdicts import DEFAULT_TOLERANCE, Policy, Reference, judge, settle
 from .reporting.records import judgement_of
@@ -76,8 +77,9 @@ class TimedResults:
 
     def judge(self, test_id: str) -> None:
         """Judge what was measured of a test since the last time, together with all that was before."""
-        for measurement in self._pending.pop(test_id, []):
-            self._judge(measurement)
+        taken = [measurement for measurement in self._pending.pop(test_id, []) if self._take(measurement)]
+        for measurement in taken:
+            self._show(self._verdict_on(measurement))
 
     def abandon(self, test_id: str | None = None) -> None:
         """Keep what a test measured that did not end well, without a verdict; of all tests where none is named."""
@@ -145,7 +147,7 @@ class TimedResults:
         verdict = result.verdict
         if verdict is None or verdict.decided or verdict.futile:
             return False
-        if verdict.reference is None and verdict.limit is None:
+        if verdict.reference is None and verdict.limit is None and not verdict.siblings:
             return False
         if result.measurement.test_id in self._at_once:
             return False
@@ -153,18 +155,20 @@ class TimedResults:
         rounds = len({measurement.process for measurement in trial.measurements})
         return rounds < self._looks().most and not trial.hopeless(verdict.reference)
 
-    def _judge(self, measurement: Measurement) -> None:
-        """The verdict on all under a measurement's key; none on what tells of the scheduler, or of a profiler."""
+    def _take(self, measurement: Measurement) -> bool:
+        """Put a measurement to the others of its key; False for what tells of the scheduler, or of a profiler."""
         labels = measurement.samples.labels
         if OVERSUBSCRIBED in labels or (PROFILED in labels and not measurement.invalid):
             word = OVERSUBSCRIBED if OVERSUBSCRIBED in labels else PROFILED
             self._show(Result(measurement, None, self._facts(measurement), ended=word.upper()))
-            return
+            return False
         self._trials.setdefault(measurement.key.identity, Trial()).measurements.append(measurement)
-        self._show(self._verdict_on(measurement))
+        return True
 
     def _verdict_on(self, measurement: Measurement, *, ended: bool = False) -> Result:
         trial = self._trials[measurement.key.identity]
+        if SIBLINGS in measurement.samples.labels:
+            return self._among_siblings(measurement)
         reference, why_none = find_reference(self._ground.comparator, measurement.key, measurement.work)
         invalid, standing = trial.invalid(reference), trial.standing(reference)
         invalid = invalid or distrusted(measurement.key, measurement.work, reference)
@@ -179,11 +183,26 @@ class TimedResults:
             limits=limits,
             why_none=why_none,
         )
+        verdict = unless_busy(verdict, trial.measurements)
         published = tuple(entry for entry in entries if entry.kind in ("threshold", "reference") and not entry.gates)
         left_out = tuple(trial.unsound(reference).values()) if not invalid else ()
         lost = self.lost.get(measurement.test_id, ())
         left_out += tuple(one.text for one in lost if measurement.key.name not in one.measured)
         return Result(standing, verdict, self._facts(standing), published, left_out=left_out, idle=tuple(idle))
+
+    def _among_siblings(self, measurement: Measurement) -> Result:
+        """The verdict on one of several like devices, which no baseline is asked for: the others stand for it."""
+        key = measurement.key
+        found: dict[str, Sibling] = {}
+        for identity, trial in self._trials.items():
+            one = trial.measurements[-1]
+            alike = one.test_id == measurement.test_id and one.key.hardware == key.hardware
+            if alike and SIBLINGS in one.samples.labels:
+                medians_s = trial.group(None, one.device, self._started).medians_s
+                found[identity] = Sibling(trial.standing(None), medians_s, trial.invalid(None))
+        mine = found.pop(key.identity)
+        verdict = unless_busy(judge_sibling(mine, list(found.values())), self._trials[key.identity].measurements)
+        return Result(mine.standing, verdict, self._facts(mine.standing))
 
     def _limits(
         self, standing: Measurement, trial: Trial, reference: Reference | None, entries: Sequence[Entry]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.samples import ACHIEVED, Block, Samples
+from pytest_roofline.core.samples import ACHIEVED, Block, Samples, merged
 
 THERMAL = "thermal slowdown"
 GAP = "host gap"
@@ -202,3 +202,19 @@ def test_what_was_timed_as_asked_achieved_nothing_else(labels):
 @pytest.mark.parametrize("mode", ["events", "graph", "host"])
 def test_the_way_of_timing_is_named_in_a_comparison(mode):
     assert Samples((1.0,), iterations=1, tick_s=1e-9, mode=mode).comparable() == {"timed by": mode}
+
+
+def test_passes_become_one_by_their_blocks_in_a_row():
+    blocked = Samples(
+        (1.0, 2.0, 3.0), 4, 1e-9, blocks=(Block(2), Block(1, excluded="thermal slowdown")), measuring_s=1.0
+    )
+    single = Samples((5.0,), 2, 1e-6, labels=("drifting",), measuring_s=0.5)
+    found = merged([blocked, single])
+    assert (found.seconds, found.block_medians) == ((1.0, 2.0, 3.0, 5.0), (1.5, 5.0))
+    assert (found.iterations, found.tick_s, found.measuring_s) == (2, 1e-6, 1.5)
+    assert (found.labels, found.excluded) == (("drifting",), {"thermal slowdown": 1})
+
+
+def test_a_neighbour_seen_in_one_pass_was_seen():
+    passes = [Samples((1.0,), 1, 1e-9, neighbours=word) for word in ("none", "seen", "unknown")]
+    assert [merged(passes[:count]).neighbours for count in (1, 2, 3)] == ["none", "seen", "seen"]

@@ -17,6 +17,7 @@ ELSEWHERE = {
     ("docs/bundle.md", "tests/test_cli_bundle.py"): 4,
     ("docs/ci.md", "tests/ci/test_page.py"): 1,
     ("docs/new-driver.md", "tests/plugin/test_new_driver.py"): 9,
+    ("docs/verdicts.md", "tests/products/test_siblings.py"): 1,
     ("docs/wheelhouse.md", "tests/packaging/test_wheelhouse.py"): 4,
     ("docs/writing-tests.md", "tests/plugin/test_figures.py"): 1,
 }

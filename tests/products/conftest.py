@@ -13,6 +13,7 @@ import roofline_kernels.stream  # noqa: F401
 from pytest_roofline.judging.runs import Run, read_run
 
 from .. import preloaded  # noqa: F401
+from .group import Group
 from .limits import file_of
 from .machine import ASKED, Machine
 from .recorded import facts_of
@@ -33,6 +34,10 @@ class Bench:
         """One run on a recorded product, in this process."""
         machine = Machine(StandIn(facts_of(product), rates))
         return self._pytester.runpytest_inprocess(*self._options, *arguments, plugins=[machine])
+
+    def run_group(self, group: Group, *arguments: str) -> pytest.RunResult:
+        """One run on several stand-ins."""
+        return self._pytester.runpytest_inprocess(*self._options, *arguments, plugins=[group])
 
     def run_tests(self, product: str, rates: Rates, *tests: str) -> pytest.RunResult:
         """One run of some tests by their ids."""

@@ -1,8 +1,9 @@
 """What the timing engine took: samples in blocks, how they were taken, and under which conditions."""
 
+import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
@@ -16,6 +17,8 @@ ACHIEVED = ("cache_resident", "host_bound", "waits_inside", "wall_clock")
 OVERSUBSCRIBED = "oversubscribed"
 # Taken while a profiler was attached, or after one of the device in this process: CUPTI stays, and slows launches down.
 PROFILED = "profiled"
+# Of one of several like devices, held against each other and never against a baseline, which is of one of them.
+SIBLINGS = "siblings"
 # Read from the file of another tool, which timed and counted in its own way.
 IMPORTED = "imported"
 # More of the blocks than this spoiled, and what is left stands for nothing.
@@ -180,6 +183,32 @@ class Samples:
                 "(over ranks: timing='pipelined')"
             )
         return ""
+
+
+def merged(passes: Sequence[Samples]) -> Samples:
+    """Several passes over the same work in one process as one: their blocks in a row.
+
+    Args:
+        passes: one or more, in the order taken; `iterations` becomes the least of theirs.
+    """
+    blocks = [block for one in passes for block in one.blocks or (Block(1),) * len(one.seconds)]
+    seen = {one.neighbours for one in passes}
+    walls = [one.wall_s for one in passes if one.wall_s is not None]
+    return replace(
+        passes[0],
+        seconds=tuple(value for one in passes for value in one.seconds),
+        blocks=tuple(blocks),
+        iterations=min(one.iterations for one in passes),
+        tick_s=max(one.tick_s for one in passes),
+        warmup_iterations=sum(one.warmup_iterations for one in passes),
+        warmup_s=math.fsum(one.warmup_s for one in passes),
+        measuring_s=math.fsum(one.measuring_s for one in passes),
+        overhead_s=max(one.overhead_s for one in passes),
+        labels=tuple(sorted({label for one in passes for label in one.labels})),
+        wall_s=median(walls) if walls else None,
+        neighbours="seen" if "seen" in seen else "unknown" if "unknown" in seen else "none",
+        throttle_known=all(one.throttle_known for one in passes),
+    )
 
 
 @dataclass(frozen=True, slots=True)

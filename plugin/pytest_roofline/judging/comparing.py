@@ -8,6 +8,7 @@ from ..core.entries import Entry, Statistic
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key
 from ..core.records import Measurement
+from ..core.samples import SIBLINGS
 from ..core.work import Work, rate_suffix
 from .baselines import nearest
 from .comparators import (
@@ -181,6 +182,9 @@ def _unfit_rows(before: Comparator, after: Comparator, known: set[str], toleranc
         return []
     rows = {}
     for measurement, why in after.unfit:
+        if SIBLINGS in measurement.samples.labels:
+            # Judged in its own run, against the others there.
+            continue
         key = measurement.key
         if key.identity not in known:
             reference, _ = find_reference(before, key, measurement.work)

@@ -16,7 +16,7 @@ from ..core.memory_use import MemoryUse
 from ..core.profiles import Profile
 from ..core.records import Footer, Header, Judgement, Measurement, Outcome
 from ..core.resources import ExactJudgement, Resources
-from ..core.samples import MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, Calibration
+from ..core.samples import MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 
 Line = (
@@ -111,6 +111,10 @@ class Run:
             return "what was measured had been replaced through pytest_roofline_function"
         if PROFILED in measurement.samples.labels:
             return "it was taken while a profiler was attached, or after one in the same process; run it without"
+        if SIBLINGS in measurement.samples.labels:
+            return "it is of one of several devices, which are held against each other in the same run"
+        if measurement.siblings_busy:
+            return f"{measurement.siblings_busy}, and the host's link is shared"
         return self._test_unfit(measurement.test_id, accept_slower)
 
     def unfit_resources(self, resources: Resources, accept_worse: bool) -> str:

@@ -109,6 +109,7 @@ class Verdict:
             many were faster than the new ones' centre; `compared_processes` is how many those are.
         new_medians_s: of the new processes, in seconds.
         limit: what it was held against in place of a reference; `estimate` is then by how much it lies beyond.
+        siblings: how many like it, in the same run, it was held against in place of a reference.
         futile: whether more processes of this run would hardly decide, since what is open is the baseline's own error.
     """
 
@@ -129,6 +130,7 @@ class Verdict:
     compared_processes: int = 0
     new_medians_s: tuple[float, ...] = ()
     limit: Limit | None = None
+    siblings: int = 0
     futile: bool = False
 
     @property

@@ -103,7 +103,8 @@ def _reasoning(judgement: Judgement) -> list[str]:
         told = f"{judgement.verdict}: {judgement.reason or 'nothing to compare with'}"
         if judgement.interval is None:
             return [printable(told)]
-        beyond = f"{difference_text(judgement)}, beyond the limit, from {count(judgement.processes, 'process', 'es')}"
+        what = "beyond the limit" if judgement.limit_s is not None else "against the others"
+        beyond = f"{difference_text(judgement)}, {what}, from {count(judgement.processes, 'process', 'es')}"
         return [printable(beyond), printable(told)]
     limit, worth = judgement.tolerance, WORTH_REPORTING * judgement.tolerance
     slower = judgement.estimate > math.log1p(limit)

@@ -7,7 +7,7 @@ from ..core.records import CurveSummary
 from ..core.samples import PROFILED
 from ..core.units import format_bytes, format_seconds, listed, printable, three_digits
 from ..core.work import rate_suffix
-from ..judging.verdicts import Kind
+from ..judging.verdicts import Kind, Verdict
 from .resources import ExactResult
 from .results import Result
 
@@ -169,13 +169,20 @@ def _behind(results: Sequence[Result | ExactResult], compared: int) -> tuple[int
     """How many were held against a limit for want of a baseline; and in words what stood behind those compared."""
     limits = [result.verdict.limit for result in results if isinstance(result, Result) and result.verdict is not None]
     counts = Counter(_LIMITS[limit.kind] for limit in limits if limit is not None)
+    siblings = sum(isinstance(r, Result) and r.verdict is not None and _beside(r.verdict) for r in results)
     limited = counts.total()
-    if not limited:
+    counts.update({"their siblings": siblings} if siblings else {})
+    if not counts:
         return 0, ""
-    if limited == compared and len(counts) == 1:
+    if counts.total() == compared and len(counts) == 1:
         return limited, f" with {next(iter(counts))} alone"
-    parts = {"a recorded baseline": compared - limited, **counts}
+    parts = {"a recorded baseline": compared - counts.total(), **counts}
     return limited, f" ({', '.join(f'{number} with {what}' for what, number in parts.items() if number)})"
+
+
+def _beside(verdict: Verdict) -> bool:
+    """Whether siblings stood for a reference, of one that counts as compared."""
+    return bool(verdict.siblings) and verdict.kind is not Kind.INVALID
 
 
 def _recording(run: str, family: str) -> list[str]:

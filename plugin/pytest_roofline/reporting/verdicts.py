@@ -17,12 +17,21 @@ def status_word(result: Result) -> str:
     if verdict is not None and verdict.change is not None:
         text += f" {format_percent(verdict.change)}"
         behind = against(verdict) if verdict.reference is not None else f"{verdict.processes} processes"
+        behind = f"against {verdict.siblings} siblings" if verdict.siblings else behind
         text += f" ({interval_text(verdict)}, {behind})"
     elif verdict is not None and verdict.limit is not None:
         text += f" (limit {limit_text(result)})"
     if verdict is not None and verdict.kind is not Kind.PASSED:
         text += f" {verdict.kind.value}"
     return text
+
+
+def status_words(results: Sequence[Result]) -> list[str]:
+    """One for each result; of siblings that all passed one for all of them: `8 siblings, 2891 … 2904 GB/s`."""
+    if len(results) < 2 or not all(r.verdict and r.verdict.siblings and r.verdict.kind is Kind.PASSED for r in results):
+        return [status_word(result) for result in results]
+    ordered = sorted((result.measurement for result in results), key=lambda one: -one.median_s)
+    return [f"{len(results)} siblings, {figure(ordered[0])} to {figure(ordered[-1])}"]
 
 
 def against(verdict: Verdict) -> str:
@@ -51,6 +60,8 @@ def failure_message(result: Result, where: str, degraded: Sequence[str] = ()) ->
         return _without_difference(result, details) + sick
     if verdict.limit is not None:
         return _beyond_limit(result, details) + sick
+    if verdict.siblings:
+        return _behind_siblings(result, details) + sick
     return _slower(result, details) + sick
 
 
@@ -79,6 +90,14 @@ def _beyond_limit(result: Result, details: str) -> str:
         f"({figure(result.measurement, observed_s)}) {verdict.kind.value}, {printable(verdict.reason)}, "
         f"{_interval(verdict)}\n  {details}."
     )
+
+
+def _behind_siblings(result: Result, details: str) -> str:
+    verdict = result.verdict
+    assert verdict is not None
+    interval = f", {_interval(verdict)}" if verdict.interval is not None else ""
+    label, reason = printable(result.measurement.label), printable(verdict.reason)
+    return f"{label}: {verdict.kind.value}, {reason}{interval}\n  {details}."
 
 
 def _slower(result: Result, details: str) -> str:

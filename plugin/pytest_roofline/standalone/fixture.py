@@ -194,6 +194,10 @@ class Roofline:
         """Compile a kernel and read its binary, which takes the plugin: the test ends likewise."""
         pytest.skip("the rest compiles kernels (roofline.resources), which takes pytest-roofline")
 
+    def measure_siblings(self, *_args: object, **_keywords: object) -> NoReturn:
+        """Measure every like device of the machine, which takes the plugin and the machine: the test ends likewise."""
+        pytest.skip("the rest holds every GPU of the machine against the others, which takes pytest-roofline")
+
     def require_memory(self, size_bytes: int, where: str = "device") -> None:
         """Skip the test where an allocation of this size cannot fit."""
         from ..measuring.host import free_memory_bytes

@@ -147,6 +147,25 @@ class Amdsmi:
             return None
 
 
+def busy_others(pci_address: str | None) -> dict[str, float]:
+    """How much of the time every other GPU of this machine was at work lately, by what it is called; those that tell.
+
+    Raises:
+        Exception: what the library raises where it is not there; it has a tree of its own.
+    """
+    found, ours = {}, False
+    smi = started_amdsmi()
+    for index, handle in enumerate(smi.amdsmi_get_processor_handles()):
+        with contextlib.suppress(Exception):
+            if smi.amdsmi_get_gpu_device_bdf(handle).lower() == (pci_address or "").lower():
+                ours = True
+                continue
+            busy = _number(smi.amdsmi_get_gpu_activity(handle).get("gfx_activity"))
+            if busy is not None:
+                found[f"GPU {index} ({smi.amdsmi_get_gpu_device_uuid(handle)})"] = busy / 100
+    return found if ours else {}
+
+
 def _number(value: Any) -> float | int | None:
     """A number, or None for the library's "N/A"."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None

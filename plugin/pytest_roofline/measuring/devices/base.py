@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ...core.facts import DeviceFacts
 from ...core.machine import BRAKE, HARDWARE, POWER_CAP, THERMAL, Gpu
@@ -17,6 +18,7 @@ __all__ = [
     "Counters",
     "Device",
     "RealDevice",
+    "Sibling",
     "Stamp",
     "Traits",
 ]
@@ -146,6 +148,23 @@ class Device(Protocol):
 
     def gpu(self) -> Gpu | None:
         """What its management library tells of this very device now; None where none does. Never raises."""
+
+
+@runtime_checkable
+class Sibling(Protocol):
+    """A device of a kind of which a process may see several."""
+
+    def siblings(self) -> tuple[str, ...]:
+        """The names of all that this process sees, its own among them: `cuda:0`, `cuda:1`."""
+
+    def current(self) -> AbstractContextManager[object]:
+        """While it lasts, what is launched without naming a device goes to this one."""
+
+    def busy_siblings(self) -> dict[str, float]:
+        """The share of the time that each other one of the machine was at work lately, by what it is called.
+
+        `GPU 3 (GPU-8c2f…)`. One that does not tell is left out. Never raises.
+        """
 
 
 class RealDevice:

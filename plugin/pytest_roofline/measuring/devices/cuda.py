@@ -81,6 +81,21 @@ class CudaDevice(CountedMemory, RealDevice):
         properties: Any = torch.cuda.get_device_properties(self.index)
         return amd.Amdsmi(_pci_address(properties)) if self.is_hip else nvidia.Nvml(_uuid(properties))
 
+    def siblings(self) -> tuple[str, ...]:
+        """Every GPU that this process sees."""
+        return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))
+
+    def current(self) -> contextlib.AbstractContextManager[object]:
+        """As torch's current device."""
+        return torch.cuda.device(self.index)
+
+    def busy_siblings(self) -> dict[str, float]:
+        """As the vendor's library tells of every other GPU, whether this process sees it or not."""
+        with contextlib.suppress(Exception):
+            properties: Any = torch.cuda.get_device_properties(self.index)
+            return amd.busy_others(_pci_address(properties)) if self.is_hip else nvidia.busy_others(_uuid(properties))
+        return {}
+
     def free_bytes(self) -> int:
         """Memory that the driver can still hand out, with what torch holds in its cache."""
         free, _ = torch.cuda.mem_get_info(self.index)

@@ -175,3 +175,28 @@ def answers(nvml: Any, questions: dict[str, Callable[[], Any]]) -> dict[str, Any
             value = ask()
             found[name] = value.decode() if isinstance(value, bytes) else value
     return found
+
+
+def busy_others(uuid: str | None) -> dict[str, float]:
+    """How much of the time every other GPU of this machine was at work lately, by what it is called; those that tell.
+
+    NVML averages over the last sixth of a second to a second, by product.
+    """
+    found: dict[str, float] = {}
+    with opened() as nvml:
+        if nvml is None:
+            return found
+        for index in range(answers(nvml, {"count": nvml.nvmlDeviceGetCount}).get("count", 0)):
+            told = answers(nvml, {"told": functools.partial(_busy, nvml, index)}).get("told")
+            if told is not None:
+                found[f"GPU {index} ({told[0]})"] = told[1]
+    # Where ours is not among them, as of a MIG instance, nobody can say which are the others.
+    mine = next((name for name in found if uuid and uuid.removeprefix("GPU-") in name), None)
+    return {name: busy for name, busy in found.items() if name != mine} if mine else {}
+
+
+def _busy(nvml: Any, index: int) -> tuple[str, float]:
+    """The UUID of a GPU, and the share of the time that a kernel or a copy kept it at work."""
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    uuid = nvml.nvmlDeviceGetUUID(handle)
+    return uuid.decode() if isinstance(uuid, bytes) else str(uuid), nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100

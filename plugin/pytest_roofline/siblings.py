@@ -1,0 +1,230 @@
+"""Every like device of this process measured in turn, alone, in several passes, so that a drift hits all alike."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from .core.errors import DeviceError, RooflineError, WrongData
+from .core.facts import DeviceFacts, HardwareKey
+from .core.keys import Key
+from .core.records import Measurement
+from .core.samples import SIBLINGS, Samples, merged
+from .core.units import format_amount
+from .judging.hardware import key_of
+from .judging.siblings import BETWEEN, FEWEST
+from .memory import Place, notice
+from .requests import Request, over_host_link
+from .single import open_named, verify_sets, with_sanity
+from .subject import Subject
+
+if TYPE_CHECKING:
+    from .measuring.devices import Device
+    from .measuring.timing import Engine
+
+# Of every sibling: A B C …, A B C …, A B C ….
+PASSES = 3
+REMEDY = "expected it to do what its siblings do; see `roofline doctor` and the kernel's log (dmesg) for this device"
+
+# Makes the maker of one set of arguments, on the torch devices of a sibling: one, or both ends of a link.
+MakerOn = Callable[..., Callable[[], object]]
+
+
+@dataclass(slots=True)
+class _One:
+    """One sibling with what was taken on it: a device, or two as one."""
+
+    name: str
+    uuid: str
+    device: "Device"
+    parts: "tuple[Device, ...]"
+    hardware: HardwareKey
+    passes: list[Samples] = field(default_factory=list)
+    verified: bool | None = None
+
+    @property
+    def called(self) -> str:
+        return f"{self.name} ({self.uuid or 'without a UUID'})"
+
+
+class Siblings:
+    """The measurements of one test on every sibling.
+
+    Args:
+        subject: the test.
+        request: what to measure on each; its name and devices are not used.
+        make_args: makes the maker of arguments on a sibling's devices.
+        needs_bytes: free memory that each of a sibling's devices must have.
+    """
+
+    def __init__(self, subject: Subject, request: Request, make_args: MakerOn, needs_bytes: int) -> None:
+        self._subject = subject
+        self._session = subject.session
+        self._request = request
+        self._make_args = make_args
+        self._needs_bytes = needs_bytes
+        self._opened: dict[str, tuple[Device, DeviceFacts]] = {}
+
+    def measure(self, among: Sequence[Sequence[str]] | None) -> tuple[list[Measurement], str]:
+        """Measure each in turn; without measurements, why there is nothing to compare.
+
+        Args:
+            among: the siblings, each by the names of its devices; None is every device that the process sees.
+
+        Raises:
+            DeviceError: one stopped answering; it is named, and what was taken of the others is kept as invalid.
+            WrongData: one holds wrong data; it is named.
+            Exception: whatever the function raises.
+        """
+        from .measuring.siblings import busy_text, siblings_of
+
+        ours = self._session.ground.device
+        wanted = [(name,) for name in siblings_of(ours)] if among is None else [tuple(names) for names in among]
+        ones = _alike([self._open(names) for names in wanted])
+        why_not = self._too_few(among is not None, len(wanted)) if not ones else self._no_room(ones)
+        if why_not:
+            return [], why_not
+        shared = among is None and over_host_link(self._request, self._key(ones[0]).metric)
+        # Two are asked, since one tells of the others alone.
+        busy = (busy_text(ones[0].device) or busy_text(ones[-1].device)) if shared else ""
+        try:
+            for _ in range(PASSES):
+                for one in ones:
+                    self._pass(one)
+        except BaseException as error:
+            # What happened is what must be told, whatever happens to the records.
+            with contextlib.suppress(Exception):
+                self._write(ones, busy, f"not all siblings were measured: {type(error).__name__}")
+            raise
+        return self._write(ones, busy, ""), ""
+
+    def _open(self, names: tuple[str, ...]) -> _One:
+        ground, subject = self._session.ground, self._subject
+
+        def opened(name: str) -> "Device":
+            if name not in self._opened:
+                try:
+                    device = open_named(subject, name)
+                    self._opened[name] = device, device.facts()
+                except RuntimeError as error:
+                    raise DeviceError(f"{name} cannot be opened beside its siblings: {error}; {REMEDY}") from error
+            return self._opened[name][0]
+
+        parts = tuple(opened(name) for name in names)
+        facts = [self._opened[name][1] for name in names]
+        uuid = BETWEEN.join(one.uuid or "?" for one in facts) if any(one.uuid for one in facts) else ""
+        if len(names) > 1:
+            device, hardware = ground.among(names, opened)
+        else:
+            device, hardware = parts[0], key_of(replace(ground.environment, device=facts[0]))
+        return _One(BETWEEN.join(names), uuid, device, parts, hardware)
+
+    def _too_few(self, links: bool, count: int) -> str:
+        products = ", ".join(sorted({facts.product for _, facts in self._opened.values()}))
+        what = "links of one class" if links else "visible GPUs of one product"
+        return f"needs {FEWEST} {what}, found {count} in all" + (f" ({products})" if products else "")
+
+    def _no_room(self, ones: Sequence[_One]) -> str:
+        for one in ones:
+            free = min(part.free_bytes() for part in one.parts)
+            if free < self._needs_bytes:
+                return f"needs {format_amount(self._needs_bytes)} on {one.called}, found {format_amount(free)}"
+        return ""
+
+    def _pass(self, one: _One) -> None:
+        from .measuring.devices.base import Sibling
+
+        first = one.parts[0]
+        with first.current() if isinstance(first, Sibling) else contextlib.nullcontext():
+            try:
+                self._take(one)
+            except RooflineError:
+                raise
+            except Exception as error:
+                notice(error, Place(one.device, one.name, "calls", (self._key(one), self._request.work)))
+                if not isinstance(error, RuntimeError) or "OutOfMemory" in type(error).__name__:
+                    error.add_note(f"while {one.called} was measured")
+                    raise
+                raise DeviceError(
+                    f"{one.called} failed while it was measured alone: {type(error).__name__}: {error}; {REMEDY}"
+                ) from error
+
+    def _take(self, one: _One) -> None:
+        """One pass on one sibling; its buffers are gone afterwards."""
+        from .measuring import cache
+        from .measuring.devices import torch_device
+        from .measuring.timing import Engine, Plan
+
+        request, device = self._request, one.device
+        make = self._make_args(*map(torch_device, one.parts))
+        cache_bytes = device.facts().last_level_cache_bytes or 0
+        count = cache.rotation_sets(request.work, cache_bytes, device.free_bytes()) if request.cache == "rotate" else 1
+        sets = cache.make_sets(make, count, cache.SETUP_S, device.host_s)
+        replaced = self._subject.replacement(one.name, request.fn)
+        engine = Engine(device, Plan(fn=replaced or request.fn, sets=sets, budget_s=request.budget_s / PASSES))
+        engine.log.labels |= {SIBLINGS} | ({"replaced"} if replaced else set())
+        if not cache.is_cold(len(sets), request.work, cache_bytes):
+            engine.log.labels.add("cache_resident")
+        try:
+            engine.run()
+            self._keep(one, engine)
+        finally:
+            sets.clear()
+            engine.close()
+            del engine
+            with contextlib.suppress(Exception):
+                device.release()
+
+    def _keep(self, one: _One, engine: "Engine") -> None:
+        verified, wrong = verify_sets(self._request.verify, engine)
+        samples = engine.samples()
+        if samples is not None:
+            one.passes.append(samples)
+        one.verified = verified if one.verified is not False else False
+        if wrong:
+            raise WrongData(f"{one.called}: {wrong}")
+
+    def _key(self, one: _One) -> Key:
+        request, plan = self._request, self._subject.planned
+        return Key(
+            benchmark=plan.benchmark,
+            parameters=plan.parameters,  # type: ignore[arg-type]
+            metric=request.metric or request.work.metric,
+            hardware=one.hardware,
+            cache=request.cache,
+            timing=request.timing,
+            name=one.name,
+        )
+
+    def _write(self, ones: Sequence[_One], busy: str, invalid: str) -> list[Measurement]:
+        """A record for each sibling that gave samples."""
+        session, found = self._session, []
+        for one in ones:
+            if not one.passes:
+                continue
+            key, samples = self._key(one), merged(one.passes)
+            like_ours = key.hardware.alone == session.ground.hardware
+            measurement = with_sanity(
+                Measurement(
+                    key=key,
+                    test_id=self._subject.test_id,
+                    label=self._subject.label(self._subject.fresh_name(one.name)),
+                    process=session.process,
+                    work=self._request.work,
+                    samples=samples,
+                    ceiling=session.ceiling(self._request.work, key.metric, key.hardware) if like_ours else None,
+                    verified=one.verified,
+                    invalid=("wrong data" if one.verified is False else "") or invalid or samples.trouble,
+                    device=one.uuid,
+                    siblings_busy=busy,
+                )
+            )
+            session.record(measurement)
+            found.append(measurement)
+        return found
+
+
+def _alike(ones: Sequence[_One]) -> list[_One]:
+    """Those of which there are enough of one product, or of one class of links."""
+    kinds = [one.hardware for one in ones]
+    return [one for one in ones if kinds.count(one.hardware) >= FEWEST]

@@ -1,0 +1,158 @@
+"""Siblings over several rounds, and what of them neither a baseline nor another test sees."""
+
+import json
+
+import pytest
+
+from pytest_roofline.cli_runs import _tell
+
+CARDS = '''
+
+import contextlib
+from dataclasses import replace as _replace
+
+
+def make_cards(config):
+    from pytest_roofline.measuring.devices.fake import FakeDevice
+
+    class Card(FakeDevice):
+        def __init__(self, index):
+            super().__init__()
+            self.index = index
+
+        def facts(self):
+            return _replace(super().facts(), index=self.index, uuid=f"GPU-{self.index}")
+
+        def siblings(self):
+            return tuple(f"cuda:{index}" for index in range(len(SCRIPT["cards"])))
+
+        @contextlib.contextmanager
+        def current(self):
+            config.now = self
+            yield
+
+        def busy_siblings(self):
+            return {}
+
+    return [Card(index) for index in range(len(SCRIPT["cards"]))]
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_roofline_device(config, name):
+    if not hasattr(config, "cards"):
+        config.cards = make_cards(config)
+    return config.cards[int(name.partition(":")[2]) if name else 0]
+
+
+@pytest.fixture
+def spend(pytestconfig):
+    """Keeps the card whose turn it is busy, times what the script says of it in this round."""
+
+    def spend(seconds):
+        now = pytestconfig.now
+        rounds = SCRIPT["cards"][now.index]
+        now.work(seconds * rounds[min(round_number(pytestconfig), len(rounds)) - 1])
+
+    return spend
+'''
+SUITE = """
+import json
+
+import pytest
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9, write_bytes=10**9)
+
+
+@pytest.mark.roofline(needs="siblings")
+def test_all(roofline, spend):
+    roofline.measure_siblings(lambda: spend(1e-3), make_args=lambda device: tuple, work=WORK, cache="warm")
+"""
+
+
+LINKS = """
+import itertools
+import pytest
+from pytest_roofline import Work
+
+PAIRS = [(f"cuda:{a}", f"cuda:{b}") for a, b in itertools.permutations(range(5), 2)]
+
+
+@pytest.mark.roofline(needs="siblings")
+def test_links(roofline, spend):
+    roofline.measure_siblings(
+        lambda: spend(1e-3),
+        make_args=lambda source, target: tuple,
+        among=PAIRS,
+        work=Work(payload_bytes=10**7, wire_bytes=10**7),
+        cache="warm",
+    )
+"""
+
+
+@pytest.fixture
+def machine(desk):
+    """Runs the suite on cards that are so much slower each, round by round."""
+
+    def run(*cards, arguments=(), suite=SUITE):
+        # The children make a device of torch, which the desk's own stand-in for it lacks.
+        text = desk.conftest.replace('{"ROOFLINE_ROUND", "WITHOUT_TORCH"} & set(os.environ)', "False")
+        desk.pytester.makeconftest(text[: text.index("@pytest.hookimpl")] + CARDS)
+        rounds = [card if isinstance(card, list) else [card] for card in cards]
+        (desk.path / "script.json").write_text(json.dumps({"cards": rounds}))
+        desk.suite(suite)
+        return desk.run(*arguments)
+
+    return run
+
+
+# One process is not enough for 8.5 % among cards that lie so far apart.
+APART = (1.0, 1.02, 0.98, 1.01, 0.99, 1.0, 1.03)
+
+
+def test_one_that_stays_slow_in_further_processes_is_named(machine, desk):
+    result = machine([1.085, 1.12], *APART, arguments=["--roofline-rounds=4"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED, result.stdout.str()
+    result.stdout.fnmatch_lines(["*cuda:0 (GPU-0) is * slower than its 7 siblings*"])
+    (named,) = [one for one in desk.last_run().judgements if one.verdict == "REGRESSED"]
+    assert (named.name, named.processes > 1) == ("cuda:0", True)
+
+
+def test_one_that_was_slow_once_is_not(machine, desk):
+    result = machine([1.085, 1.0], *APART, arguments=["--roofline-rounds=4"])
+    assert result.ret == 0, result.stdout.str()
+    assert {one.verdict for one in desk.last_run().judgements} == {"PASSED"}
+
+
+def test_siblings_gate_under_the_profile_for_ci(machine):
+    assert machine(*[1.0] * 8, arguments=["--roofline-ci"]).ret == 0
+    assert machine(1.3, *[1.0] * 7, arguments=["--roofline-ci"]).ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_no_baseline_is_made_of_siblings(machine, desk):
+    assert machine(*[1.0] * 8, arguments=["--roofline-save=one"]).ret == 0
+    told = desk.cli("baseline", "propose", desk.run_path("one"), "-o", desk.path / "proposal.json")
+    assert told.exit_code != 0
+    assert "held against each other" in told.output
+
+
+def test_a_saved_run_is_not_what_siblings_are_compared_with(machine, desk):
+    assert machine(*[1.0] * 8, arguments=["--roofline-save=one"]).ret == 0
+    # All of them are slower than they were, which is what baselines of other tests are for.
+    result = machine(*[1.5] * 8, arguments=["--roofline-against=one"])
+    assert result.ret == 0, result.stdout.str()
+
+
+def test_a_drill_asks_nothing_of_siblings_which_it_slows_all_alike(machine, desk):
+    assert machine(*[1.0] * 8, arguments=["--roofline-drill=30%", "--roofline-save=drill"]).ret == 0
+    judgements = list(desk.saved("drill").judgements)
+    assert _tell(judgements, 0.3, desk.run_path("drill"), as_json=False) == 2
+
+
+def test_links_are_held_against_those_of_their_class(machine, desk):
+    result = machine(1.0, 1.0, 1.25, 1.0, 1.0, suite=LINKS)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED, result.stdout.str()
+    result.stdout.fnmatch_lines(["*cuda:2 to cuda:0 (GPU-2 to GPU-0) is 25.0 % slower than its 6 siblings*"])
+    named = {one.name for one in desk.last_run().judgements if one.verdict == "REGRESSED"}
+    assert named == {f"cuda:2 to cuda:{target}" for target in (0, 1, 3, 4)}
+    assert {one.key.hardware.devices for one in desk.last_run().measurements} == {2}
