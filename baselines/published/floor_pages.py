@@ -13,7 +13,7 @@ from cells import (
     link_of,
 )
 from entries import Account
-from floors import Cell, cells, entries, sources_of, unit_of
+from floors import Cell, cells, entries, margin_of_method, sources_of, unit_of
 from pages import NOTHING, between, row
 
 from pytest_roofline.core.entries import Entry
@@ -26,6 +26,8 @@ from roofline_kernels.work import STREAM, stream_work
 STATISTICS = 0.0
 # A floor that notices less than this wants another figure.
 WANTED = 0.15
+# Figures that lie so near the lowest agree with it.
+_ALIKE = 0.03
 # The products of which the page tells how many tests gate on the first day.
 COUNTED = ("h100-sxm5-80gb", "a100-sxm4-80gb", "a100-sxm4-40gb")
 # The size of the peer copies' matrix.
@@ -56,7 +58,8 @@ def filled(text: str, found: Account) -> str:
 
 def floor_table(made: Sequence[Cell]) -> Iterator[str]:
     """One line a floor."""
-    yield "| product | resource | floor | of the peak | figures | rests on, lowest first | red from | what mends it |"
+    heads = "product | resource | floor | of the peak | figures | rests on, lowest first | red from"
+    yield f"| {heads} | the figure that would mend it |"
     yield "|---|---|---:|---:|---:|---|---:|---|"
     for cell in made:
         if cell.share is None or cell.peak is None:
@@ -82,14 +85,19 @@ def red_from(cell: Cell) -> float | None:
 
 
 def _mending(cell: Cell) -> str:
-    names = sources_of(cell)
+    """Which figure would make a floor notice more, and what its margin leaves even then."""
+    first, *others = sources_of(cell)
+    margin = margin_of_method(cell.lowest)
+    left = 1 / (1 - margin) - 1
+    stays = f"; the margin leaves {left:.0%}" if left > WANTED else ""
+    best = " that is not the best of several" if cell.lowest.best_of else ""
     if cell.contested:
-        others = ", ".join(names[1:])
-        return f"a figure that tells who is right: {names[0]} has {cell.lowest.rate:.4g}, {others} more"
+        return f"one that tells who is right: {first} has {cell.lowest.rate:.4g}, {', '.join(others)} more{stays}"
     if len(cell.sources) == 1:
-        best = ", and not the best of several" if cell.lowest.best_of else ""
-        return f"a second source{best}"
-    return f"a newer figure of the machine of {names[0]}, which lies lowest ({cell.lowest.rate:.4g})"
+        return f"one of a second source{best}{stays}"
+    if cell.lowest.rate * (1 + _ALIKE) >= (cell.typical or 0) and stays:
+        return f"none: its sources agree{stays}"
+    return f"one that tells why {first} lies lowest ({cell.lowest.rate:.4g}){stays}"
 
 
 def empty_table(made: Sequence[Cell]) -> Iterator[str]:

@@ -131,7 +131,12 @@ def margin_of(used: Iterable[Figure], *, extra: bool = False) -> float:
     used = list(used)
     lowest = min(used, key=lambda one: one.rate)
     more = (len(used) == 1 or extra) + lowest.best_of
-    return round(MARGINS[_method(lowest)] + MORE * more, 2)
+    return round(margin_of_method(lowest) + MORE * more, 2)
+
+
+def margin_of_method(one: Figure) -> float:
+    """What is taken off a figure of its method where a second source stands beside it."""
+    return MARGINS[_method(one)]
 
 
 def _method(one: Figure) -> str:
