@@ -1,6 +1,6 @@
 """Make the baselines of published figures: what vendors and operators ask for, and what others measured.
 
-    python baselines/published/build.py            # writes baselines/*.json and the tables of docs/published-figures.md
+    python baselines/published/build.py            # writes baselines/*.json and the tables of two pages of docs/
     python baselines/published/build.py --check    # exit status 1 where a file in the repository differs
 
 Entries that this program made are replaced; everything else in a file, such as what users recorded and approved there,
@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import floor_pages
+import floors
 import pages
 from crosscheck import impossible, missed
 from entries import MADE_BY, Account, account
@@ -25,7 +27,7 @@ from pytest_roofline.judging.baselines import read_baseline, write_baseline
 from pytest_roofline.judging.writing import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = Path("docs/published-figures.md")
+PAGE, FLOORS_PAGE = Path("docs/published-figures.md"), Path("docs/floors.md")
 REMEDY = "run `python baselines/published/build.py` and look at the difference before you commit it"
 
 
@@ -53,6 +55,8 @@ def texts(found: Account, root: Path) -> dict[Path, str | None]:
     families: dict[str, list[Entry]] = {}
     for one in found.shipped:
         families.setdefault(one.family, []).append(one.entry)
+    for family, entry in floors.entries():
+        families.setdefault(family, []).append(entry)
     folder = root / "baselines"
     should: dict[Path, str | None] = {}
     for family in sorted({*families, *(path.stem for path in folder.glob("*.json") if _ours(path))}):
@@ -63,6 +67,8 @@ def texts(found: Account, root: Path) -> dict[Path, str | None]:
         should[path] = _text(after) if after.entries or after.exact else None
     page = root / PAGE
     should[page] = pages.filled(page.read_text(encoding="utf-8"), found)
+    page = root / FLOORS_PAGE
+    should[page] = floor_pages.filled(page.read_text(encoding="utf-8"), found)
     return should
 
 
@@ -101,6 +107,7 @@ def summary(found: Account) -> list[str]:
         f"{len({one.family for one in found.shipped})} families, "
         f"{len(found.left_out)} left out, {len(found.lost)} lost",
         f"{gating} entries gate, {implausible} are implausible",
+        f"{len(floors.entries())} floors of {sum(cell.share is not None for cell in floors.cells())} cells",
         *(f"left out: {count} × {reason}" for reason, count in sorted(why.items())),
     ]
 
@@ -120,6 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(summary(found)))
     wrong = [f"{record} is neither an entry nor left out" for record in found.lost]
     wrong += [str(one) for one in (*missed(found), *impossible(found))]
+    wrong += [f"floors: {one}; expected every healthy figure to pass" for one in floors.left_out_one_by_one()]
     if wrong:
         print("\n".join(f"build: {text}" for text in wrong), file=sys.stderr)
         return 2

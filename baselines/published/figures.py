@@ -72,22 +72,22 @@ def published(path: Path = HERE / "published_figures.json") -> list[Figure]:
         BadFile: a field is missing, or is not what it should be.
     """
     found = ((f"published-{number:04}", raw) for number, raw in enumerate(_read(path)))
-    return [_figure(name, raw) for name, raw in found if _field(name, raw, "kind", KINDS) != DATASHEET]
+    return [_figure(name, raw) for name, raw in found if field(name, raw, "kind", KINDS) != DATASHEET]
 
 
 def _figure(name: str, raw: dict[str, Any]) -> Figure:
     return Figure(
         id=name,
-        hardware=_field(name, raw, "hardware", str),
-        variant=_field(name, raw, "hardware_variant", str),
-        metric=_field(name, raw, "metric", str),
-        value=_field(name, raw, "value", int | float),
-        unit=_field(name, raw, "unit", str),
-        size=_field(name, raw, "size_or_shape", str),
-        convention=_field(name, raw, "counting_convention", str),
-        source=_field(name, raw, "source_url_or_repo_path", str),
-        confidence=_field(name, raw, "confidence", CONFIDENCES),
-        kind=_field(name, raw, "kind", KINDS),
+        hardware=field(name, raw, "hardware", str),
+        variant=field(name, raw, "hardware_variant", str),
+        metric=field(name, raw, "metric", str),
+        value=field(name, raw, "value", int | float),
+        unit=field(name, raw, "unit", str),
+        size=field(name, raw, "size_or_shape", str),
+        convention=field(name, raw, "counting_convention", str),
+        source=field(name, raw, "source_url_or_repo_path", str),
+        confidence=field(name, raw, "confidence", CONFIDENCES),
+        kind=field(name, raw, "kind", KINDS),
     )
 
 
@@ -103,19 +103,19 @@ def told(path: Path = HERE / "seed_figures.json") -> list[Told]:
 def _told(name: str, raw: dict[str, Any]) -> Told:
     return Told(
         id=name,
-        document=_field(name, raw, "document", str),
-        hardware=_field(name, raw, "hardware", str | None),
-        benchmark=_field(name, raw, "benchmark", str),
-        parameters=_field(name, raw, "parameters", dict),
-        metric=_field(name, raw, "metric", str),
-        value=_field(name, raw, "value", int | float | list | str | None),
-        unit=_field(name, raw, "unit", str),
-        statistic=_field(name, raw, "statistic", str),
-        note=_field(name, raw, "note", str | None) or "",
+        document=field(name, raw, "document", str),
+        hardware=field(name, raw, "hardware", str | None),
+        benchmark=field(name, raw, "benchmark", str),
+        parameters=field(name, raw, "parameters", dict),
+        metric=field(name, raw, "metric", str),
+        value=field(name, raw, "value", int | float | list | str | None),
+        unit=field(name, raw, "unit", str),
+        statistic=field(name, raw, "statistic", str),
+        note=field(name, raw, "note", str | None) or "",
     )
 
 
-def _field(name: str, raw: dict[str, Any], field: str, expected: Any) -> Any:
+def field(name: str, raw: dict[str, Any], field: str, expected: Any) -> Any:
     """One field of a record: of a type, or one of several words."""
     if field not in raw:
         raise BadFile(f"{name}: {field} is missing; expected it in every record")

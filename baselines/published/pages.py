@@ -1,7 +1,7 @@
 """The tables of docs/published-figures.md: limits that gate, how much they notice, and limits that do not gate."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from crosscheck import HOST_LINK, comparable, may_be_the_same, pairs
 from entries import Account, Shipped
@@ -20,12 +20,24 @@ def filled(text: str, found: Account) -> str:
     Raises:
         BadFile: a marker is missing.
     """
-    for name, lines in (
-        ("gating", gating_table(found)),
-        ("not-gating", idle_table(found)),
-        ("implausible", implausible_table(found)),
-        ("counts", count_lines(found)),
-    ):
+    return between(
+        text,
+        {
+            "gating": gating_table(found),
+            "not-gating": idle_table(found),
+            "implausible": implausible_table(found),
+            "counts": count_lines(found),
+        },
+    )
+
+
+def between(text: str, tables: Mapping[str, Iterable[str]]) -> str:
+    """A page with the lines of each table between its markers.
+
+    Raises:
+        BadFile: a marker is missing.
+    """
+    for name, lines in tables.items():
         begin, end = f"<!-- {name}: made by baselines/published/build.py -->", f"<!-- end of {name} -->"
         if text.count(begin) != 1 or text.count(end) != 1:
             raise BadFile(f"the page lacks its markers {begin} and {end}; expected each once")
@@ -73,7 +85,7 @@ def gating_table(found: Account) -> Iterator[str]:
     yield "|---|---|---:|---:|---|---:|---|"
     for one in gating(found):
         beside, share = typical(one, found), share_of_peak(one)
-        yield _row(
+        yield row(
             f"{one.entry.hardware.product}, {one.entry.hardware.memory}",
             f"`{one.entry.label}`, {_STATISTICS[one.entry.statistic or 'median']}",
             f"{one.entry.value:g} GB/s",
@@ -127,10 +139,10 @@ def idle_table(found: Account) -> Iterator[str]:
             continue
         seen.add(one.record)
         why = one.entry.note.removeprefix("a limit that does not gate here").removeprefix("; ")
-        yield _row(_hardware(one), _limit(one), f"`{one.entry.benchmark}`", why)
+        yield row(_hardware(one), _limit(one), f"`{one.entry.benchmark}`", why)
     for left in found.left_out:
         if "_min " in left.what:
-            yield _row(left.what.split(", ")[0], left.what.rpartition("), ")[2], NOTHING, left.why)
+            yield row(left.what.split(", ")[0], left.what.rpartition("), ")[2], NOTHING, left.why)
 
 
 def _hardware(one: Shipped) -> str:
@@ -153,7 +165,7 @@ def implausible_table(found: Account) -> Iterator[str]:
             hardware = one.entry.hardware.product or f"{one.family}, {one.variant.doubt}"
             rows.setdefault((hardware, one.entry.benchmark, one.entry.implausible), []).append(one)
     for (hardware, benchmark, why), entries in rows.items():
-        yield _row(hardware, f"`{benchmark}`", _values(entries), why)
+        yield row(hardware, f"`{benchmark}`", _values(entries), why)
 
 
 def _values(entries: Sequence[Shipped]) -> str:
@@ -175,7 +187,7 @@ def count_lines(found: Account) -> Iterator[str]:
     for family in sorted({one.family for one in found.shipped}):
         own = [one.entry for one in found.shipped if one.family == family]
         gates = sum(entry.gates for entry in own)
-        yield _row(f"`{family}.json`", str(gates), str(len(own) - gates), str(sum(bool(e.implausible) for e in own)))
+        yield row(f"`{family}.json`", str(gates), str(len(own) - gates), str(sum(bool(e.implausible) for e in own)))
 
 
 def _case(one: Shipped) -> str:
@@ -189,5 +201,6 @@ def _source(one: Shipped) -> str:
     return "/".join(part for part in (*parts[:2], parts[-1]) if part)
 
 
-def _row(*cells: str) -> str:
+def row(*cells: str) -> str:
+    """A row of a table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
