@@ -15,6 +15,7 @@ import torch
 from .stream import has_double
 from .training.precisions import precision_named
 from .training.precisions import why_not as why_not_precision
+from .work import gemm_work
 
 SEED = 20_261_123
 CUBES = (4096, 8192, 16384)
@@ -65,8 +66,7 @@ class Kind:
         metric: the rate, with the type whose peak it is compared with.
         operand: the type of the operands.
         result: the type of the product.
-        least_ridge: the fewest FLOP/s per byte/s that a product with a datasheet has in this type, below which a shape
-            is bound by memory on all of them.
+        least_ridge: FLOP per byte below which a shape is bound by memory on every product whose datasheet is known.
         scales: None, or `tensorwise` or `rowwise`.
     """
 
@@ -79,19 +79,19 @@ class Kind:
 
 
 def _fp8(scales: str) -> Kind:
-    # L40S: 362 TFLOP/s, 864 GB/s; H100 SXM: 1979, 3352.
-    return Kind(f"fp8_{scales}", "fp8_TFLOPS", torch.float8_e4m3fn, torch.bfloat16, 400, scales)
+    # RTX 4090: 330 TFLOP/s, 1008 GB/s.
+    return Kind(f"fp8_{scales}", "fp8_TFLOPS", torch.float8_e4m3fn, torch.bfloat16, 327, scales)
 
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         kind.name: kind
         for kind in (
-            # A100 SXM 80 GB: 312, 156 and 19.5 TFLOP/s, 2039 GB/s; V100: 125 TFLOP/s in fp16, 900 GB/s.
-            Kind("bf16", "bf16_TFLOPS", torch.bfloat16, torch.bfloat16, 138),
-            Kind("fp16", "fp16_TFLOPS", torch.float16, torch.float16, 138),
-            Kind("tf32", "tf32_TFLOPS", torch.float32, torch.float32, 76),
-            Kind("fp32", "fp32_TFLOPS", torch.float32, torch.float32, 9.5),
+            # RTX 3090: 71, 71 and 35.6 TFLOP/s, 936 GB/s; B200: 75 TFLOP/s in fp32, 8000 GB/s.
+            Kind("bf16", "bf16_TFLOPS", torch.bfloat16, torch.bfloat16, 75),
+            Kind("fp16", "fp16_TFLOPS", torch.float16, torch.float16, 75),
+            Kind("tf32", "tf32_TFLOPS", torch.float32, torch.float32, 37),
+            Kind("fp32", "fp32_TFLOPS", torch.float32, torch.float32, 9.3),
             _fp8("tensorwise"),
             _fp8("rowwise"),
         )
@@ -110,6 +110,17 @@ class Shape:
     def operand_elements(self) -> int:
         """Elements of both operands."""
         return (self.m + self.n) * self.k
+
+
+def work_of(kind: Kind, shape: Shape) -> dict[str, int]:
+    """The work of one product."""
+    return gemm_work(shape.m, shape.n, shape.k, kind.operand.itemsize, kind.result.itemsize)
+
+
+def is_memory_bound(kind: Kind, shape: Shape) -> bool:
+    """Whether memory bounds a product on every device whose datasheet is known."""
+    work = work_of(kind, shape)
+    return work["flops"] < kind.least_ridge * (work["read_bytes"] + work["write_bytes"])
 
 
 def fp8_type(device: torch.device) -> torch.dtype:
@@ -180,18 +191,6 @@ class Gemm:
         rows, columns = self._looked_at()
         # Operands as float64, and their absolute values.
         return held + max(making, 2 * 8 * (len(rows) + len(columns)) * shape.k)
-
-    @property
-    def memory_bound(self) -> bool:
-        """Whether memory bounds this shape on every product whose datasheet is known."""
-        moved = self.shape.operand_elements() * self._operand.itemsize
-        moved += self.shape.m * self.shape.n * self.kind.result.itemsize
-        return 2 * self.shape.m * self.shape.n * self.shape.k < self.kind.least_ridge * moved
-
-    @property
-    def itemsizes(self) -> tuple[int, int]:
-        """Bytes of an element of the operands, and of the result."""
-        return self._operand.itemsize, self.kind.result.itemsize
 
     def make(self) -> Arguments:
         """Fresh operands, other numbers each time, and a result that holds no number yet."""
