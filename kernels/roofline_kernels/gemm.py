@@ -5,7 +5,7 @@ hold normal random numbers, since a device draws less power on zeros, and is the
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -40,8 +40,8 @@ PROJECTIONS: Mapping[str, tuple[int, int]] = MappingProxyType(
 
 # An element of a product of k terms, summed in float32 in any order, is off by gamma_k |A||B| at most, gamma_k = ku /
 # (1 - ku), and then rounded (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.5). u is that of
-# float32: tensor cores truncate, which is twice as much, but add four products or more at a time (Fasi, Higham, Mikaitis
-# and Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021).
+# float32: tensor cores truncate, which is twice as much, but add four products or more at a time (Fasi, Higham,
+# Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021).
 _UNIT = 2.0**-24
 # Hopper adds products of fp8 with some 14 bits, a few times in a row before float32 takes over (DeepSeek-V3 Technical
 # Report, section 3.3.2): eight such additions.

@@ -50,7 +50,7 @@ def stream_work(operation: str, elements: int, element_bytes: int) -> dict[str, 
 def gemm_work(m: int, n: int, k: int, operand_bytes: int, result_bytes: int) -> dict[str, int]:
     """A matrix product [m, k] · [k, n]: 2·m·n·k FLOPs; each operand is read once and the result written once.
 
-    A kernel whose tiles do not stay in a cache reads more, which is not counted; nor are scales of fp8, some thousandth.
+    A kernel whose tiles do not stay in a cache reads more, which is not counted; nor are the scales of fp8.
 
     Source: NVIDIA, "Matrix Multiplication Background User's Guide", section 2 (FLOPs and arithmetic intensity).
 
