@@ -30,6 +30,8 @@ from .matrices import Filled, Matrices, Normal
 MIB = 2**20
 # Vectors from here up are there in part: of every STRIDE bytes of their storage the first PART.
 LARGE_BYTES, STRIDE_BYTES, PART_BYTES = 4 * MIB, 64 * MIB, MIB // 8
+# What the least that a device does takes.
+SHORTEST_S = 2e-6
 ATEN = torch.ops.aten
 # Whose result at one index depends on that index alone, into memory that is there.
 ELEMENTWISE = {
@@ -125,7 +127,7 @@ class StandIn(FakeDevice):
         else:
             memory_GBps = rates.kernel_GBps.get(self.kernel or "", rates.memory_GBps)
             seconds = (read_bytes + write_bytes) / (memory_GBps * 1e9) * rates.slow_memory
-        self.work(max(seconds, flops / (rates.type_tflops.get(numbers or "", rates.tflops) * 1e12)))
+        self.work(max(SHORTEST_S, seconds, flops / (rates.type_tflops.get(numbers or "", rates.tflops) * 1e12)))
         if func is ATEN._local_scalar_dense.default or (over_link and self.memory != "pinned"):
             # The host waits for a number, and for what it has to stage itself.
             self.synchronize()
@@ -244,6 +246,10 @@ def _do(func: Any, args: Any, kwargs: Any) -> Any:
     if func is ATEN.aminmax.default:
         ends = [func(*some, **named) for some, named in parts]
         return torch.stack([low for low, _ in ends]).min(), torch.stack([high for _, high in ends]).max()
+    if func is ATEN.dot.default:
+        # As if the rest held what is there.
+        there = sum(some[0].numel() for some, _ in parts)
+        return sum(func(*some, **named) for some, named in parts) * (vectors[0].numel() / there)
     return func(*args, **kwargs)
 
 
