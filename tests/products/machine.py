@@ -44,11 +44,11 @@ class Machine:
         self.device.way = WAYS.get(item.originalname)
         self.device.memory = parameters.get("memory", "pinned")
         self.device.kernel = parameters.get("operation", KERNELS.get(item.originalname))
-        with Clockwork(self.device) as clockwork, self._standing_in(clockwork):
+        with Clockwork(self.device) as clockwork, self.standing_in(clockwork):
             return (yield)
 
     @contextlib.contextmanager
-    def _standing_in(self, clockwork: Clockwork):
+    def standing_in(self, clockwork: Clockwork):
         """In the place of what needs a device: Triton's copy, a product's types, and large random matrices."""
         with contextlib.ExitStack() as stack:
             for owner, name, value in (
