@@ -47,6 +47,27 @@ def stream_work(operation: str, elements: int, element_bytes: int) -> dict[str, 
     }
 
 
+def gemm_work(m: int, n: int, k: int, operand_bytes: int, result_bytes: int) -> dict[str, int]:
+    """A matrix product [m, k] · [k, n]: 2·m·n·k FLOPs; each operand is read once and the result written once.
+
+    A kernel whose tiles do not stay in a cache reads more, which is not counted; nor are the scales of fp8.
+
+    Source: NVIDIA, "Matrix Multiplication Background User's Guide", section 2 (FLOPs and arithmetic intensity).
+
+    Args:
+        m: rows of the result.
+        n: its columns.
+        k: terms of each sum.
+        operand_bytes: of one element of an operand.
+        result_bytes: of one element of the result.
+    """
+    return {
+        "flops": 2 * m * n * k,
+        "read_bytes": (m + n) * k * operand_bytes,
+        "write_bytes": m * n * result_bytes,
+    }
+
+
 # By what the algorithm bandwidth is multiplied to give the bus bandwidth, for n ranks. Source: nccl-tests,
 # doc/PERFORMANCE.md, and GetBw in the source of each test, which has gather, scatter and sendrecv as well.
 _BUS: dict[str, Callable[[int], Fraction]] = {

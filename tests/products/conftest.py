@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import roofline_kernels.gemm
 import roofline_kernels.memcpy
 import roofline_kernels.stream  # noqa: F401
 from pytest_roofline.judging.runs import Run, read_run

@@ -1,0 +1,232 @@
+"""Matrix products: the check accepts what is right within rounding, and notices what is not."""
+
+import contextlib
+from itertools import pairwise
+
+import pytest
+import torch
+
+from pytest_roofline.judging.hardware.products import catalogue
+from roofline_kernels import gemm
+from roofline_kernels.gemm import KINDS, PROJECTIONS, Gemm, Operands, Shape
+
+CPU = torch.device("cpu")
+# One that is checked whole, and two of whose elements a part is.
+WHOLE, SAMPLED, DECODE = Shape(96, 160, 256), Shape(1024, 1280, 1024), Shape(1, 6144, 1024)
+SHAPES = [WHOLE, SAMPLED, DECODE]
+# A processor multiplies all but TF32, which it takes for float32.
+NAMES = list(KINDS)
+
+
+def multiplied(name, shape):
+    """What made a product, its operands and its result."""
+    product = Gemm(KINDS[name], shape, CPU)
+    operands, out = product.make()
+    product.multiply(operands, out)
+    return product, operands, out
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_product_is_right(name, shape):
+    product, operands, out = multiplied(name, shape)
+    assert product.check(operands, out)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_never_multiplied_is_noticed(name, shape):
+    product = Gemm(KINDS[name], shape, CPU)
+    assert not product.check(*product.make())
+
+
+@pytest.mark.parametrize("place", [(0, 0), (3, 4), (7, 9)])
+@pytest.mark.parametrize("name", NAMES)
+def test_one_wrong_tile_is_noticed_wherever_it_is(name, place):
+    product, operands, out = multiplied(name, SAMPLED)
+    rows, columns = (slice(128 * at, 128 * at + 128) for at in place)
+    elsewhere = out[:128, 128:256].clone() if place == (0, 0) else out[:128, :128].clone()
+    out[rows, columns] = elsewhere
+    assert not product.check(operands, out)
+
+
+@pytest.mark.parametrize("column", [0, 77, 159])
+@pytest.mark.parametrize("name", NAMES)
+def test_one_wrong_element_of_a_small_product_is_noticed(name, column):
+    product, operands, out = multiplied(name, WHOLE)
+    out[95, column] += 8
+    assert not product.check(operands, out)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_transposed_operand_is_noticed(name):
+    product = Gemm(KINDS[name], Shape(512, 512, 512), CPU)
+    operands, out = product.make()
+    product.multiply(Operands(operands.left, operands.weight.t().contiguous(), operands.scales), out)
+    assert not product.check(operands, out)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_slice_of_the_sum_that_was_left_out_is_noticed(name, shape):
+    product = Gemm(KINDS[name], shape, CPU)
+    operands, out = product.make()
+    left = operands.left.clone()
+    left.view(torch.uint8)[:, -64 * left.itemsize :] = 0
+    product.multiply(Operands(left, operands.weight, operands.scales), out)
+    assert not product.check(operands, out)
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+@pytest.mark.parametrize("name", ["fp8_tensorwise", "fp8_rowwise"])
+def test_a_missing_scale_is_noticed(name, missing):
+    product = Gemm(KINDS[name], SAMPLED, CPU)
+    operands, out = product.make()
+    scales = list(operands.scales)
+    # As large as its fellows are on average, so that it is only not its own.
+    scales[missing] = torch.full_like(scales[missing], 1 / gemm.fp8_deviation(torch.float8_e4m3fn))
+    product.multiply(Operands(operands.left, operands.weight, tuple(scales)), out)
+    assert not product.check(operands, out)
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp16", "fp32"])
+def test_operands_of_too_few_digits_are_noticed(name):
+    below = {"bf16": torch.float8_e4m3fn, "fp16": torch.bfloat16, "fp32": torch.bfloat16}[name]
+    product, operands, out = multiplied(name, SAMPLED)
+    left, weight = (one.to(below).to(one.dtype) for one in (operands.left, operands.weight))
+    product.multiply(Operands(left, weight, None), out)
+    assert not product.check(operands, out)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_no_number_is_noticed(name, wrong):
+    product, operands, out = multiplied(name, WHOLE)
+    out[5] = wrong
+    assert not product.check(operands, out)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_operands_are_normal_and_never_zero_throughout(name):
+    operands, _ = Gemm(KINDS[name], SAMPLED, CPU).make()
+    unit = gemm.fp8_deviation(operands.left.dtype) if operands.scales else 1.0
+    for matrix in (operands.left, operands.weight):
+        values = matrix.double() / unit
+        assert float(values.mean()) == pytest.approx(0, abs=0.01)
+        assert float(values.std()) == pytest.approx(1, abs=0.01)
+        assert float((values == 0).double().mean()) < 0.01
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp8_rowwise"])
+def test_each_set_has_other_numbers_and_each_run_the_same(name):
+    first, again = Gemm(KINDS[name], WHOLE, CPU), Gemm(KINDS[name], WHOLE, CPU)
+    sets = [first.make()[0] for _ in range(3)]
+    for one, other in pairwise(sets):
+        assert not torch.equal(one.left.float(), other.left.float())
+    assert torch.equal(sets[0].weight.float(), again.make()[0].weight.float())
+
+
+@pytest.mark.parametrize("name", ["tf32", "fp32"])
+def test_how_float32_is_multiplied_is_set_for_the_call_and_restored(name):
+    before = torch.get_float32_matmul_precision()
+    with gemm.arithmetic(KINDS[name], CPU):
+        assert torch.get_float32_matmul_precision() == {"tf32": "high", "fp32": "highest"}[name]
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_it_is_restored_after_an_error():
+    before = torch.get_float32_matmul_precision()
+    with contextlib.suppress(ZeroDivisionError), gemm.arithmetic(KINDS["tf32"], CPU):
+        raise ZeroDivisionError
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_sums_of_sixteen_bits_are_in_float32_and_the_settings_restored(monkeypatch):
+    # They are there without a device, too.
+    matmul = torch.backends.cuda.matmul
+    names = [f"allow_{name}_reduced_precision_reduction" for name in ("bf16", "fp16")]
+    before = [getattr(matmul, name) for name in names]
+    with gemm.arithmetic(KINDS["bf16"], torch.device("cuda")):
+        assert [getattr(matmul, name) for name in names] == [False, False]
+    assert [getattr(matmul, name) for name in names] == before
+
+
+def test_a_processor_has_every_type_but_tf32():
+    assert {name: bool(gemm.why_not(kind, CPU)) for name, kind in KINDS.items()} == {
+        name: name == "tf32" for name in NAMES
+    }
+
+
+def test_a_type_that_torch_refuses_is_told_with_its_reason(monkeypatch):
+    def refuse(*_, **__):
+        raise RuntimeError("no kernel for fp8\nand a long story")
+
+    monkeypatch.setattr(torch, "_scaled_mm", refuse)
+    assert gemm.why_not(KINDS["fp8_rowwise"], CPU) == "needs fp8_rowwise on cpu, found: no kernel for fp8"
+
+
+def test_a_type_whose_products_are_wrong_is_not_there(monkeypatch):
+    monkeypatch.setattr(torch, "mm", lambda left, right, out: out.zero_())
+    assert gemm.why_not(KINDS["fp16"], CPU) == "needs fp16 on cpu, found that its products are wrong"
+
+
+@pytest.mark.parametrize(("hip", "version", "reason"), [(None, (7, 0), "found 7.0"), (None, (8, 0), "")])
+def test_a_volta_card_has_no_bf16(monkeypatch, hip, version, reason):
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: version)
+    monkeypatch.setattr(gemm, "Gemm", lambda kind, shape, _: Gemm(kind, shape, CPU))
+    found = gemm.why_not(KINDS["bf16"], torch.device("cuda"))
+    assert found.endswith(reason)
+    assert bool(found) == bool(reason)
+
+
+def test_torch_2_4_gives_the_largest_result_beside_the_product(monkeypatch):
+    product = Gemm(KINDS["fp8_tensorwise"], WHOLE, CPU)
+    operands, out = product.make()
+    real, seen = torch._scaled_mm, []
+
+    def older(left, right, *, scale_a, scale_b, out_dtype, out):
+        result, largest = out
+        seen.append(largest.shape)
+        return real(left, right, scale_a=scale_a, scale_b=scale_b, out_dtype=out_dtype, out=result)
+
+    monkeypatch.setattr(torch, "_scaled_mm", older)
+    monkeypatch.setattr(gemm, "_GIVES_LARGEST", True)
+    product.multiply(operands, out)
+    assert (seen, product.check(operands, out)) == ([torch.Size([])], True)
+
+
+@pytest.mark.parametrize(("architecture", "dtype"), [("gfx942:x", "e4m3fnuz"), ("gfx950", "e4m3fn")])
+def test_cdna_3_has_an_e4m3_of_its_own(monkeypatch, architecture, dtype):
+    properties = type("Properties", (), {"gcnArchName": architecture})
+    monkeypatch.setattr(torch.version, "hip", "6.2")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    assert gemm.fp8_type(torch.device("cuda")) == getattr(torch, f"float8_{dtype}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shape_that_memory_bounds_is_bound_by_it_on_every_product_with_a_datasheet(name):
+    kind = KINDS[name]
+    single = [kind.metric, kind.metric.replace("_TFLOPS", "_matrix_TFLOPS")]
+    ridges = [
+        1e3 * known.peaks[peak].value / known.peaks["memory_GBps"].value
+        for known in catalogue().products
+        for peak in single
+        if peak in known.peaks and "memory_GBps" in known.peaks
+    ]
+    assert 0.95 * min(ridges) < kind.least_ridge <= min(ridges)
+
+
+def test_one_token_is_bound_by_memory_and_thousands_are_not():
+    bound = {
+        tokens: {
+            gemm.is_memory_bound(KINDS[name], Shape(tokens, *PROJECTIONS[one])) for name in NAMES for one in PROJECTIONS
+        }
+        for tokens in (1, 4096)
+    }
+    assert bound == {1: {True}, 4096: {False}}
+
+
+def test_memory_needed_holds_operands_and_result():
+    # 8192 · 8192 · 2 bytes, three times, and 256 rows of float64 twice.
+    assert Gemm(KINDS["bf16"], Shape(8192, 8192, 8192), CPU).memory_needed == 3 * 8192**2 * 2 + 2 * 8 * 256 * 8192
