@@ -90,7 +90,7 @@ def _has_threshold(planned: Planned | None, entries: "Entries") -> bool:
     if planned is None:
         return False
     return any(
-        entry.gates and entry.parameters and entry.speaks_of(planned.parameters)
+        entry.gates and entry.kind == "threshold" and entry.parameters and entry.speaks_of(planned.parameters)
         for name in entries.names(planned.benchmark)
         for entry in entries.of(planned.benchmark, name)
     )

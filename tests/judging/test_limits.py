@@ -17,6 +17,7 @@ from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.baselines import write_baseline
 from pytest_roofline.judging.comparing import compare
+from pytest_roofline.judging.hardware import collective_ceiling, product_like
 from pytest_roofline.judging.limits import (
     BATCHED,
     CAN_PASS_ONLY,
@@ -381,6 +382,25 @@ def test_a_floor_of_arithmetic_is_for_the_power_that_the_card_is_shipped_with(ma
     limits, idle = floor_limits([floor(metric="bf16_TFLOPS")], multiplied(make), gpu)
     assert len(limits) == count
     assert [one.why for one in idle] == ["the power limit is 500 W, and the card is shipped with 700 W"] * (1 - count)
+
+
+@pytest.mark.parametrize("told", ["", "NVLS", "RING"])
+def test_a_floor_of_a_collective_is_a_share_of_what_the_links_carry_whichever_algorithm_was_told(
+    make, monkeypatch, told
+):
+    hardware = make.hardware(product="h100-sxm5", memory="80gb", devices=8, link="nvlink-switch")
+    work = Work(algbw_bytes=2**30, busbw_bytes=2**30 * 14 // 8)
+    known = product_like("h100-sxm5", "80gb")
+    one = make.measurement(
+        key=make.key("all_reduce", metric="busbw_GBps", hardware=hardware),
+        work=work,
+        ceiling=collective_ceiling(known, hardware, work, "busbw_GBps", told),
+    )
+    entry = floor(benchmark="all_reduce", metric="busbw_GBps", value=0.9)
+    (limit,), _ = floor_limits([entry], one, None)
+    assert limit.seconds == pytest.approx(work.busbw_bytes / (0.9 * 450e9))
+    monkeypatch.setenv("NCCL_ALGO", "RING")
+    assert floor_limits([entry], one, None)[1][0].why.startswith("NCCL_ALGO chooses for the library")
 
 
 def saved(make, tmp_path, name, *measurements):

@@ -5,6 +5,7 @@ beyond it, which is decided for each limit alone, and paid for over the looks of
 """
 
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -16,7 +17,14 @@ from ..core.records import Ceiling, Measurement
 from ..core.samples import Samples
 from ..core.units import format_tolerance
 from ..core.work import Work, rate_suffix
-from .hardware import BOUNDED_FROM_BYTES, BOUNDED_FROM_FLOPS, format_ceiling, is_arithmetic
+from .hardware import (
+    BOUNDED_FROM_BYTES,
+    BOUNDED_FROM_FLOPS,
+    collective_ceiling,
+    format_ceiling,
+    is_arithmetic,
+    product_like,
+)
 from .published import describe, limit_seconds, rests_on
 from .spread import Group, class_of
 
@@ -27,6 +35,8 @@ FLOOR_REMEDY = (
     "a healthy card of this product reaches it: `roofline doctor` tells what holds this one back; where the set-up is "
     "meant, lower or drop the floor with a reason in a baseline of your own (docs/floors.md)"
 )
+# What takes a collective's algorithm out of the library's hands.
+FORCED = {"NCCL_ALGO", "NCCL_PROTO", "RCCL_MSCCL_ENABLE"}
 # A slower machine would turn this into `BATCHED`, and never into red.
 CAN_PASS_ONLY = f"{BATCHED}, which meets it: it can pass only"
 
@@ -215,8 +225,8 @@ def floor_limits(
         amount = measurement.work.amount(entry.metric)
         if entry.kind != "floor" or amount is None or amount < (entry.from_amount or 0):
             continue
-        peak = measurement.ceiling
-        if why := _no_floor(entry, measurement, gpu):
+        peak = _floor_peak(measurement)
+        if why := _no_floor(entry, measurement, peak, gpu):
             idle.append(IdleLimit(entry, why))
         elif peak is not None:
             floor = Floor(entry, peak)
@@ -224,9 +234,20 @@ def floor_limits(
     return limits, idle
 
 
-def _no_floor(entry: Entry, measurement: Measurement, gpu: Gpu | None) -> str:
+def _floor_peak(measurement: Measurement) -> Ceiling | None:
+    """The peak that a floor is a share of: of a collective what the links carry, however the library adds up."""
+    hardware = measurement.key.hardware
+    if rate_suffix(measurement.key.metric) != "busbw_GBps":
+        return measurement.ceiling
+    known = product_like(hardware.product, hardware.memory)
+    return collective_ceiling(known, hardware, measurement.work, measurement.key.metric)
+
+
+def _no_floor(entry: Entry, measurement: Measurement, peak: Ceiling | None, gpu: Gpu | None) -> str:
     """Why a floor does not apply to a measurement of enough work; empty where it does."""
-    peak = measurement.ceiling
+    forced = FORCED & os.environ.keys()
+    if rate_suffix(entry.metric) == "busbw_GBps" and forced:
+        return f"{' and '.join(sorted(forced))} chooses for the library, which reaches it by its own choice"
     if not entry.gates:
         return f"it was dropped here: {entry.reason}"
     if peak is None or peak.source != "datasheet" or rate_suffix(peak.metric) != rate_suffix(entry.metric):
