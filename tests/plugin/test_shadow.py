@@ -100,6 +100,17 @@ def test_a_report_of_it_has_the_verdicts_and_nothing_red(slowed):
     }  # fmt: skip
 
 
+def test_github_is_warned_of_it_and_told_how_many(slowed, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(slowed.path / "summary.md"))
+    result = slowed.run(*SHADOW)
+    told = [line.partition(" ")[0] + line.partition("title=")[2].partition("::")[0] for line in result.stdout.lines
+            if line.startswith("::")]  # fmt: skip
+    assert told == ["::warningREGRESSED slower", "::warningREGRESSED slow"]
+    heading = (slowed.path / "summary.md").read_text().splitlines()[0]
+    assert heading == "## roofline: nothing failed, 3 of 3 results compared; the gate only watched, 2 would have failed"
+
+
 @pytest.mark.parametrize("body", ["assert False", "raise RuntimeError('broken')"])
 def test_a_test_that_fails_for_itself_is_red_all_the_same(slowed, body):
     slowed.suite(FOUR + f"\ndef test_bad(roofline): {body}\n")
