@@ -25,6 +25,9 @@ import torch
 from roofline_kernels.precision import LABELS, accumulate, autocast_dtypes, dtype_table
 from roofline_kernels.training.precisions import precision_named, why_not
 
+# Facts, of which none is a time: a gate must not miss a measurement.
+pytestmark = pytest.mark.roofline(measures=False)
+
 FP32, FP16, BF16 = torch.float32, torch.float16, torch.bfloat16
 # The torch release whose answers the expectations are: the CPU's were found by running it, the accelerators' stand in
 # its lists of operations (ATen/autocast_mode.h and .cpp).

@@ -11,6 +11,7 @@ import pytest
 from .core.units import printable
 from .holding import Held, call_key, held_key, issue, may_hold, test_id_of, undecided
 from .holding import run as run_item
+from .judging.verdicts import Kind
 from .launcher import launcher_of
 from .outcomes import name_failed, note
 from .reporting.exhausted import exhausted_properties
@@ -22,6 +23,7 @@ from .reporting.verdicts import failure_message
 from .rounds import Rounds
 from .selection import measures
 from .session import RooflineSession
+from .shadow import OTHER, SLOWER, let_pass
 
 
 class Deciding:
@@ -167,6 +169,16 @@ def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
     messages += [exhausted_message(ran_out, where) for ran_out in lost]
     messages += [kernel_message(result, where) for result in kernels_red]
     return pytest.fail.Exception("\n".join(messages), pytrace=False)
+
+
+def pass_in_shadow(state: RooflineSession, item: pytest.Item, report: pytest.TestReport, why: str) -> None:
+    """Let a test pass that a verdict alone has turned red, and keep why, worst first by how much slower it is."""
+    red = [result.verdict for result in state.timed.of(test_id_of(item)) if result.verdict is not None]
+    slowdown = max((verdict.change or 0.0 for verdict in red if state.fails(verdict)), default=0.0)
+    regressed = any(verdict.kind is Kind.REGRESSED for verdict in red)
+    let_pass(item, why, SLOWER if regressed else OTHER, slowdown)
+    report.outcome, report.longrepr = "passed", None
+    report.user_properties = list(item.user_properties)
 
 
 def why_no_rounds(state: RooflineSession) -> str:

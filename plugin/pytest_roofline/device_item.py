@@ -1,5 +1,6 @@
 """The item `device health`: red where the device is not what it should be, so that fifty slow tests have one cause."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from .core.machine import Difference, Expectation, Finding, Gpu
 from .core.records import Outcome
 from .judging.ending import DEGRADED
 from .session import RooflineSession
+from .shadow import DEVICE, fail
 
 NAME = "device health"
 
@@ -31,9 +33,10 @@ class DeviceHealth(pytest.Item):
         fails = bool(findings) and "degraded" in state.options.fail_on
         words = (DEGRADED,) if findings else ()
         reason = state.health.split("\n")[0]
-        state.note_outcome(Outcome(NAME, "failed" if fails else "passed", words, reason, by_verdict=fails))
+        ended = Outcome(NAME, "failed" if fails else "passed", words, reason, by_verdict=fails)
+        state.note_outcome(replace(ended, shadow=fails and state.options.shadow))
         if fails:
-            pytest.fail(state.health, pytrace=False)
+            fail(self, state.options, state.health, DEVICE)
 
     def reportinfo(self) -> tuple[str, None, str]:
         """Where pytest says that it is: in no file."""

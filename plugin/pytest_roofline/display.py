@@ -8,9 +8,11 @@ import pytest
 
 from .core.entries import RESOURCES
 from .core.units import GIB, format_tolerance, printable
+from .gate_item import shortfalls, unmeasured_entries
 from .judging.comparators import BaselineComparator, RunComparator
 from .judging.curves import judge_curves, summarise
 from .judging.hardware import family_of, unknown_line
+from .judging.nights import watched
 from .judging.verdicts import DEFAULT_TOLERANCE
 from .reporting.details import detail_lines
 from .reporting.exact_tables import resources_table
@@ -20,7 +22,7 @@ from .reporting.first_calls import first_call_lines
 from .reporting.ladder import ladder_lines, ladder_of_results
 from .reporting.matrix import matrix_lines
 from .reporting.memory_use import memory_lines, snapshot_lines
-from .reporting.messages import condition_lines, counts_line, curve_line, gate_lines, reason_lines
+from .reporting.messages import condition_lines, counts_line, curve_line, gate_lines, reason_lines, shadow_lines
 from .reporting.overview import curve_verdict_line, overview_lines, power_lines
 from .reporting.profiles import profile_lines
 from .reporting.published import idle_lines, limit_lines, published_lines
@@ -32,6 +34,7 @@ from .reporting.transfers import transfer_lines
 from .selection import unmet_need
 from .session import RooflineSession
 from .settings import DEFAULT_FAIL_ON, FAIL_ON
+from .shadow import shadow_of
 from .version import __version__
 
 # Beside the measuring: making and checking buffers, warm-up. Measured on a CPU sweep; an estimate for a person.
@@ -68,6 +71,7 @@ def _mode(session: RooflineSession) -> str:
     text += f", no round after {_duration(options.time_s)}" if options.rounds > 1 and options.time_s else ""
     if options.fail_on != frozenset(DEFAULT_FAIL_ON):
         text += f", fails on {', '.join(word for word in FAIL_ON if word in options.fail_on)}"
+    text += ", only watches" if options.shadow else ""
     return text + (f", DRILL +{format_tolerance(options.drill)}" if options.drill is not None else "")
 
 
@@ -201,9 +205,17 @@ def _closing_lines(session: RooflineSession) -> list[str]:
     if session.health:
         lines.append(f"device health: {session.health.splitlines()[0]}")
     lines += power_lines(results)
+    if session.options.shadow:
+        known = watched(session.options.folder, session.ground.hardware)
+        lines += shadow_lines(shadow_of(session.config).sentences, known)
     kernels = session.compiled.results
     family = RESOURCES if kernels and not results else family
     lines += gate_lines([*results, *kernels], len(session.planned), _run_argument(session), family)
     rounds = f", {session.rounds_used} rounds" if session.rounds_used > 1 else ""
-    lines.append(counts_line(len(results), session.not_measured, len(kernels)) + rounds)
+    left_out = unmeasured_entries(session)[1]
+    unasked = f", {left_out} of the baseline's entries left out by the selection" if left_out else ""
+    lines.append(counts_line(len(results), session.not_measured, len(kernels)) + rounds + unasked)
+    lacking = [] if session.options.gate else shortfalls(session)
+    if lacking:
+        lines.append(f"--roofline-ci would fail this run: {'; '.join(one.text for one in lacking)}")
     return lines

@@ -36,6 +36,7 @@ from .requests import (
 )
 from .session import RooflineSession
 from .settings import Marks
+from .shadow import lack
 from .siblings import Siblings
 from .single import Single
 from .subject import Subject
@@ -460,6 +461,5 @@ class Roofline:
         Args:
             reason: need and finding: "needs 2 GPUs, found 1".
         """
-        if self._session.options.require_hardware:
-            pytest.fail(f"{reason}, and --roofline-require-hardware is set", pytrace=False)
-        pytest.skip(reason)
+        __tracebackhide__ = True
+        lack(self._subject.item, self._session.options, reason)

@@ -27,6 +27,7 @@ from .judging.spread import Prior, priors
 from .launcher import launcher_of, uses_ranks
 from .planned import Planned
 from .settings import Options
+from .shadow import DEVICE, shadow_of
 
 if TYPE_CHECKING:
     from .measuring.devices import Device
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 class Ground:
     """The open device and what belongs to it; `gpu` is what the management library told before the first test.
 
-    `held` tells whether this process has the device open itself, and not its ranks alone.
+    `held` tells whether this process has the device open itself, and not its ranks alone; `recorded` whether anything
+    was ever recorded on this hardware.
     """
 
     device: "Device"
@@ -47,6 +49,7 @@ class Ground:
     comparisons: int
     gpu: Gpu | None = None
     held: bool = True
+    recorded: bool = False
     ceilings: dict[str, Ceiling | None] = field(default_factory=dict)
     _priors: dict[str, Prior] = field(default_factory=dict)
     _groups: dict[tuple[str, ...], "tuple[Device, HardwareKey]"] = field(default_factory=dict)
@@ -162,7 +165,9 @@ def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, P
         device = open_device(asked) if held else SeenDevice(launcher_of(config).environment())
     warning = "" if asked == "cpu" else unused_accelerator(device)
     if warning and options.require_hardware:
-        raise DeviceError(warning)
+        if not options.shadow:
+            raise DeviceError(warning)
+        shadow_of(config).note("hardware", warning, DEVICE)
     environment = gather(device) if held else launcher_of(config).environment()
     hardware = key_of(environment)
     entries = Shelf(options.baselines).family(family_of(environment.device))
@@ -172,7 +177,8 @@ def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, P
     comparisons = _count(comparator, planned.values(), hardware)
     gpu = device.gpu()
     _refuse_exclusive(gpu, held, planned)
-    return Ground(device, environment, hardware, comparator, entries, comparisons, gpu, held), warning
+    recorded = any(known.alone == hardware.alone for known in comparator.hardware())
+    return Ground(device, environment, hardware, comparator, entries, comparisons, gpu, held, recorded), warning
 
 
 def _refuse_exclusive(gpu: Gpu | None, held: bool, planned: Mapping[str, Planned]) -> None:

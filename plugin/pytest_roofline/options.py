@@ -1,5 +1,7 @@
 """The options and their ini twins, as data. Light: this is all that a pytest run pays that measures nothing."""
 
+import argparse
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,13 +11,20 @@ MARKER = "roofline"
 FIXTURE = "roofline"
 # Tests that use this fixture run functions on ranks.
 RANKS_FIXTURE = "distributed"
-MARKER_KEYWORDS = ("tolerance", "tolerance_reason", "cache", "budget", "ranks", "gate", "tier", "needs", "mpi", "oom")
+MARKER_KEYWORDS = (
+    "tolerance", "tolerance_reason", "cache", "budget", "ranks", "gate", "tier", "needs", "mpi", "oom", "measures"
+)  # fmt: skip
 NEEDS = ("cpu", "accelerator", "siblings")
+# `--roofline-ci=shadow`: a gate that only says what it would have failed.
+SHADOW = "shadow"
 # What a test may do where its memory runs out, in place of failing.
 OOM = ("record",)
 # What looks for where the time goes: torch.profiler, or a tool that started this process.
 PROFILERS = ("torch", "external")
 LAUNCHERS = ("local", "torchrun", "mpirun", "srun")
+
+# With these, pytest looks at tests but runs none.
+NOT_RUNNING = ("collectonly", "setupplan", "setuponly", "showfixtures", "show_fixtures_per_test")
 
 # Names a file into which a run writes where it was saved; `roofline drill` reads it.
 SAVED_VARIABLE = "ROOFLINE_SAVED"
@@ -64,12 +73,36 @@ _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("dir", {"metavar": "DIR"}, "where runs are kept (default .roofline in the rootdir)"),
 )
 _LISTS = ("against", "baselines")
+_CI = (
+    "a gate: baseline and hardware required, rounds auto, invalid, degraded and nothing compared fail, at most 30 "
+    f"minutes; with ={SHADOW} nothing fails, it says what would have, and after 14 nights how often"
+)
 _FLAGS = (
-    ("ci", "a gate: baseline and hardware required, rounds auto, invalid and degraded fail, at most 30 minutes"),
     ("qualify", "the same for a new driver or node, where inconclusive fails too"),
     ("require-baseline", "fail a test that has nothing to compare with"),
     ("require-hardware", "fail a test that would be skipped for lack of hardware"),
 )
+
+
+class _Profile(argparse.Action):
+    """`--roofline-ci` and `--roofline-ci=shadow`, as two flags.
+
+    Of a value that may be left out argparse would take the path behind the option for it.
+    """
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **keywords: Any) -> None:
+        both = [*option_strings, *(f"{name}={SHADOW}" for name in option_strings)]
+        super().__init__(both, dest, nargs=0, **keywords)
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        _values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep which of the two it was."""
+        setattr(namespace, self.dest, SHADOW if (option_string or "").endswith(f"={SHADOW}") else True)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -86,11 +119,15 @@ def add_options(parser: pytest.Parser) -> None:
     for name, text in _FLAGS:
         group.addoption(f"--roofline-{name}", action="store_true", default=None, help=text)
         parser.addini(f"roofline_{name.replace('-', '_')}", text, type="bool", default=False)
+    group.addoption("--roofline-ci", action=_Profile, default=None, help=_CI)
+    # In a TOML file `true` is no text; only pytest from 9.2 on takes either.
+    kind: Any = bool | str if pytest.version_tuple >= (9, 2) else "string"
+    parser.addini("roofline_ci", _CI, type=kind, default="")
 
 
 def is_configured(config: pytest.Config) -> bool:
     """Whether any option or ini value of ours is set."""
-    names = [name for name, _, _ in _OPTIONS] + [name for name, _ in _FLAGS]
+    names = [name for name, _, _ in _OPTIONS] + [name for name, _ in _FLAGS] + ["ci"]
     return any(option_value(config, name) is not None for name in names)
 
 

@@ -49,6 +49,7 @@ def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport,
                 verdicts=verdicts,
                 reason=_reason(report),
                 by_verdict=by_verdict and report.when == "call",
+                shadow=by_verdict and report.failed and report.when == "call" and session.options.shadow,
             )
         )
 

@@ -1,6 +1,7 @@
 """The plugin's entry: all that a run loads that measures nothing. `running` joins when a test at hand measures."""
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if is_configured(config):
         from .settings import parse_options
 
-        parse_options(config)
+        options = parse_options(config)
+        if options.gate:
+            from .gate_item import Gatekeeper
+
+            config.pluginmanager.register(Gatekeeper(options), "roofline-gatekeeper")
 
 
 @pytest.fixture
@@ -75,18 +80,22 @@ def distributed(request: pytest.FixtureRequest) -> "Distributed":
     return make_distributed(request)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Bring in the rest where a collected test measures or carries the marker."""
-    concerned = [
-        item
-        for item in items
-        if not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ())) or item.get_closest_marker(MARKER)
-    ]
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
+    """Bring in the rest where a collected test measures or carries the marker, behind whoever leaves tests out."""
+    collected = [item for item in items if _concerned(item)]
+    result = yield
+    concerned = [item for item in items if _concerned(item)]
     if concerned:
         from .running import join
 
-        join(config, items, concerned)
+        join(config, items, concerned, collected)
+    return result
+
+
+def _concerned(item: pytest.Item) -> bool:
+    ours = not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ()))
+    return ours or item.get_closest_marker(MARKER) is not None
 
 
 @pytest.hookimpl(tryfirst=True)

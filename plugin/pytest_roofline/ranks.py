@@ -9,6 +9,7 @@ import pytest
 from .core.errors import BadInput, RanksSkipped
 from .launcher import Launcher, launcher_of, unmet, world_size_of
 from .settings import Marks, read_marks
+from .shadow import lack
 
 if TYPE_CHECKING:
     from .distributed.facts import RankFacts
@@ -154,9 +155,8 @@ class Distributed:
             self._lack(str(skipped))
 
     def _lack(self, why: str) -> NoReturn:
-        if self._launcher.options.require_hardware:
-            pytest.fail(f"{why}, and --roofline-require-hardware is set", pytrace=False)
-        pytest.skip(why)
+        __tracebackhide__ = True
+        lack(self._item, self._launcher.options, why)
 
     def size_of(self, world_size: int | None) -> int:
         """The ranks that a call asks for; the test is skipped where there cannot be so many.
@@ -203,8 +203,8 @@ def make_distributed(request: pytest.FixtureRequest) -> Distributed:
     """The fixture's value for a test; skips one that needs another kind of device than ranks have."""
     launcher, marks = launcher_of(request.config), read_marks(request.node)
     reason = unmet(marks.needs, launcher.kind) if marks.needs is not None else None
-    if reason is not None and marks.needs == "accelerator" and launcher.options.require_hardware:
-        pytest.fail(f"{reason}, and --roofline-require-hardware is set", pytrace=False)
+    if reason is not None and marks.needs == "accelerator":
+        lack(request.node, launcher.options, reason)
     if reason is not None:
         pytest.skip(reason)
     return Distributed(launcher, request.node, marks)

@@ -8,43 +8,44 @@ from typing import Any
 import pytest
 
 from .bridge import bridge_of
-from .deciding import Deciding, publish, why_no_rounds
+from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
 from .device_item import DeviceHealth, look, wanted
 from .display import header_lines, progress_line, summary_lines
 from .fixture import Roofline
 from .holding import call_key, ended_well, failure_key, held_key, may_hold, setup_key, test_id_of, undecided
 from .launcher import by_world, launcher_of, uses_ranks
 from .memory import forget_locals, ran_out, watched
-from .options import SAVED_VARIABLE
+from .options import NOT_RUNNING, SAVED_VARIABLE
 from .outcomes import name_failed, note
 from .reporting.exhausted import status_word as exhausted_word
 from .reporting.resources import status_word as kernel_word
 from .reporting.verdicts import status_words
 from .selection import measures, plan, select, skip_for_device
-from .session import RooflineSession
+from .session import RooflineSession, session_key
 from .settings import parse_options, read_marks
 
 # A line of progress at most this often, so that a log of hours stays readable.
 PROGRESS_EVERY_S = 20.0
-
-# With these, pytest looks at tests but runs none.
-NOT_RUNNING = ("collectonly", "setupplan", "setuponly", "showfixtures", "show_fixtures_per_test")
 
 XDIST = (
     "roofline measures, and pytest-xdist runs tests side by side (-n above 0), which disturbs every timing; "
     "run without -n, or with -n 0"
 )
 
-_session_key: pytest.StashKey[RooflineSession] = pytest.StashKey()
 
-
-def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[pytest.Item]) -> None:
+def join(
+    config: pytest.Config,
+    items: list[pytest.Item],
+    concerned: Sequence[pytest.Item],
+    collected: Sequence[pytest.Item] = (),
+) -> None:
     """Check the markers, leave out what is not for this run, and register the hooks.
 
     Args:
         config: pytest's configuration.
         items: everything collected; changed in place.
         concerned: those that measure or carry the marker.
+        collected: the same, of everything that was found before any was left out.
 
     Raises:
         pytest.UsageError: an unusable marker, or two tests that share a name.
@@ -66,6 +67,7 @@ def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[py
     if not any(map(measures, concerned)):
         return
     running = Running(config)
+    running.state.collected = tuple(filter(measures, collected))
     config.pluginmanager.register(running, "roofline-running")
     config.pluginmanager.register(running.deciding, "roofline-deciding")
     config.pluginmanager.register(running.bridge, "roofline-bridge")
@@ -73,7 +75,7 @@ def join(config: pytest.Config, items: list[pytest.Item], concerned: Sequence[py
 
 def make_fixture(request: pytest.FixtureRequest) -> Roofline:
     """The fixture's value for a test."""
-    state = request.config.stash.get(_session_key, None)
+    state = request.config.stash.get(session_key, None)
     if state is None or request.node.nodeid not in state.planned:
         raise pytest.UsageError(
             f"{request.node.nodeid} asks for the fixture 'roofline' by getfixturevalue; expected it among the test's "
@@ -106,7 +108,7 @@ class Running:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.only_looking = any(config.getoption(name, False) for name in NOT_RUNNING)
-        self.state = config.stash[_session_key] = RooflineSession(config, parse_options(config))
+        self.state = config.stash[session_key] = RooflineSession(config, parse_options(config))
         self.deciding = Deciding(config, self.state, self.only_looking)
         self.bridge = bridge_of(self.state)
 
@@ -205,6 +207,8 @@ class Running:
         if report.failed and not by_verdict:
             name_failed(item, report)
         note(self.state, item, report, by_verdict)
+        if by_verdict and report.failed and call.when == "call" and self.state.options.shadow:
+            pass_in_shadow(self.state, item, report, str(raised))
         if call.excinfo is not None and not item.config.getoption("usepdb", False):
             # The traceback outlives the test (sys.last_traceback); its buffers must not, or the next finds no room.
             forget_locals(call.excinfo.value)

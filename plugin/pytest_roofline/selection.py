@@ -14,6 +14,7 @@ from .options import FIXTURE, TIERS
 from .planned import Planned, benchmark_name, parameters_of, refuse_collisions
 from .session import RooflineSession
 from .settings import Marks, parse_options, read_marks
+from .shadow import lack
 
 if TYPE_CHECKING:
     from .judging.baselines import Entries
@@ -104,7 +105,7 @@ def skip_for_device(session: RooflineSession, item: pytest.Item) -> None:
         return
     # Asking for the CPU's own test on a GPU is a matter of choice, not a lack of hardware.
     if needs == "accelerator" and session.options.require_hardware:
-        pytest.fail(f"{reason}, and --roofline-require-hardware is set", pytrace=False)
+        lack(item, session.options, reason)
     if item.config.pluginmanager.hasplugin("skipping"):
         # Skipped by a mark, the report names the test's own line and not this one.
         item.add_marker(pytest.mark.skip(reason=reason))

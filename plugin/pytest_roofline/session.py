@@ -29,6 +29,7 @@ from .reporting.exhausted import RanOut
 from .reporting.resources import ExactResult
 from .round_child import in_round
 from .settings import Options
+from .shadow import shadow_of
 from .timed import TimedResults
 from .version import __version__
 
@@ -38,6 +39,9 @@ _WORDS = {
     Kind.NO_BASELINE: "no-baseline",
     Kind.INCONCLUSIVE: "inconclusive",
 }
+
+
+session_key: "pytest.StashKey[RooflineSession]" = pytest.StashKey()
 
 
 class RooflineSession:
@@ -68,6 +72,10 @@ class RooflineSession:
         self._closed = False
         self._calibrated = False
         self._ended: set[str] = set()
+        # Every measuring test that was found, before any was left out, and how each that ran has ended.
+        self.collected: tuple[pytest.Item, ...] = ()
+        self.outcomes: dict[str, Outcome] = {}
+        self.footer: Footer | None = None
 
     @property
     def ground(self) -> Ground:
@@ -185,7 +193,10 @@ class RooflineSession:
 
     def fails(self, verdict: Verdict | ExactVerdict) -> bool:
         """Whether a verdict turns its test red."""
-        return _WORDS.get(verdict.kind) in self.options.fail_on
+        word = _WORDS.get(verdict.kind)
+        if word == "no-baseline" and self.options.until_recorded and isinstance(verdict, Verdict):
+            return self.ground.recorded and word in self.options.fail_on
+        return word in self.options.fail_on
 
     def red_kernels(self, test_id: str) -> list[ExactResult]:
         """Compiled kernels of a test whose verdict turns it red."""
@@ -206,6 +217,7 @@ class RooflineSession:
 
     def note_outcome(self, outcome: Outcome) -> None:
         """Write down how a test that measured, or would have, ended."""
+        self.outcomes[outcome.test_id] = outcome
         if self.round is not None or self.reports.wanted:
             # The parent, or a report, must tell of a test that failed before it measured anything.
             self.begin_file()
@@ -221,8 +233,8 @@ class RooflineSession:
         self.compiled.abandon()
         if self.round is None and self.timed.results:
             self.timed.settle(set())
-        if self.options.save or self.reports.wanted:
-            # The name, or the report, that was asked for exists even if every test was skipped.
+        if self.options.save or self.reports.wanted or (self.options.shadow and self.round is None):
+            # The name, the report, or the night, that was asked for exists even if every test was skipped.
             self.begin_file()
         if self.writer.path is not None or self.writer.trouble:
             self._write_end(exit_status)
@@ -235,13 +247,14 @@ class RooflineSession:
         summaries = summarise(result.measurement for result in results)
         judged = judge_curves([(r.measurement, r.verdict) for r in results if r.verdict is not None])
         words = {(curve.label, curve.metric): curve.kind.value for curve in judged}
-        self.writer.write(
-            Footer(
-                finished=now(),
-                exit_status=exit_status,
-                measured=len(results),
-                compiled=len(self.compiled.results),
-                not_measured=dict(self.not_measured),
-                curves=tuple(replace(curve, verdict=words.get((curve.label, curve.metric), "")) for curve in summaries),
-            )
+        ended = exit_status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        self.footer = Footer(
+            finished=now(),
+            exit_status=exit_status,
+            measured=len(results),
+            compiled=len(self.compiled.results),
+            not_measured=dict(self.not_measured),
+            curves=tuple(replace(curve, verdict=words.get((curve.label, curve.metric), "")) for curve in summaries),
+            shadow=shadow_of(self.config).sentences if self.options.shadow and ended and self.round is None else None,
         )
+        self.writer.write(self.footer)

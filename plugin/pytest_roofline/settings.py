@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .options import LAUNCHERS, MARKER, MARKER_KEYWORDS, NEEDS, OOM, PROFILERS, TIERS, option_value
+from .options import LAUNCHERS, MARKER, MARKER_KEYWORDS, NEEDS, OOM, PROFILERS, SHADOW, TIERS, option_value
 from .round_child import in_round
 
 # `--roofline-rounds=auto`; `judging.looks` plans for the same number.
@@ -22,11 +22,16 @@ GATE_FAIL_ON = (*DEFAULT_FAIL_ON, "invalid", "no-baseline")
 BOOT_TIMEOUT_S = 90.0
 # A gate that nobody told how long it may take.
 GATE_TIME_S = 1800.0
+_TRUE, _FALSE = ("true", "yes", "on", "y", "t", "1"), ("false", "no", "off", "n", "f", "0", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for, checked. Paths are absolute."""
+    """What the user asked for, checked. Paths are absolute.
+
+    `gate` tells that a profile of a gate was asked for, `shadow` that it only says what it would have failed.
+    `until_recorded` lets NO BASELINE of single tests pass as long as this hardware has no recorded entry at all.
+    """
 
     folder: Path
     device: str | None = None
@@ -40,6 +45,9 @@ class Options:
     baselines: tuple[Path, ...] = ()
     require_baseline: bool = False
     require_hardware: bool = False
+    gate: bool = False
+    shadow: bool = False
+    until_recorded: bool = False
     rounds: int = 1
     time_s: float | None = None
     fail_on: frozenset[str] = frozenset(DEFAULT_FAIL_ON)
@@ -100,7 +108,9 @@ def _parse(config: pytest.Config) -> Options:
             f"--roofline-launcher-args is given, but --roofline-launcher is {launcher}, which takes none; expected one "
             f"of {', '.join(LAUNCHERS[1:])} beside it"
         )
-    gate = qualify or bool(option_value(config, "ci"))
+    profile = _ci(config)
+    gate = qualify or bool(profile)
+    asked = any(option_value(config, name) for name in ("require-baseline", "fail-on"))
     return Options(
         folder=asked_round.folder if asked_round else folder,
         device=device,
@@ -114,6 +124,9 @@ def _parse(config: pytest.Config) -> Options:
         baselines=_folders(config),
         require_baseline=gate or bool(option_value(config, "require-baseline")),
         require_hardware=gate or bool(option_value(config, "require-hardware")),
+        gate=gate,
+        shadow=profile == SHADOW,
+        until_recorded=bool(profile) and not qualify and not asked,
         rounds=1 if asked_round else _parsed(config, "rounds", _rounds, MOST_ROUNDS if gate else 1),
         time_s=_parsed(config, "time", parse_duration, GATE_TIME_S if gate else None),
         fail_on=_fail_on(config, gate, qualify),
@@ -128,6 +141,16 @@ def _parse(config: pytest.Config) -> Options:
         boot_timeout_s=boot_timeout_of(config),
         command=tuple(str(argument) for argument in config.invocation_params.args),
     )
+
+
+def _ci(config: pytest.Config) -> str:
+    """The profile: `ci`, `shadow`, or empty where none was asked for."""
+    from .core.errors import BadInput
+
+    text = str(option_value(config, "ci") or "").strip().lower()
+    if text not in (*_TRUE, *_FALSE, SHADOW):
+        raise BadInput(f"roofline_ci is {text!r}; expected true, false or {SHADOW}")
+    return text if text == SHADOW else "ci" if text in _TRUE else ""
 
 
 def run_folder(config: pytest.Config) -> Path:
@@ -332,6 +355,7 @@ class Marks:
     needs: str | None = None
     mpi: bool = False
     oom: str | None = None
+    measures: bool = True
 
 
 # How a test says that a wide tolerance is meant.
@@ -380,11 +404,12 @@ def _check_marks(item: pytest.Item, values: dict[str, Any]) -> None:
         "ranks": (lambda value: _is_positive(value) and isinstance(value, int), "a whole number above zero"),
         "gate": (lambda value: isinstance(value, bool), "True or False"),
         "mpi": (lambda value: isinstance(value, bool), "True or False"),
+        "measures": (lambda value: isinstance(value, bool), "True, or False where a test only asserts facts"),
         "tier": (lambda value: value in TIERS, f"one of {', '.join(TIERS)}"),
         "needs": (lambda value: value in NEEDS, f"one of {', '.join(NEEDS)}"),
         "oom": (lambda value: value in OOM, f"{OOM[0]!r}, to record it where memory runs out, instead of failing"),
     }
     for name, value in values.items():
         fits, expected = rules[name]
-        if not fits(value) and not (value is None and name not in ("gate", "tier", "mpi")):
+        if not fits(value) and not (value is None and name not in ("gate", "tier", "mpi", "measures")):
             raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline has {name}={value!r}; expected {expected}")

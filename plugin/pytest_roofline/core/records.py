@@ -205,7 +205,8 @@ class Header:
 class Outcome:
     """How a test ended; a failed one marks its measurements as unfit for a baseline.
 
-    `by_verdict` tells a test that failed only because it was slower from one that failed for itself.
+    `by_verdict` tells a test that failed only because it was slower from one that failed for itself; `shadow` that it
+    would have, and passed since a gate only watched.
     """
 
     test_id: str
@@ -213,6 +214,7 @@ class Outcome:
     verdicts: tuple[str, ...] = ()
     reason: str = ""
     by_verdict: bool = False
+    shadow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +291,10 @@ class CurveSummary:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The last line of a run that came to its end."""
+    """The last line of a run that came to its end.
+
+    `shadow` says what a gate that only watched would have failed, the worst first; None where none watched.
+    """
 
     finished: str
     exit_status: int
@@ -297,3 +302,4 @@ class Footer:
     not_measured: dict[str, int] = field(default_factory=dict)
     curves: tuple[CurveSummary, ...] = ()
     compiled: int = 0
+    shadow: tuple[str, ...] | None = None

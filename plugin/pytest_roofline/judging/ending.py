@@ -11,6 +11,8 @@ from .verdicts import Kind
 
 FAILED, SKIPPED, XFAIL, INTERRUPTED = "FAILED", "SKIPPED", "XFAIL", "INTERRUPTED"
 OUT_OF_MEMORY = "OUT OF MEMORY"
+# Would have failed for want of a measurement, where a gate only watched.
+SHADOW = "SHADOW"
 # Of the test `device health`.
 DEGRADED = "DEGRADED"
 # A number that nobody compared, so that it neither passed nor failed.
@@ -36,8 +38,9 @@ class Ending:
 
     @property
     def red(self) -> bool:
-        """Whether it failed; an expected failure is kept as failed, so that it becomes no baseline, and is not red."""
-        return self.last is not None and self.last.outcome == "failed" and not self.last.reason.startswith(_XFAIL)
+        """Whether it failed; what was expected to, or would have where a gate only watched, is kept as failed alone."""
+        last = self.last
+        return last is not None and last.outcome == "failed" and not (last.shadow or last.reason.startswith(_XFAIL))
 
     @property
     def by_itself(self) -> bool:
@@ -103,6 +106,8 @@ def how_it_ended(outcome: Outcome | None) -> tuple[str, str]:
         return INTERRUPTED, "the run was cut before the test had ended"
     if outcome.reason.startswith(_XFAIL):
         return XFAIL, reason_of(outcome)
+    if outcome.shadow:
+        return SHADOW, reason_of(outcome)
     words = {"passed": Kind.PASSED.value, "failed": FAILED, "skipped": SKIPPED}
     return words[outcome.outcome], reason_of(outcome)
 

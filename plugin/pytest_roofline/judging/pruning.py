@@ -1,6 +1,6 @@
 """Entries that no test uses any more: a baseline held against the tests that a collection found."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from ..core.entries import Entry, ExactEntry
 from ..core.errors import BadFile
 from ..core.keys import canonical
+from .comparators import key_of_entry
 from .storage import decode_json, read_bytes
 
 
@@ -62,6 +63,68 @@ def unused(entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]
         for entry in entries
         if not (_is_generated(entry) or _is_used(entry, tests.get(entry.benchmark, {})))
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a run took of the tests that were found.
+
+    Args:
+        found: every test that measures, before any was left out.
+        taken: those that ran.
+        parts: benchmarks of which single tests were asked for, so that the others may not have been looked for.
+        whole: whether tests were looked for everywhere, and none was left out.
+    """
+
+    found: Sequence[PlannedTest]
+    taken: Sequence[PlannedTest]
+    parts: frozenset[str] = frozenset()
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """An entry that a run should have measured, and why it did not."""
+
+    entry: Entry
+    why: str
+
+
+def unmeasured(
+    entries: Iterable[Entry], measured: Container[str], selection: Selection
+) -> tuple[list[Unmeasured], int]:
+    """The recorded entries that a run covers and did not measure, and how many it left out on purpose.
+
+    Args:
+        entries: recorded ones of the hardware at hand.
+        measured: identities of the keys that need not be asked for: measured, or of a test that is red anyway.
+        selection: what the run took.
+    """
+    found, taken = _by_benchmark(selection.found), _by_benchmark(selection.taken)
+    missing, left_out = [], 0
+    for entry in entries:
+        name, parameters = entry.benchmark, canonical(entry.parameters)
+        if key_of_entry(entry).identity in measured:
+            continue
+        why = ""
+        if parameters in taken.get(name, ()):
+            why = "its test did not measure it"
+        elif name in taken and name not in selection.parts and parameters not in found[name]:
+            why = "its test has other parameters now"
+        elif name not in found and selection.whole:
+            why = "there is no such test"
+        if why:
+            missing.append(Unmeasured(entry, why))
+        else:
+            left_out += 1
+    return missing, left_out
+
+
+def _by_benchmark(tests: Sequence[PlannedTest]) -> dict[str, set[str]]:
+    known: dict[str, set[str]] = {}
+    for test in tests:
+        known.setdefault(test.benchmark, set()).add(canonical(test.parameters))
+    return known
 
 
 def _is_generated(entry: Entry | ExactEntry) -> bool:

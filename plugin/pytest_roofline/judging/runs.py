@@ -50,6 +50,8 @@ LINE_TYPES: dict[str, type[Line]] = {
 _NAMES = {kind: name for name, kind in LINE_TYPES.items()}
 # Of the runs that are saved, in a sentence about one that is not.
 MOST_NAMED = 5
+# A footer has a line for every sweep.
+MOST_FOOTER_BYTES = 2**20
 
 
 def now() -> str:
@@ -195,6 +197,23 @@ def read_run(path: Path) -> Run:
                 raise
             cut = True
     return assemble(path, records, cut)
+
+
+def ends_of(path: Path) -> tuple[Header, Footer] | None:
+    """The first and the last record of a run file, without what lies between; None where it did not come to its end.
+
+    Raises:
+        BadFile: one of the two cannot be understood.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        first = file.readline()
+        file.seek(max(0, path.stat().st_size - MOST_FOOTER_BYTES))
+        last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+    if b'"footer"' not in last[:40]:
+        return None
+    header, footer = _read_line(first, 1, path), _read_line(last, -1, path)
+    return (header, footer) if isinstance(header, Header) and isinstance(footer, Footer) else None
 
 
 def _read_line(line: bytes, number: int, path: Path) -> Line:

@@ -7,12 +7,15 @@ from ..core.records import CurveSummary
 from ..core.samples import PROFILED
 from ..core.units import format_bytes, format_seconds, listed, printable, three_digits
 from ..core.work import rate_suffix
+from ..judging.nights import NIGHTS, Watched
 from ..judging.verdicts import Kind, Verdict
 from .resources import ExactResult
-from .results import Result
+from .results import Result, count
 
 # Why tests were not measured: a sweep has a reason of its own for every size.
 MOST_REASONS = 4
+# Of the nights on which a gate would have been red, the last.
+MOST_ALARMS = 3
 
 
 def curve_line(curve: CurveSummary) -> str:
@@ -114,6 +117,12 @@ def verdicts_line(results: Sequence[Result | ExactResult]) -> str:
     return ", ".join(f"{counts[kind]} {kind.value}" for kind in order if counts[kind])
 
 
+def compared_of(results: Sequence[Result | ExactResult]) -> int:
+    """How many results were compared with anything."""
+    nothing = (Kind.NO_BASELINE, Kind.INVALID)
+    return sum(result.verdict is not None and result.verdict.kind not in nothing for result in results)
+
+
 _LIMITS = {
     "published": "published limits",
     "floor": "floors of published figures",
@@ -131,7 +140,7 @@ def gate_lines(results: Sequence[Result | ExactResult], planned: int, run: str, 
         family: the hardware family.
     """
     judged = [result for result in results if result.verdict is not None]
-    compared = sum(r.verdict is not None and r.verdict.kind not in (Kind.NO_BASELINE, Kind.INVALID) for r in judged)
+    compared = compared_of(judged)
     if not results:
         return [f"THIS RUN GATES NOTHING: 0 of {planned} compared, since nothing was measured"]
     profiled = sum(result.word == PROFILED.upper() for result in results)
@@ -183,6 +192,23 @@ def _behind(results: Sequence[Result | ExactResult], compared: int) -> tuple[int
 def _beside(verdict: Verdict) -> bool:
     """Whether siblings stood for a reference, of one that counts as compared."""
     return bool(verdict.siblings) and verdict.kind is not Kind.INVALID
+
+
+def shadow_lines(sentences: Sequence[str], known: Sequence[Watched]) -> list[str]:
+    """What a gate that only watches would have failed, worst first, and how often it would have so far.
+
+    Args:
+        sentences: of this run.
+        known: every run on this hardware that watched, this one included.
+    """
+    lines = [f"SHADOW: would have failed: {sentence}" for sentence in sentences]
+    lines = lines or ["SHADOW: nothing would have failed"]
+    nights, red = len({run.night for run in known}), [run for run in known if run.red]
+    told = f"SHADOW: in {count(nights, 'night')} {len(red)} of {count(len(known), 'run')} would have been red"
+    told += ": " * bool(red) + "; ".join(f"{run.night} {run.why}" for run in red[-MOST_ALARMS:])
+    if nights < NIGHTS:
+        return [*lines, f"{told}; from {NIGHTS} nights on this rate tells whether to switch the gate on"]
+    return [*lines, f"{told}; switch the gate on by --roofline-ci"]
 
 
 def _recording(run: str, family: str) -> list[str]:

@@ -33,11 +33,16 @@ def annotations(
     worst: dict[str, ReportRow] = {}
     for row in worst_first(rows):
         worst.setdefault(row.test_id, row)
-    told = [row for row in worst.values() if (errors if row.red else row.word in _WARNED)]
+    told = [row for row in worst.values() if (errors if row.red else row.word in _WARNED or _watched(row))]
     lines = [_command(row, place_of(row.test_id)) for row in told[:most]]
     if len(told) > most:
         lines.append(f"roofline: {len(told) - most} more annotations left out, the worst {most} are shown")
     return lines
+
+
+def _watched(row: ReportRow) -> bool:
+    """Whether it would have failed, had the gate not only watched."""
+    return row.outcome is not None and row.outcome.shadow
 
 
 def _command(row: ReportRow, place: Place | None) -> str:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...core.units import format_percent, printable, slug
-from ...judging.ending import DEGRADED, FAILED, INTERRUPTED, MEASURED, OUT_OF_MEMORY, SKIPPED, XFAIL
+from ...judging.ending import DEGRADED, FAILED, INTERRUPTED, MEASURED, OUT_OF_MEMORY, SHADOW, SKIPPED, XFAIL
 from ...judging.report_rows import ReportRow, worst_first
 from ...judging.verdicts import Kind
 from ..results import count
@@ -46,6 +46,7 @@ MEANINGS = (
     (OUT_OF_MEMORY, "memory ran out, which the test expected"),
     (FAILED, "the test failed for itself: wrong data, an exception, a lost process; no verdict"),
     (MEASURED, "a number that was compared with nothing, as those of other tools are"),
+    (SHADOW, "what a gate that only watches would have failed, as it compared too little"),
     (SKIPPED, "not measured: this machine lacks what the test needs, or the test skipped itself"),
 )
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")

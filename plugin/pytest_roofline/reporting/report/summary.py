@@ -58,6 +58,9 @@ def _verdict(runs: Sequence[Run], rows: Sequence[ReportRow]) -> list[str]:
     else:
         heading = f"nothing failed, {held} of {count(len(rows), 'result')} compared"
     statuses = {run.footer.exit_status for run in runs if run.footer is not None} - {0}
+    watched = [run.footer.shadow for run in runs if run.footer is not None and run.footer.shadow is not None]
+    if watched:
+        heading += f"; the gate only watched, {sum(map(len, watched))} would have failed"
     if statuses and not failed:
         # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
         heading += f"; but pytest ended with status {', '.join(map(str, sorted(statuses)))}"

@@ -1,0 +1,303 @@
+"""A gate that only watches: it says and records what it would have failed, and after fourteen nights how often."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from .test_device_health import SICK
+
+SHADOW = ("--roofline-ci=shadow", "--roofline-rounds=1")
+FOUR = """
+import pytest
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9)
+
+def test_slow(roofline, busy): roofline.measure(lambda: busy(1e-3), work=WORK)
+def test_slower(roofline, busy): roofline.measure(lambda: busy(1e-3), work=WORK)
+def test_same(roofline, busy): roofline.measure(lambda: busy(1e-3), work=WORK)
+"""
+ALARM = "SHADOW: would have failed: "
+
+
+def alarms(result):
+    return [line.removeprefix(ALARM) for line in result.stdout.lines if line.startswith(ALARM)]
+
+
+@pytest.fixture
+def slowed(desk):
+    """A desk of three tests with a baseline, two of which are slower by now."""
+    desk.baseline(text=FOUR)
+    desk.script(slow={"test_slow": 1.2, "test_slower": 1.5, "test_same": 1.0})
+    return desk
+
+
+def test_what_is_red_in_a_gate_passes_is_marked_and_named_worst_first(slowed):
+    assert slowed.run("--roofline-ci", "--roofline-rounds=1").ret == 1
+    result = slowed.run(*SHADOW, "-v")
+    assert result.ret == 0
+    result.assert_outcomes(passed=3)
+    slower, slow = alarms(result)
+    assert (slower[:18], slow[:16]) == ("slower: +50.0 % ti", "slow: +20.0 % ti")
+    marked = [line.partition(" ")[0] for line in result.stdout.lines if "; SHADOW: would have failed" in line]
+    assert marked == ["test_suite.py::test_slow", "test_suite.py::test_slower"]
+
+
+def test_a_verdict_that_waited_for_a_round_passes_as_well(slowed):
+    slowed.script(slow={"test_slow": 1.07, "test_slower": 1.0, "test_same": 1.0})
+    result = slowed.run("--roofline-ci=shadow", "--roofline-rounds=12")
+    assert result.ret == 0
+    assert "roofline: round 2 " in result.stdout.str()
+    (slow,) = alarms(result)
+    assert slow.startswith("slow: +7.0 % time")
+
+
+def test_junit_has_no_failure_and_says_what_would_have_been_one(slowed):
+    slowed.run(*SHADOW, "--junitxml=junit.xml")
+    suite = ET.parse(slowed.path / "junit.xml").getroot().find("testsuite")
+    assert suite.get("failures") == "0"
+    figures = {
+        case.get("name"): {prop.get("name"): prop.get("value") for prop in case.iter("property")}
+        for case in suite.iter("testcase")
+    }
+    assert figures["test_slow"]["roofline.shadow"].startswith("slow: +20.0 % time")
+    assert figures["test_slow"]["roofline.verdict"] == "REGRESSED"
+    assert "roofline.shadow" not in figures["test_same"]
+
+
+def test_the_run_file_records_what_would_have_been_red(slowed):
+    slowed.run(*SHADOW)
+    run = slowed.last_run()
+    assert run.footer.exit_status == 0
+    assert [sentence.partition(":")[0] for sentence in run.footer.shadow] == ["slower", "slow"]
+    ended = {one.test_id.partition("::")[2]: (one.outcome, one.by_verdict, one.shadow) for one in run.outcomes}
+    assert ended == {
+        "test_slow": ("failed", True, True),
+        "test_slower": ("failed", True, True),
+        "test_same": ("passed", False, False),
+    }
+
+
+def test_a_regression_that_was_let_pass_becomes_no_baseline(slowed):
+    slowed.run(*SHADOW, "--roofline-save=night")
+    slowed.cli("baseline", "propose", "night", "-o", "p.json")
+    entries = json.loads((slowed.path / "p.json").read_text())["entries"]
+    assert [entry["benchmark"] for entry in entries] == ["same"]
+
+
+def test_a_run_without_shadow_records_none(slowed):
+    slowed.run("--roofline-ci", "--roofline-rounds=1")
+    assert slowed.last_run().footer.shadow is None
+    assert '"shadow"' not in slowed.run_paths()[-1].read_text()
+
+
+def test_a_report_of_it_has_the_verdicts_and_nothing_red(slowed):
+    slowed.run(*SHADOW, "--roofline-report=report")
+    rows = json.loads((slowed.path / "report" / "run.json").read_text())["results"]
+    assert {row["label"]: (row["verdict"], row["failed"]) for row in rows} == {
+        "slow": ("REGRESSED", False), "slower": ("REGRESSED", False), "same": ("PASSED", False),
+    }  # fmt: skip
+
+
+def test_github_is_warned_of_it_and_told_how_many(slowed, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(slowed.path / "summary.md"))
+    result = slowed.run(*SHADOW)
+    told = [line.partition(" ")[0] + line.partition("title=")[2].partition("::")[0] for line in result.stdout.lines
+            if line.startswith("::")]  # fmt: skip
+    assert told == ["::warningREGRESSED slower", "::warningREGRESSED slow"]
+    heading = (slowed.path / "summary.md").read_text().splitlines()[0]
+    assert heading == "## roofline: nothing failed, 3 of 3 results compared; the gate only watched, 2 would have failed"
+
+
+@pytest.mark.parametrize("body", ["assert False", "raise RuntimeError('broken')"])
+def test_a_test_that_fails_for_itself_is_red_all_the_same(slowed, body):
+    slowed.suite(FOUR + f"\ndef test_bad(roofline): {body}\n")
+    result = slowed.run(*SHADOW)
+    assert result.ret == 1
+    result.assert_outcomes(passed=3, failed=1)
+
+
+def test_a_slow_test_under_strict_xfail_is_an_expected_failure_as_in_a_gate(slowed):
+    slowed.suite(FOUR.replace("def test_slow(", "@pytest.mark.xfail(strict=True)\ndef test_slow("))
+    for options in (SHADOW, ("--roofline-ci", "--roofline-rounds=1")):
+        assert slowed.run(*options).parseoutcomes()["xfailed"] == 1
+    result = slowed.run(*SHADOW)
+    assert result.ret == 0
+    assert [alarm.partition(":")[0] for alarm in alarms(result)] == ["slower"]
+
+
+def test_x_and_lf_see_nothing_red(slowed):
+    slowed.run(*SHADOW, "-x").assert_outcomes(passed=3)
+    slowed.run(*SHADOW, "--lf").assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def test_quiet(roofline): pass\n", "GATE: nothing was compared, since 0 of 1 test measured anything"),
+        ("def test_two(roofline): roofline.skip_for_hardware('needs 2 GPUs, found 1')\n", "needs 2 GPUs, found 1, and"),
+        ("def test_plain(): pass\n", "GATE: nothing was compared, since no test that measures was selected"),
+        ("", "GATE: nothing was compared, since no test that measures was selected"),
+    ],
+)
+def test_nothing_compared_is_said_and_not_red(desk, text, said):
+    desk.suite(text)
+    assert desk.run("--roofline-ci").ret == 1
+    result = desk.run("--roofline-ci=shadow")
+    assert result.ret == 0
+    assert any(said in alarm for alarm in alarms(result)), result.stdout.str()
+
+
+def test_a_sick_device_is_named_first_and_not_red(slowed):
+    slowed.script(gpu=SICK, slow=1.5)
+    result = slowed.run(*SHADOW)
+    assert result.ret == 0
+    assert alarms(result)[0].startswith("DEGRADED: power limit 400 W")
+    assert len(alarms(result)) == 4
+
+
+def test_an_accelerator_that_torch_cannot_use_is_said_and_not_refused(desk, monkeypatch):
+    desk.one()
+    monkeypatch.setattr("pytest_roofline.measuring.environment.unused_accelerator", lambda device: "a GPU lies idle")
+    assert desk.run("--roofline-ci").ret == pytest.ExitCode.USAGE_ERROR
+    result = desk.run("--roofline-ci=shadow")
+    assert result.ret == 0
+    assert alarms(result)[0] == "a GPU lies idle"
+
+
+def test_a_green_night_says_so(slowed):
+    slowed.script()
+    result = slowed.run(*SHADOW)
+    assert alarms(result) == []
+    result.stdout.fnmatch_lines(
+        ["SHADOW: nothing would have failed", "SHADOW: in 1 night 0 of 1 run would have been red; from 14 nights on *"]
+    )
+
+
+def nights(desk, dates, red=()):
+    """Copies of the last run, as of other nights; of those in `red` the first test would have failed."""
+    text = desk.run_paths()[-1].read_text()
+    for index, date in enumerate(dates):
+        records = [json.loads(line) for line in text.splitlines()]
+        records[0] |= {"run_id": f"night{index}", "started": f"{date}T02:00:00Z"}
+        records[-1] |= {"shadow": ["slow: +20.0 % time (1 GB/s)"] if date in red else []}
+        desk.run_path(f"night{index}").write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def rate(result):
+    (line,) = [line for line in result.stdout.lines if line.startswith("SHADOW: in ")]
+    return line
+
+
+def test_after_fourteen_nights_it_prints_its_own_rate_of_alarms(slowed):
+    slowed.script()
+    slowed.run(*SHADOW)
+    slowed.run_paths()[-1].rename(slowed.run_path("first"))
+    dates = [f"2026-01-{day:02}" for day in range(1, 13)]
+    nights(slowed, dates, red=["2026-01-07"])
+    slowed.run_path("first").unlink()
+    line = rate(slowed.run(*SHADOW, "--roofline-save=thirteenth"))
+    assert line.startswith(
+        "SHADOW: in 13 nights 1 of 13 runs would have been red: 2026-01-07 slow: +20.0 % time; from 14"
+    )
+    nights(slowed, [*dates, "2026-01-13"], red=["2026-01-07"])
+    assert rate(slowed.run(*SHADOW)).startswith(
+        "SHADOW: in 14 nights 1 of 15 runs would have been red: 2026-01-07 slow"
+    )
+    assert rate(slowed.run(*SHADOW)).endswith("; switch the gate on by --roofline-ci")
+
+
+def test_two_runs_of_one_night_are_one_night(slowed):
+    slowed.script()
+    slowed.run(*SHADOW)
+    assert rate(slowed.run(*SHADOW)).startswith("SHADOW: in 1 night 0 of 2 runs ")
+
+
+def test_runs_on_other_hardware_of_no_gate_and_damaged_files_are_no_nights(slowed):
+    slowed.script()
+    slowed.run("--roofline-save=plain")
+    slowed.run_path("plain").with_name("damaged.jsonl").write_text(
+        '{"type": "header"}\n{"type": "footer", "shadow": 1}\n'
+    )
+    slowed.run_path("plain").with_name("empty.jsonl").write_text("")
+    slowed.script(product="NVIDIA H100 PCIe")
+    slowed.run(*SHADOW)
+    slowed.script()
+    assert rate(slowed.run(*SHADOW)).startswith("SHADOW: in 1 night 0 of 1 run ")
+
+
+def test_every_night_counts_also_one_on_which_all_was_skipped(desk):
+    desk.suite("import pytest\ndef test_one(roofline): pytest.skip('not today')\n")
+    assert rate(desk.run(*SHADOW)).startswith("SHADOW: in 1 night 1 of 1 run would have been red: ")
+
+
+@pytest.mark.parametrize(
+    ("given", "passed", "red"),
+    [
+        (("--roofline-ci", "perf", "-k", "quiet"), 1, True),
+        (("perf", "--roofline-ci"), 1, True),
+        (("--roofline-ci=shadow", "perf"), 2, False),
+        (("--roofline-ci", "perf/test_suite.py::test_quiet"), 1, True),
+        (("--roofline-ci", "--roofline-ci=shadow", "perf"), 2, False),
+        (("--roofline-ci=shadow", "--roofline-ci", "perf"), 1, True),
+    ],
+    ids=str,
+)
+def test_the_option_takes_no_path_for_its_value(desk, given, passed, red):
+    (desk.path / "perf").mkdir()
+    (desk.path / "perf" / "test_suite.py").write_text("def test_quiet(roofline): pass\n")
+    desk.suite("def test_elsewhere(): assert False\n")
+    result = desk.run(*given)
+    result.assert_outcomes(passed=passed, failed=int(red))
+    assert result.ret == int(red)
+
+
+def test_another_value_is_refused(desk):
+    desk.one()
+    result = desk.run("--roofline-ci=loud")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "--roofline-ci" in result.stderr.str()
+    assert "loud" in result.stderr.str()
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "watches"),
+    [
+        ("roofline_ci = shadow", 0, True),
+        ("roofline_ci = Shadow", 0, True),
+        ("roofline_ci = true", 1, False),
+        ("roofline_ci = 1", 1, False),
+        ("roofline_ci = false", 0, False),
+        ("roofline_ci =", 0, False),
+    ],
+)
+def test_the_ini_says_the_same(desk, line, status, watches):
+    desk.one()
+    desk.ini(line)
+    result = desk.run()
+    assert result.ret == status
+    assert bool(alarms(result)) == watches
+
+
+@pytest.mark.parametrize(("value", "status"), [("true", 1), ("false", 0), ('"shadow"', 0), ('"true"', 1)])
+@pytest.mark.parametrize("table", ["tool.pytest", "tool.pytest.ini_options"])
+def test_a_toml_file_says_the_same(desk, table, value, status):
+    desk.one()
+    (desk.path / "pytest.ini").unlink()
+    (desk.path / "pyproject.toml").write_text(f"[{table}]\nroofline_ci = {value}\n")
+    assert desk.run().ret == status
+
+
+def test_another_value_in_the_ini_is_one_sentence(desk, sentence):
+    desk.one()
+    desk.ini("roofline_ci = loud")
+    sentence(desk.run(), "roofline_ci is 'loud'", "true, false or shadow")
+
+
+def test_qualify_watches_too(slowed):
+    slowed.script(slow={"*": 1.035})
+    result = slowed.run(*SHADOW, "--roofline-qualify")
+    assert result.ret == 0
+    assert "inconclusive" in next(line for line in result.stdout.lines if "only watches" in line)
