@@ -30,6 +30,8 @@ class Bench:
     def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
         self._pytester = pytester
         self._monkeypatch = monkeypatch
+        # Options of every run of this test.
+        self.always: list[str] = []
 
     def run(self, product: str, rates: Rates, *arguments: str) -> pytest.RunResult:
         """One run on a recorded product, in this process."""
@@ -56,7 +58,7 @@ class Bench:
     def _options(self) -> list[str]:
         plugins = ["-p", "no:hypothesispytest", "-p", "no:cacheprovider"]
         where = [f"--rootdir={ROOT}", f"-c={ROOT / 'pyproject.toml'}", f"--roofline-dir={self._pytester.path}"]
-        return [*plugins, *where, "--roofline-budget=0.05", "-v"]
+        return [*plugins, *where, *self.always, "--roofline-budget=0.05", "-v"]
 
     @property
     def last(self) -> Run:

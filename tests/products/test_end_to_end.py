@@ -1,14 +1,18 @@
-"""`pytest perf_tests` on day one, before anybody recorded a thing: limits gate, references are shown.
+"""`pytest perf_tests` where nothing was recorded, on a site that dropped all floors: limits gate, references are shown.
 
 A healthy stand-in reaches its limit plus a few percent. A limit that lies far below what is usual notices less: a link
 of 25 GB/s under a limit of 21 may lose 15 % and stay above it.
 """
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from .conftest import SUITE
+from pytest_roofline.core.entries import Baseline
+from pytest_roofline.judging.baselines import read_baseline, write_baseline
+
+from .conftest import ROOT, SUITE
 from .limits import ADD, D2H, H2D, LIMITS, TRIAD
 from .standin import Rates
 
@@ -23,6 +27,28 @@ LIMITED = [
 ]
 COPIES, STREAM = str(SUITE / "test_memcpy.py"), str(SUITE / "test_stream.py")
 QUICK = ("-k", "(512MiB or stream) and not dot and not triton] and not d2d_triton")
+
+
+@pytest.fixture(scope="module")
+def without_floors(tmp_path_factory):
+    """Baselines of a site in which every floor that ships is dropped."""
+    folder = tmp_path_factory.mktemp("site")
+    for path in (ROOT / "baselines").glob("*.json"):
+        dropped = [
+            replace(entry, value=0, figures=None, reason="limits are looked at by themselves")
+            for entry in read_baseline(path).entries
+            if entry.kind == "floor"
+        ]
+        if dropped:
+            write_baseline(folder / path.name, Baseline(path.stem, tuple(dropped)))
+    return folder
+
+
+@pytest.fixture
+def bench(bench, without_floors):
+    """Runs on that site."""
+    bench.always = [f"--roofline-baselines={without_floors}"]
+    return bench
 
 
 def rates(limit, slow=1.0, healthy=HEALTHY):
