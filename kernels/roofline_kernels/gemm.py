@@ -280,7 +280,7 @@ def _taken(matrix: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 def _scaled(operands: Operands, out: torch.Tensor) -> None:
     """`torch._scaled_mm`, which has its own arguments in torch 2.4: there it also gives the largest result."""
     assert operands.scales is not None
-    into: object = out
+    into: Any = out
     if _GIVES_LARGEST:
         into = (out, torch.empty((), dtype=torch.float32, device=out.device))
     by_name: dict[str, Any] = {"scale_a": operands.scales[0], "scale_b": operands.scales[1]}
