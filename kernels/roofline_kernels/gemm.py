@@ -140,7 +140,9 @@ def normal(rows: int, columns: int, dtype: torch.dtype, device: torch.device, se
         return matrix.normal_(generator=generator)
     for part in matrix.split(max(1, _CHUNK_ELEMENTS // columns)):
         wide = torch.empty(part.shape, dtype=torch.float32, device=device)
-        part.copy_(wide.normal_(0.0, fp8_deviation(dtype), generator=generator))
+        most = torch.finfo(dtype).max
+        # What is beyond would become no number.
+        part.copy_(wide.normal_(0.0, fp8_deviation(dtype), generator=generator).clamp_(-most, most))
     return matrix
 
 
