@@ -19,7 +19,7 @@ from .work import gemm_work
 
 SEED = 20_261_123
 CUBES = (4096, 8192, 16384)
-# About a fifth of a second in bfloat16 on a processor that has to emulate it.
+# Small enough to be checked whole, and for a processor that has to emulate bfloat16.
 CPU_CUBE = 512
 TOKENS = (1, 64, 4096)
 # Output and input features of each projection; query, key and value, and gate and up, are one product each, as
@@ -48,7 +48,7 @@ _UNIT = 2.0**-24
 _FP8_SUM = 8 * 2.0**-13
 # TF32 keeps ten bits after the first, by rounding or by cutting off: 2^-10 at most, of either operand.
 _TF32_OPERAND = 2.0**-10
-# Largest number of either fp8 type by which normal numbers are scaled: 6.5 standard deviations still fit.
+# So many standard deviations of what is drawn are the largest number of an fp8 type: one in 10^10 is beyond.
 _DEVIATIONS = 6.5
 # Where no more operand elements than this are read, every element of the product is checked.
 _WHOLE_ELEMENTS = 2**21
@@ -140,7 +140,9 @@ def normal(rows: int, columns: int, dtype: torch.dtype, device: torch.device, se
         return matrix.normal_(generator=generator)
     for part in matrix.split(max(1, _CHUNK_ELEMENTS // columns)):
         wide = torch.empty(part.shape, dtype=torch.float32, device=device)
-        part.copy_(wide.normal_(0.0, fp8_deviation(dtype), generator=generator))
+        most = torch.finfo(dtype).max
+        # What is beyond would become no number.
+        part.copy_(wide.normal_(0.0, fp8_deviation(dtype), generator=generator).clamp_(-most, most))
     return matrix
 
 
@@ -223,8 +225,9 @@ class Gemm:
     def check(self, operands: Operands, out: torch.Tensor) -> bool:
         """Whether a result is the product of its operands within the bound of rounding.
 
-        Small products are checked whole; of large ones random rows and columns that meet every tile of an m-th part
-        (128 of them) times an n-th part, by a product in float64 where the device has it, else in float32.
+        Small products are checked whole. Of large ones a row and a column at random of each of 128 equal stretches is,
+        so that a wrong tile that is as large as a stretch either way is met for sure. They are held against a product
+        in float64 where the device has it, else in float32; of fp8 against that of the quantised operands and scales.
         """
         rows, columns = (torch.tensor(chosen, device=self._device) for chosen in self._looked_at())
         left, right = _taken(operands.left, rows), _taken(operands.weight, columns)

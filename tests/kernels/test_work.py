@@ -16,6 +16,7 @@ from roofline_kernels.work import (
     bus_factor,
     collective_bytes,
     copy_bytes,
+    gemm_work,
     link_copy_bytes,
     stream_work,
     transformer_flops,
@@ -28,6 +29,11 @@ def test_a_copy_within_a_memory_reads_and_writes_every_byte():
 
 def test_a_copy_over_a_link_counts_every_byte_once():
     assert link_copy_bytes(7) == {"payload_bytes": 7, "wire_bytes": 7}
+
+
+def test_a_matrix_product_has_two_flops_a_term_and_moves_each_matrix_once():
+    # [2, 5] · [5, 3] in bfloat16 into float32: 6 sums of 5 terms; 10 + 15 elements read, 6 written.
+    assert gemm_work(2, 3, 5, operand_bytes=2, result_bytes=4) == {"flops": 60, "read_bytes": 50, "write_bytes": 24}
 
 
 def test_a_copy_within_a_memory_is_shown_as_traffic():
