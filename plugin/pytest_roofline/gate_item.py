@@ -4,6 +4,7 @@ It comes behind everything else, also behind verdicts that waited for further ro
 something: a green run has as many tests as it has.
 """
 
+import glob
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +144,7 @@ def nothing_compared(state: RooflineSession | None) -> list[Shortfall]:
         return [Shortfall(text, "Mend what kept them from measuring, or select others.")]
     run = state.run_name if state.writer.path is not None else ""
     lines = gate_lines(results, len(state.planned), run, family_of(state.ground.environment.device))
-    return [Shortfall(f"nothing was compared of {count(len(results), 'result')}", "\n  ".join(lines))]
+    return [Shortfall(f"nothing was compared: 0 of {count(len(results), 'result')}", "\n  ".join(lines))]
 
 
 def shortfalls(state: RooflineSession, *, complete: bool = False) -> list[Shortfall]:
@@ -196,10 +197,11 @@ def _silent(state: RooflineSession, complete: bool) -> Iterator[str]:
 
 def _escaped(state: RooflineSession) -> Iterator[str]:
     """Tests that were measured and then skipped, which is also what `pytest.xfail()` does in a test's body."""
+    measured = {one.measurement.test_id for one in state.timed.results}
+    measured |= {one.resources.test_id for one in state.compiled.results}
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
-        measured = state.timed.of(encodable(test_id)) or state.compiled.of(encodable(test_id))
-        if ended is None or not measured:
+        if ended is None or encodable(test_id) not in measured:
             continue
         by_call = how_it_ended(ended)[0] == XFAIL and plan.item.get_closest_marker("xfail") is None
         if ended.outcome == "skipped" or by_call:
@@ -254,6 +256,9 @@ def _looks_everywhere(config: pytest.Config) -> bool:
         return False
     given = [(config.invocation_params.dir / argument).resolve() for argument in config.args]
     own: Sequence[Path] = [
-        path for pattern in config.getini("testpaths") for path in config.rootpath.glob(pattern)
+        config.rootpath / found
+        for pattern in config.getini("testpaths")
+        # As pytest does; Path.glob refuses `.` and absolute patterns.
+        for found in glob.iglob(pattern, root_dir=config.rootpath, recursive=True)  # noqa: PTH207
     ] or [config.rootpath]
     return all(any(path.resolve().is_relative_to(one) for one in given) for path in own)

@@ -9,7 +9,7 @@ import pytest
 from .core.errors import BadInput, RanksSkipped
 from .launcher import Launcher, launcher_of, unmet, world_size_of
 from .settings import Marks, read_marks
-from .shadow import lack
+from .shadow import lack, require
 
 if TYPE_CHECKING:
     from .distributed.facts import RankFacts
@@ -204,7 +204,7 @@ def make_distributed(request: pytest.FixtureRequest) -> Distributed:
     launcher, marks = launcher_of(request.config), read_marks(request.node)
     reason = unmet(marks.needs, launcher.kind) if marks.needs is not None else None
     if reason is not None and marks.needs == "accelerator":
-        lack(request.node, launcher.options, reason)
+        require(request.node, launcher.options, reason)
     if reason is not None:
         pytest.skip(reason)
     return Distributed(launcher, request.node, marks)

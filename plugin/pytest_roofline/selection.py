@@ -14,7 +14,7 @@ from .options import FIXTURE, TIERS
 from .planned import Planned, benchmark_name, parameters_of, refuse_collisions
 from .session import RooflineSession
 from .settings import Marks, parse_options, read_marks
-from .shadow import lack
+from .shadow import require
 
 if TYPE_CHECKING:
     from .judging.baselines import Entries
@@ -104,8 +104,8 @@ def skip_for_device(session: RooflineSession, item: pytest.Item) -> None:
     if reason is None:
         return
     # Asking for the CPU's own test on a GPU is a matter of choice, not a lack of hardware.
-    if needs == "accelerator" and session.options.require_hardware:
-        lack(item, session.options, reason)
+    if needs == "accelerator":
+        require(item, session.options, reason)
     if item.config.pluginmanager.hasplugin("skipping"):
         # Skipped by a mark, the report names the test's own line and not this one.
         item.add_marker(pytest.mark.skip(reason=reason))

@@ -63,6 +63,18 @@ def fail(item: pytest.Item, options: Options, why: str, rank: int = OTHER) -> No
     let_pass(item, why, rank)
 
 
+def require(item: pytest.Item, options: Options, why: str) -> None:
+    """Fail a test that lacks hardware, where that is required; note it where nothing is to fail.
+
+    Raises:
+        pytest.fail.Exception: it is required.
+    """
+    __tracebackhide__ = True
+    if options.require_hardware:
+        test = f"{item.name}: " * options.shadow
+        fail(item, options, f"{test}{why}, and --roofline-require-hardware is set")
+
+
 def lack(item: pytest.Item, options: Options, why: str) -> NoReturn:
     """End a test that the hardware at hand is not enough for: a failure where it is required, else skipped.
 
@@ -71,6 +83,5 @@ def lack(item: pytest.Item, options: Options, why: str) -> NoReturn:
         pytest.skip.Exception: it is not, or nothing is to fail.
     """
     __tracebackhide__ = True
-    if options.require_hardware:
-        fail(item, options, f"{why}, and --roofline-require-hardware is set")
+    require(item, options, why)
     pytest.skip(why)

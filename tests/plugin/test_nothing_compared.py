@@ -230,10 +230,13 @@ def test_a_function_that_was_selected_misses_the_parameters_that_it_lost(recorde
     assert "copy[128]: its test has other parameters now" in gated(recorded, "--roofline-ci", "-k", "copy")
 
 
-@pytest.mark.parametrize("given", [(".",), ("suite",), ()], ids=str)
-def test_paths_where_pytest_looks_by_itself_are_no_selection(recorded, given):
+@pytest.mark.parametrize(
+    ("testpaths", "given"),
+    [("suite", (".",)), ("suite", ("suite",)), ("suite", ()), (".", ()), ("sui*", ("suite",)), ("", ()), ("", (".",))],
+)
+def test_paths_where_pytest_looks_by_itself_are_no_selection(recorded, testpaths, given):
     (recorded.path / "suite").mkdir()
-    recorded.ini("testpaths = suite")
+    recorded.ini(f"testpaths = {testpaths}")
     (recorded.path / "test_suite.py").rename(recorded.path / "suite" / "test_suite.py")
     recorded.path.joinpath("suite", "test_suite.py").write_text(TWO.replace("def test_other", "def helper_other"))
     assert "other: there is no such test" in gated(recorded, "--roofline-ci", *given)
@@ -243,7 +246,7 @@ def test_an_entry_of_other_hardware_is_not_missed(recorded):
     recorded.script(product="NVIDIA H100 PCIe")
     result = recorded.run(*ONCE, "--roofline-ci")
     assert "entries not measured" not in result.stdout.str()
-    assert "nothing was compared of 3 results" in result.stdout.str()
+    assert "nothing was compared: 0 of 3 results" in result.stdout.str()
 
 
 def test_an_entry_whose_test_is_red_is_not_missed_as_well(recorded):
@@ -290,7 +293,7 @@ def test_nothing_compared_at_all_fails_by_the_item_alone_and_names_how_to_record
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "GATE: nothing was compared of 3 results",
+            "GATE: nothing was compared: 0 of 3 results",
             "  THIS RUN GATES NOTHING: 0 of 3 *",
             "*roofline baseline propose *",
         ]

@@ -137,7 +137,10 @@ def test_x_and_lf_see_nothing_red(slowed):
     ("text", "said"),
     [
         ("def test_quiet(roofline): pass\n", "GATE: nothing was compared, since 0 of 1 test measured anything"),
-        ("def test_two(roofline): roofline.skip_for_hardware('needs 2 GPUs, found 1')\n", "needs 2 GPUs, found 1, and"),
+        (
+            "def test_two(roofline): roofline.skip_for_hardware('needs 2 GPUs, found 1')\n",
+            "test_two: needs 2 GPUs, found 1, and",
+        ),
         ("def test_plain(): pass\n", "GATE: nothing was compared, since no test that measures was selected"),
         ("", "GATE: nothing was compared, since no test that measures was selected"),
     ],
