@@ -19,7 +19,7 @@ CI = "--roofline-ci"
 FAMILIES = ("h100-sxm5-80gb", "a100-sxm4-80gb", "mi300x-192gb", "v100-sxm2-32gb")
 HALVED = (*FAMILIES, "h100-pcie-80gb", "a100-sxm4-40gb", "a100-pcie-40gb", "a100-pcie-80gb", "v100-sxm2-16gb")
 # Where nobody published a host link: what a link that gates nothing runs at.
-SOME_LINK_GBps, SOME_TFLOPS = 50.0, 30.0
+SOME_LINK_GBps, SOME_TFLOPS = 50.0, 5.0
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,9 @@ def test_memory_at_half_speed_is_red_on_day_one_from_a_single_process(bench, mac
     assert result.ret == pytest.ExitCode.TESTS_FAILED, result.stdout.str()
     assert {"memcpy_d2d", "stream"} & red(bench)
     assert len({one.process for one in bench.last.measurements}) == 1
-    floors = [line for line in result.stdout.lines if "BELOW FLOOR" in line]
+    floors = [line for line in result.stdout.lines if "beyond its limit" in line and "interval" in line]
     assert floors, result.stdout.str()
-    assert all("figures of" in line and "roofline doctor" in line for line in floors)
+    assert all("BELOW FLOOR" in line and "figures of" in line and "roofline doctor" in line for line in floors)
 
 
 @pytest.mark.parametrize("product", ["h100-sxm5-80gb", "a100-sxm4-80gb", "mi300x-192gb"])
@@ -109,10 +109,14 @@ def test_memcpy_alone_gates_something_on_day_one(bench, machine, product):
 def test_fifteen_percent_less_of_memory_and_link_is_red_where_the_page_says_so(bench, cells, machine):
     product = "h100-sxm5-80gb"
     result = bench.run_rounds(
-        3, product, machine(product, memory=1.15, link=1.15), "test_stream[triad]", "test_memcpy_h2d[512MiB-pinned]"
+        3,
+        product,
+        machine(product, memory=1.15, link=1.15),
+        "test_stream_large[triad]",
+        "test_memcpy_h2d[512MiB-pinned]",
     )
     found = red(bench)
-    for resource, benchmark in (("memory, by kernels", "stream"), ("host to device", "memcpy_h2d")):
+    for resource, benchmark in (("memory, by kernels", "stream_large"), ("host to device", "memcpy_h2d")):
         cell = cells[product, resource]
         # What the processes of a stand-in leave open is next to nothing.
         assert (benchmark in found) == (cell.typical / cell.rate < 1.15 / 1.02), (benchmark, result.stdout.str())
