@@ -4,7 +4,6 @@ import gc
 import importlib.metadata
 import math
 import os
-import shutil
 import statistics
 import sys
 from pathlib import Path
@@ -82,15 +81,6 @@ def quick_collections(_lasting):
 MIB = 2**20
 STARTED = "2026-01-02T03:04:05Z"
 DEVICE = "GPU-1"
-
-
-def require_tools(*names):
-    """Skip a test that starts what this machine does not have; where `.ci/run` runs, a skip is a failure."""
-    # Daemons lie where only root looks.
-    path = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
-    missing = [name for name in names if shutil.which(name, path=path) is None]
-    if missing:
-        pytest.skip(f"needs {', '.join(missing)}, found none; .ci/run installs what has them")
 
 
 class Make:

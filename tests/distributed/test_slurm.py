@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from .slurm import Slurm, SlurmFailed, two_nodes
+from ..tools import require_tools
+from .slurm import TOOLS, Slurm, SlurmFailed, two_nodes
 
 
 def command_lines():
@@ -51,6 +52,7 @@ def test_a_batch_script_is_no_launch_and_srun_within_it_is_one(slurm):
 
 
 def test_nothing_is_left_behind():
+    require_tools(*TOOLS)
     with tempfile.TemporaryDirectory(prefix="slurm-") as folder:
         with two_nodes(Path(folder)) as nodes:
             assert nodes.idle()
@@ -64,6 +66,7 @@ def test_nothing_is_left_behind():
 
 
 def test_daemons_that_do_not_come_up_say_why(monkeypatch):
+    require_tools(*TOOLS)
     monkeypatch.setattr(Slurm, "_configure", lambda self, munge: Path(self.environ["SLURM_CONF"]).write_text("No=1\n"))
     with tempfile.TemporaryDirectory(prefix="slurm-") as folder:
         slurm = Slurm(Path(folder) / "1")

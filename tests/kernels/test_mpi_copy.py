@@ -16,7 +16,7 @@ from pytest_roofline.distributed import mpi
 from pytest_roofline.distributed.mpi import gpu_awareness, hints, loaded_library, verdict
 from roofline_kernels import mpi_copy
 
-from ..conftest import require_tools
+from ..tools import require_tools
 
 CHILD = Path(__file__).with_name("mpi_child.py")
 AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
@@ -231,6 +231,7 @@ def test_probe(distributed):
 
 
 def test_a_world_that_dies_of_the_probe_is_an_answer(pytester):
+    require_tools("mpirun")
     pytester.makepyfile(IN_A_WORLD)
     pytester.makefile(".ini", pytest="[pytest]\n")
     result = pytester.runpytest_subprocess("-s", "-p", "no:cacheprovider", "--roofline-device=cpu", timeout=120)
