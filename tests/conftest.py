@@ -4,7 +4,6 @@ import gc
 import importlib.metadata
 import math
 import os
-import shutil
 import statistics
 import sys
 from pathlib import Path
@@ -82,16 +81,6 @@ def quick_collections(_lasting):
 MIB = 2**20
 STARTED = "2026-01-02T03:04:05Z"
 DEVICE = "GPU-1"
-
-
-def require_tools(*names):
-    """Skip a test that starts what the search path does not have; `.ci/run` installs it and runs what was skipped.
-
-    Daemons of Slurm lie in /usr/sbin, which only root's path names.
-    """
-    missing = [name for name in names if shutil.which(name) is None]
-    if missing:
-        pytest.skip(f"needs {', '.join(missing)}, found none on PATH; .ci/run installs what has them")
 
 
 class Make:

@@ -1,9 +1,7 @@
-"""All tests: two files at a time, and then alone those that time something real. With arguments it is pytest.
+"""What `tox run -e cpu` runs: `python tests/run.py REPORTS [ARGUMENT…]`.
 
-    python tests/run.py                 both, in some ten minutes on two cores
-    python tests/run.py tests/judging   as `python -m pytest tests/judging`
-
-Where TEST_REPORTS names a folder, as in CI, `others.xml` and `serial.xml` are written there, and little is printed.
+With arguments, pytest with these. Without, all tests of the project: two files at a time, then, alone, those that are
+marked `serial`, since they time something real. Their reports for JUnit are `others.xml` and `serial.xml` in REPORTS.
 """
 
 import os
@@ -11,32 +9,31 @@ import subprocess
 import sys
 from pathlib import Path
 
-# A file stays with one worker, since its tests share fixtures.
-TWO_AT_A_TIME = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-MARK = "mark.serial"
+PYTEST = [sys.executable, "-m", "pytest"]
+# Not sorted by their number of tests, which says nothing about their time.
+TWO_FILES_AT_A_TIME = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
-def main(arguments: list[str]) -> int:
-    """Run pytest once or twice; the exit status is that of the first run that was not good."""
-    if arguments:
-        return pytest(arguments)
-    serial = sorted(str(path) for path in Path("tests").rglob("test_*.py") if MARK in path.read_text(encoding="utf-8"))
-    others = pytest(["tests", "-m", "not serial", *TWO_AT_A_TIME, *_report("others")])
-    alone = pytest([*serial, "-m", "serial", *_report("serial")])
-    return others or alone
-
-
-def pytest(arguments: list[str]) -> int:
-    """Run pytest in a process of its own, which leaves nothing to the next; its exit status."""
-    return subprocess.call([sys.executable, "-m", "pytest", *arguments])
-
-
-def _report(name: str) -> list[str]:
-    folder = os.environ.get("TEST_REPORTS")
-    if not folder:
-        return []
-    return [f"--junitxml={folder}/{name}.xml", "-q", "-p", "no:cacheprovider", "--durations=10"]
+def run_all(reports: Path) -> int:
+    """Run both parts, whatever becomes of the first; the exit status of the first that failed."""
+    # Only these files, since collecting all others takes a while.
+    files = sorted(Path("tests").rglob("test_*.py"))
+    serial = [str(path) for path in files if "mark.serial" in path.read_text(encoding="utf-8")]
+    parts = {
+        "others": ["tests", "-m", "not serial", *TWO_FILES_AT_A_TIME],
+        "serial": [*serial, "-m", "serial"],
+    }
+    options = ["-q", "--durations=10"]
+    statuses = [
+        subprocess.call([*PYTEST, *arguments, *options, f"--junitxml={reports / name}.xml"])
+        for name, arguments in parts.items()
+    ]
+    return next(filter(None, statuses), 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    folder, *given = sys.argv[1:]
+    if given:
+        # In place of this process, so that a signal reaches pytest.
+        os.execv(sys.executable, [*PYTEST, *given])
+    sys.exit(run_all(Path(folder)))

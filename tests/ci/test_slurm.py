@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from pytest_roofline.cli import main
 
-from ..conftest import require_tools
 from ..distributed.slurm import TOOLS, two_nodes, until
+from ..tools import require_tools
 from .conftest import ALL_PASSED, ALL_REGRESSED, REPORT, SHIPPED, Checkout, files, runs
 
 FILE = SHIPPED / "slurm.sbatch"
@@ -39,7 +39,7 @@ def test_all_reduce(roofline, distributed):
 @pytest.fixture(scope="module")
 def slurm():
     """Two Slurm nodes on this host."""
-    require_tools("sbatch", *TOOLS)
+    require_tools(*TOOLS)
     # Sockets lie in the folder, and their paths may not be long.
     with tempfile.TemporaryDirectory(prefix="slurm-") as folder, two_nodes(Path(folder)) as nodes:
         yield nodes

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import require_tools
+from ..tools import require_tools
 from .slurm import TOOLS, two_nodes
 
 

@@ -7,14 +7,15 @@ import contextlib
 import getpass
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import time
 from pathlib import Path
 
-TOOLS = ("munged", "slurmctld", "slurmd", "srun", "scontrol", "scancel")
+from ..tools import find_tool, what_lacks
+
+TOOLS = ("munged", "slurmctld", "slurmd", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "srun")
 NODES = ("n1", "n2")
 CPUS = 4
 BOOT_S, STOP_S, POLL_S = 30.0, 10.0, 0.1
@@ -53,9 +54,8 @@ class Slurm:
 
     def start(self) -> None:
         """Bring everything up; raises SlurmFailed with the daemons' last words."""
-        missing = [tool for tool in TOOLS if not _found(tool)]
-        if missing:
-            raise SlurmFailed(f"{', '.join(missing)} not found; expected what `.ci/run` installs: slurm-wlm and munge")
+        if lacks := what_lacks(*TOOLS):
+            raise SlurmFailed(lacks)
         self._folder.mkdir(parents=True, exist_ok=True)
         # Daemons of Slurm give up where others may write into the folders that lead to theirs.
         self._folder.chmod(0o755)
@@ -194,8 +194,7 @@ def two_nodes(folder: Path):
 
 
 def _found(tool: str) -> str:
-    """The path of a tool."""
-    return shutil.which(tool) or ""
+    return find_tool(tool) or ""
 
 
 def _free_ports(count: int) -> list[int]:

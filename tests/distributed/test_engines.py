@@ -17,7 +17,7 @@ from pytest_roofline.distributed.engines import Wanted, mpi_family, mpi_plugin, 
 from pytest_roofline.distributed.launching import Launched
 from pytest_roofline.distributed.words import by_rank, fates, last_words
 
-from ..conftest import require_tools
+from ..tools import require_tools
 
 MODULE = "pytest_roofline.distributed.rank"
 KEY = "ROOFLINE_RANK_KEY"
@@ -419,7 +419,7 @@ def small_rank(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["mpirun", "torchrun"])
 def test_a_real_launcher_tells_of_a_rank_that_was_killed(small_rank, name):
-    require_tools(*([name] if name == "mpirun" else []))
+    require_tools(*(["mpirun"] if name == "mpirun" else []))
     placement = Launched(name)
     placement.start(2, {KEY: "5ec4e7"})
     until(lambda: "rank 1 of 2 5ec4e7" in placement.tail(1))

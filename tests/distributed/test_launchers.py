@@ -11,7 +11,7 @@ import pytest
 from pytest_roofline.judging.runs import read_run
 
 from .. import warm
-from ..conftest import require_tools
+from ..tools import require_tools
 from .launches import (
     FOUR,
     LAUNCHES,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import require_tools
+from ..tools import require_tools
 from .slurm import TOOLS, Slurm, SlurmFailed, two_nodes
 
 

@@ -1,12 +1,13 @@
 """The sweep of naive attention: its inputs, and that its cheap checks see what is wrong."""
 
-import shutil
 import sys
 
 import pytest
 import torch
 
 from roofline_kernels.attention import compiling, sweep
+
+from ..tools import require_tools
 
 CPU = torch.device("cpu")
 SEQUENCE, D_MODEL = 40, 16
@@ -105,8 +106,8 @@ def test_without_triton_a_gpu_compiles_nothing(monkeypatch):
     assert compiling.why_not_compiled(torch.device("cuda")) == "needs triton for torch.compile, found none"
 
 
-@pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="needs a C++ compiler")
 def test_compiled_passes_are_right_and_can_be_repeated(inputs):
+    require_tools("g++")
     with sweep.compiled() as forward:
         output = forward(*inputs)
         sweep.check_output(output, *inputs)

@@ -16,7 +16,7 @@ from pytest_roofline.distributed import mpi
 from pytest_roofline.distributed.mpi import gpu_awareness, hints, loaded_library, verdict
 from roofline_kernels import mpi_copy
 
-from ..conftest import require_tools
+from ..tools import require_tools
 
 CHILD = Path(__file__).with_name("mpi_child.py")
 AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []

@@ -6,9 +6,9 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-from roofline_kernels.attention import compiling
 from roofline_kernels.transformer import ATTENTIONS, SIZES, Config, Transformer, loss_of, make_batch, size_named
 
+from ..tools import require_tools
 from .plain_transformer import plain_results
 
 # Heads that are no power of two, a sequence that is none and is shorter than the context.
@@ -114,9 +114,7 @@ def assert_compiled_is_eager(model, backend):
 
 
 def test_compiled_gives_what_eager_gives():
-    reason = compiling.why_not_compiled(torch.device("cpu"))
-    if reason:
-        pytest.skip(reason)
+    require_tools("g++")
     assert_compiled_is_eager(tiny(config=Config(24, 40, 1, 3, vocab=50)), "inductor")
 
 

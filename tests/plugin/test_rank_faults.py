@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from ..conftest import require_tools
+from ..tools import require_tools
 from .rank_runs import PATIENCE_S, RankRuns, by_label
 
 HOST = socket.gethostname()

@@ -5,7 +5,7 @@ import pytest
 from pytest_roofline.reporting.report.page import page
 from pytest_roofline.reporting.report.page_tables import SHOWN_ROWS
 
-from ...conftest import require_tools
+from ...tools import require_tools
 from .browser import chromium, complaints, emulate, main_thread, marked, opened, printed, requests, resize
 from .page_runs import everything, hostile, many
 
