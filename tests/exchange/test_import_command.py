@@ -151,6 +151,41 @@ def test_a_baseline_of_imports_holds_against_later_imports_and_nothing_else(call
     assert (done.exit_code, "1 REGRESSED" in done.output) == (1, True)
 
 
+@pytest.mark.parametrize(
+    "file",
+    [
+        "a100-all_reduce.log",
+        "a100-broadcast.log",
+        "gb10-two-nodes-all_gather.log",
+        "mi300x-babelstream.csv",
+        "a6000-nvbandwidth.json",
+        "readme-nvbandwidth.json",
+        "pytest-benchmark-storage-0030.json",
+    ],
+)
+def test_what_was_imported_proposed_and_approved_has_no_flaw(call, here, file):
+    steps = [
+        ("import", file, "--save", "other"),
+        ("baseline", "propose", "other", "-o", "other.json"),
+        ("baseline", "approve", "other.json", "--into", "kept"),
+        ("baseline", "check", "--into", "kept", "--json"),
+    ]
+    done = [call(*step) for step in steps]
+    assert [one.exit_code for one in done] == [0, 0, 0, 0], [one.output for one in done]
+    assert json.loads(done[-1].stdout) == []
+
+
+def test_what_cannot_be_true_is_imported_as_it_is_and_becomes_no_baseline(call, here):
+    # A sweep whose times are a million times too short.
+    *head, names = (here / "mi300x-babelstream.csv").read_text(encoding="utf-8").splitlines()[:4]
+    rows = ["Copy,50,268435456,8,4.256e+12,0.00100916e-6,0.00117e-6,0.00106e-6"]
+    (here / "absurd.csv").write_text("\n".join([*head, names, *rows]) + "\n", encoding="utf-8")
+    assert call("import", "absurd.csv", "--save", "absurd").exit_code == 0
+    refused = call("baseline", "propose", "absurd", "-o", "absurd.json")
+    assert (refused.exit_code, (here / "absurd.json").exists()) == (2, False)
+    assert "expected at most 110%" in refused.output
+
+
 def test_the_same_file_is_the_same_session(call, here):
     for name in ("one", "two"):
         call("import", "a100-all_reduce.log", "--save", name)

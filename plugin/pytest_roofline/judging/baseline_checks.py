@@ -100,12 +100,10 @@ def _sessions(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
     for session in entry.sessions:
         time = moment(session.started)
         begun = f"session {session.run_id} begun {session.started!r}"
-        if not session.started:
-            hint = "its file told no date; where sessions lie apart in time is not known of it"
-            yield Flaw(f"session {session.run_id} without a date", "a date in ISO 8601", hint, hint=True)
-        elif time is None:
+        # A file that was imported may tell no date.
+        if session.started and time is None:
             yield Flaw(begun, "a date in ISO 8601", "write down when it was, or record it anew")
-        elif time > now + CLOCKS_APART:
+        elif time is not None and time > now + CLOCKS_APART:
             yield Flaw(
                 f"{begun}, in the future", f"before {now:%Y-%m-%d %H:%M}", "set that clock right, record it anew"
             )
