@@ -8,14 +8,14 @@ from dataclasses import replace
 from statistics import fmean
 
 import pytest
-from filelock import FileLock
+from filelock import SoftFileLock
 
 from pytest_roofline.cli_prune import _remove
 from pytest_roofline.core.entries import Baseline, Session
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging import writing
-from pytest_roofline.judging.baselines import Shelf, read_baseline, write_baseline
+from pytest_roofline.judging.baselines import read_baseline, write_baseline
 from pytest_roofline.judging.pruning import Unused
 from pytest_roofline.judging.renewal import MOST_SESSIONS, approve, changes, newest, renew, select
 from pytest_roofline.judging.spread import priors
@@ -362,15 +362,14 @@ def test_a_removal_beside_an_approval_or_another_removal_loses_nothing_and_bring
     assert labels(tmp_path) == ["kept", "new"]
 
 
-def test_the_lock_ignores_itself_in_git_and_is_no_baseline(make, tmp_path):
+def test_nothing_is_left_beside_the_file(make, tmp_path):
     approve(Baseline("h200", (entry(make, session(1)),)), tmp_path)
-    assert (tmp_path / ".locks" / ".gitignore").read_text() == "*\n"
-    assert len(Shelf([tmp_path]).everything()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["h200.json"]
 
 
 def test_a_file_that_another_process_holds_is_named_with_its_lock(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "PATIENCE_S", 0.01)
-    (tmp_path / ".locks").mkdir()
-    holder = FileLock(tmp_path / ".locks" / "h200.json.lock")
-    with holder, pytest.raises(CannotStore, match=r"h200\.json is being changed by another process.*h200\.json\.lock"):
+    monkeypatch.setattr(writing, "PATIENCE_S", 0.05)
+    told = r"h200\.json is being changed by another process.*\.h200\.json\.lock.*remove that file"
+    with SoftFileLock(tmp_path / ".h200.json.lock"), pytest.raises(CannotStore, match=told):
         approve(Baseline("h200", (entry(make, session(1)),)), tmp_path)
+    assert not (tmp_path / "h200.json").exists()

@@ -14,10 +14,8 @@ from .storage import check_schema, decode_json, read_bytes
 
 # mkstemp makes private files; a baseline is shared like any other file of the checkout.
 SHARED = 0o644
-# Of a lock, since another user of a shared machine may hold it next.
-ANYBODYS = 0o666
 # Nobody needs longer to merge a file.
-PATIENCE_S = 60.0
+PATIENCE_S, POLL_S = 60.0, 0.01
 
 
 def write_json(path: Path, plain: dict[str, Any]) -> None:
@@ -58,27 +56,24 @@ def write_atomically(path: Path, text: str) -> None:
 def alone(path: Path) -> Iterator[None]:
     """Keep every other process of this project from changing a file, from reading it to writing it back.
 
-    The lock lies in a folder `.locks` beside the file, which ignores itself in git: whoever may change the file, of
-    whatever user, meets the same one. It stays there, since taking it away would let two in at once.
+    The lock is a file beside it that only one process can make, of whatever user and on whatever host; it goes when the
+    file is written.
 
     Raises:
         CannotStore: the folder cannot be written, or another process holds the lock for longer than a minute.
     """
-    from filelock import FileLock, Timeout
+    from filelock import SoftFileLock, Timeout
 
     target = Path(os.path.realpath(path))
-    folder = target.parent / ".locks"
-    lock = folder / f"{target.name}.lock"
+    lock = target.parent / f".{target.name}.lock"
+    held = SoftFileLock(lock, timeout=PATIENCE_S)
     try:
-        if not folder.is_dir():
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-        held = FileLock(lock, timeout=PATIENCE_S, mode=ANYBODYS)
-        held.acquire()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        held.acquire(poll_interval=POLL_S)
     except Timeout:
         raise CannotStore(
             f"{path} is being changed by another process, which has held {lock} for {PATIENCE_S:g} s; wait until it "
-            "has ended, or end it (`fuser` names it), and call this again"
+            "has ended and call this again, or remove that file where no such process is left"
         ) from None
     except OSError as error:
         raise _cannot(path, error) from None

@@ -9,6 +9,7 @@ import pytest
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.units import slug
 from pytest_roofline.core.work import rate_suffix
+from roofline_kernels.gemm import KINDS
 from roofline_kernels.training.precisions import PRECISIONS
 
 SCHEMA = "bencher-metric-format"
@@ -114,6 +115,11 @@ def test_the_page_has_the_measure_of_every_metric_of_the_suite():
     suite = {metric for path in (ROOT / "perf_tests").glob("test_*.py") for metric in named_metrics(path)}
     assert {"pageable_auto_payload_GBps", "sm_traffic_GBps", "bidir_sum_auto_payload_GBps"} < suite
     # Where a test names none, its work does.
-    suite |= {one.metric for one in PRECISIONS.values()} | {"traffic_GBps", "busbw_GBps", "algbw_GBps", "TFLOPS"}
+    suite |= {one.metric for one in (*PRECISIONS.values(), *KINDS.values())} | {
+        "traffic_GBps",
+        "busbw_GBps",
+        "algbw_GBps",
+        "TFLOPS",
+    }
     ours = {"latency", "throughput", "roofline-share", "peak-memory", "held-memory"}
     assert ours | {slug(metric) for metric in suite} == told
