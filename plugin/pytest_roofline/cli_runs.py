@@ -14,6 +14,7 @@ import click
 
 from .cli_options import folder_option, json_option, print_json, width
 from .core.errors import BadInput
+from .core.samples import SIBLINGS
 from .core.units import format_percent, format_tolerance, parse_fraction, printable
 from .options import SAVED_VARIABLE
 
@@ -128,14 +129,16 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> None:
         raise BadInput("pytest selected no test, so nothing was measured; look at its paths and at -k")
     if done.returncode not in (0, 1) or path is None or not path.exists():
         raise BadInput(f"pytest ended with status {done.returncode} and measured nothing that could be judged")
-    sys.exit(_tell(list(read_run(path).judgements), slowdown, path, as_json=as_json))
+    run = read_run(path)
+    # Siblings are held against each other alone, and a drill slows them all alike.
+    siblings = {(one.test_id, one.label) for one in run.measurements if SIBLINGS in one.samples.labels}
+    judgements = [one for one in run.judgements if (one.test_id, one.label) not in siblings]
+    sys.exit(_tell(judgements, slowdown, path, as_json=as_json))
 
 
 def _tell(judgements: "list[Judgement]", slowdown: float, path: Path, *, as_json: bool) -> int:
-    # What was INVALID beside a baseline would not have turned red either. Of siblings, held against each other alone,
-    # there is neither a reference nor a limit, and a drill slows none.
-    held = [one for one in judgements if one.reference or one.limit_s is not None]
-    compared = [one for one in held if one.estimate is not None or one.verdict == "INVALID"]
+    # What was INVALID beside a baseline would not have turned red either.
+    compared = [one for one in judgements if one.estimate is not None or one.verdict == "INVALID"]
     if not compared:
         spoiled = [judgement for judgement in judgements if judgement.verdict == "INVALID"]
         first = f"{spoiled[0].label} is INVALID: {spoiled[0].reason}" if spoiled else "record a baseline first"

@@ -5,14 +5,10 @@ of 25 GB/s under a limit of 21 may lose 15 % and stay above it.
 """
 
 import re
-from dataclasses import replace
 
 import pytest
 
-from pytest_roofline.core.entries import Baseline
-from pytest_roofline.judging.baselines import read_baseline, write_baseline
-
-from .conftest import ROOT, SUITE
+from .conftest import SUITE
 from .limits import ADD, D2H, H2D, LIMITS, TRIAD
 from .standin import Rates
 
@@ -27,21 +23,6 @@ LIMITED = [
 ]
 COPIES, STREAM = str(SUITE / "test_memcpy.py"), str(SUITE / "test_stream.py")
 QUICK = ("-k", "(512MiB or stream) and not dot and not triton] and not d2d_triton")
-
-
-@pytest.fixture(scope="module")
-def without_floors(tmp_path_factory):
-    """Baselines of a site in which every floor that ships is dropped."""
-    folder = tmp_path_factory.mktemp("site")
-    for path in (ROOT / "baselines").glob("*.json"):
-        dropped = [
-            replace(entry, value=0, figures=None, reason="limits are looked at by themselves")
-            for entry in read_baseline(path).entries
-            if entry.kind == "floor"
-        ]
-        if dropped:
-            write_baseline(folder / path.name, Baseline(path.stem, tuple(dropped)))
-    return folder
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ FOLDER = "reproduce"
 _LAYERS = ("core", "measuring", "distributed", "standalone")
 _MODULES = (
     "__init__", "attaching", "hooks", "launcher", "options", "planned", "rank_jobs", "rank_measuring", "rank_requests",
-    "ranks", "requests", "round_child", "settings", "version",
+    "ranks", "requests", "round_child", "settings", "shadow", "version",
 )  # fmt: skip
 _PACKAGE = Path(__file__).parents[2]
 
