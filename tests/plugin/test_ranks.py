@@ -46,7 +46,8 @@ def late(rank, guilty):
 
 def copies(rank, wrong):
     def make():
-        return torch.full((1024,), float(rank)), torch.zeros(1024)
+        # Enough to span many ticks of any clock.
+        return torch.full((2**18,), float(rank)), torch.zeros(2**18)
 
     def call(source, target):
         target.copy_(source)
@@ -71,7 +72,7 @@ def starts(rank):
 
 
 def allocates(rank):
-    return lambda: torch.empty((rank + 1) * 2**20, dtype=torch.uint8)
+    return lambda: torch.ones((rank + 1) * 2**20, dtype=torch.uint8)
 
 
 def gives(rank, tag, values):
