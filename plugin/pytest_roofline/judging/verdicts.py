@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+from ..core.checks import MOST_TOLERANCE, WIDE_TOLERANCE
 from ..core.units import format_percent, format_tolerance
 from .breaches import Breach, hold, may_decide, open_reason
 from .limits import Limit
@@ -23,8 +24,6 @@ WORTH_REPORTING = 0.4
 POWER = 0.8
 # So many processes are hardly all in a mode that few of the baseline's were in.
 ENOUGH_TO_REPEAT = 5
-# Nobody gates with a wider tolerance, in percent; and above the second one has to say that it is meant.
-MOST_TOLERANCE, MEANT_ABOVE = 200, 50
 # Fewer standard errors from the tolerance than this, and more processes alone will not tell.
 NEAR = 3.0
 
@@ -319,8 +318,8 @@ def _remedy(found: Difference, policy: Policy, reference: Reference, count: int)
     percent = max(math.ceil(growth(widest) * 100), math.floor(policy.tolerance * 100) + 1)
     wider = (
         ""
-        if slow or percent > MOST_TOLERANCE
-        else f", or --roofline-tolerance={percent}%{'!' * (percent > MEANT_ABOVE)}"
+        if slow or percent > 100 * MOST_TOLERANCE
+        else f", or --roofline-tolerance={percent}%{'!' * (percent > 100 * WIDE_TOLERANCE)}"
     )
     for processes in WORTHWHILE:
         if processes > count and _would_decide(found, policy, known, count, processes):
