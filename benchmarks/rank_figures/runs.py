@@ -73,9 +73,12 @@ def started(folder: Path, command: Sequence[str], environ: dict[str, str]) -> It
     try:
         yield child, mark
     finally:
-        for pid in running(mark):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        # A process that is killed is still seen for a moment; one that it was about to start, only then.
+        while left := running(mark):
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
         child.wait()
 
 

@@ -129,16 +129,15 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> None:
         raise BadInput("pytest selected no test, so nothing was measured; look at its paths and at -k")
     if done.returncode not in (0, 1) or path is None or not path.exists():
         raise BadInput(f"pytest ended with status {done.returncode} and measured nothing that could be judged")
-    run = read_run(path)
+    sys.exit(_tell(read_run(path), slowdown, as_json=as_json))
+
+
+def _tell(run: "Run", slowdown: float, *, as_json: bool) -> int:
     # Siblings are held against each other alone, and a drill slows them all alike.
     siblings = {(one.test_id, one.label) for one in run.measurements if SIBLINGS in one.samples.labels}
     judgements = [one for one in run.judgements if (one.test_id, one.label) not in siblings]
-    sys.exit(_tell(judgements, slowdown, path, as_json=as_json))
-
-
-def _tell(judgements: "list[Judgement]", slowdown: float, path: Path, *, as_json: bool) -> int:
     # What was INVALID beside a baseline would not have turned red either.
-    compared = [one for one in judgements if one.estimate is not None or one.verdict == "INVALID"]
+    compared = [one for one in judgements if one.estimate is not None or (one.verdict == "INVALID" and one.reference)]
     if not compared:
         spoiled = [judgement for judgement in judgements if judgement.verdict == "INVALID"]
         first = f"{spoiled[0].label} is INVALID: {spoiled[0].reason}" if spoiled else "record a baseline first"
@@ -149,7 +148,7 @@ def _tell(judgements: "list[Judgement]", slowdown: float, path: Path, *, as_json
         print_json(
             {
                 "slowdown": slowdown,
-                "run": str(path),
+                "run": str(run.path),
                 "compared": len(compared),
                 "red": len(compared) - len(asleep),
                 "tests": [_as_json(judgement, slowdown) for judgement in compared],
