@@ -1,6 +1,7 @@
 """What becomes of tests whose verdict is open: further rounds, and their reports once it is out."""
 
 import gc
+import itertools
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -78,15 +79,19 @@ class Deciding:
         self.state.timed.lost = rounds.crashes
         deadline = None if options.time_s is None else self.began + options.time_s
         self.issue_decided(rounds)
-        for number in range(2, self.state.looks.most + 1):
+        for number in itertools.count(2):
             wanted = [test_id for test_id, held in self.held.items() if self.wants(rounds, test_id)]
             if not wanted or rounds.broken:
+                break
+            each = (self.state.timed.most_rounds(one) for test_id in wanted for one in self.state.timed.of(test_id))
+            most = max(self.state.options.recording, *each)
+            if number > most:
                 break
             if deadline is not None and time.time() > deadline:
                 self.say(f"roofline: --roofline-time is spent after round {number - 1}, {_tests(wanted)} undecided")
                 self.cut = True
                 break
-            self.say(f"roofline: round {number} of at most {self.state.looks.most}: {_tests(wanted)} undecided")
+            self.say(f"roofline: round {number} of at most {most}: {_tests(wanted)} undecided")
             self.make_room()
             try:
                 rounds.run(number, [self.held[test_id].item.nodeid for test_id in wanted], deadline)
@@ -185,7 +190,7 @@ def why_no_rounds(state: RooflineSession) -> str:
     """Why this run cannot have further rounds; empty where it can or need not."""
     gpu = state.ground.gpu
     exclusive = gpu is not None and gpu.compute_mode == "exclusive process"
-    if state.options.rounds > 1 and gpu is not None and exclusive and state.ground.held:
+    if state.options.rounds != 1 and gpu is not None and exclusive and state.ground.held:
         return (
             f"{gpu.label} takes one process at a time (compute mode exclusive process), and this one holds it; "
             f"nvidia-smi -i {gpu.index} -c DEFAULT allows rounds"

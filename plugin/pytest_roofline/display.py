@@ -13,7 +13,8 @@ from .judging.comparators import BaselineComparator, RunComparator
 from .judging.curves import judge_curves, summarise
 from .judging.hardware import family_of, unknown_line
 from .judging.nights import watched
-from .judging.verdicts import DEFAULT_TOLERANCE
+from .judging.spread import class_of
+from .judging.verdicts import DEFAULT_TOLERANCES
 from .reporting.details import detail_lines
 from .reporting.exact_tables import resources_table
 from .reporting.exhausted import exhausted_lines
@@ -53,7 +54,7 @@ def header_lines(session: RooflineSession) -> list[str]:
     lines = [f"roofline {__version__}: {', '.join(facts)}, against {_against(session)}"]
     tests = [p for p in session.planned.values() if unmet_need(session, p.marks.needs) is None]
     seconds = sum((p.marks.budget or session.options.budget_s) + OVERHEAD for p in tests)
-    tolerance = session.options.tolerance or DEFAULT_TOLERANCE
+    tolerance = session.options.tolerance or DEFAULT_TOLERANCES[class_of(device.type)]
     lines.append(
         f"roofline: {count(len(tests), 'measuring test')} planned, about {_duration(seconds)} "
         f"(tier {session.options.tier}, tolerance {format_tolerance(tolerance)}{_mode(session)})"
@@ -67,8 +68,9 @@ def _mode(session: RooflineSession) -> str:
     """What is not as by default: rounds, what fails, a drill."""
     options = session.options
     text = "" if options.min_share is None else f", at least {format_tolerance(options.min_share)} of the roofline"
-    text += f", up to {options.rounds} rounds" if options.rounds > 1 else ""
-    text += f", no round after {_duration(options.time_s)}" if options.rounds > 1 and options.time_s else ""
+    rounds = options.rounds or 1
+    text += f", up to {rounds} rounds" if rounds > 1 else ""
+    text += f", no round after {_duration(options.time_s)}" if rounds > 1 and options.time_s else ""
     if options.fail_on != frozenset(DEFAULT_FAIL_ON):
         text += f", fails on {', '.join(word for word in FAIL_ON if word in options.fail_on)}"
     text += ", only watches" if options.shadow else ""

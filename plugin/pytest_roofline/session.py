@@ -101,10 +101,10 @@ class RooflineSession:
         return self._ground is not None
 
     @property
-    def looks(self) -> Looks:
-        """How many processes a test may take, and whether red must be possible at once, as `-x` needs."""
+    def looks(self) -> Looks | None:
+        """How many processes a test may take; None where nobody said, and each test takes as many as it needs."""
         most = 1 if self.rounds_refused else self.options.rounds
-        return Looks(most, eager=bool(self.config.getoption("maxfail", 0)))
+        return None if most is None else Looks(most)
 
     def ceiling(self, work: Work, metric: str, hardware: HardwareKey | None = None) -> Ceiling | None:
         """The roofline of a metric on this device, or on several of them where `hardware` says so."""
@@ -167,7 +167,7 @@ class RooflineSession:
 
         Args:
             item: the test.
-            further: whether further rounds of it may follow; if not, red must be possible now.
+            further: whether further rounds of it may follow.
         """
         test_id = encodable(item.nodeid)
         if not further:

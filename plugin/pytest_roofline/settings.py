@@ -31,6 +31,8 @@ class Options:
 
     `gate` tells that a profile of a gate was asked for, `shadow` that it only says what it would have failed.
     `until_recorded` lets NO BASELINE of single tests pass as long as this hardware has no recorded entry at all.
+    `rounds` is None where nobody said: more processes follow then for what looks slow. `recording` is how many measure
+    what nothing is known of.
     """
 
     folder: Path
@@ -48,7 +50,8 @@ class Options:
     gate: bool = False
     shadow: bool = False
     until_recorded: bool = False
-    rounds: int = 1
+    rounds: int | None = None
+    recording: int = 1
     time_s: float | None = None
     fail_on: frozenset[str] = frozenset(DEFAULT_FAIL_ON)
     expect: Path | None = None
@@ -127,7 +130,8 @@ def _parse(config: pytest.Config) -> Options:
         gate=gate,
         shadow=profile == SHADOW,
         until_recorded=bool(profile) and not qualify and not asked,
-        rounds=1 if asked_round else _parsed(config, "rounds", _rounds, MOST_ROUNDS if gate else 1),
+        rounds=1 if asked_round else _parsed(config, "rounds", _rounds, MOST_ROUNDS if gate else None),
+        recording=1 if asked_round else _parsed(config, "rounds", _recording, 1),
         time_s=_parsed(config, "time", parse_duration, GATE_TIME_S if gate else None),
         fail_on=_fail_on(config, gate, qualify),
         expect=_expect(config),
@@ -200,6 +204,11 @@ def _rounds(text: str, what: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100:
         raise BadInput(f"{what} is {text!r}; expected a number of rounds from 1 to 100, or auto")
     return int(text)
+
+
+def _recording(text: str, what: str) -> int:
+    """How many processes are measured where nothing is known that could decide: as many as were asked for by number."""
+    return 1 if text == "auto" else _rounds(text, what)
 
 
 def _percent_of_roofline(text: str, what: str) -> float:

@@ -8,16 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .core.entries import Entry, Statistic
+from .core.keys import Key
 from .core.records import Measurement
 from .core.samples import OVERSUBSCRIBED, PROFILED, SIBLINGS
 from .ground import Ground
-from .judging.comparators import BaselineComparator, find_reference
+from .judging.comparators import BaselineComparator, default_tolerance, find_reference
 from .judging.limits import IdleLimit, Limit, Summary, floor_limits, gating_limits, roofline_limit
 from .judging.looks import Looks
 from .judging.plausible import distrusted
 from .judging.siblings import Sibling, judge_sibling, unless_busy
 from .judging.trials import LostRound, Trial
-from .judging.verdicts import DEFAULT_TOLERANCE, Policy, Reference, judge, settle
+from .judging.verdicts import Kind, Policy, Reference, default_looks, judge, settle
 from .reporting.records import judgement_of
 from .reporting.results import Result
 from .settings import Options
@@ -32,11 +33,11 @@ class TimedResults:
     Args:
         options: of the run.
         started: when it began.
-        looks: how many processes a test may take, as far as that is known by now.
+        looks: how many processes a test may take, as far as that is known by now; None leaves it to the test.
         judges: whether this process gives verdicts; a round leaves them to the parent.
     """
 
-    def __init__(self, options: Options, started: str, looks: Callable[[], Looks], *, judges: bool) -> None:
+    def __init__(self, options: Options, started: str, looks: Callable[[], Looks | None], *, judges: bool) -> None:
         self.results: list[Result] = []
         # Rounds of a test that never gave a number: its process died, or it was skipped.
         self.lost: dict[str, list[LostRound]] = {}
@@ -138,22 +139,28 @@ class TimedResults:
     def may_change(self, result: Result) -> bool:
         """Whether what is said of a measurement may still change: by other tests' verdicts, or in a further round."""
         verdict = result.verdict
-        if verdict is None or verdict.decided:
-            return False
-        return verdict.may_be_red or self.wants_round(result)
+        return verdict is not None and (verdict.may_be_red or self.wants_round(result))
 
     def wants_round(self, result: Result) -> bool:
         """Whether another process might decide."""
-        verdict = result.verdict
-        if verdict is None or verdict.decided or verdict.futile:
+        verdict, measurement = result.verdict, result.measurement
+        if verdict is None or measurement.test_id in self._at_once:
+            return False
+        trial = self._trials[measurement.key.identity]
+        rounds = len({one.process for one in trial.measurements})
+        if verdict.reference is None and verdict.kind in (Kind.NO_BASELINE, Kind.PASSED) and not verdict.siblings:
+            # A recording: what nothing is known of is measured as often as was asked for.
+            return rounds < self._options.recording and not trial.hopeless(None)
+        if verdict.decided or verdict.futile:
             return False
         if verdict.reference is None and verdict.limit is None and not verdict.siblings:
             return False
-        if result.measurement.test_id in self._at_once:
-            return False
-        trial = self._trials[result.measurement.key.identity]
-        rounds = len({measurement.process for measurement in trial.measurements})
-        return rounds < self._looks().most and not trial.hopeless(verdict.reference)
+        return rounds < self.most_rounds(result) and not trial.hopeless(verdict.reference)
+
+    def most_rounds(self, result: Result) -> int:
+        """How many processes a test may take."""
+        reference = result.verdict.reference if result.verdict is not None else None
+        return self._plan(result.measurement.test_id, result.measurement.key, reference).most
 
     def _take(self, measurement: Measurement) -> bool:
         """Put a measurement to the others of its key; False for what tells of the scheduler, or of a profiler."""
@@ -221,12 +228,19 @@ class TimedResults:
     def _policy(self, measurement: Measurement, reference: Reference | None, *, ended: bool) -> Policy:
         """Tolerance: marker or argument, then the baseline's entry, then command line and ini, then the default."""
         entry = reference.tolerance if reference is not None else None
+        key = measurement.key
         return Policy(
-            tolerance=measurement.tolerance or entry or self._options.tolerance or DEFAULT_TOLERANCE,
+            tolerance=measurement.tolerance or entry or self._options.tolerance or default_tolerance(key),
             comparisons=self._ground.comparisons,
-            prior=self._ground.prior(measurement.key),
-            looks=Looks(1) if measurement.test_id in self._at_once else replace(self._looks(), ended=ended),
+            prior=self._ground.prior(key),
+            looks=replace(self._plan(measurement.test_id, key, reference), ended=ended),
         )
+
+    def _plan(self, test_id: str, key: Key, reference: Reference | None) -> Looks:
+        """How many processes a test may take: as asked for, else as many as red needs for what looks slow."""
+        if test_id in self._at_once:
+            return Looks(1)
+        return self._looks() or default_looks(reference, self._ground.identity, self._ground.prior(key))
 
     def _entries_for(self, measurement: Measurement) -> list[Entry]:
         key, comparator = measurement.key, self._ground.comparator

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from ..core.entries import Entry
 from ..core.records import rate
 from ..core.units import format_tolerance, moment
-from .comparators import class_of_key, key_of_entry, reference_of
+from .comparators import class_of_key, default_tolerance, key_of_entry, reference_of
 from .renewal import priors_of
 from .spread import ENOUGH_SESSIONS, Group, Prior, Spread
 from .stats import CONFIDENCE, Difference, difference, growth, quantile
-from .verdicts import DEFAULT_TOLERANCE, POWER
+from .verdicts import POWER
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,17 @@ class Health:
     provisional: str
 
 
-def health_of(entries: Iterable[Entry], tolerance: float = DEFAULT_TOLERANCE) -> list[Health]:
+def health_of(entries: Iterable[Entry], tolerance: float | None = None) -> list[Health]:
     """The health of the measured entries, with what all of them tell of their class as the prior.
 
     Args:
-        tolerance: of time, for entries that have none of their own.
+        tolerance: of time, for entries that have none of their own; None is that of their class.
     """
     measured = [entry for entry in entries if entry.kind == "measured"]
     assumed = priors_of(measured)
     return [
-        _health(entry, entry.tolerance or tolerance, assumed[class_of_key(key_of_entry(entry))]) for entry in measured
+        _health(entry, entry.tolerance or tolerance or default_tolerance(key), assumed[class_of_key(key)])
+        for entry, key in zip(measured, map(key_of_entry, measured), strict=True)
     ]
 
 

@@ -7,8 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from scipy import special
-
 from ..core.units import format_tolerance
 from .limits import Limit
 from .looks import FEWEST_RED, MOST_ROUNDS, PLAY, WORTHWHILE, Looks
@@ -20,8 +18,6 @@ KNOWN_LIMIT = 10_000
 # A first process is sure by itself where it would be with processes so many times as far apart as is assumed: half the
 # speed needs no second one.
 FAR_APART = 5
-# Processes that differ more than is assumed, with less than this chance: what is assumed is not believed.
-UNBELIEVED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +90,8 @@ def _worst(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Br
 
 
 def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
-    process = _between_processes(new, prior)
-    session = session_spread([], new, process, prior)
+    process = process_spread([], new, prior)
+    session = session_spread([], new, process, prior, assumed=1)
     centre = centre_of(new, process, session)
     error, freedom = _error(centre, process, session)
     count = sum(len(group.medians_s) for group in new)
@@ -109,23 +105,16 @@ def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Bre
         process=process,
         processes=count,
         sessions=len(new),
-        share=0.0 if guessed else looks.red_share(count, KNOWN_LIMIT),
+        share=0.0 if guessed else looks.red_share(count, KNOWN_LIMIT, min(FEWEST_RED, looks.most)),
         device=new[0].device,
     )
-
-
-def _between_processes(new: Sequence[Group], prior: Prior) -> Spread:
-    """With the prior, as three processes that agree would else be less sure than two; unless it is surely too small."""
-    found = process_spread([], new, prior)
-    beyond = special.chdtrc(found.freedom, found.freedom * (found.value / prior.process) ** 2)
-    return found if beyond < UNBELIEVED else process_spread([], new, replace(prior, borrowed=True))
 
 
 def _error(centre: Centre, process: Spread, session: Spread) -> tuple[float, float]:
     """The standard error and its degrees of freedom (Satterthwaite's)."""
     within_s, between_s = process.value**2 * centre.process, session.value**2 * centre.session
     variance = within_s + between_s
-    if math.isinf(session.freedom):
+    if math.isinf(session.freedom) or session.origin.startswith("prior"):
         # What is assumed of sessions is known no better than what is assumed of processes.
         return math.sqrt(variance), process.freedom
     doubt = within_s**2 / process.freedom + between_s**2 / session.freedom
@@ -161,7 +150,7 @@ def _remedy(breach: Breach, looks: Looks) -> str:
 
 def _decides(breach: Breach, looks: Looks, processes: int, estimate: float) -> bool:
     """Whether so many processes would be red, if their centre lay there."""
-    share = looks.red_share(processes, KNOWN_LIMIT)
+    share = looks.red_share(processes, KNOWN_LIMIT, min(FEWEST_RED, looks.most))
     freedom = breach.freedom + processes - breach.processes
     return share > 0 and estimate > _bound(share, freedom) * breach.error_at(processes)
 

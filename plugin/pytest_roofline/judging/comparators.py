@@ -16,8 +16,8 @@ from .baselines import Entries, nearest
 from .hardware import identity_of
 from .limits import Summary, exact, process_s
 from .runs import Run, read_run
-from .spread import Group, Prior, borrow, borrow_sessions, class_of, priors, spread_between, spread_within
-from .verdicts import Reference
+from .spread import Group, Prior, class_of, lend, priors
+from .verdicts import DEFAULT_TOLERANCES, Reference
 
 
 class Comparator(Protocol):
@@ -290,8 +290,12 @@ def _explain_missing(comparator: Comparator, key: Key) -> str:
 def prior_of(references: Iterable[tuple[Key, Reference]], kind: str) -> Prior:
     """What to assume of a class of benchmarks: the starting values, or what the references of that class tell."""
     groups = [reference.groups for key, reference in references if class_of_key(key) == kind]
-    prior = borrow(priors()[kind], [spread_within(sessions) for sessions in groups])
-    return borrow_sessions(prior, [spread_between(sessions) for sessions in groups])
+    return lend(priors()[kind], groups, kind)
+
+
+def default_tolerance(key: Key) -> float:
+    """The tolerance of a test for which nobody asked for one: that of its class."""
+    return DEFAULT_TOLERANCES[class_of_key(key)]
 
 
 def class_of_key(key: Key) -> str:

@@ -16,6 +16,7 @@ from .comparators import (
     Comparator,
     RunComparator,
     class_of_key,
+    default_tolerance,
     find_reference,
     open_comparator,
     prior_of,
@@ -27,7 +28,7 @@ from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary, floor_limits, gatin
 from .plausible import distrusted
 from .runs import Run
 from .spread import priors
-from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, Reference, Verdict, judge, other_mode, settle
+from .verdicts import Kind, Policy, Reference, Verdict, judge, other_mode, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +69,13 @@ class Comparison:
         return Kind.REGRESSED in self.kinds
 
 
-def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT_TOLERANCE) -> Comparison:
+def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = None) -> Comparison:
     """Every measurement and every compiled kernel of `new` against `old`.
 
     Args:
         old: runs, each a session, or baseline files.
         new: the same.
-        tolerance: of time, where an entry of `old` has none of its own.
+        tolerance: of time, where an entry of `old` has none of its own; None is that of each test's class.
 
     Raises:
         BadFile: a file cannot be used.
@@ -98,7 +99,10 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float = DEFAULT
     verdicts = {}
     for key, fresh, reference, why_none in found:
         policy = Policy(
-            tolerance=_own_tolerance(after, key) or (reference and reference.tolerance) or tolerance,
+            tolerance=_own_tolerance(after, key)
+            or (reference and reference.tolerance)
+            or tolerance
+            or default_tolerance(key),
             comparisons=max(1, count),
             prior=kinds.get(class_of_key(key), priors()[class_of_key(key)]),
         )
@@ -176,7 +180,7 @@ def _unmet(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[E
     return [entry for entry in ours if not any(entry.matches(key) for key in keys)]
 
 
-def _unfit_rows(before: Comparator, after: Comparator, known: set[str], tolerance: float) -> list[Row]:
+def _unfit_rows(before: Comparator, after: Comparator, known: set[str], tolerance: float | None) -> list[Row]:
     """What the new run measured but cannot vouch for: shown as INVALID, never left out in silence."""
     if not isinstance(after, RunComparator):
         return []
@@ -188,7 +192,7 @@ def _unfit_rows(before: Comparator, after: Comparator, known: set[str], toleranc
         key = measurement.key
         if key.identity not in known:
             reference, _ = find_reference(before, key, measurement.work)
-            verdict = Verdict(Kind.INVALID, tolerance, reason=why, reference=reference)
+            verdict = Verdict(Kind.INVALID, tolerance or default_tolerance(key), reason=why, reference=reference)
             old_s = reference.median_s if reference else None
             rows[key.identity] = Row(key, key.label, old_s, measurement.median_s, verdict)
     return list(rows.values())

@@ -29,6 +29,10 @@ FALSE_IMPROVED = 0.01
 FALSE_FAR = 0.004
 # One strange process among one or two looks like a slowdown; among three it looks like spread.
 FEWEST_RED = 3
+# Of processes in two modes, each as likely as the other, so many are hardly ever parted just as the two sides are.
+FEWEST_TOGETHER = 12
+# A baseline of so many processes is enough that three new ones may turn red, where no more may be taken.
+ENOUGH_KNOWN = 5
 MOST_ROUNDS = 12
 # Numbers of processes to suggest; nobody runs more for one answer.
 WORTHWHILE = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
@@ -36,75 +40,116 @@ WORTHWHILE = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
 PLAY = 2.0
 # Of the spending function α·t², t being the share of the information: little early, when spreads are hardly known.
 EXPONENT = 2.0
-GRID = 801
+# The level at which the looks share a chance of REGRESSED: that of one test among two hundred.
+STRICT = FALSE_RED / 200
+# Of the chance of PASSED, what the first look may spend where more processes follow only for what looks slow.
+FIRST_SHARE = 0.75
+# References are planned for in steps of this many an octave, so that hundreds of tests share a few plans.
+STEPS = 4
+LEAST_KNOWN, MOST_KNOWN = 0.25, 64.0
+GRID = 401
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
     """The plan of looks at a test: after each of its new processes, up to `most`.
 
+    In its methods `known` is how many processes the reference is worth (`Difference.worth`): further processes add
+    little where the reference's own error rules, and all looks are then nearly the same look.
+
     Args:
         most: the most processes that the run may take.
-        eager: whether red must be possible after the first process although more may follow, as under `-x`.
+        slow_only: whether more follow only for what looks slower than its tolerance; else for all that is open.
         ended: whether this look is the last although more were planned, for a reason that has nothing to do with what
             was seen (the time is spent): then what is left of the chances is spent now.
     """
 
     most: int = 1
-    eager: bool = False
+    slow_only: bool = False
     ended: bool = False
 
-    def red_share(self, processes: int, reference: int) -> float:
-        """The share of the chance of a false REGRESSED that may be spent after so many new processes."""
-        shares, last = _red_shares(self.most, reference), min(processes, self.most)
-        if self.eager and self.most > 1:
-            shares = (0.5, *(0.5 * share for share in shares[1:]))
-        return 1 - math.fsum(shares[: last - 1]) if self.ended else shares[last - 1]
+    def red_share(self, processes: int, known: float, fewest: int) -> float:
+        """The share of the chance of a false REGRESSED that may be spent after so many new processes; none before."""
+        if processes < fewest or fewest > self.most:
+            return 0.0
+        last = min(processes, self.most)
+        if self.ended:
+            spent = _spent(self.most, known)
+            return 1.0 - (float(spent[last - 2]) if last > fewest else 0.0)
+        return _red_shares(self.most, _rounded(known), fewest)[last - 1]
 
-    def pass_level(self, processes: int, reference: int) -> float:
-        """The nominal level of PASSED after so many new processes, against a reference of so many."""
-        return self._level(FALSE_PASS, processes, reference)
+    def pass_level(self, processes: int, known: float) -> float:
+        """The nominal level of PASSED after so many new processes."""
+        return self._level(FALSE_PASS, processes, known)
 
-    def far_level(self, processes: int, reference: int) -> float:
+    def far_level(self, processes: int, known: float) -> float:
         """The nominal level of PASSED for what is twice as slow as its tolerance."""
-        return self._level(FALSE_FAR, processes, reference)
+        return self._level(FALSE_FAR, processes, known)
 
-    def improved_level(self, processes: int, reference: int) -> float:
+    def improved_level(self, processes: int, known: float) -> float:
         """The nominal level of IMPROVED."""
-        return self._level(FALSE_IMPROVED, processes, reference)
+        return self._level(FALSE_IMPROVED, processes, known)
 
-    def _level(self, chance: float, processes: int, reference: int) -> float:
+    def _level(self, chance: float, processes: int, known: float) -> float:
         last = min(processes, self.most)
         if not self.ended:
-            return _levels(chance, self.most, reference)[last - 1]
-        information = _information(self.most, reference)
-        spent = (information[last - 2] / information[-1]) ** EXPONENT if last > 1 else 0.0
-        return float(chance * (1 - spent))
+            return _levels(chance, self.most, _rounded(known), self.slow_only)[last - 1]
+        spent = _spent(self.most, known, self.slow_only)
+        return float(chance * (1 - (spent[last - 2] if last > 1 else 0.0)))
 
 
-def _information(most: int, reference: int) -> Floats:
+def fewest_red(known: int, strange: float, most: int) -> int:
+    """How many new processes REGRESSED needs against a reference of so many.
+
+    Args:
+        known: processes behind the reference. Where they are few, all may be in the fast mode of two by chance.
+        strange: the share of processes in another mode, as all tests of the class show it: so many new ones are
+            hardly all in it.
+        most: the most processes that the run may take; from five known ones on it is not asked for more.
+    """
+    fewest = max(FEWEST_RED, FEWEST_TOGETHER - known)
+    if known >= ENOUGH_KNOWN:
+        fewest = max(FEWEST_RED, min(fewest, most))
+    if strange > 0:
+        fewest = max(fewest, math.ceil(math.log(STRICT) / math.log(strange)))
+    return fewest
+
+
+def _rounded(known: float) -> float:
+    steps = round(math.log2(max(known, LEAST_KNOWN)) * STEPS) / STEPS
+    return float(min(MOST_KNOWN, 2.0**steps))
+
+
+def _information(most: int, known: float) -> Floats:
     """1/(1/n + 1/R): how well the difference is known after n of at most `most` processes, in units of 1/σ²."""
     new = np.arange(1, most + 1)
-    return np.asarray(1 / (1 / new + 1 / reference), dtype=np.float64)
+    return np.asarray(1 / (1 / new + 1 / _rounded(known)), dtype=np.float64)
 
 
-@functools.lru_cache(maxsize=512)
-def _red_shares(most: int, reference: int) -> tuple[float, ...]:
-    """Increments of the spending function: a union bound over looks, which holds for whatever dependence."""
-    first = min(FEWEST_RED, most)
-    information = _information(most, reference)
-    spent = np.where(np.arange(1, most + 1) >= first, (information / information[-1]) ** EXPONENT, 0.0)
-    return tuple(float(share) for share in np.diff(spent, prepend=0.0))
+def _spent(most: int, known: float, slow_only: bool = False) -> Floats:
+    """The share of a chance that may be spent up to each look."""
+    if slow_only and most > 1:
+        return FIRST_SHARE + (1 - FIRST_SHARE) * np.arange(most) / (most - 1)
+    information = _information(most, known)
+    return np.asarray((information / information[-1]) ** EXPONENT, dtype=np.float64)
 
 
-@functools.lru_cache(maxsize=512)
-def _levels(chance: float, most: int, reference: int) -> tuple[float, ...]:
+@functools.lru_cache(maxsize=1024)
+def _red_shares(most: int, known: float, fewest: int) -> tuple[float, ...]:
+    """Of each look the nominal level as a share of the chance, on the scale of a normal test statistic."""
+    first = fewest - 1
+    chances = STRICT * _spent(most, known)[first:]
+    bounds = boundaries(chances, _information(most, known)[first:])
+    return (0.0,) * first + tuple(float(special.ndtr(-bound)) / STRICT for bound in bounds)
+
+
+@functools.lru_cache(maxsize=1024)
+def _levels(chance: float, most: int, known: float, slow_only: bool) -> tuple[float, ...]:
     """Nominal levels of the looks that together err with `chance`, on the scale of a normal test statistic."""
     if most == 1:
         return (chance,)
-    information = _information(most, reference)
-    spent = chance * (information / information[-1]) ** EXPONENT
-    return tuple(float(special.ndtr(-bound)) for bound in boundaries(spent, information))
+    bounds = boundaries(chance * _spent(most, known, slow_only), _information(most, known))
+    return tuple(float(special.ndtr(-bound)) for bound in bounds)
 
 
 def boundaries(spent: Floats, information: Floats) -> list[float]:

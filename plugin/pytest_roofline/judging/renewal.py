@@ -19,12 +19,12 @@ from ..core.errors import BadInput
 from ..core.units import format_percent, moment
 from .baseline_checks import family_of_key
 from .baselines import read_baseline, write_baseline
-from .comparators import class_of_key, key_of_entry, prior_of, reference_of
+from .comparators import class_of_key, default_tolerance, key_of_entry, prior_of, reference_of
 from .exact_renewal import ExactChange, exact_changes
 from .plausible import absurd_entry
 from .spread import Group, Prior, priors
 from .stats import CONFIDENCE
-from .verdicts import DEFAULT_TOLERANCE, Kind, Policy, judge, other_mode
+from .verdicts import Kind, Policy, judge, other_mode
 from .writing import alone
 
 Labelled = TypeVar("Labelled", Entry, ExactEntry)
@@ -220,8 +220,9 @@ def _why_anew(joined: Entry, before: Entry, proposed: Sequence[Session], assumed
     if any(other_mode(session.achieved, reference) for session in proposed):
         return "timed in another mode"
     fresh = [session for session in joined.sessions if session not in before.sessions]
-    tolerance = joined.tolerance or DEFAULT_TOLERANCE
-    policy = Policy(tolerance=tolerance, prior=assumed[class_of_key(key_of_entry(before))])
+    key = key_of_entry(before)
+    tolerance = joined.tolerance or default_tolerance(key)
+    policy = Policy(tolerance=tolerance, prior=assumed[class_of_key(key)])
     verdict = judge(_on_known_devices(fresh, before), reference, policy)
     found, change = verdict.difference, verdict.change
     assert found is not None

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
-from statistics import fmean
+from statistics import fmean, median
 
 from scipy import special
 
@@ -21,8 +21,10 @@ from ..core.units import moment
 PRIOR_FREEDOM = 4.0
 # Below this nothing is believed: medians that agree to the tick say that the clock is coarse, not the machine calm.
 LEAST_SPREAD = 1e-4
-# Sessions this close together may share a boot, a driver load and a temperature.
-ONE_SITTING = datetime.timedelta(hours=1)
+# Sessions that begin so soon one after the other may share a boot, a driver load and a temperature: one sitting.
+ONE_SITTING = datetime.timedelta(hours=6)
+# What is assumed of sessions where fewer than three tell, as a multiple of the least that is believed of them.
+ASSUMED_SESSION = 2
 # Fewer sessions than this say too little of how sessions differ.
 ENOUGH_SESSIONS = 3
 # The new processes spread more than the reference's, beyond chance: the two are no longer pooled.
@@ -32,6 +34,10 @@ FEWEST_UNEQUAL = 3
 ENOUGH_TESTS = 8
 # Less than this is nothing: the root would lie beyond all bounds.
 LEAST_EXCESS = 1e-5
+# What is assumed of processes is not believed where a test's own differ by more, with less than this chance.
+UNBELIEVED = 0.05
+# A process that lies so far above the middle of its test is in another mode, whatever spread the others have.
+STRANGE = {"device": 0.05, "host": 0.15}
 # More degrees of freedom than this would claim that all tests of a class spread alike.
 MOST_BORROWED = 10.0
 
@@ -71,11 +77,15 @@ class Prior:
 
     Args:
         process: between processes of a session.
-        session: between sessions; the least that is believed where fewer than three are known, or all within an hour.
+        session: between sessions, the least that is believed; of fewer than three sessions twice as much is assumed.
         device: between devices of one product.
         freedom: how many degrees of freedom `process` is worth.
         origin: where `process` comes from, for the verdict.
         borrowed: whether `process` was estimated from the other tests of the run: then it is joined with a test's own.
+        total: between sessions of one process each, as the other tests of the run have it.
+        lent: what other tests show between sessions, and that as a multiple of what they show between processes: of a
+            test the lower of the two is believed at least.
+        strange: the share of the processes behind all tests of the class that lie in another mode.
     """
 
     process: float
@@ -84,6 +94,14 @@ class Prior:
     freedom: float = PRIOR_FREEDOM
     origin: str = "prior"
     borrowed: bool = False
+    total: Spread | None = None
+    lent: tuple[float, float] = (0.0, 0.0)
+    strange: float = 0.0
+
+    def least_session(self, process: float) -> float:
+        """The least spread that is believed between sessions of a test with such a spread between processes."""
+        absolute, relative = self.lent
+        return max(self.session, min(absolute, relative * process))
 
 
 @functools.cache
@@ -126,44 +144,61 @@ def between_sessions(groups: Sequence[Group]) -> tuple[float, int, float]:
     return (squares / freedom if freedom else 0.0), freedom, (weight / freedom if freedom else 1.0)
 
 
-def spread_within(groups: Sequence[Group]) -> tuple[float, int]:
-    """The variance between the processes of a reference's sessions, and its degrees of freedom."""
-    squares, freedom = within(groups)
-    return (squares / freedom, freedom) if freedom else (0.0, 0)
-
-
-def spread_between(groups: Sequence[Group]) -> tuple[float, int]:
-    """The variance between the sessions of a reference, not truncated, and its degrees of freedom.
-
-    None (0) where it cannot be told: from sessions of one process each, too few of them, or all in one sitting.
-    """
-    square, processes = spread_within(groups)
-    mean_square, freedom, count = between_sessions(groups)
-    if not processes or len(groups) < ENOUGH_SESSIONS or _one_sitting(groups):
-        return 0.0, 0
-    return (mean_square - square) / count, freedom
+def sittings(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """Sessions of one device that began within hours of each other, joined into one; without a date each stands."""
+    joined: list[Group] = []
+    last: dict[str, tuple[int, datetime.datetime]] = {}
+    for time, group in sorted(((moment(one.started), one) for one in groups), key=lambda pair: (pair[0] is None, pair)):
+        known = last.get(group.device)
+        if time is not None and known is not None and time - known[1] < ONE_SITTING:
+            place = known[0]
+            joined[place] = replace(joined[place], medians_s=joined[place].medians_s + group.medians_s)
+        else:
+            place = len(joined)
+            joined.append(group)
+        if time is not None:
+            last[group.device] = place, time
+    return tuple(joined)
 
 
 def process_spread(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spread:
     """The spread between processes, pooled over both sides: the same machine, so the same spread."""
-    squares, freedom = within([*new, *reference])
     mean_square, sessions, _ = between_sessions(reference)
-    if sessions and freedom == 0:
+    if sessions and within(reference)[1] == 0:
         # Sessions of one process each: what lies between them holds both spreads.
-        return _joined(mean_square * sessions, sessions, prior, "estimated from sessions of one process")
+        total = total_spread(reference, prior)
+        squares, freedom = within(new)
+        if not freedom:
+            return total
+        if total.value**2 > squares / freedom:
+            return Spread(max(LEAST_SPREAD, math.sqrt(squares / freedom)), "estimated, new processes", freedom)
+        together = (squares + total.freedom * total.value**2) / (freedom + total.freedom)
+        return Spread(math.sqrt(together), total.origin, freedom + total.freedom)
+    squares, freedom = within([*new, *reference])
     if sessions and mean_square * freedom <= squares:
         # Sessions differ no more than processes do, so they tell of the same spread: the restricted maximum likelihood.
         return _joined(squares + mean_square * sessions, freedom + sessions, prior, "estimated")
     return _joined(squares, freedom, prior, "estimated")
 
 
+def total_spread(reference: Sequence[Group], prior: Prior) -> Spread:
+    """The spread between sessions of one process each, which holds what lies between sessions and between processes."""
+    mean_square, sessions, _ = between_sessions(reference)
+    if prior.total is not None:
+        lent = prior.total
+        prior = replace(prior, process=lent.value, freedom=lent.freedom, origin=lent.origin, borrowed=True)
+    else:
+        prior = replace(prior, borrowed=False)
+    return _joined(mean_square * sessions, sessions, prior, "estimated from sessions of one process")
+
+
 def _joined(squares: float, freedom: int, prior: Prior, origin: str) -> Spread:
-    """A test's own estimate, with what it lacks taken from the prior."""
-    if freedom >= 2 and not prior.borrowed:
-        told = f"{origin}, {freedom} degrees of freedom"
-        return Spread(max(LEAST_SPREAD, math.sqrt(squares / freedom)), told, freedom)
+    """A test's own estimate joined with the prior, unless that is a guess and the test's own processes rule it out."""
+    told = f"{origin}, {freedom} degrees of freedom"
+    if freedom and not prior.borrowed and special.chdtrc(freedom, squares / prior.process**2) < UNBELIEVED:
+        return Spread(math.sqrt(squares / freedom), told, freedom)
     joined = (squares + prior.freedom * prior.process**2) / (freedom + prior.freedom)
-    told = f"{prior.origin}" if freedom == 0 else f"{origin}, with {prior.origin}"
+    told = f"{told}, with {prior.origin}" if freedom else prior.origin
     return Spread(max(LEAST_SPREAD, math.sqrt(joined)), told, freedom + prior.freedom)
 
 
@@ -182,52 +217,94 @@ def unequal(new: Sequence[Group], reference: Sequence[Group]) -> tuple[Spread, S
     )
 
 
-def session_spread(new: Sequence[Group], reference: Sequence[Group], process: Spread, prior: Prior) -> Spread:
-    """The spread between sessions; at least the prior where fewer than three are known, or all in one sitting."""
-    mean_square, freedom, count = between_sessions(reference)
-    merged = within([*new, *reference])[1] == 0 and freedom > 0
-    own = 0.0 if merged else math.sqrt(max(0.0, mean_square - process.value**2) / count)
-    few = len(reference) < ENOUGH_SESSIONS
-    if few or _one_sitting(reference):
-        if own > prior.session:
-            return Spread(own, f"estimated, {len(reference)} sessions", max(1, freedom))
-        why = f"{len(reference)} session{'s' * (len(reference) > 1)}" if few else "all within one hour"
-        return Spread(prior.session, f"prior, {why}")
-    if merged:
-        return Spread(0.0, "within the spread between processes")
-    if own >= prior.session:
-        return Spread(own, f"estimated, {len(reference)} sessions", freedom)
-    # An estimate from few sessions is zero half of the time, also where they do differ.
-    return with_prior(own**2, freedom, prior.session, f"estimated, {len(reference)} sessions")
+def session_spread(
+    new: Sequence[Group], reference: Sequence[Group], process: Spread, prior: Prior, assumed: float = ASSUMED_SESSION
+) -> Spread:
+    """The spread between sessions: what the reference's show, joined with the least that is believed.
+
+    Args:
+        new: the processes of one session, or none.
+        reference: its sessions, those of one sitting joined.
+        process: the spread between processes.
+        prior: what to assume.
+        assumed: of fewer than three sessions, as a multiple of the least that is believed.
+    """
+    mean_square, told, count = between_sessions(reference)
+    freedom: float = told
+    if told and within(reference)[1] == 0:
+        if not within(new)[1]:
+            return Spread(0.0, "within the spread between processes")
+        # What one-process sessions show in all, less what the new processes show of it.
+        total = total_spread(reference, prior)
+        mean_square, freedom, count = total.value**2, total.freedom, 1.0
+    own = math.sqrt(max(0.0, mean_square - process.value**2) / count) if freedom else 0.0
+    known = len(reference)
+    if known < ENOUGH_SESSIONS:
+        least = assumed * prior.session
+        origin = "recorded in one sitting" if known == 1 else f"{known} sessions"
+    else:
+        least, origin = prior.least_session(process.value), f"estimated, {known} sessions"
+    joined = with_prior(own**2, freedom, least, origin if known >= ENOUGH_SESSIONS else f"prior, {origin}")
+    # An estimate from few sessions is zero half of the time, also where they do differ; what is larger stands.
+    return replace(joined, value=own, origin=f"estimated, {known} sessions") if own > joined.value else joined
 
 
 def with_prior(variance: float, freedom: float, assumed: float, origin: str) -> Spread:
     """A variance that few have told, joined with a spread that is assumed as if more had told it."""
     joined = (freedom * variance + PRIOR_FREEDOM * assumed**2) / (freedom + PRIOR_FREEDOM)
-    return Spread(math.sqrt(joined), f"{origin}, with prior", freedom + PRIOR_FREEDOM)
+    told = origin if origin.startswith("prior") else f"{origin}, with prior"
+    return Spread(math.sqrt(joined), told, freedom + PRIOR_FREEDOM)
 
 
-def _one_sitting(groups: Sequence[Group]) -> bool:
-    times = [moment(group.started) for group in groups]
-    known = [time for time in times if time is not None]
-    return len(known) == len(times) and bool(known) and max(known) - min(known) < ONE_SITTING
-
-
-def borrow_sessions(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
-    """A prior whose spread between sessions is at least what the tests of a class show together.
-
-    One test's estimate from three sessions is zero half of the time; the mean of many is not.
+def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -> Prior:
+    """A prior from the references of all tests of a class: what each lends to the others, from eight of them on.
 
     Args:
-        prior: to keep where fewer than eight tests tell anything.
-        estimates: of each test, the variance between sessions, not truncated, and its degrees of freedom.
+        prior: to keep where fewer tell.
+        tests: of each, the sessions behind it.
+        kind: of the class, for what counts as another mode.
     """
-    usable = [(variance, freedom) for variance, freedom in estimates if freedom]
+    joined = [sittings(groups) for groups in tests]
+    several = [groups for groups in joined if within(groups)[1]]
+    alone = [groups for groups in joined if len(groups) > 1 and not within(groups)[1]]
+    found = borrow(prior, [(squares / freedom, freedom) for squares, freedom in map(within, several)])
+    if len(alone) >= ENOUGH_TESTS:
+        told = [(square, freedom) for square, freedom, _ in map(between_sessions, alone)]
+        total = borrow(replace(prior, freedom=PRIOR_FREEDOM), told)
+        found = replace(found, total=Spread(total.process, total.origin, total.freedom)) if total.borrowed else found
+    return replace(found, lent=_lent_sessions(found, several), strange=_strange(joined, STRANGE[kind]))
+
+
+def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[float, float]:
+    """What tests show together between sessions, and that as a multiple of what they show between processes.
+
+    One test's estimate from three sessions is zero half of the time; the mean of many is not.
+    """
+    usable = [groups for groups in tests if len(groups) >= ENOUGH_SESSIONS]
     if len(usable) < ENOUGH_TESTS:
-        return prior
-    total = sum(freedom for _, freedom in usable)
-    together = math.sqrt(max(0.0, math.fsum(variance * freedom for variance, freedom in usable) / total))
-    return replace(prior, session=max(prior.session, together))
+        return 0.0, 0.0
+    absolute, relative, total = 0.0, 0.0, 0
+    for groups in usable:
+        mean_square, freedom, count = between_sessions(groups)
+        squares, known = within(groups)
+        process = _joined(squares, known, prior, "").value ** 2
+        absolute += freedom * (mean_square - squares / known) / count
+        relative += freedom * (mean_square / process - 1) / count
+        total += freedom
+    return math.sqrt(max(0.0, absolute / total)), math.sqrt(max(0.0, relative / total))
+
+
+def _strange(tests: Sequence[Sequence[Group]], apart: float) -> float:
+    """The share of all processes that lie further above the middle of their test than a mode's width."""
+    if len(tests) < ENOUGH_TESTS:
+        return 0.0
+    found = count = 0
+    for groups in tests:
+        logs = [value for group in groups for value in group.logs]
+        middle = median(logs)
+        found += sum(value - middle > math.log1p(apart) for value in logs)
+        count += len(logs)
+    return found / count
 
 
 def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
@@ -239,9 +316,9 @@ def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
 
     Args:
         prior: to keep where fewer than eight tests tell anything.
-        estimates: of each test, the variance between processes and its degrees of freedom.
+        estimates: of each test, a variance and its degrees of freedom.
     """
-    usable = [(max(square, LEAST_SPREAD**2), freedom) for square, freedom in estimates if freedom >= 2]
+    usable = [(max(square, LEAST_SPREAD**2), freedom) for square, freedom in estimates if freedom]
     if len(usable) < ENOUGH_TESTS:
         return prior
     scores = [
@@ -253,7 +330,7 @@ def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
     half = min(_inverse_trigamma(excess), MOST_BORROWED / 2) if excess > LEAST_EXCESS else MOST_BORROWED / 2
     square = math.exp(centre + float(special.digamma(half)) - math.log(half))
     origin = f"prior of {len(usable)} tests"
-    return Prior(math.sqrt(square), prior.session, prior.device, 2 * half, origin, borrowed=True)
+    return replace(prior, process=math.sqrt(square), freedom=2 * half, origin=origin, borrowed=True)
 
 
 def _inverse_trigamma(value: float) -> float:

@@ -11,7 +11,19 @@ from statistics import fmean
 
 from scipy import special
 
-from .spread import ENOUGH_SESSIONS, Group, Prior, Spread, process_spread, session_spread, unequal, with_prior
+from .spread import (
+    ENOUGH_SESSIONS,
+    Group,
+    Prior,
+    Spread,
+    process_spread,
+    session_spread,
+    sittings,
+    total_spread,
+    unequal,
+    with_prior,
+    within,
+)
 
 # Of the intervals that are printed, and of what is said to be sure.
 CONFIDENCE = 0.99
@@ -32,6 +44,8 @@ class Difference:
         device: the spread between devices; None where the same device is on both sides, or nothing tells them apart.
         paired: whether the reference holds this very device, and only that part of it was used.
         unequal: whether the new processes spread more than the reference's.
+        worth: how many processes the reference is worth: 1/R in the error σ_p √(1/n + 1/R) of n new ones of a session,
+            by its own spreads alone.
         new_s: centre of the new side, in seconds; `reference_s` that of the part of the reference that was used.
     """
 
@@ -45,6 +59,7 @@ class Difference:
     device: Spread | None = None
     paired: bool = False
     unequal: bool = False
+    worth: float = 1.0
 
     def bound(self, confidence: float) -> float:
         """Half the width of a one-sided bound at `confidence`, to add to or take from the estimate."""
@@ -77,6 +92,7 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     Where the reference holds sessions of the new side's own device, or devices, only those are compared, paired; the
     spreads are still estimated from all. Where it does not know one of them, the spread between devices is added.
     """
+    reference = sittings(reference)
     devices, known = {group.device for group in new}, {group.device for group in reference}
     same = devices <= known
     held = [group for group in reference if group.device in devices] if same else list(reference)
@@ -91,8 +107,18 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     parts = [
         (process.value**2 * new_centre.process, process.freedom),
         (before.value**2 * old_centre.process, before.freedom),
-    ] if apart else [(process.value**2 * (new_centre.process + old_centre.process), process.freedom)]  # fmt: skip
-    parts.append((session.value**2 * (new_centre.session + old_centre.session), session.freedom))
+        (session.value**2 * (new_centre.session + old_centre.session), session.freedom),
+    ]
+    if not apart:
+        parts[:2] = [(process.value**2 * (new_centre.process + old_centre.process), process.freedom)]
+    total = total_spread(reference, prior) if len(reference) > 1 and not within(reference)[1] else None
+    if total is not None and process.value < total.value:
+        # The centre of sessions of one process each is known by their total spread, however that divides.
+        parts = [
+            (process.value**2 * new_centre.process, process.freedom),
+            (total.value**2 * old_centre.process, total.freedom),
+            (session.value**2 * new_centre.session, session.freedom),
+        ]
     device = None
     if not same:
         device = device_spread(held, prior)
@@ -110,6 +136,7 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         device=device,
         paired=same and devices != {""},
         unequal=apart is not None,
+        worth=1 / (old_centre.process + (weights[1].value / weights[0].value) ** 2 * (1 + old_centre.session)),
     )
 
 

@@ -6,7 +6,7 @@ alone; `settle` then looks at all tests of a run.
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
@@ -14,16 +14,32 @@ from ..core.checks import MOST_TOLERANCE, WIDE_TOLERANCE
 from ..core.units import format_percent, format_tolerance
 from .breaches import Breach, hold, may_decide, open_reason
 from .limits import Limit
-from .looks import FALSE_RED, FEWEST_TESTS, MOST_ROUNDS, PLAY, WORTHWHILE, Looks, adjusted, red_at_once, spent_p
-from .spread import ENOUGH_SESSIONS, Group, Prior, priors
+from .looks import (
+    FALSE_RED,
+    FEWEST_RED,
+    FEWEST_TESTS,
+    MOST_ROUNDS,
+    PLAY,
+    WORTHWHILE,
+    Looks,
+    adjusted,
+    fewest_red,
+    red_at_once,
+    spent_p,
+)
+from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
 from .stats import CONFIDENCE, Difference, difference, growth, quantile
 
-DEFAULT_TOLERANCE = 0.05
+# By class of benchmark: what a host's copies scatter by, nobody can judge finer.
+DEFAULT_TOLERANCES = {"device": 0.05, "host": 0.15}
+DEFAULT_TOLERANCE = DEFAULT_TOLERANCES["device"]
 # The smallest slowdown worth reporting, as a share of the tolerance: red must be surely more than this.
 WORTH_REPORTING = 0.4
 POWER = 0.8
 # So many processes are hardly all in a mode that few of the baseline's were in.
 ENOUGH_TO_REPEAT = 5
+# So many standard errors between the first process and those of its further rounds are heat, or another such effect.
+HOT = 2.5
 # Fewer standard errors from the tolerance than this, and more processes alone will not tell.
 NEAR = 3.0
 
@@ -109,6 +125,10 @@ class Verdict:
         new_medians_s: of the new processes, in seconds.
         limit: what it was held against in place of a reference; `estimate` is then by how much it lies beyond.
         siblings: how many like it, in the same run, it was held against in place of a reference.
+        fewest: how many new processes REGRESSED needs here.
+        hot: by how much the further rounds lie above the first process, in log seconds, where chance is no excuse and
+            the reference holds first processes alone; else 0.
+        sitting: whether the reference was recorded in one sitting, so that how sessions differ is assumed.
         futile: whether more processes of this run would hardly decide, since what is open is the baseline's own error.
     """
 
@@ -130,6 +150,9 @@ class Verdict:
     new_medians_s: tuple[float, ...] = ()
     limit: Limit | None = None
     siblings: int = 0
+    fewest: int = 1
+    hot: float = 0.0
+    sitting: bool = False
     futile: bool = False
 
     @property
@@ -143,10 +166,15 @@ class Verdict:
         return self.kind not in (Kind.INCONCLUSIVE, Kind.INVALID)
 
     @property
+    def looks_slow(self) -> bool:
+        """Whether the estimate lies beyond the tolerance."""
+        return self.estimate is not None and self.estimate > math.log1p(self.tolerance)
+
+    @property
     def may_be_red(self) -> bool:
         """Whether the other tests of the run may still turn it red, as it is slower than the tolerance."""
-        slower = self.estimate is not None and self.estimate > math.log1p(self.tolerance)
-        return self.kind is Kind.INCONCLUSIVE and slower and self.p_spent is not None and self.p_spent <= FALSE_RED
+        small = self.p_spent is not None and self.p_spent <= FALSE_RED
+        return self.kind is Kind.INCONCLUSIVE and self.looks_slow and small
 
 
 def judge(
@@ -170,8 +198,10 @@ def judge(
     count = sum(len(group.medians_s) for group in new)
     if invalid:
         return Verdict(Kind.INVALID, policy.tolerance, reason=invalid, reference=reference, processes=count)
-    held = hold(limits, new, policy.prior, policy.looks)
-    beyond = [_beyond(breach, policy) for breach in held if breach.estimate > 0]
+    # Where more processes follow only for what looks slower than a reference, a limit is judged by what there is.
+    looks = Looks(1) if policy.looks.slow_only else policy.looks
+    held = hold(limits, new, policy.prior, looks)
+    beyond = [_beyond(breach, policy, looks) for breach in held if breach.estimate > 0]
     if beyond and beyond[0].kind is Kind.REGRESSED:
         return beyond[0]
     if reference is not None:
@@ -189,11 +219,11 @@ def judge(
     return Verdict(Kind.NO_BASELINE, policy.tolerance, reason=why_none, processes=count)
 
 
-def _beyond(breach: Breach, policy: Policy) -> Verdict:
+def _beyond(breach: Breach, policy: Policy, looks: Looks) -> Verdict:
     if breach.sure:
         kind, reason = Kind.REGRESSED, f"{breach.limit.breach(breach.estimate)}, {breach.behind}"
     else:
-        kind, reason = Kind.INCONCLUSIVE, open_reason(breach, policy.looks)
+        kind, reason = Kind.INCONCLUSIVE, open_reason(breach, looks)
     return Verdict(
         kind=kind,
         tolerance=policy.tolerance,
@@ -202,39 +232,39 @@ def _beyond(breach: Breach, policy: Policy) -> Verdict:
         interval=breach.interval,
         processes=breach.processes,
         limit=breach.limit,
-        futile=kind is Kind.INCONCLUSIVE and not may_decide(breach, policy.looks),
+        futile=kind is Kind.INCONCLUSIVE and not may_decide(breach, looks),
     )
 
 
 def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verdict:
+    # The same processes are the same evidence, whether they came as rounds of one run or as several runs: one session.
+    new = _one_session(new)
     found = difference(new, reference.groups, policy.prior)
-    limit = math.log1p(policy.tolerance)
-    count, known = sum(len(group.medians_s) for group in new), len(reference.medians_s)
-    looks = policy.looks
-    p = found.p_slower_than(math.log1p(WORTH_REPORTING * policy.tolerance))
+    limit, worthy = math.log1p(policy.tolerance), math.log1p(WORTH_REPORTING * policy.tolerance)
+    count, looks, worth = sum(len(group.medians_s) for group in new), policy.looks, found.worth
+    p = found.p_slower_than(worthy)
     centre = fmean(value for group in new for value in group.logs)
     # As in the comparison itself: the device's own processes, where the reference holds some.
-    devices = {group.device for group in new}
-    own = [group for group in reference.groups if group.device in devices] or reference.groups
-    slower = sum(centre > value for group in own for value in group.logs)
-    compared = sum(len(group.medians_s) for group in own)
+    own = _own(reference, {group.device for group in new})
+    known = [value for group in own for value in group.logs]
+    fewest = fewest_red(len(known), policy.prior.strange, looks.most)
     # What the baseline itself has shown once, a few processes may show again by chance: processes have modes.
-    unseen = slower == compared or count >= ENOUGH_TO_REPEAT
-    spent = spent_p(p, looks.red_share(count, known) if unseen else 0.0)
+    unseen = centre - worthy > max(known) or count >= ENOUGH_TO_REPEAT
+    hot = _hot(new, own, found)
+    spent = spent_p(p, looks.red_share(count, worth, fewest) if unseen and not hot else 0.0)
     if found.estimate > limit and red_at_once(spent, policy.comparisons):
         kind = Kind.REGRESSED
-    elif found.estimate + found.bound(1 - looks.improved_level(count, known)) < -limit:
+    elif found.estimate + found.bound(1 - looks.improved_level(count, worth)) < -limit:
         kind = Kind.IMPROVED
-    elif found.estimate + found.bound(1 - looks.pass_level(count, known)) < limit and (
-        found.estimate + found.bound(1 - looks.far_level(count, known)) < math.log1p(2 * policy.tolerance)
+    elif found.estimate + found.bound(1 - looks.pass_level(count, worth)) < limit and (
+        found.estimate + found.bound(1 - looks.far_level(count, worth)) < math.log1p(2 * policy.tolerance)
     ):
         kind = Kind.PASSED
     else:
         kind = Kind.INCONCLUSIVE
-    return Verdict(
+    verdict = Verdict(
         kind=kind,
         tolerance=policy.tolerance,
-        reason=_what_would_decide(found, policy, reference, count) if kind is Kind.INCONCLUSIVE else "",
         estimate=found.estimate,
         interval=found.interval(CONFIDENCE),
         p=p,
@@ -243,12 +273,56 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
         difference=found,
         processes=count,
         mde=growth((quantile(CONFIDENCE, found.freedom) + quantile(POWER, found.freedom)) * found.error),
-        reach=_reach(found, policy, count, known),
-        slower_processes=slower,
-        compared_processes=compared,
+        reach=_reach(found, policy, count, fewest),
+        slower_processes=sum(centre > value for value in known),
+        compared_processes=len(known),
         new_medians_s=tuple(value for group in new for value in group.medians_s),
-        futile=kind is Kind.INCONCLUSIVE and not _may_decide(found, policy, count, known),
+        fewest=fewest,
+        hot=hot,
+        sitting=len(sittings(reference.groups)) < len(reference.groups) or len(reference.groups) == 1,
     )
+    if kind is not Kind.INCONCLUSIVE:
+        return verdict
+    return replace(
+        verdict, reason=_what_would_decide(verdict, policy), futile=not _may_decide(found, policy, count, fewest)
+    )
+
+
+def _own(reference: Reference, devices: Collection[str]) -> Sequence[Group]:
+    return [group for group in reference.groups if group.device in devices] or reference.groups
+
+
+def default_looks(reference: Reference | None, device: str, prior: Prior) -> Looks:
+    """The plan of a run that asks for no number of rounds: more processes for what looks slow, as many as red needs.
+
+    Args:
+        reference: what the test is compared with; None where nothing is known of it.
+        device: that the run measures on.
+        prior: of the test's class.
+    """
+    if reference is None:
+        return Looks(1)
+    known = sum(len(group.medians_s) for group in _own(reference, {device}))
+    enough = fewest_red(known, prior.strange, FEWEST_RED) <= FEWEST_RED
+    return Looks(FEWEST_RED if enough else MOST_ROUNDS, slow_only=True)
+
+
+def _one_session(new: Sequence[Group]) -> tuple[Group, ...]:
+    """The new processes of each device as one session, which claims nothing of how sessions differ."""
+    devices = dict.fromkeys(group.device for group in new)
+    return tuple(
+        Group(tuple(value for group in new if group.device == device for value in group.medians_s), device)
+        for device in devices
+    )
+
+
+def _hot(new: Sequence[Group], known: Sequence[Group], found: Difference) -> float:
+    """By how much further rounds lie above the first process, where the reference holds first processes alone."""
+    if len(new) > 1 or len(new[0].medians_s) < 2 or any(len(group.medians_s) > 1 for group in known):
+        return 0.0
+    first, *later = new[0].logs
+    above = fmean(later) - first
+    return above if above > HOT * found.process.value * math.sqrt(1 + 1 / len(later)) else 0.0
 
 
 def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdict]:
@@ -275,75 +349,114 @@ def _error_at(found: Difference, count: int, processes: int) -> float:
     return math.sqrt(max(variance, 1e-12))
 
 
-def _reach(found: Difference, policy: Policy, count: int, known: int) -> float:
-    """The slowdown that is found 80 times in 100 after all rounds: beyond the tolerance, and surely worth reporting."""
+def _freedom_at(found: Difference, count: int, processes: int) -> float:
+    """The degrees of freedom with so many new processes: they tell of the spread between processes, and of no other."""
+    error, more = _error_at(found, count, processes), processes - count
+    if math.isinf(found.freedom) or not more:
+        return found.freedom
+    own = found.process.value**2 * (1 / processes + max(0.0, found.error**2 / found.process.value**2 - 1 / count))
+    inside = min(1.0, found.process.value**2 / processes / max(own, 1e-300))
+    rest = found.error**4 / found.freedom / error**4
+    told = inside**2 / (found.process.freedom + more)
+    return 1 / max(told, rest * (1 - inside) ** 2 + told)
+
+
+def _reach(found: Difference, policy: Policy, count: int, fewest: int) -> float | None:
+    """The slowdown that is found 80 times in 100 after all rounds: beyond the tolerance, and surely worth reporting.
+
+    None where red needs more processes than the run may take.
+    """
     most = count if policy.looks.ended else max(count, policy.looks.most)
-    error = _error_at(found, count, most)
-    freedom = found.freedom + (most - count)
-    level = FALSE_RED * policy.looks.red_share(most, known) / max(policy.comparisons, FEWEST_TESTS)
+    share = policy.looks.red_share(most, found.worth, fewest)
+    if not share:
+        return None
+    error, freedom = _error_at(found, count, most), _freedom_at(found, count, most)
+    level = FALSE_RED * share / max(policy.comparisons, FEWEST_TESTS)
     least = math.log1p(WORTH_REPORTING * policy.tolerance) + quantile(1 - level, freedom) * error
     return growth(max(math.log1p(policy.tolerance), least) + quantile(POWER, freedom) * error)
 
 
-def _may_decide(found: Difference, policy: Policy, count: int, known: int) -> bool:
+def _may_decide(found: Difference, policy: Policy, count: int, fewest: int) -> bool:
     """Whether the last look could still be green or red, if the processes to come moved the centre by two errors.
 
     Stopping where it could not costs hardly any power and no chance of error: it can only leave a test undecided.
     """
-    looks, most = policy.looks, policy.looks.most
+    looks, most, worth = policy.looks, policy.looks.most, found.worth
     if count >= most or looks.ended:
+        return False
+    limit = math.log1p(policy.tolerance)
+    if looks.slow_only and found.estimate <= limit:
         return False
     error, freedom = _error_at(found, count, most), found.freedom + (most - count)
     play = PLAY * found.process.value * math.sqrt(1 / count - 1 / most)
-    limit = math.log1p(policy.tolerance)
-    green = found.estimate - play + quantile(1 - looks.pass_level(most, known), freedom) * error < limit
-    level = FALSE_RED * looks.red_share(most, known)
+    green = found.estimate - play + quantile(1 - looks.pass_level(most, worth), freedom) * error < limit
+    level = FALSE_RED * looks.red_share(most, worth, fewest)
     surely = found.estimate + play - math.log1p(WORTH_REPORTING * policy.tolerance)
-    return green or (found.estimate + play > limit and surely > quantile(1 - level, freedom) * error)
+    return green or (level > 0 and found.estimate + play > limit and surely > quantile(1 - level, freedom) * error)
 
 
-def _what_would_decide(found: Difference, policy: Policy, reference: Reference, count: int) -> str:
+def _what_would_decide(verdict: Verdict, policy: Policy) -> str:
+    found, reference, count = verdict.difference, verdict.reference, verdict.processes
+    assert found is not None
+    assert reference is not None
     low, high = (format_percent(growth(bound)).removesuffix(" %") for bound in found.interval(CONFIDENCE))
     spread = format_tolerance(round(found.process.value, 3))
     processes = f"{count} process{'es' * (count > 1)} ({spread} apart: {found.process.origin})"
-    return f"may be {low} to {high} % after {processes}; {_remedy(found, policy, reference, count)}"
+    said = f"may be {low} to {high} % after {processes}"
+    slower = format_tolerance(round(growth(found.estimate), 3))
+    if verdict.hot and verdict.looks_slow:
+        hot = format_tolerance(round(growth(verdict.hot), 3))
+        return (
+            f"looks {slower} slower, but its further rounds are {hot} slower than its first process, and the baseline "
+            "holds first processes alone: heat, or another trace of the rounds before; record the baseline with "
+            f"--roofline-rounds={ENOUGH_TO_REPEAT}; {said}"
+        )
+    if verdict.looks_slow and count < verdict.fewest:
+        needed = f"red needs {verdict.fewest} processes against a baseline of {len(reference.medians_s)}"
+        return f"looks {slower} slower; --roofline-rounds=auto decides: {needed}; {said}"
+    return f"{said}; {_remedy(found, policy, verdict)}"
 
 
-def _remedy(found: Difference, policy: Policy, reference: Reference, count: int) -> str:
+def _remedy(found: Difference, policy: Policy, verdict: Verdict) -> str:
     """What would decide: processes while they help, else a better baseline; and the tolerance that could be judged."""
-    known, most = len(reference.medians_s), max(count, policy.looks.most)
-    slow = found.estimate > math.log1p(policy.tolerance)
-    level = policy.looks.pass_level(most, known)
+    reference, count = verdict.reference, verdict.processes
+    assert reference is not None
+    most = max(count, policy.looks.most)
+    level = policy.looks.pass_level(most, found.worth)
     widest = found.estimate + quantile(1 - level, found.freedom) * _error_at(found, count, most)
     percent = max(math.ceil(growth(widest) * 100), math.floor(policy.tolerance * 100) + 1)
     wider = (
         ""
-        if slow or percent > 100 * MOST_TOLERANCE
+        if verdict.looks_slow or percent > 100 * MOST_TOLERANCE
         else f", or --roofline-tolerance={percent}%{'!' * (percent > 100 * WIDE_TOLERANCE)}"
     )
     for processes in WORTHWHILE:
-        if processes > count and _would_decide(found, policy, known, count, processes):
+        if processes > count and _would_decide(found, policy, verdict, processes):
             how = "auto" if processes <= MOST_ROUNDS else f"{processes}"
             return f"about {processes} processes would decide where the centre stays (--roofline-rounds={how}){wider}"
     if found.device is not None:
         return f"the baseline knows other devices only ({found.device.value:.1%} apart), record this one{wider}"
-    if len(reference.groups) < ENOUGH_SESSIONS:
-        return f"the baseline is of {reference.behind}, record {ENOUGH_SESSIONS} sessions or more{wider}"
+    days = len(sittings(reference.groups))
+    if days < ENOUGH_SESSIONS:
+        sat = f"{reference.behind}{' in one sitting' * (days == 1)}"
+        return f"the baseline is of {sat}, record {ENOUGH_SESSIONS} sessions or more, each on another day{wider}"
     if _error_at(found, count, WORTHWHILE[-1]) * NEAR > abs(found.estimate - math.log1p(policy.tolerance)):
         return f"it lies too near the tolerance for the baseline of {reference.behind}, record more of them{wider}"
     return f"more sessions and processes behind the baseline would decide (there are {reference.behind}){wider}"
 
 
-def _would_decide(found: Difference, policy: Policy, known: int, count: int, processes: int) -> bool:
+def _would_decide(found: Difference, policy: Policy, verdict: Verdict, processes: int) -> bool:
     """Whether so many processes would be green or red, if neither the centre nor the spreads moved."""
-    looks = policy.looks if processes <= policy.looks.most else Looks(max(MOST_ROUNDS, policy.looks.most))
+    looks = Looks(max(MOST_ROUNDS, policy.looks.most, processes))
+    count = verdict.processes
     error, freedom = _error_at(found, count, processes), found.freedom + (processes - count)
     limit = math.log1p(policy.tolerance)
-    if found.estimate + quantile(1 - looks.pass_level(processes, known), freedom) * error < limit:
+    if found.estimate + quantile(1 - looks.pass_level(processes, found.worth), freedom) * error < limit:
         return True
-    level = FALSE_RED * looks.red_share(processes, known) / max(policy.comparisons, FEWEST_TESTS)
+    share = looks.red_share(processes, found.worth, verdict.fewest)
+    level = FALSE_RED * share / max(policy.comparisons, FEWEST_TESTS)
     surely = found.estimate - math.log1p(WORTH_REPORTING * policy.tolerance)
-    return found.estimate > limit and surely > quantile(1 - level, freedom) * error
+    return share > 0 and found.estimate > limit and surely > quantile(1 - level, freedom) * error
 
 
 def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> str:
