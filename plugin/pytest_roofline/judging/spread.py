@@ -148,7 +148,8 @@ def sittings(groups: Sequence[Group]) -> tuple[Group, ...]:
     """Sessions of one device that began within hours of each other, joined into one; without a date each stands."""
     joined: list[Group] = []
     last: dict[str, tuple[int, datetime.datetime]] = {}
-    for time, group in sorted(((moment(one.started), one) for one in groups), key=lambda pair: (pair[0] is None, pair)):
+    dated = [(moment(group.started), group) for group in groups]
+    for time, group in sorted(dated, key=lambda pair: pair[0].timestamp() if pair[0] is not None else math.inf):
         known = last.get(group.device)
         if time is not None and known is not None and time - known[1] < ONE_SITTING:
             place = known[0]
