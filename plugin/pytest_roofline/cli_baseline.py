@@ -28,7 +28,7 @@ def baseline() -> None:
 @click.argument("proposal", type=click.Path(path_type=Path))
 @into_option
 @click.option("--only", multiple=True, metavar="EXPR", help="Only entries with this in their label (repeatable).")
-@click.option("--replace", is_flag=True, help="Take the new sessions in place of the old, whatever was found.")
+@click.option("--replace", is_flag=True, help="Take the new sessions in place of the old, unless they are too slow.")
 @click.option(
     "--accept-slower", is_flag=True, help="Take what crept beyond the tolerance since its anchor, and anchor it anew."
 )
