@@ -235,7 +235,7 @@ def test_the_diff_tells_of_each_entry_what_happens_to_it(command, make, tmp_path
 
     steady = (1e-3, 1.002e-3, 0.999e-3, 1.001e-3)
     command("approve", three("p.json", 0, steady, steady, steady))
-    result = command("approve", three("q.json", 9, [0.9e-3] * 2, steady, [1.2e-3] * 2))
+    result = command("approve", three("q.json", 9, [0.9e-3] * 2, steady, [1.2e-3] * 2), "--accept-slower")
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert lines[2:5] == [
         "a[64MiB] 1.00 ms 900 µs 4 → 2 4 → 2 replaced (IMPROVED -10.0 %)",
@@ -245,6 +245,31 @@ def test_the_diff_tells_of_each_entry_what_happens_to_it(command, make, tmp_path
     again = command("approve", tmp_path / "q.json", "--replace").stdout
     assert "b[64MiB]" in again
     assert "8 → 4" in again
+
+
+def test_code_that_crept_is_refused_until_it_is_accepted_and_shown(command, make, tmp_path):
+    def week(number, dry=()):
+        seconds = (1e-3 * 1.01**number,) * 3
+        return command("approve", proposal(make, tmp_path / "w.json", *seconds, first=3 * number), *dry)
+
+    assert [week(number).exit_code for number in range(5)] == [0] * 5
+    path = tmp_path / "baselines" / "h200.json"
+    text = path.read_text()
+    for dry in ((), ["--dry-run"], ["--replace"]):
+        assert refused(week(5, dry)) == (
+            "memcpy_d2d[64MiB] takes +5.1 % time since 2026-01-01, over 5 renewals (tolerance 5 %); expected no more "
+            "than the tolerance, however many renewals it took; find out what made it slower, approve other entries "
+            "with --only, or accept it with --accept-slower"
+        )
+    assert path.read_text() == text
+    line = "memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 4 renewals (+1.0, +2.0, +3.0, +4.1 %)"
+    assert line in command("show").stdout.splitlines()
+    assert week(5, ["--accept-slower"]).exit_code == 0
+    (row,) = json.loads(command("show", "--json").stdout)
+    assert (row["anchor"], row["renewals"][-1]["accepted_slower"]) == ("2026-01-16", True)
+    assert [round(renewal["drift"], 3) for renewal in row["renewals"]] == [0.01, 0.02, 0.03, 0.041, 0.051]
+    told = "memcpy_d2d[64MiB]: since 2026-01-16; slower accepted "
+    assert any(line.startswith(told) for line in command("show").stdout.splitlines())
 
 
 def test_only_the_selected_entries_are_approved(command, make, tmp_path):

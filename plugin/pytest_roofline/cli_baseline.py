@@ -28,20 +28,33 @@ def baseline() -> None:
 @click.argument("proposal", type=click.Path(path_type=Path))
 @into_option
 @click.option("--only", multiple=True, metavar="EXPR", help="Only entries with this in their label (repeatable).")
-@click.option("--replace", is_flag=True, help="Take the new sessions in place of the old, whatever was found.")
+@click.option("--replace", is_flag=True, help="Take the new sessions in place of the old, unless they are too slow.")
+@click.option(
+    "--accept-slower", is_flag=True, help="Take what crept beyond the tolerance since its anchor, and anchor it anew."
+)
 @click.option("--dry-run", is_flag=True, help="Show the changes, write nothing.")
 @json_option
-def approve(proposal: Path, into: Path, only: tuple[str, ...], replace: bool, dry_run: bool, as_json: bool) -> None:
+def approve(
+    proposal: Path,
+    into: Path,
+    only: tuple[str, ...],
+    replace: bool,
+    accept_slower: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Show what PROPOSAL changes in the baseline of its hardware, and merge it; other entries stay as they are.
 
     Compiled kernels go into resources.json, whatever the hardware.
 
     New sessions replace the old where they surely differ by more than the tolerance, and join them everywhere else: so
-    noise neither tightens nor loosens a baseline.
+    noise neither tightens nor loosens a baseline. What is slower than the oldest sessions of its entry by more than the
+    tolerance, in one step or many, is refused without --accept-slower.
 
     Example: roofline baseline approve driver-570.json --dry-run
 
-    Exit status: 0 merged, or nothing to change, 2 the proposal cannot be used, or a file cannot be written.
+    Exit status: 0 merged, or nothing to change, 2 the proposal cannot be used, is too slow for an anchor, or a file
+    cannot be written.
     """
     from .judging.baselines import read_baseline
     from .judging.exact_renewal import approve_exact, exact_path
@@ -55,7 +68,7 @@ def approve(proposal: Path, into: Path, only: tuple[str, ...], replace: bool, dr
     say = _silent if as_json else click.echo
     proposed = read_baseline(proposal)
     path, kernel_path = into / f"{proposed.family}.json", exact_path(into)
-    found = changes(proposed, into, only=only, replaces=replace)
+    found = changes(proposed, into, only=only, replaces=replace, accept_slower=accept_slower)
     kernels = kernel_changes(proposed, into, only=only)
     pending = [change for change in found if change.action != "unchanged"]
     exact = [change for change in kernels if change.action != "unchanged"]
@@ -68,7 +81,7 @@ def approve(proposal: Path, into: Path, only: tuple[str, ...], replace: bool, dr
         for line in provisional_lines([change.entry for change in found], proposal if dry_run else path):
             say(line)
         if not dry_run:
-            approve_entries(proposed, into, only=only, replaces=replace)
+            approve_entries(proposed, into, only=only, replaces=replace, accept_slower=accept_slower)
         say(f"{counted(len(pending), 'entry', 'entries')} {done} {path}")
     if exact:
         for line in _exact_lines(exact):

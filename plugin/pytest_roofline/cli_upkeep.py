@@ -70,6 +70,7 @@ def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[
         health_table,
         provisional_lines,
         published_lines,
+        renewal_lines,
     )
 
     click.echo(printable(str(path)))
@@ -80,7 +81,7 @@ def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[
         if len(drivers) == 1:
             click.echo(f"driver: {printable(drivers.pop())}")
     shown = published_lines(published, None if whole else MOST_OF_ONE)
-    for line in [*capped(provisional_lines(healths)), *shown]:
+    for line in [*capped(renewal_lines(healths)), *capped(provisional_lines(healths)), *shown]:
         click.echo(line)
 
 

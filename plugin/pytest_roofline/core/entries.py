@@ -49,6 +49,24 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
+class Renewal:
+    """One approval that renewed an entry.
+
+    Args:
+        approved: when, ISO 8601.
+        sessions: how many were new.
+        change: by how much these differ from the entry as it stood, as a share of time; `drift` from its anchor.
+        accepted_slower: whether a drift beyond the tolerance was accepted, so that these are the new anchor.
+    """
+
+    approved: str
+    sessions: int
+    change: float
+    drift: float
+    accepted_slower: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One line of a baseline: what is known of one measurement on one hardware.
 
@@ -63,6 +81,8 @@ class Entry:
         figures: of a floor, how many independent sources of measured figures it rests on.
         from_amount: of a floor, how much of what its metric counts (bytes, FLOP) a call must do for it to apply.
         reason: why somebody departs from what is usual: lowers or drops a floor (value 0), or allows a wide tolerance.
+        anchor: of a measured entry, the sessions that its renewals are held against; empty where they are its oldest.
+        renewals: of a measured entry, the newest of them, oldest first: see `judging.creep`.
     """
 
     benchmark: str
@@ -88,6 +108,8 @@ class Entry:
     figures: int | None = None
     from_amount: int | None = None
     reason: str = ""
+    anchor: tuple[Session, ...] = ()
+    renewals: tuple[Renewal, ...] = ()
 
     def __post_init__(self) -> None:
         check_tolerance(self.tolerance)
@@ -100,6 +122,8 @@ class Entry:
             self._check_published()
         if self.kind != "floor" and (self.figures is not None or self.from_amount is not None):
             raise BadInput(f"a {self.kind} entry has figures or from_amount; expected them of a floor only")
+        if self.kind != "measured" and (self.anchor or self.renewals):
+            raise BadInput(f"a {self.kind} entry has an anchor or renewals; expected them of a measured one only")
 
     def _check_measured(self) -> None:
         missing = [name for name in ("cache", "timing", "work") if getattr(self, name) is None]

@@ -4,10 +4,9 @@ A renewal must not ratchet. A baseline renewed as min(old, new), or taken anew o
 drifts to the luckiest session there ever was: about 1.5 standard deviations below the truth after ten renewals of
 unchanged code, and then honest runs turn red. So new sessions replace the old only where they surely differ by more
 than the tolerance, either way; everywhere else they join them. Every session then counts alike, lucky or not, the mean
-stays where it is, and each renewal makes it better known.
+stays where it is, and each renewal makes it better known. What joins week by week may still creep: see `creep`.
 """
 
-import datetime
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +15,14 @@ from typing import Literal, TypeVar
 
 from ..core.entries import Baseline, Entry, ExactEntry, Session
 from ..core.errors import BadInput
-from ..core.units import format_percent, moment
+from ..core.units import format_percent
 from .baseline_checks import family_of_key
 from .baselines import read_baseline, write_baseline
 from .comparators import class_of_key, default_tolerance, key_of_entry, prior_of, reference_of
+from .creep import in_order, on_known_devices, refuse, renewed
 from .exact_renewal import ExactChange, exact_changes
 from .plausible import absurd_entry
-from .spread import Group, Prior, priors
+from .spread import Prior, priors
 from .stats import CONFIDENCE
 from .verdicts import Kind, Policy, judge, other_mode
 from .writing import alone
@@ -31,7 +31,6 @@ Labelled = TypeVar("Labelled", Entry, ExactEntry)
 Action = Literal["new", "replaced", "joined", "unchanged"]
 # A month of nightlies: older sessions tell of drivers that are gone, and thirty know the spread well enough.
 MOST_SESSIONS = 30
-_LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +42,14 @@ class Change:
         before: as it stood; None where it is new.
         action: whether the proposal's sessions replace the old ones or join them.
         why: what decided, for a person: `IMPROVED -7.1 %`, `its work changed`.
+        refusal: why it may not be: it is too slow for the entry's anchor; empty where it may.
     """
 
     entry: Entry
     before: Entry | None
     action: Action
     why: str = ""
+    refusal: str = ""
 
     @property
     def before_s(self) -> float | None:
@@ -65,21 +66,34 @@ def _centre(entry: Entry) -> float | None:
     return reference_of(entry, "").median_s if entry.sessions else None
 
 
-def changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), replaces: bool = False) -> list[Change]:
+def changes(
+    proposal: Baseline,
+    folder: Path,
+    *,
+    only: Sequence[str] = (),
+    replaces: bool = False,
+    accept_slower: bool = False,
+) -> list[Change]:
     """What approving `proposal` into `folder` would do to each of its entries that are not exact.
 
     Args:
         only: parts of labels; entries whose label has none of them are not touched. All entries where it is empty.
         replaces: take the proposal's sessions in place of the old ones, whatever the comparison says.
+        accept_slower: take what became slower than its anchor by more than the tolerance too.
 
     Raises:
         BadFile: the file that is there cannot be read.
-        BadInput: a part that no label has.
+        BadInput: a part that no label has, or an entry that is too slow for its anchor: see `creep`.
     """
     known = _known(proposal.family, folder)
     assumed = priors_of(known.values())
     chosen = select(proposal.entries, only, [entry.label for entry in proposal.exact])
-    return [renew(entry, known.get(entry.identity), assumed, replaces=replaces) for entry in chosen]
+    found = [
+        renew(entry, known.get(entry.identity), assumed, replaces=replaces, accept_slower=accept_slower)
+        for entry in chosen
+    ]
+    refuse([change.refusal for change in found if change.refusal])
+    return found
 
 
 def kernel_changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = ()) -> list[ExactChange]:
@@ -93,16 +107,24 @@ def kernel_changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = ()
     return exact_changes(chosen, folder)
 
 
-def approve(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), replaces: bool = False) -> Path:
+def approve(
+    proposal: Baseline,
+    folder: Path,
+    *,
+    only: Sequence[str] = (),
+    replaces: bool = False,
+    accept_slower: bool = False,
+) -> Path:
     """Merge a proposal into the family's file in `folder`, whole or not at all; other entries stay as they are.
 
-    Of several at once each merges into what the one before it left.
+    Of several at once each merges into what the one before it left. For the arguments see `changes`.
 
     Exact entries have a file of their own: see `exact_renewal.approve_exact`.
 
     Raises:
         BadFile: the file that is there cannot be read, so merging would lose it.
-        BadInput: a part of a label that none has, or an entry that cannot be: see `refuse_absurd`.
+        BadInput: a part of a label that none has, an entry that cannot be (see `refuse_absurd`), or one that is too
+            slow for its anchor.
         CannotStore: the file cannot be written.
     """
     path = folder / f"{proposal.family}.json"
@@ -110,7 +132,7 @@ def approve(proposal: Baseline, folder: Path, *, only: Sequence[str] = (), repla
     with alone(path):
         before = _file(proposal.family, folder)
         known = {entry.identity: entry for entry in before.entries}
-        for change in changes(proposal, folder, only=only, replaces=replaces):
+        for change in changes(proposal, folder, only=only, replaces=replaces, accept_slower=accept_slower):
             known[change.entry.identity] = change.entry
         write_baseline(path, replace(before, entries=tuple(known.values())))
     return path
@@ -168,7 +190,14 @@ def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
     return {kind: prior_of(references, kind) for kind in priors()}
 
 
-def renew(proposed: Entry, before: Entry | None, assumed: dict[str, Prior], *, replaces: bool = False) -> Change:
+def renew(
+    proposed: Entry,
+    before: Entry | None,
+    assumed: dict[str, Prior],
+    *,
+    replaces: bool = False,
+    accept_slower: bool = False,
+) -> Change:
     """One entry of a proposal merged with the one that is there.
 
     An entry's tolerance is a person's decision: a renewal without one keeps the old.
@@ -176,20 +205,34 @@ def renew(proposed: Entry, before: Entry | None, assumed: dict[str, Prior], *, r
     Args:
         proposed: of the same key as `before`.
         assumed: priors by class.
-        replaces: see `changes`.
+        replaces: see `changes`; `accept_slower` too.
     """
     anew = replace(proposed, sessions=newest(proposed.sessions))
     if before is None:
         return Change(anew, None, "new")
-    anew = replace(anew, tolerance=proposed.tolerance or before.tolerance, reason=proposed.reason or before.reason)
+    anew = replace(
+        anew,
+        tolerance=proposed.tolerance or before.tolerance,
+        reason=proposed.reason or before.reason,
+        anchor=before.anchor,
+        renewals=before.renewals,
+    )
     joined = replace(anew, sessions=newest([*before.sessions, *anew.sessions]))
     kept = replace(before, tolerance=anew.tolerance, reason=anew.reason)
     if anew == kept or (not replaces and _adds_nothing(joined, before)):
         return Change(
             kept, before, "unchanged" if kept == before else "replaced", "" if kept == before else "tolerance"
         )
-    why = "--replace" if replaces else _why_anew(joined, before, proposed.sessions, assumed)
-    return Change(anew, before, "replaced", why) if why else Change(joined, before, "joined")
+    other = _why_other(joined, before, proposed.sessions)
+    if other:
+        return Change(replace(anew, anchor=(), renewals=()), before, "replaced", "--replace" if replaces else other)
+    key = key_of_entry(before)
+    prior = assumed[class_of_key(key)]
+    merged = anew if replaces else joined
+    fresh = [session for session in merged.sessions if session not in before.sessions] or merged.sessions
+    why = "--replace" if replaces else _why_anew(fresh, before, merged.tolerance or default_tolerance(key), prior)
+    after = renewed(anew if why else joined, before, fresh, prior, anew=bool(why), accept_slower=accept_slower)
+    return Change(after.entry, before, "replaced" if why else "joined", why, after.refusal)
 
 
 def _adds_nothing(joined: Entry, before: Entry) -> bool:
@@ -205,25 +248,23 @@ def _same_work(joined: Entry, before: Entry) -> bool:
 
 def newest(sessions: Sequence[Session]) -> tuple[Session, ...]:
     """At most thirty sessions, oldest first; of those of one run the last in the list. Without a date is oldest."""
-    once = {session.run_id: session for session in sessions}
-    ordered = sorted(once.values(), key=lambda session: moment(session.started) or _LONG_AGO)
-    return tuple(ordered[-MOST_SESSIONS:])
+    return in_order(list({session.run_id: session for session in sessions}.values()))[-MOST_SESSIONS:]
 
 
-def _why_anew(joined: Entry, before: Entry, proposed: Sequence[Session], assumed: dict[str, Prior]) -> str:
-    """Why the old sessions no longer stand for this; empty where the new ones may join them."""
+def _why_other(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str:
+    """Why the old sessions are of something else than the new ones; empty where they are of the same."""
     if joined.kind != "measured":
         return "published figure"
     if not _same_work(joined, before):
         return "its work changed"
     reference = reference_of(before, "")
-    if any(other_mode(session.achieved, reference) for session in proposed):
-        return "timed in another mode"
-    fresh = [session for session in joined.sessions if session not in before.sessions]
-    key = key_of_entry(before)
-    tolerance = joined.tolerance or default_tolerance(key)
-    policy = Policy(tolerance=tolerance, prior=assumed[class_of_key(key)])
-    verdict = judge(_on_known_devices(fresh, before), reference, policy)
+    return "timed in another mode" if any(other_mode(session.achieved, reference) for session in proposed) else ""
+
+
+def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: Prior) -> str:
+    """Why the old sessions no longer stand for this; empty where the new ones may join them."""
+    policy = Policy(tolerance=tolerance, prior=prior)
+    verdict = judge(on_known_devices(fresh, before), reference_of(before, ""), policy)
     found, change = verdict.difference, verdict.change
     assert found is not None
     assert change is not None
@@ -232,10 +273,3 @@ def _why_anew(joined: Entry, before: Entry, proposed: Sequence[Session], assumed
     # The mirror image of IMPROVED, so that chance loosens a baseline as often as it tightens it.
     surely_slower = found.estimate - found.bound(CONFIDENCE) > math.log1p(tolerance)
     return f"slower {format_percent(change)}" if surely_slower else ""
-
-
-def _on_known_devices(fresh: Sequence[Session], before: Entry) -> tuple[Group, ...]:
-    """The new sessions that tell the most: those on devices that the entry knows; all where it knows none of them."""
-    known = {session.device_uuid for session in before.sessions}
-    told = [session for session in fresh if session.device_uuid in known] or fresh
-    return reference_of(replace(before, sessions=tuple(told)), "").groups

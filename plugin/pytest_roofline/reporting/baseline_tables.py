@@ -1,6 +1,7 @@
 """Tables about baselines: what an approval changes, and what stands behind the entries that there are."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ..core.entries import Entry
@@ -14,6 +15,7 @@ from ..core.units import (
 )
 from ..core.work import rate_suffix
 from ..judging.baseline_health import Health
+from ..judging.creep import since, since_accepted
 from ..judging.published import value_text
 from ..judging.renewal import Change
 from ..judging.spread import ENOUGH_SESSIONS, Spread
@@ -165,6 +167,25 @@ def provisional_lines(healths: Sequence[Health]) -> list[str]:
     return [printable(f"{h.entry.label} is provisional: {h.provisional}") for h in healths if h.provisional]
 
 
+def renewal_lines(healths: Sequence[Health]) -> list[str]:
+    """Of each entry that was renewed, by how much it crept: since when, in how many renewals, the last five in turn."""
+    return [_renewals(health.entry) for health in healths if health.entry.renewals]
+
+
+def _renewals(entry: Entry) -> str:
+    """`memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 5 renewals: +0.0, +1.0, +2.0, +3.0, +4.1 %`."""
+    accepted = [renewal.approved[:10] for renewal in entry.renewals if renewal.accepted_slower]
+    drifts = [format_percent(renewal.drift) for renewal in since_accepted(entry.renewals)]
+    told = f"{entry.label}: "
+    if drifts:
+        told += f"{drifts[-1]} since {since(entry)}, in {counted(len(drifts), 'renewal', 'renewals')}"
+        last = [drift.removesuffix(" %") for drift in drifts[-5:-1]]
+        told += f" ({', '.join([*last, drifts[-1]])})" if last else ""
+    elif accepted:
+        told += f"since {since(entry)}"
+    return printable(told + (f"; slower accepted {', '.join(accepted)}" if accepted else ""))
+
+
 def health_as_json(health: Health) -> dict[str, Any]:
     """The same for a machine; times in seconds, rates in bytes or FLOP per second, shares of time."""
     entry = health.entry
@@ -182,6 +203,8 @@ def health_as_json(health: Health) -> dict[str, Any]:
         "drivers": list(health.drivers),
         "newest": health.newest,
         "provisional": health.provisional,
+        "anchor": since(entry),
+        "renewals": [asdict(renewal) for renewal in entry.renewals],
     }
 
 
