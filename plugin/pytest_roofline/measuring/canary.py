@@ -92,12 +92,12 @@ def canary_of(device: Device, name: str) -> Canary:
         size_bytes = CPU_COPY_BYTES if on_cpu else COPY_BYTES
         source, target = (array(size_bytes, device.name).fill_(1.0) for _ in range(2))
         work = Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes)
-        return Canary(lambda: target.copy_(source), work, {"size_bytes": size_bytes, "dtype": "fp32"}, work.metric)
+        return Canary(lambda: target.copy_(source), work, {"dtype": "fp32", "size_bytes": size_bytes}, work.metric)
     if name == "gemm":
         rows, dtype = (CPU_ROWS, "fp32") if on_cpu else (ROWS, "bf16")
         left, right, out = square_matrices(rows, device.name, torch.float32 if on_cpu else torch.bfloat16)
         work = Work(flops=2 * rows**3)
-        return Canary(lambda: torch.mm(left, right, out=out), work, {"rows": rows, "dtype": dtype}, f"{dtype}_TFLOPS")
+        return Canary(lambda: torch.mm(left, right, out=out), work, {"dtype": dtype, "rows": rows}, f"{dtype}_TFLOPS")
     one = torch.zeros(1, device=device.name)
 
     def launch() -> None:
@@ -105,4 +105,4 @@ def canary_of(device: Device, name: str) -> Canary:
             one.add_(1.0)
 
     work = Work(calls=LAUNCHES)
-    return Canary(launch, work, {"launches": LAUNCHES, "dtype": "fp32"}, work.metric, "wall")
+    return Canary(launch, work, {"dtype": "fp32", "launches": LAUNCHES}, work.metric, "wall")
