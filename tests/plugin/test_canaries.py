@@ -131,3 +131,16 @@ def test_no_command_shows_them(birds, command):
     said = birds.cli(*command)
     assert said.exit_code in (0, 1), said.output
     assert not names_any(said.output)
+
+
+def test_a_baseline_does_without_a_spoiled_one_and_says_nothing(birds):
+    recorded(birds)
+    path = birds.run_path("day1")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if line.get("key", {}).get("name") == "copy":
+            line["invalid"] = "3 of 5 blocks of samples were spoiled"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = birds.cli("baseline", "propose", path, "-o", birds.path / "p.json")
+    assert (said.exit_code, names_any(said.output)) == (0, False), said.output
+    assert {entry.name for entry in read_baseline(birds.path / "p.json").entries} == {"", "gemm", "launch"}

@@ -59,6 +59,9 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
         unfit: dict[tuple[str, str], str] = {}
         for measurement in run.measurements:
             why = run.unfit(measurement, accept_slower)
+            if why and measurement.key.is_canary:
+                # Whatever spoiled it spoiled the tests beside it, of which it is said.
+                continue
             if not why and gated and not measurement.gate and not measurement.key.is_canary:
                 why = "not marked gate=True (take it with --all)"
             if why:

@@ -53,7 +53,7 @@ def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> lis
             found.append(_measure(device, hardware, process, name))
     with contextlib.suppress(Exception):
         device.release()
-    return [measurement for measurement in found if not measurement.samples.trouble]
+    return found
 
 
 def _measure(device: Device, hardware: HardwareKey, process: str, name: str) -> Measurement:
@@ -74,7 +74,7 @@ def timed(device: Device, hardware: HardwareKey, process: str, name: str, canary
     samples = engine.samples()
     assert samples is not None
     key = Key(CANARY_BENCHMARK, canary.parameters, canary.metric, hardware, "warm", canary.timing, name)
-    return Measurement(key, TEST_ID, key.label, process, canary.work, samples)
+    return Measurement(key, TEST_ID, key.label, process, canary.work, samples, invalid=samples.trouble)
 
 
 def canary_of(device: Device, name: str) -> Canary:
