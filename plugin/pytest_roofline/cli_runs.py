@@ -84,7 +84,7 @@ def _matching(run: "Run", test: str) -> dict[str, str]:
     """
     from .reporting.notes import note_labels
 
-    ids = {m.label: m.test_id for m in run.measurements} | {r.label: r.test_id for r in run.resources}
+    ids = {m.label: m.test_id for m in run.tested} | {r.label: r.test_id for r in run.resources}
     ids |= note_labels(run)
     labels = list(ids)
     exact = [label for label in labels if test in (label, ids[label], *re.findall(r"[^][-]+(?=[^][]*\])", label))]

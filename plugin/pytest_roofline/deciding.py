@@ -15,6 +15,7 @@ from .holding import run as run_item
 from .judging.verdicts import Kind
 from .launcher import launcher_of
 from .outcomes import name_failed, note
+from .profiling import profiled_labels
 from .reporting.exhausted import exhausted_properties
 from .reporting.exhausted import failure_message as exhausted_message
 from .reporting.resources import failure_message as kernel_message
@@ -37,7 +38,7 @@ class Deciding:
         self.held: dict[str, Held] = {}
         self.failed_later: set[str] = set()
         self.began = time.time()
-        self.cut = False
+        self.cut = self.canaries_taken = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -63,6 +64,8 @@ class Deciding:
         """Behind the last test: further rounds for what is undecided, and then the reports that were held back."""
         try:
             outcome = yield
+            if self.state.options.save or self.state.round is not None:
+                self.measure_canaries()
             if self.held:
                 self.decide()
         finally:
@@ -92,6 +95,7 @@ class Deciding:
                 self.cut = True
                 break
             self.say(f"roofline: round {number} of at most {most}: {_tests(wanted)} undecided")
+            self.measure_canaries()
             self.make_room()
             try:
                 rounds.run(number, [self.held[test_id].item.nodeid for test_id in wanted], deadline)
@@ -106,6 +110,21 @@ class Deciding:
             self.say(f"roofline: no further rounds: {first}")
             for line in tail:
                 self.say(f"    {line}")
+
+    def measure_canaries(self) -> None:
+        """Once, behind the last test: how fast the machine is at what is no test's, where this process measured on it.
+
+        Ranks measure in processes of their own, and what a profiler watches over is no result.
+        """
+        state = self.state
+        measured = any(result.measurement.ranks is None for result in state.timed.results)
+        if self.canaries_taken or self.only_looking or not measured or profiled_labels(state):
+            return
+        from .measuring.canary import measure_canaries
+
+        self.canaries_taken = True
+        for measurement in measure_canaries(state.ground.device, state.ground.hardware, state.process):
+            state.record(measurement)
 
     def wants(self, rounds: Rounds, test_id: str) -> bool:
         """Whether a held test is worth another process."""

@@ -226,7 +226,7 @@ def unmeasured_entries(state: RooflineSession, *, complete: bool = False) -> tup
     hardware = {state.ground.hardware, *(key.hardware for key in keys)}
 
     def asked(entry: Entry) -> bool:
-        mine = entry.kind == "measured" and entry.hardware in hardware
+        mine = entry.kind == "measured" and entry.hardware in hardware and not entry.is_canary
         return mine and (entry.benchmark, canonical(entry.parameters)) not in excused
 
     return unmeasured(filter(asked, comparator.entries), {key.identity for key in keys}, _selection(state))

@@ -104,7 +104,9 @@ class Ground:
         """What to assume of a measurement where its own processes do not tell: from its class."""
         kind = class_of_key(key)
         if kind not in self._priors:
-            known = [pair for pair in self.comparator.references() if pair[0].hardware.alone == self.hardware.alone]
+            alone = self.hardware.alone
+            references = self.comparator.references()
+            known = [pair for pair in references if pair[0].hardware.alone == alone and not pair[0].is_canary]
             self._priors[kind] = prior_of(known, kind) if known else priors()[kind]
         return self._priors[kind]
 

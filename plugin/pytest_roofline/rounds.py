@@ -21,6 +21,7 @@ import pytest
 
 from .core.errors import BadFile
 from .core.records import Outcome
+from .core.samples import CANARY
 from .judging.runs import Run, read_run
 from .judging.trials import LostRound
 from .launcher import launcher_of
@@ -201,6 +202,9 @@ class Rounds:
             self._lose(test_id, f"it was skipped in round {number}: {reason}")
         exhausted = {(record.test_id, record.name) for record in run.out_of_memory if record.recorded}
         for measurement in run.measurements:
+            if CANARY in measurement.samples.labels:
+                self._state.record(replace(measurement, round=number))
+                continue
             if measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted:
                 # What it had taken before memory ran out is no result, and no fault either.
                 continue

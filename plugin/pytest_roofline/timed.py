@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .core.entries import Entry, Statistic
 from .core.keys import Key
 from .core.records import Measurement
-from .core.samples import OVERSUBSCRIBED, PROFILED, SIBLINGS
+from .core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
 from .ground import Ground
 from .judging.comparators import BaselineComparator, default_tolerance, find_reference
 from .judging.limits import IdleLimit, Limit, Summary, floor_limits, gating_limits, roofline_limit
@@ -39,6 +39,8 @@ class TimedResults:
 
     def __init__(self, options: Options, started: str, looks: Callable[[], Looks | None], *, judges: bool) -> None:
         self.results: list[Result] = []
+        # Of the machine itself, in every process of the run: they have no verdict and no row.
+        self.canaries: list[Measurement] = []
         # Rounds of a test that never gave a number: its process died, or it was skipped.
         self.lost: dict[str, list[LostRound]] = {}
         self._options = options
@@ -61,6 +63,9 @@ class TimedResults:
 
     def add(self, measurement: Measurement) -> None:
         """Take in what a test measured; the verdict follows when its body has ended."""
+        if CANARY in measurement.samples.labels:
+            self.canaries.append(measurement)
+            return
         self._pending.setdefault(measurement.test_id, []).append(measurement)
 
     def measured_names(self, test_id: str) -> set[str]:

@@ -164,14 +164,14 @@ FULL = "DefaultCPUAllocator: can't allocate memory"
 def test_a_product_grows_to_what_a_limit_of_the_process_leaves(products, monkeypatch):
     """A test that records running out of memory runs under a limit that free memory does not show."""
     monkeypatch.setattr(ceilings, "FAIR_PRODUCT", 256)
-    matrices = ceilings._matrices
+    matrices = ceilings.square_matrices
 
     def limited(rows, *how):
         if rows > 256:
             raise RuntimeError(FULL)
         return matrices(rows, *how)
 
-    monkeypatch.setattr(ceilings, "_matrices", limited)
+    monkeypatch.setattr(ceilings, "square_matrices", limited)
     found = measure_product(products().device, "cpu", "fp32_TFLOPS")
     assert ("256 x 256" in found.ceiling.origin, found.settled) == (True, False)
 

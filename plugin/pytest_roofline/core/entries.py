@@ -8,7 +8,7 @@ from typing import Literal
 from .checks import check_tolerance, refuse_wide, require_positive
 from .errors import BadInput
 from .facts import HardwareKey
-from .keys import JOB_METRIC, Cache, Key, Scalar, Timing, canonical, label_of
+from .keys import JOB_METRIC, Cache, Key, Scalar, Timing, canonical, is_canary, label_of
 from .records import SCHEMA
 from .resources import ResourceKey, check_figures
 from .work import RATE_UNITS, Work, rate_suffix
@@ -180,6 +180,11 @@ class Entry:
         expected = None if suffix is None else _UNITS.get(suffix, "GB/s")
         if expected is not None and self.unit != expected:
             raise BadInput(f"unit is {self.unit!r} under the metric {self.metric!r}; expected {expected!r}")
+
+    @property
+    def is_canary(self) -> bool:
+        """Whether it is of the machine itself, and not of a test."""
+        return is_canary(self.benchmark, self.name)
 
     @property
     def gates(self) -> bool:

@@ -17,6 +17,8 @@ TIMINGS: tuple[Timing, ...] = ("device", "wall")
 JOB_METRIC = "job_wall_s"
 # Over ranks: one call at a time behind a barrier, or many calls in a row.
 RANK_TIMINGS: tuple[Timing, ...] = ("isolated", "pipelined")
+# What is measured beside the tests of a process, of the machine itself; nobody takes the three names for his own test.
+CANARY_BENCHMARK, CANARIES = "canary", ("copy", "gemm", "launch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,19 @@ class Key:
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
     @property
+    def is_canary(self) -> bool:
+        """Whether it is of the machine itself, and not of a test."""
+        return is_canary(self.benchmark, self.name)
+
+    @property
     def label(self) -> str:
         """The key as people call it, without hardware: `memcpy_d2d[64MiB]`."""
         return label_of(self.benchmark, self.parameters, self.name)
+
+
+def is_canary(benchmark: str, name: str) -> bool:
+    """Whether a measurement is of the machine itself, and not of a test."""
+    return benchmark == CANARY_BENCHMARK and name in CANARIES
 
 
 def canonical(parameters: Mapping[str, object]) -> str:

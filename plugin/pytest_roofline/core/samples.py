@@ -19,6 +19,8 @@ OVERSUBSCRIBED = "oversubscribed"
 PROFILED = "profiled"
 # Of one of several like devices, held against each other and never against a baseline, which is of one of them.
 SIBLINGS = "siblings"
+# Of no test, but of the machine itself, so that a slower machine can be told from a slower test: no verdict, no row.
+CANARY = "canary"
 # Read from the file of another tool, which timed and counted in its own way.
 IMPORTED = "imported"
 # More of the blocks than this spoiled, and what is left stands for nothing.

@@ -76,13 +76,15 @@ def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
 
 
 def provisional(entry: Entry, tolerance: float, prior: Prior) -> str:
-    """Why an entry is no full baseline yet; empty where it is, and for published figures. A label, never a refusal.
+    """Why an entry is no full baseline yet; empty where it is, and for published figures and canaries.
+
+    A label, never a refusal.
 
     Args:
         tolerance: of time: what a comparison against the entry shall find.
         prior: what to assume where the entry does not tell.
     """
-    if entry.kind != "measured":
+    if entry.kind != "measured" or entry.is_canary:
         return ""
     reasons = []
     count = len(entry.sessions)

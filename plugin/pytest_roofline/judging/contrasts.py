@@ -136,14 +136,14 @@ def _losses(runs: Iterable[Run], parameter: str) -> Iterator[_Lost]:
 
 def _all_found(runs: Iterable[Run], parameter: str) -> Iterator[_Found]:
     for run in runs:
-        for measurement in run.measurements:
+        for measurement in run.tested:
             if parameter in measurement.key.parameters:
                 value = str(measurement.key.parameters[parameter])
                 yield _Found(measurement, value, run.unfit(measurement, accept_slower=True))
 
 
 def _check(runs: Sequence[Run], parameter: str, wanted: Sequence[str]) -> None:
-    sets: list[Mapping[str, Scalar]] = [one.key.parameters for run in runs for one in run.measurements]
+    sets: list[Mapping[str, Scalar]] = [one.key.parameters for run in runs for one in run.tested]
     sets += [one.parameters for run in runs for one in run.out_of_memory]
     values = {str(parameters[parameter]) for parameters in sets if parameter in parameters}
     if not values:

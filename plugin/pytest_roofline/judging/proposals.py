@@ -59,7 +59,10 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
         unfit: dict[tuple[str, str], str] = {}
         for measurement in run.measurements:
             why = run.unfit(measurement, accept_slower)
-            if not why and gated and not measurement.gate:
+            if why and measurement.key.is_canary:
+                # Whatever spoiled it spoiled the tests beside it, of which it is said.
+                continue
+            if not why and gated and not measurement.gate and not measurement.key.is_canary:
                 why = "not marked gate=True (take it with --all)"
             if why:
                 unfit[_process(measurement)] = printable(f"{measurement.label} of {run.header.run_id}: {why}")
@@ -73,7 +76,8 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
                 taken.setdefault(identity, []).append((run, whole))
     for sessions in taken.values():
         _refuse_changed_work(sessions)
-        _refuse_other_mode(sessions)
+        if not sessions[0][1][0].key.is_canary:
+            _refuse_other_mode(sessions)
     entries = [_entry(sessions) for sessions in taken.values()]
     flaws = {entry.identity: flaw for entry in entries if (flaw := absurd_entry(entry)) is not None}
     left_out += [
@@ -83,6 +87,9 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
     ]
     fit_entries, apart = _agreeing([entry for entry in entries if entry.identity not in flaws], runs)
     left_out += apart
+    if all(entry.is_canary for entry in fit_entries):
+        # They tell how the machine was while the tests beside them were measured.
+        fit_entries = []
     exact, exact_left_out = propose_exact(runs, accept_worse=accept_slower)
     left_out += exact_left_out
     if not fit_entries and not exact:
@@ -106,6 +113,8 @@ def _agreeing(entries: Sequence[Entry], runs: Sequence[Run]) -> tuple[list[Entry
     Raises:
         BadInput: a whole run disagrees with the others.
     """
+    canaries = [entry for entry in entries if entry.is_canary]
+    entries = [entry for entry in entries if not entry.is_canary]
     tests = [_sessions(entry) for entry in entries]
     odd = runs_apart(tests)
     if odd:
@@ -116,7 +125,8 @@ def _agreeing(entries: Sequence[Entry], runs: Sequence[Run]) -> tuple[list[Entry
         for entry, apart in zip(entries, found, strict=True)
         if apart is not None
     ]
-    return [entry for entry, apart in zip(entries, found, strict=True) if apart is None], lines
+    # How far canaries lie apart is what they are there to tell.
+    return [*(entry for entry, apart in zip(entries, found, strict=True) if apart is None), *canaries], lines
 
 
 def _sessions(entry: Entry) -> Sessions:

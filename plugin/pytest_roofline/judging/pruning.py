@@ -61,7 +61,7 @@ def unused(entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]
     return [
         Unused(entry, entry.benchmark in tests)
         for entry in entries
-        if not (_is_generated(entry) or _is_used(entry, tests.get(entry.benchmark, {})))
+        if not (_stands_alone(entry) or _is_used(entry, tests.get(entry.benchmark, {})))
     ]
 
 
@@ -127,8 +127,11 @@ def _by_benchmark(tests: Sequence[PlannedTest]) -> dict[str, set[str]]:
     return known
 
 
-def _is_generated(entry: Entry | ExactEntry) -> bool:
-    return isinstance(entry, Entry) and entry.kind != "measured" and "made_by" in entry.provenance
+def _stands_alone(entry: Entry | ExactEntry) -> bool:
+    """Whether an entry is of no test: a canary's, or one that a program made."""
+    if not isinstance(entry, Entry):
+        return False
+    return entry.is_canary or (entry.kind != "measured" and "made_by" in entry.provenance)
 
 
 def _is_used(entry: Entry | ExactEntry, tests: dict[str, dict[str, Any]]) -> bool:

@@ -88,13 +88,14 @@ def _among(changes: Sequence[Changes]) -> Prior | None:
 
 
 def _known(sides: Sequence[RunComparator]) -> list[Key]:
-    """Every key that some side holds a sound measurement of, once."""
-    return list({key.identity: key for side in sides for key in side.keys()}.values())  # noqa: SIM118
+    """Every key of a test that some side holds a sound measurement of, once."""
+    found = {key.identity: key for side in sides for key in side.keys()}  # noqa: SIM118
+    return [key for key in found.values() if not key.is_canary]
 
 
 def _priors(runs: Sequence[Run]) -> Callable[[str], Prior]:
     """What to assume by class of benchmark: what the runs of before tell together, or the starting values."""
-    references = RunComparator(runs).references()
+    references = [pair for pair in RunComparator(runs).references() if not pair[0].is_canary]
     found: dict[str, Prior] = {}
 
     def prior(kind: str) -> Prior:

@@ -186,7 +186,8 @@ def select(entries: Sequence[Labelled], parts: Sequence[str], beside: Sequence[s
 
 def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
     """What to assume of each class of benchmarks where an entry does not tell: what the others of its file do."""
-    references = [(key_of_entry(entry), reference_of(entry, "")) for entry in entries if entry.kind == "measured"]
+    tests = [entry for entry in entries if entry.kind == "measured" and not entry.is_canary]
+    references = [(key_of_entry(entry), reference_of(entry, "")) for entry in tests]
     return {kind: prior_of(references, kind) for kind in priors()}
 
 

@@ -84,7 +84,7 @@ def _timed(run: Run, ended: dict[str, Ending]) -> Iterator[ReportRow]:
     judged = {(one.test_id, one.name): one for one in run.judgements}
     exhausted = {(one.test_id, one.name) for one in run.out_of_memory}
     trials: dict[tuple[str, str], list[Measurement]] = {}
-    for measurement in run.measurements:
+    for measurement in run.tested:
         # What a measurement had taken before memory ran out is no result; that it ran out has a row of its own.
         if not (measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted):
             trials.setdefault((measurement.test_id, measurement.key.identity), []).append(measurement)

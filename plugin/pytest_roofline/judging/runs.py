@@ -16,7 +16,7 @@ from ..core.memory_use import MemoryUse
 from ..core.profiles import Profile
 from ..core.records import Footer, Header, Judgement, Measurement, Outcome
 from ..core.resources import ExactJudgement, Resources
-from ..core.samples import MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
+from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
 from .storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 
 Line = (
@@ -86,6 +86,11 @@ class Run:
     profiles: tuple[Profile, ...] = ()
 
     @property
+    def tested(self) -> tuple[Measurement, ...]:
+        """What its tests measured: all but the canaries."""
+        return tuple(one for one in self.measurements if CANARY not in one.samples.labels)
+
+    @property
     def not_passed(self) -> dict[str, Outcome]:
         """Tests that did not pass, with the outcome that says so; a rerun that passed does not undo a failure."""
         found: dict[str, Outcome] = {}
@@ -107,6 +112,9 @@ class Run:
             return measurement.invalid
         if measurement.key.identity in self.spoiled:
             return self.spoiled[measurement.key.identity]
+        if CANARY in measurement.samples.labels:
+            # Of no test whose end could speak against it.
+            return ""
         if OVERSUBSCRIBED in measurement.samples.labels:
             return "more ranks than cores, so it tells of the scheduler"
         if "replaced" in measurement.samples.labels:

@@ -42,7 +42,7 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
     array_bytes = min(ROTATION_FACTOR * cache_bytes, LARGEST_ARRAY_BYTES)
     if 3 * array_bytes > device.free_bytes() / 2:
         return None
-    out, left, right = (_array(array_bytes, kind).fill_(value) for value in (0.0, 1.0, 2.0))
+    out, left, right = (array(array_bytes, kind).fill_(value) for value in (0.0, 1.0, 2.0))
     engine = Engine(device, Plan(lambda: torch.add(left, right, alpha=3.0, out=out), sets=[()], budget_s=BUDGET_S))
     engine.run()
     samples = engine.samples()
@@ -57,7 +57,7 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
     )
 
 
-def _array(size_bytes: int, kind: str) -> torch.Tensor:
+def array(size_bytes: int, kind: str) -> torch.Tensor:
     """[size_bytes / 4] float32; in huge pages where the host has them, since a roofline of page faults is too low."""
     if kind != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(size_bytes // 4, device=kind)
@@ -124,7 +124,7 @@ def _best_product(device: Device, kind: str, name: str) -> Product:
 
 def _largest_matrices(device: Device, kind: str, dtype: torch.dtype) -> tuple[tuple[torch.Tensor, ...], bool]:
     """Three [n, n]: so many rows that twice as many would take too long, or not fit; and whether they do not fit."""
-    rows, matrices = SMALLEST_PRODUCT, _matrices(SMALLEST_PRODUCT, kind, dtype)
+    rows, matrices = SMALLEST_PRODUCT, square_matrices(SMALLEST_PRODUCT, kind, dtype)
     while rows < LARGEST_PRODUCT:
         rows *= 2
         larger = _fitting(device, rows, kind, dtype)
@@ -141,7 +141,7 @@ def _fitting(device: Device, rows: int, kind: str, dtype: torch.dtype) -> tuple[
     if 3 * rows**2 * dtype.itemsize > device.free_bytes() / 4:
         return None
     try:
-        return _matrices(rows, kind, dtype)
+        return square_matrices(rows, kind, dtype)
     except RuntimeError as error:
         # A limit of this process may be below what is free.
         if out_of_memory(error) is None:
@@ -149,7 +149,7 @@ def _fitting(device: Device, rows: int, kind: str, dtype: torch.dtype) -> tuple[
         return None
 
 
-def _matrices(rows: int, kind: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+def square_matrices(rows: int, kind: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
     """Three [rows, rows]; a device draws less power on zeros, and is faster than it ever is."""
     return tuple(torch.rand(rows, rows, device=kind, dtype=torch.float32).to(dtype) for _ in range(3))
 

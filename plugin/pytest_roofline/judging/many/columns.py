@@ -75,7 +75,7 @@ class Columns:
         self.files[path] = facts
         processes = Texts()
         fitness = Fitness(run)
-        for measurement in run.measurements:
+        for measurement in run.tested:
             row = {
                 "file": number,
                 "test": self.tests.number(_test(measurement)),

@@ -1,0 +1,146 @@
+"""Canaries in a run: which processes measure them, where they are kept, and that nobody else speaks of them."""
+
+import json
+
+import pytest
+
+from pytest_roofline.core.keys import CANARIES
+from pytest_roofline.judging.baselines import read_baseline
+from pytest_roofline.judging.comparators import RunComparator
+from pytest_roofline.measuring import canary
+
+from .conftest import NOISY, texts, write_sessions
+
+# Torch knows no fake device, so that each is a millisecond of its clock; and what the run itself holds at its end.
+CONFTEST = """
+
+def pytest_configure(config):
+    from pytest_roofline.core.work import Work
+    from pytest_roofline.measuring import canary
+
+    def measured(device, hardware, process, name):
+        one = canary.Canary(lambda: device.work(1e-3), Work(calls=1), {"dtype": "fp32"}, "time_s")
+        return canary.timed(device, hardware, process, name, one)
+
+    canary._measure = measured
+
+
+def pytest_sessionfinish(session):
+    from pytest_roofline.session import session_key
+
+    state = session.config.stash[session_key]
+    if state.round is None:
+        (HERE / "canaries").write_text(json.dumps([[one.round, one.key.name] for one in state.timed.canaries]))
+"""
+
+
+@pytest.fixture
+def birds(desk, monkeypatch):
+    """A desk whose fake device has canaries."""
+    # The inner conftest.py replaces it in this process too.
+    monkeypatch.setattr(canary, "_measure", canary._measure)
+    desk.pytester.makeconftest(desk.conftest + CONFTEST)
+    desk.one()
+    return desk
+
+
+def canaries(run):
+    return [one for one in run.measurements if one.key.is_canary]
+
+
+def names_any(text):
+    """Whether a text names one, and not just a path with such a folder."""
+    return "canary[" in text or "::canary" in text
+
+
+def recorded(birds):
+    """A saved run of five days, and the options that compare with them."""
+    assert birds.run("--roofline-save=once").ret == 0
+    content = birds.run_path("once").read_text()
+    birds.run_path("once").unlink()
+    return write_sessions(birds.run_path("any").parent, content, NOISY)
+
+
+def test_a_saved_run_holds_three_and_says_nothing_of_them(birds):
+    result = birds.run("--roofline-save=it", "--roofline-report=report", "-v")
+    run = birds.saved("it")
+    assert [one.key.name for one in canaries(run)] == list(CANARIES)
+    assert (run.footer.measured, [one.label for one in run.tested]) == (1, ["one"])
+    assert RunComparator([run]).reference(canaries(run)[0].key) is not None
+    assert not names_any(texts(result))
+    result.stdout.fnmatch_lines(["1 measured"])
+    # A copy of all lines of the run has them too, among its measurements.
+    pages = ["index.html", "results.csv", "summary.md"]
+    assert not [name for name in pages if names_any((birds.path / "report" / name).read_text())]
+    assert not names_any(json.dumps(json.loads((birds.path / "report" / "run.json").read_text())["results"]))
+
+
+@pytest.mark.parametrize("options", [[], ["--roofline-save=it", "--collect-only"]])
+def test_other_runs_measure_none(birds, options):
+    birds.run(*options)
+    assert json.loads((birds.path / "canaries").read_text()) == []
+
+
+def test_a_drill_does_not_slow_them(birds):
+    birds.run("--roofline-drill=50%", "--roofline-save=it")
+    run = birds.saved("it")
+    assert [one.median_s for one in canaries(run)] == pytest.approx([1e-3] * 3)
+    assert run.tested[0].median_s == pytest.approx(1.5e-3, rel=0.01)
+    # Alone they make no baseline.
+    assert birds.cli("baseline", "propose", birds.run_path("it"), "-o", birds.path / "p.json").exit_code == 2
+
+
+def test_rounds_hand_theirs_to_the_run_and_the_first_process_measures_before_them(birds):
+    options = recorded(birds)
+    birds.script(slow=1.06)
+    result = birds.run(*options, "--roofline-rounds=2")
+    result.stdout.fnmatch_lines(["roofline: round 2 of at most 2:*"])
+    expected = [[number, name] for number in (1, 2) for name in CANARIES]
+    assert json.loads((birds.path / "canaries").read_text()) == expected
+    found = canaries(birds.last_run())
+    assert [[one.round, one.key.name] for one in found] == expected
+    assert (len({one.process for one in found}), {one.invalid for one in found}) == (2, {""})
+    assert not names_any(texts(result))
+
+
+def test_a_baseline_holds_them_for_each_session_and_nobody_asks_for_them(birds):
+    recorded(birds)
+    days = [birds.run_path(f"day{day}") for day in range(1, 6)]
+    proposal, folder = birds.path / "p.json", birds.path / "baselines"
+    proposed = birds.cli("baseline", "propose", *days, "-o", proposal)
+    assert proposed.exit_code == 0, proposed.output
+    assert birds.cli("baseline", "approve", proposal, "--into", folder).exit_code == 0
+    entries = [entry for entry in read_baseline(folder / "h100.json").entries if entry.is_canary]
+    assert [entry.name for entry in entries] == list(CANARIES)
+    assert all({s.run_id for s in entry.sessions} == {f"day{day}" for day in range(1, 6)} for entry in entries)
+    result = birds.run("--roofline-ci", f"--roofline-baselines={folder}")
+    assert result.ret == 0, texts(result)
+    assert not names_any(texts(result))
+    pruned = birds.cli("baseline", "prune", "--into", folder, "--tests", birds.path)
+    assert pruned.exit_code == 0, pruned.output
+    assert not names_any(pruned.output)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["compare", "day1", "day2"], ["explain", "day1"], ["export", "day1", "--to=bencher"]],
+    ids=lambda command: command[0],
+)
+def test_no_command_shows_them(birds, command):
+    recorded(birds)
+    said = birds.cli(*command)
+    assert said.exit_code in (0, 1), said.output
+    assert not names_any(said.output)
+
+
+def test_a_baseline_does_without_a_spoiled_one_and_says_nothing(birds):
+    recorded(birds)
+    path = birds.run_path("day1")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if line.get("key", {}).get("name") == "copy":
+            line["invalid"] = "3 of 5 blocks of samples were spoiled"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = birds.cli("baseline", "propose", path, "-o", birds.path / "p.json")
+    assert (said.exit_code, names_any(said.output)) == (0, False), said.output
+    assert {entry.name for entry in read_baseline(birds.path / "p.json").entries} == {"", "gemm", "launch"}
