@@ -83,8 +83,10 @@ def changes(
 
     Raises:
         BadFile: the file that is there cannot be read.
-        BadInput: a part that no label has, or an entry that is too slow for its anchor: see `creep`.
+        BadInput: a part that no label has, an entry that cannot be (see `refuse_absurd`), or one that is too slow for
+            its anchor (see `creep`).
     """
+    refuse_absurd(proposal)
     known = _known(proposal.family, folder)
     assumed = priors_of(known.values())
     chosen = select(proposal.entries, only, [entry.label for entry in proposal.exact])
@@ -123,12 +125,10 @@ def approve(
 
     Raises:
         BadFile: the file that is there cannot be read, so merging would lose it.
-        BadInput: a part of a label that none has, an entry that cannot be (see `refuse_absurd`), or one that is too
-            slow for its anchor.
+        BadInput: as `changes`.
         CannotStore: the file cannot be written.
     """
     path = folder / f"{proposal.family}.json"
-    refuse_absurd(proposal)
     with alone(path):
         before = _file(proposal.family, folder)
         known = {entry.identity: entry for entry in before.entries}
