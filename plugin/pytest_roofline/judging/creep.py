@@ -24,7 +24,7 @@ MOST_ANCHORED = 3
 # A year of weekly renewals, and some.
 MOST_RENEWALS = 60
 # The chance that code which became slower by no more than what is worth reporting is called slower than its anchor.
-FALSE_CREEP = 0.05
+FALSE_CREEP = 0.005
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
