@@ -1,7 +1,6 @@
 """The `roofline` command: compare runs, make baselines, look at the machine. Exit status 0 fine, 1 not, 2 bad input."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ from .cli_qualify import qualify
 from .cli_report import report
 from .cli_runs import drill, explain
 from .core.facts import HARDWARE_FILE
-from .core.keys import CANARIES, CANARY_BENCHMARK
 from .core.units import parse_tolerance, printable
 from .version import __version__
 
@@ -82,14 +80,6 @@ def compare(old: str, new: str, tolerance: str | None, as_json: bool, folder: Pa
     else:
         _print_comparison(compared, *sides)
     sys.exit(1 if compared.regressed else 0)
-
-
-def _without_canaries(compared: "Comparison") -> "Comparison":
-    """What the tests measured; how fast the machines were is no difference of theirs."""
-    rows = tuple(row for row in compared.rows if not row.key.is_canary)
-    begin, ends = f"{CANARY_BENCHMARK}[", tuple(f".{name}" for name in CANARIES)
-    left = tuple(one for one in compared.only_old if not (one.startswith(begin) and one.endswith(ends)))
-    return replace(compared, rows=rows, only_old=left)
 
 
 def _side(names: str, folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from .core.units import printable
+from .gate_item import fail_together
 from .holding import Held, call_key, held_key, issue, may_hold, test_id_of, undecided
 from .holding import run as run_item
 from .judging.verdicts import Kind
@@ -60,7 +61,7 @@ class Deciding:
         return True
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Behind the last test: further rounds for what is undecided, and then the reports that were held back."""
         try:
             outcome = yield
@@ -71,6 +72,8 @@ class Deciding:
         finally:
             # Whatever ended the loop, what was measured gets its verdict, on as many processes as there are.
             self.issue_all()
+        if self.state.opened and self.state.round is None and not session.shouldstop:
+            fail_together(session, self.state)
         return outcome
 
     def decide(self) -> None:

@@ -21,10 +21,12 @@ from .judging.comparators import BaselineComparator
 from .judging.ending import XFAIL, how_it_ended
 from .judging.hardware import family_of
 from .judging.pruning import PlannedTest, Selection, Unmeasured, unmeasured
+from .judging.verdicts import Kind
 from .noted import Note
 from .options import NOT_RUNNING
 from .planned import benchmark_name, encodable, parameters_of
 from .reporting.messages import compared_of, gate_lines
+from .reporting.overview import together_text
 from .reporting.resources import ExactResult
 from .reporting.results import Result, count
 from .round_child import in_round
@@ -33,6 +35,8 @@ from .settings import Options
 from .shadow import PROPERTY, fail, shadow_of
 
 NAME = "roofline gate"
+# All tests as if they were one: that they are slower together fails a run by itself.
+TOGETHER = "all tests together"
 MOST_NAMED = 3
 # Options of pytest that leave tests out, or do not even look for them.
 _NARROWING = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
@@ -50,9 +54,9 @@ class Gate(pytest.Item):
     """Fails with what a gate lacks."""
 
     def __init__(
-        self, *, options: Options, state: RooflineSession | None, found: list[Shortfall], **keywords: Any
+        self, *, options: Options, state: RooflineSession | None, found: list[Shortfall], name: str = NAME, **more: Any
     ) -> None:
-        super().__init__(NAME, nodeid=NAME, **keywords)
+        super().__init__(name, nodeid=name, **more)
         self._options, self._state, self._found = options, state, found
 
     def runtest(self) -> None:
@@ -64,13 +68,29 @@ class Gate(pytest.Item):
         first = "; ".join(one.text for one in self._found)
         if self._state is not None:
             self._state.note_outcome(
-                Outcome(NAME, "failed", reason=encodable(first), by_verdict=True, shadow=self._options.shadow)
+                Outcome(self.name, "failed", reason=encodable(first), by_verdict=True, shadow=self._options.shadow)
             )
-        fail(self, self._options, "\n".join([f"GATE: {first}", *(f"  {one.remedy}" for one in self._found)]))
+        word = "GATE" if self.name == NAME else "REGRESSED"
+        fail(self, self._options, "\n".join([f"{word}: {first}", *(f"  {one.remedy}" for one in self._found)]))
 
     def reportinfo(self) -> tuple[str, None, str]:
         """Where pytest says that it is: in no file."""
-        return NAME, None, NAME
+        return self.name, None, self.name
+
+    def run_last(self) -> None:
+        """Run it as pytest does, but by no other plugin's protocol: a verdict is not run again."""
+        self.session.testscollected += 1
+        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            # The line of the test before has its percentage already.
+            reporter.currentfspath = None
+        self.ihook.pytest_runtest_logstart(nodeid=self.nodeid, location=self.location)
+        runtestprotocol(self, nextitem=None)
+        self.ihook.pytest_runtest_logfinish(nodeid=self.nodeid, location=self.location)
+        # No later collection could find it, so that --lf would look for it in vain for ever.
+        last_failed = getattr(self.config.pluginmanager.get_plugin("lfplugin"), "lastfailed", {})
+        for known in [known for known in last_failed if str(known) == self.name]:
+            del last_failed[known]
 
 
 class Gatekeeper:
@@ -91,23 +111,8 @@ class Gatekeeper:
         state = _opened(config)
         found = nothing_compared(state) + (shortfalls(state, complete=True) if state is not None else [])
         if found:
-            self._end(Gate.from_parent(session, options=self._options, state=state, found=found))
+            Gate.from_parent(session, options=self._options, state=state, found=found).run_last()
         return result
-
-    def _end(self, item: Gate) -> None:
-        """Run the item as pytest does, but by no other plugin's protocol: a verdict is not run again."""
-        item.session.testscollected += 1
-        reporter: Any = item.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            # The line of the test before has its percentage already.
-            reporter.currentfspath = None
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        runtestprotocol(item, nextitem=None)
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        # No later collection could find it, so that --lf would look for it in vain for ever.
-        last_failed = getattr(item.config.pluginmanager.get_plugin("lfplugin"), "lastfailed", {})
-        for known in [known for known in last_failed if str(known) == NAME]:
-            del last_failed[known]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -123,6 +128,17 @@ class Gatekeeper:
         if self._options.shadow and _opened(terminalreporter.config) is None:
             for sentence in shadow_of(terminalreporter.config).sentences:
                 terminalreporter.write_line(f"SHADOW: would have failed: {sentence}")
+
+
+def fail_together(session: pytest.Session, state: RooflineSession) -> None:
+    """Fail a run whose tests are all slower, beyond the tolerance, as if they were one."""
+    shared = state.timed.shared
+    verdict = shared.verdict if shared is not None else None
+    if verdict is None or verdict.kind is not Kind.REGRESSED:
+        return
+    remedy = "Look for one cause (clock, power limit, neighbours, driver) before the single tests, from which it is "
+    found = [Shortfall(together_text(verdict), f"{remedy}taken out.")]
+    Gate.from_parent(session, options=state.options, state=state, found=found, name=TOGETHER).run_last()
 
 
 def _opened(config: pytest.Config) -> RooflineSession | None:

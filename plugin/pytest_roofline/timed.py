@@ -3,7 +3,7 @@
 A verdict may change until its test is reported: a further round, or what other tests of the run turned out to be.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,13 @@ from .core.keys import Key
 from .core.records import Measurement
 from .core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
 from .ground import Ground
-from .judging.comparators import BaselineComparator, default_tolerance, find_reference
+from .judging.comparators import BaselineComparator, class_of_key, default_tolerance, find_reference
 from .judging.limits import IdleLimit, Limit, Summary, floor_limits, gating_limits, roofline_limit
 from .judging.looks import Looks
 from .judging.plausible import distrusted
+from .judging.shared import Shared, Side, hold_shared
 from .judging.siblings import Sibling, judge_sibling, unless_busy
+from .judging.spread import Group, priors
 from .judging.trials import LostRound, Trial
 from .judging.verdicts import Kind, Policy, Reference, default_looks, judge, settle
 from .reporting.records import judgement_of
@@ -41,6 +43,9 @@ class TimedResults:
         self.results: list[Result] = []
         # Of the machine itself, in every process of the run: they have no verdict and no row.
         self.canaries: list[Measurement] = []
+        # What all tests share, as far as it is known by now, and their references as they would be today.
+        self.shared: Shared | None = None
+        self._moved: dict[str, Reference] = {}
         # Rounds of a test that never gave a number: its process died, or it was skipped.
         self.lost: dict[str, list[LostRound]] = {}
         self._options = options
@@ -132,6 +137,7 @@ class TimedResults:
         Args:
             open_ids: tests whose outcome is not out yet.
         """
+        self._share(open_ids)
         named = {r.measurement.key.identity: r for r in self.results if r.verdict is not None}
         settled = settle({name: r.verdict for name, r in named.items() if r.verdict}, self._ground.comparisons)
         for name, result in named.items():
@@ -140,6 +146,38 @@ class TimedResults:
                 assert result.verdict is not None
                 verdict = replace(result.verdict, p_adjusted=verdict.p_adjusted)
             self._show(replace(result, verdict=verdict))
+
+    def _share(self, open_ids: set[str]) -> None:
+        """Find what all tests share today, and hold the open ones against what is left."""
+        judged = [r for r in self.results if r.verdict is not None and r.verdict.difference is not None]
+        sides = {}
+        for result in judged:
+            reference = find_reference(self._ground.comparator, result.measurement.key, result.measurement.work)[0]
+            trial = self._trials[result.measurement.key.identity]
+            group = trial.group(reference, self._ground.identity, self._started)
+            if reference is not None and group.medians_s:
+                sides[result.measurement.key.identity] = Side(group, reference)
+        tolerances = [result.verdict.tolerance for result in judged if result.verdict is not None]
+        for identity, group, reference in self._canary_groups():
+            sides[identity] = Side(group, reference, canary=True)
+        kinds = [class_of_key(result.measurement.key) for result in judged]
+        prior = priors()[max(kinds, key=kinds.count)] if kinds else priors()["device"]
+        self.shared, self._moved = hold_shared(sides, tolerances, prior)
+        for result in judged:
+            moved = self._moved.get(result.measurement.key.identity)
+            if result.measurement.test_id in open_ids and moved is not None and moved.shift:
+                self._show(self._verdict_on(result.measurement))
+
+    def _canary_groups(self) -> Iterator[tuple[str, Group, Reference]]:
+        found: dict[str, list[Measurement]] = {}
+        for one in self.canaries:
+            if not one.invalid:
+                found.setdefault(one.key.identity, []).append(one)
+        for identity, taken in found.items():
+            reference, _ = find_reference(self._ground.comparator, taken[0].key, taken[0].work)
+            if reference is not None:
+                medians_s = tuple(one.median_s for one in taken)
+                yield identity, Group(medians_s, self._ground.identity, self._started), reference
 
     def may_change(self, result: Result) -> bool:
         """Whether what is said of a measurement may still change: by other tests' verdicts, or in a further round."""
@@ -182,6 +220,8 @@ class TimedResults:
         if SIBLINGS in measurement.samples.labels:
             return self._among_siblings(measurement)
         reference, why_none = find_reference(self._ground.comparator, measurement.key, measurement.work)
+        if reference is not None:
+            reference = self._moved.get(measurement.key.identity, reference)
         invalid, standing = trial.invalid(reference), trial.standing(reference)
         invalid = invalid or distrusted(measurement.key, measurement.work, reference)
         entries = self._entries_for(measurement)

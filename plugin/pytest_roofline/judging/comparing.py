@@ -1,14 +1,14 @@
 """The offline comparison of two files, by the same verdicts as a live run."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..core.entries import Entry, Statistic
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key
 from ..core.records import Measurement
-from ..core.samples import SIBLINGS
+from ..core.samples import CANARY, SIBLINGS
 from ..core.work import Work, rate_suffix
 from .baselines import nearest
 from .comparators import (
@@ -25,8 +25,10 @@ from .exact_comparing import ExactRow, compare_exact
 from .exact_known import known_by
 from .exhausted import Lost, kernels_lost_since, lost_since
 from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary, floor_limits, gating_limits
+from .looks import Looks
 from .plausible import distrusted
 from .runs import Run
+from .shared import Shared, Side, hold_shared
 from .spread import priors
 from .verdicts import Kind, Policy, Reference, Verdict, judge, other_mode, settle
 
@@ -47,7 +49,8 @@ class Row:
 class Comparison:
     """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory.
 
-    `idle` are published limits that could not be judged, each with the measurement that it speaks of.
+    `idle` are published limits that could not be judged, each with the measurement that it speaks of; `together` is
+    the verdict on all tests as if they were one.
     """
 
     rows: tuple[Row, ...]
@@ -56,12 +59,14 @@ class Comparison:
     kernels: tuple[ExactRow, ...] = ()
     lost: tuple[Lost, ...] = ()
     idle: tuple[tuple[str, IdleLimit], ...] = ()
+    together: Verdict | None = None
 
     @property
     def kinds(self) -> list[Kind]:
         """Every verdict; what ran out of memory and had a time is a regression."""
         kinds = [row.verdict.kind for row in self.rows] + [row.verdict.kind for row in self.kernels]
-        return kinds + [Kind.REGRESSED] * len(self.lost)
+        shared = self.together is not None and self.together.kind is Kind.REGRESSED
+        return kinds + [Kind.REGRESSED] * (len(self.lost) + shared)
 
     @property
     def regressed(self) -> bool:
@@ -84,7 +89,8 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     """
     before, after = open_comparator(old), open_comparator(new)
     _refuse_other_hardware(before, after)
-    found = [(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
+    everything = [(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
+    found = [one for one in everything if not one[0].is_canary]
     limits = {key.identity: _limits(before, after, key) for key, *_ in found}
     count = sum(reference is not None for _, _, reference, _ in found)
     known_kernels = known_by(before)
@@ -94,17 +100,25 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     limited = any(gating for gating, _ in limits.values())
     if not count and not limited and not lost and not any(row.old is not None for row in kernels):
         raise BadInput(f"{before.name} and {after.name} share no measurement{_why_not(before, after)}")
-    known = before.references()
+    known = [pair for pair in before.references() if not pair[0].is_canary]
     kinds = {kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}}
+    tolerances = {
+        key.identity: _own_tolerance(after, key)
+        or (reference and reference.tolerance)
+        or tolerance
+        or default_tolerance(key)
+        for key, _, reference, _ in found
+    }
+    shared, moved = _shared(after, everything, tolerances)
     verdicts = {}
-    for key, fresh, reference, why_none in found:
+    for key, fresh, own, why_none in found:
+        reference = moved.get(key.identity, own)
         policy = Policy(
-            tolerance=_own_tolerance(after, key)
-            or (reference and reference.tolerance)
-            or tolerance
-            or default_tolerance(key),
+            tolerance=tolerances[key.identity],
             comparisons=max(1, count),
             prior=kinds.get(class_of_key(key), priors()[class_of_key(key)]),
+            # As if a run had looked after each of them.
+            looks=Looks(len(fresh.medians_s)),
         )
         changed = next((why for mode in fresh.achieved if (why := other_mode(mode, reference))), "")
         changed = changed or distrusted(key, _work(after, key), reference)
@@ -129,7 +143,23 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         kernels=kernels,
         lost=tuple(lost),
         idle=tuple((key.label, one) for key, *_ in found for one in limits[key.identity][1]),
+        together=shared.verdict if shared is not None else None,
     )
+
+
+def _shared(
+    after: Comparator, found: Sequence[tuple[Key, Reference, Reference | None, str]], tolerances: Mapping[str, float]
+) -> tuple[Shared | None, dict[str, Reference]]:
+    """What the tests of one new session share; several sessions at once move each in its own way."""
+    sides = {}
+    for key, fresh, reference, _ in found:
+        groups = after.judged(key) if isinstance(after, RunComparator) else fresh.groups
+        if reference is not None and len({(group.device, group.started) for group in groups}) == 1:
+            medians = tuple(value for group in groups for value in group.medians_s)
+            sides[key.identity] = Side(replace(groups[0], medians_s=medians), reference, key.is_canary)
+    kinds = [class_of_key(key) for key, *_ in found if key.identity in sides]
+    used = [tolerances[identity] for identity, side in sides.items() if not side.canary]
+    return hold_shared(sides, used, priors()[max(kinds, key=kinds.count)] if kinds else priors()["device"])
 
 
 def _why_not(before: Comparator, after: Comparator) -> str:
@@ -186,8 +216,8 @@ def _unfit_rows(before: Comparator, after: Comparator, known: set[str], toleranc
         return []
     rows = {}
     for measurement, why in after.unfit:
-        if SIBLINGS in measurement.samples.labels:
-            # Judged in its own run, against the others there.
+        if {SIBLINGS, CANARY} & set(measurement.samples.labels):
+            # Judged in its own run, against the others there, or not at all.
             continue
         key = measurement.key
         if key.identity not in known:

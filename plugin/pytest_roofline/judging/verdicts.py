@@ -66,6 +66,9 @@ class Reference:
         tolerance: of this entry alone.
         achieved: what was measured in place of what was asked for.
         clock_hz: the median clock of the sessions that know theirs.
+        moved: the groups as they would be in the new session, where all tests of it moved together (`shared`); none
+            where they did not.
+        shift: by how much that makes this test slower, in log seconds.
     """
 
     groups: tuple[Group, ...]
@@ -74,6 +77,8 @@ class Reference:
     tolerance: float | None = None
     achieved: frozenset[tuple[str, ...]] = frozenset()
     clock_hz: float | None = None
+    moved: tuple[Group, ...] = ()
+    shift: float = 0.0
 
     @property
     def medians_s(self) -> tuple[float, ...]:
@@ -239,7 +244,7 @@ def _beyond(breach: Breach, policy: Policy, looks: Looks) -> Verdict:
 def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verdict:
     # The same processes are the same evidence, whether they came as rounds of one run or as several runs: one session.
     new = _one_session(new)
-    found = difference(new, reference.groups, policy.prior)
+    found = difference(new, reference.moved or reference.groups, policy.prior)
     limit, worthy = math.log1p(policy.tolerance), math.log1p(WORTH_REPORTING * policy.tolerance)
     count, looks, worth = sum(len(group.medians_s) for group in new), policy.looks, found.worth
     p = found.p_slower_than(worthy)
@@ -252,6 +257,9 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
     unseen = centre - worthy > max(known) or count >= ENOUGH_TO_REPEAT
     hot = _hot(new, own, found)
     spent = spent_p(p, looks.red_share(count, worth, fewest) if unseen and not hot else 0.0)
+    if found.estimate + reference.shift <= worthy:
+        # Slower than the others today, and no slower than it was.
+        spent = 1.0
     if found.estimate > limit and red_at_once(spent, policy.comparisons):
         kind = Kind.REGRESSED
     elif found.estimate + found.bound(1 - looks.improved_level(count, worth)) < -limit:
@@ -289,7 +297,8 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
 
 
 def _own(reference: Reference, devices: Collection[str]) -> Sequence[Group]:
-    return [group for group in reference.groups if group.device in devices] or reference.groups
+    groups = reference.moved or reference.groups
+    return [group for group in groups if group.device in devices] or groups
 
 
 def default_looks(reference: Reference | None, device: str, prior: Prior) -> Looks:

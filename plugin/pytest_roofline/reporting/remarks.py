@@ -13,6 +13,9 @@ def remarks(result: Result) -> list[str]:
     if verdict is None or verdict.reference is None:
         return []
     lines = changed_environment(dict(result.environment), verdict.reference.environments)
+    if verdict.reference.shift:
+        taken = format_percent(growth(verdict.reference.shift))
+        lines.insert(0, f"all tests of this run moved together, {taken} of it is taken out here")
     clock = clock_change(verdict, result.measurement.samples.clock_hz)
     if clock is not None:
         lines.insert(0, clock_text(clock, verdict.tolerance))

@@ -1,0 +1,199 @@
+"""What all tests of a run share: a machine that is slower today in everything, which is no test's own slowdown.
+
+Each test is held against the median of the others (and of the canaries, which are not the code under test) in the same
+session. How much of that median a test follows is estimated from the sessions behind the baseline, and shrunk to zero
+by as much as chance alone would move the median, so that where nothing is shared nothing is taken out. Nothing is ever
+divided: what is taken out of a log time is a share of a median of log times. James and Stein (1961), "Estimation with
+quadratic loss", positive part.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+
+from .spread import ENOUGH_SESSIONS, ENOUGH_TESTS, Group, Prior
+from .verdicts import Kind, Policy, Reference, Verdict, default_looks, judge
+
+Floats = npt.NDArray[np.float64]
+
+# A median of fewer others tells of these, and not of the machine.
+FEWEST_OTHERS = 3
+# A process speaks for the whole run where it measured at least this share of the tests.
+WHOLE = 0.5
+# A session, by its device and when it began.
+Session = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One test, or one canary: its new processes and what they are held against."""
+
+    new: Group
+    reference: Reference
+    canary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the tests of a run share.
+
+    Args:
+        verdict: on all of them together, as if they were one test; None where too few sessions are known.
+        coefficient: how much of the others' median a test follows, 0 to 1.
+        moved: of each test, what is taken out of its new processes, and of each session of its reference, in log
+            seconds.
+    """
+
+    verdict: Verdict | None
+    coefficient: float
+    moved: Mapping[str, tuple[float, Mapping[Session, float]]]
+
+    def held(self, name: str, reference: Reference) -> Reference:
+        """A test's reference as it would be in the session of the new processes."""
+        waits = self.verdict is not None and self.verdict.kind is Kind.INCONCLUSIVE and self.verdict.looks_slow
+        if name not in self.moved or waits or not self.coefficient:
+            return reference
+        now, before = self.moved[name]
+        factors = [math.exp(now - before.get((group.device, group.started), 0.0)) for group in reference.groups]
+        moved = tuple(
+            replace(group, medians_s=tuple(value * factor for value in group.medians_s))
+            for group, factor in zip(reference.groups, factors, strict=True)
+        )
+        return replace(reference, moved=moved, shift=now)
+
+
+def shared_of(sides: Mapping[str, Side], tolerance: float, prior: Prior) -> Shared | None:
+    """What tests and canaries share, where enough of them were measured in the same sessions of the same device.
+
+    Args:
+        sides: by name.
+        tolerance: of the verdict on all together.
+        prior: what to assume of their class.
+    """
+    sessions = _sessions(sides)
+    known = {name: side for name, side in sides.items() if all(one in sessions for one in _dated(side.reference))}
+    if len(sessions) < ENOUGH_SESSIONS or len(known) < FEWEST_OTHERS + 1:
+        return None
+    names = list(known)
+    before = np.array([[_mean(side.reference, session) for session in sessions] for side in known.values()])
+    now = np.array([math.fsum(side.new.logs) / len(side.new.logs) for side in known.values()])
+    coefficient, moved_before, moved_now = followed(before, now)
+    moved = {
+        name: (float(moved_now[row]), dict(zip(sessions, moved_before[row].tolist(), strict=True)))
+        for row, name in enumerate(names)
+        if not known[name].canary
+    }
+    return Shared(_together(known, sessions, before, tolerance, prior), coefficient, moved)
+
+
+def hold_shared(
+    sides: Mapping[str, Side], tolerances: Sequence[float], prior: Prior
+) -> tuple[Shared | None, dict[str, Reference]]:
+    """What tests share, and the reference of each test as it would be today.
+
+    Args:
+        sides: tests and canaries by name.
+        tolerances: of the tests; the middle one is that of all together.
+        prior: of their class.
+    """
+    found = shared_of(sides, median(tolerances), prior) if tolerances else None
+    tests = {name: side.reference for name, side in sides.items() if not side.canary}
+    return found, {name: found.held(name, one) if found is not None else one for name, one in tests.items()}
+
+
+def followed(before: Floats, now: Floats) -> tuple[float, Floats, Floats]:
+    """How much of the others' median tests follow, and what of it is taken out.
+
+    Args:
+        before: [tests, sessions], mean log seconds.
+        now: [tests], of the new session.
+
+    Returns:
+        The coefficient, 0 to 1; [tests, sessions] and [tests], the coefficient times the median of the other tests.
+    """
+    centre = before.mean(axis=1)
+    off, off_now = before - centre[:, None], now - centre
+    others = np.stack([leave_one_out(column) for column in off.T], axis=1)
+    others -= others.mean(axis=1, keepdims=True)
+    square = float(np.sum(others**2))
+    slope = float(np.sum(off * others)) / square if square > 0 else 0.0
+    medians, noise = np.median(off, axis=0), np.array([_noise(column) for column in off.T])
+    seen = float(np.sum((medians - medians.mean()) ** 2)) / (len(medians) - 1)
+    believed = max(0.0, 1 - float(np.mean(noise**2)) / seen) if seen > 0 else 0.0
+    coefficient = min(max(slope, 0.0), 1.0) * believed
+    return coefficient, coefficient * others, coefficient * leave_one_out(off_now)
+
+
+def leave_one_out(values: Floats) -> Floats:
+    """Of each value the median of all others, [values]."""
+    order = np.argsort(values, kind="stable")
+    ordered, rank = values[order], np.empty(len(values), dtype=int)
+    rank[order] = np.arange(len(values))
+    low, high = (len(values) - 2) // 2, (len(values) - 1) // 2
+    return np.asarray((ordered[low + (rank <= low)] + ordered[high + (rank <= high)]) / 2, dtype=np.float64)
+
+
+def _noise(values: Floats) -> float:
+    """The standard error of a median: half the way between the order statistics that are one error off."""
+    ordered, half = np.sort(values), math.sqrt(len(values)) / 2
+    middle = (len(values) - 1) / 2
+    low, high = max(0, math.floor(middle - half)), min(len(values) - 1, math.ceil(middle + half))
+    return float(ordered[high] - ordered[low]) / 2
+
+
+def _dated(reference: Reference) -> list[Session]:
+    return [(group.device, group.started) for group in reference.groups]
+
+
+def _sessions(sides: Mapping[str, Side]) -> list[Session]:
+    """The sessions that most tests know, each with a date."""
+    counted: dict[Session, int] = {}
+    for side in sides.values():
+        for session in dict.fromkeys(_dated(side.reference)):
+            counted[session] = counted.get(session, 0) + bool(session[1])
+    most = max(counted.values(), default=0)
+    return [session for session, count in counted.items() if count == most > FEWEST_OTHERS]
+
+
+def _mean(reference: Reference, session: Session) -> float:
+    logs = _logs(reference, session)
+    return math.fsum(logs) / len(logs)
+
+
+def _logs(reference: Reference, session: Session) -> list[float]:
+    return [value for group in reference.groups if (group.device, group.started) == session for value in group.logs]
+
+
+def _together(
+    known: Mapping[str, Side], sessions: Sequence[Session], before: Floats, tolerance: float, prior: Prior
+) -> Verdict | None:
+    """All tests as one: of every process the median of what was measured in it, around each test's own centre."""
+    tests = [(side, centre) for side, centre in zip(known.values(), before.mean(axis=1), strict=True)]
+    enough = max(FEWEST_OTHERS + 1, WHOLE * len([side for side, _ in tests if not side.canary]))
+    if len(tests) < ENOUGH_TESTS:
+        return None
+
+    def middle(rows: Sequence[tuple[Sequence[float], float]]) -> tuple[float, ...]:
+        found = []
+        for place in range(max(len(logs) for logs, _ in rows)):
+            column = [logs[place] - centre for logs, centre in rows if place < len(logs)]
+            if len(column) < enough:
+                break
+            found.append(math.exp(median(column)))
+        return tuple(found)
+
+    groups = []
+    for session in sessions:
+        medians = middle([(_logs(side.reference, session), centre) for side, centre in tests])
+        groups += [Group(medians, *session)] if medians else []
+    new = middle([(side.new.logs, centre) for side, centre in tests])
+    if len(groups) < ENOUGH_SESSIONS or not new:
+        return None
+    device = tests[0][0].new.device
+    reference = Reference(tuple(groups), "all tests together")
+    policy = Policy(tolerance, prior=prior, looks=default_looks(reference, device, prior))
+    return judge([Group(new, device)], reference, policy)
