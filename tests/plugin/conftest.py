@@ -1,6 +1,7 @@
 """A machine on a desk: pytest runs inside pytest, on a device whose clock only moves when a test says so."""
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ class Desk:
         return self.pytester.runpytest_subprocess(*map(str, args))
 
     def five_runs(self, text: str = SUITE) -> list[str]:
-        """Five saved runs of a suite, as the options that compare with them. Measured once, then copied."""
+        """Five saved runs of a suite on five days, as the options that compare with them; measured once."""
         names = [f"run{index}" for index in range(len(SCATTER))]
         self.suite(text)
         if text not in self._recorded:
@@ -172,7 +173,8 @@ class Desk:
                 self.script(slow=factor)
                 result = self.run("-q", f"--roofline-save={name}")
                 assert result.ret == 0, result.stdout.str()
-            self._recorded[text] = [self.run_path(name).read_text() for name in names]
+            contents = [self.run_path(name).read_text() for name in names]
+            self._recorded[text] = [_on(content, f"2026-01-{day:02}") for day, content in enumerate(contents, 1)]
             self.script()
         for name, content in zip(names, self._recorded[text], strict=True):
             self.run_path(name).parent.mkdir(parents=True, exist_ok=True)
@@ -243,11 +245,23 @@ def write_sessions(folder: Path, content: str, scatter: tuple[float, ...] = NOIS
     """Save a run once for each factor, as of a day of its own; then the options that compare with these sessions."""
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"day{day}" for day in range(1, len(scatter) + 1)]
-    for day, (name, factor) in enumerate(zip(names, scatter, strict=True), 1):
+    for day, name in enumerate(names, 1):
         records = [json.loads(line) for line in content.splitlines()]
-        scaled = [json.dumps(_as_of(record, name, f"2026-01-{day:02}", factor)) + "\n" for record in records]
+        # Each test has its slow day on another: what all did together would be the machine's.
+        turns = [zlib.crc32(json.dumps(record.get("key", {}), sort_keys=True).encode()) for record in records]
+        factors = [scatter[(day + turn) % len(scatter)] for turn in turns]
+        scaled = [
+            json.dumps(_as_of(record, name, f"2026-01-{day:02}", factor)) + "\n"
+            for record, factor in zip(records, factors, strict=True)
+        ]
         (folder / f"{name}.jsonl").write_text("".join(scaled))
     return [f"--roofline-against={name}" for name in names]
+
+
+def _on(content: str, day: str) -> str:
+    """A run file as of another day."""
+    header, rest = content.split("\n", 1)
+    return json.dumps(json.loads(header) | {"started": f"{day}T12:00:00Z"}) + "\n" + rest
 
 
 def _as_of(record: dict[str, Any], name: str, day: str, factor: float) -> dict[str, Any]:
