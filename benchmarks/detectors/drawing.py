@@ -1,129 +1,149 @@
-"""Drawing suites and putting them before the rules, on several cores; the same draws whatever their number."""
+"""Suites of unchanged code: made-up processes whose truth is known, or processes that really ran."""
 
-import functools
-import os
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from .fixed import FIVE, FIVE_NAME, FiveASide
-from .ours import Course
-from .peers import available, call
-from .suites import Source, Suite
-from .tally import OURS, Cell, Tallies, Tally, merge
+from pytest_roofline.core.errors import BadFile
+from pytest_roofline.judging.storage import decode_json, read_bytes
 
-SLOWDOWNS = (0.02, 0.05, 0.10)
-# Of the suites drawn so many are slowed, too: each slowdown costs as much as unchanged code, and there are up to five.
-# Rates of error are small and need the more draws.
-SLOWED_SHARE = 8
+Floats = npt.NDArray[np.float64]
+
+# σ_p of a large public corpus at its percentiles; "calm" is a third of it, as on an accelerator's own clock.
+MIX_SHARES, MIX_SPREADS = (0.10, 0.25, 0.50, 0.75, 0.90), (0.002, 0.006, 0.011, 0.030, 0.059)
+CALM = 0.3
+# 22.5 ms in one process, 25.5 ms in the next: seen, and typical of memory that falls well or badly.
+SLOW_MODE = math.log(25.5 / 22.5)
+NEW = 12
+# A shape is possible where so many processes are left for the new side.
+FEWEST_NEW = 3
+# A sample of more than a year is a number in another unit.
+LONGEST_S = 3e7
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What to draw, and which slowdowns to put on it.
+class Setup:
+    """How unchanged processes differ.
 
     Args:
-        draws: suites of each data set.
-        looks: new processes at most.
-        jobs: processes to draw in.
+        spreads: `calm` or `mix`; of recorded processes their own.
+        session: σ_s, between sessions, in each test another offset; `relative` adds that multiple of the test's σ_p.
+        shared: the same between sessions, one offset for all tests.
+        device: σ_g of the device that the new processes run on; 0 where it is the baseline's.
+        tails: degrees of freedom of Student's t; infinite is normal.
+        modes: the share of processes in a mode that is 13 % slower, and `moody` the share of tests that have it.
+        sitting: whether the baseline was recorded in one sitting: one offset for all of its sessions.
     """
 
-    tolerances: tuple[float, ...]
-    looks: int
-    draws: int
-    seed: int
-    jobs: int = 1
+    spreads: str = "calm"
+    session: float = 0.005
+    relative: float = 0.0
+    shared: float = 0.0
+    device: float = 0.0
+    tails: float = math.inf
+    modes: float = 0.0
+    moody: float = 1.0
+    sitting: bool = False
+
+
+def mixed(rng: np.random.Generator, tests: int) -> Floats:
+    """[tests]: σ_p as tests of a real corpus have it, log-linear between its percentiles and beyond the outer two."""
+    shares, logs = np.asarray(MIX_SHARES), np.log(MIX_SPREADS)
+    first, last = (logs[1] - logs[0]) / (shares[1] - shares[0]), (logs[-1] - logs[-2]) / (shares[-1] - shares[-2])
+    ends = np.array([logs[0] - first * shares[0], *logs, logs[-1] + last * (1 - shares[-1])])
+    return np.asarray(np.exp(np.interp(rng.random(tests), [0.0, *shares, 1.0], ends)))
+
+
+def draw(rng: np.random.Generator, setup: Setup, tests: int, shape: Sequence[int]) -> tuple[Floats, Floats]:
+    """[tests, processes of the baseline] and [tests, new processes]: log-medians of a suite of unchanged code."""
+    spread = mixed(rng, tests)[:, None] * (CALM if setup.spreads == "calm" else 1.0)
+    size = (tests, sum(shape) + NEW)
+    if math.isinf(setup.tails):
+        logs = rng.standard_normal(size) * spread
+    else:
+        # Scaled to the same standard deviation where there is one.
+        scale = math.sqrt((setup.tails - 2) / setup.tails) if setup.tails > 2 else 0.5
+        logs = rng.standard_t(setup.tails, size) * spread * scale
+    moody = round(setup.moody * tests)
+    logs[:moody] += SLOW_MODE * (rng.random((moody, size[1])) < setup.modes)
+    return with_sessions(rng, setup, logs, spread, shape)
+
+
+def with_sessions(
+    rng: np.random.Generator, setup: Setup, logs: Floats, spread: Floats, shape: Sequence[int]
+) -> tuple[Floats, Floats]:
+    """Both sides with what lies between sessions and devices."""
+    tests, known = len(logs), sum(shape)
+    offsets = rng.standard_normal((tests, len(shape) + 1)) * np.hypot(setup.session, setup.relative * spread)
+    offsets = offsets + setup.shared * rng.standard_normal(len(shape) + 1)
+    if setup.sitting:
+        offsets[:, :-1] = offsets[:, :1]
+    device = setup.device * rng.standard_normal((tests, 1))
+    return logs[:, :known] + np.repeat(offsets[:, :-1], shape, axis=1), logs[:, known:] + offsets[:, -1:] + device
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Processes that really ran; of each benchmark the log-medians, and the samples in seconds."""
+
+    name: str
+    logs: tuple[Floats, ...]
+    samples: tuple[tuple[Floats, ...], ...] = field(repr=False)
 
     @property
-    def slowed(self) -> int:
-        """So many of the suites are also drawn slower, and put before other tools' rules."""
-        return max(1, self.draws // SLOWED_SHARE)
+    def description(self) -> str:
+        """How many benchmarks and processes, and how far apart these lie."""
+        counts, spreads = [len(logs) for logs in self.logs], sorted(float(np.std(logs, ddof=1)) for logs in self.logs)
+        apart = f"{100 * median(spreads):.3g} % apart in the median benchmark, {100 * spreads[-1]:.3g} % in the worst"
+        return f"{len(counts)} benchmarks of {min(counts)} to {max(counts)} processes, {apart}"
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether every benchmark has enough processes."""
+        return min(len(logs) for logs in self.logs) >= sum(shape) + FEWEST_NEW
+
+    def draw(self, rng: np.random.Generator, setup: Setup, shape: Sequence[int]) -> tuple[Floats, Floats]:
+        """A random baseline and random other processes of every benchmark, none of them twice."""
+        most = min(sum(shape) + NEW, min(len(logs) for logs in self.logs))
+        logs = np.stack([rng.permutation(one)[:most] for one in self.logs])
+        spread = np.array([[float(np.std(one, ddof=1))] for one in self.logs])
+        return with_sessions(rng, setup, logs, spread, shape)
 
 
-def slowdowns_for(tolerance: float) -> tuple[float, ...]:
-    """Those of the table, and exactly δ and 2 δ."""
-    return tuple(sorted({*SLOWDOWNS, round(tolerance, 9), round(2 * tolerance, 9)}))
+def read_recorded(path: Path) -> Recorded:
+    """Recorded processes from JSON: benchmark → list of processes → list of samples in seconds.
+
+    Raises:
+        BadFile: missing, not such JSON, a sample that is no time, or too few processes.
+    """
+    raw = decode_json(read_bytes(path, "data file"), f"data file {path}")
+    if not isinstance(raw, dict) or not raw:
+        seen = "nothing" if isinstance(raw, dict) else type(raw).__name__
+        raise BadFile(f"data file {path} holds {seen}; expected an object: benchmark → processes → samples")
+    known = {name: _processes(value, f"data file {path}: benchmark {name!r}") for name, value in raw.items()}
+    usable = [processes for processes in known.values() if len(processes) > FEWEST_NEW]
+    if not usable:
+        most = max(len(processes) for processes in known.values())
+        expected = f"expected {1 + FEWEST_NEW} processes or more"
+        raise BadFile(f"data file {path} has no usable benchmark: {expected}, and the most is {most}; record more")
+    logs = tuple(np.log([float(np.median(samples)) for samples in processes]) for processes in usable)
+    return Recorded(path.stem, logs, tuple(usable))
 
 
-def generator(seed: int, name: str, number: int) -> np.random.Generator:
-    """The chance of one draw, the same in whichever process it is drawn."""
-    return np.random.default_rng([seed, zlib.crc32(name.encode()), number])
-
-
-def draw_all(source: Source, plan: Plan) -> Tallies:
-    """The counts of every rule on a data set."""
-    return gather(functools.partial(_one_draw, source, plan), range(plan.draws), plan.jobs)
-
-
-def gather(one: Callable[[int], Tallies], numbers: Iterable[int], jobs: int) -> Tallies:
-    """The sum of what each draw counts."""
-    total: Tallies = {}
-    for tallies in _results(one, list(numbers), jobs):
-        merge(total, tallies)
-    return total
-
-
-def _results(one: Callable[[int], Tallies], numbers: list[int], jobs: int) -> Iterator[Tallies]:
-    if jobs == 1 or len(numbers) == 1:
-        yield from map(one, numbers)
-        return
-    # Every jobs-th draw to each: the slowed ones come first and cost more.
-    parts = [numbers[start::jobs] for start in range(jobs)]
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(functools.partial(_several, one), parts)
-
-
-def _several(one: Callable[[int], Tallies], numbers: list[int]) -> Tallies:
-    return gather(one, numbers, 1)
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _one_draw(source: Source, plan: Plan, number: int) -> Tallies:
-    suite = source.draw(generator(plan.seed, source.name, number))
-    tallies: Tallies = {}
-    for tolerance in plan.tolerances:
-        merge(tallies, judged(suite, tolerance, plan.looks, slowdowns_for(tolerance) if number < plan.slowed else ()))
-        if number < plan.slowed:
-            merge(tallies, five(suite, tolerance, slowdowns_for(tolerance)))
-    if number < plan.slowed:
-        merge(tallies, _peers(suite))
-    return tallies
-
-
-def judged(suite: Suite, tolerance: float, looks: int, slowdowns: Iterable[float]) -> Tallies:
-    """What this plugin says of a suite, unchanged and slower, all of it and each test alone."""
-    course = Course(suite, tolerance, looks)
-    tallies = {Cell(OURS, "all", tolerance, 0.0): Tally.of_verdicts(course.everything(0.0), suite=True)}
-    for slowdown in slowdowns:
-        tallies[Cell(OURS, "all", tolerance, slowdown)] = Tally.of_verdicts(course.everything(slowdown), suite=True)
-        tallies[Cell(OURS, "alone", tolerance, slowdown)] = Tally.of_verdicts(course.each_alone(slowdown), suite=False)
-    return tallies
-
-
-def five(suite: Suite, tolerance: float, slowdowns: Iterable[float]) -> Tallies:
-    """What a fixed design of five a side says; nothing where a side has a single process."""
-    if any(min(len(case.baseline_s), len(case.new_s)) < 2 for case in suite.cases):
-        return {}
-    unchanged = FiveASide.of(suite, tolerance, 0.0)
-    tallies = {Cell(FIVE_NAME, "all", tolerance, 0.0): Tally.of_calls(unchanged.everything(), FIVE, suite=True)}
-    for slowdown in slowdowns:
-        slower = FiveASide.of(suite, tolerance, slowdown)
-        tallies[Cell(FIVE_NAME, "all", tolerance, slowdown)] = Tally.of_calls(slower.everything(), FIVE, suite=True)
-        alone = Tally.of_calls(slower.each_alone(unchanged), FIVE, suite=False)
-        tallies[Cell(FIVE_NAME, "alone", tolerance, slowdown)] = alone
-    return tallies
-
-
-def _peers(suite: Suite) -> Tallies:
-    return {
-        Cell(peer.name, "single", None, slowdown): Tally.of_calls(call(peer.rule, suite, slowdown), 1, suite=True)
-        for peer in available()
-        for slowdown in (0.0, *SLOWDOWNS)
-    }
+def _processes(value: object, where: str) -> tuple[Floats, ...]:
+    try:
+        lists = msgspec.convert(value, list[list[float]])
+    except msgspec.ValidationError as error:
+        raise BadFile(f"{where}: {error}; expected a list of processes, each a list of seconds") from None
+    for number, samples in enumerate(lists, 1):
+        if not samples:
+            raise BadFile(f"{where}: process {number} has no samples; expected at least one, or leave the process out")
+        bad = next((x for x in samples if not (math.isfinite(x) and 0 < x < LONGEST_S)), None)
+        if bad is not None:
+            raise BadFile(f"{where}: process {number} has the sample {bad!r}; expected seconds, above 0, below a year")
+    return tuple(np.asarray(samples, dtype=np.float64) for samples in lists)

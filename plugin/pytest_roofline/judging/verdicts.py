@@ -257,7 +257,7 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
     unseen = centre - worthy > max(known) or count >= ENOUGH_TO_REPEAT
     hot = _hot(new, own, found)
     spent = spent_p(p, looks.red_share(count, worth, fewest) if unseen and not hot else 0.0)
-    if found.estimate + reference.shift <= worthy:
+    if reference.shift and found.estimate + reference.shift <= worthy:
         # Slower than the others today, and no slower than it was.
         spent = 1.0
     if found.estimate > limit and red_at_once(spent, policy.comparisons):
