@@ -358,18 +358,6 @@ def _error_at(found: Difference, count: int, processes: int) -> float:
     return math.sqrt(max(variance, 1e-12))
 
 
-def _freedom_at(found: Difference, count: int, processes: int) -> float:
-    """The degrees of freedom with so many new processes: they tell of the spread between processes, and of no other."""
-    error, more = _error_at(found, count, processes), processes - count
-    if math.isinf(found.freedom) or not more:
-        return found.freedom
-    own = found.process.value**2 * (1 / processes + max(0.0, found.error**2 / found.process.value**2 - 1 / count))
-    inside = min(1.0, found.process.value**2 / processes / max(own, 1e-300))
-    rest = found.error**4 / found.freedom / error**4
-    told = inside**2 / (found.process.freedom + more)
-    return 1 / max(told, rest * (1 - inside) ** 2 + told)
-
-
 def _reach(found: Difference, policy: Policy, count: int, fewest: int) -> float | None:
     """The slowdown that is found 80 times in 100 after all rounds: beyond the tolerance, and surely worth reporting.
 
@@ -379,10 +367,26 @@ def _reach(found: Difference, policy: Policy, count: int, fewest: int) -> float 
     share = policy.looks.red_share(most, found.worth, fewest)
     if not share:
         return None
-    error, freedom = _error_at(found, count, most), _freedom_at(found, count, most)
+    error, freedom = _foreseen(found, policy.prior, count, most)
     level = FALSE_RED * share / max(policy.comparisons, FEWEST_TESTS)
     least = math.log1p(WORTH_REPORTING * policy.tolerance) + quantile(1 - level, freedom) * error
     return growth(max(math.log1p(policy.tolerance), least) + quantile(POWER, freedom) * error)
+
+
+def _foreseen(found: Difference, prior: Prior, count: int, processes: int) -> tuple[float, float]:
+    """The standard error with so many new processes, and its degrees of freedom (Satterthwaite's).
+
+    More processes tell of the spread between processes alone. Where one-process sessions show what lies between
+    processes and sessions in one sum, a quarter of it is taken to lie between sessions.
+    """
+    whole, more = found.process.value**2, processes - count
+    rest, freedom = found.error**2 - whole / count, found.process.freedom + more
+    if more and not found.session.value:
+        between = min(whole, max(prior.session**2, whole / 4))
+        rest, whole, freedom = rest + between, whole - between, more
+    new, rest = whole / processes, max(rest, 1e-12)
+    known = found.freedom if found.session.value or not more else found.process.freedom
+    return math.sqrt(new + rest), (new + rest) ** 2 / (new**2 / freedom + rest**2 / known)
 
 
 def _may_decide(found: Difference, policy: Policy, count: int, fewest: int) -> bool:
