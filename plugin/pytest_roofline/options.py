@@ -43,14 +43,18 @@ _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "tolerance",
         {"metavar": "SHARE"},
-        "how much slower is still the same, as 5%% or 0.05 of the time (default 5%%; above 50%%, 80%%!)",
+        "how much slower is still the same, as 5%% or 0.05 of the time (default 5%%, hosts 15%%; above 50%%, 80%%!)",
     ),
     (
         "min-percent",
         {"metavar": "N"},
         "least share of a datasheet's peak, in percent, where neither baseline nor limit is known",
     ),
-    ("rounds", {"metavar": "N|auto"}, "run undecided tests again in fresh processes: N (default 1), auto up to 12"),
+    (
+        "rounds",
+        {"metavar": "N|auto"},
+        "run undecided tests again in fresh processes: N, or auto up to 12 (default: what looks slow, up to twice more)",
+    ),
     ("time", {"metavar": "DURATION"}, "start no further round after so long: 1800, 30m or 1h"),
     ("fail-on", {"metavar": "LIST"}, "what fails: regressed, and some of degraded, invalid, no-baseline, inconclusive"),
     ("expect", {"metavar": "FILE"}, "what a good node has, as `roofline doctor --write-expect` wrote it"),
