@@ -22,9 +22,10 @@ def command(tmp_path, monkeypatch):
 
 @pytest.fixture
 def runs(make, tmp_path):
-    """Saved runs: `fast` and `same` take a second, `slow` takes two."""
+    """Saved runs of five processes: those of `fast` and `same` take a second, those of `slow` two."""
     for name, seconds in (("fast", 1.0), ("same", 1.0), ("slow", 2.0)):
-        make.save(tmp_path / ".roofline" / "runs" / f"{name}.jsonl", make.measurement(seconds))
+        processes = [make.measurement(seconds, process=f"process-{number}", round=number) for number in range(1, 6)]
+        make.save(tmp_path / ".roofline" / "runs" / f"{name}.jsonl", *processes)
     return tmp_path / ".roofline" / "runs"
 
 

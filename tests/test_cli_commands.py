@@ -92,16 +92,21 @@ CASES = {
 }
 
 
+def rounds(make, seconds, count):
+    """The same measurement in so many processes."""
+    return [make.measurement(seconds, process=f"process-{number}", round=number) for number in range(1, count + 1)]
+
+
 @pytest.fixture(scope="module")
 def scene(make, tmp_path_factory):
     """A folder with something for every command."""
     folder = tmp_path_factory.mktemp("scene")
     runs = folder / ".roofline" / "runs"
-    slow = make.measurement(1.4e-3)
+    slow, *again = rounds(make, 1.4e-3, 3)
     red = Judgement(slow.test_id, slow.label, "REGRESSED", 0.05, reason="slower", estimate=math.log(1.4))
     ended = make.outcome(slow, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True)
-    make.save(runs / "old.jsonl", make.measurement(1e-3))
-    make.save(runs / "new.jsonl", slow, red, ended)
+    make.save(runs / "old.jsonl", *rounds(make, 1e-3, 5))
+    make.save(runs / "new.jsonl", slow, *again, red, ended)
     modes = [
         make.measurement(seconds, key=make.key("step", parameters={"precision": name}), test_id=name)
         for name, seconds in (("fp32", 2e-3), ("bf16", 1e-3))

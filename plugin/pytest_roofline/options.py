@@ -53,7 +53,7 @@ _OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "rounds",
         {"metavar": "N|auto"},
-        "run undecided tests again in fresh processes: N, or auto up to 12 (default: what looks slow, up to twice more)",
+        "run undecided tests again in fresh processes: N, or auto up to 12 (default: what looks slow, twice more)",
     ),
     ("time", {"metavar": "DURATION"}, "start no further round after so long: 1800, 30m or 1h"),
     ("fail-on", {"metavar": "LIST"}, "what fails: regressed, and some of degraded, invalid, no-baseline, inconclusive"),

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.judging.explaining import (
-    blind,
     clock_change,
     common_shift,
     could_have_seen,
@@ -179,20 +178,3 @@ def test_what_a_run_could_have_seen_is_never_told_too_small(make, percents):
 
 def test_a_run_that_compared_nothing_could_have_seen_nothing(make):
     assert could_have_seen([judge([make.group(0.0)], None, Policy())]) == []
-
-
-@pytest.mark.parametrize(("tolerance", "blinded"), [(0.005, True), (0.05, False)])
-def test_a_tolerance_below_the_minimum_detectable_effect_is_named(make, tolerance, blinded):
-    """Said, never passed over."""
-    verdict = slower(make, 0, spread=0.01, tolerance=tolerance)
-    assert blinded == (verdict.mde > tolerance)
-    assert blind([verdict]) == [verdict] * blinded
-
-
-def test_the_blindest_test_stands_first_and_what_sees_enough_is_left_out(make):
-    verdicts = [slower(make, 0, spread=spread) for spread in (0.003, 0.04, 0.08, 0.001)]
-    assert blind(verdicts) == [verdicts[2], verdicts[1]]
-
-
-def test_what_was_not_compared_is_not_blind(make):
-    assert blind([judge([make.group(0.0)], None, Policy())]) == []

@@ -264,12 +264,6 @@ def test_the_tolerance_of_marker_entry_command_line_ini_and_default_go_before_ea
     assert tolerance_of(desk) == 0.05
 
 
-def test_a_tolerance_finer_than_what_can_be_detected_is_said(desk):
-    against = desk.five_sessions_of_one()
-    result = desk.run(*against, "--roofline-tolerance=1%")
-    result.stdout.fnmatch_lines(["the tolerance is finer than this run can see on 1 of 1 test*"])
-
-
 def test_a_green_run_ends_with_what_it_could_have_seen(desk):
     against = desk.five_sessions_of_one()
     result = desk.run(*against)

@@ -98,7 +98,7 @@ def test_a_full_renewal_folds_its_name_at_80_columns_and_loses_nothing(make):
 def test_health_shows_time_rate_what_stands_behind_it_and_what_it_finds(make):
     (health,) = health_of([entry(make, (1e-3,))])
     found = re.fullmatch(
-        r"memcpy_d2d\[64MiB\] 1\.00 ms 134 1/1/1 1\.0\* 0\.5\* (\S+) 2026-01-01 prov\.",
+        r"memcpy_d2d\[64MiB\] 1\.00 ms 134 1/1/1 1\.0\* 1\.0\* (\S+) 2026-01-01 prov\.",
         words(health_table([health], 120, False)),
     )
     assert found
@@ -107,7 +107,7 @@ def test_health_shows_time_rate_what_stands_behind_it_and_what_it_finds(make):
 
 
 def test_what_is_estimated_bears_no_mark_and_a_full_entry_no_label(make):
-    steady = [(1.0, 1.01, 0.99), (1.03, 1.02, 1.04), (0.97, 0.98, 0.96), (1.0, 1.01, 0.99)]
+    steady = [(1.0, 1.04, 0.96), (1.09, 1.05, 1.13), (0.91, 0.95, 0.87), (1.0, 1.04, 0.96)]
     (health,) = health_of([entry(make, *steady, tolerance=0.5)])
     line = words(health_table([health], 120, False))
     assert re.search(r" 1/4/12 \d\.\d \d\.\d \d+\.\d ", line)
@@ -175,5 +175,5 @@ def test_json_has_every_figure(make):
     }
     assert {name: plain[name] for name in expected} == expected
     assert (plain["time_s"], plain["mde"]) == (pytest.approx(1e-3), health.mde)
-    assert plain["session_spread"] == {"value": 0.005, "origin": "prior, 1 session"}
+    assert plain["session_spread"] == {"value": 0.01, "origin": "prior, recorded in one sitting"}
     assert published_as_json(replace(make.published(), value=(1.0, 2.0)))["value"] == (1.0, 2.0)

@@ -21,16 +21,16 @@ def kept(make, *seconds, **changes):
 def test_the_spreads_stand_with_where_each_comes_from(make):
     reference = make.reference(*make.groups(3, process=0.01, centre=MILLISECOND))
     assert spread_text(kept(make, reference=reference)) == (
-        "spread between processes 1.00% (estimated, 14 degrees of freedom); sessions 0.41% "
+        "spread between processes 0.95% (estimated, 16 degrees of freedom, with prior); sessions 0.41% "
         "(estimated, 3 sessions, with prior)"
     )
 
 
 def test_what_was_assumed_is_said_to_be_a_prior(make):
     reference = make.reference(make.group(MILLISECOND, device="GPU-2"))
-    text = spread_text(kept(make, reference=reference))
+    text = spread_text(kept(make, 1e-3, reference=reference))
     assert text.startswith(
-        "spread between processes 1.00% (prior); sessions 0.50% (prior, 1 session); devices 4.00% (prior"
+        "spread between processes 1.00% (prior); sessions 1.00% (prior, recorded in one sitting); devices 4.00% (prior"
     )
 
 
@@ -39,9 +39,8 @@ def test_the_chances_of_error_stand_with_what_could_have_been_seen(make):
     settled = replace(result, verdict=settle({"it": result.verdict}, 1)["it"])
     text, verdict = chance_text(judgement_of(settled)), settled.verdict
     assert text == (
-        f"standard error 0.48% (6.58 degrees of freedom), p {verdict.p:.2g}, "
-        f"adjusted for all tests {verdict.p_adjusted:.2g}, minimum detectable effect {verdict.mde:.1%}, "
-        f"this run finds {verdict.reach:.1%} with all its rounds"
+        f"standard error 0.55% (10.9 degrees of freedom), p {verdict.p:.2g}, "
+        f"adjusted for all tests {verdict.p_adjusted:.2g}, would have caught {verdict.reach:.1%}"
     )
 
 

@@ -110,8 +110,9 @@ def test_the_rule_is_told_step_by_step_with_its_figures(make, tmp_path, seconds,
     judgement = judged(make, seconds)
     lines = explained(make, tmp_path, timed(make, seconds), judgement)
     text = "\n".join(lines)
+    processes = "3 processes" if verdict == "REGRESSED" else "1 process"
     assert re.search(rf"^difference [+-]\d+\.\d % time \({INTERVAL}\), tolerance 5 %$", text, re.M)
-    assert re.search(r"^now .* from 1 process.*; baseline 1\.00 ms from 15 processes of 3 sessions", text, re.M)
+    assert re.search(rf"^now .* from {processes} .*; baseline 1\.00 ms from 15 processes of 3 sessions", text, re.M)
     assert re.search(rf"^is it slower than the tolerance\? [+-]\d+\.\d % is {slower} than 5 %$", text, re.M)
     asked = rf"^is it surely more than the smallest effect worth reporting, 2 %\? {surely}: p .* against 0\.05$"
     assert re.search(asked, text, re.M)

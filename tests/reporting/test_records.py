@@ -41,7 +41,12 @@ def test_the_reference_is_kept_session_by_session(make):
 def test_a_spread_that_is_taken_as_known_has_no_degrees_of_freedom(make):
     """JSON has no infinity."""
     kept = judgement_of(make.result(reference=make.reference(make.group(MILLISECOND))))
-    assert (kept.session_spread.value, kept.session_spread.freedom) == (0.005, None)
+    groups = [
+        make.group(MILLISECOND + step, started=f"2026-01-0{day}T03:00:00Z") for day, step in enumerate((0, 0.01), 1)
+    ]
+    known = judgement_of(make.result(reference=make.reference(*groups)))
+    assert (known.session_spread.value, known.session_spread.freedom) == (0.0, None)
+    assert (kept.session_spread.value, kept.session_spread.freedom) == (0.01, 4.0)
     assert kept.process_spread.freedom == 4.0
 
 

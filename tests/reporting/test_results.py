@@ -73,7 +73,7 @@ def test_the_figures_of_a_verdict_hold_its_interval_and_its_processes(make):
     found = dict(properties([make.result(1.24e-3, 1.25e-3, 1.26e-3)]))
     low, high = (float(found[f"roofline.{name}"]) for name in ("interval_low", "interval_high"))
     assert 0.2 < low < float(found["roofline.change"]) < high < 0.3
-    assert (found["roofline.processes"], 0 < float(found["roofline.mde"]) < 0.05) == ("3", True)
+    assert (found["roofline.processes"], 0.05 < float(found["roofline.reach"]) < 0.1) == ("3", True)
 
 
 def test_the_centre_of_several_processes_is_what_is_shown(make):
@@ -86,7 +86,7 @@ def test_the_centre_of_several_processes_is_what_is_shown(make):
 
 
 def test_one_process_is_shown_as_it_was_measured(make):
-    assert new_s(make.result(1.25e-3)) is None
+    assert new_s(make.result(1.001e-3)) is None
     assert new_s(make.result(known=False)) is None
 
 

@@ -10,6 +10,7 @@ from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.comparing import Row
 from pytest_roofline.judging.limits import Limit
+from pytest_roofline.judging.looks import Looks
 from pytest_roofline.judging.verdicts import Kind, Policy, Verdict, judge
 from pytest_roofline.reporting.tables import comparison_table, results_table, roofline_note
 
@@ -104,14 +105,14 @@ def test_a_table_names_test_size_time_rate_roof_difference_interval_processes_an
     ceiling = Ceiling("traffic_GBps", 8.4e12, "datasheet", "vendor")
     steady = make.reference(*make.groups(3, process=0.001, centre=math.log(1e-3)))
     parameters = {"memory": "pinned", "size_bytes": 2_101_346_305}
-    one = result(make, 2e-3, 2e-3, parameters=parameters, ceiling=ceiling, reference=steady)
+    one = result(make, 2e-3, 2e-3, 2e-3, parameters=parameters, ceiling=ceiling, reference=steady)
     text = results_table([one], 120, False)
     assert re.split(r"  +", text.split("\n")[0]) == [
         "test", "size", "time", "GB/s", "roof", "diff %", "99 %", "n", "verdict",
     ]  # fmt: skip
 
     assert cells(text) == [
-        "memcpy_d2d[pinned]", "2101346305 B", "2.00 ms", "2101", "25%", "+100.0", "+96.6…+103.5", "2:15", "REGRESSED",
+        "memcpy_d2d[pinned]", "2101346305 B", "2.00 ms", "2101", "25%", "+100.0", "+96.6…+103.5", "3:15", "REGRESSED",
     ]  # fmt: skip
 
 
@@ -122,7 +123,7 @@ def test_every_verdict_stands_with_its_interval_and_its_processes(make, seconds,
     one = result(make, *[seconds] * processes, reference=reference)
     *_, interval, counts, word = cells(results_table([one], 100, False))
     assert re.fullmatch(r"[+-]\d+\.\d…[+-]\d+\.\d", interval)
-    assert (counts, word) == (f"{processes}:5", one.word)
+    assert (counts, word) == (f"{one.verdict.processes}:5", one.word)
 
 
 def test_a_breach_stands_with_its_interval_and_its_processes(make):
@@ -201,7 +202,7 @@ def test_results_stay_in_the_order_of_the_run_when_none_failed(make):
 
 
 def test_a_terminal_gets_colour(make):
-    assert "\x1b[1;31mREGRESSED" in results_table([result(make, 3e-3)], 80, True)
+    assert "\x1b[1;31mREGRESSED" in results_table([make.result(3e-3)], 80, True)
 
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM"])
@@ -223,7 +224,7 @@ def test_no_line_ends_in_spaces(make):
 def test_a_comparison_shows_both_times_the_difference_its_interval_and_the_processes(make):
     one = row(make, "memcpy", 1e-3, 2e-3)
     steady = make.reference(*make.groups(3, process=0.001, centre=math.log(1e-3)))
-    verdict = judge([make.group(*[math.log(2e-3)] * 3)], steady, Policy())
+    verdict = judge([make.group(*[math.log(2e-3)] * 3)], steady, Policy(looks=Looks(3)))
     text = comparison_table([replace(one, verdict=verdict)], 100, False)
     assert cells(text) == ["memcpy", "1.00 ms", "2.00 ms", "+100.0 %", "+96.6 … +103.5 %", "3:15", "REGRESSED"]
 

@@ -18,6 +18,8 @@ CLOCK_SHARE = 0.01
 # Fewer processes cannot show two modes.
 FEWEST_BIMODAL = 8
 DIP_LEVEL = 0.05
+# Of the way between the two centres, what is empty between modes; two sides that differ overlap or nearly touch.
+CLEARLY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,18 @@ class ClockChange:
     in_cycles: float
 
     def explains(self, tolerance: float) -> bool:
-        """Whether what is left in cycles is within the tolerance."""
-        return abs(self.in_cycles) < math.log1p(tolerance)
+        """Whether no more than the tolerance is left in cycles."""
+        return abs(self.in_cycles) < math.log1p(tolerance) or self.overshoots(tolerance)
+
+    def overshoots(self, tolerance: float) -> bool:
+        """Whether the time moved as the clock did, and by less than the clock alone would have moved it."""
+        moved = math.log(self.after_hz / self.before_hz)
+        return abs(self.in_cycles) >= math.log1p(tolerance) and 0 < 1 - self.in_cycles / moved < 1
 
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """The baseline's processes lie in two groups: where, and how many of each side are in the slow one."""
+    """Processes lie in two groups: where, and how many of each side, baseline and new, are in the slow one."""
 
     fast_s: float
     slow_s: float
@@ -56,8 +63,10 @@ class Modes:
 
 def common_shift(verdicts: Sequence[Verdict]) -> Shift | None:
     """Whether all tests of a run moved together, by more than the smallest slowdown worth reporting."""
-    found = [verdict.difference for verdict in verdicts if verdict.difference is not None]
-    estimates = [difference.estimate for difference in found]
+    compared = [verdict for verdict in verdicts if verdict.difference is not None]
+    found = [verdict.difference for verdict in compared if verdict.difference is not None]
+    # With what was taken out of them for having moved together.
+    estimates = [(v.estimate or 0.0) + (v.reference.shift if v.reference is not None else 0.0) for v in compared]
     if len(estimates) < FEWEST_SHIFTED:
         return None
     middle = median(estimates)
@@ -83,29 +92,36 @@ def clock_change(verdict: Verdict, clock_hz: float | None) -> ClockChange | None
 
 
 def modes(reference: Reference, new_s: Sequence[float]) -> Modes | None:
-    """Two modes among the baseline's processes, where Hartigan's dip test sees more than one.
+    """Two modes among the baseline's processes, or among those of both sides, where the dip test sees more than one.
 
-    How often the slow mode is occupied is another question than where the modes lie, so both are told.
+    How often the slow mode is occupied is another question than where the modes lie, so both are told. Two sides of
+    one mode each are a difference and no modes: of both together, one must lie in both groups.
     """
-    logs = sorted(math.log(value) for value in reference.medians_s)
+    old, new = ([math.log(value) for value in side] for side in (reference.medians_s, new_s))
+    for known, clearly in ((sorted(old), 0.0), (sorted(old + new), CLEARLY)):
+        gap = _parted(known, clearly)
+        if not gap:
+            continue
+        border = (known[gap] + known[gap - 1]) / 2
+        slow_before, slow_now = (sum(value > border for value in side) for side in (old, new))
+        if 0 < slow_before < len(old) or 0 < slow_now < len(new):
+            fast_s, slow_s = math.exp(fmean(known[:gap])), math.exp(fmean(known[gap:]))
+            return Modes(fast_s, slow_s, slow_before, len(old), slow_now, len(new))
+    return None
+
+
+def _parted(logs: Sequence[float], clearly: float) -> int:
+    """How many lie below the widest gap, where Hartigan's dip test sees two groups so clearly apart; else 0."""
     if len(logs) < FEWEST_BIMODAL or logs[0] == logs[-1]:
-        return None
+        return 0
     import diptest
     import numpy as np
 
     _, p = diptest.diptest(np.array(logs))
     if p > DIP_LEVEL:
-        return None
+        return 0
     gap = max(range(1, len(logs)), key=lambda index: logs[index] - logs[index - 1])
-    border = (logs[gap] + logs[gap - 1]) / 2
-    return Modes(
-        fast_s=math.exp(fmean(logs[:gap])),
-        slow_s=math.exp(fmean(logs[gap:])),
-        slow_before=len(logs) - gap,
-        before=len(logs),
-        slow_now=sum(math.log(value) > border for value in new_s),
-        now=len(new_s),
-    )
+    return gap if logs[gap] - logs[gap - 1] >= clearly * (fmean(logs[gap:]) - fmean(logs[:gap])) else 0
 
 
 def could_have_seen(verdicts: Sequence[Verdict]) -> list[tuple[float, int, int]]:
@@ -126,9 +142,3 @@ def _rounded_up(share: float) -> float:
     scale = 10 ** math.floor(math.log10(max(share, 0.01)) + 1e-9)
     steps = (1, 2, 3, 4, 5, 6, 8, 10) if scale < 0.1 else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
     return float(next(step * scale for step in steps if step * scale >= share - 1e-9))
-
-
-def blind(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Verdicts whose tolerance is below what could be detected, worst first."""
-    found = [verdict for verdict in verdicts if verdict.mde is not None and verdict.mde > verdict.tolerance]
-    return sorted(found, key=lambda verdict: -(verdict.mde or 0.0))

@@ -64,7 +64,7 @@ class Seen:
 
     @property
     def fine(self) -> bool:
-        """Whether it was shown to be as fast as before."""
+        """Whether it was shown not to be slower than before by more than its tolerance."""
         return self.word in (Kind.PASSED.value, Kind.IMPROVED.value)
 
 

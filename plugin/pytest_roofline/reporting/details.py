@@ -44,14 +44,13 @@ def _spread(spread: SpreadRecord) -> str:
 
 
 def chance_text(judgement: Judgement) -> str:
-    """Standard error, p, adjusted p, and what could have been seen."""
+    """Standard error, p, adjusted p, and the slowdown that the run's rule finds 80 times in 100."""
     assert judgement.error is not None
     freedom = "known" if judgement.freedom is None else f"{judgement.freedom:.3g} degrees of freedom"
     parts = [f"standard error {judgement.error:.2%} ({freedom})"]
     parts += [f"p {judgement.p:.2g}"] if judgement.p is not None else []
     parts += [f"adjusted for all tests {judgement.p_adjusted:.2g}"] if judgement.p_adjusted is not None else []
-    parts += [f"minimum detectable effect {judgement.mde:.1%}"] if judgement.mde is not None else []
-    parts += [f"this run finds {judgement.reach:.1%} with all its rounds"] if judgement.reach is not None else []
+    parts += [f"would have caught {judgement.reach:.1%}"] if judgement.reach is not None else []
     return ", ".join(parts)
 
 

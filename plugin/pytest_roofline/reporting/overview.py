@@ -5,13 +5,10 @@ from collections.abc import Sequence
 
 from ..core.units import format_bytes, format_percent, format_tolerance, printable
 from ..judging.curves import CurveVerdict
-from ..judging.explaining import blind, clock_change, common_shift, could_have_seen, modes
+from ..judging.explaining import clock_change, common_shift, could_have_seen, modes
 from ..judging.stats import CONFIDENCE, growth
 from ..judging.verdicts import Kind, Verdict, changed_environment, interval_text, span_text
 from .results import Result
-
-# A slowdown beyond tenfold means that nothing is known.
-MOST_SHOWN = 10.0
 
 
 def overview_lines(results: Sequence[Result]) -> list[str]:
@@ -110,22 +107,15 @@ def _change_lines(results: Sequence[Result]) -> list[str]:
 
 
 def power_lines(results: Sequence[Result]) -> list[str]:
-    """What the run could have seen, and where the tolerance asks for more than that."""
-    verdicts = [result.verdict for result in results if result.verdict is not None and result.verdict.mde is not None]
-    seen = could_have_seen(verdicts)
-    lines = []
-    if seen:
-        parts = [f"{format_tolerance(round(share, 6))} on {_of(caught, total)}" for share, caught, total in seen]
-        lines.append(f"would have caught {', '.join(parts)} (80 times in 100)")
-    too_fine = blind(verdicts)
-    if too_fine:
-        named = {id(result.verdict): printable(result.measurement.label) for result in results}
-        worst = too_fine[0]
-        assert worst.mde is not None
-        detectable = f"{worst.mde:.1%}" if worst.mde < MOST_SHOWN else f">{MOST_SHOWN:.0%}"
+    """What the run would have caught by its baselines, and on how many tests nothing."""
+    held = [result.verdict for result in results if result.verdict is not None and result.verdict.difference]
+    seen = could_have_seen(held)
+    parts = [f"{format_tolerance(round(share, 6))} on {_of(caught, len(held))}" for share, caught, _ in seen]
+    lines = [f"would have caught {', '.join(parts)} (80 times in 100)"] if parts else []
+    if asleep := [verdict.fewest for verdict in held if verdict.reach is None]:
         lines.append(
-            f"the tolerance is finer than this run can see on {len(too_fine)} of {len(verdicts)} tests, at worst "
-            f"{named[id(worst)]} (tolerance {format_tolerance(worst.tolerance)}, detectable {detectable})"
+            f"would have caught nothing on {_of(len(asleep), len(held))}: red needs {max(asleep)} processes against "
+            "their baselines, more than this run takes (--roofline-rounds=auto)"
         )
     return lines
 

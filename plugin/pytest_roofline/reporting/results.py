@@ -90,8 +90,8 @@ def properties(results: Sequence[Result]) -> list[tuple[str, str]]:
             if verdict.interval is not None:
                 low, high = (growth(bound) for bound in verdict.interval)
                 figures |= {"interval_low": f"{low:.6g}", "interval_high": f"{high:.6g}"}
-            if verdict.mde is not None:
-                figures["mde"] = f"{verdict.mde:.6g}"
+            sizes = {"mde": verdict.mde, "reach": verdict.reach}
+            figures |= {name: f"{size:.6g}" for name, size in sizes.items() if size is not None}
             figures["processes"] = str(verdict.processes)
         pairs += [(printable(prefix + name), value) for name, value in figures.items()]
     return pairs

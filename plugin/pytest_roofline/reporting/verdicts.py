@@ -120,10 +120,7 @@ def _slower(result: Result, details: str) -> str:
 
 
 def _agreement(verdict: Verdict) -> str:
-    assert verdict.reference is not None
-    assert verdict.difference is not None
-    count, process = verdict.compared_processes, verdict.difference.process
-    text = f"{verdict.slower_processes} of {count} processes behind the baseline were faster"
+    count = verdict.compared_processes
     if count == 1:
-        text = "one process behind the baseline"
-    return text + f", spread {process.value:.1%} ({process.origin})" * ("prior" in process.origin)
+        return "one process behind the baseline"
+    return f"{verdict.slower_processes} of {count} processes behind the baseline were faster"

@@ -38,7 +38,7 @@ _FAMILIES = {
 MEANINGS = (
     (Kind.REGRESSED.value, "slower by more than the tolerance, and the spread cannot explain it; the test fails"),
     (Kind.IMPROVED.value, "surely faster by more than the tolerance"),
-    (Kind.PASSED.value, "shown to be within the tolerance"),
+    (Kind.PASSED.value, "shown not to be slower by more than the tolerance"),
     (Kind.INCONCLUSIVE.value, "none of these; the reason says what would decide it"),
     (Kind.INVALID.value, "the number cannot be trusted; the reason says why"),
     (Kind.NO_BASELINE.value, "nothing to compare with on this hardware"),
