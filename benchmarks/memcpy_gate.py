@@ -9,7 +9,6 @@ drill must be. Those that are compared run their undecided tests again in fresh 
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -17,12 +16,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from statistics import median
 
-from pytest_roofline.judging.spread import Group, borrow, priors, spread_within
-from pytest_roofline.judging.verdicts import Policy, Reference, judge, settle
-
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 5
-DRAWS, SEED = 3000, 20
+PROCESSES = 3
 
 
 def run_suite(folder: Path, save: str, against: list[str], drill: bool) -> tuple[int, int]:
@@ -31,7 +27,7 @@ def run_suite(folder: Path, save: str, against: list[str], drill: bool) -> tuple
     command = [sys.executable, "-m", "pytest", "perf_tests", "-k", "memcpy", "-q", f"--junitxml={junit}"]
     command += [f"--roofline-dir={folder}", f"--roofline-save={save}"]
     command += [f"--roofline-against={name}" for name in against]
-    command += ["--roofline-rounds=auto"] if against else []
+    command += [f"--roofline-rounds={'auto' if against else PROCESSES}"]
     command += ["-p", "copy_more"] if drill else []
     environment = os.environ | {"PYTHONPATH": str(ROOT / "benchmarks" / "drills")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -95,40 +91,6 @@ def table(folder: Path, outcomes: dict[str, tuple[int, int]]) -> str:
     return "\n".join(lines)
 
 
-def error_rates(folder: Path) -> str:
-    """How often the rule errs on this machine, resampled from the ten unchanged runs, as Markdown.
-
-    Each draw takes R runs as the baseline and another one as new; all sizes of it are judged together as one suite.
-    """
-    names = [f"{kind}-{i}" for kind in ("base", "again") for i in range(1, RUNS + 1)]
-    runs = [read(folder, name) for name in names]
-    draw = random.Random(SEED)
-    lines = ["| runs behind the baseline | unchanged suites red | suites 1.3 × slower red |", "|---|---|---|"]
-    for count in (1, 2, 3, 5):
-        red = [0, 0]
-        for _ in range(DRAWS):
-            *base, new = draw.sample(runs, count + 1)
-            for index, factor in enumerate((1.0, 1.3)):
-                red[index] += is_red(base, new, factor)
-        lines.append(f"| {count} | {red[0] / DRAWS:.1%} | {red[1] / DRAWS:.1%} |")
-    return "\n".join(lines)
-
-
-Measured = dict[str, tuple[float, str, int]]
-
-
-def is_red(base: list[Measured], new: Measured, factor: float) -> bool:
-    """Whether the gate's own rule turns any size red, each run a session of one process."""
-    references = {label: tuple(Group((run[label][0],)) for run in base) for label in new}
-    prior = borrow(priors()["host"], [spread_within(groups) for groups in references.values()])
-    policy = Policy(comparisons=len(new), prior=prior)
-    verdicts = {
-        label: judge([Group((new[label][0] * factor,))], Reference(groups, "resampled"), policy)
-        for label, groups in references.items()
-    }
-    return any(verdict.kind.value == "REGRESSED" for verdict in settle(verdicts, len(new)).values())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
@@ -145,14 +107,13 @@ def main() -> None:
         outcomes[name] = run_suite(folder, name, base, drill=False)
         print(name, outcomes[name], flush=True)
     outcomes["drill"] = run_suite(folder, "drill", base, drill=True)
-    rates = error_rates(folder)
     text = table(folder, outcomes)
-    print(text, rates, sep="\n\n")
+    print(text)
     if options.output:
         page = f"""# The memcpy gate on an unchanged machine, and on a slower copy
 
 Made by `python benchmarks/memcpy_gate.py` on {facts(folder)}. Five runs of `pytest perf_tests -k memcpy` were
-saved; five more were compared with them, and one in which every copy moves 1.3 times its bytes
+saved, three processes each; five more were compared with them, and one in which every copy moves 1.3 times its bytes
 (`benchmarks/drills/copy_more.py`, through the hook `pytest_roofline_function`). Times are medians of one process each.
 
 {text}
@@ -161,14 +122,7 @@ The drill makes a second call for the extra bytes, which below a few hundred KiB
 Sizes whose unchanged runs differ by more than the drill adds cannot be told apart by any honest rule; the gate says
 INCONCLUSIVE there.
 
-## How often the rule errs here
-
-Resampled from the same ten unchanged runs ({DRAWS} draws, seed {SEED}): R runs as the baseline, another one as new, all
-sizes judged together, without further rounds. The processes of this machine are not normally distributed (its memory
-bandwidth jumps between levels, and drifts over hours); one process on the new side cannot tell such a jump from a
-slowdown.
-
-{rates}
+How often the rule errs, and on what machines, is [another page](detector-quality.md): these runs are of one sitting.
 
 The run files behind this page are in `docs/results/runs/memcpy-gate/`.
 """
