@@ -188,3 +188,21 @@ def test_peers_are_put_before_one_process_or_before_all(lab, data):
         lab.peers.call(peer, pair, called)
         assert called.tests == 50
         assert called.found[0.10] >= called.slower
+
+
+@pytest.mark.parametrize("shape", [(5, 5, 5), (1,) * 14], ids=str)
+def test_what_a_run_says_it_would_have_caught_it_catches_eighty_times_in_a_hundred(lab, shape):
+    rng, tests, found, told = np.random.default_rng(1), 100, 0, 0
+    rule = lab.twin.Rule(0.05, Looks(12))
+    for _ in range(4):
+        logs, new = lab.drawing.draw(rng, lab.drawing.Setup("calm"), tests, shape)
+        references = [Reference(_groups(row, shape), "drawn") for row in logs]
+        policy = Policy(0.05, tests, lend(priors()["device"], [one.groups for one in references]), Looks(12))
+        groups = [Group((float(np.exp(row[0])),), "GPU-0") for row in new]
+        reach = np.array([judge([group], one, policy).reach for group, one in zip(groups, references, strict=True)])
+        baseline = lab.twin.Baseline(logs, shape, priors()["device"])
+        course = lab.twin.run(baseline, new, rule)
+        kinds = lab.twin.each_alone(baseline, new + np.log1p(reach)[:, None], 0.0, rule, course)
+        found += int(np.sum(kinds == KINDS["REGRESSED"]))
+        told += tests
+    assert 0.70 <= found / told <= 0.92
