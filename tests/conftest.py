@@ -185,8 +185,8 @@ class Make:
     def footer(self, **changes):
         return Footer(**({"finished": STARTED, "exit_status": 0, "measured": 1} | changes))
 
-    def session(self, *medians, run_id="run-1", **changes):
-        return Session(run_id, STARTED, medians or (1e-3,), **changes)
+    def session(self, *medians, run_id="run-1", started=STARTED, **changes):
+        return Session(run_id, started, medians or (1e-3,), **changes)
 
     def measured(self, *medians, key=None, **changes):
         """A `measured` entry of a baseline with one session."""

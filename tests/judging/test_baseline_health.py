@@ -32,10 +32,10 @@ def mde(make, *sessions, prior=PRIOR):
 
 
 def test_one_process_of_one_session_finds_what_the_prior_allows(make):
-    """One process against one, each in a session of its own: 2 (σ_p² + σ_s²), with the freedom of the prior alone."""
-    error = math.sqrt(2 * (0.01**2 + 0.005**2))
-    # Satterthwaite: only the part of the processes is uncertain, with four degrees of freedom.
-    freedom = 4 * (error**2 / (2 * 0.01**2)) ** 2
+    """One process against one, each in a session of its own: 2 (σ_p² + σ_s²), σ_s being twice the least believed."""
+    error = math.sqrt(2 * (0.01**2 + 0.01**2))
+    # Satterthwaite: two equal parts, each known by four degrees of freedom.
+    freedom = 8
     expected = math.expm1((quantile(0.99, freedom) + quantile(0.8, freedom)) * error)
     assert mde(make, session(0)) == pytest.approx(expected)
 
@@ -99,7 +99,7 @@ def test_health_tells_what_stands_behind_an_entry(make):
 
 def test_spreads_say_where_they_come_from(make):
     (health,) = health_of([entry(make, session(0))])
-    assert (health.process.origin, health.session.origin) == ("prior", "prior, 1 session")
+    assert (health.process.origin, health.session.origin) == ("prior", "prior, recorded in one sitting")
 
 
 def test_the_newest_session_is_found_wherever_it_stands(make):
@@ -131,7 +131,8 @@ def test_many_entries_tell_each_other_how_far_processes_lie_apart(make):
         for number in range(10)
     ]
     alone, among = (health_of([*others, entry(make, session(0))])[-1] for others in ([], steady))
-    assert among.mde < alone.mde / 2
+    assert among.mde < alone.mde
+    assert among.process.value < alone.process.value / 5
     assert "prior of 10 tests" in among.process.origin
 
 

@@ -226,17 +226,17 @@ def test_many_references_of_a_class_tell_its_spread_and_another_class_keeps_its_
     ]
     assert prior_of(known, "device").process == pytest.approx(0.04, rel=0.05)
     assert prior_of(known, "device").borrowed
-    assert prior_of(known, "host") is priors()["host"]
+    assert prior_of(known, "host") == priors()["host"]
 
 
 def test_few_references_leave_the_starting_value(make):
     known = [(make.key(f"b{number}"), make.reference(*make.groups(3, process=0.04))) for number in range(7)]
-    assert prior_of(known, "device") is priors()["device"]
+    assert prior_of(known, "device") == priors()["device"]
 
 
 def test_references_of_one_process_each_tell_no_spread(make):
     known = [(make.key(f"b{number}"), make.reference(make.group(0.0))) for number in range(50)]
-    assert prior_of(known, "device") is priors()["device"]
+    assert prior_of(known, "device") == priors()["device"]
 
 
 def test_a_comparator_gives_everything_that_it_knows(make, tmp_path):

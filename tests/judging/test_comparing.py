@@ -20,8 +20,12 @@ def pair(make, folder, old, new):
     return [make.save(folder / "old.jsonl", *old)], [make.save(folder / "new.jsonl", *new)]
 
 
-def timed(make, **seconds):
-    return [make.measurement(value, key=make.key(name)) for name, value in seconds.items()]
+def timed(make, rounds=1, **seconds):
+    return [
+        make.measurement(value, key=make.key(name), process=f"process-{number}")
+        for name, value in seconds.items()
+        for number in range(rounds)
+    ]
 
 
 def test_a_run_held_against_itself_has_not_changed(make, tmp_path):
@@ -30,8 +34,8 @@ def test_a_run_held_against_itself_has_not_changed(make, tmp_path):
 
 
 def test_rows_stand_worst_first(make, tmp_path):
-    old = timed(make, same=1.0, bad=1.0, better=1.0, worse=1.0, unsure=1.0)
-    new = timed(make, same=1.0, bad=1.2, better=0.5, worse=2.0, unsure=1.03, unknown=1.0)
+    old = timed(make, 5, same=1.0, bad=1.0, better=1.0, worse=1.0, unsure=1.0)
+    new = timed(make, 3, same=1.0, bad=1.2, better=0.5, worse=2.0, unsure=1.03, unknown=1.0)
     rows = compare(*pair(make, tmp_path, old, new)).rows
     assert kinds(rows) == [
         ("worse", Kind.REGRESSED),
@@ -114,9 +118,9 @@ def test_an_invalid_measurement_of_the_new_run_is_shown_as_such(make, tmp_path):
 
 def test_every_comparison_has_its_share_of_the_false_alarms(make, tmp_path):
     """The same difference decides alone, and not among three hundred."""
-    one, many = timed(make, a=1.0), timed(make, a=1.0, **{f"b{number}": 1.0 for number in range(300)})
-    alone = compare(*pair(make, tmp_path, one, timed(make, a=1.12))).rows
-    among = compare(*pair(make, tmp_path, many, [*timed(make, a=1.12), *many[1:]])).rows
+    slow, others = timed(make, 3, a=1.12), {f"b{number}": 1.0 for number in range(300)}
+    alone = compare(*pair(make, tmp_path, timed(make, 5, a=1.0), slow)).rows
+    among = compare(*pair(make, tmp_path, timed(make, 5, a=1.0, **others), [*slow, *timed(make, 3, **others)])).rows
     assert [alone[0].verdict.kind, among[0].verdict.kind] == [Kind.REGRESSED, Kind.INCONCLUSIVE]
 
 
@@ -186,7 +190,9 @@ def test_more_nights_on_either_side_know_more(make, tmp_path):
         for name, count in (("few", 1), ("many", 2))
     )
     assert many.verdict.difference.error < few.verdict.difference.error
-    assert few.verdict.difference.session.value == many.verdict.difference.session.value == 0.005
+    # Twice the least that is believed, as four degrees of freedom; two nights that agree add one of their own.
+    expected = 0.01, 0.01 * math.sqrt(4 / 5)
+    assert [one.verdict.difference.session.value for one in (few, many)] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("percents", [((0, 1), (9, 10)), ((0, 3, 6), (1, 2)), ((5,), (0,))])
@@ -218,7 +224,7 @@ def test_all_rows_are_held_against_each_other(make, tmp_path):
 
 
 def test_a_baseline_of_three_nights_and_a_run_are_compared_as_two_sides(make, tmp_path):
-    sessions = tuple(make.session(0.99, 1.0, 1.01, run_id=day, device_uuid="GPU-1") for day in OLD_DAYS)
+    sessions = tuple(make.session(0.99, 1.0, 1.01, run_id=day, started=day, device_uuid="GPU-1") for day in OLD_DAYS)
     write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(sessions=sessions),)))
     verdict = compare([tmp_path / "h200.json"], nights(make, tmp_path, "new", NEW_DAYS, 9, 10)).rows[0].verdict
     assert (verdict.kind, verdict.processes, verdict.reference.behind) == (
@@ -240,8 +246,8 @@ def test_a_run_of_another_mode_among_the_new_ones_makes_the_row_invalid(make, tm
 def test_a_slow_process_cannot_be_rerun_into_green_offline_either(make, tmp_path):
     """As in the run itself: of the attempts of a process the slowest sound one stands."""
     old = nights(make, tmp_path, "old", OLD_DAYS, -1, 0, 1)
-    slow = [make.measurement(1.3, process=name) for name in ("a", "b")]
-    reruns = [make.measurement(1.0, process=name) for name in ("a", "b") for _ in range(3)]
+    slow = [make.measurement(1.3, process=name) for name in "abc"]
+    reruns = [make.measurement(1.0, process=name) for name in "abc" for _ in range(3)]
     new = make.save(tmp_path / "new.jsonl", *slow, *reruns)
     (row,) = compare(old, [new]).rows
     assert (row.verdict.kind, row.verdict.change) == (Kind.REGRESSED, pytest.approx(0.3, rel=0.01))

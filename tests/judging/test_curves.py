@@ -95,7 +95,7 @@ def test_a_measurement_without_a_size_is_on_no_curve(make):
     assert summarise([make.measurement(key=make.key(parameters={"heads": heads})) for heads in range(9)]) == []
 
 
-def judged(make, *percents, spread=0.01, new=1, sizes=SIZES, **changes):
+def judged(make, *percents, spread=0.01, new=3, sizes=SIZES, **changes):
     """A sweep whose sizes are slower by these, each with its verdict."""
     pairs = []
     for size, percent in zip(sizes, percents, strict=False):

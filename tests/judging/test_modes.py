@@ -31,6 +31,10 @@ def timed(make, seconds, labels=AS_ASKED, **changes):
     return make.measurement(samples=samples, **changes)
 
 
+def rounds(make, count, seconds, labels):
+    return [timed(make, seconds, labels, process=f"process-{number}") for number in range(count)]
+
+
 def saved(make, path, *measurements):
     """A file that holds measurements: a run, or the baseline made of one, by its suffix."""
     run = make.save(path.with_suffix(".jsonl"), *measurements)
@@ -68,8 +72,8 @@ def test_runs_and_baselines_know_alike_how_they_were_timed(make, tmp_path, befor
     ("factor", "kind"), list(zip(FACTORS, (Kind.IMPROVED, Kind.PASSED, Kind.REGRESSED), strict=True))
 )
 def test_what_was_timed_in_the_same_mode_is_judged(make, tmp_path, mode, factor, kind, suffix):
-    old = saved(make, (tmp_path / "old").with_suffix(suffix), timed(make, 1.0, mode))
-    new = saved(make, tmp_path / "new.jsonl", timed(make, factor, mode))
+    old = saved(make, (tmp_path / "old").with_suffix(suffix), *rounds(make, 5, 1.0, mode))
+    new = saved(make, tmp_path / "new.jsonl", *rounds(make, 3, factor, mode))
     assert verdict(old, new).kind is kind
 
 

@@ -6,7 +6,11 @@ from pytest_roofline.judging.proposals import NothingFit, propose
 
 
 def runs_of(make, folder, *records_of_each):
-    return [make.run(folder / f"run-{number}.jsonl", *records) for number, records in enumerate(records_of_each)]
+    """A run a day."""
+    return [
+        make.run(folder / f"run-{number}.jsonl", *records, started=f"2026-01-{1 + number:02d}T03:04:05Z")
+        for number, records in enumerate(records_of_each)
+    ]
 
 
 def labels(proposal):

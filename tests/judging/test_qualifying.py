@@ -141,7 +141,7 @@ def test_one_device_without_control_leans_on_the_prior_and_says_so(make):
     found = Fleet(make, 6, tests=2).add(1, effect={0: 0.3}).judged()
     assert kinds(found) == {"copy0": Kind.REGRESSED, "copy1": Kind.PASSED}
     assert effect_of(found).origin == (
-        "1 device, so the error is that of runs (processes 1.0%, prior; sessions 0.5%, prior, 1 session)"
+        "1 device, so the error is that of runs (processes 1.0%, prior; sessions 1.0%, prior, recorded in one sitting)"
     )
 
 
@@ -383,7 +383,8 @@ def test_unequal_devices_do_not_print_the_first_ones_error_as_that_of_both(make)
         for place, time in enumerate(times)
     )
     fleet.before[0] = replace(fleet.before[0], measurements=rounds)
-    assert "(processes 0.1% to 1.0%, each its own; " in effect_of(fleet.judged()).origin
+    # Of the first, 0.08 % with three degrees of freedom, joined with a prior of 1 % with four.
+    assert "(processes 0.8% to 1.0%, each its own; " in effect_of(fleet.judged()).origin
 
 
 @pytest.mark.parametrize(

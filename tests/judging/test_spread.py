@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 from statsmodels.regression.mixed_linear_model import MixedLM
 
@@ -13,25 +14,24 @@ from pytest_roofline.judging.spread import (
     ENOUGH_TESTS,
     LEAST_SPREAD,
     MOST_BORROWED,
-    PRIOR_FREEDOM,
     Group,
     Prior,
     between_sessions,
     borrow,
-    borrow_sessions,
     class_of,
+    lend,
     priors,
     process_spread,
     session_spread,
-    spread_between,
-    spread_within,
+    sittings,
+    total_spread,
     unequal,
     within,
 )
 
 DEVICE_PRIOR = priors()["device"]
-# As it is where nothing lies between sessions, so that the data alone speak.
-NO_FLOOR = replace(DEVICE_PRIOR, session=0.0)
+# Nothing is assumed between sessions, and of processes what any data rule out, so that the data alone speak.
+NO_FLOOR = replace(DEVICE_PRIOR, process=1e-5, session=0.0)
 ONE = (Group((1.0,), "GPU-1"),)
 
 
@@ -50,6 +50,13 @@ def mixed_model(logs):
         warnings.simplefilter("ignore")
         fit = MixedLM(logs.ravel(), np.ones(logs.size), groups=labels).fit(reml=True)
     return math.sqrt(fit.scale), math.sqrt(max(0.0, float(np.asarray(fit.cov_re)[0, 0])))
+
+
+def joined(squares, freedom, prior=DEVICE_PRIOR):
+    """A spread told by so many squares, with the fixed prior as four degrees of freedom, unless chance rules it out."""
+    if scipy.stats.chi2.sf(squares / prior.process**2, freedom) < 0.05:
+        return math.sqrt(squares / freedom)
+    return math.sqrt((squares + 4 * prior.process**2) / (freedom + 4))
 
 
 def estimated(groups, prior=NO_FLOOR):
@@ -122,23 +129,36 @@ def test_sessions_of_one_process_each_hold_both_spreads_in_one(make):
     assert "sessions of one process" in process.origin
 
 
-@pytest.mark.parametrize(("processes", "freedom"), [(1, PRIOR_FREEDOM), (2, 1 + PRIOR_FREEDOM), (3, 2), (6, 5)])
-def test_the_prior_helps_out_where_fewer_than_three_processes_tell(make, processes, freedom):
-    found = process_spread(ONE, make.groups(1, processes, process=0.03), NO_FLOOR)
-    own = freedom if processes > 2 else processes - 1
-    assumed = PRIOR_FREEDOM if processes < 3 else 0
-    assert found.freedom == freedom
-    assert found.value == pytest.approx(math.sqrt((own * 0.03**2 + assumed * 0.01**2) / (own + assumed)))
+def test_new_processes_tell_what_of_sessions_of_one_process_lies_between_processes(make):
+    reference, new = make.groups(14, 1, process=0.03, session=0.04), make.groups(1, 4, process=0.01)
+    process = process_spread(new, reference, DEVICE_PRIOR)
+    session = session_spread(new, reference, process, DEVICE_PRIOR)
+    assert (process.value, process.freedom, process.origin) == (pytest.approx(0.01), 3, "estimated, new processes")
+    assert session.value == pytest.approx(math.sqrt(0.05**2 - 0.01**2))
 
 
-@pytest.mark.parametrize(("processes", "prior"), [(1, True), (2, True), (3, False), (15, False)])
-def test_a_spread_says_whether_it_was_assumed(make, processes, prior):
-    found = process_spread(ONE, make.groups(1, processes), NO_FLOOR)
-    assert ("prior" in found.origin) == prior
-    assert ("estimated" in found.origin) == (processes > 1)
+@pytest.mark.parametrize("spread", [0.001, 0.01, 0.015, 0.03, 0.1])
+@pytest.mark.parametrize("processes", [2, 3, 6, 15])
+def test_a_tests_own_spread_is_joined_with_the_prior_unless_chance_rules_that_out(make, processes, spread):
+    found = process_spread(ONE, make.groups(1, processes, process=spread), DEVICE_PRIOR)
+    assert found.value == pytest.approx(joined((processes - 1) * spread**2, processes - 1))
+
+
+@pytest.mark.parametrize(
+    ("processes", "spread", "origin", "freedom"),
+    [
+        (1, 0.0, "prior", 4),
+        (5, 0.01, "estimated, 4 degrees of freedom, with prior", 8),
+        (5, 0.05, "estimated, 4 degrees of freedom", 4),
+    ],
+)
+def test_a_spread_says_whether_it_was_assumed(make, processes, spread, origin, freedom):
+    found = process_spread(ONE, make.groups(1, processes, process=spread), DEVICE_PRIOR)
+    assert (found.origin, found.freedom) == (origin, freedom)
 
 
 def test_medians_that_agree_to_the_tick_are_not_believed_to_have_no_spread(make):
+    assert process_spread(ONE, make.groups(1, 5, process=0.0), DEVICE_PRIOR).value == pytest.approx(joined(0.0, 4))
     assert process_spread(ONE, make.groups(1, 5, process=0.0), NO_FLOOR).value == LEAST_SPREAD
 
 
@@ -168,67 +188,98 @@ def on_days(make, *days, session=0.0):
     return [replace(group, started=day) for group, day in zip(groups, days, strict=True)]
 
 
-TOGETHER = ("2026-01-02T03:00:00Z", "2026-01-02T03:20:00Z", "2026-01-02T03:59:59Z")
-APART = ("2026-01-02T03:00:00Z", "2026-01-02T03:20:00Z", "2026-01-02T04:00:00Z")
-
-
-@pytest.mark.parametrize("prior", ["device", "host"])
-@pytest.mark.parametrize(
-    ("days", "why"),
-    [(APART[:1], "prior, 1 session"), (APART[:2], "prior, 2 sessions"), (TOGETHER, "prior, all within one hour")],
-)
-def test_few_sessions_or_one_sitting_are_given_the_least_spread_that_is_believed(make, days, why, prior):
-    groups = on_days(make, *days)
-    found = session_spread(ONE, groups, process_spread(ONE, groups, priors()[prior]), priors()[prior])
-    assert (found.value, found.origin, found.freedom) == (priors()[prior].session, why, math.inf)
-
-
-ZONES = ("2026-01-02T03:00:00+00:00", "2026-01-02T03:00:00+02:00", "2026-01-02T03:00:00Z")
+TOGETHER = ("2026-01-02T03:00:00Z", "2026-01-02T08:59:59Z", "2026-01-02T14:00:00Z")
+APART = ("2026-01-02T03:00:00Z", "2026-01-02T09:00:00Z", "2026-01-02T15:00:00Z")
+ZONES = ("2026-01-02T03:00:00+00:00", "2026-01-02T03:00:00+08:00", "2026-01-02T03:00:00-08:00")
 DATES = ("2026-01-02", "2026-01-03", "2026-01-04")
 
 
-@pytest.mark.parametrize("days", [APART, ZONES, DATES], ids=["an hour", "zones", "dates"])
-def test_few_sessions_that_agree_are_believed_only_in_part(make, days):
+@pytest.mark.parametrize(
+    ("days", "sizes"),
+    [
+        (TOGETHER, [15]),
+        (TOGETHER[::-1], [15]),
+        (TOGETHER[:1] * 2 + DATES[1:2], [10, 5]),
+        (APART, [5, 5, 5]),
+        (ZONES, [5, 5, 5]),
+        (DATES, [5, 5, 5]),
+        (("", "", "once"), [5, 5, 5]),
+    ],
+)
+def test_sessions_that_begin_within_six_hours_of_the_last_are_one_sitting(make, days, sizes):
+    assert [len(group.medians_s) for group in sittings(on_days(make, *days))] == sizes
+
+
+def test_sessions_of_two_devices_are_never_one_sitting(make):
+    """A node measures all of its devices at once."""
+    groups = [replace(group, device=f"GPU-{number}") for number, group in enumerate(on_days(make, *TOGETHER))]
+    assert sittings(groups) == tuple(groups)
+
+
+def between(groups, prior):
+    return session_spread(ONE, groups, process_spread(ONE, groups, prior), prior)
+
+
+@pytest.mark.parametrize("kind", ["device", "host"])
+@pytest.mark.parametrize(("count", "why"), [(1, "prior, recorded in one sitting"), (2, "prior, 2 sessions")])
+def test_of_fewer_than_three_sessions_twice_the_least_spread_is_assumed(make, count, why, kind):
+    """As four degrees of freedom: two that agree, which tell a variance of nothing, add one."""
+    found = between(on_days(make, *APART[:count]), priors()[kind])
+    assert found.value == pytest.approx(math.sqrt(4 * (2 * priors()[kind].session) ** 2 / (4 + count - 1)))
+    assert (found.origin, found.freedom) == (why, 4 + count - 1)
+
+
+@pytest.mark.parametrize("sessions", [3, 14])
+def test_sessions_that_agree_are_believed_only_in_part(make, sessions):
     """An estimate from three sessions is zero half of the time, also where they differ; believed, it cries wolf."""
-    groups = on_days(make, *days)
-    found = session_spread(ONE, groups, process_spread(ONE, groups, DEVICE_PRIOR), DEVICE_PRIOR)
-    assert found.value == pytest.approx(math.sqrt(4 * DEVICE_PRIOR.session**2 / 6))
-    assert (found.freedom, found.origin) == (6, "estimated, 3 sessions, with prior")
+    found = between(make.groups(sessions), DEVICE_PRIOR)
+    assert found.value == pytest.approx(math.sqrt(4 * DEVICE_PRIOR.session**2 / (4 + sessions - 1)))
+    assert (found.freedom, found.origin) == (4 + sessions - 1, f"estimated, {sessions} sessions, with prior")
 
 
-def test_the_more_sessions_agree_the_less_of_the_prior_is_left(make):
-    groups = make.groups(14, 3, process=0.01)
-    found = session_spread(ONE, groups, process_spread(ONE, groups, DEVICE_PRIOR), DEVICE_PRIOR)
-    assert found.value == pytest.approx(math.sqrt(4 * DEVICE_PRIOR.session**2 / 17))
+@pytest.mark.parametrize("count", [2, 3])
+def test_sessions_that_lie_far_apart_are_believed_however_few(make, count):
+    found = between(on_days(make, *APART[:count], session=0.05), DEVICE_PRIOR)
+    assert found.value == pytest.approx(0.05)
+    assert (found.origin, found.freedom) == (f"estimated, {count} sessions", 4 + count - 1)
 
 
 def test_the_sessions_of_many_tests_tell_together_what_one_cannot(make):
-    told = [(0.02**2, 2)] * 5 + [(-(0.01**2), 2)] * 3
-    prior = borrow_sessions(DEVICE_PRIOR, told)
-    assert prior.session == pytest.approx(math.sqrt((5 * 0.02**2 - 3 * 0.01**2) / 8))
-    assert borrow_sessions(DEVICE_PRIOR, told[:7]) == DEVICE_PRIOR
-    assert borrow_sessions(DEVICE_PRIOR, [(-1e-4, 2)] * 20) == DEVICE_PRIOR
-    assert borrow_sessions(DEVICE_PRIOR, [(1.0, 0)] * 20) == DEVICE_PRIOR
+    """As a spread and as a multiple of that between processes: a calm test is not charged with what noisy ones show."""
+    tests = [make.groups(3, 5, process=0.01, session=0.02)] * ENOUGH_TESTS
+    prior = lend(DEVICE_PRIOR, tests)
+    assert prior.lent == pytest.approx((0.02, 2.0), rel=0.01)
+    assert [prior.least_session(process) for process in (0.0001, 0.005, 1.0)] == pytest.approx(
+        [0.005, 0.01, 0.02], rel=0.01
+    )
+    assert between(make.groups(3), prior).value == pytest.approx(math.sqrt(4 * 0.02**2 / 6), rel=0.05)
+    assert lend(DEVICE_PRIOR, tests[1:]).lent == (0.0, 0.0)
+    assert lend(DEVICE_PRIOR, [make.groups(3)] * 20).lent == (0.0, 0.0)
 
 
-def test_sessions_of_one_process_each_tell_nothing_of_processes_to_others(make):
-    """What lies between them holds both spreads: borrowed as one of processes, it made that of sessions too small."""
-    nightlies = make.groups(14, 1, session=0.02)
-    assert spread_within(nightlies) == spread_between(nightlies) == (0.0, 0)
+def test_sessions_that_are_each_of_another_device_tell_nothing_of_how_sessions_differ(make):
+    groups = [replace(group, device=f"GPU-{number}") for number, group in enumerate(make.groups(3, session=0.1))]
+    assert lend(DEVICE_PRIOR, [groups] * 20).lent == (0.0, 0.0)
 
 
-def test_a_reference_tells_the_spread_between_its_sessions(make):
-    assert spread_between(make.groups(3, 5, process=0.01, session=0.02)) == (pytest.approx(0.02**2), 2)
-    assert spread_between(make.groups(2, 5, process=0.01, session=0.02)) == (0.0, 0)
+def test_sessions_of_one_process_each_lend_what_lies_between_them_in_all(make):
+    """It holds both spreads: lent as one of processes, it made that of sessions too small."""
+    nightlies = make.groups(6, 1, process=0.03, session=0.04)
+    prior = lend(DEVICE_PRIOR, [nightlies] * 20)
+    # Smyth's formula for variances that are all the same, five degrees of freedom each, lent as ten.
+    scores = [scipy.special.digamma(freedom / 2) - math.log(freedom / 2) for freedom in (5, 10)]
+    assert prior.total.value == pytest.approx(math.sqrt(0.05**2 * math.exp(scores[1] - scores[0])))
+    assert (prior.total.freedom, prior.process, prior.lent) == (10, DEVICE_PRIOR.process, (0.0, 0.0))
+    own = total_spread(make.groups(3, 1, process=0.01), prior)
+    assert own.value == pytest.approx(math.sqrt((2 * 0.01**2 + 10 * prior.total.value**2) / 12))
+    assert lend(DEVICE_PRIOR, [nightlies] * (ENOUGH_TESTS - 1)).total is None
 
 
-@pytest.mark.parametrize("days", [APART[:2], TOGETHER, APART])
-def test_sessions_that_lie_far_apart_are_believed_however_few(make, days):
-    groups = on_days(make, *days, session=0.05)
-    found = session_spread(ONE, groups, process_spread(ONE, groups, DEVICE_PRIOR), DEVICE_PRIOR)
-    assert found.value == pytest.approx(0.05)
-    assert found.origin == f"estimated, {len(days)} sessions"
-    assert found.freedom == len(days) - 1
+@pytest.mark.parametrize(("kind", "above", "share"), [("device", 0.06, 0.1), ("device", 0.04, 0), ("host", 0.1, 0)])
+def test_the_share_of_processes_in_another_mode_is_that_of_all_tests(make, kind, above, share):
+    tests = [[make.group(*[0.0] * 9, above)]] * ENOUGH_TESTS
+    assert lend(DEVICE_PRIOR, tests, kind).strange == share
+    assert lend(DEVICE_PRIOR, tests[1:], kind).strange == 0
 
 
 @pytest.mark.parametrize(("factor", "apart"), [(1.0, False), (2.0, False), (5.0, True), (50.0, True)])
@@ -277,8 +328,8 @@ def test_tests_that_spread_alike_do_not_claim_that_every_other_does():
 
 @pytest.mark.parametrize(
     "estimates",
-    [[(0.03**2, 14)] * (ENOUGH_TESTS - 1), [(0.03**2, 1)] * 50, []],
-    ids=["few", "of two processes", "none"],
+    [[(0.03**2, 14)] * (ENOUGH_TESTS - 1), [(0.0, 0)] * 50, []],
+    ids=["few", "of one process", "none"],
 )
 def test_too_few_tests_lend_nothing(estimates):
     assert borrow(DEVICE_PRIOR, estimates) is DEVICE_PRIOR
@@ -288,13 +339,4 @@ def test_what_was_borrowed_is_joined_with_a_tests_own_spread(make):
     prior = Prior(0.01, 0.0, 0.04, freedom=6.0, origin="prior of 20 tests", borrowed=True)
     found = process_spread(ONE, make.groups(1, 5, process=0.03), prior)
     assert found.value == pytest.approx(math.sqrt((4 * 0.03**2 + 6 * 0.01**2) / 10))
-    assert (found.freedom, found.origin) == (10, "estimated, with prior of 20 tests")
-
-
-@pytest.mark.parametrize(
-    ("shape", "expected"), [((1, 5), (0.01**2, 4)), ((3, 5), (0.01**2, 12)), ((6, 1), (0.0, 0)), ((1, 1), (0.0, 0))]
-)
-def test_a_reference_tells_the_spread_that_it_has(make, shape, expected):
-    """For other tests to borrow: of processes within sessions."""
-    groups = make.groups(*shape, process=0.01, session=math.sqrt(0.05**2 - 0.01**2))
-    assert spread_within(groups) == (pytest.approx(expected[0]), expected[1])
+    assert (found.freedom, found.origin) == (10, "estimated, 4 degrees of freedom, with prior of 20 tests")

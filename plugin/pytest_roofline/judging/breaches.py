@@ -96,6 +96,7 @@ def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Bre
     error, freedom = _error(centre, process, session)
     count = sum(len(group.medians_s) for group in new)
     # Under -x one process may be red, but not by what is merely assumed of it where a second may follow.
+    fewest = min(FEWEST_RED, count if looks.ended else looks.most)
     guessed = within(new)[1] == 0 and len(new) == 1 and looks.most > 1 and not looks.ended
     return Breach(
         limit=limit,
@@ -105,7 +106,7 @@ def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Bre
         process=process,
         processes=count,
         sessions=len(new),
-        share=0.0 if guessed else looks.red_share(count, KNOWN_LIMIT, min(FEWEST_RED, looks.most)),
+        share=0.0 if guessed else looks.red_share(count, KNOWN_LIMIT, fewest),
         device=new[0].device,
     )
 

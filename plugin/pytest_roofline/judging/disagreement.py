@@ -148,18 +148,19 @@ def _distance(group: Group, others: Sequence[Group], prior: Prior) -> _Distance:
         freedom = joined.process.freedom
         found = max(found, joined, key=lambda one: one.process.value)
     held = sum(other.device == group.device for other in others) or len(others)
-    session = _joined(found.session, prior)
+    session = _joined(found.session, prior.least_session(found.process.value))
     variance = found.error**2 + (session.value**2 - found.session.value**2) * (1 + 1 / held)
     known = [freedom, session.freedom, found.device.freedom if found.device else math.inf]
     # The least of all degrees of freedom: Satterthwaite's would count on a spread that came out small by luck.
     return _Distance(found.estimate, found.estimate / math.sqrt(variance), min(known), held)
 
 
-def _joined(session: Spread, prior: Prior) -> Spread:
-    """The spread between sessions that some sessions tell, with the prior as if as many more had told it."""
-    if math.isinf(session.freedom) or session.value <= prior.session:
-        return Spread(prior.session, "prior")
-    return with_prior(session.value**2, session.freedom, prior.session, "estimated")
+def _joined(session: Spread, assumed: float) -> Spread:
+    """The spread between sessions that some sessions tell, with what is assumed as if as many more had told it."""
+    if math.isinf(session.freedom) or session.value <= assumed:
+        return Spread(assumed, "prior")
+    # A verdict lets what the sessions tell stand alone where it is larger, with the freedom of both.
+    return with_prior(session.value**2, session.freedom - PRIOR_FREEDOM, assumed, "estimated")
 
 
 def _is_apart(distances: Sequence[_Distance], limit: float, looks: int) -> bool:

@@ -281,7 +281,8 @@ def _lent_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[floa
 
     One test's estimate from three sessions is zero half of the time; the mean of many is not.
     """
-    usable = [groups for groups in tests if len(groups) >= ENOUGH_SESSIONS]
+    # Sessions on as many devices tell nothing of how sessions differ.
+    usable = [groups for groups in tests if len(groups) >= ENOUGH_SESSIONS and between_sessions(groups)[1]]
     if len(usable) < ENOUGH_TESTS:
         return 0.0, 0.0
     absolute, relative, total = 0.0, 0.0, 0
