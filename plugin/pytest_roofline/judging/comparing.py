@@ -25,7 +25,6 @@ from .exact_comparing import ExactRow, compare_exact
 from .exact_known import known_by
 from .exhausted import Lost, kernels_lost_since, lost_since
 from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary, floor_limits, gating_limits
-from .looks import Looks
 from .plausible import distrusted
 from .runs import Run
 from .shared import Shared, Side, hold_shared
@@ -117,8 +116,6 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
             tolerance=tolerances[key.identity],
             comparisons=max(1, count),
             prior=kinds.get(class_of_key(key), priors()[class_of_key(key)]),
-            # As if a run had looked after each of them.
-            looks=Looks(len(fresh.medians_s)),
         )
         changed = next((why for mode in fresh.achieved if (why := other_mode(mode, reference))), "")
         changed = changed or distrusted(key, _work(after, key), reference)

@@ -97,8 +97,9 @@ def _finite(digits: str) -> float:
 
 
 def _whole(digits: str) -> int:
-    if len(digits) > 19:
-        raise _Refused(f"holds a whole number of {len(digits)} digits; expected at most 64 bits")
+    count = len(digits.lstrip("-"))
+    if count > 19:
+        raise _Refused(f"holds a whole number of {count} digits; expected at most 64 bits")
     return int(digits)
 
 
