@@ -46,6 +46,7 @@ class Difference:
         unequal: whether the new processes spread more than the reference's.
         worth: how many processes the reference is worth: 1/R in the error σ_p √(1/n + 1/R) of n new ones of a session,
             by its own spreads alone.
+        shared: of the variance what the reference's processes add by the very spread that the new ones have too.
         new_s: centre of the new side, in seconds; `reference_s` that of the part of the reference that was used.
     """
 
@@ -60,6 +61,7 @@ class Difference:
     paired: bool = False
     unequal: bool = False
     worth: float = 1.0
+    shared: float = 0.0
 
     def bound(self, confidence: float) -> float:
         """Half the width of a one-sided bound at `confidence`, to add to or take from the estimate."""
@@ -109,11 +111,14 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         (before.value**2 * old_centre.process, before.freedom),
         (session.value**2 * (new_centre.session + old_centre.session), session.freedom),
     ]
+    shared = 0.0
     if not apart:
-        parts[:2] = [(process.value**2 * (new_centre.process + old_centre.process), process.freedom)]
+        shared = process.value**2 * old_centre.process
+        parts[:2] = [(process.value**2 * new_centre.process + shared, process.freedom)]
     total = total_spread(reference, prior) if len(reference) > 1 and not within(reference)[1] else None
     if total is not None and process.value < total.value:
         # The centre of sessions of one process each is known by their total spread, however that divides.
+        shared = 0.0
         parts = [
             (process.value**2 * new_centre.process, process.freedom),
             (total.value**2 * old_centre.process, total.freedom),
@@ -137,6 +142,7 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         paired=same and devices != {""},
         unequal=apart is not None,
         worth=1 / (old_centre.process + (weights[1].value / weights[0].value) ** 2 * (1 + old_centre.session)),
+        shared=shared,
     )
 
 

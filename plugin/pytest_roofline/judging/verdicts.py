@@ -351,14 +351,14 @@ def _error_at(found: Difference, count: int, processes: int) -> float:
 
 def _freedom_at(found: Difference, count: int, processes: int) -> float:
     """The degrees of freedom with so many new processes: they tell of the spread between processes, and of no other."""
-    error, more = _error_at(found, count, processes), processes - count
+    more = processes - count
     if math.isinf(found.freedom) or not more:
         return found.freedom
-    own = found.process.value**2 * (1 / processes + max(0.0, found.error**2 / found.process.value**2 - 1 / count))
-    inside = min(1.0, found.process.value**2 / processes / max(own, 1e-300))
-    rest = found.error**4 / found.freedom / error**4
-    told = inside**2 / (found.process.freedom + more)
-    return 1 / max(told, rest * (1 - inside) ** 2 + told)
+    square, freedom = found.process.value**2, found.process.freedom
+    # Satterthwaite's doubt: that of the spread between processes shrinks as more tell it, all other stays.
+    rest = max(0.0, found.error**4 / found.freedom - (square / count + found.shared) ** 2 / freedom)
+    told = (square / processes + found.shared) ** 2 / (freedom + more)
+    return _error_at(found, count, processes) ** 4 / (rest + told)
 
 
 def _reach(found: Difference, policy: Policy, count: int, fewest: int) -> float | None:
