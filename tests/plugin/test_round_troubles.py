@@ -18,7 +18,7 @@ from pytest_roofline.rounds import Ended, Rounds
 def open_one(desk):
     """The options for a run of one test whose verdict is open after its first process."""
     against = desk.five_sessions_of_one()
-    desk.script(slow=[1.07, 1.0])
+    desk.script(slow=[1.04, 1.0])
     return [*against, "--roofline-rounds=2"]
 
 
@@ -50,7 +50,7 @@ class Jumping:
 
 
 def test_a_test_that_hangs_in_a_round_is_ended_and_loses_that_round(desk, open_one, monkeypatch):
-    desk.script(slow=[1.07, "hang"])
+    desk.script(slow=[1.04, "hang"])
     monkeypatch.setattr(pytest_roofline.rounds, "time", Jumping(desk.path / "hanging"))
     result = desk.run(*open_one, "-v")
     assert result.ret == 0
@@ -77,15 +77,15 @@ def test_a_round_that_cannot_start_is_told_and_ends_the_rounds(desk, open_one):
 
 
 @pytest.mark.parametrize("how", ["time", "broken"])
-def test_a_regression_that_one_process_proves_is_red_where_no_further_round_can_run(desk, open_one, how):
+def test_what_looks_slow_in_one_process_stays_open_where_no_further_round_can_run(desk, open_one, how):
     desk.script(slow=1.5)
     if how == "broken":
         desk.pytester.makeconftest(
             f'import os\nif "ROOFLINE_ROUND" in os.environ: raise OSError("no licence")\n{desk.conftest}'
         )
-    assert desk.run(*open_one[:-1]).ret == 1
-    options = ("--roofline-time=0.001s",) if how == "time" else ()
-    assert desk.run(*open_one[:-1], "--roofline-rounds=auto", *options).ret == 1
+    result = desk.run(*open_one[:-1], *(["--roofline-time=0.001s"] if how == "time" else []))
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["INCONCLUSIVE one: looks 50 % slower; *red needs 3 processes*"])
 
 
 def test_no_round_starts_once_the_time_is_spent_and_that_is_said(desk, open_one):
@@ -129,7 +129,7 @@ def test_arguments_behind_two_dashes_reach_a_round(desk, open_one):
 
 
 def test_a_test_that_skips_in_a_later_round_stays_as_it_was(desk, open_one):
-    desk.script(slow=[1.07, "skip"])
+    desk.script(slow=[1.04, "skip"])
     result = desk.run(*open_one)
     assert result.ret == 0
     result.assert_outcomes(passed=1)
@@ -182,7 +182,7 @@ def test_whether_a_test_hangs_is_judged_by_its_set_up_too(desk, open_one, monkey
 @pytest.fixture
 def interrupted(desk, open_one):
     """A run that got Ctrl-C while a test of its second round hung; its output and its exit status."""
-    desk.script(slow=[1.07, "hang"])
+    desk.script(slow=[1.04, "hang"])
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     run = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-p", "no:hypothesispytest", *open_one, "--roofline-save=stopped"],
@@ -216,7 +216,7 @@ def test_ctrl_c_in_a_later_round_keeps_all_and_leaves_no_process(desk, interrupt
 
 
 def test_a_device_that_takes_one_process_at_a_time_has_no_rounds_and_says_why(desk, open_one):
-    desk.script(slow=1.07, gpu={"index": 0, "compute_mode": "exclusive process"})
+    desk.script(slow=1.04, gpu={"index": 0, "compute_mode": "exclusive process"})
     result = desk.run(*open_one)
     assert result.ret == 0
     assert "round 2" not in result.stdout.str()
