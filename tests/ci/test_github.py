@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from .conftest import ALL_PASSED, ALL_REGRESSED, REPORT, SHIPPED, WANTED, Checkout, files, runs
+from .conftest import ALL_PASSED, SOME_REGRESSED, REPORT, SHIPPED, WANTED, Checkout, files, runs
 from .expressions import filled, true
 
 FILE = SHIPPED / "github-actions.yml"
@@ -224,7 +224,7 @@ def test_a_healthy_machine_is_green(jobs):
 
 def test_a_slower_machine_is_red(jobs):
     assert jobs.red.failed == "Measure"
-    assert ALL_REGRESSED.search(jobs.red.printed["Measure"])
+    assert SOME_REGRESSED.search(jobs.red.printed["Measure"])
 
 
 def test_the_report_that_is_uploaded_is_there_whatever_the_outcome(jobs):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from .conftest import ALL_PASSED, ALL_REGRESSED, REPORT, SHIPPED, WANTED, Checkout, files, runs
+from .conftest import ALL_PASSED, SOME_REGRESSED, REPORT, SHIPPED, WANTED, Checkout, files, runs
 
 FILE = SHIPPED / "gitlab-ci.yml"
 JOB = yaml.safe_load(FILE.read_text(encoding="utf-8"))["roofline"]
@@ -121,7 +121,7 @@ def test_a_healthy_machine_is_green(jobs):
 
 def test_a_slower_machine_is_red(jobs):
     assert jobs.red.status == 1
-    assert ALL_REGRESSED.search(jobs.red.said)
+    assert SOME_REGRESSED.search(jobs.red.said)
 
 
 def test_what_follows_the_script_succeeds_after_green_and_after_red(jobs):

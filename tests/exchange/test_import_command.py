@@ -105,8 +105,12 @@ def test_a_file_whose_name_is_no_text_is_imported_under_its_escapes(call, here):
 
 def test_two_imports_are_compared_like_two_runs(call, slower):
     call("import", "a100-all_reduce.log", "--save", "old")
-    call("import", "slower.log", "--save", "new")
-    done = call("compare", "old", "new")
+    names = [f"new{number}" for number in range(11)]
+    for name in names:
+        call("import", "slower.log", "--save", name)
+    done = call("compare", "old", "new0")
+    assert (done.exit_code, "1 REGRESSED" in done.output) == (0, False), done.output
+    done = call("compare", "old", ",".join(names))
     assert done.exit_code == 1, done.output
     assert "1 REGRESSED" in done.output
     assert call("compare", "old", "old").exit_code == 0
@@ -148,7 +152,7 @@ def test_a_baseline_of_imports_holds_against_later_imports_and_nothing_else(call
     done = call("baseline", "propose", "old", "-o", "imported.json")
     assert (done.exit_code, "64 entries" in done.output) == (0, True)
     done = call("compare", "./imported.json", "new")
-    assert (done.exit_code, "1 REGRESSED" in done.output) == (1, True)
+    assert (done.exit_code, "INCONCLUSIVE" in done.output) == (0, True), done.output
 
 
 @pytest.mark.parametrize(
@@ -330,6 +334,6 @@ def test_the_example_of_the_page_prints_what_stands_below_it(call, here):
     done = [call(*command.split(" ")[1:]) for command in imports.strip().split("\n")]
     assert ([one.exit_code for one in done], "".join(one.output for one in done)) == ([0, 0], imported)
     done = call(*compare.split()[1:])
-    assert done.exit_code == 1
+    assert done.exit_code == 0
     # Other lines may stand among these.
     assert [line for line in compared.splitlines() if line not in done.output.splitlines()] == ["…"]
