@@ -105,14 +105,10 @@ def test_a_file_whose_name_is_no_text_is_imported_under_its_escapes(call, here):
 
 def test_two_imports_are_compared_like_two_runs(call, slower):
     call("import", "a100-all_reduce.log", "--save", "old")
-    names = [f"new{number}" for number in range(11)]
-    for name in names:
-        call("import", "slower.log", "--save", name)
-    done = call("compare", "old", "new0")
-    assert (done.exit_code, "1 REGRESSED" in done.output) == (0, False), done.output
-    done = call("compare", "old", ",".join(names))
-    assert done.exit_code == 1, done.output
-    assert "1 REGRESSED" in done.output
+    call("import", "slower.log", "--save", "new")
+    done = call("compare", "old", "new")
+    assert done.exit_code == 0, done.output
+    assert "looks 50 % slower" in done.output
     assert call("compare", "old", "old").exit_code == 0
 
 
