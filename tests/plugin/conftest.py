@@ -187,7 +187,7 @@ class Desk:
         self.one(marks)
         return options
 
-    def sessions(self, text: str = SUITE, scatter: tuple[float, ...] = NOISY) -> list[str]:
+    def sessions(self, text: str = SUITE, scatter: tuple[float, ...] = NOISY, *, together: bool = False) -> list[str]:
         """A saved run for each day and factor, as the options that compare with them. Measured once, then scaled."""
         self.suite(text)
         if f"once {text}" not in self._recorded:
@@ -197,7 +197,7 @@ class Desk:
             self._recorded[f"once {text}"] = [self.run_path("once").read_text()]
             self.run_path("once").unlink()
         (content,) = self._recorded[f"once {text}"]
-        return write_sessions(self.run_path("any").parent, content, scatter)
+        return write_sessions(self.run_path("any").parent, content, scatter, together=together)
 
     def five_sessions_of_one(self) -> list[str]:
         """Five sessions of the single test of a millisecond."""
@@ -241,14 +241,22 @@ class Desk:
         return read_baseline(self.path / folder / "h100.json")
 
 
-def write_sessions(folder: Path, content: str, scatter: tuple[float, ...] = NOISY) -> list[str]:
-    """Save a run once for each factor, as of a day of its own; then the options that compare with these sessions."""
+def write_sessions(
+    folder: Path, content: str, scatter: tuple[float, ...] = NOISY, *, together: bool = False
+) -> list[str]:
+    """Save a run once for each factor, as of a day of its own; then the options that compare with these sessions.
+
+    `together` lets all tests have their slow day on the same.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"day{day}" for day in range(1, len(scatter) + 1)]
     for day, name in enumerate(names, 1):
         records = [json.loads(line) for line in content.splitlines()]
         # Each test has its slow day on another: what all did together would be the machine's.
-        turns = [zlib.crc32(json.dumps(record.get("key", {}), sort_keys=True).encode()) for record in records]
+        turns = [
+            0 if together else zlib.crc32(json.dumps(record.get("key", {}), sort_keys=True).encode())
+            for record in records
+        ]
         factors = [scatter[(day + turn) % len(scatter)] for turn in turns]
         scaled = [
             json.dumps(_as_of(record, name, f"2026-01-{day:02}", factor)) + "\n"
