@@ -92,10 +92,10 @@ def test_the_status_word_holds_number_and_difference(desk):
 
 
 def test_failures_are_plainly_failed(desk):
-    against = desk.five_runs()
-    desk.script(slow={"test_copy[64MiB]": 1.3})
-    result = desk.run("-v", *against)
-    assert re.search(r"::test_copy\[64MiB\] FAILED +\[ *50%\]", result.stdout.str())
+    desk.suite()
+    desk.script(slow={"test_copy[1GiB]": 1.3})
+    result = desk.run("-v", "--roofline-min-percent=55")
+    assert re.search(r"::test_copy\[1GiB\] FAILED +\[ *100%\]", result.stdout.str())
 
 
 def test_other_tests_keep_their_status_word(desk):
@@ -117,14 +117,14 @@ def test_the_table_holds_difference_interval_and_processes_of_every_test(desk):
     against = desk.five_runs()
     desk.script(slow={"test_copy[1GiB]": 1.3})
     worst, other = table_of(desk.run(*against))[2:]
-    assert re.search(r" \+30\.0 +\+2\d\.\d…\+3\d\.\d +1:5 +REGRESSED$", worst)
+    assert re.search(r" \+30\.0 +\+2\d\.\d…\+3\d\.\d +3:5 +REGRESSED$", worst)
     assert re.search(r" [+-]0\.0 +-\d\.\d…\+\d\.\d +1:5 +PASSED$", other)
 
 
 def test_the_table_fits_eighty_columns(desk):
     against = desk.five_runs()
     desk.script(slow=1.3)
-    assert max(map(len, table_of(desk.run(*against)))) <= 80
+    assert max(map(len, table_of(desk.run(*against, "--roofline-rounds=1")))) <= 80
 
 
 def test_long_names_fold_inside_eighty_columns_and_lose_nothing(desk):
@@ -141,12 +141,12 @@ def test_{name}(roofline, busy):
 
 
 def test_the_worst_comes_first_when_something_failed(desk):
-    against = desk.five_runs()
+    desk.suite()
     desk.script(slow={"test_copy[1GiB]": 1.3})
-    table = table_of(desk.run(*against))
+    table = table_of(desk.run("--roofline-min-percent=55"))
     assert "REGRESSED" in table[2]
     assert "1 GiB" in table[2]
-    assert "PASSED" in table[3]
+    assert "64 MiB" in table[3]
 
 
 def test_the_order_of_the_tests_stays_when_nothing_failed(desk):
@@ -157,15 +157,15 @@ def test_the_order_of_the_tests_stays_when_nothing_failed(desk):
 
 
 def test_there_are_no_escape_codes_without_a_terminal(desk):
-    against = desk.five_runs()
+    desk.suite()
     desk.script(slow=1.3)
-    assert "\x1b" not in desk.run(*against).stdout.str()
+    assert "\x1b" not in desk.run("--roofline-min-percent=55").stdout.str()
 
 
 def test_colour_that_is_asked_for_colours_the_verdict(desk):
-    against = desk.five_runs()
+    desk.suite()
     desk.script(slow=1.3)
-    lines = desk.run("--color=yes", *against).stdout.lines
+    lines = desk.run("--color=yes", "--roofline-min-percent=55").stdout.lines
     assert any("\x1b" in line and "REGRESSED" in line and "1 GiB" in line for line in lines)
 
 
@@ -237,8 +237,8 @@ def test_copy(roofline, busy, size_bytes):
 
 @pytest.mark.parametrize("quiet", ["-q", "-qq"])
 def test_a_quiet_run_still_gates(desk, quiet):
-    against = desk.five_runs()
+    desk.suite()
     desk.script(slow=1.3)
-    result = desk.run(quiet, *against)
+    result = desk.run(quiet, "--roofline-min-percent=55")
     assert result.ret == 1
     assert "REGRESSED" in result.stdout.str()
