@@ -187,9 +187,7 @@ class Desk:
         self.one(marks)
         return options
 
-    def sessions(
-        self, text: str = SUITE, scatter: tuple[float, ...] = NOISY, *, together: bool = False
-    ) -> list[str]:
+    def sessions(self, text: str = SUITE, scatter: tuple[float, ...] = NOISY, *, together: bool = False) -> list[str]:
         """A saved run for each day and factor, as the options that compare with them. Measured once, then scaled."""
         self.suite(text)
         if f"once {text}" not in self._recorded:

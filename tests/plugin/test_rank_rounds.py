@@ -62,28 +62,28 @@ def test_slow(measure):
 
 
 def test_open(measure):
-    measure(0.01 if "ONCE" in os.environ else 0.01048)
+    measure(0.01 if "ONCE" in os.environ else 0.0125)
 """
 
-# Five days that differ so little that one process is enough for what is as fast as it was.
+# Five days that differ by half a percent.
 CALM = (1.0, 1.005, 0.995, 1.0025, 0.9975)
 
 
 @pytest.fixture(scope="module")
 def decided(tmp_path_factory):
-    """A run of up to three rounds, against five sessions."""
+    """A run that takes as many rounds as it likes, against five sessions."""
     runs = RankRuns(tmp_path_factory.mktemp("rounds"), SUITE)
     once = runs.run("-p", "no:cacheprovider", "--roofline-save=once", ONCE="1")
     assert once.status == 0, once.text
     against = write_sessions(runs.run_path("once").parent, runs.run_path("once").read_text(), CALM)
     (runs.path / "notes").unlink()
-    return runs.run(*against, "-p", "no:cacheprovider", "--roofline-rounds=3", "--roofline-save=decided")
+    return runs.run(*against, "-p", "no:cacheprovider", "--roofline-save=decided")
 
 
 def test_ranks_are_compared_with_saved_runs(decided):
     assert "against 5 saved runs (day1, day2, day3, day4, day5)" in decided.text
     verdicts = {judgement.label: judgement.verdict for judgement in decided.saved("decided").judgements}
-    assert verdicts == {"steady": "PASSED", "slow": "REGRESSED", "open": "INCONCLUSIVE"}
+    assert verdicts == {"steady": "INCONCLUSIVE", "slow": "REGRESSED", "open": "INCONCLUSIVE"}
     assert "3 of 3 compared" in decided.text
     outcomes = {name: outcome for name, (outcome, _) in decided.cases().items()}
     assert outcomes == {"test_steady": "passed", "test_slow": "failed", "test_open": "passed"}
@@ -96,27 +96,27 @@ def test_the_report_holds_the_comparison(decided):
     assert float(told["roofline.baseline_s"]) == pytest.approx(0.01, rel=0.01)
     assert float(told["roofline.change"]) == pytest.approx(1.0, rel=0.02)
     processes = {name: decided.properties(f"test_{name}")["roofline.processes"] for name in ("steady", "open")}
-    assert processes == {"steady": "1", "open": "3"}
+    assert processes == {"steady": "1", "open": "2"}
 
 
 def test_only_what_is_open_has_a_further_round(decided):
     lines = re.findall(r"^roofline: round [23] of at most 3: .* undecided$", decided.text, re.MULTILINE)
-    assert ["test_open" in line for line in lines] == [True, True]
+    assert [("test_slow" in line, "test_open" in line) for line in lines] == [(True, True), (True, False)]
     assert "test_steady" not in "".join(lines)
     rounds = {"steady": [], "slow": [], "open": []}
     for measurement in decided.saved("decided").measurements:
         rounds[measurement.label].append(measurement.round)
-    assert rounds == {"steady": [1], "slow": [1, 2, 3], "open": [1, 2, 3]}
+    assert rounds == {"steady": [1], "slow": [1, 2, 3], "open": [1, 2]}
 
 
-def test_all_rounds_are_in_the_run_file_with_the_times_of_every_rank(decided):
-    rounds = [m for m in decided.saved("decided").measurements if m.label == "open"]
-    assert len({found.process for found in rounds}) == 3
-    assert len({found.key for found in rounds}) == 1
-    for found in rounds:
+def test_both_rounds_are_in_the_run_file_with_the_times_of_every_rank(decided):
+    first, second = (m for m in decided.saved("decided").measurements if m.label == "open")
+    assert first.process != second.process
+    assert first.key == second.key
+    for found in (first, second):
         assert found.invalid == ""
         assert len(found.ranks.seconds) == 2
-        assert found.median_s == pytest.approx(0.01048, rel=1e-3)
+        assert found.median_s == pytest.approx(0.0125, rel=1e-3)
 
 
 def test_a_round_has_ranks_of_its_own_and_the_parents_are_gone_by_then(decided):
