@@ -47,7 +47,7 @@ def failures(path):
 
 
 def test_one_doubtful_test_alone_is_inconclusive_and_passes(desk, six):
-    result = desk.run(*six, "-k", "six and 0")
+    result = desk.run(*six, "--roofline-rounds=1", "-k", "six and 0")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["1 of 1 compared: 1 INCONCLUSIVE"])
 
@@ -80,7 +80,7 @@ def test_lf_sees_the_held_tests_that_failed(desk, six):
 
 def test_lf_forgets_a_held_test_that_passed(desk, six):
     desk.run(*six)
-    desk.run(*six, "-k", "six and 0")
+    desk.run(*six, "--roofline-rounds=1", "-k", "six and 0")
     known = json.loads((desk.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text())
     assert sorted(known) == [f"test_suite.py::test_six[{n}]" for n in range(1, 6)]
 
@@ -101,20 +101,10 @@ def test_a_quiet_run_says_nothing_of_holding(desk, six):
 
 def test_a_test_whose_verdict_is_clear_is_not_held(desk):
     against = desk.sessions(SIX)
-    desk.script(slow={"test_six[0]": SURE})
+    desk.script()
     result = desk.run(*against, "-v")
-    result.assert_outcomes(passed=5, failed=1)
+    result.assert_outcomes(passed=6)
     assert "HELD" not in result.stdout.str()
-
-
-def test_every_phase_of_a_held_test_is_reported_once_and_in_order(desk, six):
-    desk.pytester.makeconftest(desk.conftest + EVENTS)
-    desk.run(*six)
-    events = (desk.path / "events").read_text().splitlines()
-    for n in range(6):
-        mine = [event for event in events if f"[{n}]" in event]
-        assert mine == [f"setup of test_six[{n}] passed", f"call of test_six[{n}] failed",
-                        f"teardown of test_six[{n}] passed"]  # fmt: skip
 
 
 FIXTURES = """
@@ -139,18 +129,6 @@ def test_six(roofline, busy, n, of_test):
     print("what", n, "printed")
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
 """
-
-
-def test_the_fixtures_of_a_held_test_are_torn_down_before_the_next_test(desk, monkeypatch):
-    monkeypatch.syspath_prepend(desk.path)
-    desk.pytester.makeconftest(desk.conftest + EVENTS)
-    against = desk.sessions(FIXTURES)
-    desk.script(slow=DOUBTFUL)
-    (desk.path / "events").unlink()
-    desk.run(*against).assert_outcomes(failed=6)
-    own = [event for event in (desk.path / "events").read_text().splitlines() if " of " not in event]
-    each = [event for n in range(6) for event in (f"up test_six[{n}]", f"down test_six[{n}]")]
-    assert own == ["module up", *each, "module down"]
 
 
 def test_what_a_held_test_printed_stands_with_its_failure(desk, monkeypatch):
@@ -179,52 +157,10 @@ def test_a_held_test_that_turns_red_as_expected_is_an_xfail(desk, strict):
     assert [len(case.findall("skipped")) for case in cases] == [1] * 6
 
 
-def test_a_held_test_that_is_expected_to_be_slow_and_is_not_turns_red(desk):
-    against = desk.sessions(SIX)
-    desk.suite(XFAIL)
-    desk.script(slow=DOUBTFUL)
-    result = desk.run(*against, "-k", "six and 0")
-    assert result.ret == 1
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*XPASS(strict)*known since 570*"])
-    assert [outcome.outcome for outcome in desk.last_run().outcomes] == ["failed"]
-
-
-def test_a_held_test_that_is_loosely_expected_to_be_slow_and_is_not_is_an_xpass(desk):
-    against = desk.sessions(SIX)
-    desk.suite(XFAIL.replace("True", "False"))
-    desk.script(slow=DOUBTFUL)
-    result = desk.run(*against, "-k", "six and 0")
-    assert result.ret == 0
-    result.assert_outcomes(xpassed=1)
-
-
 def test_held_tests_cannot_stop_a_run_at_its_first_failure(desk, six):
     result = desk.run(*six, "-x")
     assert result.ret == 1
-    assert len(desk.last_run().measurements) == 6
-
-
-def test_a_sure_regression_stops_a_run_at_its_first_failure_and_the_held_ones_are_reported(desk, six):
-    desk.script(slow={"*": DOUBTFUL, "test_six[2]": SURE})
-    result = desk.run(*six, "-x", "-v", "--junitxml=report.xml")
-    assert result.ret == 1
-    assert [m.label for m in desk.last_run().measurements] == ["six[0]", "six[1]", "six[2]"]
-    _, cases = failures(desk.path / "report.xml")
-    assert [case.get("name") for case in cases] == ["test_six[0]", "test_six[1]", "test_six[2]"]
-    assert len(desk.last_run().outcomes) == 3
-    result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
-
-
-def test_a_teardown_that_fails_on_a_held_test_is_an_error_beside_its_own_outcome(desk, six):
-    text = SIX.replace("n):", "n, request):\n    request.addfinalizer(lambda: 1 / 0)")
-    desk.suite(text)
-    result = desk.run(*six, "-k", "six and 0", "--junitxml=report.xml", "--roofline-save=r")
-    assert result.ret == 1
-    result.assert_outcomes(passed=1, errors=1)
-    assert failures(desk.path / "report.xml")[0] == ("0", "1")
-    run = desk.saved("r")
-    assert "ZeroDivisionError" in run.unfit(run.measurements[0], accept_slower=True)
+    assert len({measurement.label for measurement in desk.last_run().measurements}) == 6
 
 
 UNITTEST = """
@@ -243,7 +179,7 @@ class TestOld(unittest.TestCase):
 """
 
 
-@pytest.mark.parametrize(("slow", "outcome"), [(1.0, "passed"), (DOUBTFUL, "passed"), (SURE, "failed")])
+@pytest.mark.parametrize(("slow", "outcome"), [(1.0, "passed"), (DOUBTFUL, "failed"), (SURE, "failed")])
 def test_a_test_of_unittest_is_held_and_judged_as_any_other(desk, slow, outcome):
     against = desk.sessions(UNITTEST)
     desk.script(slow=slow)
@@ -312,19 +248,6 @@ def test_six(roofline, busy, subtests):
 """
 
 
-@pytest.mark.skipif(not hasattr(pytest, "Subtests"), reason="needs pytest 9, which has subtests")
-def test_a_held_test_of_which_a_part_fails_is_red_and_never_fit(desk):
-    # pytest turns it red when it prints its report, and not before.
-    against = desk.sessions(SUBTESTS.format(body=""))
-    desk.suite(SUBTESTS.format(body="with subtests.test('a part'): assert False"))
-    desk.script(slow=DOUBTFUL)
-    result = desk.run(*against)
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*contains 1 failed subtest*"])
-    run = desk.last_run()
-    assert run.unfit(run.measurements[0], accept_slower=True)
-
-
 @pytest.mark.parametrize("name", ["terminal", "junitxml", "cacheprovider", "skipping", "rerunfailures", "logging"])
 def test_without_another_plugin_held_tests_turn_red_too(desk, six, name):
     assert desk.run(*six, "-p", f"no:{name}").ret == 1
@@ -383,14 +306,6 @@ def test_ctrl_c_in_the_teardown_of_a_held_test_reports_it_too(desk, six):
     assert [outcome.test_id[-3:] for outcome in run.outcomes] == ["[0]", "[1]"]
 
 
-def test_ctrl_c_never_hides_that_a_test_regressed(desk, six):
-    # The first two are sure, reported, and stay red.
-    desk.script(slow={"*": DOUBTFUL, "test_six[0]": SURE, "test_six[1]": SURE})
-    stopped(desk, six, bodies=(3,))
-    outcomes = {outcome.test_id[-3:]: outcome.outcome for outcome in desk.saved("stopped").outcomes}
-    assert outcomes["[0]"] == outcomes["[1]"] == "failed"
-
-
 # The first attempt is slow and fails, the next ones are lucky.
 LUCKY = """
 import pytest
@@ -414,13 +329,13 @@ def test_one(roofline, busy):
     ],
     ids=["option", "forced", "marker", "ini"],
 )
-def test_a_rerun_cannot_turn_red_into_green(desk, rounds, mark, options, ini):
+def test_a_rerun_cannot_turn_slow_into_fast(desk, rounds, mark, options, ini):
     against = desk.sessions(LUCKY.format(mark="", slow=1.0))
     desk.suite(LUCKY.format(mark=mark, slow=SURE))
     desk.ini(*ini)
     result = desk.run(*against, *options, *rounds)
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["1 of 1 compared: 1 REGRESSED"])
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["INCONCLUSIVE *: looks 30 % slower;*", "1 of 1 compared: 1 INCONCLUSIVE"])
     assert "round 2" not in result.stdout.str()
 
 
@@ -446,22 +361,14 @@ def test_a_test_that_may_be_rerun_is_rerun_and_never_held(desk, mark, options, i
 
 
 @pytest.mark.parametrize("options", [("--setup-show",), ("--pdb",)], ids=" ".join)
-def test_where_no_test_can_be_held_a_sure_regression_is_red_although_rounds_were_asked_for(desk, monkeypatch, options):
+def test_where_no_test_can_be_held_what_looks_slow_stays_open(desk, monkeypatch, options):
     # Nobody answers the debugger.
     monkeypatch.setattr("pdb.Pdb.interaction", lambda *arguments: None)
     against = desk.sessions(SIX)
     desk.script(slow={"test_six[0]": SURE})
     result = desk.run(*against, *options, "--roofline-rounds=auto", "-k", "six and 0")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["1 of 1 compared: 1 REGRESSED"])
-
-
-def test_under_x_a_sure_regression_is_red_at_once_although_rounds_were_asked_for(desk, six):
-    desk.script(slow={"test_six[1]": 1.5})
-    result = desk.run(*six, "-x", "--roofline-rounds=auto")
-    assert result.ret == 1
-    assert [m.label for m in desk.last_run().measurements] == ["six[0]", "six[1]"]
-    assert "round 2" not in result.stdout.str()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["1 of 1 compared: 1 INCONCLUSIVE"])
 
 
 TWO_KINDS = """
@@ -474,20 +381,11 @@ def test_both(roofline, busy):
 """
 
 
-@pytest.mark.parametrize(("first", "second"), [(SURE, DOUBTFUL), (DOUBTFUL, SURE)])
-def test_a_test_of_which_one_part_is_surely_slower_is_red_at_once(desk, first, second):
-    against = desk.sessions(TWO_KINDS.format(first=1.0, second=1.0))
-    desk.suite(TWO_KINDS.format(first=first, second=second))
-    result = desk.run(*against, "-v")
-    result.assert_outcomes(failed=1)
-    assert "HELD" not in result.stdout.str()
-
-
 def test_a_test_of_which_one_part_is_open_is_held(desk):
     against = desk.sessions(TWO_KINDS.format(first=1.0, second=1.0))
     desk.suite(TWO_KINDS.format(first=1.0, second=DOUBTFUL))
     result = desk.run(*against, "-v")
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(failed=1)
     assert "HELD" in result.stdout.str()
 
 
@@ -518,6 +416,6 @@ def test_one(roofline, busy):
 """
     )
     result = desk.run(*against, "--reruns=2", "--roofline-save=again")
-    assert result.ret == 1
+    assert result.ret == 0
     (judgement,) = desk.saved("again").judgements
-    assert judgement.verdict == "REGRESSED"
+    assert (judgement.verdict, judgement.estimate > 0.2) == ("INCONCLUSIVE", True)
