@@ -44,21 +44,21 @@ def test_one(roofline, fake):
     seconds = {seconds} * (1.5 if len(attempts) == 1 and {slow} else 1.0)
     roofline.measure(lambda: fake.work(seconds), work=Work(read_bytes=10**6))
 """
+FIRST_FAILS = "    assert len(attempts) > 1\n"
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.02], ids=["short", "long"])
-def test_a_lucky_second_attempt_cannot_turn_a_regression_green(desk, seconds):
+def test_a_lucky_second_attempt_cannot_make_a_slow_one_unseen(desk, seconds):
     # Of a long call the slow attempt takes fewer samples, so the lucky one could outvote it.
     against = desk.five_runs(RERUN.format(seconds=seconds, slow=False))
-    desk.suite(RERUN.format(seconds=seconds, slow=True))
+    desk.suite(RERUN.format(seconds=seconds, slow=True) + FIRST_FAILS)
     result = desk.run("--reruns", "1", *against)
-    assert result.ret == 1
-    assert "failed" in result.parseoutcomes()
+    result.stdout.fnmatch_lines(["INCONCLUSIVE one: looks 50 % slower;*"])
 
 
 def test_all_samples_of_all_attempts_are_kept(desk):
     against = desk.five_runs(RERUN.format(seconds=0.001, slow=False))
-    desk.suite(RERUN.format(seconds=0.001, slow=True))
+    desk.suite(RERUN.format(seconds=0.001, slow=True) + FIRST_FAILS)
     desk.run("--reruns", "1", *against)
     first, second = desk.last_run().measurements
     assert first.median_s == pytest.approx(1.5e-3)
