@@ -555,7 +555,7 @@ def test_a_red_kernel_ends_a_test_whose_time_is_still_open(lab):
 
 def test_rounds_for_a_time_leave_its_kernels_alone(lab):
     lab.desk.sessions(SUITE.format(test=BOTH))
-    lab.desk.script(slow=[1.06, 1.06])
+    lab.desk.script(slow=[1.04, 1.04])
     result = lab.desk.run(*[f"--roofline-against=day{day}" for day in range(1, 6)], "--roofline-rounds=2")
     assert "round 2" in printed(result)
     assert len(lab.desk.last_run().resources) == 2
