@@ -148,7 +148,12 @@ class TimedResults:
             self._show(replace(result, verdict=verdict))
 
     def _share(self, open_ids: set[str]) -> None:
-        """Find what all tests share today, and hold the open ones against what is left."""
+        """Find what all tests share today, and hold the open ones against what is left.
+
+        Not in a drill, which slows all alike to see whether each would turn red.
+        """
+        if self._options.drill is not None:
+            return
         judged = [r for r in self.results if r.verdict is not None and r.verdict.difference is not None]
         sides = {}
         for result in judged:
