@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
-from .spread import ENOUGH_SESSIONS, Group, Prior
+from .spread import ENOUGH_SESSIONS, Group, Prior, sittings
 from .verdicts import Kind, Policy, Reference, Verdict, default_looks, judge
 
 Floats = npt.NDArray[np.float64]
@@ -77,7 +77,8 @@ def shared_of(sides: Mapping[str, Side], tolerance: float, prior: Prior) -> Shar
     """
     sessions = _sessions(sides)
     known = {name: side for name, side in sides.items() if all(one in sessions for one in _dated(side.reference))}
-    if len(sessions) < ENOUGH_SESSIONS or len(known) < FEWEST_OTHERS + 1:
+    days = sittings([Group((), device, started) for device, started in sessions])
+    if len(days) < ENOUGH_SESSIONS or len(known) < FEWEST_OTHERS + 1:
         return None
     names = list(known)
     before = np.array([[_mean(side.reference, session) for session in sessions] for side in known.values()])
