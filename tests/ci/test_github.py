@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from .conftest import ALL_PASSED, SOME_REGRESSED, REPORT, SHIPPED, WANTED, Checkout, files, runs
+from .conftest import ALL_PASSED, REPORT, SHIPPED, SOME_REGRESSED, WANTED, Checkout, files, runs
 from .expressions import filled, true
 
 FILE = SHIPPED / "github-actions.yml"

@@ -14,7 +14,7 @@ from pytest_roofline.cli import main
 
 from ..distributed.slurm import TOOLS, two_nodes, until
 from ..tools import require_tools
-from .conftest import ALL_PASSED, SOME_REGRESSED, REPORT, SHIPPED, Checkout, files, runs
+from .conftest import ALL_PASSED, REPORT, SHIPPED, SOME_REGRESSED, Checkout, files, runs
 
 FILE = SHIPPED / "slurm.sbatch"
 NAME = "roofline.sbatch"
