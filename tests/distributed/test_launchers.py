@@ -235,13 +235,10 @@ def test_nap(roofline, distributed):
 def test_rounds_of_an_attached_run_take_over_its_ranks_and_give_them_back(bare, monkeypatch):
     (bare.folder / "test_measures.py").write_text(MEASURES)
     monkeypatch.setenv("NAP_S", "0.0001")
-    ((first, _, _), _) = bare.run("--roofline-save=before")
-    # One process that is so much slower may be a strange one, so further rounds must tell.
-    monkeypatch.setenv("NAP_S", "0.05")
-    (status, out, _), other = bare.run("--roofline-against=before", "--roofline-rounds=2", "--roofline-save=after")
+    # Nothing is known of it: a recording of two processes.
+    (status, out, _), other = bare.run("--roofline-rounds=2", "--roofline-save=after")
 
-    assert (first, status, other) == (0, 1, (0, "", "")), out
-    assert reports(out) == (1, 1, 1)
+    assert (status, other) == (0, (0, "", "")), out
     assert "round 2 of at most 2" in out
     measured = read_run(bare.folder / ".roofline" / "runs" / "after.jsonl").measurements
     assert [(one.round, one.ranks.launcher, one.invalid) for one in measured] == [(1, "attach", ""), (2, "attach", "")]

@@ -381,11 +381,12 @@ def _foreseen(found: Difference, prior: Prior, count: int, processes: int) -> tu
     """
     whole, more = found.process.value**2, processes - count
     rest, freedom = found.error**2 - whole / count, found.process.freedom + more
-    if more and not found.session.value:
+    apart = not math.isinf(found.session.freedom)
+    if more and not apart:
         between = min(whole, max(prior.session**2, whole / 4))
         rest, whole, freedom = rest + between, whole - between, more
     new, rest = whole / processes, max(rest, 1e-12)
-    known = found.freedom if found.session.value or not more else found.process.freedom
+    known = found.freedom if apart or not more else found.process.freedom
     return math.sqrt(new + rest), (new + rest) ** 2 / (new**2 / freedom + rest**2 / known)
 
 
