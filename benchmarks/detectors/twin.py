@@ -12,7 +12,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pytest_roofline.judging.looks import FALSE_RED, FEWEST_TESTS, MOST_ROUNDS, PLAY, Looks, fewest_red
+from pytest_roofline.judging.looks import (
+    FALSE_RED,
+    FEWEST_RED,
+    FEWEST_TESTS,
+    LEAST_KNOWN,
+    MOST_KNOWN,
+    MOST_ROUNDS,
+    PLAY,
+    STEPS,
+    Looks,
+    fewest_red,
+)
 from pytest_roofline.judging.shared import followed
 from pytest_roofline.judging.spread import (
     ASSUMED_SESSION,
@@ -178,8 +189,8 @@ class Look:
 
 def default_looks(baseline: Baseline) -> Looks:
     """As `verdicts.default_looks`."""
-    enough = fewest_red(baseline.processes, baseline.strange, 3) <= 3
-    return Looks(3 if enough else MOST_ROUNDS, slow_only=True)
+    enough = fewest_red(baseline.processes, baseline.strange, FEWEST_RED) <= FEWEST_RED
+    return Looks(FEWEST_RED if enough else MOST_ROUNDS, slow_only=True)
 
 
 def look(baseline: Baseline, new: Floats, count: int, rule: Rule) -> Look:
@@ -219,9 +230,9 @@ def look(baseline: Baseline, new: Floats, count: int, rule: Rule) -> Look:
 
 def _each(known: Floats, of: Callable[[float], float]) -> Floats:
     """What a plan says of each reference; it rounds what they are worth, so that few differ."""
-    steps = np.round(np.log2(np.clip(known, 0.25, 64.0)) * 4)
+    steps = np.round(np.log2(np.clip(known, LEAST_KNOWN, MOST_KNOWN)) * STEPS)
     unique, inverse = np.unique(steps, return_inverse=True)
-    return np.array([of(2.0 ** (step / 4)) for step in unique])[inverse]
+    return np.array([of(2.0 ** (step / STEPS)) for step in unique])[inverse]
 
 
 def _error(baseline: Baseline, squares: Floats, count: int, rule: Rule) -> tuple[Floats, Floats, Floats]:

@@ -95,7 +95,7 @@ def _hold(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Bre
     centre = centre_of(new, process, session)
     error, freedom = _error(centre, process, session)
     count = sum(len(group.medians_s) for group in new)
-    # Under -x one process may be red, but not by what is merely assumed of it where a second may follow.
+    # Not red by what is merely assumed of one process where a second may follow.
     fewest = min(FEWEST_RED, count if looks.ended else looks.most)
     guessed = within(new)[1] == 0 and len(new) == 1 and looks.most > 1 and not looks.ended
     return Breach(

@@ -133,7 +133,6 @@ class Verdict:
         fewest: how many new processes REGRESSED needs here.
         hot: by how much the further rounds lie above the first process, in log seconds, where chance is no excuse and
             the reference holds first processes alone; else 0.
-        sitting: whether the reference was recorded in one sitting, so that how sessions differ is assumed.
         futile: whether more processes of this run would hardly decide, since what is open is the baseline's own error.
     """
 
@@ -157,7 +156,6 @@ class Verdict:
     siblings: int = 0
     fewest: int = 1
     hot: float = 0.0
-    sitting: bool = False
     futile: bool = False
 
     @property
@@ -174,6 +172,12 @@ class Verdict:
     def looks_slow(self) -> bool:
         """Whether the estimate lies beyond the tolerance."""
         return self.estimate is not None and self.estimate > math.log1p(self.tolerance)
+
+    @property
+    def sitting(self) -> bool:
+        """Whether sessions of the reference were recorded in one sitting, or it is of a single one."""
+        groups = self.reference.groups if self.reference is not None else ()
+        return len(groups) == 1 or len(sittings(groups)) < len(groups)
 
     @property
     def may_be_red(self) -> bool:
@@ -287,7 +291,6 @@ def _compare(new: Sequence[Group], reference: Reference, policy: Policy) -> Verd
         new_medians_s=tuple(value for group in new for value in group.medians_s),
         fewest=fewest,
         hot=hot,
-        sitting=len(sittings(reference.groups)) < len(reference.groups) or len(reference.groups) == 1,
     )
     if kind is not Kind.INCONCLUSIVE:
         return verdict
