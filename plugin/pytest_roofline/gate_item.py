@@ -21,7 +21,6 @@ from .judging.comparators import BaselineComparator
 from .judging.ending import XFAIL, how_it_ended
 from .judging.hardware import family_of
 from .judging.pruning import PlannedTest, Selection, Unmeasured, unmeasured
-from .judging.verdicts import Kind
 from .noted import Note
 from .options import NOT_RUNNING
 from .planned import benchmark_name, encodable, parameters_of
@@ -133,11 +132,8 @@ class Gatekeeper:
 def fail_together(session: pytest.Session, state: RooflineSession) -> None:
     """Fail a run whose tests are all slower, beyond the tolerance, as if they were one."""
     shared = state.timed.shared
-    verdict = shared.verdict if shared is not None else None
-    references = [result.verdict.reference for result in state.timed.results if result.verdict is not None]
-    taken_out = any(reference is not None and reference.shift for reference in references)
-    if verdict is None or verdict.kind is not Kind.REGRESSED or not taken_out:
-        # Where nothing was taken out of them, the tests themselves are red.
+    verdict = shared.regressed if shared is not None else None
+    if verdict is None:
         return
     remedy = "Look for one cause (clock, power limit, neighbours, driver) before the single tests, from which it is "
     found = [Shortfall(together_text(verdict), f"{remedy}taken out.")]

@@ -18,7 +18,7 @@ from .judging.looks import Looks
 from .judging.plausible import distrusted
 from .judging.shared import Shared, Side, hold_shared
 from .judging.siblings import Sibling, judge_sibling, unless_busy
-from .judging.spread import Group, priors
+from .judging.spread import Group
 from .judging.trials import LostRound, Trial
 from .judging.verdicts import Kind, Policy, Reference, default_looks, judge, settle
 from .reporting.records import judgement_of
@@ -122,6 +122,7 @@ class TimedResults:
             open_ids: tests whose outcome is not out yet.
             cut: whether there will be no further process for any test, so that none could have been seen better.
         """
+        self._share(open_ids)
         for result in [known for known in self.results if known.verdict is not None]:
             last = self._verdict_on(result.measurement, ended=True)
             assert result.verdict is not None
@@ -154,24 +155,23 @@ class TimedResults:
         """
         if self._options.drill is not None:
             return
-        judged = [r for r in self.results if r.verdict is not None and r.verdict.difference is not None]
-        sides = {}
-        for result in judged:
-            reference = find_reference(self._ground.comparator, result.measurement.key, result.measurement.work)[0]
-            trial = self._trials[result.measurement.key.identity]
-            group = trial.group(reference, self._ground.identity, self._started)
-            if reference is not None and group.medians_s:
-                sides[result.measurement.key.identity] = Side(group, reference)
-        tolerances = [result.verdict.tolerance for result in judged if result.verdict is not None]
+        sides, tolerances, classes, shifts = {}, [], [], {}
+        for measurement, verdict in [(result.measurement, result.verdict) for result in self.results]:
+            if verdict is None or verdict.difference is None or verdict.reference is None:
+                continue
+            group = Group(verdict.new_medians_s, self._ground.identity, self._started)
+            sides[measurement.key.identity] = Side(group, replace(verdict.reference, moved=(), shift=0.0))
+            tolerances.append(verdict.tolerance)
+            classes.append(class_of_key(measurement.key))
+            if measurement.test_id in open_ids:
+                shifts[measurement.key.identity] = measurement, verdict.reference.shift
         for identity, group, reference in self._canary_groups():
             sides[identity] = Side(group, reference, canary=True)
-        kinds = [class_of_key(result.measurement.key) for result in judged]
-        prior = priors()[max(kinds, key=kinds.count)] if kinds else priors()["device"]
-        self.shared, self._moved = hold_shared(sides, tolerances, prior)
-        for result in judged:
-            moved = self._moved.get(result.measurement.key.identity)
-            if result.measurement.test_id in open_ids and moved is not None and moved.shift:
-                self._show(self._verdict_on(result.measurement))
+        self.shared, self._moved = hold_shared(sides, tolerances, classes)
+        for identity, (measurement, shift) in shifts.items():
+            # One that had its last look is not put back to an earlier one.
+            if self._moved[identity].shift != shift:
+                self._show(self._verdict_on(measurement))
 
     def _canary_groups(self) -> Iterator[tuple[str, Group, Reference]]:
         found: dict[str, list[Measurement]] = {}

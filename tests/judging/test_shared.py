@@ -1,5 +1,7 @@
 """What all tests of a session share: taken out of each, and judged once as if they were one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,7 @@ def _sides(*, shared=0.0, today=0.0, new=3, tests=TESTS, days=DAYS, seed=1, cana
 
 
 def _held(sides):
-    return hold_shared(sides, [0.05] * TESTS, PRIOR)
+    return hold_shared(sides, [0.05] * TESTS, ["device"] * TESTS)
 
 
 def test_a_slow_day_that_all_tests_share_is_taken_out_of_each():
@@ -85,6 +87,12 @@ def test_half_of_the_tests_being_slower_is_no_shift_of_all():
         assert judge([side.new], moved[name], Policy(prior=PRIOR)).kind is Kind.REGRESSED
 
 
+def test_where_nothing_is_taken_out_each_test_is_red_by_itself_and_all_together_are_not_red_once_more():
+    shared = _held(_sides(shared=0.02, today=0.10))[0]
+    assert shared.regressed is shared.verdict
+    assert replace(shared, coefficient=0.0).regressed is None
+
+
 @pytest.mark.parametrize("changed", [{"tests": 3}, {"days": 2}])
 def test_too_few_tests_or_sessions_share_nothing(changed):
     assert shared_of(_sides(**changed), 0.05, PRIOR) is None
@@ -92,7 +100,7 @@ def test_too_few_tests_or_sessions_share_nothing(changed):
 
 def test_canaries_are_members_of_the_median_and_are_not_judged():
     sides = _sides(shared=0.02, today=0.03, tests=1, canaries=3)
-    _, moved = hold_shared(sides, [0.05], PRIOR)
+    _, moved = hold_shared(sides, [0.05], ["device"])
     assert list(moved) == ["t0"]
     assert moved["t0"].shift == pytest.approx(0.03, abs=0.015)
 

@@ -1,8 +1,12 @@
 """What all tests of a run share is told once and is no test's own slowdown; and how many processes a red one needs."""
 
+import json
+
 import pytest
 
 SIX = """
+import json
+
 import pytest
 from pytest_roofline import Work
 
@@ -73,3 +77,15 @@ def test_what_looks_slow_is_red_after_three_processes_without_any_option(desk):
     result.stdout.fnmatch_lines(
         ["INCONCLUSIVE one: looks 30 % slower; --roofline-rounds=auto decides: red needs 3 processes*"]
     )
+
+
+def test_saved_runs_that_are_compared_say_the_same_of_all_tests_together(desk, six):
+    desk.script(slow=1.3)
+    desk.run(*six, "--roofline-save=new")
+    before = ",".join(option.removeprefix("--roofline-against=") for option in six)
+    compared = desk.cli("compare", before, "new")
+    assert compared.exit_code == 1
+    assert "REGRESSED: all tests together take +30.0 % time" in compared.output
+    assert compared.output.splitlines()[-1] == "1 REGRESSED, 6 PASSED"
+    rows = json.loads(desk.cli("compare", before, "new", "--json").stdout)
+    assert [(row["kind"], row["verdict"]) for row in rows if row["verdict"] != "PASSED"] == [("together", "REGRESSED")]

@@ -49,7 +49,7 @@ class Comparison:
     """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory.
 
     `idle` are published limits that could not be judged, each with the measurement that it speaks of; `together` is
-    the verdict on all tests as if they were one.
+    the verdict on all tests as if they were one, where they are slower and that was taken out of them.
     """
 
     rows: tuple[Row, ...]
@@ -64,8 +64,7 @@ class Comparison:
     def kinds(self) -> list[Kind]:
         """Every verdict; what ran out of memory and had a time is a regression."""
         kinds = [row.verdict.kind for row in self.rows] + [row.verdict.kind for row in self.kernels]
-        shared = self.together is not None and self.together.kind is Kind.REGRESSED
-        return kinds + [Kind.REGRESSED] * (len(self.lost) + shared)
+        return kinds + [Kind.REGRESSED] * (len(self.lost) + (self.together is not None))
 
     @property
     def regressed(self) -> bool:
@@ -140,7 +139,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         kernels=kernels,
         lost=tuple(lost),
         idle=tuple((key.label, one) for key, *_ in found for one in limits[key.identity][1]),
-        together=shared.verdict if shared is not None else None,
+        together=shared.regressed if shared is not None else None,
     )
 
 
@@ -154,9 +153,8 @@ def _shared(
         if reference is not None and len({(group.device, group.started) for group in groups}) == 1:
             medians = tuple(value for group in groups for value in group.medians_s)
             sides[key.identity] = Side(replace(groups[0], medians_s=medians), reference, key.is_canary)
-    kinds = [class_of_key(key) for key, *_ in found if key.identity in sides]
-    used = [tolerances[identity] for identity, side in sides.items() if not side.canary]
-    return hold_shared(sides, used, priors()[max(kinds, key=kinds.count)] if kinds else priors()["device"])
+    tests = [key for key, *_ in found if key.identity in sides and not key.is_canary]
+    return hold_shared(sides, [tolerances[key.identity] for key in tests], [class_of_key(key) for key in tests])
 
 
 def _why_not(before: Comparator, after: Comparator) -> str:

@@ -10,12 +10,12 @@ quadratic loss", positive part.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import median, mode
 
 import numpy as np
 import numpy.typing as npt
 
-from .spread import ENOUGH_SESSIONS, Group, Prior, sittings
+from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
 from .verdicts import Kind, Policy, Reference, Verdict, default_looks, judge
 
 Floats = npt.NDArray[np.float64]
@@ -52,11 +52,22 @@ class Shared:
     coefficient: float
     moved: Mapping[str, tuple[float, Mapping[Session, float]]]
 
-    def held(self, name: str, reference: Reference) -> Reference:
-        """A test's reference as it would be in the session of the new processes."""
+    @property
+    def taken_out(self) -> bool:
+        """Whether tests are held against what is left: not where it is open whether all together are slower."""
         # What is taken out of each must be judged once, or a machine that is slower in everything would pass.
         waits = self.verdict is None or (self.verdict.kind is Kind.INCONCLUSIVE and self.verdict.looks_slow)
-        if name not in self.moved or waits or not self.coefficient:
+        return bool(self.moved and self.coefficient) and not waits
+
+    @property
+    def regressed(self) -> Verdict | None:
+        """The verdict on all together where they are slower; where nothing was taken out, each test says so itself."""
+        slower = self.taken_out and self.verdict is not None and self.verdict.kind is Kind.REGRESSED
+        return self.verdict if slower else None
+
+    def held(self, name: str, reference: Reference) -> Reference:
+        """A test's reference as it would be in the session of the new processes."""
+        if name not in self.moved or not self.taken_out:
             return reference
         now, before = self.moved[name]
         factors = [math.exp(now - before.get((group.device, group.started), 0.0)) for group in reference.groups]
@@ -93,16 +104,16 @@ def shared_of(sides: Mapping[str, Side], tolerance: float, prior: Prior) -> Shar
 
 
 def hold_shared(
-    sides: Mapping[str, Side], tolerances: Sequence[float], prior: Prior
+    sides: Mapping[str, Side], tolerances: Sequence[float], classes: Sequence[str]
 ) -> tuple[Shared | None, dict[str, Reference]]:
     """What tests share, and the reference of each test as it would be today.
 
     Args:
         sides: tests and canaries by name.
         tolerances: of the tests; the middle one is that of all together.
-        prior: of their class.
+        classes: of the tests; what is assumed is that of most.
     """
-    found = shared_of(sides, median(tolerances), prior) if tolerances else None
+    found = shared_of(sides, median(tolerances), priors()[mode(classes)]) if tolerances else None
     tests = {name: side.reference for name, side in sides.items() if not side.canary}
     return found, {name: found.held(name, one) if found is not None else one for name, one in tests.items()}
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..judging.comparing import Comparison, Row
+from ..judging.verdicts import Verdict
 from .differences import more_as_json, shift_of
 from .exact_tables import exact_row_as_json
 from .exhausted import lost_as_json
@@ -15,6 +16,7 @@ def comparison_as_json(compared: Comparison) -> list[dict[str, Any]]:
         *({"kind": "time"} | _row_as_json(row) | more_as_json(row, shift) for row in compared.rows),
         *({"kind": "exact"} | exact_row_as_json(row) for row in compared.kernels),
         *({"kind": "memory"} | lost_as_json(lost) for lost in compared.lost),
+        *({"kind": "together"} | _verdict_as_json(one) for one in [compared.together] if one is not None),
     ]
 
 
@@ -27,6 +29,11 @@ def _row_as_json(row: Row) -> dict[str, Any]:
         "parameters": row.key.parameters,
         "old_s": row.old_s,
         "new_s": row.new_s,
+    } | _verdict_as_json(verdict)
+
+
+def _verdict_as_json(verdict: Verdict) -> dict[str, Any]:
+    return {
         "verdict": verdict.kind.value,
         "change": verdict.change,
         "log_interval": verdict.interval,

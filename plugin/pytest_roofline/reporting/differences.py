@@ -12,7 +12,7 @@ from ..judging.rungs import rung_of
 from ..judging.runs import Run
 from ..judging.stats import growth
 from ..judging.verdicts import changed_environment
-from .overview import clock_line, device_line, shift_line
+from .overview import clock_line, device_line, shift_line, together_text
 
 # Of the names of one side.
 MOST_NAMED = 3
@@ -29,7 +29,8 @@ def comparison_lines(compared: Comparison, old: Sequence[Run], new: Sequence[Run
     rows = compared.rows
     verdicts = [row.verdict for row in rows]
     clocks = [(row.label, row.verdict, row.fresh.clock_hz if row.fresh is not None else None) for row in rows]
-    lines = shift_line(verdicts) + clock_line(clocks)
+    lines = [f"REGRESSED: {together_text(compared.together)}"] if compared.together is not None else []
+    lines += shift_line(verdicts) + clock_line(clocks)
     apart = _apart(old, new)
     changed = [change + _share(count, rows) for change, count in _changes(rows).items()]
     lines += [printable(f"changed: {'; '.join([*apart, *changed])}")] if apart or changed else []
