@@ -1,6 +1,7 @@
 """Verdicts that are open when a test ends: its report waits for the end of the loop, and pytest sees one outcome."""
 
 import json
+import os
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -15,13 +16,18 @@ def test_six(roofline, busy, n):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
 """
 DOUBTFUL, SURE = 1.07, 1.3
+# Not in its rounds, which would fail for themselves.
+IN_THE_RUN = "if __import__('pytest_roofline.round_child').round_child.in_round(request.config) is None"
+# Slow in its first process alone.
+RECOVERS = {"*": [DOUBTFUL, 1.0, 1.0]}
 # Events, in the order in which pytest and the suite come to them.
 EVENTS = """
+import os
 from pathlib import Path
 
 def happened(event):
     with Path("events").open("a") as file:
-        file.write(event + "\\n")
+        file.write(f"{os.getpid()} {event}\\n")
 
 def pytest_runtest_logreport(report):
     happened(f"{report.when} of {report.nodeid.rpartition('::')[2]} {report.outcome}")
@@ -107,6 +113,22 @@ def test_a_test_whose_verdict_is_clear_is_not_held(desk):
     assert "HELD" not in result.stdout.str()
 
 
+def events_of(desk):
+    """What happened in the run itself: its rounds are processes of their own."""
+    lines = (line.split(" ", 1) for line in (desk.path / "events").read_text().splitlines())
+    return [event for process, event in lines if int(process) == os.getpid()]
+
+
+def test_every_phase_of_a_held_test_is_reported_once_and_in_order(desk, six):
+    desk.pytester.makeconftest(desk.conftest + EVENTS)
+    desk.run(*six)
+    events = events_of(desk)
+    for n in range(6):
+        mine = [event for event in events if f"[{n}]" in event]
+        assert mine == [f"setup of test_six[{n}] passed", f"call of test_six[{n}] failed",
+                        f"teardown of test_six[{n}] passed"]  # fmt: skip
+
+
 FIXTURES = """
 import pytest
 from conftest import happened
@@ -129,6 +151,18 @@ def test_six(roofline, busy, n, of_test):
     print("what", n, "printed")
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
 """
+
+
+def test_the_fixtures_of_a_held_test_are_torn_down_before_the_next_test(desk, monkeypatch):
+    monkeypatch.syspath_prepend(desk.path)
+    desk.pytester.makeconftest(desk.conftest + EVENTS)
+    against = desk.sessions(FIXTURES)
+    desk.script(slow=DOUBTFUL)
+    (desk.path / "events").unlink()
+    desk.run(*against).assert_outcomes(failed=6)
+    own = [event for event in events_of(desk) if " of " not in event]
+    each = [event for n in range(6) for event in (f"up test_six[{n}]", f"down test_six[{n}]")]
+    assert own == ["module up", *each, "module down"]
 
 
 def test_what_a_held_test_printed_stands_with_its_failure(desk, monkeypatch):
@@ -157,10 +191,42 @@ def test_a_held_test_that_turns_red_as_expected_is_an_xfail(desk, strict):
     assert [len(case.findall("skipped")) for case in cases] == [1] * 6
 
 
+def test_a_held_test_that_is_expected_to_be_slow_and_is_not_turns_red(desk):
+    against = desk.sessions(SIX)
+    desk.suite(XFAIL)
+    desk.script(slow=RECOVERS)
+    result = desk.run(*against, "-k", "six and 0")
+    assert result.ret == 1
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*XPASS(strict)*known since 570*"])
+    assert [outcome.outcome for outcome in desk.last_run().outcomes] == ["failed"]
+
+
+def test_a_held_test_that_is_loosely_expected_to_be_slow_and_is_not_is_an_xpass(desk):
+    against = desk.sessions(SIX)
+    desk.suite(XFAIL.replace("True", "False"))
+    desk.script(slow=RECOVERS)
+    result = desk.run(*against, "-k", "six and 0")
+    assert result.ret == 0
+    result.assert_outcomes(xpassed=1)
+
+
 def test_held_tests_cannot_stop_a_run_at_its_first_failure(desk, six):
     result = desk.run(*six, "-x")
     assert result.ret == 1
     assert len({measurement.label for measurement in desk.last_run().measurements}) == 6
+
+
+def test_a_teardown_that_fails_on_a_held_test_is_an_error_beside_its_own_outcome(desk, six):
+    text = SIX.replace("n):", f"n, request):\n    {IN_THE_RUN}: request.addfinalizer(lambda: 1 / 0)")
+    desk.suite(text)
+    desk.script(slow=RECOVERS)
+    result = desk.run(*six, "-k", "six and 0", "--junitxml=report.xml", "--roofline-save=r")
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, errors=1)
+    assert failures(desk.path / "report.xml")[0] == ("0", "1")
+    run = desk.saved("r")
+    assert "ZeroDivisionError" in run.unfit(run.measurements[0], accept_slower=True)
 
 
 UNITTEST = """
@@ -246,6 +312,20 @@ def test_six(roofline, busy, subtests):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
     {body}
 """
+
+
+@pytest.mark.skipif(not hasattr(pytest, "Subtests"), reason="needs pytest 9, which has subtests")
+def test_a_held_test_of_which_a_part_fails_is_red_and_never_fit(desk):
+    # pytest turns it red when it prints its report, and not before.
+    against = desk.sessions(SUBTESTS.format(body=""))
+    fails = f"{IN_THE_RUN}:\n        with subtests.test('a part'): assert False"
+    desk.suite(SUBTESTS.format(body=fails).replace("subtests):", "subtests, request):"))
+    desk.script(slow=RECOVERS)
+    result = desk.run(*against)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*contains 1 failed subtest*"])
+    run = desk.last_run()
+    assert run.unfit(run.measurements[0], accept_slower=True)
 
 
 @pytest.mark.parametrize("name", ["terminal", "junitxml", "cacheprovider", "skipping", "rerunfailures", "logging"])

@@ -89,3 +89,10 @@ def test_saved_runs_that_are_compared_say_the_same_of_all_tests_together(desk, s
     assert compared.output.splitlines()[-1] == "1 REGRESSED, 6 PASSED"
     rows = json.loads(desk.cli("compare", before, "new", "--json").stdout)
     assert [(row["kind"], row["verdict"]) for row in rows if row["verdict"] != "PASSED"] == [("together", "REGRESSED")]
+
+
+def test_where_no_time_is_left_the_last_look_stands(desk, six):
+    # Too near the tolerance for a first look of twelve, and near enough to pass by the last one.
+    desk.script(slow={"*": 1.03, "test_way[c]": 1.03 * 1.028})
+    desk.run(*six, "--roofline-rounds=auto", "--roofline-time=0.001s")
+    assert verdicts(desk)["way[c]"] == ("PASSED", 1)
