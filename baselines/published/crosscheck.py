@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 from entries import Account, Shipped
 
-from pytest_roofline.core.entries import Entry
 from pytest_roofline.core.facts import HardwareKey
 
 # Of these, a figure is of something else than what the limit is of; all other differences make it less alike only.
 OTHER = {"engine", "direction", "operation", "type", "counting"}
 # Below this, a copy is bound by its latency.
 BANDWIDTH_FROM_BYTES = 2**24
-HOST_LINK = ("memcpy_h2d", "memcpy_d2h")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +40,8 @@ def pairs(found: Account) -> list[Missed]:
         if figure.entry.confidence == "high"
         and comparable(limit, figure)
         and limit.family == figure.family
-        and _shares_what_counts(limit.entry, figure.entry)
+        and may_be_the_same(limit.entry.hardware, figure.entry.hardware)
     ]
-
-
-def _shares_what_counts(limit: Entry, figure: Entry) -> bool:
-    """Whether two entries may be of one product; how much memory a board has is nothing to the host's link."""
-    if limit.benchmark in HOST_LINK:
-        return None in (limit.hardware.product, figure.hardware.product) or (
-            limit.hardware.product == figure.hardware.product
-        )
-    return may_be_the_same(limit.hardware, figure.hardware)
 
 
 def missed(found: Account) -> list[Missed]:

@@ -88,11 +88,6 @@ class Healthy:
         return self.kind == "measured" and self.healthy is True and self.citable and sure
 
     @property
-    def virtual(self) -> bool:
-        """Whether it was measured in a virtual machine, as far as its source says."""
-        return bool(re.search(r"\bVMs?\b|virtual machine", self.setting))
-
-    @property
     def read_again(self) -> bool:
         """Whether its source was read again before floors were made."""
         return self.source.startswith(READ_AGAIN)

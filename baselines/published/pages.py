@@ -3,15 +3,13 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from crosscheck import HOST_LINK, comparable, may_be_the_same, pairs
+from crosscheck import comparable, may_be_the_same, pairs
 from entries import Account, Shipped
 from flags import peak_of
 
 from pytest_roofline.core.errors import BadFile
 
 NOTHING = "–"
-# Links of one generation and width are rated within this of each other.
-SAME_LINK = 0.03
 
 
 def filled(text: str, found: Account) -> str:
@@ -47,22 +45,15 @@ def between(text: str, tables: Mapping[str, Iterable[str]]) -> str:
 
 
 def typical(limit: Shipped, found: Account) -> Shipped | None:
-    """The measured figure to hold beside a limit.
-
-    That of the same variant if there is one; else of its family; else, across the host's link, of any product whose
-    link is rated the same.
-    """
-    figures = [one for one in found.shipped if comparable(limit, one)]
-    of_family = [one for one in figures if one.family == limit.family]
-    of_variant = [one for one in of_family if may_be_the_same(limit.entry.hardware, one.entry.hardware)]
-    of_link = [one for one in figures if limit.entry.benchmark in HOST_LINK and _same_link(limit, one)]
-    best = of_variant or of_family or of_link
-    return max(best, key=_certainty) if best else None
-
-
-def _same_link(limit: Shipped, figure: Shipped) -> bool:
-    mine, other = (peak_of(one.family, one.entry.hardware, "pcie_GBps") for one in (limit, figure))
-    return mine is not None and other is not None and abs(mine - other) < SAME_LINK * mine
+    """The measured figure of the same product to hold beside a limit."""
+    figures = [
+        one
+        for one in found.shipped
+        if comparable(limit, one)
+        and one.family == limit.family
+        and may_be_the_same(limit.entry.hardware, one.entry.hardware)
+    ]
+    return max(figures, key=_certainty, default=None)
 
 
 def _certainty(one: Shipped) -> tuple[bool, bool, int, float]:
@@ -90,7 +81,7 @@ def gating_table(found: Account) -> Iterator[str]:
             f"`{one.entry.label}`, {_STATISTICS[one.entry.statistic or 'median']}",
             f"{one.entry.value:g} GB/s",
             NOTHING if share is None else f"{share:.0%}",
-            "none found" if beside is None else _beside(one, beside),
+            "none found" if beside is None else f"{beside.entry.value:g} GB/s ({_source(beside)})",
             NOTHING if beside is None else f"{missing(one, beside):.0%} below that",
             _source(one),
         )
@@ -105,8 +96,7 @@ def gating_table(found: Account) -> Iterator[str]:
 
 def share_of_peak(limit: Shipped) -> float | None:
     """A limit as a share of the datasheet's peak; None where no trusted one is known."""
-    name = "pcie_GBps" if limit.entry.benchmark in HOST_LINK else "memory_GBps"
-    peak = peak_of(limit.family, limit.entry.hardware, name)
+    peak = peak_of(limit.family, limit.entry.hardware, "memory_GBps")
     assert isinstance(limit.entry.value, int | float)
     return None if peak is None else limit.entry.value / peak
 
@@ -119,14 +109,6 @@ def missing(limit: Shipped, beside: Shipped) -> float:
     assert isinstance(limit.entry.value, int | float)
     assert isinstance(beside.entry.value, int | float)
     return 1 - limit.entry.value / beside.entry.value
-
-
-def _beside(limit: Shipped, one: Shipped) -> str:
-    assert one.figure is not None
-    same = one.family == limit.family and may_be_the_same(limit.entry.hardware, one.entry.hardware)
-    whose = "" if same else f"{one.figure.hardware} {one.figure.variant}, "
-    none = "" if one.family == limit.family else f"none of {limit.family.upper()} by the copy engine; "
-    return f"{none}{one.entry.value:g} GB/s ({whose}{_source(one)})"
 
 
 def idle_table(found: Account) -> Iterator[str]:

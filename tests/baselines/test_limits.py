@@ -4,20 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-H2D, D2H = "memcpy_h2d", "memcpy_d2h"
-
-
-HOST = (
-    ("v100-sxm2", "32gb", 9.0),
-    ("v100-pcie", "16gb", 10.0),
-    ("a100-sxm4", "40gb", 21.0),
-    ("a100-sxm4", "80gb", 21.0),
-    ("a100-pcie", "80gb", 21.0),
-    ("h100-sxm5", "80gb", 48.0),
-    ("h100-nvl", "94gb", 48.0),
-    ("h200-sxm", "141gb", 48.0),
-)
-MEMORY = (
+HOST_LINK = ("memcpy_h2d", "memcpy_d2h")
+ELSEWHERE = "of its source's own machines; in others the host, its slots and its IOMMU differ"
+LIMITS = (
     ("mi300x-oam", "192gb", {"scale": 4067.069, "add": 3920.853, "triad": 3885.301}),
     ("mi210-pcie", "64gb", {"scale": 1225.0, "add": 1115.0, "triad": 1115.0}),
     ("mi250x-oam", "64gb", {"scale": 1200.0, "add": 1100.0, "triad": 1100.0}),
@@ -30,16 +19,17 @@ def test_the_limits_that_gate(found):
     for entry in (one.entry for one in found.shipped if one.entry.gates):
         hardware, operation = entry.hardware, entry.parameters.get("operation")
         gating.add((hardware.product, hardware.memory, entry.benchmark, operation, entry.value))
-    expected = {(*board, way, None, value) for *board, value in HOST for way in (H2D, D2H)}
-    for product, memory, limits in MEMORY:
-        expected |= {(product, memory, "stream_large", operation, value) for operation, value in limits.items()}
-    assert gating == expected
+    assert gating == {
+        (product, memory, "stream_large", operation, value)
+        for product, memory, limits in LIMITS
+        for operation, value in limits.items()
+    }
 
 
-def test_a_limit_of_stream_holds_for_the_fastest_call_and_one_of_a_link_for_the_median(found):
+def test_a_limit_of_stream_holds_for_the_fastest_call(found):
     for one in found.shipped:
         if one.entry.gates:
-            assert one.entry.statistic == ("best" if one.entry.benchmark == "stream_large" else "median")
+            assert one.entry.statistic == "best"
             assert one.entry.hardware.partition == "none"
             assert not one.entry.note
 
@@ -60,8 +50,32 @@ def test_a_limit_that_does_not_gate_says_why(found):
         one for one in found.shipped
         if one.figure is not None and one.figure.kind == "threshold" and not one.entry.gates
     ]  # fmt: skip
-    assert len({one.record for one in idle}) == 53
+    assert len({one.record for one in idle}) == 61
     assert all(one.entry.note.startswith("a limit that does not gate here; ") for one in idle)
+
+
+def test_a_limit_of_a_host_link_gates_on_no_product_and_says_why(module, found):
+    links = [
+        one
+        for one in found.shipped
+        if one.figure is not None and one.figure.kind == "threshold" and one.entry.benchmark in HOST_LINK
+    ]
+    assert all(one.entry.kind == "reference" and ELSEWHERE in one.entry.note for one in links)
+    # Everything else about these is as in our measurement.
+    alone = {
+        (one.entry.hardware.product, one.entry.hardware.memory)
+        for one in links
+        if one.entry.note == f"a limit that does not gate here; {ELSEWHERE}"
+    }
+    assert alone == {
+        ("v100-sxm2", "32gb"), ("v100-pcie", "16gb"), ("a100-sxm4", "40gb"), ("a100-sxm4", "80gb"),
+        ("a100-pcie", "80gb"), ("h100-sxm5", "80gb"), ("h100-nvl", "94gb"), ("h200-sxm", "141gb"),
+    }  # fmt: skip
+    limits, one = module("limits"), gating_one(found)
+    for benchmark in HOST_LINK:
+        meaning = replace(one.meaning, benchmark=benchmark)
+        assert limits.why_not(one.figure, meaning, one.variant) == [ELSEWHERE]
+        assert not limits.gates(one.figure, meaning, one.variant)
 
 
 def test_all_limits_are_accounted_for(module, found):
@@ -69,7 +83,7 @@ def test_all_limits_are_accounted_for(module, found):
     gating = {one.record for one in found.shipped if one.entry.gates}
     idle = {one.record for one in found.shipped if not one.entry.gates}
     left_out = {one.record for one in found.left_out}
-    assert (len(limits), len(limits & gating), len(limits & idle), len(limits & left_out)) == (74, 17, 53, 4)
+    assert (len(limits), len(limits & gating), len(limits & idle), len(limits & left_out)) == (74, 9, 61, 4)
 
 
 def test_every_figure_that_was_measured_passes_the_limit_of_its_own_variant(module, found):
@@ -79,15 +93,20 @@ def test_every_figure_that_was_measured_passes_the_limit_of_its_own_variant(modu
         for pair in crosscheck.pairs(found)
     }
     assert pairs == {
-        ("h200-sxm", "memcpy_h2d[512MiB-pinned]", 55.43),
-        ("h200-sxm", "memcpy_d2h[512MiB-pinned]", 55.06),
-        # The host's link of a board with more memory is the same.
-        ("v100-pcie", "memcpy_h2d[512MiB-pinned]", 12.4),
-        ("v100-pcie", "memcpy_d2h[512MiB-pinned]", 13.1),
         ("mi210-pcie", "stream_large[scale]", 1358.0),
         ("mi210-pcie", "stream_large[triad]", 1248.0),
     }
     assert crosscheck.missed(found) == []
+
+
+def gating_one(found, product="mi210-pcie", operation="scale"):
+    """The limit of a product and an operation that gates."""
+    (one,) = (
+        one
+        for one in found.shipped
+        if one.entry.gates and one.entry.hardware.product == product and one.entry.parameters["operation"] == operation
+    )
+    return one
 
 
 def gated(one, **hardware):
@@ -115,34 +134,31 @@ def test_an_inferred_variant_would_turn_sound_machines_red(module, planted):
     assert str(missed).startswith("memcpy_h2d[1GiB-pinned] of v100-pcie, 32gb: 12.4 GB/s was measured (")
 
 
-def test_a_limit_of_another_product_would_be_noticed(module, build, planted, monkeypatch, capsys):
-    # A limit of the H200 is more than any of PCIe 3 can do.
+def test_a_limit_of_another_product_would_be_noticed(module, build, found, planted, monkeypatch, capsys):
     wrong = planted("nd96isr_h200_v5", "p2p_uni_read_ce_payload_GBps_min", 335, product="h200-sxm")
     assert module("crosscheck").missed(wrong) == [], "of peers that nobody measured nothing can be said"
-    host = next(one for one in wrong.shipped if one.entry.gates and one.family == "h200" and one.entry.benchmark == H2D)
-    moved = replace(
-        host,
-        family="v100",
-        entry=replace(host.entry, hardware=replace(host.entry.hardware, product="v100-pcie", memory="32gb")),
-    )
+    # A limit of the MI300X is more than the memory of an MI210 can do.
+    one, other = gating_one(found, "mi300x-oam"), gating_one(found)
+    moved = replace(one, family=other.family, entry=replace(one.entry, hardware=other.entry.hardware))
     wrong = replace(wrong, shipped=(*wrong.shipped, moved))
-    assert [missed.figure.entry.value for missed in module("crosscheck").missed(wrong)] == [12.4]
+    assert [missed.figure.entry.value for missed in module("crosscheck").missed(wrong)] == [1358.0]
     monkeypatch.setattr(build, "account", lambda: wrong)
     assert build.main(["--check"]) == 2
-    assert "12.4 GB/s was measured" in capsys.readouterr().err
+    assert "1358.0 GB/s was measured" in capsys.readouterr().err
 
 
 @pytest.fixture
 def with_limits_times(module, monkeypatch):
-    """Everything, with the limits of host links multiplied by a wrong factor."""
+    """Everything, with the limits of STREAM multiplied by a wrong factor."""
     conventions = module("conventions")
-    limit = conventions.limit_of_copy_engine
+    stream = conventions.stream
 
     def account(factor):
         def wrong(figure):
-            return [replace(meaning, factor=factor) for meaning in limit(figure)]
+            found = stream(figure)
+            return [replace(one, factor=factor) for one in found] if figure.kind == "threshold" else found
 
-        rules = tuple((pattern, wrong if rule is limit else rule) for pattern, rule in conventions._RULES)
+        rules = tuple((pattern, wrong if rule is stream else rule) for pattern, rule in conventions._RULES)
         monkeypatch.setattr(conventions, "_RULES", rules)
         return module("entries").account()
 
@@ -152,23 +168,22 @@ def with_limits_times(module, monkeypatch):
 def test_a_wrong_conversion_is_noticed_by_what_others_measured(module, with_limits_times):
     missed = module("crosscheck").missed(with_limits_times(1.25))
     assert {(one.limit.entry.value, one.figure.entry.value) for one in missed} == {
-        (60.0, 55.43),
-        (60.0, 55.06),
-        (12.5, 12.4),
+        (1531.25, 1358.0),
+        (1393.75, 1248.0),
     }
 
 
 def test_a_limit_that_nobody_can_pass_is_noticed(build, module, with_limits_times, monkeypatch, capsys):
     found = with_limits_times(2.0)
-    assert len(module("crosscheck").impossible(found)) >= 10
+    assert len(module("crosscheck").impossible(found)) == 12
     monkeypatch.setattr(build, "account", lambda: found)
     assert build.main(["--check"]) == 2
-    assert "a limit of 96.0 (Azure/" in capsys.readouterr().err
+    assert "a limit of 2450.0 (ROCm/" in capsys.readouterr().err
 
 
 def test_a_figure_of_low_confidence_or_a_measured_one_never_gates(module, found):
     limits = module("limits")
-    one = next(one for one in found.shipped if one.entry.gates)
+    one = gating_one(found)
     for changed in ({"confidence": "recalled"}, {"confidence": "low"}, {"kind": "measured"}):
         assert not limits.gates(replace(one.figure, **changed), one.meaning, one.variant)
     assert limits.gates(one.figure, one.meaning, one.variant)
@@ -177,31 +192,31 @@ def test_a_figure_of_low_confidence_or_a_measured_one_never_gates(module, found)
 @pytest.mark.parametrize("kind", ["engine", "direction", "type", "size", "statistic", "place"])
 def test_one_difference_and_a_limit_does_not_gate(module, found, kind):
     limits = module("limits")
-    one = next(one for one in found.shipped if one.entry.gates)
+    one = gating_one(found)
     assert not limits.gates(one.figure, replace(one.meaning, apart={kind: "other"}), one.variant)
     assert limits.why_not(one.figure, replace(one.meaning, apart={kind: "other"}), one.variant) == ["other"]
 
 
 def test_how_slow_a_machine_must_be_is_computed(module, found):
     pages = module("pages")
-    v100 = next(
-        one
-        for one in found.shipped
-        if one.entry.gates and one.entry.hardware.product == "v100-sxm2" and one.entry.benchmark == H2D
-    )
-    beside = pages.typical(v100, found)
-    assert beside.entry.value == 12.4
-    assert pages.missing(v100, beside) == pytest.approx(1 - 9 / 12.4)
-    h200 = next(one for one in found.shipped if one.entry.gates and one.family == "h200" and one.entry.benchmark == H2D)
-    assert pages.missing(h200, pages.typical(h200, found)) == pytest.approx(1 - 48 / 55.43)
+    limit = gating_one(found)
+    beside = pages.typical(limit, found)
+    assert beside.entry.value == 1358
+    assert pages.missing(limit, beside) == pytest.approx(1 - 1225 / 1358)
+    assert pages.typical(gating_one(found, "mi300x-oam"), found) is None, "a figure of another product says nothing"
 
 
 def test_what_an_engine_does_that_is_not_ours_is_no_typical_figure(module, found):
-    a100 = [
+    links = [
         one
         for one in found.shipped
-        if one.entry.gates and one.entry.hardware.product == "a100-sxm4" and one.entry.benchmark == D2H
+        if one.figure is not None and one.figure.kind == "threshold" and one.entry.benchmark == "memcpy_d2h"
     ]
-    values = {module("pages").typical(one, found).entry.value for one in a100}
+    typical = {
+        one.entry.hardware.product: module("pages").typical(one, found)
+        for one in links
+        if one.entry.hardware.memory in ("80gb", "141gb")
+    }
+    assert typical["h200-sxm"].entry.value == 55.06
     # 6.27 GB/s by multiprocessors says nothing of the copy engine.
-    assert values == {26.8}
+    assert typical["a100-sxm4"] is None
