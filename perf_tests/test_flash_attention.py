@@ -12,7 +12,7 @@ import torch
 
 from pytest_roofline import Work
 from roofline_kernels.attention import compiling, flash_attention
-from roofline_kernels.attention.checking import right
+from roofline_kernels.attention.checking import FACTOR, float32_factor, right
 from roofline_kernels.attention.configurations import TILES
 from roofline_kernels.attention.implementations import (
     IMPLEMENTATIONS,
@@ -78,13 +78,18 @@ def run(device, name):
         yield compiled
 
 
-def _measure(roofline, run, case, passes, flops, metric, **more):
+def _measure(roofline, run, case, passes, flops, metric, factor=FACTOR, **more):
     try:
         call = pass_of(passes, run, case)
     except Unavailable as error:
         pytest.skip(str(error))
     return roofline.measure(
-        call, args=(case,), work=Work(**flops), metric=metric, verify=lambda case: right(case, passes=passes), **more
+        call,
+        args=(case,),
+        work=Work(**flops),
+        metric=metric,
+        verify=lambda case: right(case, passes=passes, factor=factor),
+        **more,
     )
 
 
@@ -98,11 +103,11 @@ def test_flash_attention(roofline, device, run, passes, causal, sequence, head_d
 
 
 @pytest.mark.parametrize(("name", "passes", "causal", "sequence"), list(_small()))
-def test_flash_attention_fp32(roofline, device, run, passes, causal, sequence):
+def test_flash_attention_fp32(roofline, device, run, name, passes, causal, sequence):
     """Self-attention in float32, eight heads of 64."""
     case = make_case(1, SMALL_HEADS, sequence, SMALL_HEAD_DIM, torch.float32, device, causal=causal)
     flops = attention_flops(1, SMALL_HEADS, sequence, sequence, SMALL_HEAD_DIM, causal=causal, passes=passes)
-    _measure(roofline, run, case, passes, flops, "fp32_TFLOPS")
+    _measure(roofline, run, case, passes, flops, "fp32_TFLOPS", float32_factor(name, device))
 
 
 @on_accelerator

@@ -1,10 +1,14 @@
 """The configurations that are tried, without those that cannot be any good by arithmetic alone."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
-from roofline_kernels.attention.configurations import Configuration, Pass
+from roofline_kernels.attention.architectures import SHARED_BYTES
+from roofline_kernels.attention.configurations import Configuration, Pass, loaded_bytes, registers
 
+# Tuned is bfloat16.
+ELEMENT_BYTES = 2
 BLOCKS = (32, 64, 128, 256)
 WARPS = (4, 8)
 STAGES = (1, 2, 3, 4)
@@ -12,16 +16,41 @@ WAVES = (1, 2)
 NONKDIMS = (16, 32)
 # Tensor descriptors (TMA) are there from this compute capability on.
 DESCRIPTORS_FROM = 90
-# Accumulators lie in tensor memory on these, and take no registers.
-TENSOR_MEMORY = ("sm_100", "sm_103")
-# 32-bit registers that a thread (NVIDIA) or a lane (CDNA, accumulation registers among them) can have.
-NVIDIA_REGISTERS, AMD_REGISTERS = 255, 512
+# A share may grow to 2^8 before the output is rescaled, as in FlashAttention-4: far below what float16 holds.
+THRESHOLD = 8.0
+# Keys of a tile, by head dimension, of which two more fit into Hopper's shared memory; at 256 none do.
+OVERLAPPING = {64: (64, 128), 128: (64,)}
 
 
 def candidates(architecture: str, kernel: Pass, head_dim: int, shipped: Configuration) -> list[Configuration]:
-    """The shipped configuration first, then the grid, each once."""
-    fitting = (one for one in grid(architecture) if registers_left(architecture, kernel, head_dim, one) >= 0)
-    return list(dict.fromkeys([shipped, *fitting]))
+    """The shipped configuration first, then its variants, then the grid, each once; none that is sure not to fit."""
+    columns = 1 << max(4, (head_dim - 1).bit_length())
+
+    def fits(one: Configuration) -> bool:
+        needed, limit = registers(architecture, kernel, columns, one)
+        ahead = loaded_bytes(kernel, columns, ELEMENT_BYTES, one) if one.descriptors else 0
+        return needed <= limit and ahead <= SHARED_BYTES[architecture]
+
+    found = [*variants(architecture, kernel, head_dim, shipped), *grid(architecture)]
+    return list(dict.fromkeys([shipped, *filter(fits, found)]))
+
+
+def variants(architecture: str, kernel: Pass, head_dim: int, shipped: Configuration) -> list[Configuration]:
+    """Other ways through the loop over the keys than the shipped one, in tiles in which they fit: Hopper's forward."""
+    if (architecture, kernel) != ("sm_90", "forward"):
+        return []
+    overlapping = [
+        replace(shipped, overlap=True, block_n=columns, num_stages=stages)
+        for columns in OVERLAPPING.get(head_dim, ())
+        for stages in (2, 3)
+    ]
+    return [
+        *overlapping,
+        replace(shipped, threshold=THRESHOLD),
+        replace(shipped, persistent=True),
+        *(replace(one, persistent=True) for one in overlapping[:1]),
+        replace(shipped, warp_specialize=True, block_m=64, num_warps=4),
+    ]
 
 
 def grid(architecture: str) -> Iterator[Configuration]:
@@ -44,25 +73,11 @@ def is_amd(architecture: str) -> bool:
     return architecture.startswith("gfx")
 
 
-def registers_left(architecture: str, kernel: Pass, head_dim: int, tiles: Configuration) -> float:
-    """Registers of a thread beside what must be in them all at once: accumulators and one tile of scores, in float32.
-
-    Below zero a kernel is sure to spill, and to take minutes to compile. Infinite where accumulators lie elsewhere.
-    """
-    if architecture in TENSOR_MEMORY:
-        return float("inf")
-    columns = 1 << max(4, (head_dim - 1).bit_length())
-    rows = {"forward": tiles.block_m, "d_queries": tiles.block_m, "d_keys": 2 * tiles.block_n}[kernel]
-    held = rows * columns + tiles.block_m * tiles.block_n
-    if is_amd(architecture):
-        return AMD_REGISTERS / (tiles.waves_per_eu or 1) - held / (64 * tiles.num_warps)
-    return NVIDIA_REGISTERS - held / (32 * tiles.num_warps)
-
-
 def name_of(tiles: Configuration) -> str:
     """As people say it: `128×64 w8 s3 tma`, `128×64 w4 s1 wpe2 k16`."""
     parts = [f"{tiles.block_m}×{tiles.block_n}", f"w{tiles.num_warps}", f"s{tiles.num_stages}"]
-    parts += ["tma"] * tiles.descriptors + ["ws"] * tiles.warp_specialize
+    parts += ["tma"] * tiles.descriptors + ["ws"] * tiles.warp_specialize + ["overlap"] * tiles.overlap
+    parts += [f"threshold{tiles.threshold:g}"] * bool(tiles.threshold) + ["persistent"] * tiles.persistent
     parts += [f"wpe{tiles.waves_per_eu}"] if tiles.waves_per_eu is not None else []
     parts += [f"k{tiles.matrix_instr_nonkdim}"] if tiles.matrix_instr_nonkdim is not None else []
     return " ".join(parts)

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from pytest_roofline.core.errors import BadFile, BadInput
 from roofline_kernels.attention.architectures import LIKE, REFUSED, SHARED_BYTES
-from roofline_kernels.attention.configurations import PASSES, Configuration, configuration, shipped
+from roofline_kernels.attention.configurations import PASSES, Configuration, configuration, registers, shipped
 
 ARCHITECTURES = sorted(set(SHARED_BYTES) - set(REFUSED))
 HEADER = {"device": "a GPU", "architecture": "sm_90", "triton": "3.9.0"}
@@ -139,18 +139,41 @@ def test_nothing_that_is_shipped_is_left_out_by_arithmetic(lab):
     for architecture in set(shipped()) - {"interpreter", *LIKE}:
         for kernel in PASSES:
             for size, own in shipped()[architecture][kernel]["16-bit"].items():
-                assert lab.candidates.registers_left(architecture, kernel, size, own) >= 0
+                needed, limit = registers(architecture, kernel, size, own)
+                assert needed <= limit
 
 
 def test_what_cannot_be_held_in_registers_is_left_out(lab):
-    left = lab.candidates.registers_left
     # 256 x 64 of output and 256 x 256 scores over 128 threads: 640 registers each.
-    assert left("sm_90", "forward", 64, Configuration(256, 256, 4, 1)) == 255 - 640
+    assert registers("sm_90", "forward", 64, Configuration(256, 256, 4, 1)) == (640, 255)
     # As many over 512 lanes: 160; two waves share the registers of a SIMD.
-    assert left("gfx942", "forward", 64, Configuration(256, 256, 8, 1, waves_per_eu=2)) == 256 - 160
-    # dK and dV: 2 x 64 x 128, and 32 x 64 scores; 80 columns are padded to 128.
-    assert left("sm_80", "d_keys", 80, Configuration(32, 64, 4, 1)) == 255 - 144
-    assert left("sm_100", "forward", 256, Configuration(256, 256, 4, 1)) == float("inf")
+    assert registers("gfx942", "forward", 64, Configuration(256, 256, 8, 1, waves_per_eu=2)) == (160, 256)
+    # dK and dV: 2 x 64 x 128, and 32 x 64 scores.
+    assert registers("sm_80", "d_keys", 128, Configuration(32, 64, 4, 1)) == (144, 255)
+    assert registers("sm_100", "forward", 256, Configuration(256, 256, 4, 1)) == (0, 255)
+    tried = lab.candidates.candidates("sm_90", "forward", 64, shipped()["sm_90"]["forward"]["16-bit"][64])
+    assert Configuration(256, 256, 8, 2) not in tried
+
+
+def test_what_cannot_be_loaded_ahead_is_left_out(lab):
+    own = shipped()["sm_90"]["forward"]["16-bit"][256]
+    tried = lab.candidates.candidates("sm_90", "forward", 256, own)
+    # Two tensors of 128 rows of 256 columns, two bytes each: 131,072 bytes a stage of 232,448.
+    assert Configuration(64, 128, 8, 1, descriptors=True) in tried
+    assert Configuration(64, 128, 8, 2, descriptors=True) not in tried
+    # By pointers the compiler decides.
+    assert Configuration(64, 128, 8, 2) in tried
+
+
+def test_hopper_tries_other_ways_through_the_loop_behind_the_shipped_one(lab):
+    own = shipped()["sm_90"]["forward"]["16-bit"][128]
+    names = [lab.candidates.name_of(one) for one in lab.candidates.candidates("sm_90", "forward", 128, own)[:7]]
+    assert names == [
+        "128×128 w8 s2 tma", "128×64 w8 s2 tma overlap", "128×64 w8 s3 tma overlap", "128×128 w8 s2 tma threshold8",
+        "128×128 w8 s2 tma persistent", "128×64 w8 s2 tma overlap persistent", "64×128 w4 s2 tma ws",
+    ]  # fmt: skip
+    for architecture, kernel in (("sm_80", "forward"), ("sm_90", "d_keys"), ("gfx942", "forward")):
+        assert lab.candidates.variants(architecture, kernel, 128, own) == []
 
 
 def test_a_configuration_has_a_short_name(lab):

@@ -333,8 +333,8 @@ def test_a_kernel_that_there_is_not_cannot_be_chosen_for(name):
 
 
 def test_a_triton_that_is_too_old_is_refused_with_both_versions(monkeypatch):
-    monkeypatch.setattr("triton.__version__", "3.3.1")
+    monkeypatch.setattr("triton.__version__", "3.5.1")
     tensor = torch.ones(1, 1, 2, 16)
-    with pytest.raises(ImportError, match=r"needs Triton 3\.4 or newer, found 3\.3\.1") as refusal:
+    with pytest.raises(ImportError, match=r"needs Triton 3\.6 or newer, found 3\.5\.1") as refusal:
         package.flash_attention(tensor, tensor, tensor)
     assert refusal.value.name == "triton"

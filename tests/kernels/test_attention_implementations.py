@@ -7,7 +7,7 @@ import torch
 from torch.nn.attention import SDPBackend
 
 from roofline_kernels.attention import implementations, operators
-from roofline_kernels.attention.checking import right, tolerance
+from roofline_kernels.attention.checking import FACTOR, FACTOR_3XTF32, float32_factor, right, tolerance
 from roofline_kernels.attention.implementations import (
     IMPLEMENTATIONS,
     PASSES,
@@ -384,6 +384,26 @@ def stale(dtype, **shape):
     other.q, other.k = (tensor.detach().clone().requires_grad_() for tensor in (other.k, other.q))
     once(implementation("sdpa_math"), other, "both")
     return other
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "hip", "capability", "factor"),
+    [
+        ("sdpa_efficient", "cuda", None, (8, 0), FACTOR_3XTF32),
+        ("sdpa_efficient", "cuda", None, (9, 0), FACTOR_3XTF32),
+        ("sdpa_efficient", "cuda", None, (7, 0), FACTOR),
+        ("sdpa_efficient", "cuda", None, (7, 5), FACTOR),
+        ("sdpa_efficient", "cuda", "7.2", (9, 4), FACTOR),
+        ("sdpa_efficient", "cpu", None, None, FACTOR),
+        ("sdpa_math", "cuda", None, (9, 0), FACTOR),
+    ],
+)
+def test_three_products_of_tf32_are_accepted_only_where_they_are_made(
+    monkeypatch, name, device, hip, capability, factor
+):
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    assert float32_factor(name, torch.device(device)) == factor
 
 
 @EVERY_DTYPE

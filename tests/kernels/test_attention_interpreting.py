@@ -76,6 +76,7 @@ def test_each_kernel_has_a_twin_of_its_own():
     assert len({id(interpreted(kernel)) for kernel in KERNELS}) == len(KERNELS)
 
 
+@pytest.mark.usefixtures("compiler")
 @EVERY_KERNEL
 def test_a_twin_is_interpreted_and_its_kernel_stays_compiled(kernel):
     before = dict(kernel.fn.__globals__)
@@ -90,6 +91,7 @@ def test_a_twin_takes_the_arguments_of_its_kernel(kernel):
     assert interpreted(kernel).arg_names == kernel.arg_names
 
 
+@pytest.mark.usefixtures("compiler")
 @EVERY_KERNEL
 def test_functions_that_a_twin_calls_are_twins(kernel):
     own, twins = kernel.fn.__globals__, interpreted(kernel).fn.__globals__
@@ -133,6 +135,22 @@ def test_programs_of_all_three_dimensions_run():
         target = torch.zeros(1, dtype=torch.int32)
         launch_interpreted(count, grid, {"target": target})
         assert int(target) == expected
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="needs numpy 2.4: older ones let it pass")
+def test_a_scalar_bounds_a_loop_where_triton_asks_numpy_for_an_integer_of_an_array(monkeypatch):
+    @triton.jit
+    def repeat(times, target):
+        for _ in range(tl.load(times)):
+            tl.atomic_add(target, 1)
+
+    def as_triton_3_6_does(tensor, scope):
+        scope.set_attr(tensor, "__index__", lambda scalar: int(scalar.handle.data))
+
+    monkeypatch.setattr(interpreter, "_patch_lang_tensor", as_triton_3_6_does)
+    target = torch.zeros(1, dtype=torch.int32)
+    launch_interpreted(repeat, (1,), {"times": torch.tensor([5], dtype=torch.int32), "target": target})
+    assert (int(target), interpreter._patch_lang_tensor) == (5, as_triton_3_6_does)
 
 
 # The language is as it was
@@ -193,6 +211,7 @@ def test_warnings_of_numpy_are_as_loud_as_before():
     assert before == np.geterr()
 
 
+@pytest.mark.usefixtures("compiler")
 def test_kernels_are_compiled_after_they_were_interpreted(monkeypatch, tmp_path):
     # What another process compiled before would not show it.
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

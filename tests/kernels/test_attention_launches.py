@@ -5,23 +5,34 @@ import inspect
 import math
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
 import triton
 import triton.language as tl
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from triton.runtime.errors import OutOfResources
 
+from pytest_roofline.core.resources import registers_of
+from pytest_roofline.judging.baselines import read_baseline
 from pytest_roofline.judging.targets import shared_limits
 from pytest_roofline.measuring.compiling.arguments import signature_of
 from pytest_roofline.measuring.compiling.compile import compile_for
 from pytest_roofline.measuring.compiling.targets import gpu_target
 from roofline_kernels.attention import flash_attention, launches, launching, operators
 from roofline_kernels.attention.ahead import Shape, architectures, compile_arguments, launch_ahead
-from roofline_kernels.attention.architectures import NoSuchArchitecture
-from roofline_kernels.attention.configurations import PASSES, TILES, Configuration, chosen
+from roofline_kernels.attention.architectures import SHARED_BYTES, NoSuchArchitecture
+from roofline_kernels.attention.configurations import (
+    PASSES,
+    TILES,
+    Configuration,
+    chosen,
+    configuration,
+    loaded_bytes,
+    registers,
+)
 from roofline_kernels.attention.describing import MOST_STRIDE
 from roofline_kernels.attention.interpreting import launch_interpreted
 from roofline_kernels.attention.launches import Problem, Saved
@@ -33,6 +44,7 @@ BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 TILES_OF_TEST = Configuration(block_m=32, block_n=64, num_warps=4, num_stages=2)
 DESCRIBED = replace(TILES_OF_TEST, descriptors=True)
 KERNELS = (*PASSES, "delta")
+RESOURCES = Path(__file__).parents[2] / "baselines/resources.json"
 
 
 def meta(*shape, dtype=BF16):
@@ -109,18 +121,32 @@ sizes = st.builds(
     head_dim=st.integers(1, 256),
     dtype=st.sampled_from([BF16, FP16, FP32]),
 )
+
+
+def assume_it_fits(architecture, kernel, tensors, tile):
+    """Leave out what cannot but spill, and what cannot be loaded ahead."""
+    if tile is not None:
+        tiles = configuration(architecture, kernel, tensors.head_dim, tensors.dtype.itemsize, tile)
+        columns = 1 << max(4, (tensors.head_dim - 1).bit_length())
+        needed, limit = registers(architecture, kernel, columns, tiles)
+        ahead = loaded_bytes(kernel, columns, tensors.dtype.itemsize, tiles) if tiles.descriptors else 0
+        assume(needed <= limit and ahead <= SHARED_BYTES.get(architecture, 0))
+
+
 anywhere = st.sampled_from([*architectures(), "interpreter"])
 tiles = st.sampled_from([None, *TILES])
 
 
 @given(tensors=sizes, architecture=anywhere, tile=tiles, kernel=st.sampled_from(["forward", "d_queries"]))
 def test_a_program_for_each_block_of_queries_of_each_head_of_each_batch(tensors, architecture, tile, kernel):
+    assume_it_fits(architecture, kernel, tensors, tile)
     made = launch(kernel, tensors, architecture, tile=tile)
     assert made.programs == -(-tensors.seq_q // made.tiles.block_m) * tensors.heads * tensors.batch
 
 
 @given(tensors=sizes, architecture=anywhere, tile=tiles)
 def test_a_program_for_each_block_of_keys_of_each_key_head_of_each_batch(tensors, architecture, tile):
+    assume_it_fits(architecture, "d_keys", tensors, tile)
     made = launch("d_keys", tensors, architecture, tile=tile)
     assert made.programs == -(-tensors.seq_k // made.tiles.block_n) * tensors.heads_k * tensors.batch
 
@@ -137,6 +163,7 @@ def test_row_sums_have_blocks_of_their_own_that_are_the_same_everywhere(tensors)
 
 @given(tensors=sizes, architecture=anywhere, tile=tiles, kernel=st.sampled_from(PASSES))
 def test_constants_are_those_of_the_shape_and_of_the_configuration(tensors, architecture, tile, kernel):
+    assume_it_fits(architecture, kernel, tensors, tile)
     made = launch(kernel, tensors, architecture, tile=tile)
     expected = {
         "GROUP": tensors.group,
@@ -598,6 +625,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_120", "gfx942"])
@@ -616,6 +644,7 @@ def test_what_is_compiled_ahead_is_what_attention_would_launch(monkeypatch, arch
         assert what_is_compiled(ahead, architecture) == what_is_compiled(launched, architecture)
 
 
+@pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("architecture", ["sm_90", "gfx942"])
 def test_row_sums_are_compiled_ahead_as_the_gradient_of_a_sum_would_launch_them(monkeypatch, architecture, name):
@@ -636,7 +665,8 @@ def test_nothing_is_compiled_ahead_for_what_is_refused(kernel):
         launch_ahead("sm_75", kernel, Shape(64))
 
 
-@pytest.mark.parametrize("tile", TILES)
+# 256 is refused.
+@pytest.mark.parametrize("tile", TILES[:-1])
 def test_a_tile_is_compiled_ahead_as_it_would_be_launched(monkeypatch, tile):
     with captured(monkeypatch, "sm_90") as made:
         backward_of(*(blank(1, 2, 512, 64).requires_grad_() for _ in range(3)), causal=True, tile=tile)
@@ -704,6 +734,138 @@ def test_too_much_memory_of_a_multiprocessor_is_a_tile_too_large_with_both_numbe
     )
 
 
+@pytest.mark.parametrize("kernel", PASSES)
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+def test_a_tile_that_must_spill_is_refused_before_it_is_compiled(kernel, head_dim):
+    with pytest.raises(TileTooLarge) as refusal:
+        launch_ahead("sm_90", kernel, Shape(head_dim), tile=256)
+    rows = 512 if kernel == "d_keys" else 256
+    needed = (rows * head_dim + 256 * 256) // 256
+    assert (refusal.value.needed, refusal.value.limit, refusal.value.memory) == (needed, 255, "registers")
+    assert f"needs {needed:,} registers for its accumulators and scores alone; sm_90 has 255 for a thread" in str(
+        refusal.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kernel", "tile", "needed", "limit"),
+    [
+        # Two stages of 128 keys and 128 values; 256 columns of two bytes each.
+        ("sm_90", "forward", 128, 2 * 2 * 128 * 256 * 2, 232_448),
+        ("sm_90", "d_queries", 128, 2 * 2 * 128 * 256 * 2, 232_448),
+        ("sm_100", "forward", 256, 2 * 2 * 256 * 256 * 2, 232_448),
+    ],
+)
+def test_a_tile_that_cannot_be_loaded_is_refused_before_it_is_compiled(architecture, kernel, tile, needed, limit):
+    with pytest.raises(TileTooLarge) as refusal:
+        launch_ahead(architecture, kernel, Shape(256), tile=tile)
+    assert (refusal.value.needed, refusal.value.limit, refusal.value.memory) == (needed, limit, "shared memory")
+    assert f"needs {needed:,} bytes of shared memory; {architecture} has {limit:,} for a program" in str(refusal.value)
+
+
+def test_with_one_stage_a_tile_may_lie_where_another_was():
+    assert loaded_bytes("forward", 64, 2, Configuration(32, 128, 4, 1)) == 128 * 64 * 2
+    assert loaded_bytes("d_keys", 64, 4, Configuration(32, 128, 4, 3)) == 3 * 2 * 32 * 64 * 4
+
+
+def test_what_comes_by_pointers_is_left_to_the_compiler():
+    # Six tiles of 32,768 bytes would not fit into 166,912; the compiler makes five of them: 163,840.
+    with chosen(forward=Configuration(128, 128, 8, 3)):
+        launch_ahead("sm_80", "forward", Shape(128))
+    wide = Configuration(128, 128, 8, 2, descriptors=True)
+    rows = meta(1, 1, 128, 257)[..., :256]
+    with chosen(forward=wide):
+        with pytest.raises(TileTooLarge):
+            launch_ahead("sm_90", "forward", Shape(256))
+        # Rows of 514 bytes, which no descriptor takes.
+        problem = Problem("sm_90", 0, True, 1.0)
+        made = launches.forward(problem, rows, rows, rows, rows, meta(1, 1, 128, dtype=FP32))
+    assert made.arguments["DESCRIPTORS"] is False
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("stages", [1, 3, 4])
+@pytest.mark.parametrize("kernel", ["forward", "d_keys"])
+def test_the_compiler_takes_no_less_shared_memory_than_is_foreseen(kernel, stages):
+    tiles = Configuration(64, 64, 4, stages, descriptors=True)
+    with chosen(**{kernel: tiles}):
+        made = launch_ahead("sm_90", kernel, Shape(64))
+    figures = compile_for(made.kernel, "sm_90", compile_arguments(made), tiles.options()).figures
+    assert loaded_bytes(kernel, 64, 2, tiles) <= figures["shared_bytes"]
+
+
+def test_what_is_foreseen_of_a_kernel_is_no_more_than_the_compiler_makes_of_it():
+    recorded = [one for one in read_baseline(RESOURCES).exact if one.parameters["kernel"] in PASSES]
+    ahead, held = [], []
+    for entry in recorded:
+        kernel, case, options = entry.parameters["kernel"], entry.arguments, entry.options
+        waves = options.get("waves_per_eu")
+        tiles = Configuration(
+            int(case["BLOCK_M"]), int(case["BLOCK_N"]), options["num_warps"], options["num_stages"], waves_per_eu=waves
+        )
+        needed, limit = registers(entry.target, kernel, int(case["BLOCK_D"]), tiles)
+        assert needed <= min(limit, registers_of(entry.figures)), entry.parameters
+        held.append(needed)
+        if case["DESCRIPTORS"] == "True":
+            item = 4 if entry.parameters["dtype"] == "fp32" else 2
+            ahead.append(loaded_bytes(kernel, int(case["BLOCK_D"]), item, tiles) / entry.figures["shared_bytes"])
+    assert max(ahead) < 1
+    assert len(held) > len(ahead) > 20
+
+
+def test_no_configuration_that_is_shipped_is_refused_before_it_is_compiled():
+    for architecture, kernel, head_dim, dtype in product(architectures(), PASSES, (64, 128, 256), (BF16, FP32)):
+        launch_ahead(architecture, kernel, Shape(head_dim, dtype))
+
+
+WAYS = {
+    "overlap": {"overlap": True},
+    "threshold": {"threshold": 8.0},
+    "a threshold that is passed": {"threshold": 0.5},
+    "persistent": {"persistent": True},
+    "all": {"overlap": True, "threshold": 2.0, "persistent": True},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("seq_q", "seq_k", "causal"),
+    [(64, 64, True), (64, 64, False), (50, 70, True), (70, 50, True), (20, 5, False), (33, 129, True)],
+)
+def test_every_way_through_the_loop_gives_the_same_attention(way, seq_q, seq_k, causal):
+    generator = torch.Generator().manual_seed(7)
+    q, k, v = (torch.randn(1, 3, seq, 32, generator=generator) for seq in (seq_q, seq_k, seq_k))
+    # Maxima that grow from key to key, so that rows are rescaled on the way.
+    k *= torch.linspace(0.2, 6.0, seq_k)[:, None]
+    with chosen(forward=Configuration(32, 16, 4, 1, **WAYS[way])):
+        out, lse = flash_attention(
+            q, k, v, causal=causal, alignment="bottom-right" if causal else None, return_lse=True
+        )
+    scores = (q.double() @ k.double().transpose(2, 3)) / math.sqrt(32)
+    if causal:
+        scores = scores.masked_fill(~torch.ones(seq_q, seq_k, dtype=torch.bool).tril(seq_k - seq_q), -math.inf)
+    expected = scores.softmax(3).nan_to_num(0.0) @ v.double()
+    assert torch.allclose(out.double(), expected, rtol=1e-5, atol=1e-5)
+    assert torch.allclose(lse.double(), scores.logsumexp(3), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_gradients_follow_every_way_through_the_forward_pass(way):
+    generator = torch.Generator().manual_seed(8)
+    q, k, v = (torch.randn(1, 2, 48, 16, generator=generator).requires_grad_() for _ in range(3))
+    with chosen(forward=Configuration(16, 16, 4, 1, **WAYS[way])):
+        found = torch.autograd.grad(flash_attention(q, k, v, causal=True).square().sum(), (q, k, v))
+    plain = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    expected = torch.autograd.grad(plain.square().sum(), (q, k, v))
+    assert all(torch.allclose(one, other, rtol=1e-4, atol=1e-4) for one, other in zip(found, expected, strict=True))
+
+
+def test_a_persistent_grid_is_no_larger_than_the_multiprocessors():
+    with chosen(forward=Configuration(128, 128, 8, 2, persistent=True)):
+        many, few = (launch_ahead("sm_90", "forward", Shape(64, seq_q=seq, heads=2)) for seq in (16_384, 128))
+    assert (many.programs, few.programs) == (4, 2)
+
+
 def test_a_tile_too_large_is_a_value_error():
     assert issubclass(TileTooLarge, ValueError)
 
@@ -735,6 +897,7 @@ def shared_bytes(architecture, **options):
     return found.figures["shared_bytes"]
 
 
+@pytest.mark.usefixtures("compiler")
 def test_a_tile_that_is_too_large_for_the_hardware_shows_when_it_is_compiled_and_the_default_fits():
     assert shared_bytes("sm_86", tile=64) > shared_limits()["sm_86"] >= shared_bytes("sm_86") > 0
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -629,6 +630,7 @@ narrowed = torch.empty(1, dtype=torch.bfloat16)
 narrow[(1,)](torch.tensor([1 + 0.75 * 2**-7]), narrowed)
 print(float(products[0, 0]), float(narrowed))
 """
+MENDED = str(Path(__file__).with_name("test_attention_interpreting.py"))
 MENDING = "roofline_kernels/attention/interpreting.py"
 
 
@@ -649,6 +651,34 @@ def unmended(tmp_path_factory):
     return [float(number) for number in done.stdout.split()]
 
 
+AGAIN_AND_AGAIN = """
+import torch
+from roofline_kernels.attention import flash_attention
+
+q, k, v = (torch.randn(1, 2, 40, 16, dtype=torch.float64).float() for _ in range(3))
+q.requires_grad_(True)
+for causal in (False, True, False):
+    out = flash_attention(q, k, v, causal=causal)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
+    (found,), (wanted,) = (torch.autograd.grad(one.square().sum(), (q,)) for one in (out, expected))
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+"""
+
+
+@pytest.mark.parametrize("arguments", [("-c", AGAIN_AND_AGAIN), ("-m", "pytest", "-q", "-pno:cacheprovider", MENDED)])
+def test_it_works_again_and_again_where_triton_was_told_to_interpret(arguments):
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+
+
 def test_triton_still_multiplies_the_bit_patterns_of_bfloat16(unmended):
     assert unmended[0] != 16, (
         f"Triton's interpreter multiplies bfloat16 as it should now: take mended_dot out of {MENDING}"
@@ -659,6 +689,7 @@ def test_triton_still_cuts_bits_off_where_it_narrows_to_bfloat16(unmended):
     assert unmended[1] != 1 + 2**-7, f"Triton's interpreter rounds to bfloat16 now: take mended_narrow out of {MENDING}"
 
 
+@pytest.mark.usefixtures("compiler")
 def test_other_kernels_are_compiled_as_before_after_ours_were_interpreted():
     import triton
     import triton.language as tl

@@ -34,8 +34,8 @@ REFUSED = {
 }
 
 
-# Tensor descriptors made on the host, and `warp_specialize`, came with it.
-OLDEST_TRITON = (3, 4)
+# That of the oldest torch which the package works with.
+OLDEST_TRITON = (3, 6)
 
 
 class NoSuchArchitecture(ValueError):

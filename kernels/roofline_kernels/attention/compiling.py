@@ -23,8 +23,8 @@ def compiled(function: Callable[..., Any], keep_graph: bool = True) -> Iterator[
     # Of several shapes torch would make one kernel for any shape, and past its limit of them compile none.
     torch.compiler.reset()
     settings = torch._functorch.config
-    # Otherwise (from torch 2.6) the backward pass may reuse what was saved for it, and refuses to keep the graph.
-    kept = {"donated_buffer": False} if keep_graph and hasattr(settings, "donated_buffer") else {}
+    # Otherwise the backward pass may reuse what was saved for it, and refuses to keep the graph.
+    kept = {"donated_buffer": False} if keep_graph else {}
     with settings.patch(kept):
         yield torch.compile(function, fullgraph=True, dynamic=False)
 

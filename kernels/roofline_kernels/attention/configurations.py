@@ -28,6 +28,10 @@ class Configuration:
         warp_specialize: whether some warps only load and others only compute.
         waves_per_eu: AMD: how many waves a SIMD is to hold, which bounds the registers.
         matrix_instr_nonkdim: AMD: rows of one matrix instruction, 16 or 32.
+        overlap: forward: whether the scores of the next tile are under way under the softmax of this one.
+        threshold: forward: the running output is rescaled only where a score exceeds its row's base by more than this,
+            in powers of two; 0 rescales it at every tile.
+        persistent: forward: whether as many programs as there are multiprocessors take one block after the other.
     """
 
     block_m: int
@@ -38,6 +42,9 @@ class Configuration:
     warp_specialize: bool = False
     waves_per_eu: int | None = None
     matrix_instr_nonkdim: int | None = None
+    overlap: bool = False
+    threshold: float = 0.0
+    persistent: bool = False
 
     def options(self) -> dict[str, Any]:
         """What the compiler is told."""
@@ -45,12 +52,57 @@ class Configuration:
             "num_warps": self.num_warps,
             "num_stages": self.num_stages,
             # The default is announced to turn off; without it every scaling of a score costs one instruction more.
-            "enable_fp_fusion": True,
+            # Under an overlap that one must come first: fused, it reads the scores while the next ones are written over
+            # them, and ptxas then lets each matrix instruction wait for the one before (C7514).
+            "enable_fp_fusion": not self.overlap,
         }
         for name in ("waves_per_eu", "matrix_instr_nonkdim"):
             if getattr(self, name) is not None:
                 named[name] = getattr(self, name)
         return named
+
+
+# Accumulators lie in tensor memory on these, and take no registers.
+TENSOR_MEMORY = ("sm_100", "sm_103")
+# 32-bit registers that a thread (NVIDIA) or a lane (CDNA, accumulation registers among them) can have.
+NVIDIA_REGISTERS, AMD_REGISTERS = 255, 512
+
+
+def registers(architecture: str, kernel: Pass, block_d: int, tiles: Configuration) -> tuple[int, int]:
+    """Registers of a thread that hold accumulators and one tile of scores, in float32, and how many there are.
+
+    All of these are needed at once, so a kernel that has fewer is sure to spill, and takes minutes to compile.
+
+    Args:
+        architecture: `sm_90`, `gfx942`, …, or `interpreter`, which has as many as it likes.
+        kernel: one of `PASSES`.
+        block_d: columns of a tile, a power of two.
+        tiles: how it is compiled.
+    """
+    rows = {"forward": tiles.block_m, "d_queries": tiles.block_m, "d_keys": 2 * tiles.block_n}[kernel]
+    held = rows * block_d + tiles.block_m * tiles.block_n
+    if architecture.startswith("gfx"):
+        return -(-held // (64 * tiles.num_warps)), AMD_REGISTERS // (tiles.waves_per_eu or 1)
+    if architecture == "interpreter" or architecture in TENSOR_MEMORY:
+        return 0, NVIDIA_REGISTERS
+    return -(-held // (32 * tiles.num_warps)), NVIDIA_REGISTERS
+
+
+def loaded_bytes(kernel: Pass, block_d: int, element_bytes: int, tiles: Configuration) -> int:
+    """Shared memory that the loads under way take where tiles come by descriptors, which a program cannot do without.
+
+    Every stage of the loop has a tile of each of two tensors: keys and values, or for `d_keys` queries and the gradient
+    of the output. With one stage the second may lie where the first was. Of loads by pointers nothing is foreseen: the
+    compiler gives some of them fewer stages.
+
+    Args:
+        kernel: one of `PASSES`.
+        block_d: columns of a tile.
+        element_bytes: 2 or 4.
+        tiles: how it is compiled.
+    """
+    rows = tiles.block_m if kernel == "d_keys" else tiles.block_n
+    return (2 * tiles.num_stages if tiles.num_stages > 1 else 1) * rows * block_d * element_bytes
 
 
 # Of the process and not of the thread: autograd runs the backward pass of a GPU in a thread of its own.
@@ -108,11 +160,11 @@ def _configuration(
     found = entries[min(size for size in entries if size >= head_dim)]
     if tile is None:
         return found
-    # Four warps have a row of 16 each in a tile of 64; from 128 on eight keep the registers of each in bounds.
+    # Four warps have a row of 16 each in a tile of 64; from 128 rows or columns on eight keep the registers in bounds.
     return Configuration(
         block_m=tile,
         block_n=tile,
-        num_warps=8 if tile >= 128 else 4,
+        num_warps=8 if tile >= 128 or head_dim > 128 else 4,
         num_stages=found.num_stages,
         descriptors=found.descriptors,
         waves_per_eu=found.waves_per_eu,

@@ -87,8 +87,8 @@ def flash_attention(
     Raises:
         ValueError: shapes, types, devices or options that do not go together.
         NoSuchArchitecture: the device has no matrix instructions that Triton can use.
-        ImportError: there is no Triton 3.4 or newer.
-        TileTooLarge: the tile needs more shared memory than the architecture has.
+        ImportError: there is no Triton 3.6 or newer.
+        TileTooLarge: the tile needs more registers or shared memory than the architecture has.
     """
     counts = heads_of(heads, layout)
     q4 = as_bhsd("q", q, layout, counts.queries if counts else None)

@@ -95,8 +95,10 @@ def interpreted_language() -> Iterator[None]:
     finally:
         for space, own in before:
             for name in vars(space).keys() - own.keys():
-                # A module that was imported meanwhile stays where its importers look for it.
-                if not isinstance(getattr(space, name), types.ModuleType):
+                # A module that was imported meanwhile stays where its importers look for it. So does what Triton puts
+                # beside its own functions under TRITON_INTERPRET=1, since it does so once and they ask at every call.
+                value = getattr(space, name)
+                if not isinstance(value, types.ModuleType) and vars(interpreter).get(name) is not value:
                     delattr(space, name)
             for name, value in own.items():
                 if vars(space)[name] is not value:
@@ -128,6 +130,25 @@ def bfloat16_as_it_is() -> Iterator[None]:
         builder.create_dot, builder.create_fp_trunc = dot, narrow
 
 
+@contextlib.contextmanager
+def scalars_as_bounds() -> Iterator[None]:
+    """Let a scalar, which the interpreter keeps as an array of one element, bound a loop, for the time of a launch.
+
+    Triton 3.6 makes an integer of the array itself, which numpy refuses since 2.4; later ones of its element.
+    """
+    patch = interpreter._patch_lang_tensor
+
+    def mended(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda scalar: int(scalar.handle.data.item()))
+
+    interpreter._patch_lang_tensor = mended
+    try:
+        yield
+    finally:
+        interpreter._patch_lang_tensor = patch
+
+
 def round_to_bfloat16(values: np.ndarray) -> np.ndarray:
     """float32 as bfloat16 bit patterns, uint16 of the same shape: to the nearest, ties to even; NaN stays one."""
     bits = np.asarray(values, np.float32).view(np.uint32)
@@ -151,5 +172,5 @@ def launch_interpreted(kernel: Any, grid: tuple[int, ...], arguments: dict[str, 
     """
     kept = {name: value for name, value in arguments.items() if name not in COMPILED_ONLY}
     # As on a GPU, what overflows in rows that are never stored is nobody's business.
-    with interpreted_language(), bfloat16_as_it_is(), np.errstate(over="ignore", invalid="ignore"):
+    with scalars_as_bounds(), interpreted_language(), bfloat16_as_it_is(), np.errstate(over="ignore", invalid="ignore"):
         interpreted(kernel)[grid](**kept)

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from .configurations import Configuration, configuration
-from .describing import strides, with_descriptors
-from .launching import Launch
+from .architectures import SHARED_BYTES
+from .configurations import Configuration, Pass, configuration, loaded_bytes, registers
+from .describing import describable, strides, with_descriptors
+from .launching import Launch, TileTooLarge
 from .triton_d_keys import d_keys_kernel
 from .triton_d_queries import d_queries_kernel
 from .triton_delta import delta_kernel
@@ -21,6 +22,8 @@ from .triton_forward import forward_kernel
 LOG2E = 1 / math.log(2.0)
 # What four warps of the kernel of row sums hold of two tensors at a time: 64 registers a thread.
 DELTA_BYTES = 64 * 128 * 2
+# What each kernel makes, for messages.
+NAMES: dict[Pass, str] = {"forward": "forward", "d_keys": "dK and dV", "d_queries": "dQ"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +49,40 @@ def forward(
     problem: Problem, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: torch.Tensor
 ) -> Launch:
     """Output and log-sum-exp: see `forward_kernel`."""
-    tiles = configuration(problem.architecture, "forward", q.shape[3], q.element_size(), problem.tile)
+    tiles = _tiles(problem, "forward", q, k, v)
     arguments = {
         "q": q, "k": k, "v": v, "out": out, "lse": lse,
         **strides("q", q), **strides("k", k), **strides("v", v), **strides("o", out),
         "heads": q.shape[1], "seq_q": q.shape[2], "seq_k": k.shape[2], "shift": problem.shift,
         "scale_log2": abs(problem.scale) * LOG2E, "NEGATIVE": problem.scale < 0,
+        "OVERLAP": tiles.overlap, "THRESHOLD": tiles.threshold,
+        "PERSISTENT": q.shape[0] * q.shape[1] if tiles.persistent else 0,
         **_constants(problem, q, k, tiles),
     }  # fmt: skip
     arguments = with_descriptors(tiles, arguments, {"q": "BLOCK_M", "k": "BLOCK_N", "v": "BLOCK_N"})
-    return Launch(forward_kernel, "forward", tiles, _programs(q, tiles.block_m), arguments)
+    programs = _programs(q, tiles.block_m)
+    if tiles.persistent:
+        programs = min(programs, _multiprocessors(q.device))
+    return Launch(forward_kernel, NAMES["forward"], tiles, programs, arguments)
+
+
+def _tiles(problem: Problem, kernel: Pass, *loaded: torch.Tensor) -> Configuration:
+    """The configuration of a kernel, which loads tiles of `loaded`.
+
+    Raises:
+        TileTooLarge: it cannot but spill, or cannot be loaded, found before minutes go into compiling it.
+    """
+    architecture, head_dim, item = problem.architecture, loaded[0].shape[3], loaded[0].element_size()
+    tiles = configuration(architecture, kernel, head_dim, item, problem.tile)
+    block_d = _block_d(head_dim)
+    needed, limit = registers(architecture, kernel, block_d, tiles)
+    if needed > limit:
+        raise TileTooLarge(NAMES[kernel], tiles, architecture, needed, limit, "registers")
+    if tiles.descriptors and head_dim == block_d and all(map(describable, loaded)):
+        needed, limit = loaded_bytes(kernel, block_d, item, tiles), SHARED_BYTES[architecture]
+        if needed > limit:
+            raise TileTooLarge(NAMES[kernel], tiles, architecture, needed, limit)
+    return tiles
 
 
 def delta(
@@ -95,19 +122,19 @@ class Saved:
 def d_keys(problem: Problem, saved: Saved, d_k: torch.Tensor, d_v: torch.Tensor) -> Launch:
     """Gradients of keys and values."""
     q, k = saved.q, saved.k
-    tiles = configuration(problem.architecture, "d_keys", q.shape[3], q.element_size(), problem.tile)
+    tiles = _tiles(problem, "d_keys", q, k, saved.v, saved.d_out)
     own = {"d_k": d_k, "d_v": d_v, **strides("dk", d_k), **strides("dv", d_v), "heads_k": k.shape[1]}
     arguments = _backward_arguments(problem, saved, tiles, own)
-    return Launch(d_keys_kernel, "dK and dV", tiles, _programs(k, tiles.block_n), arguments)
+    return Launch(d_keys_kernel, NAMES["d_keys"], tiles, _programs(k, tiles.block_n), arguments)
 
 
 def d_queries(problem: Problem, saved: Saved, d_q: torch.Tensor) -> Launch:
     """Gradient of the queries."""
     q = saved.q
-    tiles = configuration(problem.architecture, "d_queries", q.shape[3], q.element_size(), problem.tile)
+    tiles = _tiles(problem, "d_queries", q, saved.k, saved.v, saved.d_out)
     own = {"d_q": d_q, **strides("dq", d_q), "heads": q.shape[1]}
     arguments = _backward_arguments(problem, saved, tiles, own)
-    return Launch(d_queries_kernel, "dQ", tiles, _programs(q, tiles.block_m), arguments)
+    return Launch(d_queries_kernel, NAMES["d_queries"], tiles, _programs(q, tiles.block_m), arguments)
 
 
 def _backward_arguments(problem: Problem, saved: Saved, tiles: Configuration, own: dict[str, Any]) -> dict[str, Any]:
@@ -142,6 +169,11 @@ def _constants(problem: Problem, q: torch.Tensor, k: torch.Tensor, tiles: Config
 def _block_d(head_dim: int) -> int:
     """The power of two from D up; Triton's matrix products have no side below 16."""
     return max(16, 1 << (head_dim - 1).bit_length())
+
+
+def _multiprocessors(device: torch.device) -> int:
+    """How many programs run at once, one each; few in the interpreter and ahead of time, where nothing runs at once."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
 
 
 def _programs(rows: torch.Tensor, block: int) -> int:

@@ -11,7 +11,12 @@ from .configurations import Configuration
 from .interpreting import launch_interpreted
 
 # What a tile may need too much of, as Triton names it, and in what that is counted.
-_MEMORIES = {"shared memory": "bytes of shared memory", "tensor memory": "columns of tensor memory"}
+_MEMORIES = {
+    "shared memory": "bytes of shared memory",
+    "tensor memory": "columns of tensor memory",
+}
+# What is foreseen, and never left to the compiler.
+_REGISTERS = "registers for its accumulators and scores alone"
 
 
 class TileTooLarge(ValueError):
@@ -22,8 +27,8 @@ class TileTooLarge(ValueError):
         tiles: how it was compiled.
         architecture: for which.
         needed: bytes of shared memory, or on Blackwell columns of tensor memory.
-        limit: how many a program may use.
-        memory: which of the two.
+        limit: how many a program may use, or of registers a thread.
+        memory: which of them.
     """
 
     def __init__(
@@ -38,8 +43,8 @@ class TileTooLarge(ValueError):
         self.needed, self.limit, self.memory = needed, limit, memory
         super().__init__(
             f"the {kernel} kernel with tiles of {tiles.block_m} queries and {tiles.block_n} keys needs "
-            f"{needed:,} {_MEMORIES[memory]}; {architecture} has {limit:,} for a program; take a smaller tile or fewer "
-            "stages"
+            f"{needed:,} {_MEMORIES.get(memory, _REGISTERS)}; {architecture} has {limit:,} for a "
+            f"{'thread' if memory == 'registers' else 'program'}; take a smaller tile or fewer stages"
         )
 
 

@@ -16,9 +16,13 @@ def place(BLOCKS, HEADS, HEADS_FIRST: tl.constexpr):
     HEADS_FIRST: neighbouring programs have different heads, the later blocks first, so that where later blocks have
     more to do (causal) no long one is left over for the end. Otherwise neighbours share a head and its keys.
     """
-    program = tl.program_id(0)
+    return place_of(tl.program_id(0), tl.num_programs(0) // BLOCKS, BLOCKS, HEADS, HEADS_FIRST)
+
+
+@triton.jit
+def place_of(program, rounds, BLOCKS, HEADS, HEADS_FIRST: tl.constexpr):
+    """The same of the program of that number, where `rounds` is heads times batch."""
     if HEADS_FIRST:
-        rounds = tl.num_programs(0) // BLOCKS
         block = BLOCKS - 1 - program // rounds
         head_of_all = program % rounds
     else:

@@ -1,0 +1,207 @@
+"""What the compiler makes of the other ways through the forward kernel of FlashAttention on Hopper, as a page.
+
+    python benchmarks/flash_variants.py -o docs/results/flash-variants.md
+
+Each variant that `flash_tuning.py` offers beside the shipped configuration is compiled for sm_90 without a GPU, with
+and without a causal mask, and its machine code is read: matrix instructions, waits for them, barriers, and how many
+exponentials stand between a matrix instruction and the wait for it, which is what an overlap is.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from rank_figures.page import filled, table
+from tuning.candidates import name_of, variants
+
+from pytest_roofline.core.errors import CompileFailed
+from pytest_roofline.measuring.compiling.compile import compile_for
+from roofline_kernels.attention.ahead import Shape, compile_arguments, launch_ahead
+from roofline_kernels.attention.architectures import SHARED_BYTES
+from roofline_kernels.attention.configurations import Configuration, chosen, shipped
+
+TARGET = "sm_90"
+HEAD_DIMS = (64, 128, 256)
+COLUMNS = ("head dim", "mask", "variant", "wgmma", "waits", "barriers", "exponentials under a wgmma", "registers",
+           "shared bytes", "spills", "what speaks against it")  # fmt: skip
+SAME = "compiles to the same figures as without"
+# ptxas says this of a kernel whose matrix instructions wait for each other after all.
+_SERIAL = re.compile(r"\((C75\d\d)\)[^:]*: (?P<said>wgmma\.mma_async instructions are serialized due to [^\n]*)")
+# The compiler says this of a pass that failed, to the process's own stderr and not to whoever called it.
+_PASS = re.compile(rb"Pipeline failed while executing \[`(\w+)`")
+
+HEAD = """# Other ways through FlashAttention's forward pass on Hopper
+
+Made by `python benchmarks/flash_variants.py -o docs/results/flash-variants.md`, with Triton {triton}, without a GPU: no
+time stands here, and none of it has run on a card. The first row of each group is what is shipped; the default changes
+only when a card has shown that another is faster, which `benchmarks/flash_tuning.py` finds out: it tries all of these
+that the compiler takes. Each computes the same, by a test against float64 in Triton's interpreter.
+
+* `overlap`: the scores of the next tile are asked for before this one's are made into shares, so that the tensor cores
+  work under the softmax. The first tile goes under the mask and stands before the loop.
+* `threshold8`: the running output is rescaled only where a score exceeds its row's base by more than 2⁸.
+* `persistent`: one program a multiprocessor, which takes block after block, the longest first under a causal mask.
+* `ws`: Triton's warp specialization: some warps load, others compute. At the shipped tile it stands here only: a tuner
+  is not offered it.
+
+Waits are `WARPGROUP.DEPBAR`, barriers `BAR.SYNC`. An exponential stands under a wgmma where in the machine code one has
+been issued and not yet been waited for.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the machine code of one variant holds, or why there is none."""
+
+    head_dim: int
+    causal: bool
+    tiles: Configuration
+    counts: tuple[int, ...] = ()
+    against: str = ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the page")
+    parser.add_argument("--head-dims", nargs="+", type=int, choices=HEAD_DIMS, default=HEAD_DIMS)
+    options = parser.parse_args(arguments)
+    options.output.write_text(page(list(found(options.head_dims))), encoding="utf-8")
+    return 0
+
+
+def page(rows: Sequence[Found]) -> str:
+    """All of it."""
+    import triton
+
+    return (
+        filled("\n\n".join([HEAD.format(triton=triton.__version__).rstrip(), table(COLUMNS, list(map(_row, rows)))]))
+        + "\n"
+    )
+
+
+def found(head_dims: Sequence[int] = HEAD_DIMS) -> Iterator[Found]:
+    """Every variant with either mask, the shipped configuration first."""
+    for head_dim in head_dims:
+        own = shipped()[TARGET]["forward"]["16-bit"][head_dim]
+        for causal in (False, True):
+            plain = look(head_dim, causal, own)
+            yield plain
+            specialized = look(head_dim, causal, replace(own, warp_specialize=True))
+            yield replace(specialized, against=SAME) if specialized.counts == plain.counts else specialized
+            for tiles in variants(TARGET, "forward", head_dim, own):
+                yield look(head_dim, causal, tiles)
+
+
+def look(head_dim: int, causal: bool, tiles: Configuration) -> Found:
+    """One variant, compiled and read."""
+    import triton
+
+    made: list[Any] = []
+
+    def keep(*given: Any, **options: Any) -> Any:
+        made.append(compiler(*given, **options))
+        return made[-1]
+
+    with chosen(forward=tiles):
+        launch = launch_ahead(TARGET, "forward", Shape(head_dim), causal=causal)
+    compiler, triton.compile = triton.compile, keep
+    with _heard() as said:
+        try:
+            figures = compile_for(launch.kernel, TARGET, compile_arguments(launch), tiles.options()).figures
+        except CompileFailed as error:
+            said.seek(0)
+            return Found(head_dim, causal, tiles, against=failure(str(error), said.read()))
+        finally:
+            triton.compile = compiler
+    code = disassembled(made[-1].asm["cubin"])
+    spills = figures["spill_stores"] + figures["spill_loads"]
+    counts = (
+        figures["HGMMA"], code.count("WARPGROUP.DEPBAR"), code.count("BAR.SYNC"), exponentials_under(code),
+        figures["registers"], figures["shared_bytes"], spills,
+    )  # fmt: skip
+    return Found(head_dim, causal, tiles, counts, _against(figures["shared_bytes"], spills, made[-1].asm["ptx"]))
+
+
+@contextlib.contextmanager
+def _heard() -> Iterator[IO[bytes]]:
+    """A file that takes what goes to the process's stderr meanwhile, also from code that is not Python."""
+    with tempfile.TemporaryFile() as file:
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield file
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def failure(error: str, said: bytes) -> str:
+    """Why there is no binary: the last line of the error, and the pass that failed where the compiler named one."""
+    found = _PASS.search(said)
+    return f"Triton: {error.strip().splitlines()[-1].strip()}" + (f" (in {found[1].decode()})" if found else "")
+
+
+def _against(shared_bytes: int, spills: int, ptx: str) -> str:
+    if shared_bytes > SHARED_BYTES[TARGET]:
+        return f"there are {SHARED_BYTES[TARGET]:,} bytes"
+    return "it spills" if spills else serialized(ptx)
+
+
+def disassembled(cubin: bytes) -> str:
+    """The machine code of a binary, an instruction a line."""
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        return _output(knobs.nvidia.nvdisasm.path, "-c", file.name)
+
+
+def serialized(ptx: str) -> str:
+    """Why the assembler lets each matrix instruction wait for the one before; empty where it does not."""
+    from triton.backends.nvidia.compiler import get_ptxas
+
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "kernel.ptx"
+        source.write_text(ptx, encoding="utf-8")
+        said = _output(
+            get_ptxas(90).path, "-v", f"--gpu-name={TARGET}a", str(source), "-o", str(source.with_suffix(".o"))
+        )
+    match = _SERIAL.search(said)
+    return f"ptxas: {match['said'].partition(' in the function')[0]} ({match[1]})" if match else ""
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
+def exponentials_under(code: str) -> int:
+    """How many exponentials stand between a matrix instruction and the next wait, or the end of the loop."""
+    count, under_way = 0, False
+    for line in code.splitlines():
+        if "HGMMA" in line:
+            under_way = True
+        elif "WARPGROUP.DEPBAR" in line or re.search(r"\bBRA\b", line):
+            under_way = False
+        elif "MUFU.EX2" in line:
+            count += under_way
+    return count
+
+
+def _row(one: Found) -> tuple[object, ...]:
+    counts = [f"{count:,}" for count in one.counts] or [""] * 7
+    return str(one.head_dim), "causal" if one.causal else "full", name_of(one.tiles), *counts, one.against
+
+
+if __name__ == "__main__":
+    sys.exit(main())

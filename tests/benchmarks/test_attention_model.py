@@ -1,0 +1,90 @@
+"""What is foreseen of attention on an H100: the arithmetic of a tile, and predictions that it allows."""
+
+from pathlib import Path
+
+import pytest
+
+from pytest_roofline.judging.baselines import read_baseline
+from pytest_roofline.judging.hardware.products import shipped
+from roofline_kernels.attention.configurations import shipped as configurations
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def model(program):
+    return program("attention_model")
+
+
+@pytest.fixture(scope="module")
+def product(model):
+    return next(one for one in shipped().catalogue.products if one.product == model.PRODUCT)
+
+
+def test_a_tile_takes_as_many_clocks_as_arithmetic_says(model):
+    one = model.tile(128, 128, 128)
+    # 4 · 128³ FLOPs at 4,096 a clock; 128² exponentials at 16; 3 · 128² + 128 · 128 instructions at 128.
+    assert (one.products, one.exponentials, one.float32) == (2048, 1024, 512)
+    assert one.in_turn == 2048 / 3584
+    assert one.pipes_at_once == 2048 / 3072
+    # QKᵀ, 1024 clocks, is hidden under a softmax of 1536.
+    assert one.overlapped == 2048 / (1024 + 1536)
+
+
+def test_what_takes_less_than_the_next_product_hides_under_it(model):
+    # 512 exponentials and 256 instructions under a QKᵀ of 1024 clocks.
+    assert model.Tile(2048, 512, 256).overlapped == 1
+
+
+def test_the_rates_of_a_clock_are_those_of_the_datasheet(model, product):
+    hz = 1.83e9
+    units = product.facts["units"].value
+    assert units * hz * model.MATRIX_FLOPS == pytest.approx(product.peaks["bf16_TFLOPS"].value * 1e12, rel=1e-3)
+    full_hz = product.facts["clock_MHz"].value * 1e6
+    assert units * full_hz * model.FLOAT32 * 2 == pytest.approx(product.peaks["fp32_TFLOPS"].value * 1e12, rel=5e-3)
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_a_compiled_tile_has_one_exponential_a_score_and_one_a_row_to_rescale(model, head_dim):
+    case = {"architecture": model.ARCHITECTURE, "kernel": "forward", "dtype": "bf16", "variant": "full"}
+    (entry,) = (
+        one
+        for one in read_baseline(ROOT / "baselines/resources.json").exact
+        if one.parameters == case | {"head_dim": head_dim}
+    )
+    own = configurations()[model.ARCHITECTURE]["forward"]["16-bit"][head_dim]
+    threads = 32 * own.num_warps
+    # Four threads share a row of what wgmma leaves in registers, and each has its rows' rescaling to do.
+    rows = own.block_m * 4 // threads
+    assert entry.figures["MUFU.EX2"] == own.block_m * own.block_n // threads + rows
+
+
+def test_no_forward_pass_is_foreseen_above_what_its_tile_allows(model, product):
+    peak = product.peaks["bf16_TFLOPS"].value * 1e12
+    rates = {one.head_dim: one for one in model.predictions() if (one.passes, one.unit) == ("forward", "FLOP/s")}
+    assert set(rates) == set(model.HEAD_DIMS)
+    for head_dim, one in rates.items():
+        own = configurations()[model.ARCHITECTURE]["forward"]["16-bit"][head_dim]
+        assert one.least < one.most <= model.tile(head_dim, own.block_m, own.block_n).in_turn * peak
+
+
+def test_a_backward_pass_is_foreseen_below_five_of_seven_products(model, product):
+    (one,) = (one for one in model.predictions() if (one.passes, one.unit) == ("backward", "FLOP/s"))
+    assert one.most < product.peaks["bf16_TFLOPS"].value * 1e12 * 5 / 7
+
+
+def test_a_program_finds_each_prediction_by_its_name_and_knows_its_value(model):
+    found = model.predictions()
+    assert len({one.name for one in found}) == len(found)
+    assert {one.value for one in found} == set(model.WORDS)
+    assert {one.unit for one in found if one.value == "flops_per_s"} == {"FLOP/s"}
+    assert {one.unit for one in found if one.value != "flops_per_s"} == {"share"}
+    assert all(one.most is None or one.least < one.most for one in found)
+
+
+def test_the_page_shows_both_tables_as_they_are_made(model, capsys):
+    text = (ROOT / "docs/attention.md").read_text(encoding="utf-8")
+    assert model.main() == 0
+    assert capsys.readouterr().out == f"{model.model_table()}\n\n{model.prediction_table()}\n"
+    assert model.model_table() in text
+    assert model.prediction_table() in text

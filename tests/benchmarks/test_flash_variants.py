@@ -1,0 +1,81 @@
+"""The page of other ways through the forward kernel on Hopper: what is read in machine code, whether it is current."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from roofline_kernels.attention.configurations import shipped
+
+PAGE = Path(__file__).parents[2] / "docs/results/flash-variants.md"
+OWN = shipped()["sm_90"]["forward"]["16-bit"]
+
+
+@pytest.fixture(scope="module")
+def page(program):
+    return program("flash_variants")
+
+
+@pytest.fixture(scope="module")
+def candidates(program):
+    return program("tuning.candidates")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """The rows of the page, each as its cells."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")][1:]
+
+
+def code(*instructions):
+    return "\n".join(f"        /*0000*/                   {one} ;" for one in instructions)
+
+
+HGMMA, EX2, WAIT = "HGMMA.64x128x16.F32.BF16 R24, gdesc[UR16], R24", "MUFU.EX2 R1, R1", "WARPGROUP.DEPBAR.LE gsb0, 0x0"
+
+
+@pytest.mark.parametrize(
+    ("instructions", "count"),
+    [
+        ((HGMMA, WAIT, EX2, EX2), 0),
+        ((HGMMA, EX2, HGMMA, EX2, WAIT, EX2), 2),
+        # What follows a branch need not run after what stands before it.
+        ((HGMMA, EX2, "@!P0 BRA `(.L_x_4)", EX2, WAIT), 1),
+    ],
+)
+def test_an_exponential_is_under_a_product_until_this_is_waited_for(page, instructions, count):
+    assert page.exponentials_under(code(*instructions)) == count
+
+
+def test_a_pass_that_failed_is_named_where_the_compiler_names_it(page):
+    error = "forward_kernel cannot be compiled for sm_90:\n  RuntimeError: PassManager::run failed"
+    said = b"note: Pipeline failed while executing [`NVGPUWarpSpecialization` on 'builtin.module' operation]"
+    assert page.failure(error, said) == "Triton: RuntimeError: PassManager::run failed (in NVGPUWarpSpecialization)"
+    assert page.failure(error, b"") == "Triton: RuntimeError: PassManager::run failed"
+
+
+def test_the_page_has_each_that_is_tried_and_none_that_spills(candidates, rows):
+    expected = [
+        [str(size), mask, candidates.name_of(one)]
+        for size, own in OWN.items()
+        for mask in ("full", "causal")
+        for one in [own, replace(own, warp_specialize=True), *candidates.variants("sm_90", "forward", size, own)]
+    ]
+    assert [row[:3] for row in rows] == expected
+    assert {row[9] for row in rows} <= {"0", ""}
+    overlapping = [row for row in rows if "overlap" in row[2]]
+    assert overlapping
+    assert all(int(row[6]) > 0 for row in overlapping)
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("what", ["as shipped", "overlap", "ws"])
+def test_the_page_shows_what_the_compiler_makes(page, candidates, rows, what, causal):
+    triton = pytest.importorskip("triton", reason="needs Triton, found none")
+    if f"with Triton {triton.__version__}," not in " ".join(PAGE.read_text(encoding="utf-8").split()):
+        pytest.skip(f"the page is of another Triton than {triton.__version__}")
+    own = OWN[128]
+    tried = [own, *candidates.variants("sm_90", "forward", 128, own)]
+    tiles = next(one for one in tried if what == "as shipped" or what in candidates.name_of(one).split())
+    assert list(page._row(page.look(128, causal, tiles))) in rows
