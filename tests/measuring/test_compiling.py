@@ -465,6 +465,18 @@ def test_the_same_again_says_the_same_and_a_compiled_kernel_says_it_too():
     assert read(compiled).arguments == first.arguments
 
 
+def test_a_comment_that_moves_lines_changes_nothing(monkeypatch):
+    """With line information ptxas gave 104 and 106 registers to one PTX."""
+    made = []
+    compile_one = triton.compile
+    monkeypatch.setattr(triton, "compile", lambda *args, **more: made.append(compile_one(*args, **more)) or made[-1])
+    before = triton.knobs.compilation.disable_line_info
+    found = compile_for(gemm, "sm_90", GEMM, OPTIONS)
+    assert ".loc" not in made[0].asm["ptx"]
+    assert triton.knobs.compilation.disable_line_info == before
+    assert "TRITON_DISABLE_LINE_INFO" not in found.options
+
+
 def test_what_fits_in_no_register_shows_as_spills():
     figures = compile_for(gemm, "sm_80", {**GEMM, "BN": 256}, {**OPTIONS, "num_warps": 4, "maxnreg": 96}).figures
     assert figures["stack_bytes"] > 0

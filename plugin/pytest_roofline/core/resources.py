@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
+from .checks import require_amounts
 from .errors import BadInput
 from .keys import Scalar, label_of
 
@@ -112,6 +113,7 @@ class Resources:
 
     def __post_init__(self) -> None:
         check_figures(self.figures)
+        require_amounts(self, above_zero=("shared_limit_bytes",), from_zero=("slack",))
 
     @property
     def target(self) -> str:
@@ -199,6 +201,9 @@ class FigureChange:
     before: int | None
     after: int | None
     verdict: Literal["worse", "better", "slack", ""] = ""
+
+    def __post_init__(self) -> None:
+        require_amounts(self, from_zero=("before", "after"))
 
 
 @dataclass(frozen=True, slots=True)
