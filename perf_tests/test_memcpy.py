@@ -36,8 +36,8 @@ def _measure(roofline, buffers, work, copy=memcpy.copy, metric=None):
 
 
 def _buffers(roofline, size_bytes, source, target, pinned=False):
-    need = memcpy.memory_needed(size_bytes)
     for where in {"host" if place.type == "cpu" else "device" for place in (source, target)}:
+        need = memcpy.memory_needed(size_bytes, pinned=pinned and where == "host")
         roofline.require_memory(need if source == target else need // 2, where=where)
     odd = size_bytes in memcpy.ODD_SIZES_BYTES
     return memcpy.CopyBuffers(size_bytes, source, target, pinned=pinned, odd_address=odd)

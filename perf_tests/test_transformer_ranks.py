@@ -30,7 +30,7 @@ from pytest_roofline import Timed, Work
 from pytest_roofline.core.units import format_amount
 from pytest_roofline.measuring.host import usable_cores
 from roofline_kernels.training.communication import profiled
-from roofline_kernels.training.parallel import STRATEGIES, ParallelStep, least_bytes, why_not
+from roofline_kernels.training.parallel import STRATEGIES, ParallelStep, least_bytes
 from roofline_kernels.training.precisions import precision_named
 from roofline_kernels.transformer import SIZES, Config
 from roofline_kernels.work import transformer_flops
@@ -196,8 +196,6 @@ def _require(roofline, distributed, strategy, size, world_size, precision):
     too_few_cores = f"needs {world_size} cores, found {cores}" if on_cpu and world_size > cores else ""
     if reason := distributed.available(world_size) or too_few_cores:
         roofline.skip_for_hardware(reason)
-    if reason := why_not(strategy):
-        pytest.skip(reason)
     element_bytes = precision_named(precision).parameters.itemsize
     # Ranks on a CPU take theirs from the same memory.
     need = least_bytes(MODELS[size], strategy, world_size, element_bytes) * (world_size if on_cpu else 1)

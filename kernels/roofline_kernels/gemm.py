@@ -281,16 +281,9 @@ def _taken(matrix: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def _scaled(operands: Operands, out: torch.Tensor) -> None:
-    """`torch._scaled_mm`, which has its own arguments in torch 2.4: there it also gives the largest result."""
     assert operands.scales is not None
-    into: Any = out
-    if _GIVES_LARGEST:
-        into = (out, torch.empty((), dtype=torch.float32, device=out.device))
-    by_name: dict[str, Any] = {"scale_a": operands.scales[0], "scale_b": operands.scales[1]}
-    torch._scaled_mm(operands.left, operands.weight.t(), **by_name, out_dtype=out.dtype, out=into)
-
-
-_GIVES_LARGEST = len(torch.ops.aten._scaled_mm.default._schema.returns) > 1
+    left, right = operands.scales
+    torch._scaled_mm(operands.left, operands.weight.t(), scale_a=left, scale_b=right, out_dtype=out.dtype, out=out)
 
 
 @contextlib.contextmanager

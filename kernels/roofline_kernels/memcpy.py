@@ -6,7 +6,8 @@ that does nothing, or leaves a byte out, is seen.
 
 import functools
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -103,18 +104,26 @@ class CopyBuffers:
         targets = allocate(count * self._stride, self._target, self._pinned)
         self._slabs += 1
         fill_random(sources, start=self._slabs * 1_000_003)
-        if self._source == self._target:
-            torch.bitwise_not(sources, out=targets)
-        else:
-            targets.copy_(sources)
-            targets.bitwise_not_()
-        starts = range(self._shift, count * self._stride, self._stride)
+        _invert(sources, targets)
+        # Given out from the end of the list, so in the order of their addresses.
+        starts = reversed(range(self._shift, count * self._stride, self._stride))
         return [(sources[at : at + self.size_bytes], targets[at : at + self.size_bytes]) for at in starts]
 
 
-def memory_needed(size_bytes: int) -> int:
-    """Bytes that a pair takes, with the slab's rounding and the working memory of making and checking it."""
-    return 2 * (size_bytes + _ALIGNMENT) + 2 * _CHUNK_BYTES + _TILE_BYTES
+def memory_needed(size_bytes: int, pinned: bool = False) -> int:
+    """Bytes that a pair takes, with the slab's rounding and the working memory of making and checking it.
+
+    Half of it is what each end of a copy between two memories takes.
+
+    Args:
+        size_bytes: of each buffer.
+        pinned: whether they are page-locked: torch takes the next power of two, twice the size at worst.
+    """
+    buffer_bytes = size_bytes + _ALIGNMENT
+    if pinned:
+        slab_bytes = -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
+        buffer_bytes = 1 << (slab_bytes - 1).bit_length()
+    return 2 * (buffer_bytes + 2 * _CHUNK_BYTES + _TILE_BYTES)
 
 
 def copy(source: torch.Tensor, target: torch.Tensor) -> None:
@@ -122,12 +131,124 @@ def copy(source: torch.Tensor, target: torch.Tensor) -> None:
     target.copy_(source, non_blocking=True)
 
 
-def same(source: torch.Tensor, target: torch.Tensor) -> bool:
-    """Whether every byte arrived, whichever devices the two are on; compared in pieces, which takes little memory."""
-    if source.numel() != target.numel():
-        return False
-    pieces = zip(source.split(_CHUNK_BYTES), target.split(_CHUNK_BYTES), strict=True)
-    return all(torch.equal(left, right.to(left.device)) for left, right in pieces)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Pairs that lie evenly spaced in one memory on either side: a slab, or what was used of it.
+
+    Args:
+        first: the number of the first pair.
+        pair: the first one.
+        count: pairs.
+        strides: bytes from one source, and from one target, to the next.
+    """
+
+    first: int
+    pair: tuple[torch.Tensor, torch.Tensor]
+    count: int
+    strides: tuple[int, int]
+
+    def rows(self, side: int, device: torch.device | None = None) -> torch.Tensor:
+        """All sources (0) or targets (1), as they lie there or on another device: [count, size_bytes], uint8."""
+        first, stride = self.pair[side], self.strides[side]
+        span = (self.count - 1) * stride + first.numel()
+        # With what lies between them, which is one transfer; row by row it would be gathered by the host.
+        whole = first.as_strided((span,), (1,)).to(device or first.device)
+        return whole.as_strided((self.count, first.numel()), (stride, 1))
+
+
+class Same:
+    """Whether every byte of a copy arrived, of one pair or of all that were timed: a `verify` of `roofline.measure`.
+
+    Whichever devices the two are on, they are compared on an accelerator where one of them is there: a host would need
+    seconds for 2 GB. A comparison of two buffers on a device waits for it, so pairs of one slab are compared at once.
+    """
+
+    def __call__(self, source: torch.Tensor, target: torch.Tensor) -> bool:
+        """Whether one pair is the same; compared in pieces, which takes little memory."""
+        if source.numel() != target.numel():
+            return False
+        where = _compared_on(source, target)
+        pieces = zip(source.split(_CHUNK_BYTES), target.split(_CHUNK_BYTES), strict=True)
+        return all(torch.equal(left.to(where), right.to(where)) for left, right in pieces)
+
+    def spoil(self, sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Make every byte of the targets differ from its source again, as in fresh pairs."""
+        for run in _runs(sets):
+            if run.count == 1:
+                _invert(*run.pair)
+            else:
+                _invert(run.rows(0), run.rows(1))
+
+    def first_wrong(self, sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> int | None:
+        """The number of the first pair whose target is not as its source; None where all are."""
+        for run in _runs(sets):
+            if run.count == 1:
+                if not self(*run.pair):
+                    return run.first
+                continue
+            where = _compared_on(*run.pair)
+            left, right = run.rows(0, where), run.rows(1, where)
+            if not torch.equal(left, right):
+                return run.first + int((left != right).any(dim=1).nonzero()[0])
+        return None
+
+
+same = Same()
+
+
+def _compared_on(source: torch.Tensor, target: torch.Tensor) -> torch.device:
+    return target.device if source.device.type == "cpu" else source.device
+
+
+def _invert(sources: torch.Tensor, targets: torch.Tensor) -> None:
+    """Make every byte of the targets differ; the host only moves what lies with it."""
+    if sources.device == targets.device:
+        torch.bitwise_not(sources, out=targets)
+    elif targets.device.type == "cpu":
+        pieces = zip(sources.split(_CHUNK_BYTES), targets.split(_CHUNK_BYTES), strict=True)
+        for left, right in pieces:
+            right.copy_(left.bitwise_not())
+    else:
+        targets.copy_(sources)
+        targets.bitwise_not_()
+
+
+def _runs(sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Iterator[_Run]:
+    """All pairs, in order, as many in a run as lie evenly spaced and span no more than a chunk."""
+    at = 0
+    while at < len(sets):
+        run = _run_from(sets, at)
+        yield run
+        at += run.count
+
+
+def _run_from(sets: Sequence[tuple[torch.Tensor, torch.Tensor]], first: int) -> _Run:
+    pair = sets[first]
+    size_bytes = pair[0].numel()
+    alone = _Run(first, pair, 1, (size_bytes, size_bytes))
+    if first + 1 == len(sets) or not size_bytes or not all(_like(one, size_bytes) for one in pair):
+        return alone
+    starts = [one.data_ptr() for one in pair]
+    strides = [after.data_ptr() - start for after, start in zip(sets[first + 1], starts, strict=True)]
+    if min(strides) < size_bytes:
+        return alone
+    most = _CHUNK_BYTES // max(strides)
+    for one, start, stride in zip(pair, starts, strides, strict=True):
+        memory = one.untyped_storage()
+        # What lies behind its end is another's, be it as evenly spaced.
+        most = min(most, (memory.data_ptr() + memory.nbytes() - start - size_bytes) // stride + 1)
+    count = 1
+    for source, target in sets[first + 1 : first + most]:
+        if (source.data_ptr(), target.data_ptr()) != (starts[0] + count * strides[0], starts[1] + count * strides[1]):
+            break
+        if not (_like(source, size_bytes) and _like(target, size_bytes)):
+            break
+        count += 1
+    return _Run(first, pair, count, (strides[0], strides[1])) if count > 1 else alone
+
+
+def _like(buffer: torch.Tensor, size_bytes: int) -> bool:
+    return buffer.numel() == size_bytes and buffer.dtype == torch.uint8 and buffer.is_contiguous()
 
 
 def triton_copy(block: int = 16_384) -> Callable[[torch.Tensor, torch.Tensor], None]:

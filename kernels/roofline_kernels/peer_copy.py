@@ -68,9 +68,29 @@ class PeerBuffers:
         return tuple(buffer for pair in made for buffer in pair)
 
 
-def same(*buffers: torch.Tensor) -> bool:
-    """Whether every byte of every copy arrived."""
-    return all(memcpy.same(source, target) for source, target in zip(buffers[::2], buffers[1::2], strict=True))
+class Same:
+    """Whether every byte of every copy arrived, of one set of buffers or of all that were timed."""
+
+    def __call__(self, *buffers: torch.Tensor) -> bool:
+        """Whether one set is right."""
+        return all(memcpy.same(*pair) for pair in _pairs(buffers))
+
+    def spoil(self, sets: Sequence[tuple[torch.Tensor, ...]]) -> None:
+        """Make every byte of the targets differ from its source again."""
+        for pairs in zip(*map(_pairs, sets), strict=True):
+            memcpy.same.spoil(pairs)
+
+    def first_wrong(self, sets: Sequence[tuple[torch.Tensor, ...]]) -> int | None:
+        """The number of the first set with a wrong target; None where all are right."""
+        found = [memcpy.same.first_wrong(pairs) for pairs in zip(*map(_pairs, sets), strict=True)]
+        return min((first for first in found if first is not None), default=None)
+
+
+same = Same()
+
+
+def _pairs(buffers: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return list(zip(buffers[::2], buffers[1::2], strict=True))
 
 
 class AtOnce:

@@ -220,6 +220,126 @@ def test_a_copy_from_another_pair_is_caught():
     assert not memcpy.same(source, target)
 
 
+# One slab and a half and more, with and without bytes between two buffers, and one buffer to a slab.
+ROTATIONS = {1: 5000, 4096: 400, 65_537: 40, 700_001: 5, 3 * MIB: 3}
+
+
+def copied(size_bytes, count, odd_address=False):
+    """So many pairs, each copied."""
+    made = buffers(size_bytes, odd_address=odd_address)
+    pairs = [made.pair() for _ in range(count)]
+    for pair in pairs:
+        memcpy.copy(*pair)
+    return pairs
+
+
+@pytest.fixture
+def comparisons(monkeypatch):
+    """The numbers of bytes that two buffers were compared in, which on a GPU is one wait each."""
+    counted = []
+    equal = torch.equal
+
+    def counting(left, right):
+        counted.append(left.numel())
+        return equal(left, right)
+
+    monkeypatch.setattr(torch, "equal", counting)
+    return counted
+
+
+@pytest.mark.parametrize("odd_address", [False, True])
+@pytest.mark.parametrize(("size_bytes", "count"), ROTATIONS.items())
+def test_a_rotation_of_true_copies_is_the_same(size_bytes, count, odd_address):
+    assert memcpy.same.first_wrong(copied(size_bytes, count, odd_address)) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(ROTATIONS)), st.booleans(), st.data())
+def test_one_byte_that_was_left_out_is_found_in_whichever_set_it_is(size_bytes, odd_address, data):
+    pairs = copied(size_bytes, ROTATIONS[size_bytes], odd_address)
+    index = data.draw(st.integers(0, len(pairs) - 1))
+    position = data.draw(st.integers(0, size_bytes - 1))
+    source, target = pairs[index]
+    target[position] = ~source[position]
+    assert memcpy.same.first_wrong(pairs) == index
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(sorted(ROTATIONS)), st.data())
+def test_of_several_wrong_sets_the_first_is_named(size_bytes, data):
+    pairs = copied(size_bytes, ROTATIONS[size_bytes])
+    wrong = data.draw(st.sets(st.integers(0, len(pairs) - 1), min_size=1, max_size=4))
+    for index in wrong:
+        pairs[index][1].bitwise_not_()
+    assert memcpy.same.first_wrong(pairs) == min(wrong)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(sorted(ROTATIONS)), st.data())
+def test_only_the_sets_that_are_asked_about_are_looked_at(size_bytes, data):
+    made = buffers(size_bytes)
+    pairs = [made.pair() for _ in range(ROTATIONS[size_bytes])]
+    # Of those in use at most every other one was left out, so that runs are cut at any place.
+    used = (
+        [pair for pair in pairs if data.draw(st.sampled_from([True, True, False]))] if len(pairs) < 50 else pairs[:77]
+    )
+    for pair in used:
+        memcpy.copy(*pair)
+    assert memcpy.same.first_wrong(used) is None
+
+
+def test_sets_in_another_order_are_looked_at_each():
+    pairs = copied(4096, 300)[::-1]
+    pairs[200][1][7] ^= 1
+    assert memcpy.same.first_wrong(pairs) == 200
+
+
+def test_bytes_between_two_buffers_are_nobodys():
+    pairs = copied(65_537, 20)
+    for _, target in pairs:
+        behind = target.as_strided((1,), (1,), target.storage_offset() + 65_537)
+        behind.bitwise_not_()
+    assert memcpy.same.first_wrong(pairs) is None
+
+
+def test_no_sets_hold_nothing_wrong():
+    assert memcpy.same.first_wrong([]) is None
+
+
+def test_a_target_of_another_length_is_wrong():
+    source, target = buffers(4096).pair()
+    assert memcpy.same.first_wrong([(source, target[:-1])]) == 0
+
+
+@pytest.mark.parametrize(("size_bytes", "count"), [(4096, 25_601), (65_536, 1601), (16 * MIB, 8)])
+def test_a_slab_takes_one_comparison(size_bytes, count, comparisons, monkeypatch):
+    monkeypatch.setattr(memcpy, "_SLAB_BYTES", SLAB_BYTES)
+    made = buffers(size_bytes)
+    pairs = [made.pair() for _ in range(count)]
+    memcpy.same.spoil([])
+    for source, target in pairs:
+        target.copy_(source)
+    assert memcpy.same.first_wrong(pairs) is None
+    assert len(comparisons) == -(-count * size_bytes * 2 // SLAB_BYTES)
+
+
+@pytest.mark.parametrize("odd_address", [False, True])
+@pytest.mark.parametrize(("size_bytes", "count"), ROTATIONS.items())
+def test_in_ruined_sets_every_byte_of_a_target_differs_from_its_source(size_bytes, count, odd_address):
+    pairs = copied(size_bytes, count, odd_address)
+    sources = [source.clone() for source, _ in pairs]
+    memcpy.same.spoil(pairs)
+    assert not any(bool((source == target).any()) for source, target in pairs)
+    assert all(torch.equal(before, source) for before, (source, _) in zip(sources, pairs, strict=True))
+
+
+def test_sets_that_were_not_called_with_are_left_as_they_are():
+    pairs = copied(4096, 100)
+    memcpy.same.spoil(pairs[:30])
+    assert memcpy.same.first_wrong(pairs) == 0
+    assert memcpy.same.first_wrong(pairs[30:]) is None
+
+
 @pytest.mark.parametrize("start", [0, 1, 1_000_003, 8 * MIB + 8])
 def test_filling_begins_at_the_start_asked_for(start):
     tile = memcpy.random_tile("cpu")
@@ -258,6 +378,39 @@ def test_the_tile_holds_every_byte_about_as_often():
 def test_a_pair_takes_no_more_memory_than_announced(size_bytes):
     source, target = buffers(size_bytes).pair()
     assert memcpy.memory_needed(size_bytes) >= source.numel() + target.numel()
+
+
+class Rounding:
+    """As torch's allocator of page-locked memory: blocks are powers of two, so that they can be used again."""
+
+    def __init__(self, monkeypatch):
+        self.taken_bytes = 0
+        empty = torch.empty
+
+        def taking(*size, pin_memory=False, **keywords):
+            if pin_memory:
+                self.taken_bytes += 1 << (size[0] - 1).bit_length()
+            return empty(*size, **keywords)
+
+        monkeypatch.setattr(torch, "empty", taking)
+
+
+@pytest.mark.parametrize("size_bytes", [2**20, 5 * MIB, 2**24, *memcpy.ODD_SIZES_BYTES])
+def test_a_page_locked_pair_takes_no_more_than_announced(size_bytes, monkeypatch):
+    allocator = Rounding(monkeypatch)
+    monkeypatch.setattr(memcpy, "_SLAB_BYTES", 1)
+    monkeypatch.setattr(memcpy, "_CHUNK_BYTES", 0)
+    buffers(size_bytes, pinned=True, odd_address=size_bytes % 2 == 1).pair()
+    tile = 2 * memcpy._TILE_BYTES
+    assert memcpy.memory_needed(size_bytes, pinned=True) - tile == allocator.taken_bytes
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "taken"), [(2**29, 2**29), (2**29 + 1, 2**30), (2**30 + 2**29, 2**31), (2_101_346_304, 2**31)]
+)
+def test_of_a_page_locked_buffer_the_next_power_of_two_is_announced(size_bytes, taken):
+    pageable, pinned = (memcpy.memory_needed(size_bytes, pinned=one) for one in (False, True))
+    assert (pinned - pageable) // 2 == taken - size_bytes - 256
 
 
 @pytest.mark.parametrize("size_bytes", [1, 4 * MIB - 1, 4 * MIB, 5 * MIB + 1])

@@ -95,7 +95,7 @@ def compiled(target, element, cache):
 
 
 @pytest.fixture(scope="module")
-def sass(tmp_path_factory):
+def sass(compiler, tmp_path_factory):
     """The instructions of the kernel for an H100."""
     disassembler = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     if not disassembler.exists():
@@ -116,7 +116,7 @@ def sass(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def gcn(tmp_path_factory):
+def gcn(compiler, tmp_path_factory):
     """The instructions of the kernel for an MI300X."""
     return compiled("gfx942", "i64", tmp_path_factory.mktemp("gcn")).asm["amdgcn"]
 

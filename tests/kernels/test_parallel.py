@@ -8,10 +8,9 @@ import torch.distributed.fsdp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline_kernels.training import parallel
 from roofline_kernels.training.communication import STEP, Communication, communication_of
 from roofline_kernels.training.intervals import common, length, union, without
-from roofline_kernels.training.parallel import STRATEGIES, ParallelStep, why_not
+from roofline_kernels.training.parallel import STRATEGIES, ParallelStep
 from roofline_kernels.transformer import Config
 
 from .forked_ranks import printed_by
@@ -235,13 +234,3 @@ def test_a_step_without_synchronisation_needs_ddp():
     step = ParallelStep(TINY, None, batch=2, context=8, group=None, device=CPU)
     with pytest.raises(ValueError, match="a step without synchronisation with None; expected ddp, which has no_sync"):
         step.step_alone()
-
-
-def test_a_torch_without_public_fsdp2_is_told(monkeypatch):
-    monkeypatch.delattr(torch.distributed.fsdp, "fully_shard")
-    assert why_not("ddp") == ""
-    assert why_not("fsdp2") == (
-        "needs torch 2.6 or later for torch.distributed.fsdp.fully_shard, found torch " + torch.__version__
-    )
-    with pytest.raises(RuntimeError, match=r"needs torch 2\.6 or later"):
-        parallel.wrap(None, "fsdp2", object(), CPU)

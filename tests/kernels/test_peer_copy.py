@@ -87,6 +87,30 @@ def test_every_mutant_is_caught(size_bytes, mutant):
     assert not peer_copy.same(*buffers)
 
 
+@pytest.mark.parametrize("ways", [1, 3])
+@pytest.mark.parametrize("size_bytes", SIZES)
+def test_among_all_sets_that_were_timed_the_first_with_a_wrong_copy_is_named(size_bytes, ways):
+    made = PeerBuffers(size_bytes, [(CPU, CPU)] * ways)
+    sets = [made.make() for _ in range(40)]
+    for buffers in sets:
+        AtOnce([(CPU, CPU)] * ways)(*buffers)
+    assert peer_copy.same.first_wrong(sets) is None
+    # In the last copy of one set, and in the first of a later one.
+    sets[17][-1][-1] ^= 1
+    sets[23][1][0] ^= 1
+    assert peer_copy.same.first_wrong(sets) == 17
+
+
+def test_ruined_sets_are_all_wrong_until_they_are_copied_again():
+    ways = [(CPU, CPU)] * 3
+    made = PeerBuffers(4096, ways)
+    sets = [made.make() for _ in range(40)]
+    for buffers in sets:
+        AtOnce(ways)(*buffers)
+    peer_copy.same.spoil(sets)
+    assert not any((source == target).any() for one in sets for source, target in zip(one[::2], one[1::2], strict=True))
+
+
 class Stream:
     """A stream whose work is a time: when it will be done with all that it was given."""
 

@@ -22,7 +22,6 @@ def test_settings_hold_inside_and_are_restored(name, matmul):
     assert torch.get_float32_matmul_precision() == before
 
 
-@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="needs torch 2.9 or later")
 @pytest.mark.parametrize("whose", ["torch.backends.cuda.matmul", "torch.backends"])
 def test_settings_hold_where_a_program_used_those_of_each_library(whose):
     # In a process of its own: torch does not go back to its old setting.

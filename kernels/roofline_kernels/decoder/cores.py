@@ -20,7 +20,7 @@ def attention_core(name: str) -> nn.Module:
 
     Raises:
         ValueError: there is no such attention.
-        ImportError: at the first call of `triton`: there is no Triton 3.4 or newer.
+        ImportError: at the first call of `triton`: there is no Triton 3.6 or newer.
     """
     if name == "naive":
         return NaiveAttention()

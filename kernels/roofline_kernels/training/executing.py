@@ -104,10 +104,8 @@ def _cold() -> Iterator[None]:
     """With caches of compiled kernels that are empty, in memory and on disk, and that are gone afterwards."""
     from torch._inductor import utils
 
-    # Called so up to torch 2.7.
-    fresh = getattr(utils, "fresh_cache", None) or utils.fresh_inductor_cache
     with contextlib.ExitStack() as stack:
-        stack.enter_context(fresh())
+        stack.enter_context(utils.fresh_cache())
         try:
             yield
         finally:

@@ -10,13 +10,13 @@ Sources: Li et al., "PyTorch Distributed" (2020); Zhao et al., "PyTorch FSDP" (2
 
 import contextlib
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from ..transformer import SEED, Config, Transformer, loss_of, make_batch
@@ -26,19 +26,6 @@ from .steps import LEARNING_RATE
 STRATEGIES = ("ddp", "fsdp2")
 # The parameter whose gradient is held against a mean: it has gone through every block, and belongs to one.
 AVERAGED = "blocks.0.attention.query.weight"
-
-
-def why_not(strategy: str) -> str:
-    """Why the installed torch cannot do a strategy; empty where it can.
-
-    Raises:
-        ValueError: there is no such strategy.
-    """
-    _check(strategy)
-    if strategy == "fsdp2" and _fully_shard() is None:
-        # Before, it lay in torch.distributed._composable.fsdp, which is not public.
-        return f"needs torch 2.6 or later for torch.distributed.fsdp.fully_shard, found torch {torch.__version__}"
-    return ""
 
 
 class ParallelStep:
@@ -57,7 +44,6 @@ class ParallelStep:
 
     Raises:
         ValueError: no such strategy, precision or attention; a strategy without ranks; a precision with a scaled loss.
-        RuntimeError: the installed torch cannot do the strategy.
     """
 
     def __init__(
@@ -165,22 +151,18 @@ def wrap(model: Transformer, strategy: str, group: dist.ProcessGroup | None, dev
 
     Raises:
         ValueError: no such strategy, or no group.
-        RuntimeError: the installed torch cannot do it.
     """
     _check(strategy)
     if group is None:
         raise ValueError(f"{strategy} without a group of ranks; expected the group that trains together")
-    if reason := why_not(strategy):
-        raise RuntimeError(reason)
     if strategy == "ddp":
         return DistributedDataParallel(
             model, device_ids=None if device.type == "cpu" else [device], process_group=group, **_own_buffers()
         )
-    mesh, shard = DeviceMesh.from_group(group, device.type), _fully_shard()
-    assert shard is not None
+    mesh = DeviceMesh.from_group(group, device.type)
     for block in model.blocks:
-        shard(block, mesh=mesh)
-    shard(model, mesh=mesh)
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
     return model
 
 
@@ -209,16 +191,6 @@ def _own_buffers() -> dict[str, Any]:
     """That rotary tables are not sent in every step: they are the same on all ranks, and never change."""
     newer = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
     return {"forward_sync_buffers" if newer else "broadcast_buffers": False}
-
-
-def _fully_shard() -> Callable[..., object] | None:
-    """torch's function; None where it is not there, or not public yet."""
-    try:
-        from torch.distributed.fsdp import fully_shard
-    except ImportError:
-        return None
-    found: Callable[..., object] = fully_shard
-    return found
 
 
 def _unscaled(name: str) -> Precision:
