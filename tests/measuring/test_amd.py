@@ -8,6 +8,9 @@ import pytest
 from pytest_roofline.measuring.devices import amd
 from pytest_roofline.measuring.devices.amd import Amdsmi, started_amdsmi
 from pytest_roofline.measuring.devices.base import BRAKE, POWER_CAP, THERMAL, Counters
+from pytest_roofline.measuring.devices.cuda import HIP
+from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.measuring.timing import Engine, Plan
 
 GIB = 2**30
 ADDRESS = "0000:c1:00.0"
@@ -28,6 +31,17 @@ def status(everything=None, **changes):
     return whole | {"acc_counter": 10**6, "per_ppt_pwr": 100, "reference_timestamp": 1} | changes
 
 
+def metrics(everything=0, cycles=10**6, **changes):
+    """What a table of metrics holds of throttling, by the short names of its causes; "N/A" where it has no such field.
+
+    The names are those of amdsmi 7.0.2 (amdsmi_interface.py).
+    """
+    names = ("prochot", "ppt", "socket_thm", "vr_thm", "hbm_thm")
+    counts = dict.fromkeys(names, everything) | changes
+    whole = {f"{name}_residency_acc": count for name, count in counts.items()}
+    return whole | {"accumulation_counter": everything if everything == "N/A" else cycles, "throttle_status": "N/A"}
+
+
 def pcie(width):
     """PCIe information with this many lanes."""
     return {"pcie_metric": {"pcie_width": width, "pcie_speed": 32000}, "pcie_static": {"max_pcie_width": 16}}
@@ -38,6 +52,7 @@ ANSWERS = {
     "amdsmi_get_processor_handles": ["first", "second"],
     "amdsmi_get_gpu_device_bdf": {"first": ADDRESS, "second": "0000:c2:00.0"},
     "amdsmi_get_violation_status": status(),
+    "amdsmi_get_gpu_metrics_info": metrics(),
     "amdsmi_get_gpu_vram_usage": {"vram_total": 192 * 1024, "vram_used": 10 * 1024},
     "amdsmi_get_power_cap_info": {"power_cap": 750_000_000, "default_power_cap": 750_000_000},
     "amdsmi_get_pcie_info": pcie(16),
@@ -104,39 +119,101 @@ def facts_of(install, **answers):
 @pytest.mark.parametrize("field", CAUSES)
 def test_every_active_violation_is_its_cause(install, field, active):
     # amdsmi 7.0.2 gives truths (`_validate_if_max_uint` with `isBool`); a number is understood too.
-    counters = counters_of(install, get_violation_status=status(**{f"active_{field}": active}))
-    assert counters.active == {CAUSES[field]}
+    assert gpu_of(install, get_violation_status=status(**{f"active_{field}": active})).active == (CAUSES[field],)
 
 
 @pytest.mark.parametrize("inactive", [False, 0], ids=["truth", "number"])
 def test_no_active_violation_is_known_as_such(install, inactive):
     answers = {f"active_{field}": inactive for field in CAUSES}
-    assert counters_of(install, get_violation_status=status(**answers)).active == frozenset()
+    assert gpu_of(install, get_violation_status=status(**answers)).active == ()
 
 
 def test_violations_that_are_not_available_are_unknown_and_never_fine(install):
-    counters = counters_of(install, get_violation_status=status("N/A"))
-    assert (counters.active, counters.seconds) == (None, {})
+    assert gpu_of(install, get_violation_status=status("N/A")).active is None
 
 
 def test_one_violation_that_is_not_available_does_not_cost_the_others(install):
     answers = {"active_hbm_thrm": "N/A", "active_vr_thrm": True}
-    assert counters_of(install, get_violation_status=status(**answers)).active == {THERMAL}
+    assert gpu_of(install, get_violation_status=status(**answers)).active == (THERMAL,)
 
 
 def test_accumulated_violations_are_in_seconds_by_cause(install):
-    counters = counters_of(install, get_violation_status=status(acc_prochot_thrm=500, acc_ppt_pwr=2500))
+    counters = counters_of(install, get_gpu_metrics_info=metrics(prochot=500, ppt=2500))
     assert counters.seconds == pytest.approx({BRAKE: 0.5, POWER_CAP: 2.5, THERMAL: 0.0})
 
 
 def test_accumulated_heat_adds_up_wherever_it_was(install):
-    counters = counters_of(install, get_violation_status=status(acc_socket_thrm=1000, acc_vr_thrm=200, acc_hbm_thrm=30))
+    counters = counters_of(install, get_gpu_metrics_info=metrics(socket_thm=1000, vr_thm=200, hbm_thm=30))
     assert counters.seconds[THERMAL] == pytest.approx(1.23)
 
 
 def test_an_accumulator_that_is_not_available_is_left_out(install):
-    counters = counters_of(install, get_violation_status=status(acc_ppt_pwr="N/A"))
-    assert set(counters.seconds) == {THERMAL, BRAKE}
+    assert set(counters_of(install, get_gpu_metrics_info=metrics(ppt="N/A")).seconds) == {THERMAL, BRAKE}
+
+
+def test_the_firmwares_cycles_tell_when_accumulators_were_renewed(install):
+    assert counters_of(install, get_gpu_metrics_info=metrics(cycles=10**6 + 1)).renewals == 10**6 + 1
+
+
+def test_a_gpu_before_mi300_has_no_accumulators(install):
+    # Older tables of metrics have the fields too, all of them "N/A".
+    counters = counters_of(install, get_gpu_metrics_info=metrics("N/A"))
+    assert (counters.active, counters.seconds, counters.renewals) == (None, {}, None)
+
+
+class Waiting(FakeAmdsmi):
+    """As amd_smi.cc has it: `amdsmi_get_violation_status` sleeps 100 ms, a table of metrics is read at once."""
+
+    def __init__(self, device, told):
+        super().__init__(ANSWERS)
+        self.amdsmi_get_violation_status = lambda handle: device.pass_time(0.1) or status()
+        self.amdsmi_get_gpu_metrics_info = lambda handle: device.pass_time(20e-6) or told(device)
+
+
+class Mi300x(FakeDevice):
+    """A fake device whose state amdsmi tells."""
+
+    def counters(self):
+        return self.library.counters(0)
+
+
+def timed(monkeypatch, told):
+    """The device and the samples of 0.4 ms calls within a second, the library answering so."""
+    device = Mi300x(launch_s=8e-6, latency_s=4e-6, traits=HIP)
+    monkeypatch.setitem(sys.modules, "amdsmi", Waiting(device, told))
+    device.library = Amdsmi(ADDRESS)
+    return device, samples_on(device)
+
+
+def samples_on(device):
+    """The samples of 0.4 ms calls within a second."""
+    engine = Engine(device, Plan(lambda: device.work(4e-4), [()], budget_s=1.0))
+    engine.run()
+    return engine.samples()
+
+
+def cycles(device):
+    """The firmware's cycles so far, a millisecond each."""
+    return int(device.host_s() * 1000)
+
+
+def test_asking_does_not_wait_for_the_firmware(monkeypatch):
+    device, samples = timed(monkeypatch, lambda device: metrics(cycles=cycles(device)))
+    free = FakeDevice(launch_s=8e-6, latency_s=4e-6, traits=HIP)
+    unasked = samples_on(free)
+    assert (len(samples.blocks), samples.labels) == (len(unasked.blocks), unasked.labels)
+    assert device.host_s() - free.host_s() < 0.01
+    assert (samples.throttle_known, samples.excluded, samples.power_capped_share) == (True, {}, 0.0)
+
+
+def test_a_cause_that_the_accumulators_tell_of_excludes_blocks(monkeypatch):
+    samples = timed(monkeypatch, lambda device: metrics(cycles=cycles(device), hbm_thm=cycles(device)))[1]
+    assert samples.excluded == {THERMAL: len(samples.blocks)}
+
+
+def test_a_board_at_its_power_limit_is_measured_and_says_so(monkeypatch):
+    samples = timed(monkeypatch, lambda device: metrics(cycles=cycles(device), ppt=cycles(device)))[1]
+    assert (samples.excluded, samples.power_capped_share) == ({}, 1.0)
 
 
 @pytest.mark.parametrize(("used", "own", "others"), [(10, 4, 5), (10, 0, 9), (5, 4, 0), (5, 5, 0), (4, 8, 0)])
@@ -156,8 +233,7 @@ def test_the_time_of_others_is_unknown(install):
 @pytest.mark.parametrize(
     ("question", "name", "unknown"),
     [
-        ("violation_status", "active", None),
-        ("violation_status", "seconds", {}),
+        ("gpu_metrics_info", "seconds", {}),
         ("gpu_vram_usage", "others_bytes", None),
     ],
 )
@@ -166,13 +242,13 @@ def test_what_raises_is_unknown_and_never_fine(install, question, name, unknown)
     assert getattr(counters, name) == unknown
 
 
-def test_violations_that_raise_do_not_cost_the_memory(install):
-    assert counters_of(install, get_violation_status=RuntimeError()).others_bytes == 9 * GIB
+def test_metrics_that_raise_do_not_cost_the_memory(install):
+    assert counters_of(install, get_gpu_metrics_info=RuntimeError()).others_bytes == 9 * GIB
 
 
-def test_an_older_library_without_violations_leaves_them_unknown(install):
+def test_an_older_library_without_metrics_leaves_them_unknown(install):
     library = install()
-    del library.amdsmi_get_violation_status
+    del library.amdsmi_get_gpu_metrics_info
     assert Amdsmi(ADDRESS).counters(0) == Counters(others_bytes=9 * GIB)
 
 
@@ -308,3 +384,67 @@ def test_what_is_active_now_is_told_in_order(install, violations, active):
 
 def test_violations_that_raise_leave_what_is_active_unknown(install):
     assert gpu_of(install, get_violation_status=RuntimeError()).active is None
+
+
+PACKAGE = """
+TOLD = "ROCm's own"
+def amdsmi_init(): pass
+"""
+
+
+@pytest.fixture
+def rocm(tmp_path, monkeypatch):
+    """A machine on which amdsmi is not installed; puts ROCm with its copy into a folder."""
+    monkeypatch.setattr(amd, "_ROOT", tmp_path)
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    for name in ("ROCM_HOME", "ROCM_PATH"):
+        monkeypatch.delenv(name, raising=False)
+
+    def ship(folder, text=PACKAGE):
+        file = tmp_path / folder / "share/amd_smi/amdsmi/__init__.py"
+        file.parent.mkdir(parents=True)
+        file.write_text(text, encoding="utf-8")
+        return str(tmp_path / folder)
+
+    yield ship
+    sys.modules.pop("amdsmi", None)
+
+
+@pytest.mark.parametrize("folder", ["opt/rocm", "opt/rocm-7.0.2"])
+def test_a_library_that_only_rocm_ships_is_found(rocm, folder):
+    rocm(folder)
+    before = list(sys.path)
+    assert (started_amdsmi().TOLD, sys.path) == ("ROCm's own", before)
+
+
+@pytest.mark.parametrize("variable", ["ROCM_HOME", "ROCM_PATH"])
+def test_the_rocm_that_the_user_names_goes_first(rocm, monkeypatch, variable):
+    rocm("opt/rocm", "raise OSError('the other one')")
+    monkeypatch.setenv(variable, rocm("mine"))
+    assert started_amdsmi().TOLD == "ROCm's own"
+
+
+def test_an_installed_library_goes_before_that_of_rocm(rocm, tmp_path, monkeypatch):
+    rocm("opt/rocm", "raise OSError('the other one')")
+    (tmp_path / "amdsmi.py").write_text(PACKAGE.replace("ROCm's own", "installed"), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert started_amdsmi().TOLD == "installed"
+
+
+def test_a_library_that_is_nowhere_says_what_to_install(rocm):
+    assert amd.silent(ADDRESS) == "amdsmi is not installed (ROCm ships it: pip install /opt/rocm/share/amd_smi)"
+
+
+def test_a_library_without_a_driver_says_so(install):
+    install(init=RuntimeError("AMDSMI_STATUS_DRIVER_NOT_LOADED"))
+    assert amd.silent(ADDRESS) == (
+        "amdsmi finds no driver (AMDSMI_STATUS_DRIVER_NOT_LOADED; in a container, hand /dev/kfd and /dev/dri in)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "why"), [(ADDRESS, ""), (None, ""), ("0000:c3:00.0", "amdsmi does not know this device")]
+)
+def test_a_library_that_answers_is_not_silent_but_about_a_device_that_it_does_not_know(install, address, why):
+    install()
+    assert amd.silent(address) == why

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.measuring.conditions import HOST_GAP, NEIGHBOUR, OTHERS_BYTES, PREEMPTED, Conditions
-from pytest_roofline.measuring.devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL, Counters
+from pytest_roofline.measuring.devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL, Counters, Traits
 from pytest_roofline.measuring.devices.fake import FakeDevice
 from pytest_roofline.measuring.timing import Engine, Plan
 
@@ -139,8 +139,13 @@ def test_a_neighbour_that_was_seen_stays_seen():
     [((2e9, 1.9e9), ""), ((2e9, 1.7e9), NEIGHBOUR), ((1.7e9, 2e9), NEIGHBOUR), (None, "")],
 )
 def test_probes_that_differ_beside_a_neighbours_memory_are_its_time_slices(clocks_hz, cause):
-    holding = Counters(others_bytes=2**34)
+    holding = Counters(active=NONE, others_bytes=2**34)
     assert cause_of(holding, holding, clocks_hz=clocks_hz) == cause
+
+
+def test_probes_that_differ_beside_memory_of_others_that_are_known_to_idle_exclude_nothing():
+    holding = Counters(active=NONE, others_bytes=2**34, others_busy=0.0)
+    assert cause_of(holding, holding, clocks_hz=(2e9, 1.5e9)) == ""
 
 
 def test_probes_that_differ_on_a_device_of_ones_own_exclude_nothing():
@@ -148,8 +153,29 @@ def test_probes_that_differ_on_a_device_of_ones_own_exclude_nothing():
     assert cause_of(counters, counters, clocks_hz=(2e9, 1.5e9)) == ""
 
 
-def test_probes_that_differ_where_nobody_knows_of_others_are_a_neighbours():
-    assert cause_of(Counters(), Counters(), clocks_hz=(2e9, 1.5e9)) == NEIGHBOUR
+# A product of matrices on a 700 W card falls from 1980 MHz to some 1500, all by itself.
+UNTOLD = {
+    "no library": Counters(),
+    "a library that tells of nothing but memory": Counters(others_bytes=2**34),
+    "a library that tells of heat alone": Counters(seconds={THERMAL: 0.0}, others_bytes=2**34),
+}
+
+
+@pytest.mark.parametrize("counters", UNTOLD.values(), ids=UNTOLD)
+def test_probes_that_differ_where_nobody_tells_of_the_power_cap_are_noted_and_exclude_nothing(counters):
+    conditions, cause = after(counters, counters, clocks_hz=(2e9, 1.5e9))
+    assert (cause, conditions.clock_moved) == ("", True)
+
+
+EXPLAINED = {
+    "at the power cap": Counters(active=frozenset({POWER_CAP}), others_bytes=2**34),
+    "alone": Counters(others_bytes=0),
+}
+
+
+@pytest.mark.parametrize("counters", EXPLAINED.values(), ids=EXPLAINED)
+def test_probes_that_differ_for_a_reason_that_is_known_are_not_noted(counters):
+    assert not after(counters, counters, clocks_hz=(2e9, 1.5e9))[0].clock_moved
 
 
 def test_probes_that_differ_under_the_power_cap_exclude_nothing():
@@ -233,8 +259,8 @@ def test_a_device_that_is_throttled_all_the_time_still_has_a_number(cause):
 
 def test_a_device_that_is_throttled_for_a_while_is_measured_without_that_while():
     samples = timed(
-        throttle=lambda busy_s: frozenset({THERMAL} if busy_s < 0.25 else ()),
-        clock=lambda busy_s: 0.5 if busy_s < 0.25 else 1.0,
+        throttle=lambda busy_s: frozenset({THERMAL} if busy_s < 0.75 else ()),
+        clock=lambda busy_s: 0.5 if busy_s < 0.75 else 1.0,
     )
     assert (samples.median_s, samples.trouble) == (pytest.approx(1e-4, rel=0.01), "")
     assert 0 < samples.excluded[THERMAL] < len(samples.blocks) / 2
@@ -289,3 +315,151 @@ def test_a_processor_that_is_taken_away_often_is_excluded_for_that(rate_hz, excl
     engine.run()
     samples = engine.samples()
     assert samples.excluded == ({PREEMPTED: len(samples.blocks)} if excluded else {})
+
+
+def asked(told, cost_s, blocks, wall_s=0.05, rest=True):
+    """How often a device that takes so long to answer is asked about blocks, and what is known of each in the end.
+
+    `told` gives the counters at a time.
+    """
+    clock = SimpleNamespace(now_s=0.0, rounds=0)
+
+    def counters():
+        clock.now_s += cost_s
+        clock.rounds += 1
+        return told(clock.now_s)
+
+    conditions = Conditions(SimpleNamespace(counters=counters, host_s=lambda: clock.now_s))
+    conditions.pace()
+    found, before = [], clock.rounds
+    for index in range(blocks):
+        conditions.begin(anew=index == 0)
+        clock.now_s += wall_s
+        found.append((conditions.cause(True, CLOCK, wall_s), None))
+        found[len(found) - conditions.judged :] = [(conditions.spoiled, conditions.power_capped)] * conditions.judged
+    if rest and conditions.rest():
+        found[len(found) - conditions.judged :] = [(conditions.spoiled, conditions.power_capped)] * conditions.judged
+    return clock.rounds - before, found
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "rounds"),
+    [
+        # Free: before and behind every block.
+        (0.0, 40),
+        # What NVML may take: behind every block, which is the beginning of the next.
+        (0.002, 21),
+        # 3 ms are 5 % of 60 ms, so of two blocks.
+        (0.003, 11),
+        # What `amdsmi_get_violation_status` sleeps: before the first block and behind the last.
+        (0.1, 2),
+    ],
+)
+def test_no_more_than_a_twentieth_of_the_time_goes_into_questions(cost_s, rounds):
+    taken, found = asked(lambda _: Counters(active=NONE), cost_s, blocks=20)
+    assert (taken, found) == (rounds, [("", False)] * 20)
+    assert cost_s == 0 or (taken - 2) * cost_s <= 0.05 * 20 * 0.05
+
+
+@pytest.mark.parametrize(("cost_s", "spoiled"), [(0.0, [10, 11]), (0.003, [8, 9, 10, 11]), (0.1, [*range(20)])])
+def test_a_slowdown_excludes_every_block_that_it_may_have_been_in(cost_s, spoiled):
+    # Two blocks of 50 ms, from half a second on.
+    began_s = 0.51 + 2 * cost_s
+    found = asked(lambda now_s: Counters(seconds={THERMAL: min(0.08, max(0, now_s - began_s))}), cost_s, blocks=20)[1]
+    assert [index for index, (cause, _) in enumerate(found) if cause == THERMAL] == spoiled
+
+
+def test_a_slowdown_before_the_first_block_excludes_none():
+    assert asked(lambda now_s: Counters(seconds={THERMAL: min(now_s, 0.2)}), 0.1, blocks=3)[1] == [("", None)] * 3
+
+
+def test_what_a_device_adds_up_counts_for_every_block_since_it_did_so_before():
+    # Firmware that renews what it tells every 100 ms: two blocks of 50 ms are judged together.
+    def told(now_s):
+        renewals = int(now_s / 0.1 + 1e-9)
+        return Counters(seconds={BRAKE: 0.1 * max(0, renewals - 3), POWER_CAP: 0.0}, renewals=renewals)
+
+    found = asked(told, 0.0, blocks=10)[1]
+    assert found == [("", False)] * 6 + [(BRAKE, False)] * 4
+
+
+def test_blocks_that_the_device_never_told_of_are_unknown():
+    assert asked(lambda _: Counters(active=NONE, renewals=7), 0.0, blocks=3)[1] == [("", None)] * 3
+
+
+HIP = Traits(tick_s=1e-6, shortest_span_s=1e-3, spins=True, graphs=True)
+
+
+def slow_to_answer(counters_s, seconds=4e-4, **facts):
+    """A run on a ROCm device of which a round of questions takes so long; the device and the samples."""
+    device = FakeDevice(launch_s=8e-6, latency_s=4e-6, traits=HIP, counters_s=counters_s, **facts)
+    engine = Engine(device, Plan(lambda: device.work(seconds), [()], budget_s=1.0))
+    engine.run()
+    return device, engine.samples()
+
+
+@pytest.mark.parametrize("seconds", [4e-4, 5e-3])
+def test_questions_that_are_dear_leave_the_measurement_as_it_is_without(seconds):
+    device, dear = slow_to_answer(0.1, seconds)
+    free_device, free = slow_to_answer(0.0, seconds)
+    assert (dear.labels, len(dear.blocks), dear.median_s) == (free.labels, len(free.blocks), free.median_s)
+    # Two rounds to learn what they cost, one before the first block and one behind the last.
+    assert device.host_s() - free_device.host_s() == pytest.approx(0.4, abs=0.01)
+
+
+def test_a_slowdown_is_seen_by_questions_that_are_dear():
+    samples = slow_to_answer(0.1, throttle=lambda busy_s: frozenset({THERMAL} if busy_s > 0.1 else ()))[1]
+    assert samples.excluded == {THERMAL: len(samples.blocks)}
+
+
+def test_the_power_cap_is_known_of_every_block_though_questions_are_dear():
+    samples = slow_to_answer(0.1, throttle=lambda _: frozenset({POWER_CAP}))[1]
+    assert (samples.power_capped_share, samples.excluded) == (1.0, {})
+
+
+def droop(**facts):
+    """The samples of a device whose clock falls within every block, as under a product of matrices."""
+    device = FakeDevice(launch_s=8e-6, latency_s=4e-6, clock=lambda busy_s: 1 - 0.24 * (busy_s * 40 % 1), **facts)
+    engine = Engine(device, Plan(lambda: device.work(1e-3), [()], budget_s=1.0))
+    engine.run()
+    return engine.samples()
+
+
+UNKNOWN = {"others_bytes": None, "others_busy": None}
+AT_700_W = {"throttle": lambda _: frozenset({POWER_CAP})}
+
+
+@pytest.mark.parametrize(
+    ("facts", "labelled"),
+    [
+        (UNKNOWN | {"throttle": None}, True),
+        (UNKNOWN | AT_700_W, False),
+        (AT_700_W, False),
+        (AT_700_W | {"others_bytes": 2**31}, False),
+        ({"throttle": None, "others_bytes": 2**31, "others_busy": None}, True),
+    ],
+)
+def test_a_product_at_the_power_cap_is_valid_whoever_tells_of_it(facts, labelled):
+    samples = droop(**facts)
+    assert (samples.trouble, samples.excluded, "clock_moved" in samples.labels) == ("", {}, labelled)
+
+
+def test_a_busy_neighbour_beside_a_product_is_trouble():
+    assert NEIGHBOUR in droop(**AT_700_W, others_bytes=2**31, others_busy=0.5).trouble
+
+
+@pytest.mark.parametrize(
+    ("silent", "why"),
+    [
+        ("", "the driver does not tell"),
+        ("nvidia-ml-py is not installed (pip install nvidia-ml-py)",) * 2,
+        (None, "the driver does not tell"),
+    ],
+    ids=["answering", "not installed", "without a library"],
+)
+def test_the_summary_says_why_a_device_does_not_tell_of_its_state(suite, silent, why):
+    body = "" if silent is None else f"DEVICE.silent_library = lambda: {silent!r}\n"
+    suite.device("throttle=None, others_bytes=None, others_busy=None", body)
+    result = suite.run("def test_copy(roofline, fake): roofline.measure(lambda: fake.work(1e-4), work=WORK)\n")
+    said = ["not known whether others used the device", "not known whether the device was throttled"]
+    result.stdout.fnmatch_lines([f"{what}, since {why}: copy" for what in said])

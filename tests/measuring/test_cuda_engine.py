@@ -38,7 +38,7 @@ def stream(monkeypatch):
             self.run()
 
     @contextlib.contextmanager
-    def graph(captured):
+    def graph(captured, pool):
         fake._recording = nodes = []
         yield
         fake._recording = None
@@ -52,9 +52,12 @@ def stream(monkeypatch):
         "Event": Event, "CUDAGraph": CUDAGraph, "graph": graph, "_sleep": fake.spin,
         "set_device": lambda _: None, "get_device_properties": lambda _: properties,
         "synchronize": lambda _: fake.synchronize(), "memory_reserved": lambda _: 0,
+        "graph_pool_handle": lambda: None, "current_stream": lambda _: "default", "set_stream": lambda _: None,
     }  # fmt: skip
     for name, piece in pieces.items():
         monkeypatch.setattr(torch.cuda, name, piece, raising=False)
+    # A build for CUDA has it, and asks for the handle of a pool that there is.
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", lambda *_: None, raising=False)
     monkeypatch.setattr(torch.version, "hip", None, raising=False)
     monkeypatch.setattr(CudaDevice, "host_s", lambda _: fake.host_s())
     monkeypatch.setattr(nvidia.Nvml, "counters", lambda *_: fake.counters())
@@ -88,7 +91,7 @@ def test_a_function_that_synchronizes_waits_inside(stream):
 
 def test_a_function_that_no_graph_can_hold_is_timed_by_events(stream, monkeypatch):
     @contextlib.contextmanager
-    def refused(_):
+    def refused(_, pool):
         raise RuntimeError("operation not permitted when stream is capturing")
         yield
 

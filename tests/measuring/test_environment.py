@@ -64,7 +64,16 @@ def test_software_leaves_out_what_is_not_installed(monkeypatch):
         raise environment.metadata.PackageNotFoundError(distribution)
 
     monkeypatch.setattr(environment.metadata, "version", version)
-    assert {"python", "torch"} == set(environment.software()) - {"cuda", "hip"}
+    assert {"python", "torch", "allocator"} == set(environment.software()) - {"cuda", "hip"}
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"])
+def test_software_names_the_settings_of_torchs_allocator(monkeypatch, name):
+    for known in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"):
+        monkeypatch.delenv(known, raising=False)
+    assert environment.software()["allocator"] == "default"
+    monkeypatch.setenv(name, "expandable_segments:True")
+    assert environment.software()["allocator"] == "expandable_segments:True"
 
 
 def test_software_names_the_triton_of_rocm(monkeypatch):

@@ -265,6 +265,12 @@ def test_seconds_of_a_cause_are_the_busy_ones_while_it_was_active():
     assert device.counters().seconds == {BRAKE: 2.0}
 
 
+def test_questions_take_the_host_as_long_as_scripted_while_the_device_idles():
+    device = FakeDevice(counters_s=0.1)
+    device.counters()
+    assert (device.host_s(), device.busy_s) == (0.1, 0.0)
+
+
 @pytest.mark.parametrize(("others_bytes", "others_busy"), [(0, 0.0), (MIB, 0.5), (None, None)])
 def test_neighbours_are_as_scripted(others_bytes, others_busy):
     counters = FakeDevice(others_bytes=others_bytes, others_busy=others_busy).counters()
@@ -431,6 +437,56 @@ def test_a_replay_runs_by_the_clock_and_the_cache_of_its_own_moment():
 def test_an_empty_replay_takes_no_time_on_the_device():
     device = FakeDevice(tick_s=TICK)
     assert span_of(device, device.capture(lambda: None)) == 0.0
+
+
+def test_the_first_replay_uploads_every_node():
+    device = FakeDevice(tick_s=TICK, graph_upload_s=0.25)
+    replay = device.capture(lambda: works(device, 1.0, 2.0))
+    assert [span_of(device, replay) for _ in range(2)] == [3.5, 3.0]
+
+
+def test_the_gap_between_launches_is_not_between_the_nodes_of_a_graph():
+    device = FakeDevice(tick_s=TICK, launch_gap_s=0.25)
+    assert span_of(device, lambda: works(device, 1.0, 2.0)) == 3.5
+    assert span_of(device, device.capture(lambda: works(device, 1.0, 2.0))) == 3.0
+
+
+def test_a_capture_may_fail_and_what_comes_after_runs():
+    device = FakeDevice(capture_fails=True)
+    with pytest.raises(RuntimeError, match="not permitted"):
+        device.capture(lambda: device.work(1.0))
+    device.work(2.0)
+    assert device.clock_s == 2.0
+
+
+def test_the_clock_rises_in_a_straight_line_with_the_work_of_the_ramp():
+    device = FakeDevice(tick_s=TICK, clock_ramp_s=1.0, clock_hz=1980.0)
+    assert device._clock(0.0) == pytest.approx(345 / 1980)
+    assert [device._clock(busy_s) for busy_s in (1.0, 5.0)] == [1.0, 1.0]
+    assert device._clock(0.5) == pytest.approx((1 + 345 / 1980) / 2)
+
+
+def test_what_stays_dirty_in_the_cache_is_paid_by_whoever_evicts_it():
+    # Half of 100 bytes may stay: a copy of 40 writes 20 of its 40 that it never pays for; the next ones do.
+    device = FakeDevice(tick_s=TICK, cache_bytes=100, dirty_share=0.5)
+    copy = lambda: device.work(4.0, "copy", 40, written_bytes=20)  # noqa: E731
+    read = lambda: device.work(4.0, "read", 40)  # noqa: E731
+    assert [span_of(device, call) for call in (copy, read, read)] == [2.0, 6.0, 4.0]
+
+
+def test_the_power_cap_takes_the_clock_down_in_proportion_while_work_draws_more():
+    device = FakeDevice(tick_s=TICK, power_cap_w=700.0, clock_hz=1000.0)
+    assert span_of(device, lambda: device.work(1.0, watts=1000.0)) == pytest.approx(1 / 0.7, abs=2 * TICK)
+    assert device.counters().active == {POWER_CAP}
+    assert span_of(device, lambda: device.spin(700)) == pytest.approx(1.0, abs=2 * TICK)
+    assert span_of(device, lambda: device.work(1.0, watts=300.0)) == 1.0
+    assert device.counters().active == frozenset()
+
+
+def test_nvmls_first_account_holds_what_the_driver_keeps_back_and_its_second_does_not():
+    device = FakeDevice(driver_bytes=900, context_bytes=50, others_bytes=7)
+    device.allocate(3)
+    assert device.memory_accounts() == (960, 60)
 
 
 def test_work_after_a_capture_runs_at_once():

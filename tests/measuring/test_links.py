@@ -281,4 +281,5 @@ def test_the_numbers_of_capabilities_are_nvmls():
     assert (links._WRITE, links._NVLINK) == (pynvml.NVML_P2P_CAPS_INDEX_WRITE, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
     # A stray comma makes a tuple of this one in nvidia-ml-py 13.
     assert pynvml.NVML_P2P_CAPS_INDEX_READ in (links._READ, (links._READ,))
-    assert pynvml.NVML_NVLINK_MAX_LINKS == links.MOST_LINKS
+    # 18 until nvidia-ml-py 12.575 or so; asked for one link too many, NVML withholds it.
+    assert links.MOST_LINKS in (pynvml.NVML_NVLINK_MAX_LINKS, 2 * pynvml.NVML_NVLINK_MAX_LINKS)

@@ -7,8 +7,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from pytest_roofline.measuring.conditions import OTHERS_BYTES
 from pytest_roofline.measuring.devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL, Counters
-from pytest_roofline.measuring.devices.nvidia import Nvml
+from pytest_roofline.measuring.devices.nvidia import Nvml, handle_of, silent
 
 GIB = 2**30
 UNKNOWN = Counters(active=None, seconds={}, others_bytes=None, others_busy=None, preemptions=None)
@@ -60,11 +61,32 @@ ANSWERS = {
 }
 
 
+def accounts(used, reserved):
+    """Both of NVML's accounts of memory, in bytes (nvml.h): the first counts what is reserved as used."""
+
+    def answer(version=None):
+        if version is None:
+            return SimpleNamespace(total=80 * GIB, used=used + reserved, free=80 * GIB - used - reserved)
+        assert version == FakeNvml.nvmlMemory_v2
+        return SimpleNamespace(total=80 * GIB, used=used, reserved=reserved, free=80 * GIB - used - reserved)
+
+    return answer
+
+
+def holding(**bytes_by_process):
+    """What a list of running processes says: `mine` is this one; None is a driver that does not tell."""
+    return [
+        SimpleNamespace(pid=os.getpid() if name == "mine" else int(name[1:]), usedGpuMemory=size)
+        for name, size in bytes_by_process.items()
+    ]
+
+
 class FakeNvml(ModuleType):
     """A library with these answers; one that is an error is raised, one that is a function is called."""
 
     NVMLError = NVMLError
     NVML_ERROR_NOT_FOUND = 6
+    nvmlMemory_v2 = 0x02000028
     NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN = 269
     NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN = 270
     NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN = 271
@@ -215,6 +237,71 @@ def test_memory_beyond_our_own_and_a_context_is_that_of_others(install, used, ow
     assert counters.others_bytes == others * GIB
 
 
+def others_on(install, answer, torch_bytes=0, running=LACKING, **how):
+    """The bytes of others on a GPU with these accounts of memory and this list of processes."""
+    install(nvmlDeviceGetMemoryInfo=answer, nvmlDeviceGetComputeRunningProcesses=running)
+    return Nvml("1", **how).counters(torch_bytes).others_bytes
+
+
+# An idle A100: 912 MB by the first account, 7.8 MB by the second (Cldfire/nvml-wrapper#57).
+IDLE, KEPT = 7_800_000, 904_000_000
+# A context with cuBLAS and cuDNN.
+CONTEXT = 800_000_000
+
+
+def test_what_the_driver_keeps_for_itself_is_no_neighbour(install):
+    assert others_on(install, accounts(IDLE + CONTEXT + 2 * GIB, KEPT), 2 * GIB) == 0
+
+
+def test_an_empty_card_is_empty_where_it_was_looked_at_before(install):
+    assert others_on(install, accounts(IDLE + CONTEXT + 2 * GIB, KEPT), 2 * GIB, before_bytes=IDLE) == IDLE
+
+
+@pytest.mark.parametrize("before_bytes", [None, IDLE + 2 * GIB])
+def test_an_idle_neighbour_in_a_container_shows(install, before_bytes):
+    others = others_on(install, accounts(IDLE + CONTEXT + 5 * GIB, KEPT), 3 * GIB, before_bytes=before_bytes)
+    assert others > OTHERS_BYTES
+
+
+def test_a_neighbour_that_came_later_shows_in_a_container(install):
+    answer = accounts(IDLE + CONTEXT + 5 * GIB, KEPT)
+    assert others_on(install, answer, 3 * GIB, before_bytes=IDLE) > OTHERS_BYTES
+
+
+@pytest.mark.parametrize("older", [NVMLError(13), TypeError("unexpected keyword"), AttributeError("nvmlMemory_v2")])
+def test_a_driver_or_library_without_the_second_account_is_asked_for_the_first(install, older):
+    first = accounts(3 * GIB, GIB)
+
+    def answer(version=None):
+        if version is not None:
+            raise older
+        return first()
+
+    assert others_on(install, answer) == 3 * GIB
+
+
+def test_where_this_process_is_on_the_list_the_rest_is_the_others(install):
+    # 3 GiB by torch and 7 by NCCL, which torch does not count.
+    running = holding(mine=CONTEXT + 10 * GIB, p7=2 * GIB)
+    assert others_on(install, accounts(CONTEXT + 12 * GIB, KEPT), 3 * GIB, running) == 2 * GIB
+
+
+@pytest.mark.parametrize(
+    "running", [[], holding(p7=GIB), holding(mine=None), NVMLError(3)], ids=["empty", "others", "untold", "withheld"]
+)
+def test_a_list_that_does_not_tell_of_this_process_is_blind(install, running):
+    assert others_on(install, accounts(IDLE + CONTEXT + 3 * GIB, KEPT), 3 * GIB, running) == 0
+
+
+def test_a_library_that_is_newer_than_the_driver_costs_no_other_answer(install):
+    class NVMLLibraryMismatchError(Exception):
+        """As pynvml has it, beside the tree of NVMLError."""
+
+    library = install(nvmlDeviceGetComputeRunningProcesses=NVMLLibraryMismatchError("Unversioned function called"))
+    library.NVMLLibraryMismatchError = NVMLLibraryMismatchError
+    assert Nvml("1").counters(0).others_bytes == 9 * GIB
+
+
 @pytest.mark.parametrize(
     ("running", "busy"),
     [({"mine": 80}, 0.0), ({"mine": 50, "p7": 20, "p8": 10}, 0.3), ({"p7": 100, "mine": 0}, 1.0)],
@@ -263,6 +350,22 @@ def test_a_device_is_found_by_its_uuid_with_a_prefix(install, uuid, asked):
     assert library.asked[-1] == ("nvmlDeviceGetHandleByUUID", asked)
 
 
+def test_an_instance_of_mig_is_found_by_its_uuid_without_a_prefix(install):
+    def instance(uuid):
+        if uuid != "MIG-3333":
+            raise NVMLError(6)
+        return "instance"
+
+    library = install()
+    library.nvmlDeviceGetHandleByUUID = instance
+    assert handle_of(library, "3333") == "instance"
+
+
+def test_a_uuid_that_nobody_knows_is_no_device(install):
+    with pytest.raises(NVMLError):
+        handle_of(install(nvmlDeviceGetHandleByUUID=NVMLError(6)), "3333")
+
+
 def test_every_question_is_about_that_device(install):
     library = install(nvmlDeviceGetHandleByUUID=lambda: "this one")
     Nvml("1").counters(0)
@@ -285,3 +388,28 @@ def test_a_device_without_a_uuid_is_not_guessed_by_its_index(install):
 def test_without_the_library_everything_is_unknown(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert Nvml("1").counters(0) == UNKNOWN
+
+
+def test_a_library_that_is_not_installed_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    said = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
+    assert (Nvml("1").silent, silent()) == (said, said)
+
+
+def test_a_library_that_finds_no_driver_says_so(install):
+    install(nvmlInit=NVMLError("Driver Not Loaded"))
+    said = (
+        "NVML finds no driver (Driver Not Loaded; in a container, hand its utilities in: "
+        "NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+    )
+    assert (Nvml("1").silent, silent()) == (said, said)
+
+
+def test_a_device_that_the_library_does_not_know_is_named_as_the_reason(install):
+    install(nvmlDeviceGetHandleByUUID=NVMLError(6))
+    assert Nvml("1").silent == "NVML does not know this device"
+
+
+def test_a_library_that_answers_is_not_silent(install):
+    library = install(nvmlShutdown=None)
+    assert (Nvml("1").silent, silent(), library.times_asked("nvmlShutdown")) == ("", "", 1)

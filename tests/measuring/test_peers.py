@@ -374,6 +374,38 @@ def test_of_states_the_worst_holds():
     assert set(states) == {State(NEIGHBOUR, True, "seen", throttle_known=False, said=f"{NEIGHBOUR} (rank 1)")}
 
 
+def test_what_one_rank_finds_of_earlier_blocks_holds_for_all():
+    # The first was asked of this block alone, the second of five, the last of none yet.
+    own = [State("", False, judged=1), State(THERMAL, None, spoiled=THERMAL, judged=5), State("", clock_moved=True)]
+    (state,) = set(together(3, lambda seat: agreed_state(Meeting(seat, lambda: 0.0), own[seat.number])))
+    assert (state.cause, state.spoiled, state.judged, state.clock_moved) == (THERMAL, THERMAL, 5, True)
+
+
+def test_blocks_of_which_not_every_rank_was_asked_are_not_known():
+    own = [State("", False, judged=3), State("", None, judged=0)]
+    (state,) = set(together(2, lambda seat: agreed_state(Meeting(seat, lambda: 0.0), own[seat.number])))
+    assert (state.spoiled, state.judged, state.power_capped) == ("", 0, None)
+
+
+def test_ranks_on_devices_that_answer_slowly_are_excluded_together():
+    def run(seat):
+        facts = COSTS | {"counters_s": 0.1 * seat.number, "throttle": hot if seat.number else quiet}
+        device = FakeDevice(**facts)
+        engine = Engine(device, Plan(lambda: device.work(1e-3), [()], budget_s=1.0, peers=seat))
+        engine.run()
+        return engine.samples().excluded
+
+    def hot(_):
+        return frozenset({THERMAL})
+
+    def quiet(_):
+        return frozenset()
+
+    first, second = together(2, run)
+    assert first == second
+    assert {cause.partition(" (")[0] for cause in first} == {THERMAL}
+
+
 @pytest.mark.parametrize(("ranks", "text"), [([0, 1, 2], ""), ([1], " (rank 1)"), ([0, 2], " (ranks 0, 2)")])
 def test_ranks_are_named_unless_it_is_all_of_them(ranks, text):
     assert of_ranks(ranks, 3) == text

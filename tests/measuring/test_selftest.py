@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import DeviceError
+from pytest_roofline.measuring import host
 from pytest_roofline.measuring.devices import Traits
 from pytest_roofline.measuring.devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from pytest_roofline.measuring.devices.fake import FakeDevice
@@ -56,10 +58,18 @@ class FakeWorkloads:
         self._buffers = enumerate(itertools.cycle(buffers))
 
     def copy(self, size_bytes):
-        """Touches a pair of buffers of its own."""
+        """Touches a pair of buffers of its own, and writes one of them."""
         number, factor = next(self._buffers)
         time_s = factor * self.seconds(size_bytes)
-        return lambda: self.device.work(time_s, touch=number, size_bytes=2 * size_bytes, cached=0.3)
+        return lambda: self.device.work(
+            time_s, touch=number, size_bytes=2 * size_bytes, cached=0.3, written_bytes=size_bytes
+        )
+
+    def read(self, size_bytes):
+        """Touches a buffer of its own, in half the time of its copy."""
+        number, factor = next(self._buffers)
+        time_s = factor * self.seconds(size_bytes) / 2
+        return lambda: self.device.work(time_s, touch=number, size_bytes=size_bytes, cached=0.3)
 
     def matmul(self):
         """A product of one duration."""
@@ -203,6 +213,61 @@ def test_no_property_fails_for_what_launches_and_stamps_cost(facts):
 )  # fmt: skip
 def test_a_device_broken_in_one_way_fails_that_property_alone(device, limits, workloads, name):
     assert {name} == failing(device(), limits, **workloads)
+
+
+# What healthy cards do: an idle H100 at 345 of 1980 MHz whose clock rises while it works; an L2 of 50 MiB that keeps
+# what was written last; launches a microsecond apart, which the nodes of a graph are not; a first replay that uploads.
+HEALTHY = {
+    "clock_ramp_s": 0.1,
+    "dirty_share": 1.0,
+    "launch_gap_s": 1e-6,
+    "graph_upload_s": 0.8e-6,
+    "cache_bytes": 50 * MIB,
+    "tick_s": 0.5e-6,
+}
+
+
+@pytest.mark.parametrize("ramp_s", [0.01, 0.02, 0.3])
+def test_a_card_whose_clock_rises_from_idle_spins_in_proportion(ramp_s):
+    assert failing(sound(clock_ramp_s=ramp_s)) == set()
+
+
+@pytest.mark.parametrize("cache_bytes", [40 * MIB, 50 * MIB, 256 * MIB])
+@pytest.mark.parametrize("share", [0.6, 1.0])
+def test_a_write_back_cache_that_keeps_what_a_copy_wrote_does_not_fail_the_flush(share, cache_bytes):
+    assert failing(sound(dirty_share=share, cache_bytes=cache_bytes)) == set()
+
+
+@pytest.mark.parametrize("gap_s", [0.5e-6, 1e-6, 3e-6])
+def test_what_a_graph_saves_between_launches_does_not_fail_it(gap_s):
+    assert failing(sound(launch_gap_s=gap_s, cache_bytes=50 * MIB)) == set()
+
+
+def test_a_healthy_card_that_does_all_of_it_can_be_trusted():
+    assert failing(sound(**HEALTHY)) == set()
+
+
+def test_a_capture_that_is_refused_is_told_with_the_devices_own_words():
+    found = prove(sound(RefusingDevice))[GRAPH]
+    assert found.observed == "timed by events: operation not permitted when stream is capturing"
+
+
+def test_a_replay_without_its_work_is_told_with_both_times():
+    assert re.fullmatch(
+        r"timed by events: a replay takes \S+ \S+, its calls \S+ \S+", prove(sound(EmptyDevice))[GRAPH].observed
+    )
+
+
+def test_a_cpu_whose_cores_others_keep_busy_cannot_be_trusted(monkeypatch):
+    device = sound()
+    device._facts = replace(device.facts(), type="cpu")
+    monkeypatch.setattr(host.Neighbours, "cores_taken", lambda self: 1.6)
+    monkeypatch.setattr(host, "usable_cores", lambda: 2)
+    properties = prove(device)
+    assert {COPY, RUNS} <= outcomes(properties, "FAILS")
+    assert properties[COPY].observed == (
+        "other processes kept 1.6 of 2 cores busy while it was timed; run it on a quiet machine"
+    )
 
 
 def test_stamps_that_cost_more_than_a_short_kernel_fail():

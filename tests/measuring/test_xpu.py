@@ -116,7 +116,7 @@ def test_a_torch_that_cannot_time_events_is_named_with_what_is_needed(properties
 
     monkeypatch.setattr(FakeEvent, "elapsed_time", elapsed_time)
     device = XpuDevice(1)
-    with pytest.raises(DeviceError, match=r"^xpu:1 cannot time its events.*torch 2\.6 or newer.*oneAPI 2025"):
+    with pytest.raises(DeviceError, match=r"^xpu:1 cannot time its events.*built with oneAPI 2025 or newer"):
         device.elapsed_s(device.stamp(), device.stamp())
 
 

@@ -1,6 +1,10 @@
 """The state of a device from block to block: why a block must not count, and what to write down beside it.
 
 A block is excluded for a cause and never for its values. The software power cap is no cause: a busy card lives there.
+
+Asking takes time in which the device idles, so no more than a share of the time goes into it. Where a round of
+questions is dear, several blocks go by between two rounds, and the later one tells of all of them: what a device adds
+up while a cause is active has grown, or it has not.
 """
 
 from typing import Literal
@@ -21,13 +25,19 @@ LEAST_TAKEN, TAKEN_ERROR_S = 0.05, 0.02
 SHORTEST_TOLD_S = 0.1
 # Of the device's time, by other processes.
 MOST_OTHERS_BUSY = 0.05
-# Another process holds memory, or nobody knows: no harm in itself, but a spin that then takes longer shares its time.
+# Another process holds memory: no harm in itself, but a spin that then takes longer shares its time.
 OTHERS_BYTES = 256 * 2**20
 PROBE_SPREAD = 0.10
+# Of the time, for questions.
+MOST_ASKING = 0.05
 
 
 class Conditions:
-    """Asks a device about itself between blocks."""
+    """Asks a device about itself between blocks.
+
+    What the last round of questions found: `spoiled`, the cause for which the last `judged` blocks do not count (empty
+    where they do), and `power_capped`, whether the software power cap was active in them, None where nobody tells.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -35,41 +45,106 @@ class Conditions:
         self._began_s = 0.0
         self._before = Counters()
         self._after = Counters()
+        self._every_s = 0.0
+        self._asked_s = float("-inf")
+        self._waiting, self._wall_s = 0, 0.0
+        self._moved = False
+        self.spoiled = ""
+        self.judged = 0
+        self.power_capped: bool | None = None
         self.neighbours: Literal["none", "seen", "unknown"] = "unknown"
         self.throttle_known = False
+        self.clock_moved = False
+        """Whether the clock moved within a block by more than `PROBE_SPREAD`, and nobody tells why."""
 
-    def begin(self) -> None:
-        """A block begins."""
-        self._before = self._device.counters()
+    def pace(self) -> None:
+        """Learn what a round of questions costs, and so how often to ask.
+
+        The first of a process opens the library, which is not the cost of asking.
+        """
+        self._every_s = min(self._cost_s() for _ in range(2)) / MOST_ASKING
+
+    def _cost_s(self) -> float:
+        began_s = self._device.host_s()
+        self._device.counters()
+        return self._device.host_s() - began_s
+
+    def begin(self, anew: bool = False) -> None:
+        """A block begins.
+
+        Args:
+            anew: it is the first of a row of blocks; of those before it nobody wants to know any more.
+        """
+        if anew:
+            self._waiting, self._asked_s, self._moved = 0, float("-inf"), False
+        if self._waiting:
+            return
+        self._before = self._asked() if self._due() else self._after
+        self._wall_s = 0.0
         if self._first is None:
             self._first, self._began_s = self._before, self._device.host_s()
 
     def cause(self, ahead: bool | None, clocks_hz: tuple[float, float] | None, wall_s: float) -> str:
-        """Why the block that ends now does not count; empty where it does.
+        """Why the block that ends now does not count; empty where it does, or where nobody was asked yet.
 
         Args:
             ahead: whether the host was ahead of the device all the time; None where that plays no part.
             clocks_hz: of the probes before and after it.
             wall_s: how long it took.
         """
-        self._after = self._device.counters()
-        self._note_neighbours()
+        self._waiting += 1
+        self._wall_s += wall_s
+        self._forget()
+        moved = clocks_hz is not None and abs(clocks_hz[1] / clocks_hz[0] - 1) > PROBE_SPREAD
+        self._moved = self._moved or moved
+        if self._due():
+            self._judge()
         if ahead is False:
             return HOST_GAP
-        for cause in CAUSES:
-            if self._was_active(cause):
-                return cause
-        if self._disturbed(clocks_hz):
+        if self.spoiled:
+            return self.spoiled
+        if moved and self._time_sliced():
             self.neighbours = "seen"
             return NEIGHBOUR
-        return PREEMPTED if self._preempted(wall_s) else ""
+        if self.judged:
+            self._explain()
+        return ""
 
-    @property
-    def power_capped(self) -> bool | None:
-        """Whether the software power cap was active in the last block; None where the device does not tell."""
-        if self._after.active is None and POWER_CAP not in self._after.seconds:
-            return None
-        return self._was_active(POWER_CAP)
+    def rest(self) -> bool:
+        """The row of blocks has ended: ask about those of which nobody was asked; whether there were any."""
+        self._forget()
+        if not self._waiting:
+            return False
+        self._judge()
+        self._waiting = 0
+        self._explain()
+        return True
+
+    def _forget(self) -> None:
+        self.spoiled, self.judged, self.power_capped = "", 0, None
+
+    def _due(self) -> bool:
+        return self._device.host_s() - self._asked_s >= self._every_s
+
+    def _asked(self) -> Counters:
+        self._after = self._device.counters()
+        self._asked_s = self._device.host_s()
+        return self._after
+
+    def _judge(self) -> None:
+        """Ask, and judge all blocks since the last round; none, where the device has not renewed what it tells."""
+        before, after = self._before, self._asked()
+        self._note_neighbours()
+        if after.renewals is not None and after.renewals == before.renewals:
+            return
+        self.judged, self._waiting = self._waiting, 0
+        if after.active is not None or POWER_CAP in after.seconds:
+            self.power_capped = self._was_active(POWER_CAP)
+        self.spoiled = next((cause for cause in CAUSES if self._was_active(cause)), "")
+        if not self.spoiled and after.others_busy is not None and after.others_busy > MOST_OTHERS_BUSY:
+            self.spoiled, self.neighbours = NEIGHBOUR, "seen"
+        if not self.spoiled and self._preempted():
+            self.spoiled = PREEMPTED
 
     def _was_active(self, cause: str) -> bool:
         before, after = self._before, self._after
@@ -88,28 +163,36 @@ class Conditions:
         elif self.neighbours == "unknown":
             self.neighbours = "none"
 
-    def _disturbed(self, clocks_hz: tuple[float, float] | None) -> bool:
-        after = self._after
-        if after.others_busy is not None and after.others_busy > MOST_OTHERS_BUSY:
-            return True
-        alone = after.others_bytes is not None and after.others_bytes <= OTHERS_BYTES
-        if clocks_hz is None or alone:
-            return False
-        return abs(clocks_hz[1] / clocks_hz[0] - 1) > PROBE_SPREAD and not self._was_active(POWER_CAP)
+    def _time_sliced(self) -> bool:
+        """Whether a clock that moved within a block tells of a neighbour: only if nothing else can have moved it.
 
-    def _preempted(self, wall_s: float) -> bool:
+        Somebody else holds memory, nobody can say whether it works, and the power cap was not active. Products of
+        matrices alone make a card at its power cap do that, so less knowledge excludes nothing.
+        """
+        others = self._after.others_bytes
+        held = others is not None and others > OTHERS_BYTES
+        return held and self._after.others_busy is None and self.power_capped is False
+
+    def _explain(self) -> None:
+        """Note that the clock moved, unless this is a device of one's own or at its power cap."""
+        others = self._after.others_bytes
+        alone = others is not None and others <= OTHERS_BYTES
+        self.clock_moved = self.clock_moved or (self._moved and not alone and not self.power_capped)
+        self._moved = False
+
+    def _preempted(self) -> bool:
         before, after = self._before.preemptions, self._after.preemptions
-        often = before is not None and after is not None and after - before > max(1, MOST_PREEMPTIONS_HZ * wall_s)
-        return often and self._taken_by_others(wall_s)
+        most = max(1, MOST_PREEMPTIONS_HZ * self._wall_s)
+        return before is not None and after is not None and after - before > most and self._taken_by_others()
 
-    def _taken_by_others(self, wall_s: float) -> bool:
-        """Whether others had the cores: in the block, or where that is too short to tell, since the first one began.
+    def _taken_by_others(self) -> bool:
+        """Whether others had the cores: in these blocks, or where they are too short to tell, since the first began.
 
         True also where nobody counts.
         """
         first, after = self._first or self._before, self._after.others_core_s
         since_first_s = self._device.host_s() - self._began_s
-        for before, seconds in ((self._before.others_core_s, wall_s), (first.others_core_s, since_first_s)):
+        for before, seconds in ((self._before.others_core_s, self._wall_s), (first.others_core_s, since_first_s)):
             if before is None or after is None:
                 return True
             if seconds >= SHORTEST_TOLD_S:

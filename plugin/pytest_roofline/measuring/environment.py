@@ -1,5 +1,6 @@
 """What surrounds a number: device, host and software, gathered once a run."""
 
+import os
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -10,6 +11,8 @@ from ..core.facts import Environment
 from .devices import Device
 from .host import host_facts
 
+# How torch is told to cut and to keep memory, which moves a peak; the newest name first.
+_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 # An accelerator's driver leaves one of these behind, whatever torch was built for.
 ACCELERATOR_NODES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
 
@@ -20,8 +23,9 @@ def gather(device: Device) -> Environment:
 
 
 def software() -> dict[str, str]:
-    """Versions of everything that may move a number, where installed."""
+    """Versions of everything that may move a number, where installed, and the settings of torch's allocator."""
     versions = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    versions["allocator"] = next((value for name in _ALLOCATOR if (value := os.environ.get(name))), "default")
     versions |= {
         name: value
         for name, value in (("cuda", torch.version.cuda), ("hip", torch.version.hip))

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.machine import Gpu, Machine
 from .devices import amd, nvidia
+from .devices.own import OWN_CONTEXT_BYTES
 from .environment import ACCELERATOR_NODES
 from .host import host_facts
 
@@ -35,6 +36,7 @@ def take_stock() -> Machine:
         libraries=tuple(
             name for name, gpus in (("NVML", nvidia_gpus), ("amdsmi", amd_gpus)) if gpus is not None
         ),
+        silent=tuple(why for why in (nvidia.silent(), amd.silent()) if why),
         no_peers=_no_peers(devices),
         shm_bytes=_shm_bytes(),
         memlock_bytes=memlock_bytes,
@@ -83,7 +85,7 @@ def _nvidia_facts(nvml: Any, handle: Any, index: int) -> Gpu:
             "product": lambda: nvml.nvmlDeviceGetName(handle),
             "uuid": lambda: nvml.nvmlDeviceGetUUID(handle),
             "memory_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
-            "others_bytes": lambda: max(0, int(nvml.nvmlDeviceGetMemoryInfo(handle).used) - nvidia.OWN_CONTEXT_BYTES),
+            "others_bytes": lambda: max(0, nvidia.used_bytes(nvml, handle) - OWN_CONTEXT_BYTES),
             "driver": nvml.nvmlSystemGetDriverVersion,
             "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
             "power_default_w": lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,
@@ -143,7 +145,7 @@ def _torch_devices() -> int | None:
     with contextlib.suppress(ImportError):
         import torch
 
-        return torch.accelerator.device_count() if hasattr(torch, "accelerator") else torch.cuda.device_count()
+        return torch.accelerator.device_count()
     return None
 
 

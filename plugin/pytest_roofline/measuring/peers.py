@@ -106,6 +106,9 @@ class State:
         neighbours: whether another process was seen on any.
         throttle_known: whether every device tells of thermal slowdown and power brake.
         said: the cause with the ranks that it comes from, where not all of them do.
+        spoiled: why none of the last `judged` blocks counts, this one among them; empty where they do.
+        judged: of how many blocks the last questions told; `spoiled` and `power_capped` are of all of them.
+        clock_moved: whether the clock of any moved within a block, and nobody tells why.
     """
 
     cause: str = ""
@@ -113,6 +116,9 @@ class State:
     neighbours: Literal["none", "seen", "unknown"] = "unknown"
     throttle_known: bool = False
     said: str = ""
+    spoiled: str = ""
+    judged: int = 0
+    clock_moved: bool = False
 
 
 def agreed_state(meeting: Meeting, own: State) -> State:
@@ -121,15 +127,21 @@ def agreed_state(meeting: Meeting, own: State) -> State:
         return replace(own, said=own.cause)
     capped = UNKNOWN if own.power_capped is None else float(own.power_capped)
     codes = float(CODES.index(own.cause)), capped, float(NEIGHBOURS.index(own.neighbours)), float(own.throttle_known)
-    causes, caps, neighbours, known = zip(*meeting.rows(*codes), strict=True)
-    code = min((code for code in causes if code), default=0.0)
+    before = float(CODES.index(own.spoiled)), float(own.judged), float(own.clock_moved)
+    causes, caps, neighbours, known, spoils, judged, moved = zip(*meeting.rows(*codes, *before), strict=True)
+    code, spoil = (min((code for code in codes if code), default=0.0) for codes in (causes, spoils))
     cause = CODES[int(code)]
+    # Every rank asks at its own pace: those that found something wrong say how far back it reaches.
+    reaches = max((count for count, code in zip(judged, spoils, strict=True) if code), default=min(judged))
     return State(
         cause,
         power_capped=True if 1.0 in caps else None if UNKNOWN in caps else False,
         neighbours=NEIGHBOURS[int(max(neighbours))],
         throttle_known=all(known),
         said=cause + of_ranks([rank for rank, each in enumerate(causes) if each == code], len(causes)) * bool(cause),
+        spoiled=CODES[int(spoil)],
+        judged=int(reaches),
+        clock_moved=any(moved),
     )
 
 

@@ -66,6 +66,6 @@ def _best() -> str:
 
     if torch.cuda.is_available():
         return "cuda"
-    if hasattr(torch, "xpu") and torch.xpu.is_available():
+    if torch.xpu.is_available():
         return "xpu"
     return "mps" if torch.backends.mps.is_available() else "cpu"

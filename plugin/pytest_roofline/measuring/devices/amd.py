@@ -2,13 +2,29 @@
 
 import contextlib
 import io
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ...core.machine import Gpu
 from .base import BRAKE, POWER_CAP, THERMAL, Counters
+from .own import OWN_CONTEXT_BYTES, others_bytes
 
-# Fields of `amdsmi_get_violation_status` (MI300 and newer) and what they mean here. PROCHOT is a signal from outside.
+# How long a cause was active, of `amdsmi_get_gpu_metrics_info` (version 1.6 of the table: MI300 and newer, amdsmi of
+# ROCm 6.3 and newer), and what it means here. PROCHOT is a signal from outside.
+_RESIDENCIES = {
+    "socket_thm_residency_acc": THERMAL,
+    "vr_thm_residency_acc": THERMAL,
+    "hbm_thm_residency_acc": THERMAL,
+    "prochot_residency_acc": BRAKE,
+    "ppt_residency_acc": POWER_CAP,
+}
+# The cycles of the firmware that they count in, counted themselves; about a millisecond each, of which only the growth
+# of the others matters here.
+_CYCLES, _CYCLE_S = "accumulation_counter", 1e-3
+# Fields of `amdsmi_get_violation_status`, which waits 100 ms between two readings of the same table: not while timing.
 _VIOLATIONS = {
     "socket_thrm": THERMAL,
     "vr_thrm": THERMAL,
@@ -16,11 +32,11 @@ _VIOLATIONS = {
     "prochot_thrm": BRAKE,
     "ppt_pwr": POWER_CAP,
 }
-# The accumulators count in milliseconds of the firmware's clock.
-_SECONDS = 1e-3
 # Of a lane, in GT/s (PCI-SIG).
 _GENERATIONS = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
-OWN_CONTEXT_BYTES = 2**30
+NOT_INSTALLED = "amdsmi is not installed (ROCm ships it: pip install /opt/rocm/share/amd_smi)"
+NO_DRIVER = "amdsmi finds no driver ({}; in a container, hand /dev/kfd and /dev/dri in)"
+UNKNOWN_DEVICE = "amdsmi does not know this device"
 # amdsmi.h: the memory controllers' bit of the blocks with ECC, and what may become of a page that gave errors.
 _MEMORY_BLOCK = 1
 _PAGE_PENDING, _PAGE_UNRESERVABLE = 1, 2
@@ -28,16 +44,55 @@ _ROOT = Path("/")
 
 
 def started_amdsmi() -> Any:
-    """The library, ready to be asked.
+    """The library, ready to be asked: as installed, else as ROCm ships it.
 
     The package loads the driver's library when imported, fails in many ways where there is none, and says so on
     standard output, which is not ours to give away.
+
+    Raises:
+        ModuleNotFoundError: it is nowhere.
+        Exception: what else the library raises; it has a tree of its own.
     """
     with contextlib.redirect_stdout(io.StringIO()):
-        import amdsmi
-
+        amdsmi = _imported()
         amdsmi.amdsmi_init()
     return amdsmi
+
+
+def _imported() -> Any:
+    try:
+        import amdsmi
+    except ModuleNotFoundError as error:
+        folder = next(_shipped(), None)
+        if error.name != "amdsmi" or folder is None:
+            raise
+        sys.path.append(str(folder))
+        try:
+            import amdsmi
+        finally:
+            sys.path.remove(str(folder))
+    return amdsmi
+
+
+def _shipped() -> Iterator[Path]:
+    """Where ROCm puts the package (CMakeLists.txt of amdsmi: `share/amd_smi`), the ROCm that the user names first."""
+    named = [os.environ[name] for name in ("ROCM_HOME", "ROCM_PATH") if os.environ.get(name)]
+    for root in (*map(Path, named), _ROOT / "opt/rocm", *sorted(_ROOT.glob("opt/rocm-*"), reverse=True)):
+        folder = root / "share/amd_smi"
+        if (folder / "amdsmi/__init__.py").is_file():
+            yield folder
+
+
+def silent(pci_address: str | None = None) -> str:
+    """Why the library tells nothing, of any device or of this one; empty where it does."""
+    try:
+        smi = started_amdsmi()
+        handles = smi.amdsmi_get_processor_handles()
+        addresses = [smi.amdsmi_get_gpu_device_bdf(handle).lower() for handle in handles]
+    except Exception as error:  # The library has a tree of its own exceptions.
+        missing = isinstance(error, ModuleNotFoundError) and error.name == "amdsmi"
+        return NOT_INSTALLED if missing else NO_DRIVER.format(" ".join(str(error).split()) or type(error).__name__)
+    return "" if pci_address is None or pci_address.lower() in addresses else UNKNOWN_DEVICE
 
 
 class Amdsmi:
@@ -53,27 +108,34 @@ class Amdsmi:
                 with contextlib.suppress(Exception):
                     if pci_address and amdsmi.amdsmi_get_gpu_device_bdf(handle).lower() == pci_address.lower():
                         self._smi, self._handle, self._index = amdsmi, handle, index
+        self.silent = silent(pci_address) if self._smi is None else ""
+        """Why the library cannot be asked about this device; empty where it can."""
 
     def counters(self, own_bytes: int) -> Counters:
         """The state right now; what is in use beyond `own_bytes` belongs to others."""
         if self._smi is None:
             return Counters()
+        metrics = self._ask("amdsmi_get_gpu_metrics_info") or {}
+        seconds: dict[str, float] = {}
+        for field, cause in _RESIDENCIES.items():
+            count = _number(metrics.get(field))
+            if count is not None:
+                seconds[cause] = seconds.get(cause, 0.0) + count * _CYCLE_S
+        cycles = _number(metrics.get(_CYCLES))
+        used = _number((self._ask("amdsmi_get_gpu_vram_usage") or {}).get("vram_used"))
+        return Counters(
+            seconds=seconds,
+            others_bytes=None if used is None else others_bytes(int(used * 2**20), own_bytes, {}),
+            renewals=None if cycles is None or not seconds else int(cycles),
+        )
+
+    def _active(self) -> frozenset[str] | None:
+        """What was active within the last 100 ms, which this takes; None where the device does not tell."""
         status = self._ask("amdsmi_get_violation_status") or {}
         flags = {field: status.get(f"active_{field}") for field in _VIOLATIONS}
         # True, False or "N/A".
-        known = any(isinstance(flag, int) for flag in flags.values())
-        active = {_VIOLATIONS[field] for field, flag in flags.items() if isinstance(flag, int) and flag}
-        seconds: dict[str, float] = {}
-        for field, cause in _VIOLATIONS.items():
-            count = _number(status.get(f"acc_{field}"))
-            if count is not None:
-                seconds[cause] = seconds.get(cause, 0.0) + count * _SECONDS
-        used = _number((self._ask("amdsmi_get_gpu_vram_usage") or {}).get("vram_used"))
-        return Counters(
-            active=frozenset(active) if known else None,
-            seconds=seconds,
-            others_bytes=None if used is None else max(0, int(used * 2**20) - own_bytes - OWN_CONTEXT_BYTES),
-        )
+        told = {field: flag for field, flag in flags.items() if isinstance(flag, int)}
+        return frozenset(_VIOLATIONS[field] for field, flag in told.items() if flag) if told else None
 
     def facts(self) -> dict[str, Any]:
         """Power limit, PCIe link as running and partition, of what the library answers."""
@@ -106,11 +168,11 @@ class Amdsmi:
             "pcie_width_rated": _number(static.get("max_pcie_width")),
         }
         known = {name: value for name, value in (found | self._memory_errors()).items() if value is not None}
-        counters = self.counters(0)
+        active = self._active()
         return {
             "product": asic.get("market_name", "unknown"),
-            "throttle_known": _tells(counters),
-            "active": None if counters.active is None else tuple(sorted(counters.active)),
+            "throttle_known": active is not None or THERMAL in self.counters(0).seconds,
+            "active": None if active is None else tuple(sorted(active)),
             **known,
             **self.facts(),
         }
@@ -169,11 +231,6 @@ def busy_others(pci_address: str | None) -> dict[str, float]:
 def _number(value: Any) -> float | int | None:
     """A number, or None for the library's "N/A"."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _tells(counters: Counters) -> bool:
-    """Whether thermal slowdown would be seen."""
-    return counters.active is not None or THERMAL in counters.seconds
 
 
 def _generation(speed: Any) -> int | None:

@@ -17,6 +17,7 @@ __all__ = [
     "Allocated",
     "Counters",
     "Device",
+    "Managed",
     "RealDevice",
     "Sibling",
     "Stamp",
@@ -66,6 +67,7 @@ class Counters:
         others_busy: the share of the time that other processes kept the device working, lately.
         preemptions: how often the scheduler took the processor from this process against its will.
         others_core_s: how long others have kept its processors busy, in seconds, counted from any one moment.
+        renewals: a count that grows whenever the device renews `seconds`; None where they are those of the moment.
     """
 
     active: frozenset[str] | None = None
@@ -74,6 +76,7 @@ class Counters:
     others_busy: float | None = None
     preemptions: int | None = None
     others_core_s: float | None = None
+    renewals: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,14 @@ class Sibling(Protocol):
 
         `GPU 3 (GPU-8c2f…)`. One that does not tell is left out. Never raises.
         """
+
+
+@runtime_checkable
+class Managed(Protocol):
+    """A device of which a management library tells, where it is installed and finds a driver."""
+
+    def silent_library(self) -> str:
+        """Why that library cannot be asked, in words; empty where it can."""
 
 
 class RealDevice:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -35,7 +36,16 @@ class CudaDevice(CountedMemory, RealDevice):
         self.index = index
         self.is_hip = torch.version.hip is not None
         self.traits = _traits(torch.cuda.get_device_properties(index) if self.is_hip else None)
+        self._before_bytes = self._in_use()
         torch.cuda.set_device(index)
+
+    def _in_use(self) -> int | None:
+        """What others hold while this process has no context, which making the device current gives it."""
+        if not self.is_hip and not torch.cuda.is_initialized():
+            # Whatever a library does, the device opens without it.
+            with contextlib.suppress(Exception):
+                return nvidia.in_use(_uuid(torch.cuda.get_device_properties(self.index)))
+        return None
 
     def stamp(self) -> Stamp:
         """An event behind the work on the current stream."""
@@ -64,12 +74,32 @@ class CudaDevice(CountedMemory, RealDevice):
         torch.cuda._sleep(cycles)
 
     def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
-        """A CUDA graph of what is submitted."""
-        graph = torch.cuda.CUDAGraph()
+        """A CUDA graph of what is submitted; where that fails, stream and allocator are as they were."""
+        graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         torch.cuda.synchronize(self.index)
-        with torch.cuda.graph(graph):
-            submit()
+        before = torch.cuda.current_stream(self.index)
+        try:
+            with warnings.catch_warnings():
+                # Of a function that submits nothing, which is no mistake of the user's: ours shows what a replay costs.
+                warnings.filterwarnings("ignore", "The CUDA Graph is empty")
+                with torch.cuda.graph(graph, pool=pool):
+                    submit()
+        except BaseException:
+            self._end_allocating(pool)
+            raise
+        finally:
+            # torch leaves the capture's stream current where ending the capture fails.
+            torch.cuda.set_stream(before)
         return graph.replay
+
+    def _end_allocating(self, pool: tuple[int, int]) -> None:
+        """Take the allocator out of a capture, in which torch until 2.11 leaves it where ending the capture fails.
+
+        From then on it would refuse to give any memory back.
+        """
+        # Raised where torch has done so itself.
+        with contextlib.suppress(RuntimeError):
+            torch._C._cuda_endAllocateToPool(self.index, pool)
 
     def counters(self) -> Counters:
         """Throttle counters and neighbours, from the vendor's management library."""
@@ -79,7 +109,13 @@ class CudaDevice(CountedMemory, RealDevice):
     @functools.cached_property
     def _library(self) -> "nvidia.Nvml | amd.Amdsmi":
         properties: Any = torch.cuda.get_device_properties(self.index)
-        return amd.Amdsmi(_pci_address(properties)) if self.is_hip else nvidia.Nvml(_uuid(properties))
+        if self.is_hip:
+            return amd.Amdsmi(_pci_address(properties))
+        return nvidia.Nvml(_uuid(properties), self._before_bytes)
+
+    def silent_library(self) -> str:
+        """Why the vendor's management library tells nothing of it; empty where it is asked and answers."""
+        return self._library.silent
 
     def siblings(self) -> tuple[str, ...]:
         """Every GPU that this process sees."""
@@ -102,8 +138,10 @@ class CudaDevice(CountedMemory, RealDevice):
         return free + torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index)
 
     def release(self) -> None:
-        """Give torch's cached blocks back to the driver."""
+        """Give torch's cached blocks back to the driver, and cached page-locked memory to the host."""
         torch.cuda.empty_cache()
+        # Nobody else gets what torch keeps of it, in powers of two; an older torch has no way to give it back.
+        getattr(torch._C, "_host_emptyCache", lambda: None)()
 
     def facts(self) -> DeviceFacts:
         """torch's properties, with what the vendor's management library adds where it is installed."""

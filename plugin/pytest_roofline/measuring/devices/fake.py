@@ -18,7 +18,10 @@ from typing import Any, Literal
 from ...core.facts import DeviceFacts
 from ...core.machine import Gpu
 from ..cache import last_level_cache
-from .base import Allocated, Counters, Stamp, Traits
+from .base import POWER_CAP, Allocated, Counters, Stamp, Traits
+
+# The clock of an idle card as a share of its full one: 345 of 1980 MHz.
+IDLE_CLOCK = 345 / 1980
 
 
 class FakeDevice:
@@ -44,7 +47,23 @@ class FakeDevice:
         throttle: causes active by the seconds that it has been busy; None is a device that does not tell.
         others_bytes: memory that another process holds; None is a device that does not tell.
         others_busy: the share of the time that another process works on it.
+        counters_s: host seconds that a round of questions about its state takes, while it idles: 0.1 is what ROCm's
+            `amdsmi_get_violation_status` sleeps (amd_smi.cc: `kFASTEST_POLL_TIME_MS`).
         skew_s: how much later this rank's host starts than the others'.
+        clock_ramp_s: busy seconds that the clock takes from that of an idle card to the full one, in a straight line.
+            An H100 idles at 345 of 1980 MHz (NVML's clock info of an idle card).
+        launch_gap_s: device seconds between two launches of a stream, which the nodes of a graph do not have (CUDA C++
+            Programming Guide, "CUDA Graphs": launch latencies are paid at instantiation).
+        graph_upload_s: device seconds a node of a graph's first replay, which uploads it (`cudaGraphInstantiate` does
+            so itself only with `cudaGraphInstantiateFlagUpload`, which torch's capture does not pass).
+        dirty_share: of the cache, that may hold what was written and is not yet in memory: a write-back cache; whoever
+            evicts it pays.
+        capture_fails: whether every capture fails, as where work is submitted that no graph can hold.
+        power_cap_w: the power at which its clock gives way to work that would draw more (`work`'s `watts`); the power
+            cap is then one of its active causes. None is a card that draws what it wants.
+        driver_bytes: of its memory, kept back by the driver: NVML's first account calls them used, its second reserved
+            (nvmlMemory_t and nvmlMemory_v2_t).
+        context_bytes: of its memory, that a process takes beside what it allocates: code, queues, libraries' buffers.
         reading: `reversed` swaps what two stamps show, `hanging` never answers (until `let_go`), as Apple's events did.
         traits: what it can do, instead of everything.
         gpu: what a management library tells of it, as arguments of `Gpu`: `{"power_limit_w": 400}`, all else but its
@@ -73,7 +92,16 @@ class FakeDevice:
         throttle: Callable[[float], frozenset[str]] | None = lambda _: frozenset(),
         others_bytes: int | None = 0,
         others_busy: float | None = 0.0,
+        counters_s: float = 0.0,
         skew_s: float = 0.0,
+        clock_ramp_s: float = 0.0,
+        launch_gap_s: float = 0.0,
+        graph_upload_s: float = 0.0,
+        dirty_share: float = 0.0,
+        capture_fails: bool = False,
+        power_cap_w: float | None = None,
+        driver_bytes: int = 0,
+        context_bytes: int = 0,
         reading: Literal["right", "reversed", "hanging"] = "right",
         traits: Traits | None = None,
         gpu: dict[str, Any] | None = None,
@@ -86,9 +114,16 @@ class FakeDevice:
         self.clock_s = self.busy_s = 0.0
         self.works = self.stamps = 0
         self._host_s = skew_s
+        self._other_stream_s = 0.0
         self._cache_bytes = cache_bytes
-        self._clock, self._throttle, self._slowdown = clock, throttle, slowdown
+        self._scripted_clock, self._throttle, self._slowdown = clock, throttle, slowdown
+        self.clock_ramp_s, self.launch_gap_s, self.graph_upload_s = clock_ramp_s, launch_gap_s, graph_upload_s
+        self.dirty_share, self.capture_fails, self.power_cap_w = dirty_share, capture_fails, power_cap_w
+        self.driver_bytes, self.context_bytes = driver_bytes, context_bytes
+        # The share of its clock that the power cap leaves, and what was written and waits in the cache.
+        self._capped, self._dirty_bytes = 1.0, 0
         self._others = others_bytes, others_busy
+        self._counters_s = counters_s
         self._throttled_s: dict[str, float] = {}
         self._vanish_after = vanish_after
         self._ends: deque[float] = deque()
@@ -118,7 +153,15 @@ class FakeDevice:
         self._ends.append(self.clock_s)
         return self.clock_s
 
-    def work(self, seconds: float, touch: object = None, size_bytes: int = 0, cached: float = 1.0) -> None:
+    def work(
+        self,
+        seconds: float,
+        touch: object = None,
+        size_bytes: int = 0,
+        cached: float = 1.0,
+        written_bytes: int = 0,
+        watts: float = 0.0,
+    ) -> None:
         """Submit a kernel that keeps the device busy for so long at its full clock, times the scripted slowdown.
 
         Args:
@@ -126,11 +169,40 @@ class FakeDevice:
             touch: the buffer that it goes through; it stays in the cache until others, touched later, push it out.
             size_bytes: of that buffer.
             cached: the factor on its duration where the buffer is in the cache.
+            written_bytes: how much of that buffer it writes; the rest it reads.
+            watts: what it would draw without a power cap.
         """
+
+        def takes_s() -> float:
+            self._draw(watts)
+            written = self._written_share(size_bytes, written_bytes)
+            return self._takes_s(written * seconds, touch, size_bytes, cached)
+
         if self._recording is not None:
-            self._recording.append(lambda: self._takes_s(seconds, touch, size_bytes, cached))
+            self._recording.append(takes_s)
         else:
-            self._submit(self._takes_s(seconds, touch, size_bytes, cached), self.launch_s)
+            self._submit(takes_s() + self.launch_gap_s, self.launch_s)
+
+    def _draw(self, watts: float) -> None:
+        """Let the clock give way to the power cap, in proportion; it comes back with work that draws less."""
+        cap_w = self.power_cap_w
+        self._capped = cap_w / watts if cap_w is not None and watts > cap_w else 1.0
+
+    def _written_share(self, size_bytes: int, written_bytes: int) -> float:
+        """The factor on a kernel's duration by what it need not write to memory, and by what it evicts of others."""
+        if not (self.dirty_share and size_bytes):
+            return 1.0
+        stays = min(written_bytes, int(self.dirty_share * self._cache_bytes))
+        evicted = min(self._dirty_bytes, size_bytes)
+        self._dirty_bytes += stays - evicted
+        return 1.0 + (evicted - stays) / size_bytes
+
+    def _clock(self, busy_s: float) -> float:
+        """The share of its full clock that it has now."""
+        ramped = 1.0
+        if busy_s < self.clock_ramp_s:
+            ramped = IDLE_CLOCK + (1 - IDLE_CLOCK) * busy_s / self.clock_ramp_s
+        return self._scripted_clock(busy_s) * self._capped * ramped
 
     def _takes_s(self, seconds: float, touch: object, size_bytes: int, cached: float) -> float:
         """How long a kernel takes now, with what it leaves in the cache."""
@@ -146,7 +218,9 @@ class FakeDevice:
         self.busy_s += seconds
 
     def _active(self) -> frozenset[str] | None:
-        return None if self._throttle is None else self._throttle(self.busy_s)
+        if self._throttle is None:
+            return None
+        return self._throttle(self.busy_s) | (frozenset({POWER_CAP}) if self._capped < 1 else frozenset())
 
     def _touch(self, buffer: object, size_bytes: int) -> bool:
         """Whether a buffer is still in the cache, which it is after this; the least recently touched leave."""
@@ -184,7 +258,11 @@ class FakeDevice:
 
     def synchronize(self) -> None:
         """The host waits for the device. A measured function may call it too, as one that reads a result does."""
-        self._host_s = max(self._host_s, self.clock_s)
+        self._host_s = max(self._host_s, self.clock_s, self._other_stream_s)
+
+    def work_beside(self, seconds: float) -> None:
+        """Submit a kernel to another stream, for which nothing but `synchronize` waits."""
+        self._other_stream_s = max(self._host_s, self._other_stream_s) + seconds
 
     def spin(self, cycles: int) -> None:
         """An entry of so many cycles at the clock of the moment."""
@@ -206,19 +284,27 @@ class FakeDevice:
             submit()
         finally:
             self._recording = None
+        if self.capture_fails:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        uploads_s = [self.graph_upload_s * len(nodes)]
+        return lambda: self._submit_all(nodes, uploads_s.pop() if uploads_s else 0.0)
 
-        return lambda: self._submit_all(nodes)
-
-    def _submit_all(self, nodes: list[Callable[[], float]]) -> None:
-        self._submit(sum(takes_s() for takes_s in nodes), self.launch_s)
+    def _submit_all(self, nodes: list[Callable[[], float]], upload_s: float = 0.0) -> None:
+        self._submit(upload_s + sum(takes_s() for takes_s in nodes), self.launch_s)
 
     def flusher(self, size_bytes: int) -> Callable[[], None]:
-        """A kernel that touches so many bytes and takes as long as they do at 3 TB/s."""
+        """A kernel that touches so many bytes and takes as long as they do at 3 TB/s; what it wrote it reads again."""
         return lambda: self.work(2 * size_bytes / 3e12, touch="flush", size_bytes=size_bytes)
+
+    def memory_accounts(self) -> tuple[int, int]:
+        """Bytes in use by NVML's first account and by its second, which leaves out what the driver keeps back."""
+        used = self.context_bytes + self._held_bytes + (self._others[0] or 0)
+        return used + self.driver_bytes, used
 
     def counters(self) -> Counters:
         """As scripted; seconds are the busy ones as long as a cause is active."""
         others_bytes, others_busy = self._others
+        self._host_s += self._counters_s
         return Counters(self._active(), dict(self._throttled_s), others_bytes, others_busy)
 
     def host_s(self) -> float:

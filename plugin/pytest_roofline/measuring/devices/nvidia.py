@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .base import BRAKE, HARDWARE, POWER_CAP, THERMAL, Counters
+from .own import others_bytes
 
 # Bits of the clocks' event reasons (nvml.h).
 _REASONS = {0x4: POWER_CAP, 0x8: HARDWARE, 0x20: THERMAL, 0x40: THERMAL, 0x80: BRAKE}
@@ -15,54 +16,77 @@ _REASONS = {0x4: POWER_CAP, 0x8: HARDWARE, 0x20: THERMAL, 0x40: THERMAL, 0x80: B
 _POLICIES = {0: POWER_CAP, 1: THERMAL}
 # Counters of newer drivers, in nanoseconds, by their names in nvml.h: versions of it number them differently.
 _FIELDS = {
+    "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP": POWER_CAP,
     "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN": THERMAL,
     "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN": THERMAL,
     "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN": BRAKE,
 }
-# What a process's own context and the driver take of the memory beside torch's allocator.
-OWN_CONTEXT_BYTES = 2**30
+NOT_INSTALLED = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
+NO_DRIVER = (
+    "NVML finds no driver ({}; in a container, hand its utilities in: NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+)
+UNKNOWN_DEVICE = "NVML does not know this device"
+
+
+class Silent(Exception):
+    """Why the library cannot be asked, in words."""
 
 
 class Nvml:
-    """One GPU behind NVML, open until the process ends. Every question may go unanswered."""
+    """One GPU behind NVML, open until the process ends. Every question may go unanswered.
 
-    def __init__(self, uuid: str | None) -> None:
+    Args:
+        uuid: of the GPU.
+        before_bytes: the memory in use when this process had no context on it; None where nobody looked.
+    """
+
+    def __init__(self, uuid: str | None, before_bytes: int | None = None) -> None:
         self._nvml: Any = None
         self._handle: Any = None
+        self._before_bytes = before_bytes
+        self.silent = ""
+        """Why the library cannot be asked about this device; empty where it can."""
         # From now on: the library remembers who worked here before us.
         self._asked_us = time.time_ns() // 1000
-        with contextlib.suppress(ImportError):
-            import pynvml
-
+        try:
+            nvml = started_nvml()
             try:
-                pynvml.nvmlInit()
-                self._handle = handle_of(pynvml, uuid)
-                self._nvml = pynvml
-            except pynvml.NVMLError:
-                return
+                self._handle = handle_of(nvml, uuid)
+            except nvml.NVMLError as error:
+                raise Silent(UNKNOWN_DEVICE) from error
+            self._nvml = nvml
+        except Silent as silent:
+            self.silent = str(silent)
 
     def counters(self, own_bytes: int) -> Counters:
         """The state right now.
 
         Args:
-            own_bytes: what this process has allocated; in containers the list of processes is blind, so what is used
-                beyond that belongs to others.
+            own_bytes: what this process has allocated by torch.
         """
         if self._nvml is None:
             return Counters()
-        used = self._ask(lambda nvml, handle: nvml.nvmlDeviceGetMemoryInfo(handle).used)
+        used = self._ask(used_bytes)
+        others = None if used is None else others_bytes(used, own_bytes, self._holders(), self._before_bytes)
         return Counters(
             active=self._ask(causes),
             seconds=self._violation_seconds(),
-            others_bytes=None if used is None else max(0, int(used) - own_bytes - OWN_CONTEXT_BYTES),
+            others_bytes=others,
             others_busy=self._others_busy(),
         )
 
     def _ask(self, question: Callable[[Any, Any], Any]) -> Any:
+        # Newer versions of the library have an error of their own for a driver that is older than the question.
+        mismatch = getattr(self._nvml, "NVMLLibraryMismatchError", AttributeError)
         try:
             return question(self._nvml, self._handle)
-        except (self._nvml.NVMLError, AttributeError):
+        except (self._nvml.NVMLError, AttributeError, mismatch):
             return None
+
+    def _holders(self) -> dict[int, int]:
+        """What each process holds, as far as the driver tells."""
+        listed = self._ask(lambda nvml, handle: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
+        return {int(one.pid): int(one.usedGpuMemory) for one in listed if one.usedGpuMemory is not None}
 
     def _violation_seconds(self) -> dict[str, float]:
         """What every counter of a cause adds up to: some count the same, which is no matter where growth is asked."""
@@ -112,35 +136,85 @@ def causes(nvml: Any, handle: Any) -> frozenset[str]:
 def handle_of(nvml: Any, uuid: str | None) -> Any:
     """The device by UUID, never by index: CUDA_VISIBLE_DEVICES renumbers, NVML does not.
 
+    Torch tells a UUID without a prefix, in MIG mode that of the instance.
+
     Raises:
         NVMLError: no such device.
     """
     if uuid is None:
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_FOUND)
-    prefixed = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-    return nvml.nvmlDeviceGetHandleByUUID(prefixed)
+    if uuid.startswith(("GPU-", "MIG-")):
+        return nvml.nvmlDeviceGetHandleByUUID(uuid)
+    try:
+        return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+    except nvml.NVMLError:
+        return nvml.nvmlDeviceGetHandleByUUID(f"MIG-{uuid}")
+
+
+def used_bytes(nvml: Any, handle: Any) -> int:
+    """What processes hold of the memory.
+
+    The first version of NVML's account counts what the driver keeps for itself as used too, some 900 MB on an A100
+    with nothing on it; the second has that apart (nvml.h: nvmlMemory_v2_t).
+
+    Raises:
+        NVMLError: the device does not tell.
+    """
+    try:
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2).used)
+    except (nvml.NVMLError, AttributeError, TypeError):
+        # A driver or a library from before 2022.
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
+
+
+def in_use(uuid: str | None) -> int | None:
+    """What processes hold of a GPU's memory now; None where nobody tells."""
+    with opened() as nvml:
+        found = {} if nvml is None else answers(nvml, {"used": lambda: used_bytes(nvml, handle_of(nvml, uuid))})
+    return found.get("used")
+
+
+def started_nvml() -> Any:
+    """The library, ready to be asked.
+
+    Raises:
+        Silent: it is not installed, or finds no driver.
+    """
+    try:
+        import pynvml
+    except ImportError as error:
+        raise Silent(NOT_INSTALLED) from error
+    try:
+        pynvml.nvmlInit()
+    except Exception as error:
+        # NVMLError; named by its base, since a stand-in may lack the class.
+        if type(error).__name__.startswith("NVMLError"):
+            raise Silent(NO_DRIVER.format(error)) from error
+        raise
+    return pynvml
+
+
+def silent() -> str:
+    """Why the library answers nothing; empty where it does."""
+    try:
+        started_nvml().nvmlShutdown()
+    except Silent as why:
+        return str(why)
+    return ""
 
 
 @contextlib.contextmanager
 def opened() -> Iterator[Any]:
     """The library, or None where it is not installed or finds no driver."""
     try:
-        import pynvml
-
-        pynvml.nvmlInit()
-    except ImportError:
+        nvml = started_nvml()
+    except Silent:
         yield None
         return
-    except Exception as error:
-        # NVMLError; named by its base, since a stand-in may lack the class.
-        if type(error).__name__.startswith("NVMLError"):
-            yield None
-            return
-        raise
     try:
-        yield pynvml
+        yield nvml
     finally:
-        pynvml.nvmlShutdown()
+        nvml.nvmlShutdown()
 
 
 def facts(uuid: str | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Intel GPUs through torch.xpu. Event times exist since torch 2.6 with oneAPI 2025."""
+"""Intel GPUs through torch.xpu. Event times need oneAPI 2025."""
 
 from typing import Any
 
@@ -57,8 +57,8 @@ class XpuDevice(CountedMemory, RealDevice):
             return float(start.elapsed_time(end)) * 1e-3
         except NotImplementedError:
             raise DeviceError(
-                f"{self.name} cannot time its events with torch {torch.__version__}; expected torch 2.6 or newer "
-                "with oneAPI 2025, or --roofline-device=cpu"
+                f"{self.name} cannot time its events with torch {torch.__version__}; expected one that was "
+                "built with oneAPI 2025 or newer, or --roofline-device=cpu"
             ) from None
 
     def synchronize(self) -> None:
@@ -94,7 +94,7 @@ def open_xpu(index: int, option: str = "--roofline-device") -> XpuDevice:
     Raises:
         DeviceError: no such device.
     """
-    count = torch.xpu.device_count() if hasattr(torch, "xpu") and torch.xpu.is_available() else 0
+    count = torch.xpu.device_count() if torch.xpu.is_available() else 0
     if index >= count:
         raise DeviceError(f"{option} asks for xpu:{index}, found {count} of its kind")
     return XpuDevice(index)

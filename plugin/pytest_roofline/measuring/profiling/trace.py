@@ -6,6 +6,7 @@ Times are in seconds on the trace's own clock. The format has no specification; 
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,15 @@ def load_trace(path: Path) -> Trace:
         raw = gzip.decompress(data) if path.suffix == ".gz" else data
         # Names of kernels and files may hold anything.
         content = json.loads(raw.decode(errors="replace"), strict=False)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise BadFile(f"trace {path} cannot be read: {error}") from None
     events = content.get("traceEvents") if isinstance(content, dict) else content
-    if not isinstance(events, list):
+    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
         raise BadFile(f"trace {path} has no list of traceEvents; expected a Chrome trace")
-    return read_events(events)
+    try:
+        return read_events(events)
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise BadFile(f"trace {path} has an event that is none: {error}; expected a Chrome trace") from None
 
 
 def read_events(events: Iterable[Mapping[str, Any]]) -> Trace:
