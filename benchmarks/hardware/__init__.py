@@ -1,0 +1,1 @@
+"""What `on_hardware.py` is made of: facts, probes, the faithful fake, stages, predictions and pages."""

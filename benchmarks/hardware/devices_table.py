@@ -1,0 +1,99 @@
+"""What ran on which hardware: one short table, the same on the front pages, made from the facts that were committed."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rank_figures.page import table
+
+from pytest_roofline.core.errors import BadFile
+
+from . import page
+from .facts import Facts
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs/results/hardware"
+PAGES = ("README.md", "docs/index.md", "docs/timing.md")
+BEGIN = "<!-- made by benchmarks/on_hardware.py --table -->"
+END = "<!-- end of the table of devices -->"
+STAND_IN = "by stand-in"
+# What nobody has run here, by vendor, with what stands in for it; a product leaves when its facts are committed.
+FAMILIES: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("NVIDIA", ("H100", "H200", "B200", "A100", "L4", "L40S", "4090"),
+     "a scripted fake, stand-ins for torch and NVML; kernels compiled"),
+    ("NVIDIA", ("V100", "T4"), "the same, without attention kernels, which refuse them"),
+    ("AMD", ("MI300X", "MI250X", "MI210"), "the same, with stand-ins for HIP and amdsmi"),
+    ("Intel, Apple", ("XPU", "MPS"), "a scripted fake, stand-ins for torch's modules"),
+)  # fmt: skip
+# Of what no stand-in says anything.
+UNTRIED = ("NCCL, RCCL", "not tried", "ranks run over Gloo and Open MPI, on CPUs")
+CPU = ("CPU (x86)", "**proven**", "the tests of the project, in CI")
+SENTENCE = "What has run on the hardware itself, and what only on something that stands in for it:"
+
+
+def of_hardware(facts: Facts) -> bool:
+    """Whether facts were found on a device of this world, and not only to try the program."""
+    return facts.header["device"] != "fake" and not facts.header["quick"]
+
+
+def committed() -> Iterator[tuple[str, Facts]]:
+    """The facts of every product that stand among the results, by the name of their page.
+
+    Raises:
+        BadFile: those of a fake are among them.
+    """
+    for path in sorted(RESULTS.glob("*.jsonl")):
+        facts = Facts(path)
+        facts.reload()
+        if not of_hardware(facts):
+            raise BadFile(f"{path} is of the fake, or made with --quick; only facts of hardware stand there")
+        yield path.stem, facts
+
+
+def lines() -> list[tuple[str, str, str]]:
+    """Device, state, and what that rests on."""
+    found = list(committed())
+    products = [facts.header["product"] for _, facts in found]
+    proven = [
+        (facts.header["product"], "**ran**", f"[{page.counts(page.rows(facts))[:-1]}](LINK{name}.md)")
+        for name, facts in found
+    ]
+    types = [page.device_type(facts).upper() for _, facts in found]
+    others = [
+        (f"{vendor} {', '.join(left)}", STAND_IN, rests)
+        for vendor, names, rests in FAMILIES
+        if (left := [name for name in names if not _named(name, [*products, *types])])
+    ]
+    return [CPU, *proven, *others, UNTRIED]
+
+
+def _named(name: str, products: Sequence[str]) -> bool:
+    """Whether one of them is of this name, as a word: L4 is no L40S."""
+    return any(re.search(rf"\b{name}\b", product) for product in products)
+
+
+def block(name: str) -> str:
+    """What stands between the two comments of a page."""
+    link = str(RESULTS.relative_to(ROOT)) + "/" if name == "README.md" else "results/hardware/"
+    cells = [[device, state, rests.replace("LINK", link)] for device, state, rests in lines()]
+    return "\n\n".join([BEGIN, SENTENCE, table(("device", "state", "by what"), cells), END])
+
+
+def with_table(name: str, text: str) -> str:
+    """A page with the table as it should be.
+
+    Raises:
+        BadFile: the comments are not there.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise BadFile(f"{name} lacks {BEGIN!r} and {END!r}; expected both around the table of devices")
+    return before + block(name) + after
+
+
+def write() -> None:
+    """The table into every front page."""
+    for name in PAGES:
+        path = ROOT / name
+        path.write_text(with_table(name, path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,22 @@
+"""`roofline selftest` on the faithful fake: the command's own code, with the fake where it would open a device."""
+
+import sys
+
+import pytest_roofline.cli
+from pytest_roofline.measuring import devices, workloads
+
+from .faithful import faithful, lab_facts, planted
+from .labs import FakeLab
+
+
+def main() -> None:
+    """The command line as it was given, on the fake."""
+    changes = planted()
+    device = faithful(**changes)
+    devices.open_device = lambda *_: device
+    workloads.TorchWorkloads = lambda _: FakeLab(device, lab_facts(**changes))
+    pytest_roofline.cli.main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,435 @@
+"""The program that asks a real card: all of it on a fake that behaves as one, and each way in which a card deviates."""
+
+import importlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_roofline.core.errors import BadFile
+
+MIB = 2**20
+# What only a device of torch's or a tool of NVIDIA's could answer.
+NOT_ON_A_FAKE = {
+    "memory ran", "precision ran", "profile ran", "profiles", "one rank ran", "memcheck ran", "tuning ran",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lab(program):
+    """The program and the modules that it is made of."""
+    names = ("facts", "faithful", "labs", "probe", "predictions", "page", "running", "stages", "devices_table")
+    return SimpleNamespace(main=program("on_hardware"), **{name: program(f"hardware.{name}") for name in names})
+
+
+@pytest.fixture
+def header(lab):
+    """On what the facts of a test are found."""
+    own = {"type": "fake", "product": lab.faithful.PRODUCT}
+    return {
+        "device": "fake", "product": lab.faithful.PRODUCT, "planted": {}, "quick": False, "started": "2026-11-23",
+        "environment": {"device": own, "software": {"torch": "2.13.0"}},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def probed(lab, header, tmp_path):
+    """The rows of the probe on the fake, with what is planted in it."""
+
+    def ask(**planted):
+        facts = lab.facts.begin(tmp_path / "facts", header)
+        device = lab.faithful.faithful(**planted)
+        lab.probe.ask(lab.labs.FakeLab(device, lab.faithful.lab_facts(**planted)), facts)
+        facts.end("probe", "finished", 1.0)
+        return facts, [row for row in lab.page.rows(facts) if row.prediction.stage == "probe"]
+
+    return ask
+
+
+def named(rows, verdict):
+    return {row.prediction.name for row in rows if row.verdict == verdict}
+
+
+# The probe
+
+
+def test_on_the_faithful_fake_every_row_of_the_probe_holds(lab, probed):
+    facts, rows = probed()
+    assert {row.prediction.name: row.verdict for row in rows} == {row.prediction.name: "holds" for row in rows}
+    assert not [fact for fact in facts.all if fact.error or fact.lacking]
+
+
+# By the switch of the fake, a value that no healthy card has, and the rows that say so.
+DEVIATIONS = {
+    "clock_ramp_s": (5.0, {"clock risen"}),
+    "clock_hz": (1.2e9, {"full clock"}),
+    "tick_s": (1e-6, {"tick"}),
+    "pair_s": (4e-6, {"event pair"}),
+    "launch_s": (50e-6, {"launch"}),
+    "record_s": (10e-6, {"record"}),
+    "latency_s": (50e-6, {"start"}),
+    "queue_depth": (128, {"queue"}),
+    "launch_gap_s": (4e-6, {"saved"}),
+    "graph_upload_s": (0.0, {"upload"}),
+    "capture_fails": (True, {"captured", "second capture"}),
+    # Nothing was evicted, so reads and copies alike are too fast.
+    "reported_cache_bytes": (8 * MIB, {"cold reads", "write-back"}),
+    "dirty_share": (0.0, {"write-back"}),
+    "power_cap_w": (350.0, {"power cap"}),
+    "driver_bytes": (0, {"driver memory"}),
+    "context_bytes": (2 * 2**30, {"context"}),
+    "others_bytes": (2**30, {"others' memory"}),
+    "others_busy": (0.5, {"others at work"}),
+    "counters_s": (0.1, {"questions"}),
+    "slab_check_s": (0.1, {"slabs", "most sets"}),
+    "pinned_share": (2.0, {"pinned"}),
+    "pinned_left": (2**30, {"unpinned"}),
+}
+
+
+@pytest.mark.parametrize("switch", DEVIATIONS)
+def test_a_switch_that_deviates_is_disproved_and_nothing_else(probed, switch):
+    value, rows = DEVIATIONS[switch]
+    assert named(probed(**{switch: value})[1], "**disproved**") == rows
+
+
+@pytest.mark.parametrize("switch", ["launch_gap_s", "graph_upload_s", "driver_bytes", "context_bytes"])
+def test_a_card_without_what_the_fake_imitates_is_disproved_too(probed, switch):
+    assert len(named(probed(**{switch: 0})[1], "**disproved**")) == 1
+
+
+def test_a_card_without_a_power_cap_disproves_the_droop_and_its_being_told(probed):
+    assert named(probed(power_cap_w=None)[1], "**disproved**") == {"power cap", "power cap told"}
+
+
+def test_a_device_that_is_throttled_says_so(probed):
+    active = frozenset({"thermal slowdown"})
+    assert named(probed(throttle=lambda _: active)[1], "**disproved**") == {"causes"}
+
+
+def test_every_value_of_the_faithful_fake_is_tried_with_another(lab):
+    untried = {"product", "cache_bytes", "memory_bytes_per_s", "shortest_s", "product_s", "product_w", "pair_check_s"}
+    assert {*lab.faithful.DEVICE, *lab.faithful.LAB} - untried <= set(DEVIATIONS)
+
+
+def test_a_probe_that_raises_leaves_its_error_and_the_others_are_asked(lab, probed, monkeypatch):
+    def broken(_):
+        yield "half", {"seconds": 1.0}
+        raise ZeroDivisionError("by a clock of nothing")
+
+    monkeypatch.setitem(lab.probe.PROBES, "stamps", broken)
+    facts, rows = probed()
+    (error,) = [fact for fact in facts.all if fact.error]
+    assert (error.what, error.error.partition(" (")[0]) == ("stamps", "ZeroDivisionError: by a clock of nothing")
+    assert "stamps: half" in facts.asked("probe")
+    assert named(rows, "not asked") == {"tick", "event pair"}
+    assert named(rows, "**disproved**") == set()
+    assert "ZeroDivisionError" in lab.page.page(facts)
+
+
+def test_what_a_machine_lacks_is_said_and_not_disproved(lab, header, tmp_path):
+    from pytest_roofline.measuring.devices.cpu import CpuDevice
+
+    facts = lab.facts.begin(tmp_path, header)
+    lab.probe.ask(lab.labs.TorchLab(CpuDevice()), facts)
+    assert [fact.error for fact in facts.all if fact.error] == []
+    assert {fact.what for fact in facts.all if fact.lacking} == set(lab.probe.PROBES)
+    assert [fact.lacking for fact in facts.find("probe", "graphs")] == ["needs a device with graphs; cpu has none"]
+
+
+def test_a_value_that_is_foreseen_of_one_product_is_not_asked_of_another(lab, header, probed):
+    header["product"] = "NVIDIA A100-SXM4-80GB"
+    _, rows = probed(clock_hz=1.41e9)
+    assert {row.found for row in rows if row.prediction.name == "full clock"} == {"foreseen of H100 only"}
+    assert named(rows, "**disproved**") == set()
+
+
+# All of it
+
+
+@pytest.fixture(scope="module")
+def whole(lab, tmp_path_factory):
+    """Everything on the faithful fake, once, with little time for every measurement."""
+    folder = tmp_path_factory.mktemp("whole")
+    status = lab.main.main(["--device", "fake", "--quick", "--out", str(folder)])
+    return status, folder, lab.facts.read(folder)
+
+
+def test_all_of_it_runs_to_its_end_on_the_faithful_fake_and_disproves_nothing(lab, whole):
+    status, _, facts = whole
+    rows = lab.page.rows(facts)
+    assert (status, named(rows, "**disproved**"), named(rows, "not asked")) == (0, set(), NOT_ON_A_FAKE)
+    assert {stage: facts.outcome(stage) for stage in lab.main.ALL} == dict.fromkeys(lab.main.ALL, "finished")
+
+
+def test_the_first_line_of_a_page_says_that_a_fake_stood_in(whole):
+    _, folder, _ = whole
+    lines = (folder / "page.md").read_text().splitlines()
+    assert lines[0] == "# NVIDIA H100 80GB HBM3, faked"
+    assert lines[2].startswith("**Made on the faithful fake, not on a card")
+
+
+def test_a_finished_stage_is_skipped_on_the_next_call(lab, whole, monkeypatch):
+    _, folder, facts = whole
+    monkeypatch.setattr(lab.stages, "run", None)
+    before = facts.path.read_bytes()
+    assert lab.main.main(["--device", "fake", "--quick", "--out", str(folder)]) == 0
+    assert facts.path.read_bytes() == before
+
+
+def test_facts_that_were_brought_back_make_the_same_page(lab, whole, tmp_path):
+    _, folder, facts = whole
+    shutil.copy(facts.path, tmp_path)
+    assert lab.main.main(["--from", str(tmp_path)]) == 0
+    assert (tmp_path / "page.md").read_text() == (folder / "page.md").read_text()
+
+
+def test_facts_of_another_device_do_not_join(lab, whole, capsys):
+    _, folder, _ = whole
+    asked = ["--device", "fake", "--quick", "--plant", '{"tick_s": 1e-6}', "--out", str(folder)]
+    assert lab.main.main(asked) == 2
+    assert "expected the same, or another folder as --out" in capsys.readouterr().err
+
+
+def test_what_is_planted_in_later_stages_is_found_there_and_nothing_else(lab, tmp_path):
+    slow = {"triton-forward-full-s16384-d128": 1.15, "triton-forward-causal-s16384-d128": 1.15}
+    asked = ["--device", "fake", "--quick", "--stages", "attention", "--plant", json.dumps({"suite_slow": slow})]
+    assert lab.main.main([*asked, "--out", str(tmp_path)]) == 1
+    rows = lab.page.rows(lab.facts.read(tmp_path))
+    assert named(rows, "**disproved**") == {"forward d128"}
+
+
+@pytest.mark.parametrize(
+    ("second", "disproved"),
+    [(("holds", 1.99e9), set()), (("FAILS", 1.98e9), {"selftest"}), (("holds", 1.5e9), {"calibrations"})],
+)
+def test_what_one_of_two_self_tests_finds_is_told(lab, header, tmp_path, second, disproved):
+    facts = lab.facts.begin(tmp_path, header)
+    for number, (outcome, hz) in enumerate((("holds", 1.98e9), second), 1):
+        values = {"properties": {"a flush evicts the cache": outcome}, "calibration": {"spin_hz": hz}}
+        facts.add(lab.facts.Fact("trust", f"selftest {number}", values))
+    facts.end("trust", "finished", 1.0)
+    assert named(lab.page.rows(facts), "**disproved**") == disproved
+    assert ("a flush evicts the cache FAILS" in lab.page.page(facts)) == (outcome == "FAILS")
+
+
+def test_the_self_test_of_a_fake_that_deviates_fails(lab, monkeypatch, capsys):
+    faked = importlib.import_module("hardware.faked")
+    monkeypatch.setenv(lab.faithful.PLANTED, json.dumps({"reported_cache_bytes": 8 * MIB}))
+    monkeypatch.setattr(sys, "argv", ["roofline", "selftest", "--json"])
+    monkeypatch.setattr(faked.devices, "open_device", faked.devices.open_device)
+    monkeypatch.setattr(faked.workloads, "TorchWorkloads", faked.workloads.TorchWorkloads)
+    with pytest.raises(SystemExit):
+        faked.main()
+    told = {one["name"]: one["outcome"] for one in json.loads(capsys.readouterr().out)["properties"]}
+    assert [name for name, outcome in told.items() if outcome == "FAILS"] == ["a flush evicts the cache"]
+
+
+def copied(lab, facts, *runs):
+    """Facts of copies, a run each, as seconds and mode by label."""
+    for number, tests in enumerate(runs, 1):
+        for label, (seconds, mode, *labels) in tests.items():
+            values = {"label": label, "median_s": seconds, "mode": mode, "labels": labels, "invalid": ""}
+            facts.add(lab.facts.Fact("copies", f"memcpy {number}: {label}", values))
+        facts.add(lab.facts.Fact("copies", f"memcpy {number}", {"status": 0, "seconds": 30.0}))
+    facts.end("copies", "finished", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("second", "disproved"),
+    [
+        ({"4KiB": (1.0e-6, "graph"), "4MiB": (5.2e-6, "graph")}, set()),
+        ({"4KiB": (1.0e-6, "graph"), "4MiB": (5.3e-6, "graph")}, {"A/A"}),
+        ({"4KiB": (1.0e-6, "events"), "4MiB": (5.0e-6, "graph")}, {"modes"}),
+        ({"4KiB": (1.0e-6, "graph", "cache_resident"), "4MiB": (5.0e-6, "graph")}, {"resident"}),
+        ({"4KiB": (1.0e-6, "graph", "graph_refused"), "4MiB": (5.0e-6, "graph")}, {"graphs"}),
+    ],
+)
+def test_runs_of_the_same_that_differ_are_told_by_how(lab, header, tmp_path, second, disproved):
+    facts = lab.facts.begin(tmp_path, header)
+    copied(lab, facts, {"4KiB": (1.0e-6, "graph"), "4MiB": (5.0e-6, "graph")}, second)
+    assert named(lab.page.rows(facts), "**disproved**") == disproved
+
+
+# Cut, killed, called again
+
+
+def test_a_program_that_was_killed_goes_on_where_it_was(lab, tmp_path):
+    command = [sys.executable, str(lab.main.ROOT / "benchmarks/on_hardware.py"), "--device", "fake", "--quick"]
+    command += ["--out", str(tmp_path), "--stages"]
+    process = subprocess.Popen([*command, "gemm,attention"], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    while process.stdout.readline().strip() != "gemm: finished":
+        pass
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    facts = lab.facts.read(tmp_path)
+    found = list(facts.find("gemm", "*"))
+    # As if it had been killed while it wrote.
+    with facts.path.open("ab") as file:
+        file.write(b'{"stage": "attention", "wh')
+    assert lab.main.main([*command[2:], "gemm,memcheck"]) == 0
+    again = lab.facts.read(tmp_path)
+    assert [fact for fact in again.all if fact.stage == "gemm"] == found
+    assert again.outcome("memcheck") == "finished"
+
+
+def test_a_probe_that_was_cut_goes_on_with_what_is_left(lab, probed):
+    facts, _ = probed()
+    lines = facts.path.read_text().splitlines(keepends=True)
+    facts.path.write_text("".join(lines[: next(at for at, line in enumerate(lines) if '"droop' in line)]))
+    again = lab.facts.read(facts.path.parent)
+    before = len(again.all)
+    device = lab.faithful.faithful()
+    lab.probe.ask(lab.labs.FakeLab(device, lab.faithful.lab_facts()), again)
+    assert [fact.what for fact in again.all[before:]] == [
+        "droop: products", "droop", "failed capture: after", "failed capture",
+    ]  # fmt: skip
+
+
+# Its child holds the pipe open as long as it lives.
+STUBBORN = """
+import signal, subprocess, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+pipe = open("pipe", "wb")
+subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], pass_fds=[pipe.fileno()])
+print("began", flush=True)
+signal.pause()
+"""
+
+
+def test_a_deadline_ends_a_command_with_its_children_and_keeps_what_it_printed(lab, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    pipe = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    ended = lab.running.run([sys.executable, "-c", STUBBORN], tmp_path / "said.txt", 2.0, {}, tmp_path)
+    assert (ended.status, ended.said.read_text()) == (None, "began\n")
+    os.set_blocking(pipe, True)
+    # The end of the file: nobody is left who could write.
+    assert os.read(pipe, 1) == b""
+    os.close(pipe)
+
+
+def test_a_stage_that_is_too_slow_is_cut_says_so_and_is_called_again(lab, tmp_path, monkeypatch):
+    hangs = [sys.executable, "-c", "import signal; signal.pause()"]
+    commands = {"gemm": lambda _: [lab.stages.Command("gemm", hangs), lab.stages.Command("next", hangs)]}
+    monkeypatch.setattr(lab.stages, "STAGES", commands)
+    asked = ["--device", "fake", "--stages", "gemm", "--out", str(tmp_path), "--seconds-per-stage", "0.5"]
+    assert lab.main.main(asked) == 3
+    page = (tmp_path / "page.md").read_text()
+    assert "The stage was cut at its deadline" in page
+    assert "gemm: cut at its deadline, after" in page
+    passes = [sys.executable, "-c", ""]
+    commands["gemm"] = lambda _: [lab.stages.Command("gemm", passes), lab.stages.Command("next", passes)]
+    assert lab.main.main([*asked[:-1], "60"]) == 0
+    assert named(lab.page.rows(lab.facts.read(tmp_path)), "holds") == {"gemm ran"}
+
+
+@pytest.mark.parametrize(("status", "words"), [(-4, "illegal instruction"), (None, "ended after 1 s")])
+def test_a_process_of_the_probe_that_dies_or_hangs_loses_one_probe_only(
+    lab, header, tmp_path, monkeypatch, status, words
+):
+    machine = lab.stages.Machine("fake", tmp_path, {})
+    facts = lab.facts.begin(tmp_path, header)
+    called = []
+
+    def ends_at_stamps(command, said, limit_s, environment, folder):
+        group = command[command.index("--ask") + 1 :]
+        called.append(group)
+        own = lab.facts.read(tmp_path)
+        for name in group:
+            if name == "stamps":
+                said.parent.mkdir(exist_ok=True)
+                said.write_text("illegal instruction\n")
+                said.with_suffix(".err").write_text("")
+                return lab.running.Ended(status, 1.0, said)
+            own.add(lab.facts.Fact("probe", name))
+        return lab.running.Ended(0, 1.0, said)
+
+    monkeypatch.setattr(lab.main, "run", ends_at_stamps)
+    lab.main.ask_probes(machine, facts, 100.0)
+    assert facts.asked("probe") == set(lab.probe.PROBES)
+    assert [fact.what for fact in facts.all if fact.error] == ["stamps"]
+    assert words in next(fact.error for fact in facts.all if fact.error)
+    assert facts.outcome("probe") == "finished"
+    assert called[-1] == ["failed capture"]
+
+
+# Where pages go
+
+
+def test_a_page_of_a_fake_does_not_stand_among_results_of_hardware(lab, header, tmp_path):
+    facts = lab.facts.begin(tmp_path, header)
+    options = lab.main.parse(["--from", str(tmp_path)])
+    assert lab.main.written_to(options, facts) == tmp_path / "page.md"
+    facts.header |= {"device": "cuda"}
+    assert lab.main.written_to(options, facts) == lab.devices_table.RESULTS / "nvidia-h100-80gb-hbm3.md"
+    facts.header |= {"quick": True}
+    assert lab.main.written_to(options, facts) == tmp_path / "page.md"
+    assert lab.main.written_to(lab.main.parse(["--from", ".", "-o", "x.md"]), facts).name == "x.md"
+
+
+def test_planting_is_for_the_fake(lab, tmp_path, capsys):
+    asked = ["--device", "cpu", "--plant", '{"tick_s": 1}', "--out", str(tmp_path)]
+    assert lab.main.main(asked) == 2
+    assert "--plant is for --device fake" in capsys.readouterr().err
+
+
+# The table on the front pages
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/timing.md"])
+def test_a_front_page_holds_the_table_that_the_program_makes(lab, name):
+    text = (lab.main.ROOT / name).read_text()
+    assert lab.devices_table.with_table(name, text) == text
+    # In the first screen.
+    assert text[: text.index(lab.devices_table.BEGIN)].count("\n") <= 24
+
+
+def test_a_committed_page_is_what_its_facts_make(lab):
+    for name, facts in lab.devices_table.committed():
+        assert (lab.devices_table.RESULTS / f"{name}.md").read_text() == lab.page.page(facts)
+
+
+def test_facts_of_a_card_make_its_line(lab, header, probed, tmp_path, monkeypatch):
+    facts, _ = probed()
+    facts.header |= {"device": "cuda"}
+    monkeypatch.setattr(lab.devices_table, "RESULTS", tmp_path)
+    monkeypatch.setattr(lab.devices_table, "ROOT", tmp_path.parent)
+    lines = facts.path.read_text().splitlines(keepends=True)
+    (tmp_path / "h100.jsonl").write_text(json.dumps({"header": facts.header}) + "\n" + "".join(lines[1:]))
+    device, state, rests = next(line for line in lab.devices_table.lines() if "H100" in line[0])
+    assert (device, state) == (lab.faithful.PRODUCT, "**ran**")
+    assert "30 hold, 0 are disproved" in rests
+    (tmp_path / "fake.jsonl").write_text("".join(lines))
+    with pytest.raises(BadFile, match="only facts of hardware stand there"):
+        lab.devices_table.lines()
+
+
+def test_a_page_without_a_place_for_the_table_is_refused(lab):
+    with pytest.raises(BadFile, match="expected both around the table"):
+        lab.devices_table.with_table("README.md", "# A page\n")
+
+
+def test_facts_that_are_none_are_refused(lab, tmp_path):
+    (tmp_path / "facts.jsonl").write_text('{"stage": "probe"}\n')
+    with pytest.raises(BadFile, match="expected a header"):
+        lab.facts.read(tmp_path)
+
+
+def test_a_stage_that_is_asked_anew_forgets_what_it_found(lab, probed):
+    facts, _ = probed()
+    facts.forget("probe")
+    assert (facts.asked("probe"), facts.outcome("probe")) == (set(), None)
+    assert lab.facts.read(facts.path.parent).latest() == {}
+
+
+def test_no_stage_of_that_name_is_refused(lab, capsys):
+    with pytest.raises(SystemExit):
+        lab.main.parse(["--stages", "probe,luck"])
+    assert "no stage luck; expected some of probe,trust" in capsys.readouterr().err
