@@ -3,16 +3,19 @@
 import re
 import subprocess
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
+import pytest
 from hatchling.build import build_editable
 
 from .conftest import PLAIN, ROOT, build, stand_in
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 # As pip sees a ROCm container: versions with a local part, and a triton under another distribution name.
-VENDOR = {"torch": "2.9.0+rocm6.4", "pytorch-triton-rocm": "3.5.0"}
+VENDOR = {"torch": "2.10.0+rocm7.1", "pytorch-triton-rocm": "3.6.0"}
 # What an index would offer: newer, and wrong for this machine.
 TEMPTATIONS = {"torch": "99.0", "triton": "99.0"}
 
@@ -80,28 +83,53 @@ def test_editable_install_exposes_the_two_source_roots(tmp_path, monkeypatch):
 
 
 def test_wheel_declares_no_upper_bound_on_torch_and_no_triton(needs):
-    assert [need for need in needs if need.startswith("torch")] == ["torch>=2.4"]
+    assert [need for need in needs if need.startswith("torch")] == ["torch>=2.10"]
     assert [need for need in needs if need.startswith("triton")] == []
 
 
-def test_installing_leaves_a_vendor_torch_and_triton_untouched(wheel, needs, tmp_path):
-    shelf = tmp_path / "shelf"
+def installed_over(torch, command, wheel, needs, folder):
+    """pip's answer to a shell command where a vendor's torch and triton are, and which of them are there after it."""
+    vendor = VENDOR | {"torch": torch}
+    shelf = folder / "shelf"
     shelf.mkdir()
     ordinary = {re.match(r"[\w-]+", need)[0] for need in needs} - {"torch"}
-    for name, version in [*VENDOR.items(), *TEMPTATIONS.items(), *((name, "90.0") for name in ordinary)]:
+    for name, version in [*vendor.items(), *TEMPTATIONS.items(), *((name, "90.0") for name in ordinary)]:
         stand_in(shelf, name, version)
-    environment = tmp_path / "venv"
-    venv.create(environment, with_pip=True)
-    python = str(environment / "bin" / "python")
-    pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(shelf)]
-    vendor = [f"{name}=={version}" for name, version in VENDOR.items()]
-    subprocess.run([*pip, *vendor], check=True, capture_output=True, env=PLAIN)
-    installed = subprocess.run([*pip, str(wheel)], capture_output=True, text=True, env=PLAIN)
-    assert installed.returncode == 0, installed.stderr
-    told = subprocess.run(
-        [python, "-c", "import torch, triton; print(torch.made_for, triton.made_for)"], capture_output=True, text=True
-    )
-    assert told.stdout.strip() == "('torch', '2.9.0+rocm6.4') ('pytorch-triton-rocm', '3.5.0')"
+    programs = folder / "venv" / "bin"
+    venv.create(programs.parent, with_pip=True)
+    environ = PLAIN | {"PATH": f"{programs}:{PLAIN['PATH']}", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(shelf)}
+    pinned = [f"{name}=={version}" for name, version in vendor.items()]
+    subprocess.run([programs / "pip", "install", "--quiet", *pinned], check=True, capture_output=True, env=environ)
+    script = f"{command.removesuffix('.')}{wheel}"
+    done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, env=environ)
+    tell = "import torch, triton; print(*torch.made_for, *triton.made_for)"
+    told = subprocess.run([programs / "python", "-c", tell], capture_output=True, text=True, check=True)
+    return done, told.stdout.split()
+
+
+@pytest.mark.parametrize("torch", ["2.10.0+rocm7.1", "2.11.0a0+eb65b36914.nv26.02"])
+def test_installing_leaves_a_vendor_torch_and_triton_untouched(torch, wheel, needs, tmp_path):
+    done, after = installed_over(torch, "pip install .", wheel, needs, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert after == ["torch", torch, "pytorch-triton-rocm", "3.6.0"]
+
+
+@pytest.mark.parametrize("torch", ["2.9.1+rocm6.4", "2.10.0a0+b558c986e8.nv25.11"])
+def test_the_readmes_command_refuses_a_torch_that_is_too_old_and_leaves_it(torch, wheel, needs, tmp_path):
+    (command,) = re.findall(r"^(pip list .*pip install \S+ \S+ \.) &&", README, re.MULTILINE)
+    done, after = installed_over(torch, command, wheel, needs, tmp_path)
+    assert done.returncode == 1
+    assert re.search(r"pytest-roofline .* depends on torch>=2\.10", done.stdout)
+    assert after == ["torch", torch, "pytorch-triton-rocm", "3.6.0"]
+
+
+def test_the_lowest_versions_are_tried():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = ("docs", "mpi", "test", "triton")
+    asked = project["dependencies"] + [need for extra in extras for need in project["optional-dependencies"][extra]]
+    lowest = dict(re.fullmatch(r"([\w-]+)>=([\w.]+)(?:;.*)?", need).groups() for need in asked)
+    text = (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8")
+    assert lowest == dict(re.findall(r"^([\w-]+)==(\S+)$", text, re.MULTILINE))
 
 
 def test_version_is_told_by_package_and_metadata_alike(wheel):

@@ -93,7 +93,7 @@ def test_the_machine_tells_which_wheels_it_takes(filled):
 
 def test_the_wheelhouse_has_what_is_needed_at_the_versions_of_the_machine_and_no_torch(filled, needs):
     names = {re.match(r"[\w-]+", need)[0] for need in needs} - {"torch"}
-    expected = {f"{name}-{filled.versions[name]}-py3-none-any.whl" for name in names}
+    expected = {f"{name.replace('-', '_')}-{filled.versions[name]}-py3-none-any.whl" for name in names}
     ours = f"pytest_roofline-{__version__}-py3-none-any.whl"
     assert expected | {ours, "SHA256SUMS"} == {path.name for path in filled.wheels.iterdir()}
 
