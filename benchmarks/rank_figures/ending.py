@@ -84,11 +84,16 @@ def _seconds(folder: Path, command: tuple[str, ...], environ: dict[str, str], ho
         controller = int((folder / "controller").read_text())
         # The other one comes to the collective, and waits there.
         time.sleep(0.5)
-        assert len(running(mark, RANK)) >= 2, "not all ranks of this run could be found"
+        assert len(_ranks(mark)) >= 2, "not all ranks of this run could be found"
         began_s = time.monotonic()
         os.kill(controller, how)
-        while running(mark, RANK):
+        while _ranks(mark):
             if time.monotonic() - began_s > GIVEN_UP_S:
                 return None
             time.sleep(POLL_S)
         return time.monotonic() - began_s
+
+
+def _ranks(mark: str) -> list[int]:
+    """The ranks of a run that have not ended; their launcher has their command in its own."""
+    return [pid for pid, line in running(mark, RANK).items() if line.split()[1:3] == ["-m", RANK]]

@@ -65,11 +65,21 @@ def page(figures: Sequence[Figure], facts: dict[str, str]) -> str:
         facts: `cpu`, `cores`, `torch`, `before` and `after` (load averages).
     """
     quiet = "" if float(facts["before"]) <= QUIET_LOAD else ", so others were at work beside it"
+    return with_figures(HEAD.format(**facts, quiet=quiet), figures)
+
+
+def with_figures(head: str, figures: Sequence[Figure]) -> str:
+    """A page: its head, what missed its goal, all goals, and every figure.
+
+    Args:
+        head: title, and how the page was made.
+        figures: in order.
+    """
     goals = [(number, goal) for number, figure in enumerate(figures, 1) for goal in figure.goals]
     missed = [goal.what for _, goal in goals if not goal.reached]
     verdict = f"Missed: {'; '.join(missed)}." if missed else "Every goal was reached."
     rows = [(str(number), g.what, g.wanted, g.found, "yes" if g.reached else "**no**") for number, g in goals]
-    parts = [filled(HEAD.format(**facts, quiet=quiet)) + "\n", filled(verdict) + "\n"]
+    parts = [filled(head) + "\n", filled(verdict) + "\n"]
     parts.append(table(("", "what", "to reach", "found", "reached"), rows) + "\n")
     parts += [f"## {number}. {figure.title}\n\n{filled(figure.text)}\n" for number, figure in enumerate(figures, 1)]
     return "\n".join(parts)

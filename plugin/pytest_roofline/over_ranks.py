@@ -143,7 +143,7 @@ class OverRanks:
             peak_bytes=taken.peak_bytes,
             ranks=taken.ranks,
         )
-        measurement = with_sanity(measurement)
+        measurement = with_sanity(measurement, session.ground)
         session.record(measurement, taken.calibration)
         return measurement
 

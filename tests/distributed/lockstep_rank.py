@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.work import Work
-from pytest_roofline.distributed.context import Rank
+from pytest_roofline.distributed.context import Rank, Skipped
 from pytest_roofline.distributed.lockstep import RankPlan, RankTimes, measure
 from pytest_roofline.distributed.timed import Timed
 from pytest_roofline.measuring.devices.cpu import CpuDevice
@@ -149,6 +149,40 @@ def short(rank):
     return counted(lambda: x.add_(1.0))
 
 
+class Bulk:
+    """A `verify` that can look at all sets at once."""
+
+    def __call__(self, x):
+        return bool((x == x[0]).all())
+
+    def spoil(self, sets):
+        for (x,) in sets:
+            x[0] = -1.0
+
+    def first_wrong(self, sets):
+        return next((index for index, arguments in enumerate(sets) if not self(*arguments)), None)
+
+
+def in_bulk_on(rank, bulk):
+    """All sets are verified at once on some ranks, and those of the others are made by a collective."""
+
+    def make_args():
+        x = torch.ones(8)
+        if len(bulk) == 1:
+            dist.all_reduce(x)
+        return x
+
+    bulky = Bulk()
+    verify = bulky if int(rank) in bulk else bulky.__call__
+    return Timed(counted(lambda x: x.fill_(1.0)), make_args, verify)
+
+
+def crowded(rank):
+    """Of two ranks one has no free memory."""
+    rank.meter.free_bytes = lambda: 0 if rank == 1 else 2**40
+    return summing(rank)
+
+
 def differing(rank):
     """A function on one rank, something to call again on the other."""
     return (lambda: None) if rank == 0 else None
@@ -178,6 +212,9 @@ SCENARIOS = {
     "short isolated": (short, (), plan("isolated")),
     "short pipelined": (short, (), plan()),
     "rotate": (summing, (), plan(cache="rotate", work=Work(algbw_bytes=MIB))),
+    "in bulk": (in_bulk_on, ((0, 1),), plan()),
+    "in bulk on 0": (in_bulk_on, ((0,),), plan()),
+    "crowded": (crowded, (), plan(cache="rotate", work=Work(algbw_bytes=MIB))),
     "as timed": (summing, (-1, False, False), plan()),
     "wrong on 1": (summing, (1,), plan()),
     "stale": (summing, (-1, True), plan()),
@@ -193,8 +230,9 @@ def run(rank):
         outcome = Outcome(None)
         try:
             outcome.times = measure(rank, function, arguments, how, outcome.progress.append)
-        except BadInput as error:
+        except (BadInput, Skipped) as error:
             outcome.error = str(error)
+        vars(rank.meter).pop("free_bytes", None)
         outcome.calls = LAST[0].made
         outcomes[name] = outcome
     # The last, since nobody may come together again after it.

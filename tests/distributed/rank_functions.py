@@ -165,6 +165,16 @@ def leave_a_gather_over(rank, guilty):
 # Losses.
 
 
+def leave_a_child_and_die(rank, guilty):
+    if rank == guilty:
+        # It holds all that the rank had open.
+        if os.fork() == 0:
+            time.sleep(LONG_S)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.all_reduce(torch.full((NUMEL,), -1.0))
+
+
 def die_by(rank, guilty, number):
     if rank == guilty:
         print("the last words of rank", int(rank))

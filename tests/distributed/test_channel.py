@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import resource
 import socket
 import struct
@@ -345,8 +346,26 @@ def test_a_port_that_is_taken_is_refused_by_its_number(listener, key):
 
 def test_an_address_of_another_machine_is_refused_with_the_option_to_use(key):
     # 192.0.2.0/24 is reserved for documentation: no machine has it.
-    with pytest.raises(RanksFailed, match=r"cannot listen on 192\.0\.2\.1.*--roofline-address"):
+    with pytest.raises(RanksFailed, match=r"cannot listen on 192\.0\.2\.1: [^;(]*; .*--roofline-address"):
         listen("192.0.2.1", key)
+
+
+def test_a_mistyped_address_is_one_sentence_behind_the_line_of_the_test(pytester):
+    pytester.makepyfile(
+        """
+        def number(rank):
+            return int(rank)
+
+        def test_it(distributed):
+            distributed.run(number, world_size=2)
+        """
+    )
+    for address in ("192.0.2.1", "no.such.host.invalid"):
+        result = pytester.runpytest_subprocess(f"--roofline-address={address}", "--roofline-device=cpu")
+        result.assert_outcomes(failed=1)
+        text = result.stdout.str()
+        assert f"RanksFailed: cannot listen on {address}: " in text
+        assert not {"channel.py", "pool.py", "OSError", "gaierror"} & set(re.findall(r"[\w.]+", text))
 
 
 def test_nobody_gets_in_after_the_end(listener, key):

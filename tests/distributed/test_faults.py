@@ -68,7 +68,7 @@ def test_an_error_is_blamed_on_the_rank_that_raised_it(two, function, guilty):
     text = two.blamed(guilty, f"raised ValueError: {when} the collective", function, guilty)
 
     assert "in raise_" in text
-    assert "rank.py" not in text
+    assert "serving.py" not in text
 
 
 def test_an_error_is_blamed_on_its_rank_also_where_its_peer_noticed_first(two, monkeypatch):
@@ -86,6 +86,7 @@ def test_memory_that_python_cannot_get_is_an_error_of_its_rank(two):
         pytest.param("killed by SIGKILL", ranks.die_by, (int(signal.SIGKILL),), id="SIGKILL"),
         pytest.param("killed by SIGSEGV", ranks.segfault, (), id="SIGSEGV"),
         pytest.param("exit code 0", ranks.exit_with, (0,), id="exit 0"),
+        pytest.param("killed by SIGKILL", ranks.leave_a_child_and_die, (), id="SIGKILL of one that has forked"),
     ],
 )
 def test_a_loss_is_blamed_on_the_rank_that_was_lost(two, cause, function, arguments):

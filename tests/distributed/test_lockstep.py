@@ -151,6 +151,19 @@ def test_a_rotation_has_as_many_sets_on_both_ranks(outcomes):
     assert outcomes["rotate"][0].times.samples.argument_sets == counts[0]
 
 
+def test_a_rotation_is_not_begun_where_one_rank_has_too_little_free_memory(outcomes):
+    assert [outcome.times for outcome in outcomes["crowded"]] == [None, None]
+    for outcome in outcomes["crowded"]:
+        assert outcome.error.startswith("a rank needs "), outcome.error
+        assert "of free memory to rotate through" in outcome.error
+        assert "found 0 B" in outcome.error
+
+
+@pytest.mark.parametrize("name", ["in bulk", "in bulk on 0"])
+def test_ranks_make_their_sets_alike_however_each_of_them_verifies(outcomes, name):
+    assert [(each.times.verified, each.times.wrong) for each in outcomes[name]] == [(True, "")] * 2
+
+
 def test_a_rank_function_without_anything_to_call_is_timed_itself(outcomes):
     assert outcomes["itself"][0].times.samples.median_s > 0
 

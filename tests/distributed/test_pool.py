@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ from pytest_roofline.distributed.pool import Pool
 from pytest_roofline.distributed.processes import is_same, process_space, signal_to
 from pytest_roofline.distributed.worlds import backend_of
 
+from ..plugin.rank_runs import MARK, processes
 from . import rank_functions as ranks
 from .real_ranks import PATIENCE_S, RealRanks, Warm, end_within, runs
 
@@ -514,11 +516,71 @@ def test_ranks_do_not_outlive_a_controller_that_was_killed_however_stuck_they_ar
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_rank_that_does_not_come_to_its_end_is_ended():
-    program = "import time\nfrom pytest_roofline.distributed.rank import _end_after\n_end_after(0.2)\ntime.sleep(600)"
-    done = subprocess.run([sys.executable, "-c", program], timeout=60, check=False, start_new_session=True)
+@pytest.mark.parametrize("leads", [True, False], ids=["with its session", "with what it forked"])
+def test_a_rank_that_does_not_come_to_its_end_is_ended(leads):
+    program = (
+        "import os, time\nfrom pytest_roofline.distributed.serving import _end_after\nos.fork() and _end_after(0.2)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program + "time.sleep(600)"],
+        # What it forked holds it too.
+        stdout=subprocess.PIPE,
+        timeout=60,
+        check=False,
+        start_new_session=leads,
+    )
 
     assert done.returncode == -signal.SIGKILL
+
+
+def test_a_rank_whose_controller_is_gone_before_it_begins_does_not_import_torch_first():
+    command = [sys.executable, "-X", "importtime", "-m", "pytest_roofline.distributed.rank"]
+    gone = os.environ | {"ROOFLINE_RANK_PARENT": str(os.getppid())}
+    done = subprocess.run(command, env=gone, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 1
+    assert re.search(r" pytest_roofline\.distributed\.processes$", done.stderr, re.MULTILINE)
+    assert not re.search(r" torch$", done.stderr, re.MULTILINE)
+
+
+GUARDED = """
+import os, sys, time
+from pytest_roofline.distributed.processes import guard_group
+
+if sys.argv[1] == "looks":
+    del os.pidfd_open
+guard_group()
+if os.fork() == 0:
+    time.sleep(600)
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", ["waits", "looks"])
+def test_what_a_killed_process_forked_is_ended_by_its_guard_which_then_goes_too(how):
+    mark = uuid.uuid4().hex
+    guarded = subprocess.Popen(
+        [sys.executable, "-c", GUARDED, how],
+        env=os.environ | {MARK: mark},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert guarded.stdout.readline() == f"{guarded.pid}\n"
+        # The process, what it forked, and the guard.
+        assert len(processes(mark)) == 3
+        guarded.kill()
+        # Whoever holds it is still there.
+        assert guarded.stdout.read() == ""
+        guarded.wait(PATIENCE_S)
+        assert end_within(PATIENCE_S, processes(mark))
+    finally:
+        guarded.kill()
+        for pid in processes(mark):
+            os.kill(pid, signal.SIGKILL)
+        guarded.communicate()
 
 
 # What a launcher tells of an end.

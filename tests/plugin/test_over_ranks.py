@@ -27,7 +27,11 @@ def recorded(make):
             tolerance=None, metric=metric, backend=None, timeout_s=None,
         )  # fmt: skip
         session = SimpleNamespace(
-            ground=SimpleNamespace(hardware_of_ranks=lambda *_: make.hardware(devices=2), environment=environment),
+            ground=SimpleNamespace(
+                hardware_of_ranks=lambda *_: make.hardware(devices=2),
+                environment=environment,
+                beyond_belief=lambda *_: "",
+            ),
             process="process-1",
             # A further round has neither profiles nor snapshots.
             round=2,

@@ -216,6 +216,10 @@ def test_a_hang_while_measuring_is_told_with_its_place_and_the_time_that_it_had(
 HANGS = """
 def hangs(rank, place):
     Path(f"pid{int(rank)}").write_text(str(os.getpid()))
+    if os.fork() == 0:
+        # As a worker of a DataLoader does, it knows nothing of its rank's end.
+        time.sleep(600)
+        os._exit(0)
     values, calls = torch.ones(8), [0]
 
     def call():
@@ -231,6 +235,7 @@ def hangs(rank, place):
 
 @pytest.mark.roofline(ranks=2, budget=30)
 def test_hangs(roofline, distributed):
+    Path("controller").write_text(str(os.getpid()))
     roofline.measure_ranks(distributed, hangs, ".", work=WORK)
 
 
@@ -240,21 +245,29 @@ def test_never_runs(distributed):
 """
 
 
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+
+
 @pytest.mark.parametrize(
     ("launcher", "number"),
     [
         ("local", signal.SIGINT),
         ("local", signal.SIGKILL),
         ("local", signal.SIGTERM),
+        ("attach", signal.SIGKILL),
+        ("attach", signal.SIGTERM),
         ("mpirun", signal.SIGKILL),
+        ("mpirun", signal.SIGTERM),
         ("torchrun", signal.SIGINT),
+        ("torchrun", signal.SIGKILL),
     ],
-    ids=["local-SIGINT", "local-SIGKILL", "local-SIGTERM", "mpirun-SIGKILL", "torchrun-SIGINT"],
 )
 def test_a_run_that_ends_while_a_rank_waits_in_a_collective_leaves_no_process(tmp_path, launcher, number):
     require_tools(*(["mpirun"] if launcher == "mpirun" else []))
     runs = RankRuns(tmp_path, HANGS)
-    child = runs.start("-p", "no:cacheprovider", f"--roofline-launcher={launcher}", "--roofline-save=cut")
+    starts = {"under": TORCHRUN} if launcher == "attach" else {}
+    asked = [] if launcher == "attach" else [f"--roofline-launcher={launcher}"]
+    child = runs.start("-p", "no:cacheprovider", *asked, "--roofline-save=cut", **starts)
     try:
         until_s = time.monotonic() + PATIENCE_S
         while not (tmp_path / "hanging").exists():
@@ -263,8 +276,9 @@ def test_a_run_that_ends_while_a_rank_waits_in_a_collective_leaves_no_process(tm
             time.sleep(0.05)
         # The other rank comes to the collective, and waits there.
         time.sleep(0.2)
-        child.send_signal(number)
+        os.kill(int((tmp_path / "controller").read_text()), number)
         status = child.wait(PATIENCE_S)
+        # Within 1 s by design; the rest is for the machine.
         assert runs.left_over(10.0) == {}
     finally:
         child.kill()
@@ -272,7 +286,7 @@ def test_a_run_that_ends_while_a_rank_waits_in_a_collective_leaves_no_process(tm
         for pid in runs.left_over(0.0):
             os.kill(pid, signal.SIGKILL)
     if number != signal.SIGINT:
-        assert status == -number
+        assert status == (1 if launcher == "attach" else -number)
         return
     assert status == pytest.ExitCode.INTERRUPTED, runs.text
     assert "KeyboardInterrupt" in runs.text

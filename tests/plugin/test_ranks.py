@@ -22,6 +22,7 @@ pytestmark = pytest.mark.serial
 
 STORY = r"""
 CAREFUL_S = 0.02
+COPY = Work(algbw_bytes=2**20, busbw_bytes=2**20, read_bytes=2**20, write_bytes=2**20)
 
 
 def reduces(rank, numel):
@@ -71,6 +72,11 @@ def starts(rank):
     return call
 
 
+def hurries(rank, numel):
+    values = torch.ones(numel)
+    return lambda: dist.all_reduce(values, async_op=True)
+
+
 def allocates(rank):
     return lambda: torch.ones((rank + 1) * 2**20, dtype=torch.uint8)
 
@@ -109,7 +115,7 @@ def test_itself(roofline, distributed):
 
 @pytest.mark.roofline(ranks=2, gate=True)
 def test_rotates(roofline, distributed):
-    measurement = roofline.measure_ranks(distributed, copies, (), work=WORK, cache="rotate", tolerance=0.2)
+    measurement = roofline.measure_ranks(distributed, copies, (), work=COPY, cache="rotate", tolerance=0.2)
     assert measurement.verified is True
 
 
@@ -131,7 +137,7 @@ def test_wrong_on_1(roofline, distributed):
 
 @pytest.mark.roofline(ranks=2)
 def test_wrong_on_both(roofline, distributed):
-    roofline.measure_ranks(distributed, copies, (0, 1), work=WORK, cache="rotate")
+    roofline.measure_ranks(distributed, copies, (0, 1), work=COPY, cache="rotate")
 
 
 @pytest.mark.roofline(ranks=2)
@@ -181,6 +187,11 @@ def test_job(roofline, distributed, record_property):
     record_property("pids", json.dumps(distributed.run(pid, world_size=2)))
     roofline.measure_ranks(distributed, program, "steady", work=WORK, world_size=2, name="steady")
     roofline.measure_job(distributed, program, "job", work=WORK, world_size=2, budget=0.01)
+
+
+@pytest.mark.roofline(ranks=2)
+def test_hurries(roofline, distributed):
+    roofline.measure_ranks(distributed, hurries, 2**20, work=WORK)
 """
 EXPECTED = dict.fromkeys(
     [
@@ -188,7 +199,9 @@ EXPECTED = dict.fromkeys(
         "test_starts", "test_runs", "test_knows", "test_three", "test_job",
     ],
     "passed",
-) | dict.fromkeys(["test_wrong_on_1", "test_wrong_on_both", "test_twice_under_one_name"], "failed")  # fmt: skip
+) | dict.fromkeys(
+    ["test_wrong_on_1", "test_wrong_on_both", "test_twice_under_one_name", "test_hurries"], "failed"
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -271,9 +284,12 @@ def test_rotating_goes_through_several_sets_and_verifies_them(measured):
     assert found.samples.argument_sets > 1
 
 
-def test_the_most_memory_is_that_of_the_rank_which_holds_most(measured):
+def test_the_most_memory_is_that_of_the_rank_which_holds_most_and_has_a_verdict(story, measured):
     assert measured["allocates"].peak_bytes == 2 * 2**20
     assert measured["itself"].peak_bytes is None
+    peaks = {judged.label: judged.peak for judged in story.saved("story").judgements}
+    assert (peaks["allocates"].verdict, peaks["allocates"].new_bytes) == ("NO BASELINE", 2 * 2**20)
+    assert peaks["itself"] is None
 
 
 def test_without_a_verify_nothing_is_verified(measured):
@@ -340,6 +356,12 @@ def test_the_first_calls_are_those_of_the_rank_that_took_longest(story, measured
     first_s, second_s = measured["starts"].samples.first_calls_s
     assert second_s < 0.2 <= first_s
     assert "\nstarts: call 0 on new ranks took " in story.text
+
+
+def test_a_collective_that_nobody_waits_for_is_refused_by_name(story):
+    _, reason = story.cases()["test_hurries"]
+    assert "Work, whose work may not be done yet; expected a function that waits for it: call .wait() on it" in reason
+    assert "out of step" not in reason
 
 
 def test_fresh_ranks_are_new_processes(story, measured):

@@ -7,6 +7,7 @@ are plain data in frames of bounded length; the end of the connection is the end
 import contextlib
 import errno
 import hmac
+import operator
 import queue
 import secrets
 import select
@@ -19,6 +20,9 @@ from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
 from .wire import MOST_BYTES, decode, encode
+
+# What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
+__tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
 
 _HELLO = b"pytest-roofline-1"
 _NONCE = 32
@@ -185,13 +189,7 @@ class Listener:
 
     def __init__(self, address: str, key: bytes, port: int = 0) -> None:
         self._key = key
-        try:
-            self._socket = server(address, port)
-        except OSError as error:
-            raise RanksFailed(
-                f"cannot listen on {address or 'any address'}:{port}: {error.strerror}; ranks connect there, "
-                "so name an address of this machine with --roofline-address"
-            ) from None
+        self._socket = server(address, port)
         self.port = int(self._socket.getsockname()[1])
         self.refused = 0
         """Connections that did not know the key, or said nothing."""
@@ -244,11 +242,19 @@ def server(address: str, port: int = 0) -> socket.socket:
         port: 0 takes a free one.
 
     Raises:
-        OSError: the port is taken, or the address is not this machine's.
+        RanksFailed: the port is taken, or the address is not this machine's.
     """
-    families = {entry[0] for entry in socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)} if address else set()
-    family = socket.AF_INET6 if families == {socket.AF_INET6} else socket.AF_INET
-    return socket.create_server((address, port), family=family, backlog=512)
+    try:
+        entries = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM) if address else ()
+        family = socket.AF_INET6 if {entry[0] for entry in entries} == {socket.AF_INET6} else socket.AF_INET
+        return socket.create_server((address, port), family=family, backlog=512)
+    except OSError as error:
+        where = f"{address or 'any address'}:{port}" if port else address or "any address"
+        why = str(error.strerror).partition(" (")[0]
+        raise RanksFailed(
+            f"cannot listen on {where}: {why}; ranks connect there, so name an address of this machine with "
+            "--roofline-address"
+        ) from None
 
 
 def listen(address: str, key: bytes, port: int = 0) -> Listener:

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .identity import without_launch
-from .messages import PARENT_VARIABLE
 from .placement import FATE_S, MODULE, REAP_S, ending, tail_of, text_of
-from .processes import SIGNAL_S, stacks_of_process
+from .processes import PARENT_VARIABLE, SIGNAL_S, stacks_of_process
 
 RANK_COMMAND = (sys.executable, "-m", MODULE)
 

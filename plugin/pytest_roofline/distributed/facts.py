@@ -89,7 +89,7 @@ def best_kind() -> str:
     """
     if torch.cuda.is_available():
         return "cuda"
-    return "xpu" if hasattr(torch, "xpu") and torch.xpu.is_available() else "cpu"
+    return "xpu" if torch.xpu.is_available() else "cpu"
 
 
 def device_count(kind: str) -> int:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ def gather(identity: Identity, board: Board, timeout: float = MEET_S, bind: str 
     Raises:
         RanksFailed: some did not come.
     """
-    listener, meeting = _listen(bind)
+    listener, meeting = _listen(bind, board.key)
     try:
-        board.post(meeting.text)
+        board.post(replace(meeting, key=b"").text if board.key else meeting.text)
         return _accept(listener, identity, timeout)
     finally:
         # All are there, or it is over: nobody reads it any more.
@@ -83,10 +84,11 @@ class Lender:
 
     def poll(self) -> None:
         """Lend, once the round has said where to; to be called again and again."""
-        if self._done or not self._path.exists():
+        text = FileBoard(self._path).read(0) if not self._done and self._path.exists() else None
+        if text is None:
             return
         with contextlib.suppress(OSError, ValueError):
-            meeting = Meeting.parse(self._path.read_text(encoding="utf-8"))
+            meeting = Meeting.parse(text)
             self._done = True
             self._attached.lend(meeting)
 
@@ -97,8 +99,8 @@ def pop_lent() -> Path | None:
     return Path(path) if path else None
 
 
-def _listen(bind: str) -> tuple[Listener, Meeting]:
-    key = new_key()
+def _listen(bind: str, known: bytes = b"") -> tuple[Listener, Meeting]:
+    key = known or new_key()
     listener = listen(bind, key)
     addresses = own_addresses(bind)
     # Last, since elsewhere it is another host, which then does not know the key.

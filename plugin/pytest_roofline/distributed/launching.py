@@ -1,6 +1,7 @@
 """Ranks past one node: an existing launcher as a child process, with its output in a file."""
 
 import contextlib
+import operator
 import os
 import secrets
 import shutil
@@ -20,6 +21,9 @@ from .messages import own_addresses
 from .placement import FATE_S, REAP_S, ending, loopback
 from .processes import descendants, kill_each
 from .words import by_rank, fates, last_words
+
+# What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
+__tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
 
 POLL_S = 0.05
 # For a launcher to clear away; its ranks end before, when their controller hangs up, and a report waits for this.

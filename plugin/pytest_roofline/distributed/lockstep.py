@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ..core.samples import Calibration, Samples
 from ..core.work import Work
-from ..measuring import cache
+from ..measuring.calls import ForAll, renewal
 from ..measuring.drill import slowed
 from ..measuring.timing import WITH_WALL, Engine, Plan
 from . import straggler
@@ -57,7 +57,7 @@ class RankTimes:
         calibration: what stamps cost at most on any rank, with this rank's own spin.
         verified: whether the data of all ranks are right; None where none verifies.
         wrong: what is wrong with this rank's data, or that it is another's.
-        disturbed: why times of processors beside busy neighbours tell nothing; empty where they do.
+        disturbed: why times tell nothing: processors beside busy neighbours, work that no stamp is behind; or empty.
         straggler: the rank that the others wait for; None where none stands out, or nobody looked.
         lag_s: by rank, how much longer than the fastest it needs for its own part of a call, in seconds; empty where
             nobody looked: one rank alone, or wrong data.
@@ -151,15 +151,10 @@ def _kept(progress: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _engine(
     rank: Rank, timed: Timed, plan: RankPlan, sets: list[tuple[object, ...]], tell: Callable[[dict[str, Any]], None]
 ) -> Engine:
-    rows = rank.gather((timed.verify is not None, timed.on_host))
+    rows = rank.gather((timed.verify is not None, timed.on_host, isinstance(timed.verify, ForAll)))
     verifies, on_host = any(row[0] for row in rows), any(row[1] for row in rows)
-    make = timed.make_args
-
-    def renew(count: int) -> None:
-        for index in range(count):
-            # The old buffers go first: there may be no room for both.
-            sets[index] = ()
-            sets[index] = cache.as_tuple(make()) if make is not None else ()
+    # Where one rank makes its sets anew all of them do, since making them may take a collective.
+    verify, make = timed.verify if all(row[2] for row in rows) else None, timed.make_args
 
     def after_block() -> None:
         tell(_progress(engine))
@@ -171,7 +166,7 @@ def _engine(
             sets=sets,
             budget_s=plan.budget_s,
             timing="wall" if on_host else "device",
-            renew=renew if verifies and make is not None else None,
+            renew=renewal(sets, make, verify) if verifies and make is not None else None,
             peers=rank,
             isolated=plan.timing == "isolated",
             after_block=after_block,
@@ -213,7 +208,7 @@ def _looked_at(rank: Rank, timed: Timed, plan: RankPlan, engine: Engine, disturb
         calibration=engine.calibration,
         verified=right,
         wrong=wrong,
-        disturbed=disturbed,
+        disturbed=engine.left_running or disturbed,
         straggler=late,
         lag_s=lag_s,
         peak_bytes=peak_bytes,

@@ -13,8 +13,6 @@ from .worlds import World
 # Where the controller listens (`host,host:port`), and the secret that both know; never on a command line.
 ADDRESS_VARIABLE = "ROOFLINE_RANK_ADDRESS"
 KEY_VARIABLE = "ROOFLINE_RANK_KEY"
-# The process that the rank must not outlive, where that is its parent.
-PARENT_VARIABLE = "ROOFLINE_RANK_PARENT"
 
 # How long a rank looks for its controller, and a variable by which that says so.
 CONNECT_S = 60.0

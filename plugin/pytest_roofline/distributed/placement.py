@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from .messages import PARENT_VARIABLE
+from .processes import PARENT_VARIABLE
 
 MODULE = "pytest_roofline.distributed.rank"
 # Behind Gloo's reason for an abort come the stack and a list of modules.

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import operator
 import signal
 import time
 import weakref
@@ -19,6 +20,9 @@ from .messages import Answer, Task
 from .placement import Placement
 from .processes import signal_to
 from .wire import decode, encode
+
+# What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
+__tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
 
 if TYPE_CHECKING:
     from .worlds import World

@@ -40,37 +40,42 @@ def fill(rank: Rank, timed: Timed, work: Work, policy: Cache, sets: list[tuple[o
         rank: this one.
         timed: makes them.
         work: of one call.
-        policy: `warm` makes one, `rotate` as many as the largest cache of the ranks asks for, and the memory of all
-            allows.
+        policy: `warm` makes one, `rotate` as many as the largest cache of the ranks asks for, and half of the smallest
+            memory holds.
         sets: an empty list, which is filled.
 
     Returns:
         The labels that say what they are.
+
+    Raises:
+        BadInput: a rotation without what makes its sets.
+        Skipped: they need more memory than a rank has free now.
     """
     if policy == "rotate" and timed.make_args is None:
         raise BadInput(
             "cache='rotate' needs a Timed with make_args, which makes each fresh set of arguments to rotate through; "
             "the rank function returned none"
         )
-    own_bytes = rank.meter.facts().last_level_cache_bytes or 0
+    facts = rank.meter.facts()
     # Ranks on the processors of one host share its memory; each device has its own.
     pool = host_number(rank) if rank.device.type == "cpu" else -1.0 - rank
-    rows = rank.gather((rank.meter.free_bytes(), own_bytes, pool))
+    told = float("inf") if facts.memory_bytes is None else facts.memory_bytes
+    make_args, free = timed.make_args or tuple, rank.meter.free_bytes()
+    sets.append(cache.as_tuple(make_args()))
+    held = cache.bytes_held(work, sets[0])
+    rows = rank.gather((free, facts.last_level_cache_bytes or 0, pool, told, held))
     pools = [row[2] for row in rows]
-    free_bytes = int(min(row[0] / pools.count(row[2]) for row in rows))
+    free_bytes, memory_bytes = (min(row[column] / pools.count(row[2]) for row in rows) for column in (0, 3))
     cache_bytes = int(max(row[1] for row in rows))
-    _make(rank, timed, cache.rotation_sets(work, cache_bytes, free_bytes) if policy == "rotate" else 1, sets)
-    return set() if cache.is_cold(len(sets), work, cache_bytes) else {"cache_resident"}
-
-
-def _make(rank: Rank, timed: Timed, count: int, sets: list[tuple[object, ...]]) -> None:
-    """Up to `count` sets, as many on every rank at any time, so that `make_args` may hold collectives."""
-    make = timed.make_args or tuple
-    began_s = rank.meter.host_s()
-    # Doubled and not one by one, so that agreeing on the time costs little.
-    sets.append(cache.as_tuple(make()))
-    while len(sets) < count and max(rank.gather((rank.meter.host_s() - began_s,)))[0] < cache.SETUP_S:
-        sets.extend([cache.as_tuple(make()) for _ in range(min(len(sets), count - len(sets)))])
+    set_bytes = int(max(row[4] for row in rows))
+    whole = None if memory_bytes == float("inf") else int(memory_bytes)
+    count = cache.rotation_sets(work, cache_bytes, whole, set_bytes) if policy == "rotate" else 1
+    # All ranks have the same figures, so all of them skip.
+    why_not = cache.no_room(count, set_bytes, int(free_bytes))
+    if why_not:
+        rank.skip(f"a rank {why_not}")
+    sets.extend(cache.as_tuple(make_args()) for _ in range(count - 1))
+    return set() if cache.is_cold(count, work, cache_bytes) else {"cache_resident"}
 
 
 def host_number(rank: Rank) -> float:

@@ -2,13 +2,20 @@
 
 import contextlib
 import os
+import select
 import signal
 import socket
+import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
+# Names the process that a rank must not outlive, where that is its parent.
+PARENT_VARIABLE = "ROOFLINE_RANK_PARENT"
 # For a signal to be taken, and the stacks to be written.
 SIGNAL_S = 0.2
+# How often a guard looks for its process where no descriptor tells of its end.
+LOOK_S = 0.2
 
 
 class Started(NamedTuple):
@@ -83,6 +90,43 @@ def kill_each(processes: set[Started]) -> None:
     """Kill those that still run."""
     for process in processes:
         signal_to(process, signal.SIGKILL)
+
+
+def guard_group() -> None:
+    """Have another process end this one's group when this one is gone: one that is killed cannot end what it forked.
+
+    Only on Linux, and where this process leads a group; to be called before it has threads.
+    """
+    if not sys.platform.startswith("linux") or os.getpgrp() != os.getpid():
+        return
+    guarded = started(os.getpid())
+    # Where no process can be had, this one is no worse off than without.
+    with contextlib.suppress(OSError):
+        first = os.fork()
+        if first == 0:
+            try:
+                os.setsid()
+                # No child of the guarded process, which may wait for all that it has.
+                if os.fork() == 0:
+                    _guard(guarded)
+            finally:
+                os._exit(0)
+        os.waitpid(first, 0)
+
+
+def _guard(guarded: Started) -> None:
+    # Whoever reads what a process prints waits until nobody can write there.
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - the names are numbers
+        with contextlib.suppress(OSError):
+            os.close(int(name))
+    try:
+        select.select([os.pidfd_open(guarded.pid)], [], [])
+    except (AttributeError, OSError):
+        # Linux before 5.3, a Python that was built there, or it is gone. A zombie has no command line.
+        with contextlib.suppress(OSError):
+            while is_same(guarded) and Path(f"/proc/{guarded.pid}/cmdline").read_bytes():
+                time.sleep(LOOK_S)
+    os.killpg(guarded.pid, signal.SIGKILL)
 
 
 def _stat(pid: int) -> tuple[int, int] | None:

@@ -1,6 +1,11 @@
-"""How the processes of one launch find rank 0: where it posts its address and a fresh key, and the others meet it."""
+"""How the processes of one launch find rank 0: where it posts its address, and the others meet it.
+
+Whoever knows the key has the ranks run what he likes, so it travels only where nobody but this user reads: in a file of
+his, which is looked at before it is believed, or in a variable that he set for every process himself.
+"""
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -16,12 +21,16 @@ from typing import Any, Protocol
 from ..core.errors import BadInput, RanksFailed
 from .channel import Channel, connect
 from .identity import Identity
+from .interfaces import is_loopback
 
 MEET_S = 60.0
 POLL_S = 0.1
 # One attempt to reach a rank 0 that was posted; what is posted may be left from a launch that is gone.
 ATTEMPT_S = 2.0
 _STORE_KEY = "roofline/rank0"
+# A secret that the user gives to every process of a launch whose nodes share no folder.
+SECRET_VARIABLE = "ROOFLINE_ATTACH_KEY"
+SHORTEST_SECRET = 16
 # What names a launch, by who starts it: the first that is set.
 _LAUNCH_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PALS_APID")
 _JOB_NAMES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
@@ -65,6 +74,8 @@ class Board(Protocol):
 
     where: str
     """For messages."""
+    key: bytes
+    """What both sides knew before; empty where the key is posted with the address."""
 
     def post(self, text: str) -> None:
         """Let everyone read `text` instead of what stood there."""
@@ -79,7 +90,10 @@ class Board(Protocol):
 class StoreBoard:
     """A torch `TCPStore`: the one that torchrun's agent keeps, or one that rank 0 hosts for as long as it posts.
 
+    It asks nobody who he is, and whoever opens it first owns it: no key is posted there, and nothing in it believed.
+
     Args:
+        key: that every process of the launch knows.
         host: MASTER_ADDR.
         port: MASTER_PORT.
         hosted: whether rank 0 must open the store, since nobody else has.
@@ -87,10 +101,13 @@ class StoreBoard:
         timeout: seconds in which the agent's store must answer rank 0.
     """
 
-    def __init__(self, host: str, port: int, *, hosted: bool, launch: str = "0", timeout: float = MEET_S) -> None:
+    def __init__(
+        self, host: str, port: int, key: bytes, *, hosted: bool, launch: str = "0", timeout: float = MEET_S
+    ) -> None:
+        self.key = key
         self._timeout = timeout
         self._host, self._port, self._hosted = host, port, hosted
-        self._key = f"{_STORE_KEY}/{launch}"
+        self._name = f"{_STORE_KEY}/{launch}"
         self._store: Any = None
         self.where = f"the store at MASTER_ADDR={host}, MASTER_PORT={port}"
 
@@ -103,7 +120,7 @@ class StoreBoard:
         self._store = self._host_store() if self._hosted else self._client(self._timeout)
         if self._store is None:
             raise RanksFailed(f"{self.where} does not answer; expected torchrun's agent to keep it")
-        self._store.set(self._key, text)
+        self._store.set(self._name, text)
 
     def read(self, seconds: float) -> str | None:
         """What stands there; None where nothing did within so many seconds."""
@@ -113,15 +130,15 @@ class StoreBoard:
         if store is None:
             return None
         with contextlib.suppress(RuntimeError):
-            store.wait([self._key], timedelta(seconds=max(0.01, until_s - time.monotonic())))
-            return str(store.get(self._key).decode())
+            store.wait([self._name], timedelta(seconds=max(0.01, until_s - time.monotonic())))
+            return str(store.get(self._name).decode())
         return None
 
     def close(self) -> None:
         """Take down what was posted; a hosted store gives its port back."""
         if self._store is not None and not self._hosted:
             with contextlib.suppress(RuntimeError):
-                self._store.delete_key(self._key)
+                self._store.delete_key(self._name)
         self._store = None
 
     def _host_store(self) -> Any:
@@ -159,9 +176,14 @@ class FileBoard:
         path: of the file.
     """
 
+    key = b""
+
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.where = f"{path}, which every node must see (else set MASTER_ADDR and MASTER_PORT)"
+        self.where = (
+            f"{path}, which every node must see (else give all of them one secret of {SHORTEST_SECRET} characters or "
+            f"more in {SECRET_VARIABLE}, and MASTER_ADDR and MASTER_PORT)"
+        )
 
     def post(self, text: str) -> None:
         """Let everyone read `text`, at once and as a whole.
@@ -191,9 +213,9 @@ class FileBoard:
                 # Network file systems remember for long that a file is missing, unless its folder is looked at.
                 os.listdir(self._path.parent)  # noqa: PTH208 - the names are not wanted
                 with self._path.open(encoding="utf-8") as file:
-                    # Whoever else could write it would have this process run what they like.
+                    # Whoever else could write or read it would have these processes run what they like.
                     status = os.fstat(file.fileno())
-                    if status.st_uid == os.geteuid() and status.st_mode & 0o022 == 0:
+                    if status.st_uid == os.geteuid() and status.st_mode & 0o077 == 0:
                         return file.read()
             if time.monotonic() > until_s:
                 return None
@@ -215,16 +237,23 @@ def board_of(identity: Identity, environ: Mapping[str, str], folder: Path, timeo
         timeout: seconds in which the store of torchrun's agent must answer.
 
     Raises:
-        BadInput: the launcher gives nothing to meet by.
+        BadInput: the launcher gives nothing to meet by, or the secret is too short to be one.
     """
-    host, port = environ.get("MASTER_ADDR", ""), environ.get("MASTER_PORT", "")
+    host, port, secret = (environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT", SECRET_VARIABLE))
+    if secret and len(secret) < SHORTEST_SECRET:
+        raise BadInput(
+            f"{SECRET_VARIABLE} has {len(secret)} characters; expected at least {SHORTEST_SECRET}, as of "
+            "`openssl rand -hex 16`, the same for every process of the launch"
+        )
     if host and port:
         if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
             raise BadInput(f"MASTER_PORT={port!r}; expected a port from 1 to 65535")
-        hosted = environ.get("TORCHELASTIC_USE_AGENT_STORE", "False") != "True"
-        launch = environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return StoreBoard(host, int(port), hosted=hosted, launch=launch, timeout=timeout)
-    if identity.launcher in ("torchrun", "env"):
+        if secret:
+            hosted = environ.get("TORCHELASTIC_USE_AGENT_STORE", "False") != "True"
+            launch = environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+            key = hashlib.sha256(secret.encode()).digest()
+            return StoreBoard(host, int(port), key, hosted=hosted, launch=launch, timeout=timeout)
+    elif identity.launcher in ("torchrun", "env"):
         missing = " and ".join(name for name in ("MASTER_ADDR", "MASTER_PORT") if not environ.get(name))
         raise BadInput(
             f"RANK={identity.rank} and WORLD_SIZE={identity.size} are set, but not {missing}; "
@@ -251,7 +280,7 @@ def meet(identity: Identity, board: Board, timeout: float = MEET_S) -> Channel:
             break
         try:
             meeting = Meeting.parse(text)
-            return connect(meeting.addresses, meeting.port, meeting.key, min(ATTEMPT_S, left_s))
+            return connect(meeting.addresses, meeting.port, board.key or meeting.key, min(ATTEMPT_S, left_s))
         except ValueError as error:
             why = f"what was posted there cannot be read: {error}"
         except ConnectionError as error:
@@ -271,10 +300,19 @@ def _answers(host: str, port: int) -> bool:
 
 def _launch(identity: Identity, environ: Mapping[str, str]) -> str:
     """A name that the processes of one launch share, and other launches do not."""
+    names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+    master = "-".join(environ[known] for known in names if environ.get(known))
+    if (address := environ.get("MASTER_ADDR", "")) == "localhost" or is_loopback(address):
+        # Another host that shares the folder may have a launch at that port of its own.
+        master = f"{socket.gethostname()}-{master}"
     if identity.launcher == "srun":
         name = f"{environ['SLURM_JOB_ID']}-{environ['SLURM_STEP_ID']}"
+    elif identity.launcher in ("torchrun", "env"):
+        name = master
     else:
         found = [environ[known] for known in (*_LAUNCH_NAMES, *_JOB_NAMES) if environ.get(known)]
+        if not found and master:
+            found = [master]
         if not found and identity.local_size != identity.size:
             raise BadInput(
                 f"this mpirun names no job that rank {identity.rank} of {identity.size} could know its own by; "

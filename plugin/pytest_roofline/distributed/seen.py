@@ -11,6 +11,7 @@ from ..core.errors import DeviceError
 from ..core.facts import DeviceFacts, Environment
 from ..core.machine import Gpu
 from ..measuring import inventory
+from ..measuring.devices import amd, nvidia
 from ..measuring.devices.base import RealDevice, Stamp, Traits
 
 
@@ -37,6 +38,12 @@ class SeenDevice(RealDevice):
             found = inventory.nvidia_gpu(self._facts.uuid)
             return None if found is None else replace(found, others_bytes=None)
         return None
+
+    def silent_library(self) -> str:
+        """Why the vendor's management library tells nothing on this host; empty where it does."""
+        import torch
+
+        return amd.silent() if torch.version.hip else nvidia.silent()
 
     def release(self) -> None:
         """Nothing is held."""

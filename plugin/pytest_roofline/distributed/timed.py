@@ -14,8 +14,8 @@ class Timed:
         call: timed as `call(*arguments)`; its result is ignored.
         make_args: makes one fresh set of arguments; None calls `call()`.
         verify: called as `verify(*arguments)` on every set that was timed, after timing; False or an AssertionError
-            means wrong data. It must contain no collective: where one rank's data are wrong, the others would wait for
-            it in vain.
+            means wrong data. As that of `roofline.measure`, it may look at all sets at once. It must contain no
+            collective: where one rank's data are wrong, the others would wait for it in vain.
         refill: called as `refill(*arguments)` on sets that were timed; `call` and `verify` then see new data in those
             very buffers, so that work which was only done once shows.
         as_timed: whether `verify` holds for buffers as the timing left them. Not so where every call changes its own

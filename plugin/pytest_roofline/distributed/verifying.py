@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..measuring.calls import wrong_data
 from ..measuring.peers import of_ranks
 from .context import Rank
 from .timed import Timed
@@ -26,15 +27,11 @@ def verified(rank: Rank, timed: Timed, sets: Sequence[tuple[object, ...]]) -> tu
     rows = rank.gather((timed.verify is not None, timed.refill is not None))
     if not any(verifies for verifies, _ in rows):
         return None, ""
-    wrong = _agreed(rank, _first_wrong(timed, sets) if timed.as_timed else "")
+    own = wrong_data(timed.verify, sets) if timed.verify is not None and timed.as_timed else ""
+    wrong = _agreed(rank, own)
     if not wrong and any(refills for _, refills in rows):
         wrong = _agreed(rank, _after_refill(rank, timed, sets[:MOST_REFILLED]))
     return not wrong, wrong
-
-
-def _first_wrong(timed: Timed, sets: Sequence[tuple[object, ...]]) -> str:
-    found = (_wrong(timed, arguments) for arguments in sets)
-    return next((f"wrong data in argument set {index}: {said}" for index, said in enumerate(found) if said), "")
 
 
 def _after_refill(rank: Rank, timed: Timed, sets: Sequence[tuple[object, ...]]) -> str:
