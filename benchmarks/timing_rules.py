@@ -52,8 +52,8 @@ def droop(busy_s: float) -> float:
 
 
 def late_droop(busy_s: float) -> float:
-    """The same between 600 and 850 ms of work: later than most rules look."""
-    return droop(busy_s - 0.55)
+    """The same between 850 and 1,100 ms of work: later than most rules look."""
+    return droop(busy_s - 0.8)
 
 
 def kernels(count: int, seconds: float) -> Callable[[FakeDevice], None]:
@@ -78,7 +78,7 @@ SCENARIOS = (
     Scenario("15 % clock droop, 200 µs kernel", lambda: FakeDevice(clock=droop, **HOST), kernels(1, 2e-4), 2e-4 / 0.85),
     Scenario("15 % clock droop, 10 µs kernel", lambda: FakeDevice(clock=droop, **HOST), kernels(1, 1e-5), 1e-5 / 0.85),
     Scenario(
-        "15 % clock droop only after 0.6 s of work, 200 µs kernel",
+        "15 % clock droop only after 0.85 s of work, 200 µs kernel",
         lambda: FakeDevice(clock=late_droop, **HOST),
         kernels(1, 2e-4),
         2e-4 / 0.85,

@@ -12,7 +12,7 @@ NAMES = {
     "kernels": "three 2.3 µs kernels",
     "droop of a long kernel": "droop, 200 µs",
     "droop of a short kernel": "droop, 10 µs",
-    "late droop": "only after 0.6 s",
+    "late droop": "only after 0.85 s",
     "throttled": "thermal slowdown",
     "cache": "256 MiB cache",
     "queue": "queue depth 1000",

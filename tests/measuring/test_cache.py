@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.core.work import Work
 from pytest_roofline.measuring import cache
 
@@ -42,16 +43,61 @@ def test_other_sets_between_two_uses_of_one_touch_four_times_the_cache(touched, 
     assert sets == cache.rotation_sets(copy_of(touched // 2), MIB, PLENTY)
 
 
-def test_a_rotation_takes_no_more_than_half_of_the_free_memory():
-    assert cache.rotation_sets(copy_of(MIB), 100 * MIB, free_bytes=16 * MIB) == 4
+def test_a_rotation_takes_no_more_than_half_of_the_memory():
+    assert cache.rotation_sets(copy_of(MIB), 100 * MIB, memory_bytes=16 * MIB) == 4
 
 
-def test_at_least_one_set_is_made_however_short_memory_is():
-    assert cache.rotation_sets(copy_of(MIB), 100 * MIB, free_bytes=0) == 1
+def test_sets_that_hold_more_than_a_call_touches_take_no_more_than_half_of_the_memory_either():
+    work, page = Work(read_bytes=4096), torch.zeros(MIB, dtype=torch.uint8)
+    held = cache.bytes_held(work, (page, {"rows": [page.view(torch.float32)]}, 7))
+    assert (held, cache.rotation_sets(work, MIB, 100 * MIB, held)) == (2 * MIB, 25)
+
+
+@pytest.mark.parametrize(
+    ("argument", "held"),
+    [
+        (torch.zeros(100 * MIB, dtype=torch.uint8)[: 2 * MIB], 2 * MIB),
+        (torch.zeros(1).expand(100 * MIB), 4096),
+        (torch.sparse_coo_tensor(size=(2**20, 2**20), check_invariants=True), 4096),
+        ("no tensor", 4096),
+    ],
+    ids=["a part of an allocation", "one element many times", "sparse", "no tensor"],
+)
+def test_a_set_takes_what_its_tensors_hold_and_never_less_than_a_call_touches(argument, held):
+    assert cache.bytes_held(Work(read_bytes=4096), (argument,)) == held
+
+
+def test_at_least_one_set_is_made_however_small_the_memory():
+    assert cache.rotation_sets(copy_of(MIB), 100 * MIB, memory_bytes=0) == 1
+
+
+def test_a_device_that_does_not_tell_its_memory_is_taken_to_have_enough():
+    assert cache.rotation_sets(copy_of(MIB), 100 * MIB, memory_bytes=None) == 201
 
 
 def test_the_number_of_sets_is_bounded():
     assert cache.rotation_sets(copy_of(1), 2**30, PLENTY) == cache.MOST_SETS
+
+
+def test_so_many_sets_suffice_for_four_kibibytes_through_the_largest_known_cache():
+    work = Work(payload_bytes=4096, wire_bytes=4096)
+    sets = cache.rotation_sets(work, cache.INFINITY_CACHE_BYTES, PLENTY)
+    assert (sets, cache.is_cold(sets, work, cache.INFINITY_CACHE_BYTES)) == (cache.MOST_SETS, True)
+
+
+def test_a_rotation_for_which_too_little_is_free_says_what_it_needs_what_there_is_and_what_to_do():
+    assert cache.no_room(100, 2 * MIB, free_bytes=10**8) == (
+        "needs 210 MB of free memory to rotate through 100 sets of arguments, found 100 MB; free what others hold, "
+        "or use cache='flush', which takes one set"
+    )
+
+
+def test_there_is_room_for_a_rotation_that_just_fits():
+    assert cache.no_room(100, 2 * MIB, free_bytes=200 * MIB) == ""
+
+
+def test_one_set_is_made_without_a_look_at_free_memory():
+    assert cache.no_room(1, 2 * MIB, free_bytes=0) == ""
 
 
 def test_work_without_bytes_needs_one_set():
@@ -65,8 +111,8 @@ def test_a_rotation_with_enough_memory_is_cold_unless_its_sets_are_too_many(size
 
 
 @given(st.integers(1, 2**32), st.integers(1, 2**30), st.integers(0, 2**34))
-def test_a_rotation_is_cold_exactly_if_it_touches_four_times_the_cache_between_two_uses(size_bytes, cache_bytes, free):
-    sets = cache.rotation_sets(copy_of(size_bytes), cache_bytes, free)
+def test_a_rotation_is_cold_exactly_if_it_touches_four_times_the_cache_between_two_uses(size_bytes, cache_bytes, held):
+    sets = cache.rotation_sets(copy_of(size_bytes), cache_bytes, held)
     others = 2 * size_bytes * max(1, sets - 1)
     assert (others >= 4 * cache_bytes) == cache.is_cold(sets, copy_of(size_bytes), cache_bytes)
 
@@ -99,19 +145,32 @@ def counted(seconds_per_set):
     return make, lambda: now[0]
 
 
-def test_as_many_sets_are_made_as_asked_for():
-    make, clock = counted(0.0)
-    assert cache.make_sets(make, 3, 1.0, clock) == [(0,), (1,), (2,)]
+def told_of(count, seconds_per_set):
+    """What is told while so many sets are made that take so long, beside how many were made."""
+    make, clock = counted(seconds_per_set)
+    told = []
+    # So many of 4 MiB go through the cache four times; one does where the cache is as small as a quarter of it.
+    facts = DeviceFacts("cpu", "a processor", last_level_cache_bytes=(count - 1) * MIB or MIB, memory_bytes=PLENTY)
+    made = cache.make_sets(make, Work(read_bytes=4 * MIB), facts, PLENTY, clock, told.append)
+    assert made == [(index,) for index in range(count)]
+    return told
 
 
-def test_no_set_is_begun_after_the_time_is_up():
-    make, clock = counted(0.25)
-    assert cache.make_sets(make, 100, 1.0, clock) == [(0,), (1,), (2,), (3,)]
+@pytest.mark.parametrize("seconds_per_set", [0.0, 0.09, 60.0])
+def test_as_many_sets_are_made_as_asked_for_however_long_that_takes(seconds_per_set):
+    told_of(100, seconds_per_set)
 
 
-def test_one_set_is_made_however_long_it_takes():
-    make, clock = counted(60.0)
-    assert cache.make_sets(make, 100, 1.0, clock) == [(0,)]
+def test_who_waits_long_for_sets_is_told_once_how_long_and_what_is_faster():
+    assert told_of(1000, 0.5) == [
+        "make_args took 10 s for 21 of the 1000 sets of arguments to rotate through: about 500 s for all; let it "
+        "return parts of one allocation, or use cache='flush', which takes one set"
+    ]
+
+
+@pytest.mark.parametrize(("count", "seconds_per_set"), [(1, 60.0), (10, 1.0)])
+def test_nothing_is_told_of_sets_that_are_made_in_ten_seconds_or_when_all_are_made(count, seconds_per_set):
+    assert told_of(count, seconds_per_set) == []
 
 
 @pytest.mark.parametrize(

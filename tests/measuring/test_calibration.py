@@ -31,6 +31,12 @@ def test_the_cycles_of_a_spin_are_those_of_the_clock(clock_hz):
     assert calibrate(device).spin_hz == pytest.approx(clock_hz, rel=1e-4)
 
 
+@pytest.mark.parametrize("ramp_s", [0.01, 0.02, 0.1, 0.3, 1.0])
+def test_the_clock_of_an_idle_card_has_risen_before_its_cycles_are_counted(ramp_s):
+    device = FakeDevice(clock_hz=1.98e9, clock_ramp_s=ramp_s, launch_s=8e-6, latency_s=4e-6, tick_s=0.5e-6)
+    assert calibrate(device).spin_hz == pytest.approx(1.98e9, rel=0.01)
+
+
 @pytest.mark.parametrize("depth", [100, 512, 1000, 2000])
 def test_the_queues_depth_is_as_scripted(depth):
     # The spin that fills the device is an entry of its own.

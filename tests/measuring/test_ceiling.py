@@ -185,32 +185,25 @@ def test_a_type_that_cannot_be_multiplied_has_no_ceiling(products, message, sett
 
 
 @pytest.mark.parametrize("precision", ["highest", "high", "medium"])
-@pytest.mark.parametrize("new", [True, False], ids=["torch from 2.9 on", "torch before"])
-def test_what_a_test_set_for_itself_is_neither_used_nor_changed(products, monkeypatch, precision, new):
+def test_what_a_test_set_for_itself_is_neither_used_nor_changed(products, precision):
     seen = set()
 
     def look(rows, _):
-        seen.update(
-            [setting.fp32_precision for setting in multiplying.new_settings()] or [torch.get_float32_matmul_precision()]
-        )
+        seen.update(setting.fp32_precision for setting in multiplying.settings())
         return 2 * rows**3 / 1e12
 
-    if not new:
-        monkeypatch.setattr(multiplying, "new_settings", list)
-    elif not multiplying.new_settings():
-        pytest.skip("needs torch 2.9, found an older one")
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
-    settings = [setting.fp32_precision for setting in multiplying.new_settings()]
+    settings = [setting.fp32_precision for setting in multiplying.settings()]
     try:
         with torch.autocast("cpu"):
             measure_product(products(look).device, "cpu", "fp32_TFLOPS")
             assert torch.is_autocast_enabled("cpu")
         assert torch.get_float32_matmul_precision() == precision
-        assert [setting.fp32_precision for setting in multiplying.new_settings()] == settings
+        assert [setting.fp32_precision for setting in multiplying.settings()] == settings
     finally:
         torch.set_float32_matmul_precision(before)
-    assert seen == {"ieee" if new else "highest"}
+    assert seen == {"ieee"}
     assert torch.is_grad_enabled()
 
 

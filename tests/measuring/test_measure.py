@@ -4,6 +4,7 @@ import pytest
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.judging.proposals import propose
+from pytest_roofline.judging.runs import read_run
 
 GIB, MIB = 2**30, 2**20
 
@@ -292,6 +293,28 @@ def test_a_function_that_only_promises_to_work_is_refused(suite):
     result.stdout.fnmatch_lines(["E *BadInput: the measured function returned coroutine*"])
 
 
+@pytest.mark.parametrize(
+    ("makes", "said"),
+    [
+        ("(n for n in range(9))", "a generator, which does its work only when something takes its values"),
+        ("concurrent.futures.Future()", "Future, whose work may not be done yet; *call .result() on it inside"),
+        ("torch.futures.Future()", "Future, whose work may not be done yet; *call .wait() on it inside"),
+        ("(1, [torch.futures.Future()])", "Future, whose work may not be done yet; *call .wait() on it inside"),
+        ("pool.apply_async(len, ((),))", "ApplyResult, whose work may not be done yet; *call .get() on it inside"),
+        ("torch.zeros(8, device='meta') + 1", "a tensor on `meta`, which holds no data, so nothing was computed"),
+    ],
+)
+def test_a_function_whose_result_is_not_there_yet_is_refused(suite, makes, said):
+    result = suite.run(
+        body(
+            "import concurrent.futures, multiprocessing.pool",
+            "with multiprocessing.pool.ThreadPool(1) as pool:",
+            f"    roofline.measure(lambda: {makes}, work=WORK)",
+        )
+    )
+    result.stdout.fnmatch_lines([f"E *BadInput: the measured function returned {said}*"])
+
+
 def test_one_wrong_set_among_many_is_found(suite):
     suite.device("cache_bytes=4000")
     result = suite.run(
@@ -539,7 +562,7 @@ def labels_of(suite, **case):
     return suite.saved().measurements[0].samples.labels
 
 
-def test_a_rotation_that_memory_does_not_allow_is_cache_resident(suite):
+def test_a_rotation_that_half_of_all_memory_does_not_hold_is_cache_resident(suite):
     suite.device("cache_bytes=50 * 2**20, memory_bytes=64 * 2**20")
     assert "cache_resident" in labels_of(suite, size=16 * MIB)
 
@@ -548,14 +571,112 @@ def test_a_rotation_that_memory_allows_is_not_cache_resident(suite):
     assert "cache_resident" not in labels_of(suite, size=16 * MIB)
 
 
-def test_a_rotation_whose_sets_took_too_long_to_make_is_cache_resident(suite):
+@pytest.mark.parametrize("seconds_per_set", [0.0, 0.9])
+def test_the_hosts_speed_decides_neither_the_number_of_sets_nor_the_label(suite, seconds_per_set):
+    suite.device("cache_bytes=2000")
     suite.run(
         body(
-            "roofline.measure(lambda: fake.work(1e-2), make_args=lambda: fake.work(0.6) or (), work=WORK,"
+            f"roofline.measure(lambda: fake.work(1e-2), make_args=lambda: fake.pass_time({seconds_per_set}), work=WORK,"
             " cache='rotate')"
         )
     )
-    assert "cache_resident" in suite.saved().measurements[0].samples.labels
+    samples = suite.saved().measurements[0].samples
+    assert (samples.argument_sets, samples.labels) == (5, ())
+
+
+@pytest.mark.parametrize("free_bytes", [9_999, 10_000, 2**36])
+def test_free_memory_decides_only_whether_there_is_a_measurement(suite, free_bytes):
+    suite.device("cache_bytes=2000")
+    result = suite.run(
+        body(f"fake.free_bytes = lambda: {free_bytes}", f"{MEASURE}, make_args=tuple, cache='rotate')"), "-rs"
+    )
+    if free_bytes < 10_000:
+        result.assert_outcomes(skipped=1)
+        result.stdout.fnmatch_lines(
+            ["SKIPPED*needs 10.0 kB of free memory to rotate through 5 sets of arguments, found 10.0 kB; free what*"]
+        )
+    else:
+        samples = suite.saved().measurements[0].samples
+        assert (samples.argument_sets, samples.labels) == (5, ())
+
+
+def test_too_little_free_memory_for_a_rotation_fails_where_hardware_is_required(suite):
+    suite.device("cache_bytes=2000")
+    result = suite.run(
+        body("fake.free_bytes = lambda: 1000", f"{MEASURE}, make_args=tuple, cache='rotate')"),
+        "--roofline-require-hardware",
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*needs 10.0 kB of free memory*, found 1.00 kB*--roofline-require-hardware is set*"])
+
+
+def test_sets_that_take_long_to_make_are_told_of_while_they_are_made_and_at_the_end(suite):
+    suite.device("cache_bytes=2000")
+    result = suite.run(body(f"{MEASURE}, make_args=lambda: fake.pass_time(6.0), cache='rotate')"))
+    said = "it: make_args took 12 s for 2 of the 5 sets of arguments to rotate through: about 30 s for all*"
+    result.stdout.fnmatch_lines([f"roofline: {said}", f"WARNING: {said}", "*1 passed*"])
+
+
+BULK = """
+class Check:
+    def __init__(self, wrong=None):
+        self.wrong, self.spoiled, self.seen = wrong, [], []
+
+    def __call__(self, number):
+        return number != self.wrong
+
+    def spoil(self, sets):
+        self.spoiled.append([number for number, in sets])
+
+    def first_wrong(self, sets):
+        self.seen.append([number for number, in sets])
+        return self.wrong
+
+"""
+
+
+def test_a_verify_for_all_sets_is_asked_once_and_its_sets_are_ruined_in_place(suite):
+    suite.device("cache_bytes=2000")
+    result = suite.run(
+        BULK
+        + body(
+            "check, made = Check(), []",
+            "make = lambda: made.append(len(made)) or made[-1]",
+            f"{MEASURE}, make_args=make, cache='rotate', verify=check)",
+            "assert (made, check.spoiled, check.seen) == ([0, 1, 2, 3, 4], [[0, 1, 2, 3, 4]], [[0, 1, 2, 3, 4]])",
+        )
+    )
+    result.assert_outcomes(passed=1)
+    assert suite.saved().measurements[0].verified is True
+
+
+def test_a_verify_for_all_sets_sees_only_those_that_were_called_with(suite):
+    suite.device("cache_bytes=10**6")
+    result = suite.run(
+        BULK
+        + body(
+            "check, made = Check(), []",
+            "make = lambda: made.append(len(made)) or made[-1]",
+            "roofline.measure(lambda *_: fake.work(1e-2), work=WORK, make_args=make, cache='rotate', verify=check)",
+            "assert len(made) == 2001",
+            "(spoiled,), (seen,) = check.spoiled, check.seen",
+            "assert 0 < len(spoiled) < 2001 and spoiled == made[:len(spoiled)]",
+            "assert 0 < len(seen) < 2001 and seen == made[:len(seen)]",
+        )
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_what_a_verify_for_all_sets_names_is_told_as_what_is_found_set_by_set(suite):
+    suite.device("cache_bytes=2000")
+    result = suite.run(
+        BULK
+        + body(
+            "made = []",
+            f"{MEASURE}, make_args=lambda: made.append(1) or len(made) - 1, cache='rotate', verify=Check(3))",
+        )
+    )
+    result.stdout.fnmatch_lines(["E *WrongData: it: wrong data in argument set 3 of 5: verify returned False"])
 
 
 def test_a_copy_far_larger_than_the_cache_is_not_cache_resident_with_one_set(suite):
@@ -587,6 +708,38 @@ def verdict_of(suite, **case):
 def test_more_than_the_datasheets_peak_is_invalid(suite):
     verdicts, why = verdict_of(suite, size=GIB, seconds=10e-6)
     assert (verdicts, "of the datasheet's peak (3350 GB/s)" in why) == (("INVALID",), True)
+
+
+NOTHING = """
+import pytest
+from pytest_roofline import Work
+from pytest_roofline.measuring import host
+
+# Whoever else uses this machine says nothing of this.
+host.too_busy = lambda _: ""
+WORKS = {
+    "traffic": Work(read_bytes=2**30),
+    "payload": Work(payload_bytes=2**30),
+    "arithmetic": Work(flops=10**9),
+    "collective": Work(algbw_bytes=2**30),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_nothing(roofline, name):
+    roofline.measure(lambda: None, work=WORKS[name], budget=0.05)
+"""
+
+
+def test_nothing_on_a_processor_is_invalid_whatever_work_is_claimed(pytester):
+    pytester.makepyfile(NOTHING)
+    pytester.runpytest_subprocess("--roofline-device=cpu", "--roofline-save=run", "-pno:benchmark").assert_outcomes(
+        passed=4
+    )
+    run = read_run(pytester.path / ".roofline" / "runs" / "run.jsonl")
+    why = {one.key.parameters["name"]: one.invalid for one in run.measurements if not one.key.is_canary}
+    assert set(why) == {"traffic", "payload", "arithmetic", "collective"}
+    assert all("is `work` right, and does the function do it?" in one for one in why.values()), why
 
 
 def test_more_than_the_datasheets_peak_never_becomes_a_baseline(suite):

@@ -127,11 +127,11 @@ def test_nothing_is_smaller_than_one_call():
 
 
 @pytest.mark.parametrize(
-    ("pair_s", "tick_s", "call_s", "short"),
-    [(2e-6, 1e-9, 19e-6, True), (2e-6, 1e-9, 21e-6, False), (0.0, 1e-6, 19e-6, True), (0.0, 1e-6, 21e-6, False)],
+    ("tick_s", "call_s", "short"),
+    [(0.5e-6, 19e-6, True), (0.5e-6, 21e-6, False), (1e-6, 39e-6, True), (1e-6, 41e-6, False)],
 )
-def test_short_is_below_ten_pairs_of_stamps_or_twenty_ticks(pair_s, tick_s, call_s, short):
-    assert is_short(call_s, replace(CALIBRATION, event_pair_s=pair_s, tick_s=tick_s)) == short
+def test_short_is_below_forty_documented_ticks_whatever_was_calibrated(tick_s, call_s, short):
+    assert is_short(call_s, Traits(tick_s, 200 * tick_s)) == short
 
 
 @given(call_times, st.integers(1, 4096))

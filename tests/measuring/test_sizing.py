@@ -9,6 +9,7 @@ import pytest
 
 from pytest_roofline.core.work import Work
 from pytest_roofline.measuring import cache
+from pytest_roofline.measuring.calibration import calibrate
 from pytest_roofline.measuring.conditions import HOST_GAP
 from pytest_roofline.measuring.devices.base import Traits
 from pytest_roofline.measuring.devices.fake import FakeDevice
@@ -157,7 +158,7 @@ def test_a_slow_host_is_not_in_the_time_or_is_named(spins, budget_s, host_share,
     assert right or "host_bound" in samples.labels
 
 
-@pytest.mark.parametrize("lost", [0.3, 0.5, 0.9])
+@pytest.mark.parametrize("lost", [0.8, 0.9])
 def test_a_replay_that_loses_work_is_not_believed(lost):
     device = device_with()
 
@@ -168,6 +169,51 @@ def test_a_replay_that_loses_work_is_not_believed(lost):
 
     samples = timed(device, fn)
     assert (samples.mode, samples.median_s) == ("events", pytest.approx(4e-6, rel=0.02))
+    assert samples.labels == ("graph_refused",)
+
+
+@pytest.mark.parametrize("saved", [0.15, 0.24, 0.26, 0.4, 0.7])
+def test_a_graph_is_believed_however_much_of_a_call_lies_between_launches(saved):
+    device = device_with(launch_gap_s=2e-6 * saved)
+    samples = timed(device, kernels(device, 1, 2e-6 * (1 - saved)))
+    assert (samples.mode, samples.labels) == ("graph", ())
+    assert samples.median_s == pytest.approx(2e-6 * (1 - saved), rel=0.01)
+
+
+@pytest.mark.parametrize("sets", [1, 500, 3201])
+@pytest.mark.parametrize("upload_s", [0.4e-6, 0.8e-6, 5e-6])
+def test_the_first_replay_which_uploads_the_graph_does_not_decide(upload_s, sets):
+    device = device_with(graph_upload_s=upload_s)
+    samples = timed(device, kernels(device, 1), sets=[(index,) for index in range(sets)])
+    assert (samples.mode, samples.labels) == ("graph", ())
+    assert samples.median_s == pytest.approx(2.3e-6, rel=0.01)
+
+
+def test_a_replay_that_the_host_is_never_ahead_of_does_not_decide():
+    class LateDevice(FakeDevice):
+        def _submit_all(self, *arguments):
+            self.synchronize()
+            super()._submit_all(*arguments)
+
+    device = LateDevice(**COSTS)
+    samples = timed(device, kernels(device, 1))
+    assert (samples.mode, samples.labels) == ("events", ("graph_refused",))
+
+
+def test_after_a_capture_that_failed_no_further_graph_is_taken_in_the_process_and_it_is_said():
+    device = device_with(capture_fails=True)
+    assert [timed(device, kernels(device, 1)).labels for _ in range(2)] == [("graph_refused",)] * 2
+    device.capture_fails = False
+    samples = timed(device, kernels(device, 1))
+    assert (samples.mode, samples.labels) == ("events", ("graph_refused",))
+    assert samples.median_s == pytest.approx(2.3e-6, rel=0.01)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_graph_is_taken_or_not_as_what_it_is_compared_with_was(graph):
+    for seconds in (19e-6, 21e-6, 60e-6):
+        device = device_with()
+        assert timed(device, kernels(device, 1, seconds), graph=graph).mode == ("graph" if graph else "events")
 
 
 def test_a_replay_that_is_slower_than_its_calls_is_not_believed():
@@ -284,9 +330,11 @@ def test_noise_does_not_make_a_function_unresolved_that_can_be_batched(python_s)
     assert timed(device, fn).trouble == ""
 
 
-@pytest.mark.parametrize(("seconds", "mode"), [(2.3e-6, "graph"), (9e-6, "graph"), (11e-6, "events"), (1e-3, "events")])
+@pytest.mark.parametrize(
+    ("seconds", "mode"), [(2.3e-6, "graph"), (19e-6, "graph"), (21e-6, "events"), (1e-3, "events")]
+)
 def test_a_graph_is_replayed_only_where_calls_are_short(seconds, mode):
-    # Twenty ticks are 10 µs.
+    # Forty ticks are 20 µs.
     device = device_with()
     assert timed(device, kernels(device, 1, seconds)).mode == mode
 
@@ -396,7 +444,9 @@ def droop(start_s, end_s):
 @pytest.mark.parametrize("budget_s", [0.25, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize("seconds", [10e-6, 200e-6, 5e-3])
 def test_a_droop_is_waited_for_or_said(seconds, budget_s):
-    device = device_with(clock=droop(0.05, 0.3))
+    device = device_with()
+    calibrate(device)
+    device._scripted_clock = droop(device.busy_s + 0.05, device.busy_s + 0.3)
     samples = timed(device, kernels(device, 1, seconds), budget_s=budget_s)
     assert samples.median_s == pytest.approx(seconds / 0.85, rel=0.01) or "drifting" in samples.labels
 
@@ -404,7 +454,9 @@ def test_a_droop_is_waited_for_or_said(seconds, budget_s):
 @pytest.mark.parametrize("end_s", [1.0, 2.0])
 @pytest.mark.parametrize("seconds", [10e-6, 200e-6, 5e-3])
 def test_a_droop_that_outlasts_the_budget_is_drifting(seconds, end_s):
-    device = device_with(clock=droop(0.05, end_s))
+    device = device_with()
+    calibrate(device)
+    device._scripted_clock = droop(device.busy_s + 0.05, device.busy_s + end_s)
     assert "drifting" in timed(device, kernels(device, 1, seconds), budget_s=1.0).labels
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.measuring.devices.fake import FakeDevice
@@ -73,8 +73,16 @@ def test_a_sample_is_the_duration_within_a_tick_or_says_why_not(duration, budget
     assert off_s <= 1.001 * slack_s + 1e-12 or {"host_bound", "unresolved"} & set(samples.labels)
 
 
+# What the first block leaves of the budget holds one more call, and not the spins around it.
+TIGHT = {
+    "tick_s": 5e-7, "launch_s": 0.0, "record_s": 5.491374191277834e-07, "pair_s": 0.0, "latency_s": 0.0,
+    "queue_depth": 4096,
+}  # fmt: skip
+
+
 @brief
 @given(durations, budgets, devices, kinds)
+@example(0.024712894768996053, 0.05, TIGHT, "spins")
 def test_warm_up_and_measuring_never_pass_the_budget_by_more_than_a_block(duration, budget_s, facts, kind):
     engine, _ = run(duration, budget_s, facts, kind)
     log = engine.log
@@ -85,8 +93,15 @@ def test_warm_up_and_measuring_never_pass_the_budget_by_more_than_a_block(durati
     assert log.warmup_s + log.measuring_s <= 1.001 * (budget_s + first_s + longest_s)
 
 
+# So little of the budget is left for finding out about a graph that this alone spends it.
+SPENT_BY_A_GRAPH = {
+    "tick_s": 2e-6, "launch_s": 5e-5, "record_s": 4.9e-6, "pair_s": 4e-7, "latency_s": 4e-7, "queue_depth": 1000,
+}  # fmt: skip
+
+
 @brief
 @given(durations, budgets, devices, kinds)
+@example(2e-6, 0.05, SPENT_BY_A_GRAPH, "spins and graphs")
 def test_whoever_ends_before_the_budget_knows_the_median(duration, budget_s, facts, kind):
     engine, device = run(duration, budget_s, facts, kind)
     log = engine.log

@@ -30,6 +30,7 @@ class Taken:
         wall_s: host seconds of the whole block.
         clocks_hz: the clock before and after, from the spins there; of ranks the lowest.
         alone: whether each sample was waited for before the next was submitted.
+        left_s: host seconds that the device went on after its last stamp.
         own: the same as this rank took it, where the rest is what all ranks agree upon; None where there is one only.
     """
 
@@ -39,6 +40,7 @@ class Taken:
     wall_s: float
     clocks_hz: tuple[float, float] | None = None
     alone: bool = False
+    left_s: float = 0.0
     own: "Taken | None" = None
 
 
@@ -180,9 +182,9 @@ class Stopwatch:
         began_s = self.device.host_s()
         pairs = self._submit_pairs(submit, samples)
         host_s = self.device.host_s() - began_s
-        self.settle()
+        spans, left_s = self._read_pairs(pairs), self._left_s()
         wall_s = self.device.host_s() - began_s
-        return self._agreed(Taken(self._read_pairs(pairs), None, host_s, wall_s))
+        return self._agreed(Taken(spans, None, host_s, wall_s, left_s=left_s))
 
     def ahead(self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int) -> Taken:
         """Samples behind a spin, a clock probe at either end; isolated ones each behind a spin of its own."""
@@ -198,10 +200,16 @@ class Stopwatch:
         ahead = not self._reached(pairs[0][0])
         host_s = self.device.host_s() - submitting_s
         tail = self._spin(probe_cycles)
-        self.settle()
-        wall_s = self.device.host_s() - began_s
         clocks_hz = _both(self._clock_hz(lead, spin_cycles), self._clock_hz(tail, probe_cycles))
-        return self._agreed(Taken(self._read_pairs(pairs), ahead, host_s, wall_s, clocks_hz))
+        left_s = self._left_s()
+        wall_s = self.device.host_s() - began_s
+        return self._agreed(Taken(self._read_pairs(pairs), ahead, host_s, wall_s, clocks_hz, left_s=left_s))
+
+    def _left_s(self) -> float:
+        """Host seconds until all is done, after the last stamp was waited for: work that no stamp is behind."""
+        began_s = self.device.host_s()
+        self.settle()
+        return self.device.host_s() - began_s
 
     def _one_by_one(self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int) -> Taken:
         began_s, before_hz = self.device.host_s(), self.clock_hz(probe_cycles)
@@ -227,7 +235,7 @@ class Stopwatch:
         self._fall_back(bool(fell_back))
         ahead = None if own.ahead is None else not behind
         clocks_hz = _both(-lowest[0], -lowest[1])
-        return Taken(spans, ahead, host_s, wall_s, clocks_hz, own.alone, own)
+        return Taken(spans, ahead, host_s, wall_s, clocks_hz, own.alone, own=own)
 
     def clock_hz(self, probe_cycles: int) -> float | None:
         """This device's clock right now: cycles per second of a spin; None where it is too short for the stamps."""

@@ -1,14 +1,18 @@
 """Cache policy: warm buffers, buffers in rotation, or a flush before every call; and whether it holds."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+from ..core.errors import NoRoom
+from ..core.facts import DeviceFacts
+from ..core.units import format_amount
 from ..core.work import Work
 
 # A rotation must touch this many times the last-level cache before it comes back to a buffer.
 ROTATION_FACTOR = 4
-# Rotating through more sets than this costs more in set-up than it can tell.
-MOST_SETS = 1 << 18
+# More cost more in set-up than they can tell: so many of 4 KiB go through the largest known cache, 256 MiB.
+MOST_SETS = (1 << 18) + 1
 # The flush writes and reads this many times the last-level cache.
 FLUSH_FACTOR = 2
 # AMD's MI300 class reports the 4 MiB L2 of one die, while 256 MiB of Infinity Cache stand between it and memory.
@@ -16,10 +20,10 @@ INFINITY_CACHE_BYTES = 256 * 2**20
 INFINITY_CACHE_ARCHITECTURES = ("gfx940", "gfx941", "gfx942", "gfx950")
 # Where a device does not tell: no known one has more, apart from those above.
 ASSUMED_CACHE_BYTES = 64 * 2**20
-# Making argument sets may take so many seconds; no share of the budget, or a smaller one would measure something else.
-SETUP_S = 2.0
-# Of the free memory, so that the machine does not start to swap under a measurement.
+# Of a device's whole memory. What is free changes from run to run, and runs of one command must be of one kind.
 MEMORY_SHARE = 0.5
+# Who waits so long for argument sets is told how long it will take.
+SLOW_S = 10.0
 
 
 def last_level_cache(reported_bytes: int, architecture: str) -> int:
@@ -38,19 +42,56 @@ def bytes_per_set(work: Work) -> int:
     return max(work.traffic_bytes, work.payload_bytes, work.wire_bytes, work.algbw_bytes)
 
 
-def rotation_sets(work: Work, cache_bytes: int, free_bytes: int) -> int:
+def bytes_held(work: Work, arguments: tuple[object, ...]) -> int:
+    """Memory that one set of arguments takes: what a call touches or, where that is more, what its tensors hold.
+
+    A view counts by itself, since other sets may be views of the same allocation.
+    """
+    held: int = sum(min(one.nbytes, one.untyped_storage().nbytes()) for one in dense(arguments))
+    return max(bytes_per_set(work), held)
+
+
+def dense(value: object) -> Iterator[Any]:
+    """Every dense tensor in nested tuples, lists and mappings; known by what it can do, as torch may not be there."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        for inner in value:
+            yield from dense(inner)
+    elif str(getattr(value, "layout", "")) == "torch.strided" and not hasattr(value, "__tensor_flatten__"):
+        yield value
+
+
+def rotation_sets(work: Work, cache_bytes: int, memory_bytes: int | None, set_bytes: int = 0) -> int:
     """How many argument sets a rotation needs so that a buffer has left the cache when its turn comes again.
 
-    Fewer where memory does not allow it; `is_cold` tells.
+    A matter of sizes alone, as is `is_cold`: neither free memory nor the host's speed has a say, since what was timed
+    warm in one run and cold in the next cannot be compared. Fewer than needed where half of the memory does not hold
+    them.
+
+    Args:
+        work: of one call.
+        cache_bytes: the last-level cache.
+        memory_bytes: all of the device's memory, free or not; None where it does not tell.
+        set_bytes: that one set takes of it, where that is more than a call touches.
     """
     touched = bytes_per_set(work)
-    if touched == 0:
-        return 1
-    if touched >= ROTATION_FACTOR * cache_bytes:
+    if touched == 0 or touched >= ROTATION_FACTOR * cache_bytes:
         return 1
     needed = math.ceil(ROTATION_FACTOR * cache_bytes / touched) + 1
-    affordable = max(1, int(free_bytes * MEMORY_SHARE // touched))
-    return min(needed, affordable, MOST_SETS)
+    held = MOST_SETS if memory_bytes is None else max(1, int(memory_bytes * MEMORY_SHARE // max(touched, set_bytes)))
+    return min(needed, held, MOST_SETS)
+
+
+def no_room(sets: int, set_bytes: int, free_bytes: int) -> str:
+    """Why so many argument sets cannot be made now; empty where they can, and of one, which is what was asked for."""
+    needed = sets * set_bytes
+    if sets == 1 or needed <= free_bytes:
+        return ""
+    return (
+        f"needs {format_amount(needed)} of free memory to rotate through {sets} sets of arguments, found "
+        f"{format_amount(free_bytes)}; free what others hold, or use cache='flush', which takes one set"
+    )
 
 
 def is_cold(sets: int, work: Work, cache_bytes: int) -> bool:
@@ -62,13 +103,42 @@ def is_cold(sets: int, work: Work, cache_bytes: int) -> bool:
 
 
 def make_sets(
-    make_args: Callable[[], object], count: int, seconds: float, clock: Callable[[], float]
+    make_args: Callable[[], object],
+    work: Work,
+    facts: DeviceFacts,
+    free_bytes: int,
+    clock: Callable[[], float],
+    tell: Callable[[str], object],
 ) -> list[tuple[object, ...]]:
-    """Up to `count` fresh argument sets; fewer where making them takes longer than `seconds`."""
-    until = clock() + seconds
+    """As many fresh argument sets as a rotation needs, however long that takes.
+
+    Args:
+        make_args: makes one.
+        work: of one call.
+        facts: of the device that holds them.
+        free_bytes: of its memory, before the first is made.
+        clock: the host's seconds.
+        tell: told once, after `SLOW_S`, how long it will take, and what would be faster.
+
+    Raises:
+        NoRoom: they do not fit into what is free.
+    """
+    began_s, slow = clock(), False
     sets = [as_tuple(make_args())]
-    while len(sets) < count and clock() < until:
+    set_bytes = bytes_held(work, sets[0])
+    count = rotation_sets(work, facts.last_level_cache_bytes or 0, facts.memory_bytes, set_bytes)
+    if why_not := no_room(count, set_bytes, free_bytes):
+        raise NoRoom(why_not)
+    while len(sets) < count:
         sets.append(as_tuple(make_args()))
+        took_s = clock() - began_s
+        if took_s > SLOW_S and not slow and len(sets) < count:
+            slow = True
+            tell(
+                f"make_args took {took_s:.0f} s for {len(sets)} of the {count} sets of arguments to rotate through: "
+                f"about {took_s / len(sets) * count:.0f} s for all; let it return parts of one allocation, or use "
+                "cache='flush', which takes one set"
+            )
     return sets
 
 

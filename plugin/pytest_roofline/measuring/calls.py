@@ -1,10 +1,59 @@
-"""The measured function and its argument sets, called in turn."""
+"""The measured function and its argument sets: called in turn, made as new, and looked at."""
 
 import inspect
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from ..core.errors import BadInput
+from .cache import as_tuple
+
+
+@runtime_checkable
+class ForAll(Protocol):
+    """What a `verify` may have besides: both of its tasks for many argument sets at once."""
+
+    def spoil(self, sets: Sequence[tuple[object, ...]]) -> object:
+        """Ruin what the calls left in these sets, so that only new calls can make them right again."""
+
+    def first_wrong(self, sets: Sequence[tuple[object, ...]]) -> int | None:
+        """The index of the first set with wrong data; None where all are right."""
+
+
+def renewal(sets: list[tuple[object, ...]], make_args: Callable[[], object], verify: object) -> Callable[[int], None]:
+    """What makes the first so many sets as new: ruined all at once where `verify` can, else made once more."""
+
+    def renew(count: int) -> None:
+        if isinstance(verify, ForAll):
+            verify.spoil(sets[:count])
+            return
+        for index in range(count):
+            # The old buffers go first: there may be no room for both.
+            sets[index] = ()
+            sets[index] = as_tuple(make_args())
+
+    return renew
+
+
+def wrong_data(verify: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> str:
+    """Which of these sets is the first to hold wrong data, and what `verify` says of it; empty where all are right."""
+    if isinstance(verify, ForAll):
+        first = verify.first_wrong(sets)
+        if first is None:
+            return ""
+        return f"wrong data in argument set {first}{_said(verify, sets[first], len(sets)) or ': first_wrong named it'}"
+    said = (_said(verify, arguments, len(sets)) for arguments in sets)
+    return next((f"wrong data in argument set {index}{text}" for index, text in enumerate(said) if text), "")
+
+
+def _said(verify: Callable[..., object], arguments: tuple[object, ...], count: int) -> str:
+    """How a sentence about one set ends; empty where its data are right."""
+    try:
+        answer = verify(*arguments)
+    except AssertionError as error:
+        return f": {error}" if str(error) else ": verify raised AssertionError"
+    # Functions that assert return None; everything else is taken at its truth.
+    return "" if answer is None or answer else f" of {count}: verify returned {answer!r}"
 
 
 class Calls:
@@ -22,10 +71,10 @@ class Calls:
         """The very first call: whatever only promises to work is found out here.
 
         Raises:
-            BadInput: the function returned an awaitable.
+            BadInput: the function returned what is not done, or cannot be: see `refuse_promise`.
         """
         self.made += 1
-        _refuse_awaitable(self.fn(*self.sets[0]))
+        refuse_promise(self.fn(*self.sets[0]))
 
     def __call__(self, count: int) -> None:
         # What this loop costs is in every sample of a CPU, so it does no arithmetic between two calls.
@@ -59,12 +108,50 @@ class Calls:
         return self.sets[: self.made]
 
 
-def _refuse_awaitable(result: object) -> None:
-    """Refuse what only promises to work: an async function hidden in another one."""
+# What stands for work that another thread, process or stream does, and the call that waits for it.
+_WAITS_BY = {
+    "concurrent.futures._base.Future": "result()",
+    "torch.Future": "wait()",
+    "torch._C.Future": "wait()",
+    "torch.distributed.distributed_c10d.Work": "wait()",
+    "torch._C._distributed_c10d.Work": "wait()",
+    "torch.distributed._functional_collectives.AsyncCollectiveTensor": "wait()",
+    "multiprocessing.pool.ApplyResult": "get()",
+    "mpi4py.MPI.Request": "Wait()",
+}
+
+
+def refuse_promise(result: object) -> None:
+    """Refuse what only promises to work, or works where nothing can be computed.
+
+    Raises:
+        BadInput: it is a coroutine, a generator, the handle of a collective, a future, or a tensor on `meta`.
+    """
+    if isinstance(result, list | tuple):
+        for one in result:
+            refuse_promise(one)
+        return
+    kind = type(result).__name__
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
         raise BadInput(
-            f"the measured function returned {type(result).__name__}, which does its work only when awaited; expected "
+            f"the measured function returned {kind}, which does its work only when awaited; expected "
             "a plain function that returns when the work is submitted or done"
+        )
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise BadInput(
+            f"the measured function returned a {kind}, which does its work only when something takes its values; "
+            "expected a plain function: take out `yield`, or call list() on it inside"
+        )
+    named = (f"{base.__module__}.{base.__qualname__}" for base in type(result).__mro__)
+    if wait := next((_WAITS_BY[name] for name in named if name in _WAITS_BY), ""):
+        raise BadInput(
+            f"the measured function returned {kind}, whose work may not be done yet; expected a function that waits "
+            f"for it: call .{wait} on it inside, also after async_op=True"
+        )
+    if getattr(getattr(result, "device", None), "type", "") == "meta":
+        raise BadInput(
+            "the measured function returned a tensor on `meta`, which holds no data, so nothing was computed; expected "
+            "tensors on the device that is measured: make them with device=roofline.device"
         )

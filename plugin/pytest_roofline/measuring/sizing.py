@@ -4,10 +4,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
+from weakref import WeakKeyDictionary
 
 from ..core.samples import Calibration, Mode
-from .blocks import PROBE_S, Stopwatch, Taken
+from ..core.units import format_seconds
+from .blocks import LEAD_IN_S, PROBE_S, Stopwatch, Taken
 from .calls import Calls
+from .devices import Device
 from .shape import (
     BLOCK_SHARE,
     LONGEST_SPIN_S,
@@ -36,10 +39,16 @@ TRIAL_CALLS = 6
 SIZING_SHARE = 0.25
 # How long the device spins to find out whether a call waits for it, in seconds.
 TRIAL_SPIN_S = 1e-3
-# A replay saves what launches cost, but no more of a call than this; then it has not captured all of the work.
-MOST_SAVED = 0.25
+# A replay saves what lies between launches, most of a kernel of a microsecond. What takes less than this share of the
+# calls one by one has not captured their work; whether it captured all of it, `verify` tells, and no time.
+LEAST_LEFT = 0.25
 # Nor does it take longer than the calls one by one, beyond this.
 MOST_LOST = 0.10
+# Replays that are timed, behind one that is not: the first of a graph uploads it.
+REPLAYS = 3
+# Why no further graph is taken of a device in this process: a capture that failed may leave the allocator in a state
+# in which the next one, or giving memory back, fails for no reason of its own (torch until 2.12).
+_refused: WeakKeyDictionary[Device, str] = WeakKeyDictionary()
 # Replays of an empty graph, to learn what a replay costs.
 EMPTY_REPLAYS = 20
 
@@ -88,6 +97,10 @@ class Sizing:
         self.most_calls = 1 if watch.flush is not None or watch.isolated else MOST_CALLS
         self.tried = 0
         """Calls made on the way; they count as warm-up."""
+        self.capturing_s = 0.0
+        """Seconds of captures, which make no call."""
+        self.refused = ""
+        """Why the device took no graph, where one was wanted."""
         self._flush_s = 0.0
 
     @property
@@ -128,7 +141,7 @@ class Sizing:
         left_s = until_s - now_s
         if idle_s > DEAREST_SHARE * self.budget_s or TRIAL_CALLS * (call_s + flush_s) > left_s:
             # No time for tries: a single block with a head start as long as this host needs, or none.
-            fits = spin_for(idle_s) + call_s + flush_s <= left_s
+            fits = LEAD_IN_S + spin_for(idle_s) + call_s + PROBE_S + flush_s <= left_s
             return (self._one_ahead(idle_s) if fits else None) or self._behind(call_s)
         if self._waits_inside(idle_s):
             # Either it synchronizes, or it submits more than the queue holds.
@@ -242,49 +255,85 @@ class Sizing:
     def _ahead(self, submit: Callable[[], None], shape: Shape) -> Taken:
         return self.watch.ahead(submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S))
 
-    def graphed(self, way: Way, wanted: bool | None = None) -> Way:
+    def graphed(self, way: Way, wanted: bool | None = None, until_s: float = math.inf) -> Way:
         """The same by replaying a graph of calls, where they are too short for launches and stamps of their own.
 
         Args:
             way: found by `way`.
             wanted: whether to do so; None leaves it to the length of a call.
+            until_s: by the stopwatch's clock, when the budget is spent; one replay is timed in any case.
         """
         if wanted is None:
             unresolved = way.call_s * way.shape.calls < self.resolved_s
-            wanted = unresolved or is_short(way.call_s, self.calibration)
+            wanted = unresolved or is_short(way.call_s, self.traits)
         if not (way.ahead and wanted and self.traits.graphs and self.most_calls > 1):
             return way
         count, made = graph_calls(way.call_s, len(self.calls.sets)), self.calls.made
-        replay = self._captured(self._submit(count)) if count is not None else None
-        if count is None or replay is None:
-            self.calls.made = made
+        if count is None:
             return way
-        self.tried += count
-        taken = self._ahead(replay, Shape(count, 1, spin_for(0.0)))
-        span_s = max(taken.spans[0], self.calibration.tick_s)
-        longest_s = (1 + MOST_LOST) * way.call_s * count + self.calibration.event_pair_s + self.calibration.tick_s
-        if not (1 - MOST_SAVED) * way.call_s * count <= span_s <= longest_s:
+        replay = self._captured(self._submit(count))
+        timed = self._replayed(replay, way.call_s * count, count, until_s) if replay is not None else None
+        if replay is None or timed is None:
             # What was captured may not have been done, so its sets do not count as called with.
             self.calls.made = made
-            return way
-        shape = self._queued_shape(span_s, taken.host_s, 1)
-        overhead_s = self._empty_replay_s() / count
+            return replace(way, labels=way.labels | {"graph_refused"})
+        span_s, host_s = timed
+        shape = self._queued_shape(span_s, host_s, 1)
+        overhead_s = self._empty_replay_s(until_s) / count
         return replace(
             way, shape=replace(shape, calls=count), submit=replay, mode="graph", call_s=span_s / count,
             overhead_s=overhead_s,
         )  # fmt: skip
 
+    def _replayed(
+        self, replay: Callable[[], None], calls_s: float, count: int, until_s: float
+    ) -> tuple[float, float] | None:
+        """Device seconds of a replay, the first one apart, and the host's to submit it.
+
+        None, with the reason in `refused`, where the host cannot get ahead of it, or where its time says that it did
+        not do its calls, which take `calls_s` one by one.
+        """
+        self.tried += count
+        host_s, lasted_s = self.watch.host_cost_s(replay, 0), 0.0
+        spans: list[float] = []
+        for _ in range(REPLAYS):
+            if spans and self.watch.now_s() + lasted_s > until_s:
+                break
+            self.tried += count
+            taken = self._ahead(replay, Shape(count, 1, spin_for(host_s)))
+            host_s, lasted_s = taken.host_s, taken.wall_s
+            if taken.ahead:
+                spans.append(taken.spans[0])
+        if not spans:
+            self.refused = "the host is never ahead of a replay"
+            return None
+        span_s = max(median(spans), self.calibration.tick_s)
+        longest_s = (1 + MOST_LOST) * calls_s + self.calibration.event_pair_s + self.calibration.tick_s
+        if not LEAST_LEFT * calls_s <= span_s <= longest_s:
+            self.refused = f"a replay takes {format_seconds(span_s)}, its calls {format_seconds(calls_s)}"
+            return None
+        return span_s, host_s
+
     def _captured(self, submit: Callable[[], None]) -> Callable[[], None] | None:
-        """What is submitted, as one replay; None where this function cannot be captured."""
+        """What is submitted, as one replay; None where it cannot be captured, or something before it could not."""
+        device = self.watch.device
+        self.refused = _refused.get(device, "")
+        if self.refused:
+            return None
+        began_s = self.watch.now_s()
         try:
-            return self.watch.device.capture(submit)
-        except RuntimeError:  # torch's error for whatever a capture may not contain; the events are there all the same.
+            return device.capture(submit)
+        except RuntimeError as error:  # torch's, for whatever a capture may not contain; the events are there anyway.
+            self.refused = _refused[device] = str(error).partition("\n")[0]
             self.watch.settle()
             return None
+        finally:
+            self.capturing_s += self.watch.now_s() - began_s
 
-    def _empty_replay_s(self) -> float:
-        """What the replay of a graph without work shows between two stamps."""
-        replay = self._captured(lambda: None)
+    def _empty_replay_s(self, until_s: float) -> float:
+        """What the replay of a graph without work shows between two stamps; without time for it, what stamps do."""
+        fits = self.watch.now_s() + 2 * TRIAL_SPIN_S <= until_s
+        replay = self._captured(lambda: None) if fits else None
         if replay is None:
             return self.calibration.event_pair_s
         return max(0.0, median(self._ahead(replay, Shape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans))

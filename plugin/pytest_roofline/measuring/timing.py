@@ -34,6 +34,8 @@ EARLIEST_STOP = 0.2
 ONE_CALL = 1.5
 # A launch inside a sample that is a larger share of it is not the device's time any more.
 GAP_SHARE = 0.02
+# A device that goes on after its last stamp for so long, and so large a share of a block, does work that is not timed.
+LEAST_LEFT_S, LEFT_SHARE = 2e-4, 0.05
 # Of fewer calls or samples in a row, the first, which began on an idle device, decides.
 FEW = 3
 # Warm calls to compare the first with, and the share of the budget from which on one is enough.
@@ -55,9 +57,11 @@ class Plan:
     flush: Callable[[], object] | None = None
     renew: Callable[[int], object] | None = None
     """Replaces the first so many sets by fresh ones, so that what the warm-up left behind is not what is verified."""
+    refill: Callable[[int], object] | None = None
+    """Gives the set of an index other values, before every sample, which is then a call of its own."""
     graph: bool | None = None
-    """Whether to replay a graph; None leaves it to the length of a call. Never with peers: a rank whose capture fails
-    would have made other calls than the rest."""
+    """Whether to replay a graph, as what it is compared with was; None leaves it to the length of a call. Never with
+    peers: a rank whose capture fails would have made other calls than the rest."""
     peers: Peers = ALONE
     """The ranks that measure together, each with an engine and the same plan."""
     isolated: bool = False
@@ -131,11 +135,15 @@ class Engine:
         self.log = Log()
         self.calibration: Calibration | None = None
         self._calls = Calls(plan.fn, plan.sets)
-        self._watch = Stopwatch(device, plan.timing == "wall", plan.flush, plan.peers, plan.isolated)
+        before = plan.flush if plan.refill is None else self._refilled
+        self._watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
         self._conditions = Conditions(device)
         self._state = State()
+        self.refused = ""
+        """Why there was no graph, where one was wanted."""
         self._before_s = 0.0
         """Seconds of the budget that went by before the first block."""
+        self._left: list[bool] = []
 
     def run(self) -> None:
         """Take the samples; whatever is raised on the way, `log` keeps what there is."""
@@ -150,9 +158,17 @@ class Engine:
                 self._take(sizing, self._graphed(sizing, way))
             self._say()
 
+    def _refilled(self) -> None:
+        """Before a sample: the next set with other values, then what evicts them where that was asked for."""
+        assert self.plan.refill is not None
+        self.plan.refill(self._calls.made % len(self.plan.sets))
+        if self.plan.flush is not None:
+            self.plan.flush()
+
     def _calibrate(self) -> None:
         with self._watch.answering():
             self.calibration = calibrate(self.device)
+            self._conditions.pace()
         if not self._watch.meeting.alone:
             require_alike(self._watch.meeting, self.device.traits)
             self.calibration = agreed_calibration(self._watch.meeting, self.calibration)
@@ -165,11 +181,22 @@ class Engine:
     def close(self) -> None:
         """Let go of every buffer, so that a traceback that holds on to this engine does not hold on to them."""
         self._watch.flush = None
-        self.plan = replace(self.plan, flush=None, renew=None, after_block=None, sets=())
+        self.plan = replace(self.plan, flush=None, refill=None, renew=None, after_block=None, sets=())
 
     def settle(self) -> None:
         """Wait until everything that was called is done."""
         self._watch.settle()
+
+    @property
+    def left_running(self) -> str:
+        """What is wrong where most blocks had work that went on after their last stamp; empty where they had none."""
+        if 2 * sum(self._left) <= len(self._left):
+            return ""
+        return (
+            "the device went on working after the calls were timed: what they submit to another stream is not in "
+            "their time; expected the current stream to wait for it: call "
+            "torch.cuda.current_stream().wait_stream(other) inside"
+        )
 
     def peak_bytes(self) -> int | None:
         """The most memory that one call holds above what is allocated before it, by a call of its own."""
@@ -249,9 +276,8 @@ class Engine:
         count as warm-up.
         """
         log, way, budget_s = self.log, sizing.at_once(), self.plan.budget_s
-        while not (log.kept and self._at_an_end()):
-            with self._watch.answering():
-                self._conditions.begin()
+        while not self._enough():
+            self._begin_block()
             taken = sizing.block(way)
             if taken.wall_s < SHARE_DIRECT * budget_s:
                 log.warmup_iterations += len(log.kept) + 1
@@ -292,12 +318,15 @@ class Engine:
             log.warmup_s = first_s + self._before_s
 
     def _graphed(self, sizing: Sizing, way: Way) -> Way:
-        before = sizing.tried
+        before, spent_s = sizing.tried, self._before_s
         wanted = self.plan.graph if self._watch.meeting.alone else False
+        until_s = self._watch.now_s() + self.plan.budget_s - spent_s
         try:
-            return self._timed(lambda: sizing.graphed(way, wanted))
+            return self._timed(lambda: sizing.graphed(way, wanted, until_s))
         finally:
             self.log.warmup_iterations += sizing.tried - before
+            self.log.warmup_s += self._before_s - spent_s - sizing.capturing_s
+            self.refused = sizing.refused
 
     def _timed(self, step: Callable[[], Way]) -> Way:
         """The result of a step that is paid for by the budget."""
@@ -319,14 +348,40 @@ class Engine:
         """Blocks until the median is known well enough, or the budget is spent."""
         log = self.log
         log.labels |= way.labels
+        self._begin_block()
         began_s = self._watch.meeting.meet_s()
-        while not (log.kept and self._at_an_end()):
-            with self._watch.answering():
-                self._conditions.begin()
+        while not self._enough():
+            if log.kept:
+                self._begin_block()
             taken = sizing.block(way)
             log.measuring_s = self._watch.now_s() - began_s
             if self._keep(taken, way) == HOST_GAP:
                 way = replace(way, shape=way.shape.relaxed())
+
+    def _begin_block(self) -> None:
+        with self._watch.answering():
+            self._conditions.begin(anew=not self.log.kept)
+
+    def _enough(self) -> bool:
+        """Whether to stop. Before that, blocks of which nobody was asked are asked about: they may not count."""
+        if not (self.log.kept and self._at_an_end()):
+            return False
+        with self._watch.answering():
+            asked = self._conditions.rest()
+        if not asked and self._watch.meeting.alone:
+            return True
+        self._state = agreed_state(self._watch.meeting, self._own_state(""))
+        self._judge(self._state)
+        return self._at_an_end()
+
+    def _judge(self, state: State) -> None:
+        """Write down of earlier blocks what is known of them only now."""
+        kept = self.log.kept
+        for index in range(len(kept) - min(state.judged, len(kept)), len(kept)):
+            block = kept[index].block
+            capped = block.power_capped if state.power_capped is None else state.power_capped
+            known = replace(block, excluded=block.excluded or state.spoiled, power_capped=capped)
+            kept[index] = replace(kept[index], block=known)
 
     def _keep(self, taken: Taken, way: Way) -> str:
         """Write a block down, whatever it is and whatever goes wrong; the cause for which it does not count."""
@@ -334,6 +389,7 @@ class Engine:
         assert self.calibration is not None
         log.iterations, log.mode, log.overhead_s = calls, way.mode, way.overhead_s
         own = taken.own or taken
+        self._left.append(own.left_s > max(LEAST_LEFT_S, LEFT_SHARE * own.wall_s))
         clock_hz = taken.clocks_hz[1] if taken.clocks_hz and self.device.traits.spin_is_clock else None
         wall_s = taken.wall_s / (calls * len(taken.spans))
         # Of a call that waits inside, the host's time is the device's too: that label stands for both.
@@ -347,19 +403,30 @@ class Engine:
             log.kept.append(
                 Kept(block, self._per_call(taken.spans, calls), wall_s, paced, self._per_call(own.spans, calls))
             )
+        self._judge(state)
         if self.plan.after_block is not None:
             self.plan.after_block()
         return state.cause
 
     def _asked(self, own: Taken) -> State:
         """What this rank's device tells of the block that ends now."""
-        conditions = self._conditions
         with self._watch.answering():
-            cause = conditions.cause(own.ahead, own.clocks_hz, own.wall_s)
-        if cause == PREEMPTED and not self._watch.meeting.alone:
-            # A collective wakes its own threads some 4000 times a second (measured), which tells of no neighbour.
-            cause = ""
-        return State(cause, conditions.power_capped, conditions.neighbours, conditions.throttle_known)
+            return self._own_state(self._conditions.cause(own.ahead, own.clocks_hz, own.wall_s))
+
+    def _own_state(self, cause: str) -> State:
+        conditions = self._conditions
+        # A collective wakes its own threads some 4000 times a second (measured), which tells of no neighbour.
+        harmless = PREEMPTED if not self._watch.meeting.alone else ""
+        cause, spoiled = ("" if each == harmless else each for each in (cause, conditions.spoiled))
+        return State(
+            cause,
+            conditions.power_capped,
+            conditions.neighbours,
+            conditions.throttle_known,
+            spoiled=spoiled,
+            judged=conditions.judged,
+            clock_moved=conditions.clock_moved,
+        )
 
     def _per_call(self, spans: tuple[float, ...], calls: int) -> tuple[float, ...]:
         assert self.calibration is not None
@@ -384,6 +451,8 @@ class Engine:
         assert self.calibration is not None
         label = ending(log.counted(), self.device.traits.precision)
         log.labels |= {label} if label else set()
+        if self._state.clock_moved:
+            log.labels.add("clock_moved")
         if self._watch.fell_back:
             log.labels.add("wall_clock")
             log.mode = "host"

@@ -16,6 +16,9 @@ class Workloads(Protocol):
     def copy(self, size_bytes: int) -> Callable[[], object]:
         """Copies a buffer of so many bytes into another."""
 
+    def read(self, size_bytes: int) -> Callable[[], object]:
+        """Reads a buffer of so many bytes, and writes next to nothing."""
+
     def matmul(self) -> Callable[[], object] | None:
         """One large bf16 matrix product; None where no power cap could matter."""
 
@@ -31,6 +34,12 @@ class TorchWorkloads:
         source = torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
         target = torch.zeros_like(source)
         return lambda: target.copy_(source)
+
+    def read(self, size_bytes: int) -> Callable[[], object]:
+        """The largest of so many bytes as 8-byte integers, which no sum of theirs could overflow."""
+        source = torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
+        out = torch.empty((), dtype=source.dtype, device=self._where)
+        return lambda: torch.amax(source, dim=(), out=out)
 
     def matmul(self) -> Callable[[], object] | None:
         """Products of [8192, 8192] matrices; none on a CPU."""

@@ -156,7 +156,5 @@ def _uncompiled() -> Iterator[None]:
 
     (torch 2.13: a frame that is called under a dispatch mode is skipped, and stays skipped when the mode is gone.)
     """
-    # Since torch 2.6.
-    set_stance = getattr(torch.compiler, "set_stance", None)
-    with contextlib.nullcontext() if set_stance is None else set_stance("force_eager"):
+    with torch.compiler.set_stance("force_eager"):
         yield

@@ -1,0 +1,284 @@
+"""Whether every call does its work: what it writes to, spoiled before, must not be so behind it.
+
+A function that remembers its results, works in every tenth call only, or leaves its work to another thread is fast and
+wrong. Values are changed in place and behind autograd's version counter, so that neither address nor version tells.
+"""
+
+import contextlib
+import functools
+import math
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import BadInput, NoRoom
+from ..core.units import format_amount
+from .cache import dense
+
+# Of a large tensor, how much is given new values; and how many values of one are looked at beside its sum.
+MOST_CHANGED, LEAST_SHARE = 1 << 22, 1 / 64
+SAMPLED = 4096
+# Two in a row, since what works in every second call passes one.
+ROUNDS = 2
+# Of what is far above the largest value there. Nothing that is honest leaves all of them: `relu_` and a running maximum
+# leave large ones, a running minimum negative ones, and a sum in bfloat16 those that are too large for it.
+LEVELS = 1.0, -1.0, 0.0
+# While the values of one set are made, so many times their width of 32 bits or more, beside what is kept of every set.
+COPIES = 3
+STALE = (
+    "what a call writes to was spoiled before it, and still was behind it: the result was remembered, skipped, or left "
+    "to another thread; expected every call to do its work (refill=False takes this look away)"
+)
+
+
+class Refill:
+    """New values for the floating-point tensors of one argument set, each time others.
+
+    Values are moved by a few places and made somewhat smaller, so that what was positive, a probability or normal stays
+    so. A constant becomes a ramp below it.
+
+    Args:
+        arguments: of one call.
+    """
+
+    def __init__(self, arguments: tuple[object, ...]) -> None:
+        self._parts = _refilled(arguments)
+        self._like = [_varied(part.clone()) for part in self._parts]
+        self._times = 0
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to change."""
+        return bool(self._parts)
+
+    def __call__(self) -> None:
+        """Change them."""
+        self._times += 1
+        factor = 1 - (self._times % 7 + 1) / 16
+        for index, (part, like) in enumerate(zip(self._parts, self._like, strict=True)):
+            # Each by another distance: a copy of its neighbour would else find the neighbour's values there already.
+            places = self._times * (index + 1) + index
+            _write(part, like.roll(places % like.numel()) * factor)
+
+
+def refill_of(fn: Callable[..., object], sets: Sequence[tuple[object, ...]], free_bytes: int) -> Callable[[int], None]:
+    """What gives the set of an index other values, and the tensors that a function holds itself.
+
+    Raises:
+        BadInput: the sets hold no tensor of floating-point numbers.
+        NoRoom: their values cannot be kept beside them.
+    """
+    wide_bytes = sum(part.numel() * max(4, part.element_size()) for part in _refilled((sets[0], held_by(fn))))
+    needed = (len(sets) + COPIES) * wide_bytes
+    if needed > free_bytes:
+        raise NoRoom(
+            f"needs {format_amount(needed)} of free memory to change all arguments, found "
+            f"{format_amount(free_bytes)}; free what others hold, or leave refill out"
+        )
+    refills = [Refill((arguments, held_by(fn))) for arguments in sets]
+    if not all(refills):
+        raise BadInput(
+            "refill=True found no tensor of floating-point numbers among the arguments, nor in the closure of the "
+            "function; expected those that it reads: give them by args or make_args"
+        )
+    return lambda index: refills[index]()
+
+
+def _refilled(arguments: tuple[object, ...]) -> list[Any]:
+    """What is given new values, of every tensor that can be."""
+    tensors = _apart([one for one in dense(arguments) if _is_changeable(one)])
+    return [_flat(one)[: max(MOST_CHANGED, int(LEAST_SHARE * one.numel()))] for one in tensors]
+
+
+def held_by(fn: object) -> tuple[object, ...]:
+    """Tensors that a function reads without being given them: of its closure, a partial's, and globals that it names.
+
+    Not what stands in a list or mapping there, where results are remembered.
+    """
+    if isinstance(fn, functools.partial):
+        return (*fn.args, *fn.keywords.values(), *held_by(fn.func))
+    if not isinstance(fn, types.FunctionType):
+        return ()
+    values = [fn.__globals__.get(name) for name in fn.__code__.co_names] + [*(fn.__defaults__ or ())]
+    for cell in fn.__closure__ or ():
+        # A name that the function's surroundings have not set yet.
+        with contextlib.suppress(ValueError):
+            values.append(cell.cell_contents)
+    return tuple(value for value in values if isinstance(value, tuple) or hasattr(value, "layout"))
+
+
+class Look:
+    """Looks whether calls with the first of these argument sets do their work.
+
+    Args:
+        fn: the function; the tensors that it holds count as arguments.
+        sets: the first is looked at.
+        before: whether to note what it holds before the first call, which tells later whether calls write into it.
+    """
+
+    def __init__(self, fn: Callable[..., object], sets: Sequence[tuple[object, ...]], *, before: bool) -> None:
+        self._held_by = fn
+        # Not the set itself: whoever replaces it frees its buffers.
+        self._sets = sets
+        own = self._own if before else []
+        noted = own if any(map(_is_changeable, own)) else []
+        self._before = {_storage(one): _State.of(one) for one in noted}
+
+    def why_stale(self, fn: Callable[..., object], settle: Callable[[], object], free_bytes: Callable[[], int]) -> str:
+        """Why calls are not believed; empty where they are, or where nothing can be seen.
+
+        What was spoiled holds afterwards what it held before.
+
+        Args:
+            fn: the function, called a few times more.
+            settle: waits until the device has done what was submitted.
+            free_bytes: of the memory that holds what calls write to.
+        """
+        kept: list[tuple[Any, Any]] = []
+        try:
+            settle()
+            spots = self._spots(fn)
+            if 2 * sum(spot.nbytes for spot in spots) <= free_bytes():
+                kept += [(spot, spot.clone()) for spot in spots]
+            return STALE if kept and all(self._stays(fn, kept, level) for level in LEVELS) else ""
+        except Exception:
+            # Of what a function accepts nothing is known: other values may be none of it.
+            return ""
+        finally:
+            # A device that cannot do this any more tells whoever asks it next.
+            with contextlib.suppress(Exception):
+                settle()
+                for spot, values in kept:
+                    _write(spot, values)
+                settle()
+
+    def _spots(self, fn: Callable[..., object]) -> list[Any]:
+        """What every call writes to, if it works: arguments, and results in memory that was not allocated for them.
+
+        None where a result has memory of its own, and where not everything that is written to can be spoiled.
+        """
+        own, before = self._own, self._before
+        written = [one for one in own if _storage(one) in before and before[_storage(one)] != _State.of(one)]
+        # What is only read must be there too: what a tensor is clamped to, it is also when clamped once more.
+        if not any(_is_changeable(one) and all(one is not other for other in written) for one in own):
+            return []
+        # The first is held, or the second would be given its memory.
+        first, second = self._results(fn), self._results(fn)
+        spots = _apart([*written, *second])
+        if [_storage(one) for one in first] != [_storage(one) for one in second] or not all(map(_is_changeable, spots)):
+            return []
+        return [_flat(one) for one in spots]
+
+    @property
+    def _own(self) -> list[Any]:
+        """The tensors among the arguments, and of the function, whose content can be seen."""
+        return [one for one in dense((self._sets[0], held_by(self._held_by))) if _is_plain(one)]
+
+    def _results(self, fn: Callable[..., object]) -> list[Any]:
+        """What a call returns beside its arguments."""
+        result = fn(*self._sets[0])
+        own = {_storage(one) for one in dense(self._sets[0]) if _is_plain(one)}
+        return [one for one in dense(result) if not _is_plain(one) or _storage(one) not in own]
+
+    def _stays(self, fn: Callable[..., object], kept: list[tuple[Any, Any]], level: float) -> bool:
+        """Whether a call leaves what it should write to as it was spoiled."""
+        stays = False
+        for _ in range(ROUNDS):
+            for spot, values in kept:
+                _spoil(spot, values, level)
+            before = [_State.of(spot) for spot, _ in kept]
+            fn(*self._sets[0])
+            stays |= before == [_State.of(spot) for spot, _ in kept]
+        return stays
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What tells the content of one tensor from another: the sum of its bits, and a sample of them with its places."""
+
+    total: int
+    sample: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, tensor: Any) -> "_State":
+        import torch
+
+        plain = tensor.detach()
+        plain = torch.view_as_real(plain) if plain.is_complex() else plain
+        flat = plain.contiguous().view(-1).view(torch.uint8) if plain.numel() else plain.view(-1)
+        # Words of eight bytes are summed as fast as memory is read, others ten times slower.
+        words = flat[: flat.numel() // 8 * 8]
+        aligned = words.numel() and words.storage_offset() % 8 == 0
+        total = int(words.view(torch.int64).sum()) if aligned else 0
+        count = max(1, round(SAMPLED ** (1 / max(1, plain.dim()))))
+        places = tuple(slice(None, None, max(1, size // count)) for size in plain.shape)
+        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[plain.element_size()]
+        return cls(total, tuple(plain[places].reshape(-1).view(bits).tolist()))
+
+
+def _is_plain(tensor: Any) -> bool:
+    """Whether it is nothing but values in memory: no wrapper, nothing that is to be conjugated when it is read."""
+    import torch
+
+    odd = (tensor.is_meta, tensor.is_nested, tensor.is_quantized, tensor.is_conj(), tensor.is_neg())
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and not (any(odd) or torch._is_functional_tensor(tensor))
+
+
+def _is_changeable(tensor: Any) -> bool:
+    """Whether it holds floating-point numbers of its own; a number that others index by may not become another."""
+    if not _is_plain(tensor) or not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
+        return False
+    # Two numbers in a byte, which torch converts into nothing.
+    if "float4" in str(tensor.dtype):
+        return False
+    by_stride = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
+    return bool(tensor.permute(by_stride).is_contiguous())
+
+
+def _storage(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _apart(tensors: list[Any]) -> list[Any]:
+    """One tensor for each storage: views of the same would be changed twice."""
+    return list({_storage(one): one for one in tensors}.values())
+
+
+def _flat(tensor: Any) -> Any:
+    """A flat view of its values, without autograd and its counter of versions."""
+    import torch
+
+    # Dense, so that its storage holds its values without a gap, in whatever order.
+    flat = torch.as_strided(tensor.data, (tensor.numel(),), (1,))
+    return torch.view_as_real(flat).view(-1) if flat.is_complex() else flat
+
+
+def _write(flat: Any, values: Any) -> None:
+    """Write values, also into what was made in inference mode."""
+    import torch
+
+    with torch.inference_mode():
+        flat.copy_(values)
+
+
+def _spoil(flat: Any, values: Any, level: float) -> None:
+    """Write what is far above the largest of these values, or that share of it; not the same everywhere."""
+    import torch
+
+    low, high = (float(one) for one in values.aminmax())
+    above = 20 * max(-low, high) + 1.7
+    above = min(above, torch.finfo(values.dtype).max) if math.isfinite(above) else 1.0
+    with torch.inference_mode():
+        flat.fill_(level * above)
+        flat[1::2].fill_(0.8 * level * above)
+
+
+def _varied(kept: Any) -> Any:
+    """The same values, or a ramp below a constant, which moved by some places would be what it was; 32 bits or more."""
+    import torch
+
+    wide = kept.to(torch.float32) if kept.element_size() < 4 else kept
+    if not bool((wide == wide[0]).all()):
+        return wide
+    top = wide[0] if bool(wide[0] != 0) else torch.ones_like(wide[0])
+    return top * torch.linspace(0.5, 1, wide.numel(), dtype=wide.dtype, device=wide.device)
