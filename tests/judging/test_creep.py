@@ -192,5 +192,5 @@ def test_the_newest_sixty_renewals_are_kept(make):
 
 
 def test_published_figures_have_no_anchor(make):
-    with pytest.raises(BadInput, match="a threshold entry has an anchor or renewals; expected them of a measured one"):
+    with pytest.raises(BadInput, match="a threshold entry has an anchor, renewals or peak_bytes; expected them"):
         make.published(anchor=(make.session(),))

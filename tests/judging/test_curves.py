@@ -48,6 +48,25 @@ def test_a_share_of_the_plateau_is_reached_at_the_first_size_with_it(make):
     assert curve.reached == {"50%": SIZES[2], "80%": SIZES[4], "90%": SIZES[6]}
 
 
+def test_a_share_of_the_plateau_is_reached_where_no_larger_size_falls_below_it(make):
+    rates = dict(zip(SIZES, [4.46e9, 3e7, 4e8, 2e9, 3e9, 9e9, 10e9, 10e9, 7e9, 10e9], strict=True))
+    (curve,) = summarise(sweep(make, lambda size: 2 * size / rates[size]))
+    assert curve.reached == {"50%": SIZES[5], "80%": SIZES[9], "90%": SIZES[9]}
+
+
+def test_what_the_largest_size_does_not_reach_is_not_said_to_be_reached(make):
+    rates = dict(zip(SIZES, [1e9] * 6 + [9e9, 9e9, 10e9, 6e9], strict=True))
+    (curve,) = summarise(sweep(make, lambda size: 2 * size / rates[size]))
+    assert curve.reached == {"50%": SIZES[6], "80%": None, "90%": None}
+
+
+def test_how_far_a_fit_is_off_is_kept(make):
+    (straight,) = summarise(sweep(make, lambda size: 1e-6 + size / 1e9))
+    (dip,) = summarise(sweep(make, lambda size: (100 if size == SIZES[3] else 1) * size / 1e9))
+    assert straight.misfit == pytest.approx(0.0, abs=1e-9)
+    assert 0.25 < dip.misfit < 1.0
+
+
 def test_the_order_of_measurements_changes_nothing(make):
     points = sweep(make, lambda size: 1e-6 + size / 1e9)
     assert summarise(points) == summarise(points[::-1])

@@ -42,6 +42,12 @@ def added(machine):
 FOUND = {
     "torch for the CPU": ({"torch_devices": 0}, "limit", "torch", "/dev/nvidiactl"),
     "no management library": ({"libraries": ()}, "unknown", "management library", "NVML"),
+    "a management library that says why": (
+        {"libraries": (), "silent": ("nvidia-ml-py is not installed (pip install nvidia-ml-py)",)},
+        "unknown",
+        "management library",
+        "nvidia-ml-py is not installed",
+    ),
     "profiler": ({"profiler": "CUDA_INJECTION64_PATH"}, "limit", "profiler", "CUDA_INJECTION64_PATH is set"),
     "a power limit that is not told": ({"power_limit_w": None}, "unknown", GPU.label, "power limit withheld"),
     "a link that is not told": ({"pcie_width": None}, "unknown", GPU.label, "PCIe width withheld"),

@@ -15,7 +15,9 @@ from pytest_roofline.judging.hardware import (
     Peak,
     above_peak,
     at_generation,
+    beyond_belief,
     datasheet_ceiling,
+    device_bounds,
     family_of,
     format_ceiling,
     is_arithmetic,
@@ -260,6 +262,29 @@ def test_arithmetic_above_its_peak_cannot_be_true():
     assert above_peak(MATRIX_PEAK, ATTENTION, 12748 / 989, ()) == (
         "1289% of the datasheet's peak (989 TFLOP/s): the work was not done, or not counted"
     )
+
+
+@pytest.mark.parametrize(
+    ("roof", "amount", "seconds", "told"),
+    [
+        (PEAK, 2 * 10**13, 1.0, ""),
+        (PEAK, 2.1 * 10**13, 1.0, "21000 GB/s is 21 times the datasheet's peak (1000 GB/s): "),
+        (replace(PEAK, source="measured"), 2**30, 2e-8, "53687091 GB/s is 53,687 times what was measured here (1000 "),
+        (MATRIX_PEAK, 2 * 10**13, 1e-3, "20000 TFLOP/s is 20 times the datasheet's peak (989 TFLOP/s): "),
+        (replace(PEAK, bounds=False), 2.1 * 10**13, 1.0, ""),
+    ],
+)
+def test_twenty_times_a_roofline_cannot_be_true_whatever_caches_there_are(roof, amount, seconds, told):
+    found = beyond_belief(roof, amount, seconds)
+    assert found.startswith(told)
+    assert bool(found) == bool(told)
+    assert not told or found.endswith("is `work` right, and does the function do it?")
+
+
+def test_a_device_is_bounded_by_its_memory_and_its_fastest_arithmetic_whatever_a_metric_names():
+    bounds = device_bounds(DeviceFacts("cuda", "NVIDIA H100 80GB HBM3"))
+    assert [(one.metric, one.value) for one in bounds] == [("traffic_GBps", 3350e9), ("TFLOPS", 1979e12)]
+    assert device_bounds(DeviceFacts("cuda", "no such product")) == []
 
 
 @pytest.mark.parametrize(("share", "believed"), [(1.02, True), (1.03, False)])

@@ -1,5 +1,6 @@
 """The chances of error that looks and tests are paid with: what is spent is what was claimed."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -74,8 +75,15 @@ def test_all_looks_together_pass_wrongly_as_often_as_was_allowed(most, reference
     assert found == pytest.approx(chance, abs=float(chance_of(chance)))
 
 
+def integrates_as_asked():
+    with contextlib.suppress(TypeError):
+        return bool(scipy.stats.multivariate_normal(abseps=1e-8))
+    return False
+
+
 @pytest.mark.parametrize(("most", "fewest"), [(3, 3), (5, 3), (12, 9), (12, 11)])
 @pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.skipif(not integrates_as_asked(), reason="needs a scipy that is told how exact an integral has to be")
 def test_all_looks_together_are_red_wrongly_as_often_as_was_allowed(most, reference, fewest):
     """By the joint distribution of all looks, whose correlations are √(Iⱼ/Iₖ): too seldom to be counted on paths."""
     looks, known = range(fewest, most + 1), information(most, reference)[fewest - 1 :]

@@ -1,7 +1,5 @@
 """What a run says of each test: one row a measurement, kernel, or test without either."""
 
-import math
-
 import pytest
 
 from pytest_roofline.core.memory import OutOfMemory
@@ -45,13 +43,6 @@ def test_processes_of_one_key_are_one_row_with_the_centre_of_those_judged(rows, 
     assert 2e-3 == row.measurement.median_s
     assert 2 * 64 * MIB / 2.1e-3 == pytest.approx(row.rate)
     assert 2 * 64 * MIB / 1e-3 == pytest.approx(row.reference_rate)
-
-
-@pytest.mark.parametrize("seconds", [0.0, -1.0])
-def test_what_is_no_time_in_a_verdict_is_passed_over(rows, make, seconds):
-    one = make.measurement(1e-3)
-    (row,) = rows(one, verdict_on(one, processes=2, new_s=seconds, reference_s=seconds))
-    assert (1e-3, None, None) == (row.seconds, row.reference_s, row.reference_rate)
 
 
 def test_of_one_process_the_median_stands(rows, make):
@@ -216,14 +207,6 @@ def test_processes_that_do_not_count_stand_behind_no_number(rows, make):
     assert 1 == row.counted
     (row,) = rows(make.measurement(invalid="busy"))
     assert row.counted is None
-
-
-@pytest.mark.parametrize("seconds", [1e-320, 1e-310])
-def test_what_no_number_holds_is_none(rows, make, seconds):
-    one = make.measurement(work=Work(read_bytes=2**62, flops=2**62, tokens=2**62))
-    (row,) = rows(one, verdict_on(one, processes=2, new_s=seconds, reference_s=seconds))
-    assert (None, None) == (row.rate, row.reference_rate)
-    assert all(value is None or math.isfinite(value) for value in (row.seconds, row.tokens_per_second))
 
 
 def test_kernels_have_their_exact_verdict(rows):

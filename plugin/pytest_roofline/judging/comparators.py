@@ -9,12 +9,13 @@ from typing import Protocol
 from ..core.entries import Entry, Statistic
 from ..core.errors import BadFile
 from ..core.facts import HardwareKey
-from ..core.keys import Key, canonical
+from ..core.keys import Key, canonical, told_by_position
 from ..core.records import Measurement
 from ..core.work import Work
 from .baselines import Entries, nearest
 from .hardware import identity_of
 from .limits import Summary, exact, process_s
+from .peaks import typical_peak
 from .runs import Run, read_run
 from .spread import Group, Prior, class_of, lend, priors
 from .verdicts import DEFAULT_TOLERANCES, Reference
@@ -104,22 +105,18 @@ def session_of(run: Run) -> Session:
     return run.header.run_id, run.header.started, identity_of(run.header.environment)
 
 
+def _unfit(run: Run, measurement: Measurement) -> str:
+    return run.unfit(measurement, accept_slower=True) or told_by_position(measurement.key.parameters)
+
+
 class RunComparator:
     """Compares with the fit measurements of saved runs; several runs stand side by side as processes."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
-        fit = [
-            (run, measurement)
-            for run in runs
-            for measurement in run.measurements
-            if not run.unfit(measurement, accept_slower=True)
-        ]
+        fit = [(run, measurement) for run in runs for measurement in run.measurements if not _unfit(run, measurement)]
         self.unfit = [
-            (measurement, why)
-            for run in runs
-            for measurement in run.measurements
-            if (why := run.unfit(measurement, accept_slower=True))
+            (measurement, why) for run in runs for measurement in run.measurements if (why := _unfit(run, measurement))
         ]
         self._processes: dict[str, dict[Process, list[Measurement]]] = {}
         self._keys: dict[str, Key] = {}
@@ -155,6 +152,7 @@ class RunComparator:
             ),
             achieved=frozenset(m.samples.achieved for measurements in processes.values() for m in measurements),
             clock_hz=typical_clock(m.samples.clock_hz for measurements in processes.values() for m in measurements),
+            peak_bytes=typical_peak(processes.values()),
         )
 
     def groups(self, key: Key) -> tuple[Group, ...]:
@@ -235,6 +233,7 @@ def reference_of(entry: Entry, source: str) -> Reference:
         tolerance=entry.tolerance,
         achieved=frozenset(session.achieved for session in entry.sessions),
         clock_hz=typical_clock(session.clock_hz for session in entry.sessions),
+        peak_bytes=entry.peak_bytes,
     )
 
 

@@ -25,6 +25,7 @@ from .exact_comparing import ExactRow, compare_exact
 from .exact_known import known_by
 from .exhausted import Lost, kernels_lost_since, lost_since
 from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary, floor_limits, gating_limits
+from .peaks import judge_peak
 from .plausible import distrusted
 from .runs import Run
 from .shared import Shared, Side, hold_shared
@@ -63,7 +64,7 @@ class Comparison:
     @property
     def kinds(self) -> list[Kind]:
         """Every verdict; what ran out of memory and had a time is a regression."""
-        kinds = [row.verdict.kind for row in self.rows] + [row.verdict.kind for row in self.kernels]
+        kinds = [row.verdict.overall for row in self.rows] + [row.verdict.kind for row in self.kernels]
         return kinds + [Kind.REGRESSED] * (len(self.lost) + (self.together is not None))
 
     @property
@@ -120,7 +121,9 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         changed = changed or distrusted(key, _work(after, key), reference)
         groups = after.judged(key) if isinstance(after, RunComparator) else fresh.groups
         gating, _ = limits[key.identity]
-        verdicts[key.identity] = judge(groups, reference, policy, invalid=changed, limits=gating, why_none=why_none)
+        verdict = judge(groups, reference, policy, invalid=changed, limits=gating, why_none=why_none)
+        peak = None if changed else judge_peak(fresh.peak_bytes, reference, key)
+        verdicts[key.identity] = replace(verdict, peak=peak)
     settled = settle(verdicts, max(1, count))
     rows = [
         Row(key, key.label, reference.median_s if reference else None, fresh.median_s, settled[key.identity], fresh)
@@ -251,5 +254,5 @@ def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
 
 def worst_first(row: Row) -> tuple[int, float]:
     """Sort key: regressions first, by how much slower; then what could not be judged; then the rest."""
-    rank = {Kind.REGRESSED: 0, Kind.INVALID: 1, Kind.INCONCLUSIVE: 2, Kind.NO_BASELINE: 4}.get(row.verdict.kind, 3)
+    rank = {Kind.REGRESSED: 0, Kind.INVALID: 1, Kind.INCONCLUSIVE: 2, Kind.NO_BASELINE: 4}.get(row.verdict.overall, 3)
     return rank, -(row.verdict.estimate or 0.0)

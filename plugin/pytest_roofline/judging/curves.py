@@ -4,16 +4,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from scipy.optimize import nnls
 
 from ..core.records import CurveSummary, Measurement
 from .looks import FALSE_IMPROVED, FALSE_PASS
 from .stats import CONFIDENCE, quantile
 from .verdicts import Kind, Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,6 +33,9 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
     ]  # fmt: skip
     if not rows:
         return []
+    # As the optimizers below: only sweeps need it, and every run would load it.
+    import pandas as pd
+
     table = pd.DataFrame(rows).groupby(["sweep", "metric", "size"], sort=False, as_index=False).median()
     return [
         _summary(str(sweep), str(metric), points.sort_values("size"))
@@ -45,10 +50,10 @@ def _sweep(measurement: Measurement) -> str:
     return measurement.key.benchmark + (f"[{'-'.join(rest)}]" if rest else "") + name
 
 
-def _summary(label: str, metric: str, points: pd.DataFrame) -> CurveSummary:
+def _summary(label: str, metric: str, points: "pd.DataFrame") -> CurveSummary:
     sizes, seconds, rates = (points[name].to_numpy(dtype=float) for name in ("size", "seconds", "rate"))
     plateau = float(np.median(rates[-max(2, len(rates) // 3) :]))
-    latency_s, seconds_per_byte = fit_latency_bandwidth(sizes, seconds)
+    latency_s, seconds_per_byte, misfit = fit_latency_bandwidth(sizes, seconds)
     # In the metric's own counting: a local copy's traffic is twice its size.
     counted = float(rates[-1] * seconds[-1] / sizes[-1])
     return CurveSummary(
@@ -56,25 +61,33 @@ def _summary(label: str, metric: str, points: pd.DataFrame) -> CurveSummary:
         metric=metric,
         points=len(points),
         plateau=plateau,
-        reached={f"{share:.0%}": _first_size_above(share * plateau, sizes, rates) for share in SHARES},
+        reached={f"{share:.0%}": _size_from(share * plateau, sizes, rates) for share in SHARES},
         latency_s=latency_s,
         bandwidth=counted / seconds_per_byte if seconds_per_byte > 0 else None,
+        misfit=misfit,
     )
 
 
-def _first_size_above(rate: float, sizes: Floats, rates: Floats) -> int | None:
-    return next((int(size) for size, reached in zip(sizes, rates, strict=True) if reached >= rate), None)
+def _size_from(rate: float, sizes: Floats, rates: Floats) -> int | None:
+    """The size from which on every one reaches a rate; None where the largest does not."""
+    below = np.flatnonzero(rates < rate)
+    first = int(below[-1]) + 1 if len(below) else 0
+    return int(sizes[first]) if first < len(sizes) else None
 
 
-def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> tuple[float, float]:
-    """Latency in seconds and seconds per byte of t = latency + size / bandwidth.
+def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> tuple[float, float, float]:
+    """Latency in seconds and seconds per byte of t = latency + size / bandwidth, and how far off they are.
+
+    The last is the root mean square of (t_fit − t) / t.
 
     Non-negative least squares on *relative* errors: absolute ones would leave the latency to the largest sizes.
     """
+    from scipy.optimize import nnls
+
     weights = 1 / seconds
     design = np.column_stack([weights, sizes * weights])
-    (latency_s, per_byte), _ = nnls(design, np.ones(len(weights)))
-    return float(latency_s), float(per_byte)
+    (latency_s, per_byte), residual = nnls(design, np.ones(len(weights)))
+    return float(latency_s), float(per_byte), float(residual) / math.sqrt(len(weights))
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,9 @@ def _accelerators(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "unknown",
             "management library",
-            "neither NVML nor amdsmi answers",
+            "; ".join(machine.silent) or "neither NVML nor amdsmi answers",
             "clocks, throttling, neighbours and link width are not seen",
-            "install the extra `nvidia` or `amd`; in a container, hand the driver's utilities in "
+            "install the library of this accelerator; in a container, hand the driver's utilities in "
             "(NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
         )
     if machine.profiler:

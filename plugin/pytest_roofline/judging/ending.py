@@ -73,6 +73,9 @@ def said(
         return FAILED, judged.reason if judged is not None else reason_of(ending.outcome)
     if judged is not None and judged.verdict not in _VERDICTS:
         return UNKNOWN, f"the run file has {judged.verdict[:100]!r} for a verdict, which is none"
+    peak = judged.peak if isinstance(judged, Judgement) else None
+    if judged is not None and peak is not None and peak.outweighs and judged.verdict != Kind.REGRESSED.value:
+        return peak.verdict, peak.reason
     if judged is not None:
         return judged.verdict, judged.reason
     for label in (OVERSUBSCRIBED, PROFILED):

@@ -1,22 +1,23 @@
 """Making baselines: whole runs become a proposal, and what cannot stand for unchanged code is left out or refused."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.entries import RESOURCES, Baseline, Entry, Session
 from ..core.errors import BadInput, OtherHardware
-from ..core.keys import Key
+from ..core.keys import Key, told_by_position
 from ..core.records import Measurement
 from ..core.units import printable
 from .comparators import key_of_entry, pooled_median, reference_of, typical_clock
 from .disagreement import Apart, Sessions, runs_apart, sessions_apart
 from .exact_proposals import propose_exact
 from .hardware import family_of, identity_of
+from .peaks import typical_peak
 from .picking import is_fake
 from .plausible import absurd_entry
 from .runs import Run
+from .stats import growth
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
         fit: dict[str, list[Measurement]] = {}
         unfit: dict[tuple[str, str], str] = {}
         for measurement in run.measurements:
-            why = run.unfit(measurement, accept_slower)
+            why = run.unfit(measurement, accept_slower) or told_by_position(measurement.key.parameters)
             if why and measurement.key.is_canary:
                 # Whatever spoiled it spoiled the tests beside it, of which it is said.
                 continue
@@ -74,10 +75,12 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
             whole = [measurement for measurement in measurements if _process(measurement) not in unfit]
             if whole:
                 taken.setdefault(identity, []).append((run, whole))
-    for sessions in taken.values():
+    for identity, sessions in taken.items():
         _refuse_changed_work(sessions)
         if not sessions[0][1][0].key.is_canary:
-            _refuse_other_mode(sessions)
+            taken[identity], minority = _of_one_mode(sessions)
+            left_out += minority
+            _refuse_other_mode(taken[identity])
     entries = [_entry(sessions) for sessions in taken.values()]
     flaws = {entry.identity: flaw for entry in entries if (flaw := absurd_entry(entry)) is not None}
     left_out += [
@@ -162,7 +165,7 @@ def _one_apart(apart: Apart, entry: Entry) -> str:
 
 def _how_far(apart: Apart, than: str) -> str:
     """`12.3 % slower than the others (8.1 standard errors, in the middle of 14 tests)`."""
-    change = math.expm1(apart.estimate)
+    change = growth(apart.estimate)
     over = f", in the middle of {apart.tests} tests" if apart.tests > 1 else ""
     word = "slower" if change > 0 else "faster"
     return f"{abs(change) * 100:.1f} % {word} than {than} ({abs(apart.errors):.1f} standard errors{over})"
@@ -206,6 +209,32 @@ def _refuse_changed_work(sessions: Sequence[tuple[Run, list[Measurement]]]) -> N
             )
 
 
+def _of_one_mode(
+    sessions: list[tuple[Run, list[Measurement]]],
+) -> tuple[list[tuple[Run, list[Measurement]]], list[str]]:
+    """The processes that timed by a graph, or those that did not, whichever are more, with a line about the others.
+
+    A call about as long as the longest that a graph is taken of is timed now one way, now the other, until a baseline
+    says which.
+    """
+    measured = [measurement for _, measurements in sessions for measurement in measurements]
+    by_graph = {_process(one) for one in measured if "graph" in one.samples.achieved}
+    others = {_process(one) for one in measured} - by_graph
+    if not by_graph or not others:
+        return sessions, []
+    kept = by_graph if len(by_graph) >= len(others) else others
+    fewer, more = sorted((len(by_graph), len(others)))
+    ways = ("by replaying a graph", "call by call")
+    lines = [
+        printable(
+            f"{measured[0].label}: {fewer} of {fewer + more} processes timed it {ways[kept is by_graph]}, the others "
+            f"{ways[kept is not by_graph]}, which is another thing; the baseline takes the {more}, and runs follow it"
+        )
+    ]
+    whole = [(run, [one for one in taken if _process(one) in kept]) for run, taken in sessions]
+    return [(run, taken) for run, taken in whole if taken], lines
+
+
 def _refuse_other_mode(sessions: Sequence[tuple[Run, list[Measurement]]]) -> None:
     first_run, first = sessions[0][0], sessions[0][1][0]
     for run, measurements in sessions:
@@ -234,13 +263,26 @@ def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
         unit="s",
         provenance={"tool": sessions[-1][0].header.tool, "device": sessions[0][0].header.environment.device.product},
         sessions=tuple(_session(run, measurements) for run, measurements in sessions),
+        peak_bytes=_newest_peak(sessions),
     )
 
 
-def _session(run: Run, measurements: Sequence[Measurement]) -> Session:
+def _newest_peak(sessions: Sequence[tuple[Run, list[Measurement]]]) -> int | None:
+    """The peak of the newest run that has one: what an older one found is not what this code takes."""
+    newest_first = sorted(sessions, key=lambda session: session[0].header.started, reverse=True)
+    peaks = (typical_peak(_by_process(measurements).values()) for _, measurements in newest_first)
+    return next((peak for peak in peaks if peak is not None), None)
+
+
+def _by_process(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
     processes: dict[str, list[Measurement]] = {}
     for measurement in measurements:
         processes.setdefault(measurement.process, []).append(measurement)
+    return processes
+
+
+def _session(run: Run, measurements: Sequence[Measurement]) -> Session:
+    processes = _by_process(measurements)
     return Session(
         run_id=run.header.run_id,
         started=run.header.started,

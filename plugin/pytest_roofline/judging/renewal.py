@@ -15,12 +15,13 @@ from typing import Literal, TypeVar
 
 from ..core.entries import Baseline, Entry, ExactEntry, Session
 from ..core.errors import BadInput
-from ..core.units import format_percent
+from ..core.units import format_memory, format_percent
 from .baseline_checks import family_of_key
 from .baselines import read_baseline, write_baseline
 from .comparators import class_of_key, default_tolerance, key_of_entry, prior_of, reference_of
 from .creep import in_order, on_known_devices, refuse, renewed
 from .exact_renewal import ExactChange, exact_changes
+from .peaks import judge_peak, moved_text
 from .plausible import absurd_entry
 from .spread import Prior, priors
 from .stats import CONFIDENCE
@@ -41,8 +42,8 @@ class Change:
         entry: as it will stand.
         before: as it stood; None where it is new.
         action: whether the proposal's sessions replace the old ones or join them.
-        why: what decided, for a person: `IMPROVED -7.1 %`, `its work changed`.
-        refusal: why it may not be: it is too slow for the entry's anchor; empty where it may.
+        why: what decided, for a person: `IMPROVED -7.1 %`, `its work changed`, `peak 1.00 GiB → 1.10 GiB`.
+        refusal: why it may not be: it is too slow for the entry's anchor, or takes more memory; empty where it may.
     """
 
     entry: Entry
@@ -219,12 +220,14 @@ def renew(
         renewals=before.renewals,
     )
     joined = replace(anew, sessions=newest([*before.sessions, *anew.sessions]))
-    kept = replace(before, tolerance=anew.tolerance, reason=anew.reason)
-    if anew == kept or (not replaces and _adds_nothing(joined, before)):
-        return Change(
-            kept, before, "unchanged" if kept == before else "replaced", "" if kept == before else "tolerance"
-        )
     other = _why_other(joined, before, proposed.sessions)
+    peak = _Peak(proposed.peak_bytes) if other else _renewed_peak(proposed, before, replaces)
+    anew, joined = (replace(entry, peak_bytes=peak.size_bytes) for entry in (anew, joined))
+    kept = replace(before, tolerance=anew.tolerance, reason=anew.reason, peak_bytes=peak.size_bytes)
+    refusal = "" if accept_slower else peak.refusal
+    if anew == kept or (not replaces and _adds_nothing(joined, before)):
+        why = peak.why or "tolerance"
+        return Change(kept, before, "replaced", why, refusal) if kept != before else Change(kept, before, "unchanged")
     if other:
         return Change(replace(anew, anchor=(), renewals=()), before, "replaced", "--replace" if replaces else other)
     key = key_of_entry(before)
@@ -233,7 +236,32 @@ def renew(
     fresh = [session for session in merged.sessions if session not in before.sessions] or merged.sessions
     why = "--replace" if replaces else _why_anew(fresh, before, merged.tolerance or default_tolerance(key), prior)
     after = renewed(anew if why else joined, before, fresh, prior, anew=bool(why), accept_slower=accept_slower)
-    return Change(after.entry, before, "replaced" if why else "joined", why, after.refusal)
+    told = "; ".join(filter(None, (why, peak.why)))
+    return Change(after.entry, before, "replaced" if why else "joined", told, after.refusal or refusal)
+
+
+@dataclass(frozen=True, slots=True)
+class _Peak:
+    """The peak that an entry has after a renewal, what became of it, and why that may not be."""
+
+    size_bytes: int | None
+    why: str = ""
+    refusal: str = ""
+
+
+def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> _Peak:
+    """The old peak as long as the new one is within its tolerance, so that small steps do not add up; else the new."""
+    old, new = before.peak_bytes, proposed.peak_bytes
+    if old == new or (new is None and not replaces):
+        return _Peak(old)
+    before_text, after_text = ("none" if size is None else format_memory(size) for size in (old, new))
+    told = f"peak {before_text} → {after_text}"
+    if old is None or new is None:
+        return _Peak(new, told)
+    found = judge_peak(new, reference_of(before, ""), key_of_entry(before))
+    if found is None or found.verdict == Kind.PASSED.value:
+        return _Peak(old)
+    return _Peak(new, told, f"{before.label} takes {moved_text(old, new)}" if new > old else "")
 
 
 def _adds_nothing(joined: Entry, before: Entry) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..core.memory import OutOfMemory
-from ..core.records import Judgement, Measurement, Outcome, rate
+from ..core.records import Judgement, Measurement, Outcome, PeakJudgement, rate
 from ..core.resources import ExactJudgement, Resources
 from .runs import Run
 from .stats import growth
@@ -59,8 +59,8 @@ class ReportRow:
         if self.measurement is None:
             return None
         judged = self.judgement is not None and self.judgement.processes > 1
-        centre = _positive(self.judgement.new_s) if self.judgement is not None and judged else None
-        return centre if centre is not None else _positive(self.measurement.median_s)
+        centre = self.judgement.new_s if self.judgement is not None and judged else None
+        return centre if centre is not None else self.measurement.median_s
 
     @property
     def counted(self) -> int | None:
@@ -76,7 +76,7 @@ class ReportRow:
     @property
     def reference_s(self) -> float | None:
         """Seconds per call that it was compared with; None where it was not, or with a published limit."""
-        return _positive(self.judgement.reference_s) if self.judgement is not None else None
+        return self.judgement.reference_s if self.judgement is not None else None
 
     @property
     def reference_rate(self) -> float | None:
@@ -100,6 +100,19 @@ class ReportRow:
         """The 99 % interval of `change`."""
         interval = self.judgement.interval if self.judgement is not None else None
         return None if interval is None else (growth(interval[0]), growth(interval[1]))
+
+    @property
+    def peak(self) -> PeakJudgement | None:
+        """The verdict on its memory; None where there is none."""
+        return self.judgement.peak if self.judgement is not None else None
+
+    @property
+    def by_peak(self) -> bool:
+        """Whether its word is that of its memory, and its time has another."""
+        judged, peak = self.judgement, self.peak
+        return (
+            judged is not None and peak is not None and peak.outweighs and self.word == peak.verdict != judged.verdict
+        )
 
     @property
     def share_of_ceiling(self) -> float | None:
@@ -130,8 +143,7 @@ class ReportRow:
 
 
 def _positive(value: float | None) -> float | None:
-    # Work and time are bounded each for itself; a file made by hand can have a quotient of them that no number holds,
-    # and its verdict may hold what is no time.
+    # A roofline is not bounded; a file made by hand can have a share of it that no number holds.
     return value if value is not None and 0 < value < math.inf else None
 
 

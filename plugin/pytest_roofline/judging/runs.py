@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.figures import Figure
+from ..core.keys import told_by_position
 from ..core.memory import OutOfMemory
 from ..core.memory_use import MemoryUse
 from ..core.profiles import Profile
@@ -134,7 +135,8 @@ class Run:
             resources: of this run.
             accept_worse: take it even if its test failed, as long as it failed only for a verdict.
         """
-        return resources.invalid or self._test_unfit(resources.test_id, accept_worse)
+        by_position = told_by_position(resources.key.parameters)
+        return resources.invalid or by_position or self._test_unfit(resources.test_id, accept_worse)
 
     def unjudged(self, resources: Resources) -> str:
         """Why a compiled kernel could not be held against the baseline that it had; empty where it could, or had none.

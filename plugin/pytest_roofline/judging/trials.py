@@ -11,6 +11,7 @@ from ..core.entries import Statistic
 from ..core.records import Measurement
 from ..core.samples import MOST_EXCLUDED
 from .limits import Summary, exact, process_s
+from .peaks import typical_peak
 from .spread import Group
 from .verdicts import Reference, other_mode
 
@@ -80,6 +81,13 @@ class Trial:
         """The same, with whether every attempt was taken in a way that tells the statistic itself."""
         told = all(exact(attempt.samples, statistic) for attempt in self._sound_attempts(reference))
         return Summary([self.group(reference, device, started, statistic)], told)
+
+    def peak_bytes(self, reference: Reference | None) -> int | None:
+        """The most memory that a call held, over the sound attempts."""
+        processes: dict[str, list[Measurement]] = {}
+        for attempt in self._sound_attempts(reference):
+            processes.setdefault(attempt.process, []).append(attempt)
+        return typical_peak(processes.values())
 
     def _sound_attempts(self, reference: Reference | None) -> list[Measurement]:
         return [attempt for attempt in self.measurements if not _trouble(attempt, reference)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from ..core.checks import MOST_TOLERANCE, WIDE_TOLERANCE
+from ..core.records import PeakJudgement
 from ..core.units import format_percent, format_tolerance
 from .breaches import Breach, hold, may_decide, open_reason
 from .limits import Limit
@@ -69,6 +70,7 @@ class Reference:
         moved: the groups as they would be in the new session, where all tests of it moved together (`shared`); none
             where they did not.
         shift: by how much that makes this test slower, in log seconds.
+        peak_bytes: the most memory that a call held; None where that is not known.
     """
 
     groups: tuple[Group, ...]
@@ -79,6 +81,7 @@ class Reference:
     clock_hz: float | None = None
     moved: tuple[Group, ...] = ()
     shift: float = 0.0
+    peak_bytes: int | None = None
 
     @property
     def medians_s(self) -> tuple[float, ...]:
@@ -134,6 +137,7 @@ class Verdict:
         hot: by how much the further rounds lie above the first process, in log seconds, where chance is no excuse and
             the reference holds first processes alone; else 0.
         futile: whether more processes of this run would hardly decide, since what is open is the baseline's own error.
+        peak: the verdict on the memory, beside this one on the time; None where no peak was taken or known.
     """
 
     kind: Kind
@@ -157,6 +161,14 @@ class Verdict:
     fewest: int = 1
     hot: float = 0.0
     futile: bool = False
+    peak: PeakJudgement | None = None
+
+    @property
+    def overall(self) -> Kind:
+        """The word for the measurement: that on its time, unless that on its memory is worse."""
+        if self.peak is not None and self.peak.outweighs and self.kind is not Kind.REGRESSED:
+            return Kind(self.peak.verdict)
+        return self.kind
 
     @property
     def change(self) -> float | None:
@@ -487,8 +499,12 @@ def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> str:
     )
 
 
+_MODES = {"graph": "timed by replaying a graph"}
+
+
 def _mode(achieved: tuple[str, ...]) -> str:
-    return ", ".join(label.replace("_", "-") for label in achieved) or "timed as asked"
+    words = (_MODES.get(label, label.replace("_", "-")) for label in achieved)
+    return ", ".join(words) or "timed as asked"
 
 
 def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -> list[str]:

@@ -19,6 +19,9 @@ BOUNDED_FROM_BYTES = 16 * MIB
 BOUNDED_FROM_FLOPS = 10**9
 # Clocks and counting differ by a percent or two between datasheet and reality.
 UPPER_BOUND = 1.02
+# A cache is several times as fast as memory, and a measured roofline may be one of few threads. Nothing is this much
+# faster than either.
+BEYOND_BELIEF = 20
 
 
 def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling | None:
@@ -142,6 +145,37 @@ def above_peak(ceiling: Ceiling | None, work: Work, share: float | None, labels:
     if not (_computes_enough(work) if is_arithmetic(ceiling) else _moves_enough(work, labels)):
         return ""
     return f"{share:.0%} of the datasheet's peak ({format_ceiling(ceiling)}): the work was not done, or not counted"
+
+
+def beyond_belief(ceiling: Ceiling, amount: float, seconds: float) -> str:
+    """Why a rate cannot be true, whatever caches there are: twenty times a roofline and more; else empty.
+
+    Args:
+        ceiling: in bytes or FLOP per second.
+        amount: bytes or FLOPs of one call.
+        seconds: that it takes.
+    """
+    rate = amount / seconds
+    if not ceiling.bounds or rate <= BEYOND_BELIEF * (ceiling.limit or ceiling.value):
+        return ""
+    shown = format_flops(rate) if is_arithmetic(ceiling) else format_rate(rate)
+    known = "the datasheet's peak" if ceiling.source == "datasheet" else "what was measured here"
+    return (
+        f"{shown} is {rate / ceiling.value:,.0f} times {known} ({format_ceiling(ceiling)}): is `work` right, and does "
+        "the function do it?"
+    )
+
+
+def device_bounds(device: DeviceFacts) -> list[Ceiling]:
+    """What bounds a device by its datasheet, whatever a metric names: its memory, and its fastest arithmetic."""
+    known = product_of(device)
+    if known is None:
+        return []
+    flops = [name for name, peak in known.peaks.items() if name.endswith("_TFLOPS") and peak.trusted]
+    found = [("memory_GBps", "traffic_GBps")] if "memory_GBps" in known.peaks else []
+    if flops:
+        found.append((max(flops, key=lambda name: known.peaks[name].value), "TFLOPS"))
+    return [ceiling_of(known.peaks[name], metric, RATE_UNITS[metric]) for name, metric in found]
 
 
 def _moves_enough(work: Work, labels: tuple[str, ...]) -> bool:

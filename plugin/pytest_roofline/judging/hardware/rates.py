@@ -110,7 +110,9 @@ def memory(product: Product, known: Catalogue, where: str) -> Iterator[Mistake]:
         yield from between(f"{where} peaks.memory_GBps", rate, MEMORY[0] * made, MEMORY[1] * made, why)
     kind = known.memory_type(product.memory_type)
     if kind is not None:
-        yield from _of_its_kind(product, kind, where)
+        # One that cannot be is told of itself.
+        if min(kind.most_Gbps, kind.part_bits, kind.least_GB, kind.most_GB) > 0:
+            yield from _of_its_kind(product, kind, where)
     elif product.memory_type is not None:
         expected = f"one of {', '.join(one.name for one in known.memory_types)}, or an entry in `memory_types`"
         yield Mistake(f"{where} memory_type", repr(product.memory_type), expected)

@@ -67,6 +67,7 @@ def _types(own: Catalogue) -> Iterator[Mistake]:
                 yield Mistake(f"{what} {row.name} source", "empty", "who says so")
     for chip_of in own.architectures:
         figures = {**chip_of.flops_per_clock, "most_units": chip_of.most_units, "most_l2_MiB": chip_of.most_l2_MiB}
+        figures |= {} if chip_of.llc_MiB is None else {"llc_MiB": chip_of.llc_MiB}
         yield from _above_zero(f"architectures {chip_of.name}", figures)
     for kind in own.memory_types:
         figures = {"most_Gbps": kind.most_Gbps, "part_bits": kind.part_bits, "least_GB": kind.least_GB}

@@ -12,7 +12,6 @@ import tempfile
 from array import array
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 from ...core.records import SCHEMA
 from ...version import __version__
@@ -34,7 +33,8 @@ def load(folder: Path) -> tuple[Columns, str]:
         return Columns(), ""
     except _OtherVersion:
         return Columns(), ""
-    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, BadZipFile) as error:
+    except Exception as error:
+        # A damaged archive ends in a dozen of them: zipfile asks for passwords and for versions of the format to come.
         why = getattr(error, "strerror", None) or type(error).__name__
         return Columns(), f"the index {path} cannot be used ({why}), so the run files are read anew"
 

@@ -1,0 +1,231 @@
+"""The most memory that a call holds, compared with its baseline: red where it is more, whatever the time says."""
+
+import csv
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from pytest_roofline.judging.baselines import read_baseline
+
+from .conftest import texts
+
+GIB = 2**30
+# A call that holds what `peak.json` says, in GiB; None does not ask for it.
+SUITE = """
+import json
+from pathlib import Path
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9)
+PEAK = json.loads((Path(__file__).parent / "peak.json").read_text())
+
+def test_step(roofline, busy, fake):
+    size = int((PEAK or 1) * 2**30)
+    def step():
+        fake.allocate(size)
+        busy(1e-3)
+        fake.allocate(-size)
+    roofline.measure(step, work=WORK, peak_bytes=PEAK is not None)
+"""
+ENTRY = "baselines/h100.json"
+
+
+class Steps:
+    """A desk with the one test, whose peak is told before each run."""
+
+    def __init__(self, desk):
+        self.desk = desk
+        desk.suite(SUITE)
+
+    def run(self, gib, *arguments):
+        (self.desk.path / "peak.json").write_text(json.dumps(gib))
+        return self.desk.run(*arguments)
+
+    def approve(self, gib, *arguments, name="before", run=("-q",)):
+        """Run, propose that run, and approve it; what `approve` printed."""
+        self.run(gib, *run, f"--roofline-save={name}")
+        proposal = f"{name}.json"
+        proposed = self.desk.cli("baseline", "propose", name, "-o", proposal, "--accept-slower")
+        assert proposed.exit_code == 0, proposed.output
+        return self.desk.cli("baseline", "approve", proposal, *arguments)
+
+    @property
+    def entry(self):
+        (entry,) = read_baseline(self.desk.path / ENTRY).entries
+        return entry
+
+    @property
+    def peak(self):
+        """The verdict of the newest run on its peak."""
+        return self.desk.last_run().judgements[0].peak
+
+
+@pytest.fixture
+def steps(desk):
+    return Steps(desk)
+
+
+@pytest.fixture
+def known(steps):
+    """The same, with a baseline of one GiB."""
+    assert steps.approve(1.0).exit_code == 0
+    assert steps.entry.peak_bytes == GIB
+    return steps
+
+
+def test_a_tenth_more_is_red_though_the_time_is_not(known):
+    result = known.run(1.1, "-q")
+    result.assert_outcomes(failed=1)
+    text = texts(result)
+    assert "step: REGRESSED peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB), tolerated 51.2 MiB" in text
+    assert "its time: 2000 GB/s PASSED" in text
+    assert "accept with `roofline baseline propose --accept-slower`" in text
+    assert "1 of 1 compared: 1 REGRESSED" in text
+    (judged,) = known.desk.last_run().judgements
+    assert (judged.verdict, judged.peak.verdict) == ("PASSED", "REGRESSED")
+    assert (judged.peak.new_bytes, judged.peak.reference_bytes) == (int(1.1 * GIB), GIB)
+
+
+@pytest.mark.parametrize(("gib", "word"), [(1.01, "PASSED"), (1.0, "PASSED"), (0.99, "PASSED"), (0.9, "IMPROVED")])
+def test_a_hundredth_more_and_anything_less_is_green(known, gib, word):
+    known.run(gib, "-q").assert_outcomes(passed=1)
+    assert known.peak.verdict == word
+
+
+def test_less_is_told_as_an_improvement(known):
+    known.run(0.9).stdout.fnmatch_lines(["peak IMPROVED step: peak memory -10.0 % (922 MiB, baseline 1.00 GiB)*"])
+
+
+def test_the_table_shows_the_peak_with_its_difference(known):
+    known.run(1.1).stdout.fnmatch_lines(["step*REGRESSED*", "step*1.10 GiB +10.0 %"])
+
+
+def test_both_are_told_where_the_time_is_red_too(known):
+    known.desk.script(slow=2.0)
+    result = known.run(1.1, "-q", "--roofline-rounds=12")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*step: +100.0 % time * REGRESSED*"])
+    assert "peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB)" in texts(result)
+
+
+def test_without_a_baseline_it_is_green_and_says_so(steps):
+    steps.run(1.0, "-q").assert_outcomes(passed=1)
+    assert (steps.peak.verdict, steps.peak.reference_bytes) == ("NO BASELINE", None)
+
+
+@pytest.mark.parametrize("gate", ["--roofline-require-baseline", "--roofline-ci"])
+def test_a_baseline_of_before_peaks_were_kept_turns_nothing_red(known, gate):
+    path = known.desk.path / ENTRY
+    raw = json.loads(path.read_text())
+    del raw["entries"][0]["peak_bytes"]
+    path.write_text(json.dumps(raw))
+    result = known.run(2.0, gate)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["the baseline holds no peak yet, so it is compared with nothing: step"])
+    assert known.desk.last_run().judgements[0].verdict == "PASSED"
+
+
+def test_a_peak_that_is_not_taken_any_more_is_not_green_in_silence(known):
+    result = known.run(None)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["peak INVALID step: the baseline has a peak of 1.00 GiB and none was taken*"])
+    known.run(None, "--roofline-fail-on=regressed,invalid").assert_outcomes(failed=1)
+
+
+def test_of_rounds_the_process_in_the_middle_stands(known):
+    known.desk.suite(SUITE.replace("2**30)", "2**30 * (1.5 if ROUND == 2 else 1))").replace(
+        "def test_step(roofline, busy, fake):",
+        "def test_step(roofline, busy, fake, pytestconfig):\n"
+        "    from pytest_roofline.round_child import in_round\n"
+        "    ROUND = in_round(pytestconfig).number if in_round(pytestconfig) else 1",
+    ))  # fmt: skip
+    known.desk.script(slow=[1.04, 1.0])
+    known.run(1.0, "-q", "--roofline-rounds=12")
+    run = known.desk.last_run()
+    peaks = [one.peak_bytes for one in run.tested]
+    assert peaks == [GIB, int(1.5 * GIB)]
+    assert known.peak.new_bytes == GIB
+
+
+def test_a_larger_peak_is_accepted_twice_and_then_the_measure(known):
+    refused = known.desk.cli
+    known.run(1.1, "-q", "--roofline-save=more")
+    without = refused("baseline", "propose", "more", "-o", "no.json")
+    assert (without.exit_code, "peak memory +10.0 %" in without.output) == (2, True)
+    assert refused("baseline", "propose", "more", "-o", "more.json", "--accept-slower").exit_code == 0
+    unwanted = refused("baseline", "approve", "more.json")
+    assert unwanted.exit_code == 2
+    assert "step takes peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB); expected no more" in unwanted.output
+    assert known.entry.peak_bytes == GIB
+    approved = refused("baseline", "approve", "more.json", "--accept-slower")
+    assert "peak 1.00 GiB → 1.10 GiB" in " ".join(approved.output.split())
+    assert known.entry.peak_bytes == int(1.1 * GIB)
+    known.run(1.1, "-q").assert_outcomes(passed=1)
+
+
+def test_renewals_within_the_tolerance_do_not_add_up(known):
+    for step in range(1, 4):
+        assert known.approve(1.0 + 0.02 * step, name=f"step{step}").exit_code == (2 if step == 3 else 0)
+    assert known.entry.peak_bytes == GIB
+
+
+def test_a_smaller_peak_is_the_new_measure(known):
+    assert known.approve(0.8, name="less").exit_code == 0
+    assert known.entry.peak_bytes == int(0.8 * GIB)
+    known.run(0.9, "-q").assert_outcomes(failed=1)
+
+
+def test_a_baseline_without_a_peak_takes_its_first_from_the_run_that_it_has(known):
+    path = known.desk.path / ENTRY
+    raw = json.loads(path.read_text())
+    del raw["entries"][0]["peak_bytes"]
+    path.write_text(json.dumps(raw))
+    approved = known.desk.cli("baseline", "approve", "before.json")
+    assert "peak none → 1.00 GiB" in " ".join(approved.output.split())
+    assert known.entry.peak_bytes == GIB
+
+
+def test_replace_alone_takes_a_peak_out(known):
+    assert known.approve(None, name="kept").exit_code == 0
+    assert known.entry.peak_bytes == GIB
+    assert known.approve(None, "--replace", name="gone").exit_code == 0
+    assert known.entry.peak_bytes is None
+
+
+def test_compare_finds_it_offline_and_has_a_row_of_its_own(known):
+    known.run(1.1, "-q", "--roofline-save=more")
+    for old in ("before", ENTRY):
+        compared = known.desk.cli("compare", old, "more")
+        assert compared.exit_code == 1, compared.output
+        assert "peak REGRESSED step: peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB)" in compared.output
+        assert compared.output.endswith("1 REGRESSED\n")
+        rows = json.loads(known.desk.cli("compare", old, "more", "--json").stdout)
+        assert [(row["kind"], row["verdict"]) for row in rows] == [("time", "PASSED"), ("peak", "REGRESSED")]
+        assert (rows[1]["old_bytes"], rows[1]["new_bytes"]) == (GIB, int(1.1 * GIB))
+        assert rows[1]["change"] == pytest.approx(0.1)
+    assert known.desk.cli("compare", ENTRY, "before").exit_code == 0
+
+
+def test_reports_say_it_too(known):
+    known.run(1.1, "-q", "--junitxml=junit.xml", "--roofline-report=report", "--roofline-save=more")
+    properties = {one.get("name"): one.get("value") for one in ET.parse(known.desk.path / "junit.xml").iter("property")}
+    assert properties["roofline.verdict"] == properties["roofline.peak_verdict"] == "REGRESSED"
+    assert (properties["roofline.peak_bytes"], properties["roofline.baseline_peak_bytes"]) == (
+        f"{int(1.1 * GIB)}",
+        f"{GIB}",
+    )
+    (row,) = csv.DictReader((known.desk.path / "report/results.csv").open())
+    assert (row["verdict"], row["peak_verdict"], row["baseline_peak_bytes"]) == ("REGRESSED", "REGRESSED", f"{GIB}")
+    assert row["reason"].startswith("peak memory +10.0 %")
+    page = (known.desk.path / "report/index.html").read_text()
+    assert "1 of 1 measurement takes more memory: step." in page
+    assert "is slower:" not in page
+    told = known.desk.cli("explain", "more", "step")
+    assert "memory: REGRESSED, peak 1.10 GiB, baseline 1.00 GiB, tolerated either way 51.2 MiB" in told.output
+
+
+def test_show_lists_it(known):
+    assert "1.00 GiB" in known.desk.cli("baseline", "show", ENTRY).output
+    (row,) = json.loads(known.desk.cli("baseline", "show", ENTRY, "--json").stdout)
+    assert row["peak_bytes"] == GIB
