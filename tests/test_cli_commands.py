@@ -296,7 +296,7 @@ def test_each_kind_of_row_has_the_very_names_that_the_page_says(tmp_path, make):
     """Of comparisons and baselines with rows of every kind."""
     figures = {"registers": 198, "shared_bytes": 1024, "stack_bytes": 0}
     kernel = Resources(ResourceKey("flash", {}, "sm_90"), "test_flash", "flash", "process-1", figures)
-    big, small = make.measurement(key=make.key("big")), make.measurement()
+    big, small = make.measurement(key=make.key("big")), make.measurement(peak_bytes=2**20)
     lost = OutOfMemory(big.test_id, "big", big.key.parameters, big.label, "process-1", "cuda:0", "out of memory")
     before = make.save(tmp_path / "before.jsonl", small, big, kernel)
     grown = replace(kernel, figures=figures | {"registers": 255})

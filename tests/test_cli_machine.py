@@ -110,6 +110,11 @@ class FakeWorkloads:
         seconds, buffer = 2 * size_bytes / self.device.bytes_per_s, object()
         return lambda: self.device.work(seconds, touch=buffer, size_bytes=2 * size_bytes, cached=0.3)
 
+    def read(self, size_bytes):
+        """Half of what a copy takes."""
+        seconds, buffer = size_bytes / self.device.bytes_per_s, object()
+        return lambda: self.device.work(seconds, touch=buffer, size_bytes=size_bytes, cached=0.3)
+
     def matmul(self):
         """A product of a millisecond."""
         return lambda: self.device.work(1e-3)

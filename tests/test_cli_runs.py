@@ -1,5 +1,6 @@
 """`roofline explain` and `roofline drill` as a user types them."""
 
+import json
 import math
 import os
 import re
@@ -273,13 +274,48 @@ def drilled(make, monkeypatch):
 
 def red_and_other(make, **changes):
     red, other = (make.measurement(key=make.key(name)) for name in ("red", "other"))
-    return red, other, judged(red), judged(other, **({"verdict": "PASSED"} | changes))
+    return red, other, dosed(red), dosed(other, **({"verdict": "PASSED"} | changes))
+
+
+def dosed(measurement, seen=0.10, **changes):
+    """A judgement in a drill that made a test slower by so much, give or take 3 %."""
+    estimate = math.log1p(seen)
+    return judged(measurement, **({"estimate": estimate, "interval": (estimate - 0.03, estimate + 0.03)} | changes))
 
 
 def test_a_drill_in_which_every_compared_test_turned_red_is_a_success(command, make, drilled):
     red, other, first, _ = red_and_other(make)
     missing = Judgement(other.test_id, other.label, "NO BASELINE", 0.05, reason="none")
     drilled.records = (red, other, first, missing)
+    result = command("drill", "10%")
+    said = "drill of +10 %: 1 of 1 tests turned red\nagainst their baselines +10.0 % time; +10.0 % was asked for\n"
+    assert (result.exit_code, result.stdout) == (0, said)
+
+
+@pytest.mark.parametrize(
+    ("seen", "missed"),
+    [
+        (0.12, ""),
+        (0.89, "takes +89.0 % time (+82.9…+95.3 %)"),
+        (0.06, "takes +6.0 % time (+2.6…+9.5 %)"),
+    ],
+)
+def test_a_drill_that_slowed_a_test_down_by_something_else_than_was_asked_for_proves_nothing(
+    command, make, drilled, seen, missed
+):
+    red, other = (make.measurement(key=make.key(name)) for name in ("red", "other"))
+    drilled.records = (red, other, dosed(red), dosed(other, seen))
+    result = command("drill", "10%")
+    assert result.exit_code == bool(missed)
+    assert "drill of +10 %: 2 of 2 tests turned red\n" in result.stdout
+    assert (f"not the drill's doing: other[64MiB] {missed}" in result.stdout) == bool(missed)
+    told = json.loads(command("drill", "10%", "--json").stdout)
+    assert [one["missed"] for one in told["tests"]] == ["", missed]
+
+
+def test_what_is_held_against_a_limit_alone_tells_nothing_of_the_dose(command, make, drilled):
+    red = make.measurement(key=make.key("red"))
+    drilled.records = (red, dosed(red, 0.89, reference=(), limit_s=1e-3))
     result = command("drill", "10%")
     assert (result.exit_code, result.stdout) == (0, "drill of +10 %: 1 of 1 tests turned red\n")
 
@@ -368,7 +404,13 @@ def test_the_arguments_of_a_drill_are_pytests_in_their_order(command, make, dril
         "no:x",
     ]
     command("drill", "10%", *arguments)
-    assert drilled.command[: 3 + len(arguments)] == [sys.executable, "-m", "pytest", *arguments]
+    assert drilled.command[: 4 + len(arguments)] == [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--roofline-rounds=auto",
+        *arguments,
+    ]
     assert "--roofline-drill=10%" in drilled.command
 
 

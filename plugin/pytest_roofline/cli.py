@@ -98,6 +98,7 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
     from .reporting.exact_tables import exact_comparison_table, exact_reason_lines
     from .reporting.exhausted import lost_line
     from .reporting.ladder import ladder_lines, ladder_of_rows
+    from .reporting.messages import peak_lines
     from .reporting.published import idle_lines
     from .reporting.tables import comparison_table
 
@@ -111,6 +112,8 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
     for row in rows:
         if row.verdict.reason:
             click.echo(f"{row.verdict.kind.value} {printable(row.label)}: {printable(row.verdict.reason)}")
+    for line in peak_lines([(row.label, row.verdict.peak) for row in rows], at_most=len(rows)):
+        click.echo(line)
     for line in idle_lines(compared.idle):
         click.echo(line)
     if kernels:

@@ -30,7 +30,9 @@ def baseline() -> None:
 @click.option("--only", multiple=True, metavar="EXPR", help="Only entries with this in their label (repeatable).")
 @click.option("--replace", is_flag=True, help="Take the new sessions in place of the old, unless they are too slow.")
 @click.option(
-    "--accept-slower", is_flag=True, help="Take what crept beyond the tolerance since its anchor, and anchor it anew."
+    "--accept-slower",
+    is_flag=True,
+    help="Take what crept beyond the tolerance since its anchor, and anchor it anew; and what takes more memory.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the changes, write nothing.")
 @json_option
@@ -49,7 +51,7 @@ def approve(
 
     New sessions replace the old where they surely differ by more than the tolerance, and join them everywhere else: so
     noise neither tightens nor loosens a baseline. What is slower than the oldest sessions of its entry by more than the
-    tolerance, in one step or many, is refused without --accept-slower.
+    tolerance, in one step or many, or takes more memory, is refused without --accept-slower.
 
     Example: roofline baseline approve driver-570.json --dry-run
 

@@ -19,7 +19,7 @@ SECTIONS = {
 }
 _OTHERS = "Others"
 # As pyproject.toml asks for it. What reads files works without, what looks at a device does not.
-TORCH = "torch>=2.4"
+TORCH = "torch>=2.10"
 
 
 class InOrder(click.Group):

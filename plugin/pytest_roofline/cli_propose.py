@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 @click.option(
     "--accept-slower",
     is_flag=True,
-    help="Also tests that failed only because they were slower, or their kernels ask for more: that is accepted.",
+    help="Also tests that failed only because they were slower, took more memory, or their kernels ask for more: that "
+    "is accepted.",
 )
 @json_option
 @folder_option

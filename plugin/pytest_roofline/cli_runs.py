@@ -8,6 +8,7 @@ import sys
 import tempfile
 import uuid
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -87,13 +88,17 @@ def _matching(run: "Run", test: str) -> dict[str, str]:
     ids = {m.label: m.test_id for m in run.tested} | {r.label: r.test_id for r in run.resources}
     ids |= note_labels(run)
     labels = list(ids)
-    exact = [label for label in labels if test in (label, ids[label], *re.findall(r"[^][-]+(?=[^][]*\])", label))]
+    exact = [label for label in labels if test in (label, ids[label], *_parameters(label))]
     found = exact or [label for label in labels if test in label or test in ids[label]]
     if not found:
         known = ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
         told = known or "nothing at all"
         raise BadInput(f"{run.path} measured nothing whose name holds {test!r}; it measured {told}")
     return {label: ids[label] for label in found}
+
+
+def _parameters(label: str) -> list[str]:
+    return [word for inner in re.findall(r"\[([^][]*)\]", label) for word in inner.split("-")]
 
 
 @click.command(
@@ -106,18 +111,23 @@ def _matching(run: "Run", test: str) -> dict[str, str]:
 def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> None:
     """Run pytest with every measured function slowed down by SHARE (10%), and say which tests turned red.
 
+    As a gate does, it runs what is undecided again, and tells of each test how much slower it really was: whatever
+    else slows the machine down turns a gate red that sleeps.
+
     ARGUMENTS are pytest's: paths, -k, --roofline-against and so on. With --json, what pytest prints goes to standard
     error.
 
     Example: roofline drill 20% perf_tests -k memcpy
 
-    Exit status: 0 every compared test turned red, 1 one slept, 2 nothing was compared, or the input cannot be used.
+    Exit status: 0 every compared test turned red by what was asked for, 1 one slept or was slowed down by more or less
+    than that, 2 nothing was compared, or the input cannot be used.
     """
     from .judging.runs import read_run
 
     slowdown = parse_fraction(share, "SHARE")
     name = f"drill-{uuid.uuid4().hex[:12]}"
-    command = [sys.executable, "-m", "pytest", *arguments]
+    # The rounds of the gate that it is to prove, unless ARGUMENTS name others.
+    command = [sys.executable, "-m", "pytest", "--roofline-rounds=auto", *arguments]
     command += [f"--roofline-drill={share}", f"--roofline-save={name}"]
     with tempfile.TemporaryDirectory(prefix="roofline-drill-") as folder:
         told = Path(folder) / "path"
@@ -144,6 +154,7 @@ def _tell(run: "Run", slowdown: float, *, as_json: bool) -> int:
         click.echo(printable(f"roofline: nothing was compared, so nothing could turn red; {first}"), err=True)
         return 2
     asleep = [judgement for judgement in compared if judgement.verdict != "REGRESSED"]
+    missed = {one.label: why for one in compared if (why := _missed(one, slowdown, len(compared)))}
     if as_json:
         print_json(
             {
@@ -151,26 +162,63 @@ def _tell(run: "Run", slowdown: float, *, as_json: bool) -> int:
                 "run": str(run.path),
                 "compared": len(compared),
                 "red": len(compared) - len(asleep),
-                "tests": [_as_json(judgement, slowdown) for judgement in compared],
+                "tests": [
+                    _as_json(judgement, slowdown) | {"missed": missed.get(judgement.label, "")}
+                    for judgement in compared
+                ],
             }
         )
-        return 1 if asleep else 0
+        return 1 if asleep or missed else 0
     click.echo(
         f"drill of +{format_tolerance(slowdown)}: {len(compared) - len(asleep)} of {len(compared)} tests turned red"
     )
     for judgement in asleep:
         click.echo(printable(f"  asleep: {_asleep(judgement, slowdown)}"))
-    return 1 if asleep else 0
+    from .judging.stats import growth
+
+    seen = sorted(growth(one.estimate) for one in compared if one.estimate is not None and one.reference)
+    if seen:
+        reach = f" … {format_percent(seen[-1])}" if len(seen) > 1 else ""
+        click.echo(
+            f"against their baselines {format_percent(seen[0])}{reach} time; {format_percent(slowdown)} was asked for"
+        )
+    for label, why in missed.items():
+        click.echo(printable(f"  not the drill's doing: {label} {why}"))
+    if missed:
+        click.echo(
+            "What is red for another reason proves nothing: bring the machine back to how it was recorded, drill again."
+        )
+    return 1 if asleep or missed else 0
+
+
+def _missed(judgement: "Judgement", slowdown: float, tests: int) -> str:
+    """How a test was slowed down by something else than was asked for; empty where its interval holds that.
+
+    It is widened as for the smallest of `tests` p values (Bonferroni): one drill of a hundred misses by chance.
+    """
+    if judgement.estimate is None or judgement.interval is None or not judgement.reference:
+        return ""
+    from .judging.stats import CONFIDENCE, growth
+
+    chance = (1 - CONFIDENCE) / 2
+    wider = NormalDist().inv_cdf(chance / tests) / NormalDist().inv_cdf(chance)
+    low, high = (judgement.estimate + wider * (bound - judgement.estimate) for bound in judgement.interval)
+    if low <= math.log1p(slowdown) <= high:
+        return ""
+    bounds = "…".join(format_percent(growth(bound)).removesuffix(" %") for bound in (low, high))
+    return f"takes {format_percent(growth(judgement.estimate))} time ({bounds} %)"
 
 
 def _as_json(judgement: "Judgement", slowdown: float) -> dict[str, Any]:
+    from .judging.stats import growth
+
     red = judgement.verdict == "REGRESSED"
     return {
         "test": judgement.label,
         "test_id": judgement.test_id,
         "verdict": judgement.verdict,
         "red": red,
-        "seen": None if judgement.estimate is None else math.expm1(judgement.estimate),
+        "seen": None if judgement.estimate is None else growth(judgement.estimate),
         "tolerance": judgement.tolerance,
         "asleep": "" if red else _asleep(judgement, slowdown),
     }
@@ -179,7 +227,9 @@ def _as_json(judgement: "Judgement", slowdown: float) -> dict[str, Any]:
 def _asleep(judgement: "Judgement", slowdown: float) -> str:
     if judgement.estimate is None:
         return f"{judgement.label} {judgement.verdict}: {judgement.reason}"
-    seen = format_percent(math.expm1(judgement.estimate))
+    from .judging.stats import growth
+
+    seen = format_percent(growth(judgement.estimate))
     text = f"{judgement.label} {judgement.verdict}, seen as {seen}"
     if slowdown <= judgement.tolerance:
         return f"{text}: within its tolerance of {format_tolerance(judgement.tolerance)}"

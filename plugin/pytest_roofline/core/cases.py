@@ -4,9 +4,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from .checks import check_tolerance, require_positive
+from .decoding import decode_json, to_value
 from .errors import BadFile, BadInput
 from .facts import Environment
 from .work import Work
@@ -102,21 +102,11 @@ def read_cases(path: Path) -> list[Case]:
         BadFile: the file is missing, or none of ours.
     """
     try:
-        cases = [_case(plain) for plain in json.loads(path.read_text(encoding="utf-8"))]
+        cases: tuple[Case, ...] = to_value(decode_json(path.read_bytes(), "it"), tuple[Case, ...], "it")
     except OSError as error:
         raise BadFile(f"{path} cannot be read: {error.strerror or error}; expected it beside reproduce.py") from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except BadFile as error:
         raise BadFile(f"{path} is not what `roofline bundle` wrote: {error}; unpack the archive again") from None
     if not cases:
         raise BadFile(f"{path} names no test; unpack the archive again")
-    return cases
-
-
-def _case(plain: dict[str, Any]) -> Case:
-    recorded = tuple(
-        Recorded(
-            **one | {"work": Work(**one["work"]), "seconds": tuple(one["seconds"]), "labels": tuple(one["labels"])}
-        )
-        for one in plain["recorded"]
-    )
-    return Case(**plain | {"options": tuple(plain["options"]), "recorded": recorded})
+    return list(cases)

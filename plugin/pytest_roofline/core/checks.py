@@ -71,3 +71,24 @@ def require_seconds(value: float, name: str) -> None:
     """
     if not 0 <= value < math.inf:
         raise BadInput(f"{name} is {value!r}; expected a finite number, zero or more")
+
+
+def require_amounts(record: object, *, above_zero: tuple[str, ...] = (), from_zero: tuple[str, ...] = ()) -> None:
+    """Refuse amounts that cannot be, of a record's fields: numbers, and lists and mappings of them; None is unknown.
+
+    Raises:
+        BadInput: one of them is negative, infinite or no number, or of the first ones zero.
+    """
+    for name in (*above_zero, *from_zero):
+        value = getattr(record, name)
+        if isinstance(value, dict | tuple):
+            for one in value.values() if isinstance(value, dict) else value:
+                _require_amount(one, name, name in from_zero)
+        elif value is not None:
+            _require_amount(value, name, name in from_zero)
+
+
+def _require_amount(value: float | None, name: str, may_be_zero: bool) -> None:
+    if value is not None and not (0 < value < math.inf or (value == 0 and may_be_zero)):
+        least = "zero or more" if may_be_zero else "above zero"
+        raise BadInput(f"{name} is {value!r}; expected a finite number, {least}")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from .checks import check_tolerance, refuse_wide, require_positive
+from .checks import check_tolerance, refuse_wide, require_amounts, require_positive
 from .errors import BadInput
 from .facts import HardwareKey
 from .keys import JOB_METRIC, Cache, Key, Scalar, Timing, canonical, is_canary, label_of
@@ -65,6 +65,9 @@ class Renewal:
     drift: float
     accepted_slower: bool = False
 
+    def __post_init__(self) -> None:
+        require_amounts(self, from_zero=("sessions",))
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -83,6 +86,7 @@ class Entry:
         reason: why somebody departs from what is usual: lowers or drops a floor (value 0), or allows a wide tolerance.
         anchor: of a measured entry, the sessions that its renewals are held against; empty where they are its oldest.
         renewals: of a measured entry, the newest of them, oldest first: see `judging.creep`.
+        peak_bytes: of a measured entry, the most memory that one call holds; None where nobody measured it.
     """
 
     benchmark: str
@@ -110,8 +114,10 @@ class Entry:
     reason: str = ""
     anchor: tuple[Session, ...] = ()
     renewals: tuple[Renewal, ...] = ()
+    peak_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        require_amounts(self, from_zero=("peak_bytes",))
         check_tolerance(self.tolerance)
         refuse_wide(self.tolerance, bool(self.reason.strip()), "say why in the entry's `reason`")
         if self.kind == "measured":
@@ -122,8 +128,10 @@ class Entry:
             self._check_published()
         if self.kind != "floor" and (self.figures is not None or self.from_amount is not None):
             raise BadInput(f"a {self.kind} entry has figures or from_amount; expected them of a floor only")
-        if self.kind != "measured" and (self.anchor or self.renewals):
-            raise BadInput(f"a {self.kind} entry has an anchor or renewals; expected them of a measured one only")
+        if self.kind != "measured" and (self.anchor or self.renewals or self.peak_bytes is not None):
+            raise BadInput(
+                f"a {self.kind} entry has an anchor, renewals or peak_bytes; expected them of a measured one"
+            )
 
     def _check_measured(self) -> None:
         missing = [name for name in ("cache", "timing", "work") if getattr(self, name) is None]

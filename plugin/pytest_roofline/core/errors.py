@@ -33,6 +33,10 @@ class DeviceError(RooflineError):
     """The device is not there, or stopped answering."""
 
 
+class NoRoom(RooflineError):
+    """What a measurement needs does not fit into the memory that is free now."""
+
+
 class CannotStore(RooflineError):
     """A file could not be written."""
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, fields, replace
 
+from .checks import require_amounts
+
 # In a folder of baselines the file that describes products, and holds no measurement.
 HARDWARE_FILE = "hardware.json"
 
@@ -23,6 +25,9 @@ class HardwareKey:
     partition: str | None = None
     devices: int | None = None
     link: str | None = None
+
+    def __post_init__(self) -> None:
+        require_amounts(self, above_zero=("devices",))
 
     def covers(self, other: "HardwareKey") -> bool:
         """Whether every fact that this key names agrees with `other`."""
@@ -67,6 +72,15 @@ class DeviceFacts:
     pcie_generation: int | None = None
     pcie_width: int | None = None
 
+    def __post_init__(self) -> None:
+        require_amounts(
+            self,
+            from_zero=(
+                "index", "memory_bytes", "units", "last_level_cache_bytes", "clock_mhz", "memory_clock_mhz",
+                "power_limit_w", "pcie_generation", "pcie_width",
+            ),
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
@@ -88,6 +102,15 @@ class HostFacts:
     cgroup_memory_bytes: int | None = None
     governor: str | None = None
     affinity: str | None = None
+
+    def __post_init__(self) -> None:
+        require_amounts(
+            self,
+            from_zero=(
+                "cores", "usable_cores", "memory_bytes", "usable_memory_bytes", "threads", "numa_nodes", "cgroup_cpus",
+                "cgroup_memory_bytes",
+            ),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ JOB_METRIC = "job_wall_s"
 RANK_TIMINGS: tuple[Timing, ...] = ("isolated", "pipelined")
 # What is measured beside the tests of a process, of the machine itself; nobody takes the three names for his own test.
 CANARY_BENCHMARK, CANARIES = "canary", ("copy", "gemm", "launch")
+# Behind the name of a parameter of which only its place in the list is known; no argument of Python holds a space.
+BY_POSITION = " by position"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,17 @@ def is_canary(benchmark: str, name: str) -> bool:
 def canonical(parameters: Mapping[str, object]) -> str:
     """Parameters as one string: equal only where type and value agree, since 1, 1.0 and True are three ids."""
     return json.dumps(parameters, sort_keys=True, separators=(",", ":"), default=str)
+
+
+def told_by_position(parameters: Mapping[str, object]) -> str:
+    """Why a key with these parameters may mean another test tomorrow, and what to write; empty where it may not."""
+    names = [name.removesuffix(BY_POSITION) for name in parameters if name.endswith(BY_POSITION)]
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names)} is told by its position alone, which changes with the list; give parametrize ids=[…] that "
+        "say what each is"
+    )
 
 
 def label_of(benchmark: str, parameters: dict[str, Scalar], name: str) -> str:

@@ -74,6 +74,7 @@ class Machine:
         torch_devices: how many accelerators torch can use; None where torch was not asked.
         accelerator_nodes: device files that an accelerator's driver left.
         libraries: the management libraries that answered.
+        silent: why each of the others did not.
         no_peers: pairs of GPUs without access to each other's memory; None is unknown.
         shm_bytes: size of /dev/shm.
         memlock_bytes: how much memory may be locked; None is unknown or without limit: see `memlock_known`.
@@ -86,6 +87,7 @@ class Machine:
     torch_devices: int | None = None
     accelerator_nodes: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
     no_peers: tuple[tuple[int, int], ...] | None = None
     shm_bytes: int | None = None
     memlock_bytes: int | None = None

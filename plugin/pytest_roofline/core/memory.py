@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from .checks import require_amounts
 from .keys import Scalar
 
 # What a measurement does, in order, and `memory`: a call whose memory is followed. Outside of both there is none.
@@ -78,6 +79,10 @@ class OutOfMemory:
     allocated_bytes: int | None = None
     peak_bytes: int | None = None
     baseline_s: float | None = None
+
+    def __post_init__(self) -> None:
+        sizes = ("asked_bytes", "free_bytes", "allocated_bytes", "peak_bytes")
+        require_amounts(self, above_zero=("round", "baseline_s"), from_zero=sizes)
 
 
 def out_of_memory(error: BaseException | None) -> BaseException | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from .checks import require_amounts
 from .errors import BadInput
 
 # What a call is doing: inside autograd's backward, inside an optimizer's step, or before and between these.
@@ -39,6 +40,9 @@ class Allocation:
     dtype: str
     operator: str = ""
     place: str = ""
+
+    def __post_init__(self) -> None:
+        require_amounts(self, from_zero=("shape",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class MemoryUse:
     missing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        require_amounts(self, from_zero=("device_peak_bytes", "device_before_bytes"))
         _refuse_negative(self)
         unknown = sorted(set(self.categories) - set(CATEGORIES)) + sorted({*self.phase_peaks, self.phase} - set(STEPS))
         if unknown:

@@ -1,10 +1,9 @@
 """Where the time of a call goes: what an untimed pass under a profiler found."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from .checks import require_seconds
+from .checks import require_amounts
 from .errors import BadInput
 
 Tool = Literal["torch", "external"]
@@ -44,10 +43,7 @@ class Timers:
     busy_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("host_s", "device_s", "profiled_host_s", "span_s", "busy_s"):
-            value = getattr(self, name)
-            if value is not None:
-                require_seconds(value, name)
+        require_amounts(self, from_zero=("host_s", "device_s", "profiled_host_s", "span_s", "busy_s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +53,7 @@ class ClassTime:
     Args:
         name: one of `CLASSES`.
         total_s: in seconds, of all profiled calls together.
-        share: of the span of the calls.
+        share: of the span of the calls, which streams that overlap can exceed.
         count: kernels, copies and fills (on a CPU: operators), of all calls.
         flops: of the matrix products, from the shapes of their inputs; None of other classes, and where any product
             of the class does not tell its own.
@@ -74,8 +70,7 @@ class ClassTime:
     def __post_init__(self) -> None:
         if self.name not in CLASSES:
             raise BadInput(f"class is {self.name!r}; expected one of {', '.join(CLASSES)}")
-        require_seconds(self.total_s, "total_s")
-        _require_share(self.share)
+        require_amounts(self, from_zero=("total_s", "share", "count", "flops"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +100,8 @@ class KernelTime:
     blocks: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("total_s", "median_s", "min_s", "max_s", "deviation_s"):
-            require_seconds(getattr(self, name), name)
-        _require_share(self.share)
+        times = ("total_s", "median_s", "min_s", "max_s", "deviation_s", "cpu_s")
+        require_amounts(self, from_zero=(*times, "share", "grid", "grids", "block", "blocks"))
         if self.count < 1:
             raise BadInput(f"count is {self.count!r}; expected one launch or more")
 
@@ -127,6 +121,9 @@ class PartTime:
     part: str
     forward_s: float
     backward_s: float
+
+    def __post_init__(self) -> None:
+        require_amounts(self, from_zero=("forward_s", "backward_s"))
 
     @property
     def total_s(self) -> float:
@@ -157,8 +154,8 @@ class AttentionTime:
     projections_flops: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("softmax_s", "products_s", "projections_s", "fused_s", "other_s"):
-            require_seconds(getattr(self, name), name)
+        times = ("softmax_s", "products_s", "projections_s", "fused_s", "other_s")
+        require_amounts(self, from_zero=(*times, "softmax_flops", "products_flops", "projections_flops"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +204,4 @@ class Profile:
     def __post_init__(self) -> None:
         if self.calls < 1:
             raise BadInput(f"calls is {self.calls!r}; expected one profiled call or more")
-        for name in ("span_s", "busy_s", "overlap_s"):
-            require_seconds(getattr(self, name), name)
-
-
-def _require_share(share: float) -> None:
-    # Streams that overlap can hold more than the span.
-    if not 0 <= share < math.inf:
-        raise BadInput(f"share is {share!r}; expected a finite number, zero or more")
+        require_amounts(self, from_zero=("span_s", "busy_s", "overlap_s", "streams", "distinct"))

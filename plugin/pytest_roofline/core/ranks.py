@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .checks import require_positive
+from .checks import require_amounts, require_positive
 from .errors import BadInput
 
 
@@ -40,6 +40,7 @@ class Ranks:
     fresh: bool = False
 
     def __post_init__(self) -> None:
+        require_amounts(self, above_zero=("generation",), from_zero=("lag_s", "threads"))
         if self.size < 1:
             raise BadInput(f"size is {self.size}; expected one rank or more")
         for name in ("hosts", "seconds", "lag_s"):

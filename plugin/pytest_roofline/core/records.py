@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .checks import check_tolerance, require_seconds
+from .checks import check_tolerance, require_amounts, require_positive
 from .errors import BadInput
 from .facts import Environment
 from .keys import Key
@@ -78,8 +78,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         check_tolerance(self.tolerance)
-        if self.compile_s is not None:
-            require_seconds(self.compile_s, "compile_s")
+        require_amounts(self, above_zero=("round",), from_zero=("peak_bytes", "held_bytes", "compile_s"))
 
     @property
     def median_s(self) -> float:
@@ -225,6 +224,9 @@ class SpreadRecord:
     origin: str
     freedom: float | None = None
 
+    def __post_init__(self) -> None:
+        require_amounts(self, above_zero=("freedom",), from_zero=("value",))
+
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
@@ -233,6 +235,41 @@ class SessionRecord:
     process_medians: tuple[float, ...]
     device: str = ""
     started: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.process_medians:
+            raise BadInput("process_medians is empty; expected the median of at least one process")
+        require_positive(self.process_medians, "process_medians")
+
+
+@dataclass(frozen=True, slots=True)
+class PeakJudgement:
+    """The verdict on the most memory that one call held, in bytes, less is better: see `judging.peaks`.
+
+    `new_bytes` is None where the baseline has a peak and none was taken, `reference_bytes` where the baseline has none.
+    `allowed_bytes` is by how much the two may differ.
+    """
+
+    verdict: str
+    new_bytes: int | None
+    reference_bytes: int | None = None
+    allowed_bytes: int | None = None
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        require_amounts(self, from_zero=("new_bytes", "reference_bytes", "allowed_bytes"))
+
+    @property
+    def change(self) -> float | None:
+        """The difference as a share of the reference: +0.1 takes a tenth more."""
+        if self.new_bytes is None or not self.reference_bytes:
+            return None
+        return self.new_bytes / self.reference_bytes - 1
+
+    @property
+    def outweighs(self) -> bool:
+        """Whether it is worse than any verdict on the time but REGRESSED."""
+        return self.verdict in ("REGRESSED", "INVALID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +280,10 @@ class Judgement:
     `reference_clock_hz` is the median clock behind the reference, in cycles per second; None where no probe ran.
     `limit_s` is the time of a call that just meets the limit (published, or a share of the roofline) that it was held
     against in place of a reference, in seconds; None where that was none, and in files from before it was kept.
+    `peak` is the verdict on its memory, beside that on its time; None where it has no peak and its reference none.
+
+    Raises:
+        BadInput: a value that cannot be, or only some of those that a comparison with a reference always gives.
     """
 
     test_id: str
@@ -273,11 +314,38 @@ class Judgement:
     published: tuple[str, ...] = ()
     reference_clock_hz: float | None = None
     limit_s: float | None = None
+    peak: PeakJudgement | None = None
+
+    def __post_init__(self) -> None:
+        require_amounts(
+            self,
+            above_zero=("limit_s", "freedom", "reference_clock_hz"),
+            from_zero=("tolerance", "error", "mde", "reach", "processes"),
+        )
+        for name in ("p", "p_adjusted"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise BadInput(f"{name} is {value!r}; expected a chance from 0 to 1")
+        if self.interval is not None and self.estimate is None:
+            raise BadInput("there is an interval and no estimate; expected both, or no interval")
+        for name in ("new_s", "reference_s"):
+            if getattr(self, name) is not None:
+                require_positive((getattr(self, name),), name)
+        compared = ("estimate", "new_s", "reference_s", "process_spread", "session_spread")
+        missing = [name for name in compared if getattr(self, name) is None]
+        if self.error is not None and missing:
+            raise BadInput(f"there is an error of the estimate, and no {', '.join(missing)}; expected all or none")
+        if self.interval is not None and not self.interval[0] <= self.interval[1]:
+            raise BadInput(f"interval is {self.interval}; expected the smaller end first")
 
 
 @dataclass(frozen=True, slots=True)
 class CurveSummary:
-    """One sweep over sizes in a line: see `judging.curves`."""
+    """One sweep over sizes in a line: see `judging.curves`.
+
+    `reached` holds by share of the plateau the size from which on no larger one is below it. `misfit` is the root mean
+    square of the relative errors of latency and bandwidth; None in files of before it was kept.
+    """
 
     label: str
     metric: str
@@ -287,6 +355,10 @@ class CurveSummary:
     latency_s: float
     bandwidth: float | None
     verdict: str = ""
+    misfit: float | None = None
+
+    def __post_init__(self) -> None:
+        require_amounts(self, from_zero=("points", "plateau", "reached", "latency_s", "bandwidth"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,3 +375,6 @@ class Footer:
     curves: tuple[CurveSummary, ...] = ()
     compiled: int = 0
     shadow: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_amounts(self, from_zero=("measured", "not_measured", "compiled"))

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from .checks import require_positive, require_seconds
+from .checks import require_amounts, require_positive, require_seconds
 from .errors import BadInput
 
 Mode = Literal["events", "graph", "host", "unknown"]
 # Labels that say another thing was measured than asked for: two such numbers are comparable only if both carry them.
-ACHIEVED = ("cache_resident", "host_bound", "waits_inside", "wall_clock")
+ACHIEVED = ("cache_resident", "graph", "host_bound", "refilled", "waits_inside", "wall_clock")
 # More ranks on a host than it has cores take turns: such times tell of the scheduler, and never gate.
 OVERSUBSCRIBED = "oversubscribed"
 # Taken while a profiler was attached, or after one of the device in this process: CUPTI stays, and slows launches down.
@@ -92,6 +92,7 @@ class Samples:
         if not self.seconds:
             raise BadInput("samples is empty; expected at least one")
         require_positive(self.seconds, "samples")
+        require_amounts(self, from_zero=("warmup_iterations",))
         for name in ("iterations", "argument_sets"):
             if getattr(self, name) < 1:
                 raise BadInput(f"{name} is {getattr(self, name)}; expected 1 or more")
@@ -155,8 +156,11 @@ class Samples:
 
     @property
     def achieved(self) -> tuple[str, ...]:
-        """What was measured in place of what was asked for, sorted; two numbers compare only where these agree."""
-        return tuple(label for label in ACHIEVED if label in self.labels)
+        """What was measured in place of what was asked for; two numbers compare only where these agree.
+
+        A graph's replay is another thing than its calls one by one: what lies between their launches is not in it.
+        """
+        return tuple(label for label in ACHIEVED if label in self.labels or label == self.mode)
 
     def comparable(self) -> dict[str, str]:
         """What of the way of timing is worth naming when it changed."""

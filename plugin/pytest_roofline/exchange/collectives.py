@@ -161,6 +161,8 @@ class Times:
         for name, rate, amount in (("algbw", self.algbw, work.algbw_bytes), ("busbw", self.busbw, work.busbw_bytes)):
             low, high = _rates(amount, self.time_us)
             if not rate.within(low, high):
+                if not self.time_us.value:
+                    return f"{name} is {rate.value:g} GB/s {self.place}, but the time is 0 us; expected one above zero"
                 return (
                     f"{name} is {rate.value:g} GB/s {self.place}, but {amount} bytes in {self.time_us.value:g} us are "
                     f"{amount / self.time_us.value / 1e3:.6g} GB/s"

@@ -1,0 +1,346 @@
+"""What is left when processes are killed, who gets a rank that is not his, and what broken files do.
+
+    python benchmarks/reliability.py -o docs/results/reliability.md
+    python benchmarks/reliability.py --kills 4 --fuzz fuzz.json
+
+Takes a quarter of a minute for each kill; leave the machine alone meanwhile. `--fuzz` takes what an earlier
+`python -m tests.fuzz --json` printed. The attacks need root.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from rank_figures.page import Figure, Goal, table, with_figures
+from rank_figures.runs import POLL_S, PYTEST, prepared, running, started
+
+from pytest_roofline.core.errors import BadFile
+from pytest_roofline.distributed.processes import descendants
+from pytest_roofline.judging.runs import Run, read_run
+
+ROOT = Path(__file__).resolve().parent.parent
+KILLS, CASES, SEED = 200, 20_000, 5
+WANTED_KILLS, WANTED_CASES = 200, 1_000_000
+GONE_S, GIVEN_UP_S, HANG_S = 1.0, 20.0, 300.0
+RANK = "pytest_roofline.distributed.rank"
+SIGNALS = {"pytest": (signal.SIGKILL, signal.SIGTERM), "a round": (signal.SIGKILL,), "a rank": (signal.SIGKILL,)}
+# Tests of one process and of two ranks, whose forked children know nothing of their ends, in two rounds.
+SUITE = """
+import json
+import os
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from pytest_roofline import Work
+
+WORK = Work(flops=1)
+
+
+def note(name):
+    with open("measured", "a") as file:
+        file.write(json.dumps([os.getpid(), name]) + "\\n")
+
+
+def all_reduce(rank):
+    if os.fork() == 0:
+        time.sleep(600)
+        os._exit(0)
+    values = torch.ones(64)
+    return lambda: dist.all_reduce(values)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_alone(roofline, number):
+    values = torch.ones(2**16)
+    roofline.measure(values.sum, work=WORK)
+    note(f"alone[{number}]")
+
+
+@pytest.mark.roofline(ranks=2)
+@pytest.mark.parametrize("number", range(2))
+def test_ranks(roofline, distributed, number):
+    roofline.measure_ranks(distributed, all_reduce, work=WORK)
+    note(f"ranks[{number}]")
+"""
+COMMAND = (*PYTEST, "--roofline-rounds=2", "--roofline-save=kept", "--roofline-budget=0.1")
+HEAD = """# Kills, strangers, broken files
+
+Made by `python benchmarks/reliability.py -o docs/results/reliability.md`: every number of this page, in one run. {cpu},
+{cores} cores, a virtual machine, seed {seed}. Load average {before} when it began and {after} when it ended: what takes
+its time here, others took part of.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """One kill.
+
+    Args:
+        victim: a key of `SIGNALS`.
+        number: of the signal.
+        gone_s: until nothing that descends from it ran any more, and of pytest nothing of the run; None is not at all.
+        unread: run files that cannot be read.
+        lost: what had been measured before, and is in none.
+        ended: whether the run came to its end, where pytest was not killed.
+        told: whether it then passed, or told of the kill.
+        left: processes of the run, a second after its end.
+    """
+
+    victim: str
+    number: int
+    gone_s: float | None
+    unread: int
+    lost: int
+    ended: bool = True
+    told: bool = True
+    left: int = 0
+
+
+def kill_one(folder: Path, victim: str, number: int, chance: random.Random, whole_s: float) -> Killed | None:
+    """Start the suite, and kill something at a random moment; None where it was over before.
+
+    Args:
+        folder: to run in.
+        victim: a key of `SIGNALS`.
+        number: of the signal.
+        chance: that gives the moment.
+        whole_s: that a run takes.
+    """
+    place = prepared(folder, SUITE)
+    temporary = place / "tmp"
+    temporary.mkdir()
+    with started(place, COMMAND, {"TMPDIR": str(temporary), "NO_COLOR": "1"}) as (child, mark):
+        pids: list[int] = []
+        at_s = None
+        while child.poll() is None and not (pids and at_s is not None and time.monotonic() >= at_s):
+            time.sleep(POLL_S)
+            pids = _victims(victim, child.pid, mark)
+            if pids and at_s is None:
+                # A round and ranks live for some third of a run.
+                at_s = time.monotonic() + chance.uniform(0, whole_s if victim == "pytest" else whole_s / 3)
+        if child.poll() is not None:
+            return None
+        pid = chance.choice(pids)
+        doomed = {pid, *(one.pid for one in descendants(pid))}
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        began_s, gone_s = time.monotonic(), None
+        while time.monotonic() - began_s < GIVEN_UP_S:
+            left = running(mark)
+            left = {pid: line for pid, line in left.items() if victim == "pytest" or pid in doomed}
+            took_s = time.monotonic() - began_s
+            if not left:
+                gone_s = took_s
+                break
+            if GONE_S < took_s < GONE_S + 2 * POLL_S:
+                print(f"after {took_s:.2f} s:", *left.values(), sep="\n    ", flush=True)
+            time.sleep(POLL_S)
+        if victim == "pytest":
+            return Killed(victim, number, gone_s, *_kept(place))
+        try:
+            status: int | None = child.wait(HANG_S)
+        except subprocess.TimeoutExpired:
+            status = None
+        time.sleep(GONE_S)
+        left = running(mark)
+    said = (place / "output").read_text(encoding="utf-8", errors="replace")
+    told = status == 0 or (" in " in said.splitlines()[-1] and "SIGKILL" in said)
+    return Killed(victim, number, gone_s, *_kept(place), status is not None, told, len(left))
+
+
+def _victims(victim: str, pytest: int, mark: str) -> list[int]:
+    """Processes of a run that could be killed now."""
+    if victim == "pytest":
+        return [pytest]
+    # Both lead a group of their own; what they forked is in it, and a guard in none of these.
+    children = {one.pid for one in descendants(pytest)}
+    word = RANK if victim == "a rank" else " pytest "
+    return [pid for pid in running(mark, word) if pid in children and _group(pid) == pid]
+
+
+def _group(pid: int) -> int | None:
+    with contextlib.suppress(OSError):
+        return os.getpgid(pid)
+    return None
+
+
+def _kept(place: Path) -> tuple[int, int]:
+    """How many run files cannot be read, and how much that had been measured is in none."""
+    runs: list[Run] = []
+    unread = 0
+    for path in (file for file in place.rglob("*.jsonl") if file.parent.name == "runs"):
+        try:
+            runs.append(read_run(path))
+        except BadFile as error:
+            unread += 1
+            print(error, flush=True)
+    notes = place / "measured"
+    noted = [tuple(json.loads(line)) for line in notes.read_text().splitlines()] if notes.exists() else []
+    # The rounds of a test are told apart by the process; a copy of a round keeps it.
+    kept = [measurement.label for run in runs for measurement in run.measurements]
+    return unread, sum(max(0, sum(n == name for _, n in noted) - kept.count(name)) for name in {n for _, n in noted})
+
+
+def kills(folder: Path, count: int, seed: int) -> Figure:
+    """So many kills, of every victim in turn."""
+    chance = random.Random(seed)
+    began_s = time.monotonic()
+    place = prepared(folder / "whole", SUITE)
+    with started(place, COMMAND, {}) as (child, _):
+        if child.wait(HANG_S):
+            raise RuntimeError((place / "output").read_text())
+    whole_s = time.monotonic() - began_s
+    found: list[Killed] = []
+    every = [(victim, number) for victim, numbers in SIGNALS.items() for number in numbers]
+    attempt = 0
+    while len(found) < count:
+        victim, number = every[len(found) % len(every)]
+        attempt += 1
+        one = kill_one(folder / str(attempt), victim, number, chance, whole_s)
+        if one is not None:
+            found.append(one)
+            print(one, flush=True)
+    return kills_figure(found)
+
+
+def kills_figure(found: Sequence[Killed]) -> Figure:
+    """What became of kills."""
+    count = len(found)
+    others = [one for one in found if one.victim != "pytest"]
+    goals = (
+        Goal("kills", f"{WANTED_KILLS}", f"{count}", count >= WANTED_KILLS),
+        _all("kills after which every run file could be read", [one.unread == 0 for one in found]),
+        _all("kills after which all that had been measured was kept", [one.lost == 0 for one in found]),
+        _all(
+            f"kills with no process of ours after {GONE_S:g} s",
+            [one.gone_s is not None and one.gone_s <= GONE_S and not one.left for one in found],
+        ),
+        _all("runs that ended by themselves when a round or a rank was killed", [one.ended for one in others]),
+        _all("of these, passed or said who was killed", [one.told for one in others]),
+    )
+    rows = []
+    for victim, numbers in SIGNALS.items():
+        for number in numbers:
+            group = [one for one in found if (one.victim, one.number) == (victim, number)]
+            seconds = [one.gone_s for one in group if one.gone_s is not None]
+            times = (f"{median(seconds):.2f} s", f"{max(seconds):.2f} s") if seconds else ("–", "–")
+            never = sum(one.gone_s is None for one in group)
+            rows.append((victim, signal.Signals(number).name, str(len(group)), *times, str(never)))
+    text = f"""Two tests of one process and two of two ranks, each rank with a forked child that sleeps, in two
+rounds. The moment is uniform over a run, and of a round or a rank over a third of one from when the first is there.
+Seconds are until nothing that descends from the killed process runs, and where that is pytest, nothing of the run.
+What pytest's own process forks is its test's, and is not ended by the plugin. A rank that is killed between two tests
+costs no test, so that such a run passes.
+
+{table(("killed", "by", "times", "gone after, median", "longest", "never gone"), rows)}"""
+    return Figure("Kills", goals, text)
+
+
+def _all(what: str, right: Sequence[bool]) -> Goal:
+    return Goal(what, f"{len(right)} of {len(right)}", f"{sum(right)} of {len(right)}", all(right))
+
+
+def attacks() -> Figure:
+    """Another user of the machine, who was first wherever the ranks of a launch may look."""
+    if os.geteuid():
+        goal = Goal("ranks that came to another user", "0", "not tried, which needs root", False)
+        return Figure("Strangers", (goal,), "Only root can be another user.")
+    from tests.distributed.test_rendezvous import SECRET, lured
+
+    ways = {"MASTER_ADDR and MASTER_PORT": "env", "torchrun": "torchrun", "mpirun": "mpirun", "srun": "srun"}
+    got = {(way, key): lured(name, secret) for way, name in ways.items() for key, secret in _keys(SECRET).items()}
+    goal = Goal(
+        "ranks that came to another user",
+        f"0 of {len(got)}",
+        f"{sum(got.values())} of {len(got)}",
+        not sum(got.values()),
+    )
+    rows = [(way, *("a rank" if got[way, key] else "nothing" for key in _keys(SECRET))) for way in ways]
+    text = f"""Another user (65534) owns the store at the launch's port before rank 0 does, posts his own address there
+under every name, and writes it into the files that ranks look for, in a folder that everybody may write to. What he
+got of a process that attaches:
+
+{table(("launch", *_keys(SECRET)), rows)}"""
+    return Figure("Strangers", (goal,), text)
+
+
+def _keys(secret: dict[str, str]) -> dict[str, dict[str, str]]:
+    return {"by the file of a key": {}, "by `ROOFLINE_ATTACH_KEY`": secret}
+
+
+def fuzzed(path: Path | None, cases: int, seed: int) -> Figure:
+    """Changed files against every loader and command: what an earlier run has found, or one of so many cases."""
+    if path is not None:
+        text = path.read_text(encoding="utf-8")
+    else:
+        command = [sys.executable, "-m", "tests.fuzz", f"--cases={cases}", f"--seed={seed}", "--json"]
+        text = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
+    told = json.loads(text)
+    goals = (
+        Goal("changed files", f"{WANTED_CASES:,}", f"{told['cases']:,}", told["cases"] >= WANTED_CASES),
+        *(
+            Goal(f"{rule} among them", "0", str(told[rule]), told[rule] == 0)
+            for rule in ("tracebacks", "hangs", "silent")
+        ),
+    )
+    rows = [(f"`{loader}`", f"{count:,}") for loader, count in told["by_loader"].items()]
+    return Figure(
+        "Broken files",
+        goals,
+        f"""`python -m tests.fuzz --json`, in {told["seconds"]:,.0f} s. Silent is a file that was taken although a
+value of it cannot be.
+
+{table(("read by", "files"), rows)}""",
+    )
+
+
+def page(figures: Sequence[Figure], facts: dict[str, str]) -> str:
+    """All of it.
+
+    Args:
+        figures: in order.
+        facts: `cpu`, `cores`, `seed`, `before` and `after` (load averages).
+    """
+    return with_figures(HEAD.format(**facts), figures)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Kill, attack, fuzz, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
+    parser.add_argument("--kills", type=int, default=KILLS, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=SEED, help="default: %(default)s")
+    parser.add_argument("--fuzz", type=Path, help="what `python -m tests.fuzz --json` has printed")
+    parser.add_argument("--cases", type=int, default=CASES, help="of the fuzzer, without --fuzz (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    # The stranger and the fuzzer are those of the tests.
+    sys.path.insert(0, str(ROOT))
+    from pytest_roofline.measuring.host import host_facts
+
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as name:
+        figures = [kills(Path(name), options.kills, options.seed)]
+    figures += [attacks(), fuzzed(options.fuzz, options.cases, options.seed)]
+    host = host_facts()
+    facts = {"cpu": str(host.cpu_model), "cores": str(host.usable_cores), "seed": str(options.seed)}
+    text = page(figures, facts | {"before": f"{before:.1f}", "after": f"{os.getloadavg()[0]:.1f}"})
+    if options.output:
+        options.output.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""Everything that reads a file: the loaders as functions, and the commands as a user types them."""
+
+import dataclasses
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.testing import CliRunner, Result
+
+from pytest_roofline.cli import main
+from pytest_roofline.cli_help import Commands
+from pytest_roofline.cli_runs import _tell
+from pytest_roofline.core.cases import read_cases
+from pytest_roofline.core.errors import BadFile, RooflineError
+from pytest_roofline.exchange import NAMES
+from pytest_roofline.exchange import read as read_foreign
+from pytest_roofline.exchange.building import build
+from pytest_roofline.exchange.records import Given
+from pytest_roofline.judging.baselines import read_baseline
+from pytest_roofline.judging.expectation import read_expectation
+from pytest_roofline.judging.hardware.added import merged
+from pytest_roofline.judging.many import index, read_many
+from pytest_roofline.judging.many.decoding import RunDecoder
+from pytest_roofline.judging.many.frame import _many as _many_of
+from pytest_roofline.judging.pruning import read_plan
+from pytest_roofline.judging.runs import ends_of, read_run
+from pytest_roofline.measuring.profiling.trace import load_trace
+from pytest_roofline.reporting.bundle.settings_of import pytest_settings
+from pytest_roofline.standalone.results import Told, read_results
+from pytest_roofline.starting_plan import read_manifest
+
+from .seeds import Seed
+
+RUNS = ("run", "small-0", "small-1")
+LINE = "roofline: "
+
+
+class Accepted(AssertionError):
+    """A file was used that no reader may use, or a command told nothing, or too much, of why it did not."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """Something that reads a file.
+
+    Args:
+        name: of it.
+        group: `runs`, `own`, `foreign` or `commands`.
+        seeds: names of the files that it can be given.
+        call: given the path of the changed file, its folder the current one and whole copies of all other seeds beside
+            it in `whole`; true where the file was refused.
+        share: of the cases, beside the others'.
+    """
+
+    name: str
+    group: str
+    seeds: tuple[str, ...]
+    call: Callable[[Path], bool]
+    share: float = 1.0
+
+
+def targets(seeds: dict[str, Seed]) -> list[Target]:
+    """All of them."""
+    foreign = tuple(name for name, seed in seeds.items() if seed.record({}) is None and "." in name)
+    own = {
+        "read_baseline": (read_baseline, "baseline"),
+        "read_cases": (read_cases, "case"),
+        "read_results": (_results, "results"),
+        "read_expectation": (read_expectation, "expectation"),
+        "read_plan": (read_plan, "plan"),
+        "read_hardware": (lambda path: merged([path]), "hardware"),
+        "read_manifest": (lambda path: read_manifest(path.parent), "manifest"),
+        "load_trace": (load_trace, "trace"),
+        "index": (_index, "index"),
+        "pytest_settings": (lambda path: pytest_settings(path.parent), "settings"),
+    }
+    return [
+        Target("read_run", "runs", RUNS, _loader(read_run), 4),
+        Target("RunDecoder", "runs", RUNS, _loader(RunDecoder().read), 4),
+        Target("ends_of", "runs", RUNS, _ends, 1),
+        Target("read_many", "runs", RUNS, _many, 0.1),
+        *(Target(name, "own", (seed,), _loader(call)) for name, (call, seed) in own.items()),
+        Target("import", "foreign", foreign, _loader(_import), 5),
+        Target("import --format", "foreign", foreign, _import_as_each, 1),
+        *_commands(foreign),
+    ]
+
+
+def _loader(read: Callable[[Path], object]) -> Callable[[Path], bool]:
+    def refused(path: Path) -> bool:
+        try:
+            read(path)
+        except BadFile as error:
+            _check_sentence(str(error))
+            return True
+        return False
+
+    return refused
+
+
+def _check_sentence(told: str) -> None:
+    if not told.strip() or "\n" in told.strip():
+        raise Accepted(f"told {told!r}; expected one line")
+
+
+def _ends(path: Path) -> bool:
+    # It looks at the first line and at the last alone, and its caller reads the rest.
+    try:
+        ends_of(path)
+    except RooflineError as error:
+        _check_sentence(str(error))
+    return True
+
+
+def _results(path: Path) -> None:
+    # A process that came to nothing, and one that left something else, are the same to the one that started it.
+    if read_results(path) == Told():
+        raise BadFile("nothing was told")
+
+
+def _index(path: Path) -> None:
+    columns, note = index.load(path.parent)
+    if note:
+        # It is read anew then, from the runs.
+        raise BadFile(note)
+    _many_of(columns, [], 0)
+
+
+def _many(path: Path) -> bool:
+    many = read_many([str(path), str(path.parent / "whole" / "nights" / "night-0.jsonl")])
+    return any(path.name in told for told in many.left_out)
+
+
+def _import(path: Path, form: str | None = None) -> None:
+    given = Given(None, None, None, None)
+    imported = read_foreign(path.read_bytes(), path.name, given, form)
+    build(imported, given, "run", "tool", ("roofline", "import"))
+
+
+def _import_as_each(path: Path) -> bool:
+    """As every format, of which it is one at most."""
+    refused = [_loader(functools.partial(_import, form=form))(path) for form in NAMES]
+    return all(refused)
+
+
+def _command(
+    *words: str, of: click.Group = main, leaves_out: bool = False, finds: bool = False
+) -> Callable[[Path], bool]:
+    """A command with `@` for the changed file, `@a` for a whole one of that name.
+
+    Args:
+        words: of the command line.
+        of: the group that it is a command of.
+        leaves_out: whether it goes on without a file that it names on standard error.
+        finds: whether it tells of what cannot be by exit status 1, as `hardware check` does.
+    """
+
+    def refused(path: Path) -> bool:
+        there = path.parent / "whole"
+        places = {"@": str(path), "@dir": str(path.parent)}
+        typed = [places.get(word) or (str(there / word[1:]) if word[:1] == "@" else word) for word in words]
+        done = CliRunner().invoke(of, typed)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        _check(done, as_json="--json" in words)
+        return done.exit_code == 2 or (finds and done.exit_code == 1) or (leaves_out and path.name in done.stderr)
+
+    return refused
+
+
+def _check(done: Result, *, as_json: bool) -> None:
+    """Refuse an end that no command has."""
+    if done.exit_code not in (0, 1, 2):
+        raise Accepted(f"status {done.exit_code}; expected 0, 1 or 2")
+    if done.exit_code == 2:
+        *_, last = done.stderr.rstrip("\n").split("\n")
+        if not last.startswith((LINE, "Error: ")):
+            raise Accepted(f"status 2, and told {done.stderr!r}; expected a sentence")
+        if as_json and done.stdout:
+            raise Accepted("status 2, and something on standard output; expected nothing beside --json")
+    elif as_json:
+        json.loads(done.stdout, parse_constant=_no_number)
+
+
+def _no_number(name: str) -> float:
+    raise Accepted(f"printed {name} as JSON; expected a number")
+
+
+@click.group(cls=Commands)
+def parts() -> None:
+    """What commands do behind a process that they start."""
+
+
+@parts.command()
+@click.argument("path", type=click.Path(path_type=Path))
+def told_of_drill(path: Path) -> None:
+    """What `roofline drill` says of the run that it had made."""
+    sys.exit(_tell(read_run(path), 0.2, as_json=True))
+
+
+def _commands(foreign: tuple[str, ...]) -> list[Target]:
+    small = ("small-0", "small-1")
+
+    def one(name: str, seeds: tuple[str, ...], *words: str, share: float = 0.02, **facts: bool) -> Target:
+        return Target(f"roofline {name}", "commands", seeds, _command(*words, **facts), share)
+
+    def both(name: str, seeds: tuple[str, ...], *words: str, **facts: Any) -> list[Target]:
+        return [one(name, seeds, *words, **facts), one(f"{name} --json", seeds, *words, "--json", **facts)]
+
+    return [
+        *both("explain", RUNS, "explain", "@", share=0.2),
+        *both("compare", small, "compare", "@small-0.jsonl", "@"),
+        *both("compare with itself", ("run",), "compare", "@", "@run.jsonl"),
+        *both("compare with a baseline", ("baseline",), "compare", "@", "@small-0.jsonl"),
+        *both("contrast", ("run",), "contrast", "@", "--by", "size_bytes", "--base", "524288", "--other", "16777216"),
+        *(
+            one(f"export {form}", RUNS, "export", "@", "--to", form, "-o", "exported")
+            for form in ("pytest-benchmark", "github-action-benchmark", "bencher")
+        ),
+        one("report", RUNS, "report", "@", "-o", "page", share=0.004),
+        one("bundle", ("run",), "bundle", "@", "-o", "bundle.zip", share=0.01),
+        *both("history", small, "history", "@", "@nights", "--no-cache", leaves_out=True),
+        *both("fleet", small, "fleet", "@", "@nodes", "--no-cache", leaves_out=True),
+        *both("qualify", ("small-1",), "qualify", "--before", "@small-0.jsonl", "--after", "@"),
+        *both("baseline propose", RUNS, "baseline", "propose", "@", "-o", "proposal.json", "--all", "--accept-slower"),
+        *both("baseline approve", ("baseline",), "baseline", "approve", "@", "--into", "kept", "--dry-run"),
+        *both("baseline show", ("baseline",), "baseline", "show", "@"),
+        *both("baseline check", ("baseline",), "baseline", "check", "@"),
+        *both("hardware check", ("hardware",), "hardware", "check", "@", finds=True),
+        *both("hardware show", ("hardware",), "--hardware", "@dir", "hardware", "show", "own-1"),
+        *both("init", ("manifest",), "init", "@dir", share=0.005),
+        *both("import", foreign, "import", "@", "-o", "imported.jsonl"),
+        Target("roofline drill", "commands", ("run",), _command("told-of-drill", "@", of=parts), 0.2),
+    ]
