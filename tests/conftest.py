@@ -1,15 +1,19 @@
 """Small records for tests: every argument has a default, so that a test names only what it is about."""
 
+import contextlib
 import gc
 import importlib.metadata
 import math
 import os
+import platform
+import re
 import statistics
 import sys
 from pathlib import Path
 
 import pytest
 import pytest_rerunfailures
+from _pytest.junitxml import xml_key
 from hypothesis import settings
 
 from pytest_roofline.core.entries import Entry, Session
@@ -26,6 +30,23 @@ settings.load_profile("shared")
 
 # Threads that spin while they wait take a core from the other tests; before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def pytest_sessionstart(session):
+    """A file for JUnit says which versions its tests ran with; `benchmarks/versions.py` makes a page of such files."""
+    if not (report := session.config.stash.get(xml_key, None)):
+        return
+    # With the part that names a build, which the metadata of PyPI's wheels leave out.
+    import torch
+
+    needs = importlib.metadata.requires("pytest-roofline")
+    names = [re.match(r"[\w-]+", need)[0] for need in needs if "extra ==" not in need] + ["triton"]
+    versions = {"python": platform.python_version()}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    for name, version in (versions | {"torch": str(torch.__version__)}).items():
+        report.add_global_property(name, version)
 
 
 class ReadOnce:

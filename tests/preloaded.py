@@ -1,14 +1,17 @@
 """What runs of pytest inside this process would import, imported before them: for the conftest.py of their tests.
 
 pytester forgets every module that an inner run imported first, so that the next imports it again: half a second of
-each run. torch and numpy do not survive a second import at all.
+each run. torch, numpy and Triton 3.6 do not survive a second import at all.
 """
+
+import contextlib
 
 import msgspec
 import scipy.optimize
 import scipy.special
 import scipy.stats
 import torch
+import torch._dynamo
 
 import pytest_roofline.cli
 import pytest_roofline.display
@@ -27,5 +30,8 @@ import pytest_roofline.plugin
 import pytest_roofline.running
 import pytest_roofline.selection
 import pytest_roofline.single
+
+with contextlib.suppress(ImportError):
+    import triton  # noqa: F401
 
 __all__ = ["msgspec", "pytest_roofline", "scipy", "torch"]

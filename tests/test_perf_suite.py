@@ -9,8 +9,8 @@ import pytest
 
 from pytest_roofline import Work
 from pytest_roofline.judging.runs import read_run
-from pytest_roofline.measuring.cache import INFINITY_CACHE_BYTES, rotation_sets
-from roofline_kernels.stream import LARGE_ELEMENTS
+from pytest_roofline.measuring.cache import INFINITY_CACHE_BYTES, is_cold, rotation_sets
+from roofline_kernels.stream import ELEMENTS, LARGE_ELEMENTS
 from roofline_kernels.work import STREAM, stream_work
 
 from . import warm
@@ -88,9 +88,14 @@ def test_the_large_arrays_of_stream_are_made_once_whatever_the_cache():
     """Two sets of 6.4 GB would be more than the rotation needs, and than some devices have."""
     for operation in STREAM:
         work = Work(**stream_work(operation, LARGE_ELEMENTS, 8))
-        assert {rotation_sets(work, size, free_bytes=10**12) for size in (4 * MIB, 50 * MIB, INFINITY_CACHE_BYTES)} == {
-            1
-        }
+        assert {rotation_sets(work, size, 10**12) for size in (4 * MIB, 50 * MIB, INFINITY_CACHE_BYTES)} == {1}
+
+
+@pytest.mark.parametrize("operation", STREAM)
+def test_the_arrays_of_stream_leave_the_largest_cache_of_a_processor_too(operation):
+    work = Work(**stream_work(operation, ELEMENTS, 8))
+    sets = rotation_sets(work, 480 * MIB, 16 * 2**30, set_bytes=3 * ELEMENTS * 8)
+    assert is_cold(sets, work, 480 * MIB)
 
 
 def test_the_large_arrays_of_stream_need_an_accelerator_and_have_the_five_operations():

@@ -1,5 +1,6 @@
 """What a run prints: the header, progress, and the closing summary, put together from the pure parts in `reporting`."""
 
+import contextlib
 import shlex
 import time
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from .core.entries import RESOURCES
 from .core.units import GIB, format_tolerance, printable
+from .foreseen import seconds_each, seconds_of_all
 from .gate_item import shortfalls, unmeasured_entries
 from .judging.comparators import BaselineComparator, RunComparator
 from .judging.curves import judge_curves, summarise
@@ -23,7 +25,15 @@ from .reporting.first_calls import first_call_lines
 from .reporting.ladder import ladder_lines, ladder_of_results
 from .reporting.matrix import matrix_lines
 from .reporting.memory_use import memory_lines, snapshot_lines
-from .reporting.messages import condition_lines, counts_line, curve_line, gate_lines, reason_lines, shadow_lines
+from .reporting.messages import (
+    condition_lines,
+    counts_line,
+    curve_line,
+    gate_lines,
+    peak_lines,
+    reason_lines,
+    shadow_lines,
+)
 from .reporting.overview import curve_verdict_line, overview_lines, power_lines
 from .reporting.profiles import profile_lines
 from .reporting.published import idle_lines, limit_lines, published_lines
@@ -38,8 +48,8 @@ from .settings import DEFAULT_FAIL_ON, FAIL_ON
 from .shadow import shadow_of
 from .version import __version__
 
-# Beside the measuring: making and checking buffers, warm-up. Measured on a CPU sweep; an estimate for a person.
-OVERHEAD = 1.5
+# A test that takes longer is named before it begins.
+LONG_S = 60.0
 
 
 def header_lines(session: RooflineSession) -> list[str]:
@@ -53,12 +63,21 @@ def header_lines(session: RooflineSession) -> list[str]:
     facts += [f"torch {software['torch']}"] if "torch" in software else []
     lines = [f"roofline {__version__}: {', '.join(facts)}, against {_against(session)}"]
     tests = [p for p in session.planned.values() if unmet_need(session, p.marks.needs) is None]
-    seconds = sum((p.marks.budget or session.options.budget_s) + OVERHEAD for p in tests)
+    each = seconds_each(session, tests)
+    seconds = seconds_of_all(session, sum(each.values()))
     tolerance = session.options.tolerance or DEFAULT_TOLERANCES[class_of(device.type)]
     lines.append(
         f"roofline: {count(len(tests), 'measuring test')} planned, about {_duration(seconds)} "
         f"(tier {session.options.tier}, tolerance {format_tolerance(tolerance)}{_mode(session)})"
     )
+    slow = [test_id for test_id, one_s in each.items() if one_s > LONG_S]
+    if slow:
+        longest = max(slow, key=lambda test_id: each[test_id])
+        lines.append(
+            f"roofline: {count(len(slow), 'test')} of these {'take' if len(slow) > 1 else 'takes'} over a minute, for "
+            f"set-up and checks more than for measuring; the longest {printable(longest.rpartition('::')[2])}, about "
+            f"{_duration(each[longest])}"
+        )
     if session.warning:
         lines.append(f"roofline WARNING: {session.warning}")
     return lines
@@ -148,6 +167,18 @@ def _run_argument(session: RooflineSession) -> str:
     return session.run_name if path.parent == Path.cwd() / ".roofline" / "runs" else shlex.quote(str(path))
 
 
+def _untold_since(session: RooflineSession) -> str:
+    """Why the device does not tell of its state, where it does not."""
+    from .measuring.devices.base import Managed
+
+    device, why = session.ground.device, ""
+    if isinstance(device, Managed):
+        # A summary must not end for a device that is lost by now.
+        with contextlib.suppress(Exception):
+            why = device.silent_library()
+    return why or "the driver does not tell"
+
+
 def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[str]:
     """What explains the run as a whole, the table, the curves, the counts and the closing sentences."""
     lines: list[str] = []
@@ -168,7 +199,8 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
         lines += first_call_lines(results)
         lines += exhausted_lines(exhausted)
         lines += reason_lines(results)
-        lines += condition_lines(results)
+        lines += peak_lines([(r.label, r.verdict.peak) for r in results if r.verdict is not None])
+        lines += condition_lines(results, untold_since=_untold_since(session))
         lines += idle_lines((result.label, one) for result in results for one in result.idle)
         lines += published_lines(results, verbose=session.config.get_verbosity() > 0)
         if session.config.get_verbosity() > 1:

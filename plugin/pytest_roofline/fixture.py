@@ -80,6 +80,7 @@ class Roofline:
         held_bytes: bool = False,
         first_calls: int = 0,
         compiles: bool = False,
+        refill: bool | None = None,
         model: "torch.nn.Module | None" = None,
         devices: Sequence[str] | None = None,
     ) -> Measurement:
@@ -94,13 +95,14 @@ class Roofline:
             cache: `warm` (default) calls with the same buffers, `rotate` goes through so many sets of `make_args` that
                 a buffer has left the last-level cache when its turn comes again, `flush` evicts before every call.
             verify: called as `verify(*args)` on every set of arguments that was timed, after timing; False or an
-                AssertionError means wrong data.
+                AssertionError means wrong data. If it also has `spoil(sets)` and `first_wrong(sets)`, these do that for
+                all sets at once: ruin before timing what the warm-up wrote, and name the first that is wrong, or None.
             timing: `device` times the device's own work, `wall` the host's clock around call and wait.
             budget: seconds of measuring, instead of `--roofline-budget`.
             tolerance: how much slower is still the same, as a share of the time (0.05).
             metric: name of the rate to show, ending in its counting convention (`sm_traffic_GBps`).
             peak_bytes: also find the most memory that a call holds above what is allocated before it, in a pass of its
-                own after timing.
+                own after timing; it is compared with the baseline, and red beyond 5 % more.
             held_bytes: also find what a call leaves allocated as long as its result is kept, above what is allocated
                 before it, in a pass of its own: of a forward pass its output and what autograd saved for the backward.
             first_calls: how many of the very first calls are timed alone, by the host's clock from the call until all
@@ -110,6 +112,10 @@ class Roofline:
                 one are kept as `compile_s` and never judged. Tracing and compiling are in it, loading of kernels,
                 their tuning, and a first call's allocations. It is a cold compile only where torch's caches are off
                 (TORCHINDUCTOR_FORCE_DISABLE_CACHES=1, and `torch.compiler.reset()` before).
+            refill: True gives the floating-point tensors of the arguments, and of the function's closure, other values
+                before every sample, outside of its time, which is then one call. That takes copies of them, and as
+                long as copying them. By default a look after the samples spoils what a call writes to and calls
+                again: where it stays spoiled, the measurement is INVALID. False does not look.
             model: whose parts become ranges where `--roofline-profile` looks for where the time goes, after all else.
                 Their hooks are there for the profiled calls alone; without the option nothing is done with it.
             devices: those of this process that `fn` works on together, the first among them first: `("cuda:0",
@@ -135,11 +141,13 @@ class Roofline:
             tolerance=chosen_tolerance(tolerance, self._marks),
             metric=check_metric(metric, work),
             verify=verify,
-            fresh=make_args is not None and verify is not None,
+            # A refill ruins what the warm-up left in the buffers, and keeps their addresses.
+            fresh=make_args is not None and verify is not None and not refill,
             peak_bytes=peak_bytes,
             held_bytes=held_bytes,
             first_calls=check_first_calls(first_calls),
             compiles=compiles,
+            refill=one_of("refill", refill, (None, True, False)),
             model=check_model(model),
             devices=check_devices(devices),
         )
@@ -244,7 +252,7 @@ class Roofline:
             backend: of torch.distributed; the device's own by default.
             timeout: seconds until every rank must have answered, first calls included: by default 120 and twenty
                 budgets, so give one where a call takes many seconds, the more so with `first_calls`.
-            peak_bytes: also find the most memory that a call holds on any rank.
+            peak_bytes: also find the most memory that a call holds on any rank, and compare it with the baseline.
             collective: the one that `fn` does, such as `all_reduce`, to record its algorithm and protocol where the
                 library tells of them (NCCL and RCCL do under NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=TUNING).
             first_calls: how many of the very first calls are timed alone, each behind a barrier and by the clock of the

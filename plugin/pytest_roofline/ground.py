@@ -16,7 +16,9 @@ from .judging.baselines import Entries, Shelf, nearest
 from .judging.comparators import BaselineComparator, Comparator, class_of_key, open_comparator, prior_of
 from .judging.hardware import (
     at_generation,
+    beyond_belief,
     datasheet_ceiling,
+    device_bounds,
     family_of,
     identity_of,
     key_of,
@@ -31,6 +33,11 @@ from .shadow import DEVICE, shadow_of
 
 if TYPE_CHECKING:
     from .measuring.devices import Device
+
+
+# Of a core: twice what the fastest reads out of its nearest cache, and four times what it computes by vectors. Only
+# beyond that is it measured what the machine can do.
+SUSPECT_BYTES_PER_S, SUSPECT_FLOPS = 1e12, 1e12
 
 
 @dataclass(slots=True)
@@ -127,6 +134,23 @@ class Ground:
         if kind == "TFLOPS" and self.environment.device.type != "fake":
             return self._product(metric)
         return None
+
+    def beyond_belief(self, work: Work, seconds: float) -> str:
+        """Why work cannot have been done in so little time, whatever its metric is held against; else empty.
+
+        What a CPU can do at most is measured for that once, and only where a rate looks impossible.
+        """
+        moved = max(work.traffic_bytes, work.payload_bytes, work.algbw_bytes)
+        bounds = device_bounds(self.environment.device)
+        if self.environment.device.type == "cpu":
+            cores = self.environment.host.usable_cores
+            triad = self._triad() if moved / seconds > SUSPECT_BYTES_PER_S * cores else None
+            suspect = work.flops / seconds > SUSPECT_FLOPS * cores
+            products = [self._product(f"{name}_TFLOPS") for name in ("fp32", "bf16") if suspect]
+            fastest = max(filter(None, products), key=lambda one: one.value, default=None)
+            bounds = [one for one in (triad, fastest) if one is not None]
+        amounts = ((one, work.flops if rate_suffix(one.metric) == "TFLOPS" else moved) for one in bounds)
+        return next(filter(None, (beyond_belief(one, amount, seconds) for one, amount in amounts)), "")
 
     def _triad(self) -> Ceiling | None:
         if "triad" not in self.ceilings:

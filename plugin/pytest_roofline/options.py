@@ -12,7 +12,8 @@ FIXTURE = "roofline"
 # Tests that use this fixture run functions on ranks.
 RANKS_FIXTURE = "distributed"
 MARKER_KEYWORDS = (
-    "tolerance", "tolerance_reason", "cache", "budget", "ranks", "gate", "tier", "needs", "mpi", "oom", "measures"
+    "tolerance", "tolerance_reason", "cache", "budget", "setup", "ranks", "gate", "tier", "needs", "mpi", "oom",
+    "measures",
 )  # fmt: skip
 NEEDS = ("cpu", "accelerator", "siblings")
 # `--roofline-ci=shadow`: a gate that only says what it would have failed.

@@ -1,12 +1,24 @@
 """Which tests will measure, and under which names: the benchmark and the parameters that make up a key."""
 
-from collections.abc import Sequence
+import enum
+import math
+import numbers
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 import pytest
 
-from .core.keys import canonical
+from .core.keys import BY_POSITION, canonical
 from .settings import Marks
+
+# What has no name that would stay when the parameters of its test change places.
+NAMELESS = object()
+# Types, devices and layouts of libraries, which their text tells apart: `torch.float16`, `cuda:1`, `int8`.
+NAMED_BY_TEXT = (
+    "torch.dtype", "torch.device", "torch.layout", "torch.memory_format", "numpy.dtype", "triton.language.core.dtype",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +40,64 @@ def benchmark_name(item: pytest.Item) -> str:
 
 
 def parameters_of(item: pytest.Item) -> dict[str, object]:
-    """The scalars of a test's parameters; the id text for those that are none."""
+    """A test's parameters as its key holds them, whatever their order in the source.
+
+    Scalars as they are; types, devices, functions, enumerations and collections of these by name; other objects by the
+    id text that the test gives them. An object without any is told by its position alone, and the key says so.
+    """
     spec = getattr(item, "callspec", None)
     if spec is None:
         return {}
     parameters: dict[str, object] = {}
-    by_id = False
+    text, by_id = spec.id, False
     for name, value in spec.params.items():
-        if type(value) is int and abs(value) >= 2**63:
-            parameters[name] = str(value)
-        elif type(value) in (int, bool, type(None)) or (type(value) is float and value - value == 0):
-            parameters[name] = value
-        elif type(value) is str:
-            parameters[name] = encodable(value)
+        told = scalar_of(value)
+        # What pytest makes up for an object that it cannot name, alone or beside others.
+        made_up = rf"(?:(?<=-)|^){re.escape(name)}\d+(?=-|$)"
+        if told is not NAMELESS:
+            parameters[name] = told
+            text = re.sub(made_up, str(told).replace("\\", r"\\"), text)
+        elif place := re.search(made_up + "|<lambda>[^-]*", text):
+            parameters[name + BY_POSITION] = place[0]
         else:
             by_id = True
     if by_id:
         # Beside a parameter that is called so itself, the id text takes the next free name.
-        parameters["id" if "id" not in spec.params else "id text"] = encodable(spec.id)
+        parameters["id" if "id" not in spec.params else "id text"] = encodable(text)
     return parameters
+
+
+def scalar_of(value: object) -> object:
+    """A parameter as a scalar: itself, or the name under which everybody knows it; `NAMELESS` where it has none."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if isinstance(value, enum.Enum):
+        return f"{kind.__qualname__}.{value.name}"
+    if isinstance(value, numbers.Integral):
+        return int(value) if abs(int(value)) < 2**63 else str(int(value))
+    if isinstance(value, numbers.Real):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, str):
+        return encodable(value)
+    of = f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(value, numbers.Complex | bytes | range) or of.startswith(NAMED_BY_TEXT):
+        return encodable(str(value).removeprefix("torch."))
+    if isinstance(value, Mapping):
+        return _together("{", [(scalar_of(key), scalar_of(inner)) for key, inner in value.items()], "}")
+    if isinstance(value, list | tuple):
+        return _together("(", [(scalar_of(inner),) for inner in value], ")")
+    name = getattr(value, "__qualname__", None) or (value.__name__ if isinstance(value, ModuleType) else None)
+    name = name.rpartition("<locals>.")[2] if isinstance(name, str) else "<"
+    return NAMELESS if "<" in name else encodable(name)
+
+
+def _together(opening: str, parts: Iterable[tuple[object, ...]], closing: str) -> object:
+    """Several scalars as one text; `NAMELESS` where one of them is."""
+    rows = list(parts)
+    if any(one is NAMELESS for row in rows for one in row):
+        return NAMELESS
+    return opening + ", ".join(": ".join(str(one) for one in row) for row in rows) + closing
 
 
 def encodable(text: str) -> str:

@@ -38,6 +38,7 @@ class Request:
         first_calls: int = 0,
         compiles: bool = False,
         model: Any = None,
+        refill: bool | None = None,
     ) -> None:
         if verify is not None and not callable(verify):
             raise BadInput(f"verify is {shown(verify)}; expected a function of the same arguments as fn")
@@ -51,6 +52,8 @@ class Request:
         # Calls timed alone before the warm-up; of a function that compiles, that is at least the one that does.
         self.first_calls = max(first_calls, int(compiles))
         self.compiles = compiles
+        # Whether every sample gets other values; None only looks whether a call notices them, False does neither.
+        self.refill = refill
         # A torch module whose parts a profile names; None where nobody gave one.
         self.model = model
 
@@ -125,7 +128,7 @@ def check_model(model: Any) -> Any:
 
 def one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     if value not in allowed:
-        raise BadInput(f"{what} is {shown(value)}; expected one of {', '.join(allowed)}")
+        raise BadInput(f"{what} is {shown(value)}; expected one of {', '.join(map(str, allowed))}")
     return value
 
 

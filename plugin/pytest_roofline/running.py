@@ -12,6 +12,7 @@ from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
 from .device_item import DeviceHealth, look, wanted
 from .display import header_lines, progress_line, summary_lines
 from .fixture import Roofline
+from .foreseen import remember
 from .holding import call_key, ended_well, failure_key, held_key, may_hold, setup_key, test_id_of, undecided
 from .launcher import by_world, launcher_of, uses_ranks
 from .memory import forget_locals, ran_out, watched
@@ -234,6 +235,7 @@ class Running:
         if not self.state.opened:
             return
         self.state.close(int(exitstatus))
+        remember(self.state)
         told = os.environ.get(SAVED_VARIABLE)
         if told and self.state.writer.path is not None and self.state.round is None:
             Path(told).write_text(str(self.state.writer.path), encoding="utf-8")

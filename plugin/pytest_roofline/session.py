@@ -11,8 +11,9 @@ import pytest
 from .compiled import CompiledKernels
 from .core.errors import RooflineError
 from .core.facts import HardwareKey
+from .core.keys import Key, told_by_position
 from .core.records import Ceiling, Footer, Header, Measurement, Outcome
-from .core.resources import Resources
+from .core.resources import ResourceKey, Resources
 from .core.samples import Calibration
 from .core.work import Work
 from .exhausted import Exhausted
@@ -118,6 +119,7 @@ class RooflineSession:
             self.writer.write(replace(calibration, process=self.process))
         self.writer.write(measurement)
         self.timed.add(measurement)
+        self._warn_of_position(measurement.key)
 
     def ran_out(self, found: RanOut) -> None:
         """Write down that a test ran out of memory; what the measurement had taken that did is no result."""
@@ -137,6 +139,12 @@ class RooflineSession:
         self.begin_file()
         self.writer.write(resources)
         self.compiled.add(resources)
+        self._warn_of_position(resources.key)
+
+    def _warn_of_position(self, key: Key | ResourceKey) -> None:
+        why = told_by_position(key.parameters)
+        if why:
+            self.noted.warn(f"{key.benchmark}: {why}; until then it is compared with nothing, and no baseline takes it")
 
     def note(self, note: Note) -> None:
         """Write down what a test found besides times; a further round only repeats it, and keeps quiet."""
@@ -194,6 +202,9 @@ class RooflineSession:
     def fails(self, verdict: Verdict | ExactVerdict) -> bool:
         """Whether a verdict turns its test red."""
         word = _WORDS.get(verdict.kind)
+        if isinstance(verdict, Verdict) and verdict.overall is not verdict.kind:
+            # Its memory is worse than its time; a peak that the baseline lacks turns nothing red.
+            return not {word, _WORDS[verdict.overall]}.isdisjoint(self.options.fail_on)
         if word == "no-baseline" and self.options.until_recorded and isinstance(verdict, Verdict):
             return self.ground.recorded and word in self.options.fail_on
         return word in self.options.fail_on

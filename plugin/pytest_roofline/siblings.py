@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from .core.errors import DeviceError, RooflineError, WrongData
+from .core.errors import DeviceError, NoRoom, RooflineError, WrongData
 from .core.facts import DeviceFacts, HardwareKey
 from .core.keys import Key
 from .core.records import Measurement
@@ -129,7 +129,20 @@ class Siblings:
             free = min(part.free_bytes() for part in one.parts)
             if free < self._needs_bytes:
                 return f"needs {format_amount(self._needs_bytes)} on {one.called}, found {format_amount(free)}"
+            why_not = self._no_room_for_sets(one.device.facts(), free)
+            if why_not:
+                return f"{one.called}: {why_not}"
         return ""
+
+    def _no_room_for_sets(self, facts: DeviceFacts, free_bytes: int) -> str:
+        from .measuring import cache
+
+        if self._request.cache != "rotate":
+            return ""
+        work = self._request.work
+        # Of sets that hold more than a call touches it is told when the first was made.
+        count = cache.rotation_sets(work, facts.last_level_cache_bytes or 0, facts.memory_bytes)
+        return cache.no_room(count, cache.bytes_per_set(work), free_bytes)
 
     def _pass(self, one: _One) -> None:
         from .measuring.devices.base import Sibling
@@ -138,6 +151,8 @@ class Siblings:
         with first.current() if isinstance(first, Sibling) else contextlib.nullcontext():
             try:
                 self._take(one)
+            except NoRoom as error:
+                raise NoRoom(f"{one.called} {error}") from error
             except RooflineError:
                 raise
             except Exception as error:
@@ -157,13 +172,16 @@ class Siblings:
 
         request, device = self._request, one.device
         make = self._make_args(*map(torch_device, one.parts))
-        cache_bytes = device.facts().last_level_cache_bytes or 0
-        count = cache.rotation_sets(request.work, cache_bytes, device.free_bytes()) if request.cache == "rotate" else 1
-        sets = cache.make_sets(make, count, cache.SETUP_S, device.host_s)
+        facts = device.facts()
+        if request.cache == "rotate":
+            free = min(part.free_bytes() for part in one.parts)
+            sets = cache.make_sets(make, request.work, facts, free, device.host_s, self._session.noted.warn)
+        else:
+            sets = [cache.as_tuple(make())]
         replaced = self._subject.replacement(one.name, request.fn)
         engine = Engine(device, Plan(fn=replaced or request.fn, sets=sets, budget_s=request.budget_s / PASSES))
         engine.log.labels |= {SIBLINGS} | ({"replaced"} if replaced else set())
-        if not cache.is_cold(len(sets), request.work, cache_bytes):
+        if not cache.is_cold(len(sets), request.work, facts.last_level_cache_bytes or 0):
             engine.log.labels.add("cache_resident")
         try:
             engine.run()
@@ -217,7 +235,8 @@ class Siblings:
                     invalid=("wrong data" if one.verified is False else "") or invalid or samples.trouble,
                     device=one.uuid,
                     siblings_busy=busy,
-                )
+                ),
+                session.ground,
             )
             session.record(measurement)
             found.append(measurement)

@@ -4,25 +4,34 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .core.errors import BadInput, WrongData
+from .core.errors import BadInput, NoRoom, WrongData
 from .core.facts import HardwareKey
 from .core.keys import Key
 from .core.memory import Phase
 from .core.records import Measurement
 from .core.samples import Samples
-from .judging.hardware import above_peak
+from .core.units import printable
+from .ground import Ground
+from .judging.comparators import find_reference
+from .judging.hardware import above_peak, beyond_belief
 from .memory import Place, notice
 from .memory_snapshots import take_snapshot, take_snapshot_of_failure
 from .planned import encodable
 from .profiling import profiled_labels, take_profile
 from .requests import Request, over_host_link
+from .shadow import lack
 from .subject import Subject
 
 if TYPE_CHECKING:
     from .measuring.devices import Device
+    from .measuring.freshness import Look
     from .measuring.timing import Engine, Plan
+
+
+# Calls of a look at whether they do their work.
+LOOK_CALLS = 4
 
 
 class Single:
@@ -66,14 +75,16 @@ class Single:
         request, device = self._request, self._device
         replaced = self._subject.replacement(request.name, request.fn)
         drill = self._session.options.drill
+        sets, labels = self._argument_sets()
         if replaced is None and drill is not None:
             from .measuring.drill import slowed
 
-            replaced = slowed(request.fn, device, drill)
-        sets, labels = self._argument_sets()
+            replaced = slowed(request.fn, device, drill, sets=None if request.fresh else sets)
         if replaced is not None:
             labels.add("replaced")
         plan = self._plan(replaced or request.fn, sets)
+        labels |= {"refilled"} if request.refill else set()
+        look = self._look(sets)
         self._siblings_busy = busy_text(device) if over_host_link(request, self._key.metric) else ""
         engine = Engine(device, plan)
         engine.log.labels |= labels | profiled_labels(self._session)
@@ -90,7 +101,8 @@ class Single:
             held_bytes = engine.held_bytes() if request.held_bytes else None
             self._phase = "verify"
             verified, wrong = verify_sets(request.verify, engine)
-            measurement = self._write(engine, verified, wrong or disturbed, peak_bytes, held_bytes)
+            untrue = wrong or engine.left_running or self._stale(look, engine)
+            measurement = self._write(engine, verified, untrue, peak_bytes, held_bytes, disturbed)
             take_snapshot(self._session, device, self._subject.label(request.name), partial(plan.fn, *sets[0]))
         except BaseException as error:
             # Before anything is released, since how full memory was is a part of it.
@@ -119,6 +131,23 @@ class Single:
             raise WrongData(f"{measurement.label}: {wrong}")
         return measurement
 
+    def _look(self, sets: list[tuple[object, ...]]) -> "Look | None":
+        """What looks at the calls; none where nobody wants it, or every sample has other values anyway."""
+        from .measuring.freshness import Look
+
+        request = self._request
+        if request.refill is not None:
+            return None
+        # Buffers that are made anew tell nothing of what calls did, and looking would pay a part of a first call.
+        return Look(request.fn, sets, before=not (request.fresh or request.first_calls))
+
+    def _stale(self, look: "Look | None", engine: "Engine") -> str:
+        """Why calls are not believed; a call that takes as long as the budget did something."""
+        samples = engine.samples()
+        if look is None or samples is None or samples.median_s * LOOK_CALLS > self._request.budget_s:
+            return ""
+        return look.why_stale(engine.plan.fn, engine.settle, self._device.free_bytes)
+
     def _notice(self, error: BaseException) -> None:
         notice(error, Place(self._device, self._request.name, self._phase, (self._key, self._request.work)))
 
@@ -142,10 +171,24 @@ class Single:
             sets = [cache.as_tuple(make())]
             cold = request.cache == "flush" or cache.is_cold(1, request.work, cache_bytes)
             return sets, set() if cold else {"cache_resident"}
-        count = cache.rotation_sets(request.work, cache_bytes, device.free_bytes())
-        sets = cache.make_sets(make, count, cache.SETUP_S, device.host_s)
-        cold = cache.is_cold(len(sets), request.work, cache_bytes)
-        return sets, set() if cold else {"cache_resident"}
+        facts = self._session.ground.environment.device
+        try:
+            sets = cache.make_sets(make, request.work, facts, device.free_bytes(), device.host_s, self._tell)
+        except NoRoom as error:
+            lack(self._subject.item, self._session.options, str(error))
+        return sets, set() if cache.is_cold(len(sets), request.work, cache_bytes) else {"cache_resident"}
+
+    def _tell(self, sentence: str) -> None:
+        """Say something while the test runs, and again at the end."""
+        sentence = f"{self._subject.label(self._request.name)}: {sentence}"
+        self._session.noted.warn(sentence)
+        plugins = self._subject.item.config.pluginmanager
+        reporter: Any = plugins.get_plugin("terminalreporter")
+        capture: Any = plugins.get_plugin("capturemanager")
+        if reporter is not None:
+            with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+                reporter.ensure_newline()
+                reporter.write_line(f"roofline: {printable(sentence)}")
 
     @property
     def _cache_bytes(self) -> int:
@@ -153,14 +196,14 @@ class Single:
 
     def _plan(self, fn: Callable[..., object], sets: list[tuple[object, ...]]) -> "Plan":
         from .measuring import cache, timing
-
-        def renew(count: int) -> None:
-            for index in range(count):
-                # The old buffers go first: there may be no room for both.
-                sets[index] = ()
-                sets[index] = cache.as_tuple(self._make())
+        from .measuring.calls import renewal
+        from .measuring.freshness import refill_of
 
         request, device = self._request, self._device
+        try:
+            refill = refill_of(request.fn, sets, device.free_bytes()) if request.refill else None
+        except NoRoom as error:
+            lack(self._subject.item, self._session.options, str(error))
         flush = device.flusher(cache.FLUSH_FACTOR * self._cache_bytes) if request.cache == "flush" else None
         return timing.Plan(
             fn=fn,
@@ -168,9 +211,20 @@ class Single:
             budget_s=request.budget_s,
             timing=request.timing,
             flush=flush,
-            renew=renew if request.fresh else None,
+            refill=refill,
+            renew=renewal(sets, self._make, request.verify) if request.fresh else None,
             first_calls=request.first_calls,
+            graph=self._graph_before(),
         )
+
+    def _graph_before(self) -> bool | None:
+        """Whether what this is compared with was timed by a graph; None where nothing is known, or both were seen.
+
+        A call about as long as the longest that a graph is taken of would else be timed now one way, now the other.
+        """
+        reference, _ = find_reference(self._session.ground.comparator, self._key, self._request.work)
+        seen = {"graph" in achieved for achieved in reference.achieved} if reference is not None else set()
+        return seen.pop() if len(seen) == 1 else None
 
     @property
     def _key(self) -> Key:
@@ -192,6 +246,7 @@ class Single:
         invalid: str,
         peak_bytes: int | None = None,
         held_bytes: int | None = None,
+        disturbed: str = "",
     ) -> Measurement | None:
         samples = engine.samples()
         if samples is None:
@@ -208,13 +263,16 @@ class Single:
             tolerance=request.tolerance,
             ceiling=session.ceiling(request.work, key.metric, key.hardware) if verified is not False else None,
             verified=verified,
-            invalid=invalid or samples.trouble,
+            invalid=invalid,
             peak_bytes=peak_bytes,
             held_bytes=held_bytes,
             compile_s=_compile_s(samples) if request.compiles else None,
             siblings_busy=self._siblings_busy,
         )
-        measurement = with_sanity(measurement)
+        measurement = with_sanity(measurement, session.ground)
+        if not measurement.invalid:
+            # Only now, since a machine in trouble is slower, and no excuse for what is too fast.
+            measurement = replace(measurement, invalid=disturbed or samples.trouble)
         session.record(measurement, engine.calibration)
         return measurement
 
@@ -255,21 +313,13 @@ def open_named(subject: Subject, name: str) -> "Device":
 
 def verify_sets(verify: Callable[..., object] | None, engine: "Engine") -> tuple[bool | None, str]:
     """Whether every set that was timed holds the right data, and what is wrong if one does not."""
+    from .measuring.calls import wrong_data
+
     if verify is None:
         return None, ""
     engine.settle()
-    for index, arguments in enumerate(engine.sets_touched):
-        try:
-            answer = verify(*arguments)
-        except AssertionError as error:
-            return False, f"wrong data in argument set {index}: {error}"
-        # Functions that assert return None; everything else is taken at its truth.
-        if answer is not None and not answer:
-            return (
-                False,
-                f"wrong data in argument set {index} of {len(engine.sets_touched)}: verify returned {answer!r}",
-            )
-    return True, ""
+    wrong = wrong_data(verify, engine.sets_touched)
+    return not wrong, wrong
 
 
 def _compile_s(samples: Samples) -> float:
@@ -277,9 +327,14 @@ def _compile_s(samples: Samples) -> float:
     return max(0.0, samples.first_calls_s[0] - samples.alone_s)
 
 
-def with_sanity(measurement: Measurement) -> Measurement:
+def with_sanity(measurement: Measurement, ground: Ground) -> Measurement:
     """The measurement, marked invalid where its rate is above what the hardware can do."""
     if measurement.invalid:
         return measurement
-    why = above_peak(measurement.ceiling, measurement.work, measurement.share_of_ceiling, measurement.samples.labels)
+    ceiling, work = measurement.ceiling, measurement.work
+    why = above_peak(ceiling, work, measurement.share_of_ceiling, measurement.samples.labels)
+    amount = work.amount(ceiling.metric) if ceiling is not None else None
+    if not why and ceiling is not None and amount:
+        why = beyond_belief(ceiling, amount, measurement.median_s)
+    why = why or ground.beyond_belief(work, measurement.median_s)
     return replace(measurement, invalid=why) if why else measurement

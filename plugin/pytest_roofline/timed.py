@@ -15,6 +15,7 @@ from .ground import Ground
 from .judging.comparators import BaselineComparator, class_of_key, default_tolerance, find_reference
 from .judging.limits import IdleLimit, Limit, Summary, floor_limits, gating_limits, roofline_limit
 from .judging.looks import Looks
+from .judging.peaks import judge_peak
 from .judging.plausible import distrusted
 from .judging.shared import Shared, Side, hold_shared
 from .judging.siblings import Sibling, judge_sibling, unless_busy
@@ -241,6 +242,9 @@ class TimedResults:
             why_none=why_none,
         )
         verdict = unless_busy(verdict, trial.measurements)
+        if verdict.kind is not Kind.INVALID:
+            peak = judge_peak(trial.peak_bytes(reference), reference, measurement.key)
+            verdict = replace(verdict, peak=peak)
         published = tuple(entry for entry in entries if entry.kind in ("threshold", "reference") and not entry.gates)
         left_out = tuple(trial.unsound(reference).values()) if not invalid else ()
         lost = self.lost.get(measurement.test_id, ())

@@ -112,7 +112,7 @@ import pytest
 from pytest_roofline import Work
 
 @pytest.mark.benchmark(group="mine")
-@pytest.mark.parametrize(("kind", "count"), [(object, 3)], ids=["odd"])
+@pytest.mark.parametrize(("kind", "count"), [(object(), 3)], ids=["odd"])
 def test_marked(roofline, busy, kind, count): roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
 """
 

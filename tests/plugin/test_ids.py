@@ -1,5 +1,6 @@
 """Test ids of any kind: the run works, its file loads, the terminal stays steady, nothing leaves the folder."""
 
+import json
 import unicodedata
 
 import pytest
@@ -107,21 +108,78 @@ def test_any_id_is_proposed_approved_and_compared(desk, name):
     assert_steady(compared.output)
 
 
-def test_parameters_that_are_no_scalars_are_known_by_their_id(desk):
-    desk.suite("""
-import pytest
+def parameters_by_id(desk, suite, *args):
+    """Of each measurement what its key says of its test's parameters, by the id that pytest gives the test."""
+    desk.suite(suite)
+    result = desk.run(*args)
+    found = {one.test_id.partition("[")[2]: one.key.parameters for one in desk.last_run().measurements}
+    return result, found
+
+
+NAMED = """
+import enum, operator, types
+import numpy, pytest, torch
 from pytest_roofline import Work
-@pytest.mark.parametrize("shape", [(1, 2), (3, 4)])
+class Kind(enum.IntEnum):
+    SMALL = 1
+@pytest.mark.parametrize("value", [{values}])
 @pytest.mark.parametrize("size_bytes", [2**26])
-def test_copy(roofline, busy, shape, size_bytes):
+def test_copy(roofline, busy, value, size_bytes):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
-""")
-    desk.run().assert_outcomes(passed=2)
-    parameters = [measurement.key.parameters for measurement in desk.last_run().measurements]
-    assert parameters == [
-        {"size_bytes": 2**26, "id": "67108864-shape0"},
-        {"size_bytes": 2**26, "id": "67108864-shape1"},
+"""
+
+
+TOLD = {
+    "torch.bfloat16": "bfloat16",
+    "torch.device('cuda', 1)": "cuda:1",
+    "torch.channels_last": "channels_last",
+    "torch.strided": "strided",
+    "numpy.dtype('int8')": "int8",
+    "numpy.int64(7)": 7,
+    "numpy.float32(0.5)": 0.5,
+    "Kind.SMALL": "Kind.SMALL",
+    "torch.nn.functional.relu": "relu",
+    "operator.add": "add",
+    "torch.nn.Linear": "Linear",
+    "types": "types",
+    "(2, torch.int8)": "(2, int8)",
+    "{'rows': [1, 2]}": "{rows: (1, 2)}",
+    "torch.Size([3])": "(3)",
+    "2j": "2j",
+}
+
+
+@pytest.mark.parametrize("order", [list, reversed])
+def test_a_parameter_with_a_name_is_told_by_it_wherever_it_stands(desk, order):
+    _, found = parameters_by_id(desk, NAMED.format(values=", ".join(order(list(TOLD)))))
+    assert [one["value"] for one in found.values()] == list(order(list(TOLD.values())))
+
+
+def test_a_parameter_that_is_an_object_is_told_by_the_id_that_the_test_gives_it(desk):
+    values = "pytest.param(object(), id='large'), pytest.param(object(), id='small')"
+    suite = NAMED.format(values=values).replace("[2**26]", "[torch.int8]")
+    result, found = parameters_by_id(desk, suite)
+    assert [one["id"] for one in found.values()] == ["int8-large", "int8-small"]
+    assert "by its position" not in result.stdout.str()
+
+
+def test_a_parameter_without_a_name_is_said_to_be_told_by_its_position_and_becomes_no_baseline(desk):
+    values = "object(), lambda: 0, [torch.zeros(1)], torch.int8"
+    result, found = parameters_by_id(desk, NAMED.format(values=values), "--roofline-save=a")
+    assert [one.get("value by position", "named") for one in found.values()] == [
+        "value0",
+        "<lambda>",
+        "value2",
+        "named",
     ]
+    why = "value is told by its position alone, which changes with the list; give parametrize ids=[[]…[]] that say what"
+    result.stdout.fnmatch_lines([f"WARNING: copy: {why} each is; until then it is compared with nothing, and no*"])
+    proposed = desk.cli("baseline", "propose", "a", "-o", "p.json")
+    assert proposed.exit_code == 0, proposed.output
+    assert proposed.output.count("told by its position alone") == 3
+    (entry,) = json.loads((desk.path / "p.json").read_text())["entries"]
+    assert entry["parameters"] == {"size_bytes": 2**26, "value": "int8"}
+    desk.run("--roofline-against=a").stdout.fnmatch_lines(["*1 of 4 compared*"])
 
 
 def test_a_parameter_called_id_does_not_hide_the_others(desk):

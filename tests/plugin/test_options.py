@@ -259,7 +259,7 @@ def test_the_default_folder_ignores_itself_in_git(desk):
 @pytest.mark.parametrize(
     ("marker", "words"),
     [
-        ("colour='blue'", ["colour", "tolerance, tolerance_reason, cache, budget, ranks, gate"]),
+        ("colour='blue'", ["colour", "tolerance, tolerance_reason, cache, budget, setup, ranks, gate"]),
         ("tolerence=0.1", ["tolerence", "tolerance"]),
         ("0.05", ["positional", "tolerance"]),
         ("tolerance=0", ["tolerance=0"]),

@@ -45,6 +45,82 @@ def test_the_header_counts_what_is_planned_and_how_long_it_takes(desk):
     desk.run("--roofline-budget=3").stdout.fnmatch_lines(["roofline: 2 measuring tests planned, about 9 s*"])
 
 
+def planned_s(result):
+    """Seconds that the header of a run foresees."""
+    (line,) = [line for line in result.stdout.lines if " planned, about " in line]
+    value, unit = line.split("about ")[1].split(" (")[0].split()
+    return float(value) * {"s": 1, "min": 60}[unit]
+
+
+SLOW_TO_SET_UP = """
+import time
+import pytest
+from pytest_roofline import Work
+
+@pytest.fixture
+def slow():
+    time.sleep(0.6)
+
+@pytest.mark.roofline(budget=1{marks})
+def test_one(roofline, fake, slow):
+    roofline.measure(lambda: fake.work(1e-3), work=Work(read_bytes=8))
+    time.sleep({sleeps})
+"""
+
+
+def test_the_header_knows_what_a_test_took_the_last_time(desk):
+    """The device's seconds are scripted, so the test takes what it sleeps; until then nobody knew."""
+    desk.suite(SLOW_TO_SET_UP.format(marks="", sleeps=2.4))
+    assert planned_s(desk.run()) == 2
+    assert planned_s(desk.run()) == 3
+    desk.suite(SLOW_TO_SET_UP.format(marks="", sleeps="0)\n    raise ValueError(1"))
+    desk.run()
+    assert planned_s(desk.run()) == 3
+
+
+def test_on_another_device_it_is_not_known(desk):
+    desk.suite(SLOW_TO_SET_UP.format(marks="", sleeps=3))
+    desk.run()
+    desk.script(product="NVIDIA A100-SXM4-80GB")
+    assert planned_s(desk.run()) == 2
+
+
+@pytest.mark.parametrize("held", ["[]", "{", '{"NVIDIA H100 80GB HBM3": 3}'])
+def test_a_damaged_cache_is_no_trouble(desk, held):
+    desk.suite(SLOW_TO_SET_UP.format(marks="", sleeps=0))
+    path = desk.path / ".pytest_cache" / "v" / "roofline" / "took"
+    path.parent.mkdir(parents=True)
+    path.write_text(held)
+    assert planned_s(desk.run("-o", "cache_dir=.pytest_cache")) == 2
+    assert planned_s(desk.run("-p", "no:cacheprovider")) == 2
+
+
+def test_a_test_may_say_how_long_its_set_up_takes_and_recordings_count_as_often_as_they_are_made(desk):
+    desk.suite(SLOW_TO_SET_UP.format(marks=", setup=40", sleeps=0))
+    nothing_runs = "\n\ndef pytest_runtestloop(session):\n    return True\n"
+    (desk.path / "conftest.py").write_text(desk.conftest + nothing_runs)
+    assert planned_s(desk.run()) == 41
+    # Three times that and two starts, in minutes.
+    assert planned_s(desk.run("--roofline-rounds=3", "--roofline-save=run")) == 120
+
+
+def test_what_takes_over_a_minute_is_named_before_it_begins(desk):
+    slow = SLOW_TO_SET_UP.format(marks=", setup=100", sleeps=0)
+    slower = slow.partition("@pytest.mark")[2].replace("setup=100", "setup=170").replace("test_one", "test_other")
+    desk.suite(f"{slow}\n\n@pytest.mark{slower}")
+    desk.run().stdout.fnmatch_lines(
+        [
+            "roofline: 2 tests of these take over a minute, for set-up and checks more than for measuring; the longest "
+            "test_other, about 3 min"
+        ]
+    )
+
+
+def test_set_up_is_a_number_of_seconds(desk):
+    desk.suite(SLOW_TO_SET_UP.format(marks=", setup=-1", sleeps=0))
+    desk.run().stderr.fnmatch_lines(["*has setup=-1; expected about how many seconds set-up and checks take"])
+
+
 def test_the_plan_counts_only_what_was_selected(desk):
     desk.suite()
     desk.run("-k", "64MiB").stdout.fnmatch_lines(["roofline: 1 measuring test* planned*"])

@@ -40,6 +40,11 @@ class Bench:
         machine = Machine(StandIn(facts_of(product), rates))
         return self._pytester.runpytest_inprocess(*self._options, *arguments, plugins=[machine])
 
+    def run_whole(self, plugin: object, file: str) -> pytest.RunResult:
+        """One run of a file of benchmarks with the budget that they have by default."""
+        options = [option for option in self._options if not option.startswith("--roofline-budget")]
+        return self._pytester.runpytest_inprocess(*options, str(SUITE / file), plugins=[plugin])
+
     def run_group(self, group: Group, *arguments: str) -> pytest.RunResult:
         """One run on several stand-ins."""
         return self._pytester.runpytest_inprocess(*self._options, *arguments, plugins=[group])

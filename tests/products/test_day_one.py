@@ -106,28 +106,44 @@ def test_memcpy_alone_gates_something_on_day_one(bench, machine, product):
     assert not any("GATES NOTHING" in line for line in result.stdout.lines)
 
 
-@pytest.mark.parametrize(("slow", "verdicts"), [(1.15, {"INCONCLUSIVE"}), (1.20, {"REGRESSED"})])
-def test_memory_and_link_that_lost_fifteen_percent_are_not_passed_and_a_little_more_is_red(
-    bench, cells, machine, slow, verdicts
+@pytest.mark.parametrize(
+    ("test", "resource", "slow", "verdict"),
+    [
+        ("test_stream_large[triad]", "memory, by kernels", 1.15, "INCONCLUSIVE"),
+        ("test_stream_large[triad]", "memory, by kernels", 1.20, "REGRESSED"),
+        ("test_memcpy_h2d[512MiB-pinned]", "host to device", 1.30, "INCONCLUSIVE"),
+        ("test_memcpy_h2d[512MiB-pinned]", "host to device", 1.35, "REGRESSED"),
+    ],
+)
+def test_what_is_a_little_below_its_floor_is_not_passed_and_a_little_more_is_red(
+    bench, cells, machine, test, resource, slow, verdict
 ):
-    product, tests = "h100-sxm5-80gb", ("test_stream_large[triad]", "test_memcpy_h2d[512MiB-pinned]")
-    # As the page says in its column `red from`: a little less than 15 %, and a little more.
-    noticed = [
-        cells[product, name].typical / cells[product, name].rate - 1
-        for name in ("memory, by kernels", "host to device")
-    ]
-    assert all(0.11 < one < 0.145 for one in noticed)
-    result = bench.run_rounds(3, product, machine(product, memory=slow, link=slow), *tests)
-    assert {one.verdict for one in bench.last.judgements} == verdicts, result.stdout.str()
-    assert result.ret == (pytest.ExitCode.TESTS_FAILED if verdicts == {"REGRESSED"} else 0)
+    product = "h100-sxm5-80gb"
+    # As the page says in its column `red from`.
+    noticed = cells[product, resource].typical / cells[product, resource].rate
+    assert 1.005 < slow / noticed < (1.04 if verdict == "INCONCLUSIVE" else 1.08)
+    result = bench.run_rounds(3, product, machine(product, memory=slow, link=slow), test)
+    assert {one.verdict for one in bench.last.judgements} == {verdict}, result.stdout.str()
+    assert result.ret == (pytest.ExitCode.TESTS_FAILED if verdict == "REGRESSED" else 0)
 
 
-def test_a_link_above_a_lax_limit_is_red_where_more_of_its_peak_was_asked_for(bench):
-    # 59 % of the 15.75 GB/s of the link, above Azure's 9 GB/s.
-    result = bench.run_tests("v100-sxm2-32gb", Rates(h2d_GBps=9.3, d2h_GBps=9.3), "test_memcpy_h2d[512MiB-pinned]")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
+@pytest.mark.parametrize(("rate", "verdict"), [(45.0, "PASSED"), (40.0, "REGRESSED")])
+def test_a_link_of_a_slow_virtual_machine_is_green_and_a_slower_one_is_red(bench, rate, verdict):
+    # Azure's own limit of its machines is 48 GB/s.
+    machine = Rates(h2d_GBps=rate, d2h_GBps=rate)
+    result = bench.run_tests("h100-sxm5-80gb", machine, "test_memcpy_h2d[512MiB-pinned]")
+    assert [one.verdict for one in bench.last.judgements] == [verdict], result.stdout.str()
+    if verdict == "REGRESSED":
+        result.stdout.fnmatch_lines(["*BELOW FLOOR*figures of 2 sources*"])
+
+
+def test_a_link_above_a_lax_floor_is_red_where_more_of_its_peak_was_asked_for(bench):
+    # 70 % of the 15.75 GB/s of the link.
+    machine = Rates(h2d_GBps=11.0, d2h_GBps=11.0)
+    result = bench.run_tests("v100-sxm2-32gb", machine, "test_memcpy_h2d[512MiB-pinned]")
+    assert result.ret == 0, result.stdout.str()
     bench.always = ["--roofline-min-percent=75"]
-    result = bench.run_tests("v100-sxm2-32gb", Rates(h2d_GBps=11.0, d2h_GBps=11.0), "test_memcpy_h2d[512MiB-pinned]")
+    result = bench.run_tests("v100-sxm2-32gb", machine, "test_memcpy_h2d[512MiB-pinned]")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*BELOW 75 % OF THE ROOFLINE (observed 69.8 %*"])
 

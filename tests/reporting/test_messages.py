@@ -96,6 +96,14 @@ def test_a_sweep_is_one_line():
     assert "80%" not in line
 
 
+def test_a_fit_that_does_not_fit_says_so():
+    curve = CurveSummary("memcpy", "traffic_GBps", 9, 2e9, {"50%": None}, 5e-8, 5.25e9, misfit=0.61)
+    assert curve_line(curve) == (
+        "memcpy: plateau 2.00 GB/s (traffic_GBps); no latency and bandwidth fit it: the best, 50.0 ns + size at "
+        "5.25 GB/s, are 61% off"
+    )
+
+
 def test_a_rate_of_a_sweep_is_never_in_powers_of_ten():
     curve = CurveSummary("memcpy", "traffic_GBps", 9, 2e12, {"50%": MIB}, 2e-6, 2.1e12)
     assert "e+" not in curve_line(curve)
@@ -111,6 +119,7 @@ THERMAL = "thermal slowdown"
 CONDITIONS = {
     "host-bound": {"labels": ("host_bound",), "wall_s": 8e-3},
     "drifting": {"labels": ("drifting",)},
+    "the clock moved": {"labels": ("clock_moved",)},
     "host's clock": {"labels": ("wall_clock",), "mode": "host"},
     THERMAL: {"blocks": (Block(1), Block(1, THERMAL))},
     "power cap": {"blocks": (Block(1, power_capped=True),) * 2},
@@ -188,6 +197,21 @@ def test_at_most_three_tests_are_named_and_the_rest_counted(make, about, count, 
     assert re.findall(r"copy\d+", line) == [f"copy{number}" for number in range(min(3, count))]
     assert line.endswith(more)
     assert (" more" in line) == bool(more)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"neighbours": "unknown", "throttle_known": True}, "not known whether others used the device"),
+        ({"neighbours": "none"}, "not known whether the device was throttled"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [({}, "the driver does not tell"), ({"untold_since": "nothing is installed"}, "nothing is installed")],
+)
+def test_what_is_not_known_says_why(make, facts, said, told, why):
+    assert condition_lines([under(make, mode="events", **facts)], **told) == [f"{said}, since {why}: copy"]
 
 
 def test_only_the_tests_that_it_concerns_are_named(make):

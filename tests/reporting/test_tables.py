@@ -256,6 +256,21 @@ def test_the_roofs_are_explained_once_each(make):
     assert note == "roof: traffic_GBps 4800 GB/s, datasheet: vendor\\n"
 
 
+def test_a_roof_that_no_row_is_a_share_of_is_not_explained_but_why_there_is_none(make):
+    ceiling = Ceiling("traffic_GBps", 3.1e9, "measured", "triad")
+    cached = Samples((1e-3,), iterations=1, tick_s=1e-9, labels=("cache_resident",))
+    four = [result(make, ceiling=ceiling, samples=cached) for _ in range(4)]
+    label = four[0].measurement.label
+    assert roofline_note(four) == (
+        f"roof: cache: the buffers of {label}, {label}, {label} and 1 more stay in the last-level cache, which no "
+        "roofline of memory bounds"
+    )
+    assert roofline_note([*four[:1], result(make, ceiling=ceiling)]) == (
+        f"roof: * traffic_GBps 3.10 GB/s, measured: triad; cache: the buffers of {label} stay in the last-level "
+        "cache, which no roofline of memory bounds"
+    )
+
+
 def test_a_roof_of_arithmetic_is_told_in_tflops(make):
     ceiling = Ceiling("bf16_TFLOPS", 989e12, "datasheet", "vendor")
     assert roofline_note([result(make, ceiling=ceiling)]) == "roof: bf16_TFLOPS 989 TFLOP/s, datasheet: vendor"

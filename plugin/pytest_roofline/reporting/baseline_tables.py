@@ -8,6 +8,7 @@ from ..core.entries import Entry
 from ..core.facts import HardwareKey
 from ..core.units import (
     format_flops,
+    format_memory,
     format_percent,
     format_rate,
     format_seconds,
@@ -57,10 +58,10 @@ def changes_table(changes: Sequence[Change], width: int, colour: bool) -> str:
 
 
 def _what(change: Change) -> str:
-    """`replaced (IMPROVED -7.1 %)`; of an entry that others joined, by how much its time moved."""
+    """`replaced (IMPROVED -7.1 %)`; of an entry that others joined, by how much its time moved, and what else did."""
     why = change.why
     if change.action == "joined" and change.before_s and change.after_s:
-        why = format_percent(change.after_s / change.before_s - 1)
+        why = "; ".join(filter(None, (format_percent(change.after_s / change.before_s - 1), why)))
     return change.action + (f" ({printable(why)})" if why else "")
 
 
@@ -80,7 +81,9 @@ def health_table(healths: Sequence[Health], width: int, colour: bool) -> str:
     units = {rate.rpartition(" ")[2] for rate in rates if rate}
     heading = units.pop() if len(units) == 1 else ""
     drivers = any(health.drivers != healths[0].drivers for health in healths)
-    columns = [("entry", "left"), ("time", "right"), (heading or "rate", "right"), ("d/s/p", "right"),
+    peaks = any(health.entry.peak_bytes is not None for health in healths)
+    columns = [("entry", "left"), ("time", "right"), (heading or "rate", "right"), *[("peak", "right")] * peaks,
+               ("d/s/p", "right"),
                ("spread %", "right"), ("finds %", "right"), ("newest", "left")]  # fmt: skip
     table = new_table(*columns, *([("driver", "left")] if drivers else []), ("", "left"))
     for health, rate in zip(healths, rates, strict=True):
@@ -89,6 +92,7 @@ def health_table(healths: Sequence[Health], width: int, colour: bool) -> str:
             printable(entry.label),
             format_seconds(health.time_s),
             rate.removesuffix(heading).strip(),
+            *["" if entry.peak_bytes is None else format_memory(entry.peak_bytes)] * peaks,
             f"{health.devices}/{len(entry.sessions)}/{len(entry.medians)}",
             f"{_spread(health.process)} {_spread(health.session)}",
             f"{health.mde * 100:.1f}",
@@ -193,6 +197,7 @@ def health_as_json(health: Health) -> dict[str, Any]:
         **_named(entry),
         "time_s": health.time_s,
         "rate": health.rate,
+        "peak_bytes": entry.peak_bytes,
         "devices": health.devices,
         "sessions": len(entry.sessions),
         "processes": len(entry.medians),

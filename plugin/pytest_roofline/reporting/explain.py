@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from ..core.records import Judgement, Measurement
-from ..core.units import format_percent, format_seconds, format_tolerance, printable
+from ..core.records import Judgement, Measurement, PeakJudgement
+from ..core.units import format_memory, format_percent, format_seconds, format_tolerance, printable
 from ..judging.looks import FALSE_RED
 from ..judging.picking import is_imported
 from ..judging.runs import Run
@@ -34,7 +34,8 @@ def explanation(run: Run, label: str, width: int) -> list[str]:
     if judgement is None:
         return [*lines, *map(printable, f"no verdict: {_unjudged(run, measurements)}".splitlines())]
     elsewhere = [f"published, shown only: {text}" for text in judgement.published]
-    return [*lines, *_reference(judgement), *map(printable, elsewhere), *_reasoning(judgement)]
+    memory = [_memory(judgement.peak)] if judgement.peak is not None else []
+    return [*lines, *_reference(judgement), *map(printable, elsewhere), *_reasoning(judgement), *memory]
 
 
 def _unjudged(run: Run, measurements: Sequence[Measurement]) -> str:
@@ -121,6 +122,13 @@ def _reasoning(judgement: Judgement) -> list[str]:
         f"{judgement.verdict}" + (f": {judgement.reason}" if judgement.reason else ""),
     ]
     return [printable(line) for line in lines]
+
+
+def _memory(peak: PeakJudgement) -> str:
+    """`memory: PASSED, peak 1.02 GiB, baseline 1.00 GiB, tolerated either way 51.2 MiB`."""
+    sizes = {"peak": peak.new_bytes, "baseline": peak.reference_bytes, "tolerated either way": peak.allowed_bytes}
+    told = [f"{name} {format_memory(size)}" for name, size in sizes.items() if size is not None]
+    return printable(", ".join([f"memory: {peak.verdict}", *told]) + (f": {peak.reason}" if peak.reason else ""))
 
 
 def _chance(judgement: Judgement) -> str:

@@ -1,6 +1,5 @@
 """Which node, GPU or link is slow, as a table, the worst first, and as plain data."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -107,11 +106,11 @@ def _as_json(finding: Finding) -> dict[str, Any]:
         "part": finding.part,
         "node": finding.node,
         "hardware": finding.hardware,
-        "slower": math.expm1(finding.size),
+        "slower": growth(finding.size),
         "slow": [
             {
                 "class": one.kind,
-                "slower": math.expm1(one.size),
+                "slower": growth(one.size),
                 "interval": [growth(value) for value in one.interval],
                 "p": one.p,
                 "tests": list(one.tests),
@@ -126,7 +125,7 @@ def _as_json(finding: Finding) -> dict[str, Any]:
             "class": sometimes.kind,
             "runs": sometimes.runs,
             "slow_runs": sometimes.slow,
-            "slower": math.expm1(sometimes.size),
+            "slower": growth(sometimes.size),
             "p": sometimes.p,
         },
         "look_at": finding.look,

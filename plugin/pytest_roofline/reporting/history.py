@@ -1,6 +1,5 @@
 """What became of tests over time, as a table, the worst first, and as plain data."""
 
-import math
 from typing import Any
 
 from ..core.units import format_percent, format_seconds, printable
@@ -128,7 +127,7 @@ def _change_as_json(many: Many, change: Change) -> dict[str, Any]:
     return {
         "kind": change.kind,
         "slower": change.slower,
-        "change": math.expm1(change.worst.size),
+        "change": growth(change.worst.size),
         "hardware": change.hardware,
         "units": list(change.units),
         "of_units": change.of_units,
@@ -141,7 +140,7 @@ def _change_as_json(many: Many, change: Change) -> dict[str, Any]:
                 "parameters": many.tests[one.series.test].key.parameters,
                 "unit": one.series.unit,
                 "common": one.series.common,
-                "change": math.expm1(one.size),
+                "change": growth(one.size),
                 "interval": [growth(value) for value in one.interval],
                 "p": one.p,
                 "before": _run_as_json(many, one.before),

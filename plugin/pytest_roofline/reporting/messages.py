@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..core.records import CurveSummary
+from ..core.records import CurveSummary, PeakJudgement
 from ..core.samples import PROFILED
 from ..core.units import format_bytes, format_seconds, listed, printable, three_digits
 from ..core.work import rate_suffix
 from ..judging.nights import NIGHTS, Watched
+from ..judging.peaks import NO_PEAK
 from ..judging.verdicts import Kind, Verdict
 from .resources import ExactResult
 from .results import Result, count
@@ -17,19 +18,21 @@ MOST_REASONS = 4
 # Of the nights on which a gate would have been red, the last.
 MOST_ALARMS = 3
 
+# Relative errors of a fit beyond which a sweep has another shape, as where its small sizes stay in a cache.
+FAIR_FIT = 0.25
+
 
 def curve_line(curve: CurveSummary) -> str:
     """A sweep in a line: plateau, where it is reached, latency and bandwidth."""
     unit = 1e12 if rate_suffix(curve.metric) == "TFLOPS" else 1e9
     name = "TFLOP/s" if unit == 1e12 else "GB/s"
-    reached = ", ".join(
-        f"{share} from {format_bytes(size)}" for share, size in curve.reached.items() if size is not None
-    )
+    plateau = f"plateau {three_digits(curve.plateau / unit)} {name} ({curve.metric})"
+    reached = [f"{share} from {format_bytes(size)}" for share, size in curve.reached.items() if size is not None]
     bandwidth = f" + size at {three_digits(curve.bandwidth / unit)} {name}" if curve.bandwidth is not None else ""
-    return (
-        f"{printable(curve.label)}: plateau {three_digits(curve.plateau / unit)} {name} ({curve.metric}), {reached}; "
-        f"fits {format_seconds(curve.latency_s)}{bandwidth}"
-    )
+    fit = f"fits {format_seconds(curve.latency_s)}{bandwidth}"
+    if curve.misfit is not None and curve.misfit > FAIR_FIT:
+        fit = f"no latency and bandwidth fit it: the best, {fit.removeprefix('fits ')}, are {curve.misfit:.0%} off"
+    return f"{printable(curve.label)}: {', '.join([plateau, *reached])}; {fit}"
 
 
 def reason_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
@@ -43,8 +46,31 @@ def reason_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
     return lines[:at_most] + more
 
 
-def condition_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
-    """What must be known of how the numbers were taken: the host's pace, excluded blocks, drift, the power cap."""
+def peak_lines(named: Sequence[tuple[str, PeakJudgement | None]], at_most: int = 3) -> list[str]:
+    """What became of the peaks of memory that are not as in the baseline, and how many the baseline has not.
+
+    Args:
+        named: labels, each with the verdict on its peak.
+        at_most: so many of each are told.
+    """
+    peaks = [(printable(label), peak) for label, peak in named if peak is not None]
+    known = [(label, peak) for label, peak in peaks if peak.reference_bytes is not None and peak.reason]
+    lines = [f"peak {peak.verdict} {label}: {printable(peak.reason)}" for label, peak in known]
+    more = [f"… and {len(lines) - at_most} more of these"] if len(lines) > at_most else []
+    unknown = [label for label, peak in peaks if peak.reason == NO_PEAK]
+    return [*lines[:at_most], *more, *_about(f"{NO_PEAK}, so it is compared with nothing", unknown, at_most)]
+
+
+def condition_lines(
+    results: Sequence[Result], at_most: int = 3, untold_since: str = "the driver does not tell"
+) -> list[str]:
+    """What must be known of how the numbers were taken: the host's pace, excluded blocks, drift, the power cap.
+
+    Args:
+        results: what was measured.
+        at_most: so many of them are named in a line.
+        untold_since: why a device did not tell of its state, where one did not.
+    """
     lines: list[str] = []
     samples = [(printable(result.measurement.label), result.measurement.samples) for result in results]
     for label, meaning in _PACES.items():
@@ -70,9 +96,9 @@ def condition_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
     ]
     lines += _about("at the software power cap, as a busy card is", capped, at_most)
     withheld = [name for name, s in samples if s.mode in ("events", "graph") and s.neighbours == "unknown"]
-    lines += _about("not known whether others used the device, since the driver does not tell", withheld, at_most)
+    lines += _about(f"not known whether others used the device, since {untold_since}", withheld, at_most)
     untold = [name for name, s in samples if s.mode in ("events", "graph") and not s.throttle_known]
-    lines += _about("not known whether the device was throttled, since the driver does not tell", untold, at_most)
+    lines += _about(f"not known whether the device was throttled, since {untold_since}", untold, at_most)
     lines += _about(
         "another process uses the device", [label for label, s in samples if s.neighbours == "seen"], at_most
     )
@@ -88,7 +114,9 @@ _LABELS = {
     "profiled": "taken while a profiler was attached, or after one in this process; never judged, never a baseline",
     "noisy": "noisy: the budget ended before the median was known well enough",
     "drifting": "drifting: still getting slower or faster when the budget was spent (raise --roofline-budget)",
+    "clock_moved": "the clock moved by over 10 % within a block (at the power cap or beside others: nobody tells)",
     "wall_clock": "timed by the host's clock, since the device's events could not be read",
+    "graph_refused": "short, and yet timed call by call, since no graph of it could be taken, or of an earlier test",
 }
 
 
@@ -112,7 +140,8 @@ def counts_line(measured: int, not_measured: Mapping[str, int], compiled: int = 
 
 def verdicts_line(results: Sequence[Result | ExactResult]) -> str:
     """How many of each verdict, the worst first: `1 REGRESSED, 6 PASSED`."""
-    counts = {kind: sum(r.verdict is not None and r.verdict.kind is kind for r in results) for kind in Kind}
+    words = [result.word for result in results if result.verdict is not None]
+    counts = {kind: words.count(kind.value) for kind in Kind}
     order = (Kind.REGRESSED, Kind.INVALID, Kind.INCONCLUSIVE, Kind.IMPROVED, Kind.PASSED, Kind.NO_BASELINE)
     return ", ".join(f"{counts[kind]} {kind.value}" for kind in order if counts[kind])
 

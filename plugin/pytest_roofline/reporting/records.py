@@ -43,6 +43,7 @@ def judgement_of(result: Result) -> Judgement:
         published=figure_texts(result),
         reference_clock_hz=reference.clock_hz if reference else None,
         limit_s=verdict.limit.seconds if verdict.limit else None,
+        peak=verdict.peak,
     )
 
 

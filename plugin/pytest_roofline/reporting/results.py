@@ -39,8 +39,8 @@ class Result:
 
     @property
     def word(self) -> str:
-        """The verdict in a word, or how the test ended that has none."""
-        return self.verdict.kind.value if self.verdict else self.ended
+        """The verdict in a word, that on the memory where it is worse, or how the test ended that has none."""
+        return self.verdict.overall.value if self.verdict else self.ended
 
 
 def rate_text(measurement: Measurement, seconds: float | None = None) -> str:
@@ -78,8 +78,10 @@ def properties(results: Sequence[Result]) -> list[tuple[str, str]]:
         measurement, verdict = result.measurement, result.verdict
         prefix = f"roofline.{measurement.key.name}." if measurement.key.name else "roofline."
         figures = {name: f"{value:.6g}" for name, value in measurement.derived().items()}
+        if measurement.peak_bytes is not None:
+            figures["peak_bytes"] = f"{measurement.peak_bytes}"
         if verdict is not None:
-            figures["verdict"] = verdict.kind.value
+            figures["verdict"] = verdict.overall.value
             figures["tolerance"] = f"{verdict.tolerance:.6g}"
             if verdict.change is not None:
                 figures["change"] = f"{verdict.change:.6g}"
@@ -93,6 +95,10 @@ def properties(results: Sequence[Result]) -> list[tuple[str, str]]:
             sizes = {"mde": verdict.mde, "reach": verdict.reach}
             figures |= {name: f"{size:.6g}" for name, size in sizes.items() if size is not None}
             figures["processes"] = str(verdict.processes)
+            if verdict.peak is not None:
+                figures["peak_verdict"] = verdict.peak.verdict
+                if verdict.peak.reference_bytes is not None:
+                    figures["baseline_peak_bytes"] = f"{verdict.peak.reference_bytes}"
         pairs += [(printable(prefix + name), value) for name, value in figures.items()]
     return pairs
 

@@ -31,6 +31,8 @@ _MFU = {
     "datasheet": " (with tokens: MFU)",
     "measured": " (with tokens: MFU, but of this product and no datasheet's peak)",
 }
+# Where a share of the roofline would stand, of what the last-level cache holds; so many are named below the table.
+CACHED, MOST_CACHED = "cache", 3
 _RANK = {"FAILED": 0, Kind.REGRESSED.value: 1, Kind.INVALID.value: 2, Kind.INCONCLUSIVE.value: 3}
 
 
@@ -97,7 +99,7 @@ def _row(result: Result, rate: str) -> list[str | Text]:
         _tokens(result),
         _roof(measurement),
         limit_text(result),
-        _memory(measurement.peak_bytes),
+        f"{_memory(measurement.peak_bytes)} {_peak(verdict)}".strip(),
         _memory(measurement.held_bytes),
         "" if measurement.compile_s is None else format_seconds(measurement.compile_s),
         "" if verdict is None or verdict.change is None else f"{verdict.change * 100:+.1f}",
@@ -124,6 +126,12 @@ def _memory(size_bytes: int | None) -> str:
     return "" if size_bytes is None else format_memory(size_bytes)
 
 
+def _peak(verdict: Verdict | None) -> str:
+    """By how much the peak differs from the baseline's."""
+    change = verdict.peak.change if verdict is not None and verdict.peak is not None else None
+    return "" if change is None else format_percent(change)
+
+
 def _bounds(verdict: Verdict | None) -> str:
     """The interval of the difference, in percent, short enough for a column."""
     if verdict is None or verdict.interval is None:
@@ -148,29 +156,38 @@ def _roof(measurement: Measurement) -> str:
     if measurement.share_of_ceiling is None or measurement.ceiling is None:
         return ""
     if "cache_resident" in measurement.samples.labels and not is_arithmetic(measurement.ceiling):
-        return "cache"
+        return CACHED
     if measurement.share_of_ceiling >= 10:
         return ">999%"
     return f"{measurement.share_of_ceiling:.0%}" + "*" * (measurement.ceiling.source == "measured")
 
 
 def roofline_note(results: Sequence[Result]) -> str:
-    """What the column `roof` is a share of; empty where nothing is known."""
+    """What the column `roof` is a share of, and of which tests it is none; empty where nothing is known."""
     measurements = [result.measurement for result in results]
-    ceilings = {m.ceiling for m in measurements if m.ceiling is not None}
+    cached = [m for m in measurements if _roof(m) == CACHED]
+    ceilings = {m.ceiling for m in measurements if m.ceiling is not None and _roof(m) != CACHED}
     utilized = {m.ceiling for m in measurements if m.mfu is not None}
     parts = [
         f"{'* ' * (c.source == 'measured')}{c.metric} {format_ceiling(c)}, {c.source}: {printable(c.origin)}"
         + (_MFU[c.source] if c in utilized else "")
         for c in sorted(ceilings, key=lambda c: (c.source, c.metric))
     ]
+    if cached:
+        names = ", ".join(printable(m.label) for m in cached[:MOST_CACHED])
+        more = f" and {len(cached) - MOST_CACHED} more" if len(cached) > MOST_CACHED else ""
+        parts.append(
+            f"{CACHED}: the buffers of {names}{more} stay in the last-level cache, which no roofline of memory bounds"
+        )
     return f"roof: {'; '.join(parts)}" if parts else ""
 
 
 def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     """The offline comparison, in the order given."""
+    peaks = any(_peak(row.verdict) for row in rows)
     table = new_table(("test", "left"), ("old", "right"), ("new", "right"), ("diff", "right"),
-                      ("99 % interval", "left"), ("n", "right"), ("verdict", "left"))  # fmt: skip
+                      ("99 % interval", "left"), ("n", "right"), *[("peak", "right")] * peaks,
+                      ("verdict", "left"))  # fmt: skip
     for row in rows:
         verdict = row.verdict
         table.add_row(
@@ -180,7 +197,8 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
             "" if verdict.change is None else format_percent(verdict.change),
             "" if verdict.interval is None else interval_text(verdict),
             _counts(verdict),
-            Text(verdict.kind.value, style=STYLES.get(verdict.kind.value, "")),
+            *[_peak(verdict)] * peaks,
+            Text(verdict.overall.value, style=STYLES.get(verdict.overall.value, "")),
         )
     return render(table, width, colour)
 

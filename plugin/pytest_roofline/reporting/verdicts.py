@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ..core.units import format_percent, format_tolerance, printable
 from ..judging.stats import CONFIDENCE
-from ..judging.verdicts import Kind, Verdict, interval_text
+from ..judging.verdicts import Kind, Verdict, changed_environment, interval_text
 from .remarks import remarks
 from .results import Result, figure, limit_text, new_s
 
@@ -21,8 +21,8 @@ def status_word(result: Result) -> str:
         text += f" ({interval_text(verdict)}, {behind})"
     elif verdict is not None and verdict.limit is not None:
         text += f" (limit {limit_text(result)})"
-    if verdict is not None and verdict.kind is not Kind.PASSED:
-        text += f" {verdict.kind.value}"
+    if verdict is not None and verdict.overall is not Kind.PASSED:
+        text += f" {verdict.overall.value}"
     return text
 
 
@@ -55,6 +55,10 @@ def failure_message(result: Result, where: str, degraded: Sequence[str] = ()) ->
     verdict = result.verdict
     assert verdict is not None
     details = f"Details: {where}" if where else "The run could not be saved"
+    peak = verdict.peak.reason if verdict.peak is not None and verdict.peak.outweighs else ""
+    if peak and verdict.overall is not verdict.kind:
+        return _more_memory(result, peak, details)
+    details = f"{printable(peak)}. {details}" if peak else details
     sick = f"\n  the device is DEGRADED: {printable('; '.join(degraded))}" if degraded else ""
     if verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
         return _without_difference(result, details) + sick
@@ -63,6 +67,17 @@ def failure_message(result: Result, where: str, degraded: Sequence[str] = ()) ->
     if verdict.siblings:
         return _behind_siblings(result, details) + sick
     return _slower(result, details) + sick
+
+
+def _more_memory(result: Result, reason: str, details: str) -> str:
+    verdict = result.verdict
+    assert verdict is not None
+    first = f"{result.label}: {verdict.overall.value} {reason}"
+    now, before = dict(result.environment), verdict.reference.environments if verdict.reference is not None else ()
+    time = f"its time: {figure(result.measurement)} {verdict.kind.value}"
+    second = "; ".join([time, *changed_environment(now, before)])
+    accept = "; accept with `roofline baseline propose --accept-slower`" * (verdict.overall is Kind.REGRESSED)
+    return f"{printable(first)}\n  {printable(second)}. {details}{accept}."
 
 
 def _without_difference(result: Result, details: str) -> str:

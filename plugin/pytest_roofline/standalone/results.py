@@ -4,6 +4,9 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ..core.checks import require_positive
+from ..core.decoding import decode_json, to_value
+from ..core.errors import BadFile
 from ..core.records import Measurement
 
 # Names the file that a process writes its results into.
@@ -18,6 +21,9 @@ class Found:
     median_s: float
     trouble: str = ""
     unused: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_positive((self.median_s,), "median_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,7 @@ def write_results(path: Path, told: Told) -> None:
 def read_results(path: Path) -> Told:
     """What `write_results` wrote; empty where the process came to nothing."""
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        told: Told = to_value(decode_json(path.read_bytes(), path.name), Told, path.name)
+    except (OSError, BadFile):
         return Told()
-    found = tuple(Found(**one | {"unused": tuple(one["unused"])}) for one in plain["found"])
-    return Told(**plain | {"found": found})
+    return told

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pytest
+
+from ..core.errors import NoRoom
 from ..core.samples import Samples
 from ..requests import Request
 
@@ -45,16 +48,11 @@ def time_request(device: "Device", request: Request, make: Callable[[], object])
         None where not one sample was taken.
     """
     from ..measuring import cache, host
+    from ..measuring.calls import renewal
     from ..measuring.timing import Engine, Plan
 
     cache_bytes = device.facts().last_level_cache_bytes or 0
-    sets = _sets(device, request, make, cache_bytes)
-
-    def renew(count: int) -> None:
-        for index in range(count):
-            # The old buffers go first: there may be no room for both.
-            sets[index] = ()
-            sets[index] = cache.as_tuple(make())
+    sets = _sets(device, request, make)
 
     plan = Plan(
         fn=request.fn,
@@ -62,7 +60,7 @@ def time_request(device: "Device", request: Request, make: Callable[[], object])
         budget_s=request.budget_s,
         timing=request.timing,
         flush=device.flusher(cache.FLUSH_FACTOR * cache_bytes) if request.cache == "flush" else None,
-        renew=renew if request.fresh else None,
+        renew=renewal(sets, make, request.verify) if request.fresh else None,
         first_calls=request.first_calls,
     )
     engine = Engine(device, plan)
@@ -84,25 +82,23 @@ def time_request(device: "Device", request: Request, make: Callable[[], object])
         device.release()
 
 
-def _sets(device: "Device", request: Request, make: Callable[[], object], cache_bytes: int) -> list[tuple[object, ...]]:
+def _sets(device: "Device", request: Request, make: Callable[[], object]) -> list[tuple[object, ...]]:
+    """The sets of arguments; the test is skipped where there is no room for them."""
     from ..measuring import cache
 
     if request.cache != "rotate":
         return [cache.as_tuple(make())]
-    count = cache.rotation_sets(request.work, cache_bytes, device.free_bytes())
-    return cache.make_sets(make, count, cache.SETUP_S, device.host_s)
+    try:
+        return cache.make_sets(make, request.work, device.facts(), device.free_bytes(), device.host_s, print)
+    except NoRoom as error:
+        pytest.skip(str(error))
 
 
 def _wrong(verify: Callable[..., object] | None, engine: "Engine") -> str:
     """What is wrong with the data of a set of arguments that was timed; empty where nothing is."""
+    from ..measuring.calls import wrong_data
+
     if verify is None:
         return ""
     engine.settle()
-    for index, arguments in enumerate(engine.sets_touched):
-        try:
-            answer = verify(*arguments)
-        except AssertionError as error:
-            return f"wrong data in argument set {index}: {error}"
-        if answer is not None and not answer:
-            return f"wrong data in argument set {index}: verify returned {answer!r}"
-    return ""
+    return wrong_data(verify, engine.sets_touched)

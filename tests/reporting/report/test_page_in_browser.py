@@ -320,7 +320,8 @@ def test_a_plot_is_told_by_its_title_its_sentence_and_its_keys_and_not_by_its_dr
         inside += node.get("childIds", [])
         if not node["ignored"]:
             found.append((node["role"]["value"], node["name"]["value"]))
-    assert {"toolbar", "button"} == {role for role, _ in found} - {"generic", "image"}
+    # With plotly 6.0 the bar is a row of links.
+    assert {role for role, _ in found} - {"generic", "image"} in ({"toolbar", "button"}, {"link"})
     assert all(name for role, name in found if role == "button")
 
 

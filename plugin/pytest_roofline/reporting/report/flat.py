@@ -47,6 +47,8 @@ class FlatRow:
     roofline_source: str | None = None
     size_bytes: int | None = None
     peak_bytes: int | None = None
+    baseline_peak_bytes: int | None = None
+    peak_verdict: str | None = None
     held_bytes: int | None = None
     compile_seconds: float | None = None
     asked_bytes: int | None = None
@@ -121,6 +123,8 @@ def _numbers(row: ReportRow) -> dict[str, Any]:
         "roofline_source": one.ceiling.source if one.ceiling is not None else None,
         "size_bytes": one.work.size_bytes,
         "peak_bytes": one.peak_bytes,
+        "baseline_peak_bytes": row.peak.reference_bytes if row.peak is not None else None,
+        "peak_verdict": row.peak.verdict if row.peak is not None else None,
         "held_bytes": one.held_bytes,
         "compile_seconds": one.compile_s,
         "cache": one.key.cache,

@@ -82,10 +82,14 @@ def changed_lines(rows: Sequence[ReportRow]) -> list[str]:
     return lines[:MOST_TOLD] + more
 
 
+# A run file holds what the device told, and not why it told no more.
+UNTOLD_SINCE = "neither the driver nor a library told of it"
+
+
 def known_lines(rows: Sequence[ReportRow]) -> list[str]:
     """How the numbers were taken: the roofline, ranks, pace, excluded blocks, first calls."""
     results = [Result(row.measurement, None, {}, ended=row.word) for row in rows if row.measurement is not None]
-    lines = [*filter(None, [roofline_note(results)]), *rank_lines(results), *condition_lines(results, 5)]
+    lines = [*filter(None, [roofline_note(results)]), *rank_lines(results), *condition_lines(results, 5, UNTOLD_SINCE)]
     return lines + [f"first calls of {line}" for line in first_call_lines(results)]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...core.units import format_bytes, format_percent, format_seconds
+from ...core.units import format_bytes, format_memory, format_percent, format_seconds
 from ...judging.hardware import is_arithmetic
 from ...judging.report_rows import ReportRow
 from ...judging.verdicts import span_text
@@ -24,6 +24,7 @@ _COLUMNS = (
     Column("processes", means="new ones : those behind the baseline"),
     Column("verdict", number=False),
 )
+_PEAK = Column("peak", means="the most memory that one call held, and by how much more that is than the baseline's")
 # A share beyond this means that the roofline is none for this work.
 _MOST_SHARE = 9.995
 
@@ -31,10 +32,12 @@ _MOST_SHARE = 9.995
 def results_table(rows: Sequence[ReportRow], several: bool) -> Table:
     """All rows in the order given; with a column for the run where there are several."""
     run = [Column("run", number=False)] * several
-    return Table("All results, worst first", [_COLUMNS[0], *run, *_COLUMNS[1:]], [_cells(row, several) for row in rows])
+    peaks = any(row.measurement is not None and row.measurement.peak_bytes is not None for row in rows)
+    columns = [_COLUMNS[0], *run, *_COLUMNS[1:-1], *[_PEAK] * peaks, _COLUMNS[-1]]
+    return Table("All results, worst first", columns, [_cells(row, several, peaks) for row in rows])
 
 
-def _cells(row: ReportRow, several: bool) -> list[Cell]:
+def _cells(row: ReportRow, several: bool, peaks: bool) -> list[Cell]:
     return [
         Cell(row.label, full=row.test_id),
         *([Cell(row.run_name)] if several else []),
@@ -46,6 +49,7 @@ def _cells(row: ReportRow, several: bool) -> list[Cell]:
         Cell("") if row.change is None else number(format_percent(row.change), row.change),
         _interval(row),
         _processes(row),
+        *[_peak(row)] * peaks,
         Cell(row.word, badness(row.word), why=reason(row), word=row.word),
     ]
 
@@ -58,6 +62,14 @@ def reason(row: ReportRow) -> str:
     elif row.out_of_memory is not None:
         told.insert(0, now_text(row))
     return "; ".join(filter(None, told))
+
+
+def _peak(row: ReportRow) -> Cell:
+    size = row.measurement.peak_bytes if row.measurement is not None else None
+    if size is None:
+        return Cell("")
+    change = row.peak.change if row.peak is not None else None
+    return number(format_memory(size) + (f" {format_percent(change)}" if change is not None else ""), size)
 
 
 def _size(row: ReportRow) -> Cell:

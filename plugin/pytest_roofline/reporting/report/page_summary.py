@@ -36,7 +36,10 @@ _FAMILIES = {
     Kind.PASSED.value: "good",
 }
 MEANINGS = (
-    (Kind.REGRESSED.value, "slower by more than the tolerance, and the spread cannot explain it; the test fails"),
+    (
+        Kind.REGRESSED.value,
+        "slower by more than the tolerance, and the spread cannot explain it, or more memory; the test fails",
+    ),
     (Kind.IMPROVED.value, "surely faster by more than the tolerance"),
     (Kind.PASSED.value, "shown not to be slower by more than the tolerance"),
     (Kind.INCONCLUSIVE.value, "none of these; the reason says what would decide it"),
@@ -81,7 +84,7 @@ def sentence(rows: Sequence[ReportRow]) -> str:
     held = [row for row in rows if compared(row)]
     timed = [row for row in held if row.measurement is not None]
     kernels = [row for row in held if row.resources is not None]
-    parts = [_slower(timed), _worse(kernels), _failed(rows)]
+    parts = [_slower(timed), _larger(timed), _worse(kernels), _failed(rows)]
     if not held:
         parts.append(_nothing(rows))
     elif not any(row.word == Kind.REGRESSED.value for row in held):
@@ -90,13 +93,19 @@ def sentence(rows: Sequence[ReportRow]) -> str:
 
 
 def _slower(timed: Sequence[ReportRow]) -> str:
-    slower = [row for row in timed if row.word == Kind.REGRESSED.value]
+    slower = [row for row in timed if row.word == Kind.REGRESSED.value and not row.by_peak]
     if not slower:
         return ""
     worst = worst_first(slower)[0]
     change = f", {format_percent(worst.change)} time" if worst.change is not None else ""
     of = f"{len(slower)} of {count(len(timed), 'measurement')}"
     return f"{of} {_are(slower)} slower: {'worst ' * (len(slower) > 1)}{printable(worst.label)}{change}."
+
+
+def _larger(timed: Sequence[ReportRow]) -> str:
+    worst = [row for row in timed if row.peak is not None and row.peak.verdict == Kind.REGRESSED.value]
+    of = f"{len(worst)} of {count(len(timed), 'measurement')} {'take' if len(worst) > 1 else 'takes'} more memory"
+    return f"{of}: {printable(worst[0].label)}{', …' * (len(worst) > 1)}." if worst else ""
 
 
 def _worse(kernels: Sequence[ReportRow]) -> str:

@@ -57,7 +57,7 @@ def why(row: ReportRow) -> str:
     """Why a result is not green, and what may explain it; empty of a green one whose test passed."""
     judged = row.judgement or row.exact
     told: list[str] = []
-    if judged is None or judged.verdict not in _GREEN:
+    if judged is None or judged.verdict not in _GREEN or row.by_peak:
         told += [row.reason, *(judged.remarks if judged is not None else ())]
     ended = row.outcome
     if row.red and ended is not None and (not ended.by_verdict or row.what == "memory"):
@@ -69,7 +69,7 @@ def why(row: ReportRow) -> str:
 def sentence(row: ReportRow) -> str:
     """A result in a sentence, the difference first: `+25.1 % time (57.8 GB/s, baseline 118 GB/s), …`."""
     told = [why(row)]
-    if row.judgement is not None and row.change is not None:
+    if row.judgement is not None and row.change is not None and not row.by_peak:
         parts = [now_text(row), *(f"baseline {text}" for text in [baseline_text(row)] if text)]
         told.insert(0, f"{difference_text(row)} time ({', '.join(parts)}), 99 % interval {interval_text(row)}, "
                        f"tolerance {format_tolerance(row.judgement.tolerance)}")  # fmt: skip
