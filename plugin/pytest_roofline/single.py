@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from .measuring.timing import Engine, Plan
 
 
-# Calls of a look at whether they do their work.
-LOOK_CALLS = 4
+# Calls of a look at whether they do their work, where they do.
+LOOK_CALLS = 6
 
 
 class Single:

@@ -129,6 +129,13 @@ HONEST = {
     "a row of a large cache": (lambda cache, row: cache[90000].copy_(row), torch.zeros(100000, 64), randn(64)),
     "into what it holds itself": (lambda a, b: torch.mm(a, b, out=UNSEEN["out"]), randn(8, 8), randn(8, 8)),
     "until it converges": (halves, torch.tensor(8.0)),
+    "normal in place": (lambda x: x.div_(x.norm()), randn(1000)),
+    "a share, whatever the scale": (lambda x, y: ((x > 0) == (y > 0)).float().mean().item(), randn(100), randn(100)),
+    "a place, whatever the scale": (lambda x: x.argmax(), randn(100)),
+    "an address": (lambda x: x.data_ptr(), randn(100)),
+    "another number each time": (lambda x: x.argmax().item() + time.perf_counter(), randn(100)),
+    "of a model": (lambda model, x: model(x).argmax(), torch.nn.Linear(8, 8), randn(4, 8)),
+    "of a result with a past": (lambda x: x.sign(), randn(100).requires_grad_() * 1),
     "made in inference mode": (torch.inference_mode()(copies), *torch.inference_mode()(pair)()),
     "to be conjugated": (torch.mm, randn(8, 8, dtype=torch.cfloat), randn(8, 8, dtype=torch.cfloat).mH),
     "nested": (lambda x, y: y * 2, torch.nested.nested_tensor([randn(3), randn(4)]), randn(8)),
@@ -203,6 +210,41 @@ def holds_what_it_writes():
     return fn
 
 
+def gives_copies(key, give):
+    """Makes a product that is computed once for each key, and of which every call gives a copy."""
+
+    def make():
+        product = remembers(key)()
+        return lambda a, b, *out: give(product(a, b), *out)
+
+    return make
+
+
+def by_id(a, b):
+    return id(a), id(b)
+
+
+def by_version(a, b):
+    return a.data_ptr(), b.data_ptr(), a._version, b._version
+
+
+def copies_into_its_own():
+    product, out = remembers(by_id)(), torch.zeros(8, 8)
+
+    def fn(a, b):
+        out.copy_(product(a, b))
+
+    return fn
+
+
+COPIES = {
+    "copies, by object": (gives_copies(by_id, torch.clone), 2),
+    "copies, by address and version": (gives_copies(by_version, torch.clone), 2),
+    "copies into an argument": (gives_copies(by_id, lambda known, out: copies(out, known)), 3),
+    "copies into what it holds": (copies_into_its_own, 2),
+    "a number": (gives_copies(by_id, lambda known: known.sum().item()), 2),
+    "numbers in a mapping": (gives_copies(by_id, lambda known: {"sums": known.sum(0).tolist()}), 2),
+}
 CHEATS = {
     "holds what it reads and remembers": (holds_all, 0),
     "holds what it reads, and remembers in a list": (holds_in_a_list, 0),
@@ -241,9 +283,21 @@ def test_the_arguments_hold_afterwards_what_a_call_makes_of_their_first_values()
     assert torch.equal(out, 2 * first)
 
 
+@pytest.mark.parametrize("case", COPIES)
+def test_whoever_gives_copies_of_what_he_remembers_is_not_believed(case):
+    make, count = COPIES[case]
+    given = [randn(8, 8), randn(8, 8) + 1, torch.zeros(8, 8)][:count]
+    first = [one.clone() for one in given[:2]]
+    assert why(make(), *given).startswith("with other values in the same tensors a call gave what it had given before")
+    assert [torch.equal(*pair) for pair in zip(given, first, strict=False)] == [True, True]
+
+
 def test_without_room_for_copies_nothing_is_looked_at():
     make, _ = CHEATS["remembers by object"]
     assert why(make(), randn(8, 8), randn(8, 8), free_bytes=100) == ""
+    make, _ = COPIES["copies, by object"]
+    assert why(make(), randn(8, 8), randn(8, 8), free_bytes=1023) == ""
+    assert why(make(), randn(8, 8), randn(8, 8), free_bytes=1024) != ""
     with pytest.raises(NoRoom, match=r"needs 2\.05 kB of free memory to change all arguments, found 100 B"):
         refill_of(torch.mm, [(randn(8, 8), randn(8, 8))], 100)
 

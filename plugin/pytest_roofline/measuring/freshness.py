@@ -1,10 +1,11 @@
-"""Whether every call does its work: what it writes to, spoiled before, must not be so behind it.
+"""Whether every call does its work: what it writes to is spoiled before it, and what it reads is given other values.
 
 A function that remembers its results, works in every tenth call only, or leaves its work to another thread is fast and
 wrong. Values are changed in place and behind autograd's version counter, so that neither address nor version tells.
 """
 
 import contextlib
+import copy
 import functools
 import math
 import types
@@ -30,6 +31,14 @@ STALE = (
     "what a call writes to was spoiled before it, and still was behind it: the result was remembered, skipped, or left "
     "to another thread; expected every call to do its work (refill=False takes this look away)"
 )
+REMEMBERED = (
+    "with other values in the same tensors a call gave what it had given before, and with the same values in other "
+    "tensors it did not: results are remembered by object or address; expected every call to do its work "
+    "(refill=False takes this look away)"
+)
+# A power of two: sums and products scale without rounding in every format, signs and order stay, and what ends when it
+# has converged still does.
+OTHER = 0.5
 
 
 class Refill:
@@ -137,10 +146,18 @@ class Look:
         kept: list[tuple[Any, Any]] = []
         try:
             settle()
-            spots = self._spots(fn)
+            written = self._written()
+            spots = self._spots(fn, written)
             if 2 * sum(spot.nbytes for spot in spots) <= free_bytes():
                 kept += [(spot, spot.clone()) for spot in spots]
-            return STALE if kept and all(self._stays(fn, kept, level) for level in LEVELS) else ""
+            if kept and all(self._stays(fn, kept, level) for level in LEVELS):
+                return STALE
+            _put_back(kept)
+            parts = _refilled(self._sets[0])
+            if not parts or 2 * sum(part.nbytes for part in parts) > free_bytes():
+                return ""
+            kept += [(part, part.clone()) for part in parts]
+            return REMEMBERED if self._remembers(fn, parts, written, free_bytes) else ""
         except Exception:
             # Of what a function accepts nothing is known: other values may be none of it.
             return ""
@@ -148,19 +165,16 @@ class Look:
             # A device that cannot do this any more tells whoever asks it next.
             with contextlib.suppress(Exception):
                 settle()
-                for spot, values in kept:
-                    _write(spot, values)
+                _put_back(kept)
                 settle()
 
-    def _spots(self, fn: Callable[..., object]) -> list[Any]:
+    def _spots(self, fn: Callable[..., object], written: list[Any]) -> list[Any]:
         """What every call writes to, if it works: arguments, and results in memory that was not allocated for them.
 
         None where a result has memory of its own, and where not everything that is written to can be spoiled.
         """
-        own, before = self._own, self._before
-        written = [one for one in own if _storage(one) in before and before[_storage(one)] != _State.of(one)]
         # What is only read must be there too: what a tensor is clamped to, it is also when clamped once more.
-        if not any(_is_changeable(one) and all(one is not other for other in written) for one in own):
+        if not any(_is_changeable(one) and all(one is not other for other in written) for one in self._own):
             return []
         # The first is held, or the second would be given its memory.
         first, second = self._results(fn), self._results(fn)
@@ -174,11 +188,41 @@ class Look:
         """The tensors among the arguments, and of the function, whose content can be seen."""
         return [one for one in dense((self._sets[0], held_by(self._held_by))) if _is_plain(one)]
 
+    def _written(self) -> list[Any]:
+        """Which of its tensors the calls have changed since the first."""
+        before = self._before
+        return [one for one in self._own if _storage(one) in before and before[_storage(one)] != _State.of(one)]
+
     def _results(self, fn: Callable[..., object]) -> list[Any]:
         """What a call returns beside its arguments."""
         result = fn(*self._sets[0])
         own = {_storage(one) for one in dense(self._sets[0]) if _is_plain(one)}
         return [one for one in dense(result) if not _is_plain(one) or _storage(one) not in own]
+
+    def _remembers(
+        self, fn: Callable[..., object], parts: list[Any], written: list[Any], free_bytes: Callable[[], int]
+    ) -> bool:
+        """Whether what a call gives follows the objects or addresses of its arguments, and not what they hold."""
+        given = self._sets[0]
+        tensors = list(dense(given))
+        first = _Outcome.of(fn(*given), written)
+        for part in parts:
+            _write(part, OTHER * _wide(part))
+        # With most functions it is done here: what they give is another.
+        if first is None or first != _Outcome.of(fn(*given), written):
+            return False
+        needed = 2 * sum({_storage(one): one.untyped_storage().nbytes() for one in tensors}.values())
+        if needed > free_bytes():
+            return False
+        # Both are held, or the second would be given the memory of the first.
+        copies = [dict(zip(map(id, tensors), copy.deepcopy(tensors), strict=True)) for _ in range(2)]
+        # In place, a call changed them once more; now they hold what the copies hold.
+        if first != _Outcome.of(fn(*given), written):
+            return False
+        others = [
+            _Outcome.of(fn(*_exchanged(given, by_id)), [by_id.get(id(one), one) for one in written]) for by_id in copies
+        ]
+        return others[0] == others[1] != first
 
     def _stays(self, fn: Callable[..., object], kept: list[tuple[Any, Any]], level: float) -> bool:
         """Whether a call leaves what it should write to as it was spoiled."""
@@ -214,6 +258,32 @@ class _State:
         places = tuple(slice(None, None, max(1, size // count)) for size in plain.shape)
         bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[plain.element_size()]
         return cls(total, tuple(plain[places].reshape(-1).view(bits).tolist()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What tells one result from another: the content of its tensors and of what was written to, and its numbers."""
+
+    tensors: tuple[_State, ...]
+    numbers: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, result: object, written: list[Any]) -> "_Outcome | None":
+        """None where it holds nothing that can be seen, or something that cannot."""
+        from torch.utils._pytree import tree_leaves
+
+        tensors = [*dense(result), *written]
+        numbers = tuple(leaf for leaf in tree_leaves(result) if isinstance(leaf, int | float | complex | str))
+        if not (tensors or numbers) or not all(map(_is_plain, tensors)):
+            return None
+        return cls(tuple(map(_State.of, tensors)), numbers)
+
+
+def _exchanged(arguments: tuple[object, ...], by_id: dict[int, Any]) -> tuple[object, ...]:
+    """The arguments with other tensors in the places of these."""
+    from torch.utils._pytree import tree_map
+
+    return tuple(tree_map(lambda leaf: by_id.get(id(leaf), leaf), arguments))
 
 
 def _is_plain(tensor: Any) -> bool:
@@ -261,6 +331,11 @@ def _write(flat: Any, values: Any) -> None:
         flat.copy_(values)
 
 
+def _put_back(kept: list[tuple[Any, Any]]) -> None:
+    for spot, values in kept:
+        _write(spot, values)
+
+
 def _spoil(flat: Any, values: Any, level: float) -> None:
     """Write what is far above the largest of these values, or that share of it; not the same everywhere."""
     import torch
@@ -273,11 +348,18 @@ def _spoil(flat: Any, values: Any, level: float) -> None:
         flat[1::2].fill_(0.8 * level * above)
 
 
+def _wide(flat: Any) -> Any:
+    """In a format that can be computed with."""
+    import torch
+
+    return flat.to(torch.float32) if flat.element_size() < 4 else flat
+
+
 def _varied(kept: Any) -> Any:
     """The same values, or a ramp below a constant, which moved by some places would be what it was; 32 bits or more."""
     import torch
 
-    wide = kept.to(torch.float32) if kept.element_size() < 4 else kept
+    wide = _wide(kept)
     if not bool((wide == wide[0]).all()):
         return wide
     top = wide[0] if bool(wide[0] != 0) else torch.ones_like(wide[0])
