@@ -71,8 +71,11 @@ def test_json_holds_every_figure(command, runs):
     result = command("compare", "fast", "slow", "--json")
     (row,) = json.loads(result.stdout)
     assert result.exit_code == 1
-    assert (row["test"], row["verdict"], row["tolerance"]) == ("memcpy_d2d[64MiB]", "REGRESSED", 0.05)
-    assert (row["old_s"], row["new_s"], row["change"]) == pytest.approx((1.0, 2.0, 1.0))
+    assert (row["label"], row["verdict"], row["tolerance"]) == ("memcpy_d2d[64MiB]", "REGRESSED", 0.05)
+    assert (row["baseline_time_s"], row["time_s"], row["change"]) == pytest.approx((1.0, 2.0, 1.0))
+    assert (row["processes"], row["baseline_processes"], row["baseline_sessions"]) == (5, 5, 1)
+    assert row["rate"] == row["baseline_rate"] / 2 == 64 * 2**20
+    assert 0 < row["change_low"] < 1 < row["change_high"]
     assert row["parameters"] == {"size_bytes": 64 * 2**20}
 
 

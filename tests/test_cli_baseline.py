@@ -352,7 +352,7 @@ def test_show_takes_files_and_parts_of_labels(command, shelf):
 
 def test_show_prints_json(command, shelf):
     rows = json.loads(command("show", "--json").stdout)
-    assert [(row["file"], row["entry"], row["kind"]) for row in rows] == [
+    assert [(row["file"], row["label"], row["kind"]) for row in rows] == [
         ("baselines/h100.json", "h100only[64MiB]", "measured"),
         ("baselines/h200.json", "memcpy_d2d[64MiB]", "measured"),
         ("baselines/h200.json", "other[64MiB]", "measured"),

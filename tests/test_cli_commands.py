@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import click
@@ -23,6 +23,7 @@ from pytest_roofline.core.machine import Property
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Judgement
 from pytest_roofline.core.resources import ResourceKey, Resources
+from pytest_roofline.core.rows import Row
 from pytest_roofline.judging.baselines import write_baseline
 from pytest_roofline.judging.hardware import products
 from pytest_roofline.judging.runs import encode_line
@@ -280,14 +281,17 @@ def test_json_is_one_document_with_what_the_page_says_and_the_status_that_help_a
         assert names == set(document)
 
 
+ROW = {field.name for field in fields(Row)}
+
+
 def documented_kinds():
     """The table of rows of several kinds: the names of each, by command and kind, with those of every row."""
     found = {}
     for words, kinds, names in re.findall(
         r"^\| `roofline ([a-z ]+)` \| ([^|]+) \| [^|]+ \| ([^|]+) \|$", read_page(), re.M
     ):
-        if names.startswith("`"):
-            always = documented()[words][2]
+        if kinds.startswith("`"):
+            always = documented()[words][2] | (ROW if words == "compare" else set())
             found |= {(words, kind): always | set(re.findall(r"`(\w+)`", names)) for kind in re.findall(r"\w+", kinds)}
     return found
 
@@ -307,7 +311,10 @@ def test_each_kind_of_row_has_the_very_names_that_the_page_says(tmp_path, make):
     found = {}
     for words, arguments in (("compare", (before, after)), ("baseline show", (tmp_path / "h200.json",))):
         done = CliRunner().invoke(main, [*words.split(), *map(str, arguments), "--json"])
-        found |= {(words, row["kind"]): set(row) for row in json.loads(done.stdout)}
+        for row in json.loads(done.stdout):
+            # All rows of a kind have the same names.
+            kind = (words, row.get("kind") or row["metric"])
+            assert found.setdefault(kind, set(row)) == set(row)
     assert documented_kinds() == found
 
 
@@ -338,7 +345,7 @@ def test_what_json_tells_is_what_the_words_tell(good):
     pruned = json.loads(good("baseline prune").stdout)
     assert (2, 1, False) == (pruned["entries"], pruned["tests"], pruned["removed"])
     assert [("gone[64MiB]", "measured", False)] == [
-        (one["entry"], one["kind"], one["benchmark_known"]) for one in pruned["unused"]
+        (one["label"], one["kind"], one["benchmark_known"]) for one in pruned["unused"]
     ]
 
 

@@ -68,9 +68,9 @@ def test_fleet_as_json_is_in_shares_of_time(runs, command):
     report = json.loads(done.stdout)
     (finding,) = report["findings"]
     assert ("gpu", "GPU-3", "node3") == (finding["level"], finding["part"], finding["node"])
-    assert finding["slower"] == pytest.approx(0.4, abs=0.03)
+    assert finding["change"] == pytest.approx(0.4, abs=0.03)
     (slow,) = finding["slow"]
-    assert slow["interval"][0] < 0.4 < slow["interval"][1]
+    assert slow["change_low"] < 0.4 < slow["change_high"]
 
 
 def test_fleet_by_link_shows_links_alone(runs, command):

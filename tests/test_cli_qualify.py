@@ -128,8 +128,8 @@ def test_json_holds_every_figure(command, rollout):
     assert [one["device"] for one in told["upgraded"]] == ["GPU-0", "GPU-1", "GPU-2"]
     assert [one["host"] for one in told["controls"]] == ["node3", "node4", "node5"]
     step = told["tests"][0]
-    assert (step["test"], step["verdict"]) == ("step", "REGRESSED")
-    assert step["effect"] == pytest.approx(0.2)
+    assert (step["label"], step["verdict"]) == ("step", "REGRESSED")
+    assert step["change"] == pytest.approx(0.2)
     assert step["control_change"] == pytest.approx(0.0, abs=1e-9)
     assert step["devices"]["GPU-0"] == pytest.approx(0.2)
     assert told["summary"].endswith("do not roll out")
@@ -187,7 +187,7 @@ def test_a_test_that_was_lost_on_some_upgraded_devices_bars_the_rollout(command,
     told = json.loads(command("qualify", *SIDES, "--json").stdout)
     assert told["worse"] is True
     assert told["lost"][0] == {
-        "test": "copy", "devices": ["GPU-0", "GPU-1"], "known_on": 3, "controls": [], "known_on_controls": 3,
+        "label": "copy", "devices": ["GPU-0", "GPU-1"], "known_on": 3, "controls": [], "known_on_controls": 3,
     }  # fmt: skip
 
 
@@ -211,7 +211,9 @@ def test_one_slow_device_among_many_is_told_and_bars_the_rollout(command, save):
         "stands out among the upgraded devices on step: GPU-3 on node3 (+20.0 %; its time did not stand out before); "
         "the other 5: +0.0 % to +0.0 %" in result.stdout.splitlines()
     )
-    (step,) = (one for one in json.loads(command("qualify", *SIDES, "--json").stdout)["tests"] if one["test"] == "step")
+    (step,) = (
+        one for one in json.loads(command("qualify", *SIDES, "--json").stdout)["tests"] if one["label"] == "step"
+    )
     assert step["stand_out"] == [{"device": "GPU-3", "slower": True, "stood_out_before": False}]
 
 

@@ -64,7 +64,7 @@ def test_junit_counts_one_failure_and_carries_the_figures(desk):
     figures = {prop.get("name"): prop.get("value") for prop in case.iter("property")}
     assert figures["roofline.verdict"] == "REGRESSED"
     assert float(figures["roofline.change"]) == pytest.approx(0.3, abs=0.01)
-    assert float(figures["roofline.traffic_GBps"]) == pytest.approx(1538, rel=0.01)
+    assert (float(figures["roofline.rate"]), figures["roofline.rate_unit"]) == (pytest.approx(1538e9, rel=0.01), "B/s")
     assert "REGRESSED" in case.find("failure").get("message")
 
 

@@ -201,8 +201,8 @@ def test_compare_finds_it_offline_and_has_a_row_of_its_own(known):
         assert "peak REGRESSED step: peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB)" in compared.output
         assert compared.output.endswith("1 REGRESSED\n")
         rows = json.loads(known.desk.cli("compare", old, "more", "--json").stdout)
-        assert [(row["kind"], row["verdict"]) for row in rows] == [("time", "PASSED"), ("peak", "REGRESSED")]
-        assert (rows[1]["old_bytes"], rows[1]["new_bytes"]) == (GIB, int(1.1 * GIB))
+        assert [(row["metric"], row["verdict"]) for row in rows] == [("time", "PASSED"), ("peak_bytes", "REGRESSED")]
+        assert (rows[1]["baseline_value"], rows[1]["value"], rows[1]["unit"]) == (GIB, int(1.1 * GIB), "B")
         assert rows[1]["change"] == pytest.approx(0.1)
     assert known.desk.cli("compare", ENTRY, "before").exit_code == 0
 
@@ -210,14 +210,16 @@ def test_compare_finds_it_offline_and_has_a_row_of_its_own(known):
 def test_reports_say_it_too(known):
     known.run(1.1, "-q", "--junitxml=junit.xml", "--roofline-report=report", "--roofline-save=more")
     properties = {one.get("name"): one.get("value") for one in ET.parse(known.desk.path / "junit.xml").iter("property")}
-    assert properties["roofline.verdict"] == properties["roofline.peak_verdict"] == "REGRESSED"
-    assert (properties["roofline.peak_bytes"], properties["roofline.baseline_peak_bytes"]) == (
+    assert properties["roofline.verdict"] == properties["roofline.peak_bytes.verdict"] == "REGRESSED"
+    assert (properties["roofline.peak_bytes"], properties["roofline.peak_bytes.baseline_value"]) == (
         f"{int(1.1 * GIB)}",
         f"{GIB}",
     )
-    (row,) = csv.DictReader((known.desk.path / "report/results.csv").open())
-    assert (row["verdict"], row["peak_verdict"], row["baseline_peak_bytes"]) == ("REGRESSED", "REGRESSED", f"{GIB}")
-    assert row["reason"].startswith("peak memory +10.0 %")
+    time, peak = csv.DictReader((known.desk.path / "report/results.csv").open())
+    assert (time["metric"], time["verdict"], time["reason"]) == ("time", "PASSED", "")
+    assert (peak["metric"], peak["verdict"], peak["unit"]) == ("peak_bytes", "REGRESSED", "B")
+    assert (int(peak["value"]), int(peak["baseline_value"])) == (int(1.1 * GIB), GIB)
+    assert peak["reason"].startswith("peak memory +10.0 %")
     page = (known.desk.path / "report/index.html").read_text()
     assert "1 of 1 measurement takes more memory: step." in page
     assert "is slower:" not in page

@@ -93,7 +93,7 @@ def test_ranks_are_compared_with_saved_runs(decided):
 def test_the_report_holds_the_comparison(decided):
     told = decided.properties("test_slow")
     assert told["roofline.verdict"] == "REGRESSED"
-    assert float(told["roofline.baseline_s"]) == pytest.approx(0.01, rel=0.01)
+    assert float(told["roofline.baseline_time_s"]) == pytest.approx(0.01, rel=0.01)
     assert float(told["roofline.change"]) == pytest.approx(1.0, rel=0.02)
     processes = {name: decided.properties(f"test_{name}")["roofline.processes"] for name in ("steady", "open")}
     assert processes == {"steady": "1", "open": "2"}

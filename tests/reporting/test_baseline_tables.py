@@ -162,7 +162,7 @@ def test_json_has_every_figure(make):
     (health,) = health_of([entry(make, (1e-3, 1e-3), tolerance=0.1)])
     plain = health_as_json(health)
     expected = {
-        "entry": "memcpy_d2d[64MiB]",
+        "label": "memcpy_d2d[64MiB]",
         "kind": "measured",
         "hardware": "h200-sxm, 141gb",
         "devices": 1,
@@ -174,6 +174,6 @@ def test_json_has_every_figure(make):
         "provisional": health.provisional,
     }
     assert {name: plain[name] for name in expected} == expected
-    assert (plain["time_s"], plain["mde"]) == (pytest.approx(1e-3), health.mde)
+    assert (plain["time_s"], plain["detectable"]) == (pytest.approx(1e-3), health.mde)
     assert plain["session_spread"] == {"value": 0.01, "origin": "prior, recorded in one sitting"}
     assert published_as_json(replace(make.published(), value=(1.0, 2.0)))["value"] == (1.0, 2.0)

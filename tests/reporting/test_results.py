@@ -50,8 +50,8 @@ def test_the_figures_of_a_test_are_named_for_reports(make):
     found = dict(properties([make.result(1.25e-3)]))
     assert found["roofline.verdict"] == "REGRESSED"
     assert float(found["roofline.change"]) == pytest.approx(0.25, rel=1e-3)
-    assert float(found["roofline.median_s"]) == 1.25e-3
-    assert float(found["roofline.baseline_s"]) == pytest.approx(1e-3)
+    assert float(found["roofline.time_s"]) == 1.25e-3
+    assert float(found["roofline.baseline_time_s"]) == pytest.approx(1e-3)
 
 
 def test_figures_of_a_named_measurement_carry_its_name(make):
@@ -71,9 +71,9 @@ def test_the_name_of_a_figure_cannot_steer_a_report(make):
 
 def test_the_figures_of_a_verdict_hold_its_interval_and_its_processes(make):
     found = dict(properties([make.result(1.24e-3, 1.25e-3, 1.26e-3)]))
-    low, high = (float(found[f"roofline.{name}"]) for name in ("interval_low", "interval_high"))
+    low, high = (float(found[f"roofline.{name}"]) for name in ("change_low", "change_high"))
     assert 0.2 < low < float(found["roofline.change"]) < high < 0.3
-    assert (found["roofline.processes"], 0.05 < float(found["roofline.reach"]) < 0.1) == ("3", True)
+    assert (found["roofline.processes"], 0.05 < float(found["roofline.detectable"]) < 0.1) == ("3", True)
 
 
 def test_the_centre_of_several_processes_is_what_is_shown(make):

@@ -267,6 +267,13 @@ class PeakJudgement:
         return self.new_bytes / self.reference_bytes - 1
 
     @property
+    def tolerance(self) -> float | None:
+        """By how much the two may differ, as a share of the reference."""
+        if self.allowed_bytes is None or not self.reference_bytes:
+            return None
+        return self.allowed_bytes / self.reference_bytes
+
+    @property
     def outweighs(self) -> bool:
         """Whether it is worse than any verdict on the time but REGRESSED."""
         return self.verdict in ("REGRESSED", "INVALID")

@@ -128,3 +128,8 @@ RATE_SUFFIXES = tuple(RATE_UNITS)
 def rate_suffix(metric: str) -> str | None:
     """The counting convention that the name of a metric ends in; None where it names none."""
     return next((suffix for suffix in RATE_SUFFIXES if metric == suffix or metric.endswith("_" + suffix)), None)
+
+
+def rate_unit(metric: str) -> str:
+    """The SI unit of a rate in the counting of a metric: `B/s` or `FLOP/s`."""
+    return "FLOP/s" if rate_suffix(metric) == "TFLOPS" else "B/s"

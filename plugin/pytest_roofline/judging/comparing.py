@@ -43,6 +43,9 @@ class Row:
     new_s: float
     verdict: Verdict
     fresh: Reference | None = None
+    # Of the new side; a baseline has no node ids.
+    test_id: str = ""
+    work: Work | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,16 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         verdicts[key.identity] = replace(verdict, peak=peak)
     settled = settle(verdicts, max(1, count))
     rows = [
-        Row(key, key.label, reference.median_s if reference else None, fresh.median_s, settled[key.identity], fresh)
+        Row(
+            key,
+            key.label,
+            reference.median_s if reference else None,
+            fresh.median_s,
+            settled[key.identity],
+            fresh,
+            _test_id(after, key),
+            _work(after, key),
+        )
         for key, fresh, reference, _ in found
     ]
     keys = {key.identity for key, *_ in found}
@@ -222,7 +234,15 @@ def _unfit_rows(before: Comparator, after: Comparator, known: set[str], toleranc
             reference, _ = find_reference(before, key, measurement.work)
             verdict = Verdict(Kind.INVALID, tolerance or default_tolerance(key), reason=why, reference=reference)
             old_s = reference.median_s if reference else None
-            rows[key.identity] = Row(key, key.label, old_s, measurement.median_s, verdict)
+            rows[key.identity] = Row(
+                key,
+                key.label,
+                old_s,
+                measurement.median_s,
+                verdict,
+                test_id=measurement.test_id,
+                work=measurement.work,
+            )
     return list(rows.values())
 
 
@@ -232,6 +252,11 @@ def _keys(comparator: Comparator) -> list[Key]:
 
 def _own_tolerance(comparator: Comparator, key: Key) -> float | None:
     return comparator.tolerance(key) if isinstance(comparator, RunComparator) else None
+
+
+def _test_id(comparator: Comparator, key: Key) -> str:
+    measured = comparator.measurement(key) if isinstance(comparator, RunComparator) else None
+    return measured.test_id if measured is not None else ""
 
 
 def _work(comparator: Comparator, key: Key) -> Work:

@@ -20,7 +20,7 @@ def proposal_as_json(proposal: Proposal, output: Path, notes: Sequence[str], pro
         "file": str(output),
         "hardware": str(entries[0].hardware) if entries else None,
         "entries": [entry.label for entry in entries],
-        "exact": [{"entry": entry.label, "target": entry.target} for entry in exact],
+        "exact": [{"label": entry.label, "target": entry.target} for entry in exact],
         "sessions": max((len(entry.sessions) for entry in entries), default=0),
         "provisional": provisional,
         "left_out": list(proposal.left_out),
@@ -39,7 +39,7 @@ def changes_as_json(
         "entries": [_change(change) for change in changes],
         "exact": [
             {
-                "entry": change.entry.label,
+                "label": change.entry.label,
                 "target": change.entry.target,
                 "action": change.action,
                 "changes": [asdict(figure) for figure in change.changes],
@@ -52,7 +52,7 @@ def changes_as_json(
 def _change(change: Change) -> dict[str, Any]:
     before, after = change.before, change.entry
     return {
-        "entry": after.label,
+        "label": after.label,
         "hardware": str(after.hardware),
         "kind": after.kind,
         "action": change.action,
@@ -77,7 +77,7 @@ def unused_as_json(path: Path, one: Unused) -> dict[str, Any]:
     timed = entry if isinstance(entry, Entry) else None
     return {
         "file": str(path),
-        "entry": entry.label,
+        "label": entry.label,
         "kind": timed.kind if timed else "exact",
         "hardware": str(timed.hardware) if timed else None,
         "target": None if isinstance(entry, Entry) else entry.target,

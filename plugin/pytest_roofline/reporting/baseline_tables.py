@@ -203,7 +203,7 @@ def health_as_json(health: Health) -> dict[str, Any]:
         "processes": len(entry.medians),
         "process_spread": _spread_as_json(health.process),
         "session_spread": _spread_as_json(health.session),
-        "mde": health.mde,
+        "detectable": health.mde,
         "tolerance": health.tolerance,
         "drivers": list(health.drivers),
         "newest": health.newest,
@@ -221,11 +221,11 @@ def published_as_json(entry: Entry) -> dict[str, Any]:
 
 def _named(entry: Entry) -> dict[str, Any]:
     return {
-        "entry": entry.label,
+        "label": entry.label,
         "benchmark": entry.benchmark,
         "name": entry.name,
         "parameters": entry.parameters,
-        "metric": entry.metric,
+        "counting": entry.metric,
         "kind": entry.kind,
         "hardware": str(entry.hardware),
     }

@@ -46,16 +46,18 @@ def row_changes(row: Row) -> list[str]:
     return list(dict.fromkeys(change for changes in found for change in changes))
 
 
-def more_as_json(row: Row, shift: float | None) -> dict[str, Any]:
+def more_as_json(row: Row | None, shift: float | None) -> dict[str, Any]:
     """What a comparison says of a row beside its verdict, for a machine.
 
     Args:
-        row: of the comparison.
+        row: of the comparison; None of what is no measurement of both sides.
         shift: the change of the whole suite, as a share of time; None where it did not move together.
     """
-    found, rung = row.verdict.difference, rung_of(row.key)
+    found = row.verdict.difference if row is not None else None
+    rung = rung_of(row.key) if row is not None else None
     return {
-        "changed": row_changes(row),
+        "p": row.verdict.p if row is not None else None,
+        "changed": row_changes(row) if row is not None else [],
         "between_devices": found.device.value if found is not None and found.device is not None else None,
         "rung": rung.value if rung is not None else None,
         "whole_suite": shift,

@@ -69,29 +69,21 @@ def exact_reason_lines(rows: Sequence[ExactRow]) -> list[str]:
     return lines
 
 
-def exact_row_as_json(row: ExactRow) -> dict[str, Any]:
-    """A compared kernel for a machine."""
+def changes_as_json(row: ExactRow) -> dict[str, Any]:
+    """What a comparison knows of a compiled kernel beside its figures."""
     verdict = row.verdict
     return {
-        "test": row.label,
-        "benchmark": row.key.benchmark,
-        "name": row.key.name,
-        "parameters": row.key.parameters,
-        "target": row.key.target,
-        "old": row.old,
-        "new": row.new,
-        "verdict": verdict.kind.value,
+        "baseline_figures": row.old,
         "worse": [change.figure for change in verdict.changes if change.verdict == "worse"],
         "better": [change.figure for change in verdict.changes if change.verdict == "better"],
         "remarks": list(verdict.remarks),
-        "reason": verdict.reason,
     }
 
 
 def exact_as_json(entry: ExactEntry) -> dict[str, Any]:
     """An exact entry for a machine."""
     return {
-        "entry": entry.label,
+        "label": entry.label,
         "benchmark": entry.benchmark,
         "name": entry.name,
         "parameters": entry.parameters,

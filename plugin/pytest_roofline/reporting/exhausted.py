@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..core.entries import Entry
 from ..core.memory import OutOfMemory
@@ -90,24 +89,11 @@ def failure_message(ran_out: RanOut, where: str) -> str:
 
 def lost_line(lost: Lost) -> str:
     """Of two runs that are compared: what the newer one ran out of memory for, and how long it took in the older."""
-    return printable(f"{Kind.REGRESSED.value} {lost.label}: {_lost_reason(lost)}")
+    return printable(f"{Kind.REGRESSED.value} {lost.label}: {lost_reason(lost)}")
 
 
-def lost_as_json(lost: Lost) -> dict[str, Any]:
-    """The same as a row of the machine-readable comparison."""
-    return {
-        "test": lost.label,
-        "benchmark": lost.record.benchmark,
-        "parameters": lost.record.parameters,
-        "old_s": lost.old_s,
-        "new_s": None,
-        "verdict": Kind.REGRESSED.value,
-        "asked_bytes": lost.record.asked_bytes,
-        "reason": _lost_reason(lost),
-    }
-
-
-def _lost_reason(lost: Lost) -> str:
+def lost_reason(lost: Lost) -> str:
+    """`ran out of memory (asked for 2 GiB), where it took 1.2 ms before`."""
     told = figures(lost.record)
     before = "was compiled" if lost.old_s is None else f"took {format_seconds(lost.old_s)}"
     return f"ran out of memory{f' ({told})' if told else ''}, where it {before} before"

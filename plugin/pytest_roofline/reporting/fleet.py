@@ -6,7 +6,7 @@ from typing import Any
 from ..core.units import format_percent, printable
 from ..judging.fleet import Finding, Fleet, Part
 from ..judging.many import Many
-from ..judging.stats import growth
+from ..judging.stats import change_bounds, growth
 from .layout import new_table, render
 from .many import as_percent, joined, unfit_lines
 
@@ -89,7 +89,7 @@ def fleet_as_json(many: Many, found: Fleet, findings: Sequence[Finding]) -> dict
                 "tests": part.tests,
                 "runs": part.runs,
                 "judged": part.judged,
-                "reach": {level: growth(size) for level, size in part.reach.items()},
+                "detectable": {level: growth(size) for level, size in part.reach.items()},
             }
             for part in found.parts
         ],
@@ -106,12 +106,12 @@ def _as_json(finding: Finding) -> dict[str, Any]:
         "part": finding.part,
         "node": finding.node,
         "hardware": finding.hardware,
-        "slower": growth(finding.size),
+        "change": growth(finding.size),
         "slow": [
             {
                 "class": one.kind,
-                "slower": growth(one.size),
-                "interval": [growth(value) for value in one.interval],
+                "change": growth(one.size),
+                **change_bounds(one.interval),
                 "p": one.p,
                 "tests": list(one.tests),
                 "runs": one.runs,
@@ -125,7 +125,7 @@ def _as_json(finding: Finding) -> dict[str, Any]:
             "class": sometimes.kind,
             "runs": sometimes.runs,
             "slow_runs": sometimes.slow,
-            "slower": growth(sometimes.size),
+            "change": growth(sometimes.size),
             "p": sometimes.p,
         },
         "look_at": finding.look,

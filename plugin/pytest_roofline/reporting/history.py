@@ -6,7 +6,7 @@ from ..core.units import format_percent, format_seconds, printable
 from ..judging.history import Change, History
 from ..judging.history.series import Series
 from ..judging.many import Many
-from ..judging.stats import growth
+from ..judging.stats import change_bounds, growth
 from .layout import new_table, render
 from .many import as_percent, joined, trend, unfit_lines
 
@@ -136,12 +136,12 @@ def _change_as_json(many: Many, change: Change) -> dict[str, Any]:
         "changed": list(change.changed),
         "found": [
             {
-                "test": many.tests[one.series.test].label,
+                "label": many.tests[one.series.test].label,
                 "parameters": many.tests[one.series.test].key.parameters,
                 "unit": one.series.unit,
                 "common": one.series.common,
                 "change": growth(one.size),
-                "interval": [growth(value) for value in one.interval],
+                **change_bounds(one.interval),
                 "p": one.p,
                 "before": _run_as_json(many, one.before),
                 "after": _run_as_json(many, one.after),

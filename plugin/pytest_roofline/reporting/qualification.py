@@ -11,7 +11,7 @@ from ..judging.qualifying_apart import Apart, Outlier
 from ..judging.qualifying_effects import Effect, Lost, Qualification, describe_fleet
 from ..judging.qualifying_pairs import Pair
 from ..judging.qualifying_sides import Change
-from ..judging.stats import growth
+from ..judging.stats import change_bounds, growth
 from ..judging.verdicts import Kind, span_text
 from .layout import new_table, render
 from .results import count
@@ -157,7 +157,7 @@ def _worst(slower: Sequence[Effect]) -> str:
 
 
 def qualification_as_json(found: Qualification) -> dict[str, Any]:
-    """Everything for a machine; changes as shares of time, intervals in logs as `roofline compare --json` has them."""
+    """Everything for a machine; changes are shares of time."""
     rollout = found.rollout
     return {
         "driver_old": rollout.old,
@@ -182,13 +182,13 @@ def _pairs_as_json(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
 
 def _effect_as_json(effect: Effect) -> dict[str, Any]:
     return {
-        "test": effect.label,
+        "label": effect.label,
         "benchmark": effect.key.benchmark,
         "name": effect.key.name,
         "parameters": effect.key.parameters,
         "verdict": effect.kind.value,
-        "effect": effect.change,
-        "log_interval": effect.interval,
+        "change": effect.change,
+        **change_bounds(effect.interval),
         "p": effect.p,
         "p_adjusted": effect.p_adjusted,
         "upgraded_change": growth(effect.estimate + (effect.drift or 0.0)),
@@ -203,7 +203,7 @@ def _effect_as_json(effect: Effect) -> dict[str, Any]:
 
 def _lost_as_json(lost: Lost) -> dict[str, Any]:
     return {
-        "test": lost.label,
+        "label": lost.label,
         "devices": list(lost.devices),
         "known_on": lost.known,
         "controls": list(lost.controls),

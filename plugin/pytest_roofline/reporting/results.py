@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from ..core.entries import Entry
 from ..core.records import Measurement
 from ..core.units import MIB, format_flops, format_rate, format_seconds, printable
-from ..core.work import rate_suffix
+from ..core.work import rate_suffix, rate_unit
 from ..judging.limits import IdleLimit
-from ..judging.stats import growth
+from ..judging.stats import change_bounds
 from ..judging.verdicts import Verdict
 
 # Below this a link's rate says more about its latency; the time is shown instead.
@@ -72,35 +72,45 @@ def new_s(result: Result) -> float | None:
 
 
 def properties(results: Sequence[Result]) -> list[tuple[str, str]]:
-    """The figures of a test as name and text, for JUnit XML and other reports."""
+    """The figures of a test as name and text, for JUnit XML and other reports; names are those of `core.rows.Row`."""
     pairs = []
     for result in results:
-        measurement, verdict = result.measurement, result.verdict
-        prefix = f"roofline.{measurement.key.name}." if measurement.key.name else "roofline."
-        figures = {name: f"{value:.6g}" for name, value in measurement.derived().items()}
-        if measurement.peak_bytes is not None:
-            figures["peak_bytes"] = f"{measurement.peak_bytes}"
-        if verdict is not None:
-            figures["verdict"] = verdict.overall.value
-            figures["tolerance"] = f"{verdict.tolerance:.6g}"
-            if verdict.change is not None:
-                figures["change"] = f"{verdict.change:.6g}"
-            if verdict.reference is not None:
-                figures["baseline_s"] = f"{verdict.reference.median_s:.6g}"
-            if verdict.limit is not None:
-                figures["limit_s"] = f"{verdict.limit.seconds:.6g}"
-            if verdict.interval is not None:
-                low, high = (growth(bound) for bound in verdict.interval)
-                figures |= {"interval_low": f"{low:.6g}", "interval_high": f"{high:.6g}"}
-            sizes = {"mde": verdict.mde, "reach": verdict.reach}
-            figures |= {name: f"{size:.6g}" for name, size in sizes.items() if size is not None}
-            figures["processes"] = str(verdict.processes)
-            if verdict.peak is not None:
-                figures["peak_verdict"] = verdict.peak.verdict
-                if verdict.peak.reference_bytes is not None:
-                    figures["baseline_peak_bytes"] = f"{verdict.peak.reference_bytes}"
-        pairs += [(printable(prefix + name), value) for name, value in figures.items()]
+        name = result.measurement.key.name
+        prefix = f"roofline.{name}." if name else "roofline."
+        figures = _figures(result.measurement) | (_judged(result.verdict) if result.verdict is not None else {})
+        for name, value in figures.items():
+            text = f"{value:.6g}" if isinstance(value, float) else str(value)
+            pairs += [(printable(prefix + name), text)] if value is not None else []
     return pairs
+
+
+def _figures(measurement: Measurement) -> dict[str, object]:
+    rate = measurement.rate
+    return {
+        "time_s": measurement.median_s,
+        "rate": rate,
+        "rate_unit": rate_unit(measurement.key.metric) if rate is not None else None,
+        "tokens_per_second": measurement.tokens_per_s,
+        "roofline_share": measurement.share_of_ceiling,
+        "peak_bytes": measurement.peak_bytes,
+    }
+
+
+def _judged(verdict: Verdict) -> dict[str, object]:
+    reference, peak = verdict.reference, verdict.peak
+    return {
+        "verdict": verdict.overall.value,
+        "tolerance": verdict.tolerance,
+        "detectable": verdict.reach,
+        "change": verdict.change,
+        **change_bounds(verdict.interval),
+        "baseline_time_s": reference.median_s if reference is not None else None,
+        "limit_time_s": verdict.limit.seconds if verdict.limit is not None else None,
+        "processes": verdict.processes,
+        "peak_bytes.verdict": peak.verdict if peak is not None else None,
+        "peak_bytes.baseline_value": peak.reference_bytes if peak is not None else None,
+        "peak_bytes.change": peak.change if peak is not None else None,
+    }
 
 
 def count(number: int, noun: str, plural: str = "s") -> str:

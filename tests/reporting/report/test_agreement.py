@@ -117,9 +117,9 @@ def _kernels():
 
 def test_results_and_their_table_have_the_same_words(run):
     results = json.loads(run_json([run]))["results"]
-    assert EXPECTED == {result["label"]: (result["verdict"], result["failed"]) for result in results}
+    assert EXPECTED == {result["label"]: (result["verdict"], result["outcome"] == "failed") for result in results}
     table = csv.DictReader(io.StringIO(results_csv([run]), newline=""))
-    assert EXPECTED == {row["label"]: (row["verdict"], row["failed"] == "true") for row in table}
+    assert EXPECTED == {row["label"]: (row["verdict"], row["outcome"] == "failed") for row in table}
 
 
 def test_the_summary_has_them(run):

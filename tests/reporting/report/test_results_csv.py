@@ -13,8 +13,8 @@ from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import printable
 from pytest_roofline.judging.report_rows import rows_of
-from pytest_roofline.reporting.report.flat import flat_row
 from pytest_roofline.reporting.report.results_csv import COLUMNS, results_csv
+from pytest_roofline.reporting.rows import rows as plain_rows
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_pandas_reads_every_value_back(run):
     read_as = {"dtype": {"driver": str, "torch": str}, "keep_default_na": False, "na_values": [""]}
     read_as["float_precision"] = "round_trip"
     frame = pd.read_csv(io.StringIO(results_csv([run]), newline=""), **read_as)
-    rows = [asdict(flat_row(row)) for row in rows_of([run])]
+    rows = [asdict(row) for row in plain_rows(rows_of([run]))]
     assert (list(COLUMNS), len(rows)) == (list(frame.columns), len(frame))
     for row, (_, read) in zip(rows, frame.iterrows(), strict=True):
         for name, value in row.items():
@@ -69,11 +69,11 @@ def test_a_run_without_results_has_the_names_alone(make, tmp_path):
 
 def test_the_names_of_the_columns_are_what_scripts_rely_on():
     assert COLUMNS == (
-        "run", "run_id", "started", "test_id", "label", "benchmark", "name", "parameters", "what", "verdict", "failed",
-        "reason", "seconds", "metric", "bytes_per_second", "flops_per_second", "tokens_per_second", "baseline_seconds",
-        "baseline_bytes_per_second", "baseline_flops_per_second", "change", "change_low", "change_high", "tolerance",
-        "processes", "baseline_processes", "roofline_share", "roofline_source", "size_bytes", "peak_bytes",
-        "baseline_peak_bytes", "peak_verdict", "held_bytes", "compile_seconds", "asked_bytes", "free_bytes", "target",
+        "run", "run_id", "started", "test", "label", "benchmark", "name", "parameters", "metric", "value", "unit",
+        "time_s", "rate", "rate_unit", "counting", "tokens_per_second", "baseline_value", "baseline_time_s",
+        "baseline_rate", "change", "change_low", "change_high", "confidence", "tolerance", "detectable",
+        "processes", "baseline_processes", "baseline_sessions", "roofline_share", "roofline_source", "verdict",
+        "reason", "outcome", "size_bytes", "held_bytes", "compile_s", "asked_bytes", "free_bytes", "target",
         "figures", "cache", "timing", "labels", "ranks", "hardware", "device", "driver", "torch", "host",
     )  # fmt: skip
 

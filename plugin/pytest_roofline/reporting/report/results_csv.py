@@ -6,12 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import fields
 
+from ...core.rows import Row
 from ...core.units import printable
 from ...judging.report_rows import ReportRow, rows_of
 from ...judging.runs import Run
-from .flat import FlatRow, flat_row
+from ..rows import rows as plain_rows
 
-COLUMNS = tuple(member.name for member in fields(FlatRow))
+COLUMNS = tuple(member.name for member in fields(Row))
 # What a spreadsheet takes for the beginning of a formula, also in its wide form.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
@@ -26,7 +27,7 @@ def results_csv(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) ->
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    for row in map(flat_row, rows_of(runs) if rows is None else rows):
+    for row in plain_rows(rows_of(runs) if rows is None else rows):
         writer.writerow([_cell(getattr(row, name)) for name in COLUMNS])
     return text.getvalue()
 

@@ -10,17 +10,18 @@ from typing import Any, Literal
 import msgspec
 
 from ...core.records import Measurement
+from ...core.rows import Row
 from ...core.units import printable
 from ...judging.report_rows import ReportRow, rows_of
 from ...judging.run_names import run_names
 from ...judging.runs import LINE_TYPES, Run
 from ...judging.storage import strict_twin, to_plain
 from ...version import __version__
-from .flat import FlatRow, flat_row
+from ..rows import rows as plain_rows
 
-# The version of the file; the records in it have their own, in each run's header.
-SCHEMA = 1
-_FIELDS = tuple(member.name for member in fields(FlatRow))
+# The version of the file; the records in it have their own, in each run's header. 1 had other names in its results.
+SCHEMA = 2
+_FIELDS = tuple(member.name for member in fields(Row))
 # Where the lines of a run file go; of a header there is one, of a footer at most one.
 _LISTS = {
     "calibration": "calibrations",
@@ -48,7 +49,7 @@ def run_json(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> st
 
 def as_plain(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> dict[str, Any]:
     """The file as plain data."""
-    names, results = run_names(runs), map(flat_row, rows_of(runs) if rows is None else rows)
+    names, results = run_names(runs), plain_rows(rows_of(runs) if rows is None else rows)
     return {
         "schema": SCHEMA,
         "tool": f"pytest-roofline {__version__}",
@@ -92,7 +93,7 @@ def schema() -> dict[str, Any]:
         ],
     )
     # Every field of a result is there, also where it is null.
-    result = _struct("Result", [(member.name, member.type) for member in fields(FlatRow)])
+    result = _struct("Result", [(member.name, member.type) for member in fields(Row)])
     report = _struct(
         "Report",
         [("schema", Literal[SCHEMA]), ("tool", str), ("runs", _list_of(run)), ("results", _list_of(result))],
