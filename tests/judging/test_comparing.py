@@ -41,9 +41,9 @@ def test_rows_stand_worst_first(make, tmp_path):
         ("worse", Kind.REGRESSED),
         ("bad", Kind.REGRESSED),
         ("unsure", Kind.INCONCLUSIVE),
-        ("same", Kind.PASSED),
-        ("better", Kind.IMPROVED),
         ("unknown", Kind.NO_BASELINE),
+        ("better", Kind.IMPROVED),
+        ("same", Kind.PASSED),
     ]
 
 
@@ -106,7 +106,7 @@ def test_a_run_without_measurements_is_refused(make, tmp_path, empty):
 def test_changed_work_is_not_compared_and_says_so(make, tmp_path):
     changed = make.measurement(2.0, key=make.key("b"), work=make.copy(2**27))
     rows = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), [*timed(make, a=1.0), changed])).rows
-    assert kinds(rows) == [("a", Kind.PASSED), ("b", Kind.NO_BASELINE)]
+    assert kinds(rows) == [("b", Kind.NO_BASELINE), ("a", Kind.PASSED)]
     assert "the test's work changed" in rows[1].verdict.reason
 
 

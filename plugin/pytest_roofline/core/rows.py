@@ -9,6 +9,29 @@ from typing import Literal
 from .keys import Scalar
 
 TIME, PEAK, KERNEL = "time", "peak_bytes", "kernel"
+# Of all tables and lists; what is not named here (`MEASURED`, `SKIPPED`, …) comes last.
+WORST_FIRST = (
+    "FAILED",
+    "REGRESSED",
+    "OUT OF MEMORY",
+    "DEGRADED",
+    "INVALID",
+    "INCONCLUSIVE",
+    "NO BASELINE",
+    "IMPROVED",
+    "PASSED",
+)
+
+
+def badness(verdict: str, change: float | None = None) -> tuple[int, float]:
+    """The key that sorts results worst first: by the word, then by how much worse.
+
+    Args:
+        verdict: in a word, as people read it.
+        change: the share by which it differs, positive is worse.
+    """
+    place = WORST_FIRST.index(verdict) if verdict in WORST_FIRST else len(WORST_FIRST)
+    return place, -(change or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

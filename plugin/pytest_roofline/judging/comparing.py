@@ -8,6 +8,7 @@ from ..core.entries import Entry, Statistic
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key
 from ..core.records import Measurement
+from ..core.rows import badness
 from ..core.samples import CANARY, SIBLINGS
 from ..core.work import Work, rate_suffix
 from .baselines import nearest
@@ -148,7 +149,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     only = [key.label for key, _ in known if key.identity not in keys]
     only += [entry.label for entry in _unmet(before, after, [row.key for row in rows])]
     return Comparison(
-        rows=tuple(sorted(rows, key=worst_first)),
+        rows=tuple(sorted(rows, key=lambda row: badness(row.verdict.overall.value, row.verdict.change))),
         only_old=tuple(label for label in dict.fromkeys([*only, *only_old]) if label not in gone),
         runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
         kernels=kernels,
@@ -275,9 +276,3 @@ def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
             f"{after.name} was measured on {mine[0]}, but {before.name} knows only {known}; "
             "a comparison across hardware would mean nothing"
         )
-
-
-def worst_first(row: Row) -> tuple[int, float]:
-    """Sort key: regressions first, by how much slower; then what could not be judged; then the rest."""
-    rank = {Kind.REGRESSED: 0, Kind.INVALID: 1, Kind.INCONCLUSIVE: 2, Kind.NO_BASELINE: 4}.get(row.verdict.overall, 3)
-    return rank, -(row.verdict.estimate or 0.0)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ..core.resources import ResourceKey
+from ..core.rows import badness
 from .exact import ExactVerdict, judge_exact
 from .exact_known import ExactKnown
 from .verdicts import Kind
@@ -43,8 +44,4 @@ def compare_exact(before: ExactKnown, after: ExactKnown) -> tuple[tuple[ExactRow
         kind = Kind.REGRESSED if resources.invalid and reference is not None else Kind.INVALID
         rows[identity] = ExactRow(resources.key, resources.key.label, old, resources.figures, ExactVerdict(kind, why))
     only_old = tuple(known.entry.label for identity, known in before.kernels.items() if identity not in rows)
-    return tuple(sorted(rows.values(), key=_worst_first)), only_old
-
-
-def _worst_first(row: ExactRow) -> int:
-    return {Kind.REGRESSED: 0, Kind.INVALID: 1, Kind.NO_BASELINE: 3}.get(row.verdict.kind, 2)
+    return tuple(sorted(rows.values(), key=lambda row: badness(row.verdict.kind.value))), only_old

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..core.errors import BadInput
 from ..core.keys import Key
+from ..core.rows import badness
 from .comparators import RunComparator, class_of_key, prior_of
 from .looks import FALSE_FAR, FALSE_IMPROVED, FALSE_PASS, FALSE_RED, FEWEST_TESTS, WORTHWHILE, adjusted
 from .qualifying_apart import apart
@@ -157,8 +158,7 @@ def _settle(effects: Sequence[Effect], tolerance: float) -> list[Effect]:
         kind = Kind.REGRESSED if red else Kind.INCONCLUSIVE if torn else effect.kind
         reason = _reason(effect, tolerance, len(effects)) if kind is Kind.INCONCLUSIVE else ""
         settled.append(replace(effect, kind=kind, p_adjusted=p, reason=reason))
-    rank = {Kind.REGRESSED: 0, Kind.INCONCLUSIVE: 1}
-    return sorted(settled, key=lambda effect: (rank.get(effect.kind, 2), -effect.estimate))
+    return sorted(settled, key=lambda effect: badness(effect.kind.value, effect.estimate))
 
 
 def _reason(effect: Effect, tolerance: float, tests: int) -> str:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement, Outcome
+from ..core.rows import badness
 from .ending import (
-    DEGRADED,
     FAILED,
     MEASURED,
     OUT_OF_MEMORY,
@@ -24,7 +24,6 @@ from .report_row import ReportRow, What
 from .run_names import run_names
 from .runs import Run
 from .trials import Trial
-from .verdicts import Kind
 
 __all__ = [
     "FAILED",
@@ -37,17 +36,6 @@ __all__ = [
     "rows_of",
     "worst_first",
 ]
-# Worst first; what is not named here comes last.
-_ORDER = (
-    # The cause of others.
-    DEGRADED,
-    FAILED,
-    Kind.REGRESSED.value,
-    OUT_OF_MEMORY,
-    Kind.INVALID.value,
-    Kind.INCONCLUSIVE.value,
-    Kind.NO_BASELINE.value,
-)
 
 
 def rows_of(runs: Sequence[Run]) -> list[ReportRow]:
@@ -73,11 +61,7 @@ def report_rows(run: Run, name: str = "") -> list[ReportRow]:
 
 def worst_first(rows: Iterable[ReportRow]) -> list[ReportRow]:
     """Failed tests before all others, then by verdict, then by how much slower."""
-    return sorted(rows, key=lambda row: (not row.red, _badness(row.word), -(row.change or 0.0)))
-
-
-def _badness(word: str) -> int:
-    return _ORDER.index(word) if word in _ORDER else len(_ORDER)
+    return sorted(rows, key=lambda row: (not row.red, badness(row.word, row.change)))
 
 
 def _timed(run: Run, ended: dict[str, Ending]) -> Iterator[ReportRow]:

@@ -7,22 +7,21 @@ from rich.text import Text
 
 from ..core.entries import ExactEntry
 from ..core.resources import registers_of, spills_of
+from ..core.rows import badness
 from ..core.units import format_bytes, printable
 from ..judging.exact_comparing import ExactRow
 from ..judging.exact_renewal import ExactChange
-from ..judging.verdicts import Kind
 from .layout import new_table, render
 from .resources import ExactResult, changes_text
 from .tables import STYLES
 
 _FIGURES = (("registers", "right"), ("shared", "right"), ("spills", "right"), ("matrix", "right"))
-_RANK = {"FAILED": 0, Kind.REGRESSED.value: 1, Kind.INVALID.value: 2}
 
 
 def resources_table(results: Sequence[ExactResult], width: int, colour: bool) -> str:
     """What a run compiled, with its verdicts, worst first."""
     table = new_table(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
-    for result in sorted(results, key=lambda result: _RANK.get(result.word, 3)):
+    for result in sorted(results, key=lambda result: badness(result.word)):
         found = result.resources
         table.add_row(*_names(found.label, found.target), *_cells(found.figures), _styled(result.word))
     return render(table, width, colour)

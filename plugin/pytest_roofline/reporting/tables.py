@@ -6,6 +6,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ..core.records import Measurement
+from ..core.rows import badness
 from ..core.units import format_bytes, format_memory, format_percent, format_seconds, printable, three_digits
 from ..judging.comparing import Row
 from ..judging.hardware import format_ceiling, is_arithmetic
@@ -33,7 +34,6 @@ _MFU = {
 }
 # Where a share of the roofline would stand, of what the last-level cache holds; so many are named below the table.
 CACHED, MOST_CACHED = "cache", 3
-_RANK = {"FAILED": 0, Kind.REGRESSED.value: 1, Kind.INVALID.value: 2, Kind.INCONCLUSIVE.value: 3}
 
 
 def results_table(results: Sequence[Result], width: int, colour: bool, exhausted: Sequence[RanOut] = ()) -> str:
@@ -225,5 +225,4 @@ def _size(result: Result) -> str:
 
 
 def _badness(result: Result) -> tuple[int, float]:
-    change = result.verdict.change if result.verdict is not None else None
-    return _RANK.get(result.word, 4), -(change or 0.0)
+    return badness(result.word, result.verdict.change if result.verdict is not None else None)
