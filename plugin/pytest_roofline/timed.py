@@ -12,11 +12,12 @@ from .core.keys import Key
 from .core.records import Measurement
 from .core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
 from .ground import Ground
-from .judging.comparators import BaselineComparator, class_of_key, default_tolerance, find_reference
-from .judging.limits import IdleLimit, Limit, Summary, floor_limits, gating_limits, roofline_limit
+from .judging.comparators import BaselineComparator, class_of_key, find_reference
+from .judging.limits import IdleLimit, Limit, Summary
 from .judging.looks import Looks
 from .judging.peaks import judge_peak
 from .judging.plausible import distrusted
+from .judging.policy import limits_of, policy_of
 from .judging.shared import Shared, Side, hold_shared
 from .judging.siblings import Sibling, judge_sibling, unless_busy
 from .judging.spread import Group
@@ -268,27 +269,17 @@ class TimedResults:
     def _limits(
         self, standing: Measurement, trial: Trial, reference: Reference | None, entries: Sequence[Entry]
     ) -> tuple[list[Limit], list[IdleLimit]]:
-        """The published limits, the floors and the share of the roofline that was asked for: each is held."""
-
         def summed(statistic: Statistic) -> Summary:
             return trial.summary(reference, self._ground.identity, self._started, statistic)
 
-        limits, idle = gating_limits(entries, standing.work, summed)
-        floors, no_floors = floor_limits(entries, standing, self._ground.gpu)
-        share = self._options.min_share
-        asked = None if share is None else roofline_limit(standing, share)
-        return [*limits, *floors, *([asked] if asked is not None else [])], [*idle, *no_floors]
+        gpu, min_share = self._ground.gpu, self._options.min_share
+        return limits_of(entries, standing.work, summed, standing, gpu=gpu, min_share=min_share)
 
     def _policy(self, measurement: Measurement, reference: Reference | None, *, ended: bool) -> Policy:
-        """Tolerance: marker or argument, then the baseline's entry, then command line and ini, then the default."""
-        entry = reference.tolerance if reference is not None else None
-        key = measurement.key
-        return Policy(
-            tolerance=measurement.tolerance or entry or self._options.tolerance or default_tolerance(key),
-            comparisons=self._ground.comparisons,
-            prior=self._ground.prior(key),
-            looks=replace(self._plan(measurement.test_id, key, reference), ended=ended),
-        )
+        key, ground = measurement.key, self._ground
+        looks = replace(self._plan(measurement.test_id, key, reference), ended=ended)
+        own, asked = measurement.tolerance, self._options.tolerance
+        return policy_of(key, reference, ground.prior(key), ground.comparisons, own=own, asked=asked, looks=looks)
 
     def _plan(self, test_id: str, key: Key, reference: Reference | None) -> Looks:
         """How many processes a test may take: as asked for, else as many as red needs for what looks slow."""

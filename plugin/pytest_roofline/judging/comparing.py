@@ -10,7 +10,7 @@ from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.rows import badness
 from ..core.samples import CANARY, SIBLINGS
-from ..core.work import Work, rate_suffix
+from ..core.work import Work
 from .baselines import nearest
 from .comparators import (
     BaselineComparator,
@@ -25,13 +25,14 @@ from .comparators import (
 from .exact_comparing import ExactRow, compare_exact
 from .exact_known import known_by
 from .exhausted import Lost, kernels_lost_since, lost_since
-from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary, floor_limits, gating_limits
+from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary
 from .peaks import judge_peak
 from .plausible import distrusted
+from .policy import limits_of, policy_of
 from .runs import Run
 from .shared import Shared, Side, hold_shared
 from .spread import priors
-from .verdicts import Kind, Policy, Reference, Verdict, judge, other_mode, settle
+from .verdicts import Kind, Reference, Verdict, judge, other_mode, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +106,15 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         raise BadInput(f"{before.name} and {after.name} share no measurement{_why_not(before, after)}")
     known = [pair for pair in before.references() if not pair[0].is_canary]
     kinds = {kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}}
-    tolerances = {
-        key.identity: _own_tolerance(after, key)
-        or (reference and reference.tolerance)
-        or tolerance
-        or default_tolerance(key)
-        for key, _, reference, _ in found
-    }
-    shared, moved = _shared(after, everything, tolerances)
+    policies = {}
+    for key, _, reference, _ in found:
+        prior = kinds.get(class_of_key(key), priors()[class_of_key(key)])
+        own = _own_tolerance(after, key)
+        policies[key.identity] = policy_of(key, reference, prior, count, own=own, asked=tolerance)
+    shared, moved = _shared(after, everything, {identity: policy.tolerance for identity, policy in policies.items()})
     verdicts = {}
-    for key, fresh, own, why_none in found:
-        reference = moved.get(key.identity, own)
-        policy = Policy(
-            tolerance=tolerances[key.identity],
-            comparisons=max(1, count),
-            prior=kinds.get(class_of_key(key), priors()[class_of_key(key)]),
-        )
+    for key, fresh, known_as, why_none in found:
+        reference, policy = moved.get(key.identity, known_as), policies[key.identity]
         changed = next((why for mode in fresh.achieved if (why := other_mode(mode, reference))), "")
         changed = changed or distrusted(key, _work(after, key), reference)
         groups = after.judged(key) if isinstance(after, RunComparator) else fresh.groups
@@ -201,14 +195,8 @@ def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit
         return Summary(fresh.groups) if fresh is not None and statistic == "median" else MEDIANS_ONLY
 
     entries = [entry for entry in before.entries.of(key.benchmark, key.name) if entry.matches(key)]
-    limits, idle = gating_limits(entries, _work(after, key), summed)
     measured = after.measurement(key) if isinstance(after, RunComparator) else None
-    if measured is None:
-        return limits, idle
-    # Whether arithmetic ran at the power that the card is shipped with, a run file does not tell.
-    moving = [entry for entry in entries if rate_suffix(entry.metric) != "TFLOPS"]
-    floors, no_floors = floor_limits(moving, measured, None)
-    return [*limits, *floors], [*idle, *no_floors]
+    return limits_of(entries, _work(after, key), summed, measured, offline=True)
 
 
 def _unmet(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[Entry]:
