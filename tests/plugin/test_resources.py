@@ -626,7 +626,7 @@ def test_two_runs_are_compared_offline_by_the_same_rule(lab):
     assert compared.stdout.endswith("1 REGRESSED, 1 IMPROVED\n")
     assert lab.desk.cli("compare", "new", "new").exit_code == 0
     rows = json.loads(lab.desk.cli("compare", "old", "new", "--json").stdout)
-    assert [(row["test"], row["verdict"], row["worse"]) for row in rows] == [
+    assert [(row["label"], row["verdict"], row["worse"]) for row in rows] == [
         ("flash[sm_90]", "REGRESSED", ["registers", "spill_stores"]),
         ("flash[gfx942]", "IMPROVED", []),
     ]

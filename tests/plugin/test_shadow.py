@@ -98,8 +98,8 @@ def test_a_run_without_shadow_records_none(slowed):
 def test_a_report_of_it_has_the_verdicts_and_nothing_red(slowed):
     slowed.run(*SHADOW, "--roofline-report=report")
     rows = json.loads((slowed.path / "report" / "run.json").read_text())["results"]
-    assert {row["label"]: (row["verdict"], row["failed"]) for row in rows} == {
-        "slow": ("REGRESSED", False), "slower": ("REGRESSED", False), "same": ("PASSED", False),
+    assert {row["label"]: (row["verdict"], row["outcome"]) for row in rows} == {
+        "slow": ("REGRESSED", "passed"), "slower": ("REGRESSED", "passed"), "same": ("PASSED", "passed"),
     }  # fmt: skip
 
 

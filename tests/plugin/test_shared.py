@@ -88,7 +88,8 @@ def test_saved_runs_that_are_compared_say_the_same_of_all_tests_together(desk, s
     assert "REGRESSED: all tests together take +30.0 % time" in compared.output
     assert compared.output.splitlines()[-1] == "1 REGRESSED, 6 PASSED"
     rows = json.loads(desk.cli("compare", before, "new", "--json").stdout)
-    assert [(row["kind"], row["verdict"]) for row in rows if row["verdict"] != "PASSED"] == [("together", "REGRESSED")]
+    red = [(row["label"], row["verdict"]) for row in rows if row["verdict"] != "PASSED"]
+    assert red == [("all tests together", "REGRESSED")]
 
 
 def test_where_no_time_is_left_the_last_look_stands(desk, six):
