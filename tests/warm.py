@@ -228,7 +228,7 @@ def prepare():
     import scipy.optimize
     import scipy.special
     import scipy.stats  # noqa: F401
-    import torch.distributed.elastic.multiprocessing  # noqa: F401
+    import torch.distributed  # noqa: F401
 
     # Collections of garbage in the processes neither look at all this nor copy it.
     gc.collect()

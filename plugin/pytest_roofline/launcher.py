@@ -183,7 +183,7 @@ class Launcher:
         if name == "local":
             from .distributed.placement import Local
 
-            return Local()
+            return Local(forks=self.kind == "cpu")
         from .distributed.engines import parse_arguments
         from .distributed.launching import Launched
 

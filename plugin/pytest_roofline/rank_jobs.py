@@ -32,6 +32,7 @@ def take_jobs(distributed: Distributed, request: RankRequest, keep: Keep) -> Tak
     """
     __tracebackhide__ = True
     from .distributed.jobs import JobPlan
+    from .distributed.placement import whole_processes
 
     pool = distributed.pool(request.size)
     pool.stop()
@@ -42,22 +43,23 @@ def take_jobs(distributed: Distributed, request: RankRequest, keep: Keep) -> Tak
     members: list[Member] = []
     began_s = time.perf_counter()
     try:
-        for count in itertools.count():
-            spent_s = time.perf_counter() - began_s
-            if count >= MOST_JOBS or (count >= FEWEST_JOBS and spent_s >= request.budget_s):
-                break
-            started_s = time.perf_counter()
-            distributed.call(
-                request.function,
-                request.args,
-                request.size,
-                timeout=request.timeout_s,
-                backend=request.backend,
-                plan=JobPlan(),
-            )
-            members = pool.present
-            pool.stop()
-            seconds.append(time.perf_counter() - started_s)
+        with whole_processes(pool.placement):
+            for count in itertools.count():
+                spent_s = time.perf_counter() - began_s
+                if count >= MOST_JOBS or (count >= FEWEST_JOBS and spent_s >= request.budget_s):
+                    break
+                started_s = time.perf_counter()
+                distributed.call(
+                    request.function,
+                    request.args,
+                    request.size,
+                    timeout=request.timeout_s,
+                    backend=request.backend,
+                    plan=JobPlan(),
+                )
+                members = pool.present
+                pool.stop()
+                seconds.append(time.perf_counter() - started_s)
     except BaseException as error:
         if seconds:
             keep(_jobs(distributed, request, members, seconds), error)

@@ -1,6 +1,7 @@
 """What the tests have real ranks do, right and wrong. Ranks load it by file."""
 
 import ctypes
+import importlib
 import os
 import signal
 import subprocess
@@ -46,6 +47,23 @@ def elements(rank, values):
 
 def environment(rank):
     return {"variables": dict(os.environ), "threads": torch.get_num_threads(), "folder": str(Path.cwd())}
+
+
+def about_its_process(rank):
+    """What a process has of its start: numbers, environment, folder, input, and the beginnings of random numbers."""
+    numpy, random = importlib.import_module("numpy"), importlib.import_module("random")
+    return {
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "session": os.getsid(0),
+        "rank": os.environ["RANK"],
+        "seen": os.environ.get("OF_THIS_TEST", ""),
+        "folder": os.getcwd(),  # noqa: PTH109 - as text, which travels
+        "input": sys.stdin.read(),
+        "numpy": int(numpy.random.randint(2**31)),
+        "python": random.getrandbits(31),
+        "torch": torch.initial_seed(),
+    }
 
 
 def gathered(rank):

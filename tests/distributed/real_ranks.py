@@ -1,23 +1,19 @@
 """A pool of real ranks for tests: what works, what fails, and that nothing of it is left."""
 
 import contextlib
-import os
 import re
 import socket
-import tempfile
 import time
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from pytest_roofline.core.errors import RanksFailed
 from pytest_roofline.distributed.functions import reference
-from pytest_roofline.distributed.placement import MODULE, Local, loopback
+from pytest_roofline.distributed.placement import Local
 from pytest_roofline.distributed.pool import Pool
 
-from .. import warm
 from . import rank_functions as ranks
 
 # For what should end at once, on a machine that pauses at will.
@@ -39,31 +35,6 @@ def end_within(seconds, pids):
     while any(map(runs, pids)) and time.monotonic() < until_s:
         time.sleep(0.02)
     return not any(map(runs, pids))
-
-
-class Warm(Local):
-    """Ranks on this host that have torch already, for tests that lose many; how they start and end `Local` has."""
-
-    def start(self, size, variables):
-        self._folder = tempfile.mkdtemp(prefix="warm-ranks-")
-        common = os.environ | variables | loopback() | {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
-        stdouts, stderrs = ({rank: f"{self._folder}/{rank}.{name}" for rank in range(size)} for name in ("out", "err"))
-        processes = {
-            rank: warm.Process(
-                ("-m", MODULE),
-                cwd=Path.cwd(),
-                env=common | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-                stdout=stdouts[rank],
-                stderr=stderrs[rank],
-            )
-            for rank in range(size)
-        }
-        self._context = SimpleNamespace(
-            subprocess_handlers={rank: SimpleNamespace(proc=process) for rank, process in processes.items()},
-            stdouts=stdouts,
-            stderrs=stderrs,
-            close=lambda number, timeout: None,
-        )
 
 
 class RealRanks:

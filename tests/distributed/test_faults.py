@@ -17,9 +17,10 @@ import torch
 from pytest_roofline.core.errors import RanksFailed, RanksSkipped
 from pytest_roofline.distributed import driving
 from pytest_roofline.distributed.functions import reference
+from pytest_roofline.distributed.placement import Local
 
 from . import rank_functions as ranks
-from .real_ranks import PATIENCE_S, RealRanks, Warm, runs
+from .real_ranks import PATIENCE_S, RealRanks, runs
 
 HOST = socket.gethostname()
 HANG_S = 1.0
@@ -41,14 +42,14 @@ def two():
     # A log is written to in blocks unless somebody asks for less; the last words must not be lost with the rank.
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONUNBUFFERED", raising=False)
-        own = RealRanks(2, Warm())
+        own = RealRanks(2, Local(forks=True))
         yield own
         own.pool.stop()
 
 
 @pytest.fixture(scope="module")
 def three():
-    own = RealRanks(3, Warm())
+    own = RealRanks(3, Local(forks=True))
     yield own
     own.pool.stop()
 

@@ -35,7 +35,7 @@ from pytest_roofline.distributed.worlds import backend_of
 
 from ..plugin.rank_runs import MARK, processes
 from . import rank_functions as ranks
-from .real_ranks import PATIENCE_S, RealRanks, Warm, end_within, runs
+from .real_ranks import PATIENCE_S, RealRanks, end_within, runs
 
 HOST = socket.gethostname()
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -43,7 +43,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 @pytest.fixture(scope="module")
 def three():
-    own = RealRanks(3, Warm())
+    own = RealRanks(3, Local(forks=True))
     yield own
     own.pool.stop()
 
@@ -352,7 +352,7 @@ def test_a_pool_whose_boots_failed_is_not_tried_again():
 def test_too_few_devices_are_a_skip_that_is_told_again_without_a_boot(monkeypatch):
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
         monkeypatch.setenv(name, "")
-    pool = Pool(Warm(), 2, "cuda")
+    pool = Pool(Local(forks=True), 2, "cuda")
     for _ in range(2):
         with pytest.raises(RanksSkipped, match=f"^needs 2 GPUs, found 0 on {re.escape(HOST)}$"):
             run(pool, ranks.echo)
@@ -471,7 +471,7 @@ from pytest_roofline.distributed.functions import reference
 from pytest_roofline.distributed.placement import Local
 from pytest_roofline.distributed.pool import Pool
 
-pool = Pool(Local(), 3, "cpu")
+pool = Pool(Local(forks=sys.argv[3] == "forked"), 3, "cpu")
 print(*(member.pid for member in pool.members), flush=True)
 pool.run(reference(ranks.stuck_in_every_way), (sys.argv[2],), 3, timeout_s=600.0)
 """
@@ -483,11 +483,12 @@ def _is_stopped(pid):
     return False
 
 
-def test_ranks_do_not_outlive_a_controller_that_was_killed_however_stuck_they_are(tmp_path):
+@pytest.mark.parametrize("how", ["forked", "started"])
+def test_ranks_do_not_outlive_a_controller_that_was_killed_however_stuck_they_are(tmp_path, how):
     (tmp_path / "started").mkdir()
     (tmp_path / "tmp").mkdir()
     controller = subprocess.Popen(
-        [sys.executable, "-c", CONTROLLER, ranks.__file__, str(tmp_path / "started")],
+        [sys.executable, "-c", CONTROLLER, ranks.__file__, str(tmp_path / "started"), how],
         stdout=subprocess.PIPE,
         env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
         text=True,

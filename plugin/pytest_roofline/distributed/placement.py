@@ -1,7 +1,6 @@
 """Where ranks come from: the seam between the pool and whatever starts processes."""
 
 import contextlib
-import logging
 import os
 import shutil
 import signal
@@ -11,8 +10,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from .fork_server import SUPPORTED, Forked, ForkServer
 from .processes import PARENT_VARIABLE
 
 MODULE = "pytest_roofline.distributed.rank"
@@ -66,39 +66,79 @@ class RemoteStacks(Protocol):
         """The stacks of ranks, by the descriptors of the files that they write them into."""
 
 
+class Process(Protocol):
+    """What is used of a `subprocess.Popen`."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """Its exit status; None while it runs."""
+
+    def wait(self, timeout: float) -> int:
+        """Its exit status, within so many seconds."""
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+
+
 class Local:
-    """Ranks on this host, by torch's elastic multiprocessing with a binary entry point: a session and a log each."""
+    """Ranks on this host: a session and two logs each.
+
+    Args:
+        forks: whether they are forked from a process that has torch already; for ranks on processors.
+    """
 
     name = "local"
     bind = "127.0.0.1"
 
-    def __init__(self) -> None:
-        self._context: Any = None
+    def __init__(self, *, forks: bool = False) -> None:
+        self.forks = forks and SUPPORTED
+        self._server: ForkServer | None = None
+        self._processes: dict[int, Process] = {}
         self._folder = ""
 
     def start(self, size: int, variables: dict[str, str]) -> None:
         """Start `size` ranks with these environment variables."""
-        from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes
-
         self._folder = tempfile.mkdtemp(prefix="roofline-ranks-")
-        common = variables | loopback() | {PARENT_VARIABLE: str(os.getpid()), "WORLD_SIZE": str(size)}
-        with _signals_kept(), _quiet():
-            self._context = start_processes(
-                name="roofline",
-                entrypoint=sys.executable,
-                args=dict.fromkeys(range(size), ("-m", MODULE)),
-                envs={
-                    rank: common | {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
-                    for rank in range(size)
-                },
-                logs_specs=DefaultLogsSpecs(log_dir=self._folder, redirects=Std.ALL),
+        common = dict(os.environ) | loopback()
+        if self.forks:
+            self._renew_server(common)
+        else:
+            self._end_server()
+        for rank in range(size):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
+            self._processes[rank] = self._process(rank, common | variables | own)
+
+    def _renew_server(self, environ: dict[str, str]) -> None:
+        if self._server is None or not self._server.serves(environ):
+            self._end_server()
+            self._server = ForkServer(environ)
+
+    def _process(self, rank: int, environ: dict[str, str]) -> Process:
+        stdout, stderr = self._logs(rank)
+        if self._server is not None:
+            return self._server.fork(environ, str(stdout), str(stderr))
+        with stdout.open("wb") as out, stderr.open("wb") as err:
+            return subprocess.Popen(
+                [sys.executable, "-m", MODULE],
+                env=environ | {PARENT_VARIABLE: str(os.getpid())},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
             )
+
+    def _logs(self, rank: int) -> tuple[Path, Path]:
+        return Path(self._folder, f"{rank}.out"), Path(self._folder, f"{rank}.err")
 
     def trouble(self) -> str:
         """Why ranks will not come: one of them has ended."""
         for rank, process in self._processes.items():
             if process.poll() is not None:
-                return f"rank {rank} ended during its boot: {ending(process.returncode)}\n{self.tail(rank)}".rstrip()
+                assert process.returncode is not None
+                words = self.tail(rank) or (last_lines(process.why) if isinstance(process, Forked) else "")
+                return f"rank {rank} ended during its boot: {ending(process.returncode)}\n{words}".rstrip()
         return ""
 
     def fate(self, rank: int) -> str:
@@ -120,18 +160,18 @@ class Local:
 
     def tail(self, rank: int) -> str:
         """The last words of its log."""
-        if self._context is None:
-            return ""
-        return tail_of(self._context.stderrs.get(rank)) or tail_of(self._context.stdouts.get(rank))
+        stdout, stderr = self._logs(rank)
+        return tail_of(stderr) or tail_of(stdout)
 
     def printed(self) -> str:
         """What rank 0 has printed so far."""
-        if self._context is None:
-            return ""
-        return text_of(self._context.stdouts.get(0)) + text_of(self._context.stderrs.get(0))
+        return "".join(map(text_of, self._logs(0)))
 
     def kill(self) -> None:
         """End every rank with all that it started, and reap it."""
+        if not all(process.pid for process in self._processes.values()):
+            # Some are not there yet; what is to fork them ends, and takes those along that are.
+            self._end_server()
         self._kill_groups()
         self._reap(REAP_S)
         self._forget()
@@ -143,18 +183,15 @@ class Local:
         # What rank functions have started and left behind.
         self._kill_groups()
         self._forget()
+        self._end_server()
         return True
-
-    @property
-    def _processes(self) -> "dict[int, subprocess.Popen[bytes]]":
-        if self._context is None:
-            return {}
-        return {rank: handler.proc for rank, handler in self._context.subprocess_handlers.items()}
 
     def _kill_groups(self) -> None:
         for process in self._processes.values():
             with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
+                # Of 0 it would be this process's own.
+                if process.pid:
+                    os.killpg(process.pid, signal.SIGKILL)
 
     def _reap(self, seconds: float) -> bool:
         until_s = time.monotonic() + seconds
@@ -165,12 +202,29 @@ class Local:
                 return False
         return True
 
+    def _end_server(self) -> None:
+        if self._server is not None:
+            self._server.end()
+            self._server = None
+
     def _forget(self) -> None:
-        if self._context is not None:
-            with _signals_kept(), _quiet():
-                self._context.close(signal.SIGKILL, timeout=1)
-            self._context = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._processes = {}
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = ""
+
+
+@contextlib.contextmanager
+def whole_processes(placement: Placement) -> Iterator[None]:
+    """Within, ranks start as processes that import all that they need, and none is forked from one that has it."""
+    if not isinstance(placement, Local):
+        yield
+        return
+    before, placement.forks = placement.forks, False
+    try:
+        yield
+    finally:
+        placement.forks = before
 
 
 def loopback() -> dict[str, str]:
@@ -202,31 +256,10 @@ def text_of(path: str | os.PathLike[str] | None) -> str:
 
 def tail_of(path: str | os.PathLike[str] | None) -> str:
     """The last lines of a log."""
-    lines = [line[:TAIL_COLUMNS] for line in text_of(path).splitlines() if line.strip()]
+    return last_lines(text_of(path))
+
+
+def last_lines(text: str) -> str:
+    """The last lines of a text, each from its beginning."""
+    lines = [line[:TAIL_COLUMNS] for line in text.splitlines() if line.strip()]
     return "\n".join(lines[-TAIL_LINES:])
-
-
-@contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
-    """torch's launcher installs signal handlers and never takes them back."""
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
-    before: Mapping[int, Any] = {number: signal.getsignal(number) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            # Off the main thread nothing was installed, and nothing can be.
-            with contextlib.suppress(ValueError, TypeError):
-                signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """torch's launcher warns of every process that it ends, and of what it could not do off the main thread."""
-    logger = logging.getLogger("torch.distributed.elastic.multiprocessing")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -89,9 +89,7 @@ class Pool:
         return [self._members[rank] for rank in sorted(self._members)]
 
     def prepare(self) -> None:
-        """Have what starting ranks needs in this process: modules, and the store that worlds meet in."""
-        import torch.distributed.elastic.multiprocessing  # noqa: F401
-
+        """Have what starting ranks needs in this process: the store that worlds meet in."""
         self._store_port()
 
     def run(

@@ -1,6 +1,7 @@
 """Processes of this host that a launcher has started, for ending what it leaves behind."""
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 # Names the process that a rank must not outlive, where that is its parent.
 PARENT_VARIABLE = "ROOFLINE_RANK_PARENT"
+_PR_SET_PDEATHSIG = 1
 # For a signal to be taken, and the stacks to be written.
 SIGNAL_S = 0.2
 # How often a guard looks for its process where no descriptor tells of its end.
@@ -90,6 +92,17 @@ def kill_each(processes: set[Started]) -> None:
     """Kill those that still run."""
     for process in processes:
         signal_to(process, signal.SIGKILL)
+
+
+def die_with_parent() -> None:
+    """Where the parent is the process that this one must not outlive, have the kernel end it so, stopped or not."""
+    parent = os.environ.pop(PARENT_VARIABLE, "")
+    if not parent or not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):
+        os._exit(1)
 
 
 def guard_group() -> None:

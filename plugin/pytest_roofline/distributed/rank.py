@@ -4,18 +4,13 @@ Here stands what must hold before torch is there, whose import takes seconds: th
 that is its parent, and what it forks ends with it.
 """
 
-import contextlib
-import ctypes
 import faulthandler
 import os
-import signal
 import sys
 
 from ..measuring.devices.own import started_by
 from .identity import Identity, identify
-from .processes import PARENT_VARIABLE, guard_group
-
-_PR_SET_PDEATHSIG = 1
+from .processes import die_with_parent, guard_group
 
 
 def main() -> int:
@@ -25,7 +20,7 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(line_buffering=True)
-    _die_with_parent()
+    die_with_parent()
     started_by(os.getppid())
     identity = identify(os.environ) or Identity(0, 1, 0, 1, "none")
     # Slurm has all ranks of a node in one group, and ends what a rank leaves behind itself.
@@ -34,17 +29,6 @@ def main() -> int:
     from .serving import serve
 
     return serve(identity)
-
-
-def _die_with_parent() -> None:
-    """Where the controller itself is the parent, have the kernel end this process with it, stopped or not."""
-    parent = os.environ.pop(PARENT_VARIABLE, "")
-    if not parent or not sys.platform.startswith("linux"):
-        return
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):
-        os._exit(1)
 
 
 if __name__ == "__main__":
