@@ -33,7 +33,8 @@ ROOT = Path(__file__).resolve().parent.parent
 KILLS, CASES, SEED = 200, 20_000, 5
 WANTED_KILLS, WANTED_CASES = 200, 1_000_000
 GONE_S, GIVEN_UP_S, HANG_S = 1.0, 20.0, 300.0
-RANK = "pytest_roofline.distributed.rank"
+# Ranks, and what those on processors are forked from.
+RANK = "-m pytest_roofline.distributed."
 SIGNALS = {"pytest": (signal.SIGKILL, signal.SIGTERM), "a round": (signal.SIGKILL,), "a rank": (signal.SIGKILL,)}
 # Tests of one process and of two ranks, whose forked children know nothing of their ends, in two rounds.
 SUITE = """

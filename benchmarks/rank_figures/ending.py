@@ -12,7 +12,8 @@ from .runs import POLL_S, PYTEST, prepared, running, started, wait_for
 MOST_S = {signal.SIGKILL: 1.0, signal.SIGINT: 2.0}
 WORDS = {signal.SIGKILL: "SIGKILL", signal.SIGINT: "Ctrl-C"}
 GIVEN_UP_S = 20.0
-RANK = "pytest_roofline.distributed.rank"
+# Ranks, and what those on processors are forked from.
+RANK = "-m pytest_roofline.distributed."
 SUITE = """
 import os
 import time
@@ -96,4 +97,4 @@ def _seconds(folder: Path, command: tuple[str, ...], environ: dict[str, str], ho
 
 def _ranks(mark: str) -> list[int]:
     """The ranks of a run that have not ended; their launcher has their command in its own."""
-    return [pid for pid, line in running(mark, RANK).items() if line.split()[1:3] == ["-m", RANK]]
+    return [pid for pid, line in running(mark, RANK).items() if line.split()[1] == "-m"]
