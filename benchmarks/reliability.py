@@ -3,12 +3,13 @@
     python benchmarks/reliability.py -o docs/results/reliability.md
     python benchmarks/reliability.py --kills 4 --fuzz fuzz.json
 
-Takes a quarter of a minute for each kill; leave the machine alone meanwhile. `--fuzz` takes what an earlier
+Takes some ten seconds for each kill; leave the machine alone meanwhile. `--fuzz` takes what an earlier
 `python -m tests.fuzz --json` printed. The attacks need root.
 """
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -207,26 +209,31 @@ def _kept(place: Path) -> tuple[int, int]:
     return unread, sum(max(0, sum(n == name for _, n in noted) - kept.count(name)) for name in {n for _, n in noted})
 
 
-def kills(folder: Path, count: int, seed: int) -> Figure:
-    """So many kills, of every victim in turn."""
-    chance = random.Random(seed)
-    began_s = time.monotonic()
-    place = _prepared(folder / "whole")
+def kills(folder: Path, count: int, jobs: int, seed: int) -> Figure:
+    """So many kills, of every victim in turn, in so many runs at a time."""
+    every = [(victim, number) for victim, numbers in SIGNALS.items() for number in numbers]
+
+    def one(index: int) -> Killed:
+        chance = random.Random(f"{seed} {index}")
+        for attempt in itertools.count():
+            found = kill_one(folder / f"{index}-{attempt}", *every[index % len(every)], chance, whole_s)
+            if found is not None:
+                print(found, flush=True)
+                return found
+        raise AssertionError
+
+    with ThreadPoolExecutor(jobs) as pool:
+        whole_s = max(pool.map(_whole_s, [folder / f"whole-{index}" for index in range(jobs)]))
+        return kills_figure(list(pool.map(one, range(count))))
+
+
+def _whole_s(folder: Path) -> float:
+    """Seconds that a run takes which nobody disturbs."""
+    began_s, place = time.monotonic(), _prepared(folder)
     with started(place, COMMAND, {}) as (child, _):
         if child.wait(HANG_S):
             raise RuntimeError((place / "output").read_text())
-    whole_s = time.monotonic() - began_s
-    found: list[Killed] = []
-    every = [(victim, number) for victim, numbers in SIGNALS.items() for number in numbers]
-    attempt = 0
-    while len(found) < count:
-        victim, number = every[len(found) % len(every)]
-        attempt += 1
-        one = kill_one(folder / str(attempt), victim, number, chance, whole_s)
-        if one is not None:
-            found.append(one)
-            print(one, flush=True)
-    return kills_figure(found)
+    return time.monotonic() - began_s
 
 
 def kills_figure(found: Sequence[Killed]) -> Figure:
@@ -335,6 +342,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     parser.add_argument("--kills", type=int, default=KILLS, help="default: %(default)s")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=SEED, help="default: %(default)s")
     parser.add_argument("--fuzz", type=Path, help="what `python -m tests.fuzz --json` has printed")
     parser.add_argument("--cases", type=int, default=CASES, help="of the fuzzer, without --fuzz (default: %(default)s)")
@@ -345,7 +353,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
-        figures = [kills(Path(name), options.kills, options.seed)]
+        figures = [kills(Path(name), options.kills, options.jobs, options.seed)]
     figures += [attacks(), fuzzed(options.fuzz, options.cases, options.seed)]
     host = host_facts()
     facts = {"cpu": str(host.cpu_model), "cores": str(host.usable_cores), "seed": str(options.seed)}
