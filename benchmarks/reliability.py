@@ -11,13 +11,16 @@ import argparse
 import contextlib
 import itertools
 import json
+import math
 import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -38,6 +41,8 @@ GONE_S, GIVEN_UP_S, HANG_S = 1.0, 20.0, 300.0
 # Ranks, and what those on processors are forked from.
 RANK = "-m pytest_roofline.distributed."
 SIGNALS = {"pytest": (signal.SIGKILL, signal.SIGTERM), "a round": (signal.SIGKILL,), "a rank": (signal.SIGKILL,)}
+# In one run, beside pytest itself.
+MOST = {"a round": 1, "a rank": 2}
 # Tests of one process and of two ranks, whose forked children know nothing of their ends, in two rounds.
 SUITE = """
 import json
@@ -118,56 +123,66 @@ class Killed:
     left: int = 0
 
 
-def kill_one(folder: Path, victim: str, number: int, chance: random.Random, whole_s: float) -> Killed | None:
-    """Start the suite, and kill something at a random moment; None where it was over before.
+def kill_in(
+    folder: Path, ends: int | None, most: dict[str, int], chance: random.Random, whole_s: float
+) -> list[Killed]:
+    """Start the suite, kill rounds and ranks at random moments, and pytest itself if its moment comes.
 
     Args:
         folder: to run in.
-        victim: a key of `SIGNALS`.
-        number: of the signal.
-        chance: that gives the moment.
+        ends: the signal for pytest; None lets it come to its end.
+        most: how many others to kill, by key of `SIGNALS`.
+        chance: that gives the moments.
         whole_s: that a run takes.
     """
     place = _prepared(folder)
     temporary = place / "tmp"
     temporary.mkdir()
+    left_of, found = dict(most), []
     with started(place, COMMAND, {"TMPDIR": str(temporary), "NO_COLOR": "1"}) as (child, mark):
-        pids: list[int] = []
-        at_s = None
-        while child.poll() is None and not (pids and at_s is not None and time.monotonic() >= at_s):
+        ends_s = time.monotonic() + chance.uniform(0, whole_s) if ends is not None else math.inf
+        at_s: dict[str, float] = {}
+        while child.poll() is None and time.monotonic() < ends_s:
             time.sleep(POLL_S)
-            pids = _victims(victim, child.pid, mark)
-            if pids and at_s is None:
+            for victim in [one for one, count in left_of.items() if count]:
+                pids = _victims(victim, child.pid, mark)
                 # A round and ranks live for some third of a run.
-                at_s = time.monotonic() + chance.uniform(0, whole_s if victim == "pytest" else whole_s / 3)
-        if child.poll() is not None:
-            return None
-        pid = chance.choice(pids)
-        doomed = {pid, *(one.pid for one in descendants(pid))}
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-        began_s, gone_s = time.monotonic(), None
-        while time.monotonic() - began_s < GIVEN_UP_S:
+                if pids and time.monotonic() >= at_s.setdefault(
+                    victim, time.monotonic() + chance.uniform(0, whole_s / 3)
+                ):
+                    found.append((victim, signal.SIGKILL, _gone_s(chance.choice(pids), signal.SIGKILL, mark)))
+                    left_of[victim] -= 1
+                    del at_s[victim]
+        cut = ends is not None and child.poll() is None
+        if cut:
+            found.append(("pytest", ends, _gone_s(child.pid, ends, mark, everything=True)))
+            status, left = None, {}
+        else:
+            status = child.poll()
+            time.sleep(GONE_S)
             left = running(mark)
-            left = {pid: line for pid, line in left.items() if victim == "pytest" or pid in doomed}
-            took_s = time.monotonic() - began_s
-            if not left:
-                gone_s = took_s
-                break
-            if GONE_S < took_s < GONE_S + 2 * POLL_S:
-                print(f"after {took_s:.2f} s:", *left.values(), sep="\n    ", flush=True)
-            time.sleep(POLL_S)
-        if victim == "pytest":
-            return Killed(victim, number, gone_s, *_kept(place))
-        try:
-            status: int | None = child.wait(HANG_S)
-        except subprocess.TimeoutExpired:
-            status = None
-        time.sleep(GONE_S)
-        left = running(mark)
+    kept = _kept(place)
+    if cut or not found:
+        return [Killed(*one, *kept) for one in found]
     said = (place / "output").read_text(encoding="utf-8", errors="replace")
     told = status == 0 or (" in " in said.splitlines()[-1] and "SIGKILL" in said)
-    return Killed(victim, number, gone_s, *_kept(place), status is not None, told, len(left))
+    return [Killed(*one, *kept, status is not None, told, len(left)) for one in found]
+
+
+def _gone_s(pid: int, number: int, mark: str, everything: bool = False) -> float | None:
+    """Kill a process; seconds until nothing of it is left, of `everything` nothing of the run. None is given up."""
+    doomed = {pid, *(one.pid for one in descendants(pid))}
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+    began_s = time.monotonic()
+    while (took_s := time.monotonic() - began_s) < GIVEN_UP_S:
+        left = {one: line for one, line in running(mark).items() if everything or one in doomed}
+        if not left:
+            return time.monotonic() - began_s
+        if GONE_S < took_s < GONE_S + 2 * POLL_S:
+            print(f"after {took_s:.2f} s:", *left.values(), sep="\n    ", flush=True)
+        time.sleep(POLL_S)
+    return None
 
 
 def _prepared(folder: Path) -> Path:
@@ -210,21 +225,35 @@ def _kept(place: Path) -> tuple[int, int]:
 
 
 def kills(folder: Path, count: int, jobs: int, seed: int) -> Figure:
-    """So many kills, of every victim in turn, in so many runs at a time."""
-    every = [(victim, number) for victim, numbers in SIGNALS.items() for number in numbers]
+    """So many kills at least, as many of each kind, in so many runs at a time."""
+    wanted = {(victim, number): count / 4 for victim, numbers in SIGNALS.items() for number in numbers}
+    found: list[Killed] = []
+    lock = threading.Lock()
 
-    def one(index: int) -> Killed:
-        chance = random.Random(f"{seed} {index}")
+    def lacking() -> list[tuple[str, int]]:
+        """What too few were killed by yet, what most are lacking of first."""
+        lacks = Counter(wanted) - Counter((one.victim, one.number) for one in found)
+        return [kind for kind, _ in lacks.most_common()]
+
+    def work(job: int) -> None:
+        chance = random.Random(f"{seed} {job}")
         for attempt in itertools.count():
-            found = kill_one(folder / f"{index}-{attempt}", *every[index % len(every)], chance, whole_s)
-            if found is not None:
-                print(found, flush=True)
-                return found
-        raise AssertionError
+            with lock:
+                lacks = lacking()
+            if not lacks:
+                return
+            ends = next((number for victim, number in lacks if victim == "pytest"), None)
+            most = {victim: most for victim, most in MOST.items() if any(kind[0] == victim for kind in lacks)}
+            # Where only these are lacking, and now and then, the run comes to its own end.
+            more = kill_in(folder / f"{job}-{attempt}", ends if chance.random() < 0.75 else None, most, chance, whole_s)
+            with lock:
+                found.extend(more)
+            print(*more, sep="\n", flush=True)
 
     with ThreadPoolExecutor(jobs) as pool:
-        whole_s = max(pool.map(_whole_s, [folder / f"whole-{index}" for index in range(jobs)]))
-        return kills_figure(list(pool.map(one, range(count))))
+        whole_s = max(pool.map(_whole_s, [folder / f"whole-{job}" for job in range(jobs)]))
+        list(pool.map(work, range(jobs)))
+    return kills_figure(found)
 
 
 def _whole_s(folder: Path) -> float:
@@ -260,7 +289,8 @@ def kills_figure(found: Sequence[Killed]) -> Figure:
             never = sum(one.gone_s is None for one in group)
             rows.append((victim, signal.Signals(number).name, str(len(group)), *times, str(never)))
     text = f"""Two tests of one process and two of two ranks, each rank with a forked child that sleeps, in two
-rounds. The moment is uniform over a run, and of a round or a rank over a third of one from when the first is there.
+rounds. In one run up to two ranks and a round are killed, and pytest itself. Its moment is uniform over a run, and of a
+round or a rank over a third of one from when the first is there.
 Seconds are until nothing that descends from the killed process runs, and where that is pytest, nothing of the run.
 What pytest's own process forks is its test's, and is not ended by the plugin. A rank that is killed between two tests
 costs no test, so that such a run passes.

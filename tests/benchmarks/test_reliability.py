@@ -47,7 +47,8 @@ def test_enough_kills_that_spoil_nothing_reach_every_goal(reliability, killed):
 
 
 def test_a_killed_run_is_found_whole_with_nothing_left_of_it(reliability, tmp_path):
-    one = reliability.kill_one(tmp_path / "run", "a rank", signal.SIGKILL, random.Random(1), 0.0)
+    (one,) = reliability.kill_in(tmp_path / "run", None, {"a rank": 1}, random.Random(1), 0.0)
+    assert (one.victim, one.number) == ("a rank", signal.SIGKILL)
     assert (one.unread, one.lost, one.ended, one.told, one.left) == (0, 0, True, True, 0)
     assert one.gone_s is not None
     assert (tmp_path / "run" / "measured").read_text().count("\n") > 0
