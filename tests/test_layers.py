@@ -23,15 +23,12 @@ MAY_IMPORT = {
     "distributed": {"distributed", "measuring", "core"},
     "reporting": {"reporting", "judging", "core"},
     "exchange": {"exchange", "judging", "core"},
-    # A part of the pytest layer that is a folder, since `roofline bundle` copies it whole: a reproducer runs where
-    # nothing but pytest and torch is, so it may not import what needs other packages.
-    "standalone": {"standalone", TOP, "distributed", "measuring", "core"},
     TOP: {TOP, "reporting", "exchange", "distributed", "measuring", "judging", "core"},
 }
 TORCH_LIVES_IN = {"measuring", "distributed"}
 # The fixtures hand torch's device on, and ask for it only when a test measures.
-TORCH_GUESTS = {"fixture.py", "standalone/fixture.py"}
-PYTEST_LIVES_IN = {TOP, "standalone"}
+TORCH_GUESTS = {"fixture.py"}
+PYTEST_LIVES_IN = {TOP}
 
 
 def modules(package):

@@ -45,7 +45,7 @@ def bundle(
     run: str, tests: tuple[str, ...], output: Path | None, keep: tuple[str, ...], sources: Path | None, as_json: bool,
     folder: Path,
 ) -> None:  # fmt: skip
-    """Pack RUN for a vendor's support: environment, samples, verdicts, explanations, and a stand-alone reproducer.
+    """Pack RUN for a vendor's support: the run, explanations, and all that it takes to measure the test again.
 
     RUN is a saved NAME or a PATH. Hosts, users, paths, addresses, devices and secrets are replaced by placeholders
     that are the same in every file; read the archive before you send it.
@@ -95,9 +95,9 @@ def _as_json(path: Path, made: "Bundle", keep: frozenset[str]) -> dict[str, Any]
         "archive": str(path),
         "tests": [{"test": row.test_id, "label": row.label, "verdict": row.word} for row in made.rows],
         "files": sorted(made.files),
-        "reproducer": made.made.works,
-        "left_out": made.made.left_out,
-        "notes": made.made.notes,
+        "commands": made.again.commands if made.again.tests else [],
+        "left_out": made.again.left_out,
+        "notes": made.again.notes,
         "replaced": {name: {"values": values, "times": times} for name, (values, times) in made.summary.items()},
         "kept": sorted(keep),
     }
@@ -109,11 +109,12 @@ def _lines(path: Path, size_bytes: int, made: "Bundle", keep: frozenset[str]) ->
     yield f"{path}: {len(made.files)} files, {format_amount(size_bytes)}"
     for row in made.rows:
         yield f"about {row.word} {row.label}"
-    if made.made.works:
-        yield "reproducer: unpack it, then `cd roofline-bundle/reproduce && python reproduce.py`"
-    for why in made.made.left_out:
-        yield f"not in the reproducer: {why}"
-    for note in made.made.notes:
+    if made.again.tests:
+        yield "to measure it again: unpack it, then in roofline-bundle"
+        yield from (f"  {command}" for command in made.again.commands)
+    for why in made.again.left_out:
+        yield f"cannot be measured from it: {why}"
+    for note in made.again.notes:
         yield f"note: {note}"
     yield from summary_lines(made.summary, keep)
     yield "read it before you send it: no rule finds every name"

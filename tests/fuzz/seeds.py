@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_roofline.core.cases import Case, Recorded, cases_text
 from pytest_roofline.core.entries import Baseline, ExactEntry, Renewal
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
 from pytest_roofline.core.machine import Expectation, ExpectedGpus
@@ -22,14 +21,12 @@ from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, 
 from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.records import PeakJudgement, SpreadRecord
 from pytest_roofline.core.samples import Block, Calibration, Samples
-from pytest_roofline.core.work import Work
 from pytest_roofline.judging.baselines import write_baseline
 from pytest_roofline.judging.hardware.rated import Architecture, Catalogue, LinkType, MemoryType, Name, Peak, Product
 from pytest_roofline.judging.many import read_many
 from pytest_roofline.judging.many.index import NAME as INDEX
 from pytest_roofline.judging.runs import LINE_TYPES, encode_line
 from pytest_roofline.judging.storage import to_plain
-from pytest_roofline.standalone.results import Found, Told, write_results
 from pytest_roofline.starting_plan import Manifest
 
 from ..conftest import MIB, Make
@@ -189,9 +186,6 @@ def _document(name: str, file: str, record: type, text: str | bytes) -> Seed:
 
 def _own(folder: Path) -> list[Seed]:
     write_baseline(folder / "baseline.json", _baseline())
-    write_results(folder / "results.json", Told("H200", (Found("", 1e-3, "busy", ("budget",)),), "why", skipped=True))
-    recorded = Recorded("", "copy[1MiB]", "traffic_GBps", Work(1, 1), (1e-3,), 1e-3, 0.05, ("rotate",), 2e-3, "busy")
-    case = Case("t.py::t", "cuda:0", ("-x",), "H200", (recorded,))
     gpus = ExpectedGpus("NVIDIA H200", 8, 150 * 10**9, 5, 16, 700.0, True, 18, "none")
     expectation = Expectation((gpus,), "570.86", "Xeon", 96, 2**40)
     settings = b'[tool.pytest.ini_options]\npythonpath = ["src"]\naddopts = "-q"\n'
@@ -204,8 +198,6 @@ def _own(folder: Path) -> list[Seed]:
     plan = [{"benchmark": "memcpy_d2d", "parameters": {"size_bytes": MIB, "share": 0.5, "on": True, "none": None}}]
     return [
         _document("baseline", "h200.json", Baseline, (folder / "baseline.json").read_bytes()),
-        _document("results", "results.json", Told, (folder / "results.json").read_bytes()),
-        _document("case", "case.json", list[Case], cases_text([case])),
         _document("hardware", "hardware.json", Catalogue, _plain(_catalogue())),
         _document("expectation", "expected.json", Expectation, _plain(expectation)),
         _document("manifest", ".roofline-init.json", Manifest, _plain(Manifest("0.1.0", {"pytest.ini": "sha256:0"}))),

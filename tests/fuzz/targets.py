@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from pytest_roofline.cli import main
 from pytest_roofline.cli_help import Commands
 from pytest_roofline.cli_runs import _tell
-from pytest_roofline.core.cases import read_cases
 from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.exchange import NAMES
 from pytest_roofline.exchange import read as read_foreign
@@ -30,7 +29,6 @@ from pytest_roofline.judging.pruning import read_plan
 from pytest_roofline.judging.runs import ends_of, read_run
 from pytest_roofline.measuring.profiling.trace import load_trace
 from pytest_roofline.reporting.bundle.settings_of import pytest_settings
-from pytest_roofline.standalone.results import Told, read_results
 from pytest_roofline.starting_plan import read_manifest
 
 from .seeds import Seed
@@ -68,8 +66,6 @@ def targets(seeds: dict[str, Seed]) -> list[Target]:
     foreign = tuple(name for name, seed in seeds.items() if seed.record({}) is None and "." in name)
     own = {
         "read_baseline": (read_baseline, "baseline"),
-        "read_cases": (read_cases, "case"),
-        "read_results": (_results, "results"),
         "read_expectation": (read_expectation, "expectation"),
         "read_plan": (read_plan, "plan"),
         "read_hardware": (lambda path: merged([path]), "hardware"),
@@ -114,12 +110,6 @@ def _ends(path: Path) -> bool:
     except RooflineError as error:
         _check_sentence(str(error))
     return True
-
-
-def _results(path: Path) -> None:
-    # A process that came to nothing, and one that left something else, are the same to the one that started it.
-    if read_results(path) == Told():
-        raise BadFile("nothing was told")
 
 
 def _index(path: Path) -> None:

@@ -45,10 +45,9 @@ def test_wheel_carries_every_file_of_both_packages(wheel):
         for path in (folder / name).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    # What the page of a report is made of, and the programs that a bundle takes along.
+    # What the page of a report is made of.
     assets = {f"reporting/report/assets/{name}" for name in ("page.html.j2", "page.css", "page.js")}
-    programs = {f"standalone/{name}.py" for name in ("reproduce", "plugin", "fixture", "timing")}
-    assert {f"pytest_roofline/{name}" for name in assets | programs} <= files
+    assert {f"pytest_roofline/{name}" for name in assets} <= files
     assert files <= set(contents(wheel))
 
 

@@ -1,16 +1,13 @@
-"""Plain data and records from JSON text, strictly, with the standard library alone: a reproducer has nothing else.
+"""Plain data from JSON text, strictly, with the standard library alone.
 
 Run and baseline files, of which there are thousands, take the second step in `judging.storage`, by the same rules.
 """
 
-import dataclasses
 import json
 import math
-import types
-import typing
 from typing import Any
 
-from .errors import BadFile, BadInput
+from .errors import BadFile
 
 
 def decode_json(data: bytes | str, where: str) -> Any:
@@ -67,50 +64,3 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in seen if seen.count(name) > 1)
         raise _Refused(f"gives {twice!r} twice in one object; expected it once")
     return names
-
-
-def to_value(raw: object, hint: Any, where: str, path: str = "$") -> Any:
-    """`raw` as the type `hint`: a dataclass, or what one is made of; unknown and missing fields are refused.
-
-    Args:
-        raw: plain data of JSON.
-        hint: a dataclass, `tuple[X, ...]`, `X | None`, `str`, `int`, `float` or `bool`.
-        where: the file, for the message.
-        path: of the value in it, in JSONPath.
-
-    Raises:
-        BadFile: it is something else, or a value that its record refuses; with the path.
-    """
-    if isinstance(hint, types.UnionType):
-        return None if raw is None else to_value(raw, typing.get_args(hint)[0], where, path)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _to_dataclass(_of(dict, raw, "an object", where, path), hint, where, path)
-    if typing.get_origin(hint) is tuple:
-        inner = typing.get_args(hint)[0]
-        listed = _of(list, raw, "a list", where, path)
-        return tuple(to_value(item, inner, where, f"{path}[{index}]") for index, item in enumerate(listed))
-    if hint is float:
-        return float(_of((int, float), raw, "a number", where, path))
-    return _of(hint, raw, {str: "text", int: "a whole number", bool: "true or false"}[hint], where, path)
-
-
-def _of(kind: Any, raw: object, expected: str, where: str, path: str) -> Any:
-    if not isinstance(raw, kind) or (isinstance(raw, bool) and kind is not bool):
-        raise BadFile(f"{where}: {path} is a {type(raw).__name__}; expected {expected}")
-    return raw
-
-
-def _to_dataclass(raw: dict[str, Any], record: type, where: str, path: str) -> Any:
-    hints = typing.get_type_hints(record)
-    for name in raw:
-        if name not in hints:
-            raise BadFile(f"{where}: {path} has an unknown field {name!r}")
-    nothing = dataclasses.MISSING
-    for field in dataclasses.fields(record):
-        if field.name not in raw and field.default is nothing and field.default_factory is nothing:
-            raise BadFile(f"{where}: {path} lacks {field.name!r}")
-    values = {name: to_value(value, hints[name], where, f"{path}.{name}") for name, value in raw.items()}
-    try:
-        return record(**values)
-    except BadInput as error:
-        raise BadFile(f"{where}: {error} - at {path}") from None

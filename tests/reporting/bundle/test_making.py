@@ -9,7 +9,7 @@ import pytest
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.judging.runs import read_run
 from pytest_roofline.reporting.bundle.archive import zipped
-from pytest_roofline.reporting.bundle.making import make_bundle
+from pytest_roofline.reporting.bundle.making import machine_text, make_bundle
 from pytest_roofline.reporting.bundle.redacting import Redactor
 
 
@@ -50,7 +50,7 @@ def test_a_name_within_the_name_of_a_product_does_not_stay(make, tmp_path):
     path.write_text("\n".join([json.dumps(plain), *others]) + "\n", encoding="utf-8")
     files = made(path).files
     assert [name for name, data in files.items() if b"carolsmith" in data or b"gpubox77" in data] == []
-    found = json.loads(files["environment.json"])["environment"]
+    found = json.loads(files["run.jsonl"].splitlines()[0])["environment"]
     assert ("NVIDIA H200 rented by user-1 on host-1", "Intel Xeon vcpu user-1") == (
         found["device"]["product"],
         found["host"]["cpu_model"],
@@ -61,10 +61,10 @@ def test_a_name_within_the_name_of_a_product_does_not_stay(make, tmp_path):
 def test_a_file_that_not_every_system_can_hold_is_left_out_with_the_reason(make, tmp_path, file):
     (tmp_path / file).write_text("def test_h():\n    pass\n", encoding="utf-8")
     bundle = made(saved(make, tmp_path, "x", file=file.replace("\\", "\\")))
-    assert not bundle.made.works
-    assert "cannot be unpacked on every system" in bundle.made.left_out[-1]
+    assert not bundle.again.tests
+    assert "cannot be unpacked on every system" in bundle.again.left_out[-1]
     names = zipfile.ZipFile(BytesIO(zipped(bundle.files))).namelist()
-    assert [name for name in names if "reproduce" in name] == []
+    assert [name for name in names if "tests/" in name] == []
 
 
 def test_what_is_counted_is_what_stands_in_the_archive(make, tmp_path):
@@ -73,4 +73,9 @@ def test_what_is_counted_is_what_stands_in_the_archive(make, tmp_path):
     redactor.learn("users", "alice")
     bundle = made(saved(make, tmp_path, "x"), redactor)
     assert (1, 2) == bundle.summary["users"]
-    assert len(bundle.made.notes) == len(set(bundle.made.notes))
+    assert len(bundle.again.notes) == len(set(bundle.again.notes))
+
+
+def test_a_machine_is_told_without_its_name(make):
+    assert "NVIDIA H200, driver 570.86, kernel 6.8, torch 2.13.0" == machine_text(make.environment())
+    assert "AMD EPYC, kernel 6.8, torch 2.13.0" == machine_text(make.environment("AMD EPYC", driver=None))

@@ -17,8 +17,12 @@ _MODE = 0o100644 << 16
 _RESERVED = re.compile(r"|.*[\\:*?\"<>|].*|.*[. ]|(?i:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.DOTALL)
 
 
-def zipped(files: Mapping[str, bytes]) -> bytes:
+def zipped(files: Mapping[str, bytes], top: str = f"{TOP}/") -> bytes:
     """The archive of these files, by their path within its one folder.
+
+    Args:
+        files: what is in each.
+        top: that folder, with a slash; empty is none.
 
     Raises:
         BadInput: one of the names means another place, or nothing, on some systems.
@@ -29,7 +33,7 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
-            entry = zipfile.ZipInfo(f"{TOP}/{name}", EPOCH)
+            entry = zipfile.ZipInfo(f"{top}{name}", EPOCH)
             entry.create_system, entry.external_attr = _UNIX, _MODE
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, files[name])

@@ -1,22 +1,29 @@
 """A bundle from a run: names are taken out first, and all that is in the archive is made of what is left."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import BadInput
+from ...core.facts import Environment
+from ...core.units import printable
 from ...judging.report_rows import ReportRow, report_rows
 from ...judging.runs import Run
-from .archive import unportable
+from ...version import __version__
+from ..explain import explanation
+from ..ladder import ladder_lines, ladder_of_run
+from ..notes import note_lines
+from ..resources import explanation as kernel_explanation
+from .again import FOLDER, Again, again
 from .choosing import chosen
-from .contents import as_json, environment, explain_text, samples_csv, verdicts
-from .readme import readme
-from .redacting import Redactor
-from .reproducer import FOLDER, Reproducer, reproducer
+from .redacting import Redactor, summary_lines
 from .run_lines import RUN_FILE, Plain, learn, plain_lines, redacted_run
 
-# Copied from the installed package: nobody's names.
-LIBRARY = f"{FOLDER}/lib/"
+# Columns of `explain.txt`.
+WIDTH = 100
+_FILES = """README.txt   this page
+explain.txt  why the verdicts are what they are, samples by process, step by step
+run.jsonl    the whole run, for `roofline explain run.jsonl`, `roofline report` and `roofline compare`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,7 @@ class Bundle:
 
     files: dict[str, bytes]
     rows: tuple[ReportRow, ...]
-    made: Reproducer
+    again: Again
     summary: dict[str, tuple[int, int]]
 
 
@@ -48,15 +55,9 @@ def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) 
     learn(redactor, run, lines)
     clean, text, after = _without_names(redactor, run, lines, len(before))
     rows = [after[index] for index in about]
-    made = _unpackable(reproducer(redactor, clean, rows, [before[index].test_id for index in about], root))
-    files = {
-        "verdicts.json": as_json(verdicts(after, about)),
-        "samples.csv": samples_csv(rows),
-        "environment.json": as_json(environment(clean)),
-        "explain.txt": explain_text(clean, rows),
-        str(RUN_FILE): text,
-    }
-    own = [data.decode() for name, data in made.files.items() if not name.startswith(LIBRARY)]
+    made = again(redactor, clean, rows, [before[index].test_id for index in about], root)
+    files = {"explain.txt": explain_text(clean, rows), str(RUN_FILE): text}
+    own = [data.decode() for name, data in made.files.items() if name != made.wheel]
     summary = redactor.summary([*files.values(), *own])
     files["README.txt"] = readme(clean, rows, made, summary, redactor.keep)
     return Bundle({name: text.encode() for name, text in files.items()} | made.files, tuple(rows), made, summary)
@@ -83,8 +84,76 @@ def _without_names(
     )
 
 
-def _unpackable(made: Reproducer) -> Reproducer:
-    """A reproducer with files that every system can unpack, or none."""
-    made.notes = list(dict.fromkeys(made.notes))
-    why = unportable(made.files)
-    return Reproducer(left_out=[*made.left_out, why], notes=made.notes) if why else made
+def explain_text(run: Run, rows: Sequence[ReportRow]) -> str:
+    """Why each verdict is what it is, as `roofline explain` shows it."""
+    blocks = [_explained(run, row) for row in {(row.label, row.what): row for row in rows}.values()]
+    if any(row.word == "REGRESSED" for row in rows):
+        blocks.append(ladder_lines(ladder_of_run(run)))
+    return "\n".join("\n".join(lines) + "\n" for lines in blocks if lines)
+
+
+def _explained(run: Run, row: ReportRow) -> list[str]:
+    lines: list[str] = []
+    if row.what == "time":
+        lines = explanation(run, row.label, WIDTH)
+    elif row.resources is not None:
+        lines = kernel_explanation(str(run.path), row.resources, row.exact)
+    lines += note_lines(run, row.label, WIDTH)
+    return lines or [printable(line) for line in (f"{row.label}: {row.word}", *_why(row))]
+
+
+def _why(row: ReportRow) -> list[str]:
+    ended = row.outcome.reason if row.outcome is not None else ""
+    return (ended or row.reason).splitlines()
+
+
+def readme(
+    run: Run, rows: Sequence[ReportRow], made: Again, summary: Mapping[str, tuple[int, int]], keep: Collection[str]
+) -> str:
+    """The first page: what happened, how to measure it again, what was taken out, of a run without names."""
+    head = f"A bundle of `roofline bundle` (pytest-roofline {__version__}) of the run {run.header.run_id}, "
+    inside = [f"{FOLDER}/       the test, what it imports, and its baseline", f"{made.wheel}  this package"]
+    parts = [
+        [f"{head}{run.header.started}.", f"It ran on {machine_text(run.header.environment)}."],
+        *([f"{row.word} {row.label}", f"  {row.test_id}", *(f"  {line}" for line in _told(run, row))] for row in rows),
+        ["How to measure it again", *_how(made)],
+        ["What was redacted", *(f"  {line}" for line in summary_lines(summary, keep))],
+        ["What is in it", *(f"  {line}" for line in [*_FILES.splitlines(), *(inside if made.tests else [])])],
+    ]
+    return "\n\n".join("\n".join(map(printable, lines)) for lines in parts) + "\n"
+
+
+def _told(run: Run, row: ReportRow) -> list[str]:
+    """The last sentence of what explains it, or what its test raised."""
+    return explanation(run, row.label, WIDTH)[-1:] if row.judgement is not None else _why(row)[:1]
+
+
+def machine_text(environment: Environment) -> str:
+    """A machine in words, without its name: `NVIDIA H200, driver 570.86, kernel 6.8, torch 2.13.0`."""
+    device, torch = environment.device, environment.software.get("torch")
+    facts = (
+        device.product,
+        device.driver and f"driver {device.driver}",
+        f"kernel {environment.host.kernel}",
+        torch and f"torch {torch}",
+    )
+    return ", ".join(fact for fact in facts if fact)
+
+
+def _how(made: Again) -> list[str]:
+    lines = []
+    if made.tests:
+        lines += [
+            *made.commands,
+            "Use an environment of Python 3.11 or newer; the torch that it has stays. The test is held against the",
+            f"baseline of this run (in {FOLDER}/baselines), on the same product. Exit status: 1 it is slow, or",
+            "fails, there too; 0 it is not; `NO BASELINE` is another product, or nothing was known to compare with.",
+            *(f"Note: {note}." for note in made.notes),
+        ]
+    if made.left_out:
+        lines += [
+            "These cannot be measured from this archive:",
+            *(f"  {why}" for why in made.left_out),
+            f"With pytest-roofline {__version__} installed, run them in a checkout of the tests.",
+        ]
+    return [f"  {line}" for line in lines]

@@ -1,4 +1,4 @@
-"""What of a checkout's pytest settings a reproducer needs too: where to import from, what is a test, how to measure."""
+"""What of a checkout's pytest settings copied tests need too: where to import from, what is a test, how to measure."""
 
 import configparser
 import re
@@ -53,9 +53,9 @@ def import_folders(settings: dict[str, str]) -> list[str]:
     return _words(settings.get("pythonpath", ""))
 
 
-def kept_settings(settings: dict[str, str]) -> str:
-    """The `pytest.ini` of a reproducer: it makes the folder pytest's root, and has what the tests need of it."""
-    lines = ["[pytest]"]
+def kept_settings(settings: dict[str, str], options: Sequence[str] = ()) -> str:
+    """A `pytest.ini` for the copied tests: it makes their folder pytest's root, and has what they need of it."""
+    lines = ["[pytest]", *([f"addopts = {shlex.join(options)}"] if options else [])]
     for name in _KEPT:
         if name in settings:
             value = settings[name].strip().replace("\n", "\n    ")

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from ...core.units import moment
 
-# Here by other ways: copied as libraries, or what the reproducer asks for anyway.
+# Here by other ways: this package's own, or what it asks for.
 PROVIDED = {"pytest_roofline", "roofline_kernels", "pytest", "_pytest", "torch"}
 # A relative path with an ending, as people write it into a program.
 _LIKE_A_FILE = re.compile(r"[\w.-][\w./ -]{0,200}\.\w{1,10}")
@@ -23,7 +23,6 @@ class Sources:
     Args:
         files: Python files by their path from the root of the checkout.
         needs: packages of others that they import.
-        kernels: whether they import `roofline_kernels`.
         newer: files that were changed after the run had begun.
         data: files beside them that they name in a string, and that are no Python: not copied.
         missing: why there is nothing to copy; empty where there is.
@@ -31,7 +30,6 @@ class Sources:
 
     files: dict[str, str] = field(default_factory=dict)
     needs: set[str] = field(default_factory=set)
-    kernels: bool = False
     newer: list[str] = field(default_factory=list)
     data: set[str] = field(default_factory=set)
     missing: str = ""
@@ -67,7 +65,6 @@ def sources_of(test_id: str, root: Path, started: str, pythonpath: Sequence[str]
         if began is not None and datetime.fromtimestamp(path.stat().st_mtime, UTC) > began:
             found.newer.append(relative)
         for dotted in _imports(tree, PurePosixPath(relative)):
-            found.kernels |= dotted.split(".")[0] == "roofline_kernels"
             files = _resolved(dotted, (*starts, path.parent))
             if files:
                 todo += files
