@@ -23,7 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
@@ -92,7 +92,7 @@ host.MOST_CORES_TAKEN = float("inf")
 COMMAND = (*PYTEST, "--roofline-rounds=2", "--roofline-save=kept", "--roofline-budget=0.1")
 HEAD = """# Kills, strangers, broken files
 
-Made by `python benchmarks/reliability.py -o docs/results/reliability.md`: every number of this page, in one run. {cpu},
+Made by `python benchmarks/reliability.py -o docs/results/reliability.md`: every number of this page. {cpu},
 {cores} cores, a virtual machine, seed {seed}. Load average {before} when it began and {after} when it ended: what takes
 its time here, others took part of.
 """
@@ -224,10 +224,9 @@ def _kept(place: Path) -> tuple[int, int]:
     return unread, sum(max(0, sum(n == name for _, n in noted) - kept.count(name)) for name in {n for _, n in noted})
 
 
-def kills(folder: Path, count: int, jobs: int, seed: int) -> Figure:
-    """So many kills at least, as many of each kind, in so many runs at a time."""
+def kills(folder: Path, count: int, jobs: int, seed: int, found: list[Killed]) -> Figure:
+    """So many kills at least, as many of each kind, in so many runs at a time, beside those that were found before."""
     wanted = {(victim, number): count / 4 for victim, numbers in SIGNALS.items() for number in numbers}
-    found: list[Killed] = []
     lock = threading.Lock()
 
     def lacking() -> list[tuple[str, int]]:
@@ -236,7 +235,7 @@ def kills(folder: Path, count: int, jobs: int, seed: int) -> Figure:
         return [kind for kind, _ in lacks.most_common()]
 
     def work(job: int) -> None:
-        chance = random.Random(f"{seed} {job}")
+        chance = random.Random(f"{seed} {job} {len(found)}")
         for attempt in itertools.count():
             with lock:
                 lacks = lacking()
@@ -248,12 +247,20 @@ def kills(folder: Path, count: int, jobs: int, seed: int) -> Figure:
             more = kill_in(folder / f"{job}-{attempt}", ends if chance.random() < 0.75 else None, most, chance, whole_s)
             with lock:
                 found.extend(more)
-            print(*more, sep="\n", flush=True)
+            print(*(json.dumps(asdict(one)) for one in more), sep="\n", flush=True)
 
+    if not lacking():
+        return kills_figure(found)
     with ThreadPoolExecutor(jobs) as pool:
         whole_s = max(pool.map(_whole_s, [folder / f"whole-{job}" for job in range(jobs)]))
         list(pool.map(work, range(jobs)))
     return kills_figure(found)
+
+
+def _before(path: Path | None) -> list[Killed]:
+    """The kills that an earlier call printed."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path is not None else []
+    return [Killed(**json.loads(line)) for line in lines if line.startswith("{")]
 
 
 def _whole_s(folder: Path) -> float:
@@ -373,6 +380,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     parser.add_argument("--kills", type=int, default=KILLS, help="default: %(default)s")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default: %(default)s)")
+    parser.add_argument("--resume", type=Path, help="what an earlier call printed, whose kills count too")
     parser.add_argument("--seed", type=int, default=SEED, help="default: %(default)s")
     parser.add_argument("--fuzz", type=Path, help="what `python -m tests.fuzz --json` has printed")
     parser.add_argument("--cases", type=int, default=CASES, help="of the fuzzer, without --fuzz (default: %(default)s)")
@@ -383,7 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
-        figures = [kills(Path(name), options.kills, options.jobs, options.seed)]
+        figures = [kills(Path(name), options.kills, options.jobs, options.seed, _before(options.resume))]
     figures += [attacks(), fuzzed(options.fuzz, options.cases, options.seed)]
     host = host_facts()
     facts = {"cpu": str(host.cpu_model), "cores": str(host.usable_cores), "seed": str(options.seed)}
