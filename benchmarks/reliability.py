@@ -92,7 +92,7 @@ host.MOST_CORES_TAKEN = float("inf")
 COMMAND = (*PYTEST, "--roofline-rounds=2", "--roofline-save=kept", "--roofline-budget=0.1")
 HEAD = """# Kills, strangers, broken files
 
-Made by `python benchmarks/reliability.py -o docs/results/reliability.md`: every number of this page. {cpu},
+Made by `python benchmarks/reliability.py -o docs/results/reliability.md`: every number of this page, {calls}. {cpu},
 {cores} cores, a virtual machine, seed {seed}. Load average {before} when it began and {after} when it ended: what takes
 its time here, others took part of.
 """
@@ -394,7 +394,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures = [kills(Path(name), options.kills, options.jobs, options.seed, _before(options.resume))]
     figures += [attacks(), fuzzed(options.fuzz, options.cases, options.seed)]
     host = host_facts()
-    facts = {"cpu": str(host.cpu_model), "cores": str(host.usable_cores), "seed": str(options.seed)}
+    calls = "in several calls (`--resume`)" if options.resume else "in one run"
+    facts = {"calls": calls, "cpu": str(host.cpu_model), "cores": str(host.usable_cores), "seed": str(options.seed)}
     text = page(figures, facts | {"before": f"{before:.1f}", "after": f"{os.getloadavg()[0]:.1f}"})
     if options.output:
         options.output.write_text(text, encoding="utf-8")

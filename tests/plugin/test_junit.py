@@ -88,7 +88,7 @@ def test_every_case_has_its_verdict_and_the_figures_behind_it(slower):
     (failed,) = map(figures, cases.values())
     assert ("PASSED", "REGRESSED") == (passed["roofline.verdict"], failed["roofline.verdict"])
     assert pytest.approx(0.2, abs=0.01) == float(failed["roofline.change"])
-    assert {"time_s", "rate", "rate_unit", "counting", "tolerance", "baseline_time_s", "change_low", "change_high",
+    assert {"time_s", "rate", "rate_unit", "tolerance", "baseline_time_s", "change_low", "change_high",
             "processes"} <= {name.removeprefix("roofline.") for name in failed}  # fmt: skip
     assert ("REGRESSED", "REGRESSED") == (both["roofline.read.verdict"], both["roofline.write.verdict"])
 
