@@ -14,6 +14,7 @@ WORDS = {signal.SIGKILL: "SIGKILL", signal.SIGINT: "Ctrl-C"}
 GIVEN_UP_S = 20.0
 # Ranks, and what those on processors are forked from.
 RANK = "-m pytest_roofline.distributed."
+SERVER = "pytest_roofline.distributed.fork_server"
 SUITE = """
 import os
 import time
@@ -97,4 +98,20 @@ def _seconds(folder: Path, command: tuple[str, ...], environ: dict[str, str], ho
 
 def _ranks(mark: str) -> list[int]:
     """The ranks of a run that have not ended; their launcher has their command in its own."""
-    return [pid for pid, line in running(mark, RANK).items() if line.split()[1] == "-m"]
+    return [pid for pid, line in running(mark, RANK).items() if _is_rank(line) and not _is_server(pid, line)]
+
+
+def _is_rank(line: str) -> bool:
+    program, *words = line.split()
+    return "python" in program and "-m" in words and f"-m {words[words.index('-m') + 1]}".startswith(RANK)
+
+
+def _is_server(pid: int, line: str) -> bool:
+    """Whether ranks are forked from it, and it from none: it ends with pytest, not with its ranks."""
+    if SERVER not in line:
+        return False
+    try:
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return SERVER.encode() not in Path(f"/proc/{parent}/cmdline").read_bytes()
+    except OSError:
+        return True
