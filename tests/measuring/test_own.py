@@ -91,7 +91,7 @@ def test_a_rank_works_for_whoever_started_it(monkeypatch):
     for name, answer in {"parse_address": lambda _: ([], 1), "pop_key": lambda: b"", "connect": nobody}.items():
         monkeypatch.setattr(serving, name, answer)
     # A guard would watch this very process.
-    for name in ("_die_with_parent", "guard_group"):
+    for name in ("die_with_parent", "guard_group"):
         monkeypatch.setattr(rank, name, lambda: None)
     monkeypatch.setattr(rank.faulthandler, "enable", lambda: None)
     assert (rank.main(), own._starters) == (1, {os.getppid()})
