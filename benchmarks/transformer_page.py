@@ -18,14 +18,13 @@ import run_pages
 from rank_figures.page import filled, table
 from run_pages import NOTHING, published, titled
 
-from pytest_roofline.core.errors import BadFile, BadInput
+from pytest_roofline.core.errors import BadFile
+from pytest_roofline.core.keys import label_of
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.units import format_memory, format_seconds, three_digits
-from pytest_roofline.judging.contrasts import contrasts
 from pytest_roofline.judging.hardware import is_arithmetic
 from pytest_roofline.judging.runs import Run
-from pytest_roofline.reporting.contrast import contrast_markdown
 from pytest_roofline.reporting.figures import figure_lines
 from pytest_roofline.reporting.first_calls import first_call_text
 from pytest_roofline.reporting.memory_use import use_lines
@@ -155,14 +154,47 @@ def warm_up(run: Run) -> Iterator[str]:
 def compared(runs: Sequence[Run]) -> Iterator[str]:
     """One parameter's values beside each other, each pair with difference and percent; of all runs together."""
     for parameter, base, other in CONTRASTS:
-        try:
-            pairs = [one for one in contrasts(runs, parameter, base, other) if one.benchmark == STEPS]
-        except BadInput:
-            # The runs do not hold both sides.
-            continue
-        if pairs:
+        rows: dict[str, dict[str, tuple[str, ...]]] = {}
+        for (label, passes), times in _times(runs, parameter).items():
+            if base in times and other in times:
+                rows.setdefault(label, {})[passes] = _beside(times[base], times[other])
+        if rows:
             yield f"### {parameter}: {other} against {base}"
-            yield contrast_markdown(pairs, base, other, across="passes")
+            yield _beside_table(rows, base, other)
+
+
+def _times(runs: Sequence[Run], parameter: str) -> dict[tuple[str, str], dict[str, float | None]]:
+    """Seconds by what a test has without the parameter and its passes, and by passes, for each value of the parameter.
+
+    None is a test that ran out of memory, or whose times are not sound.
+    """
+    found: dict[tuple[str, str], dict[str, float | None]] = {}
+    told = [(one.measurement.key.parameters, one.seconds) for run in runs for one in sound(run, STEPS)]
+    told += [(lost.parameters, None) for run in runs for lost in run.out_of_memory if lost.benchmark == STEPS]
+    for parameters, seconds in told:
+        if parameter in parameters:
+            rest = {name: value for name, value in parameters.items() if name not in (parameter, "passes")}
+            times = found.setdefault((label_of(STEPS, rest, ""), str(parameters.get("passes", ""))), {})
+            times.setdefault(str(parameters[parameter]), seconds)
+    return found
+
+
+def _beside(base_s: float | None, other_s: float | None) -> tuple[str, ...]:
+    told = [NOTHING if seconds is None else format_seconds(seconds) for seconds in (base_s, other_s)]
+    if base_s is None or other_s is None:
+        return *told, "", ""
+    more_s = other_s - base_s
+    sign = "-" if more_s < 0 else "+"
+    return *told, sign + format_seconds(abs(more_s)), f"{more_s / base_s * 100:+.1f} %"
+
+
+def _beside_table(rows: dict[str, dict[str, tuple[str, ...]]], base: str, other: str) -> str:
+    passes = list(dict.fromkeys(name for row in rows.values() for name in row))
+    head = [f"{name}: {what}" if name else what for name in passes for what in (base, other, "difference", "change")]
+    return table(
+        ("test", *head),
+        [(label, *(cell for name in passes for cell in row.get(name, ("",) * 4))) for label, row in rows.items()],
+    )
 
 
 def memory(run: Run) -> Iterator[str]:

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.cli import main
+from pytest_roofline.cli_gone import GONE
 from pytest_roofline.cli_help import SECTIONS
 from pytest_roofline.core.entries import Baseline, ExactEntry
 from pytest_roofline.core.machine import Property
@@ -46,12 +47,12 @@ def test_memcpy_d2d(roofline, size_bytes):
 
 
 def leaves(command, path=()):
-    """Every command that does something, by its words."""
+    """Every command that does something, by its words; those that are gone are hidden."""
     if not isinstance(command, click.Group):
         return {" ".join(path): command}
     found = {}
     for name, inner in command.commands.items():
-        found |= leaves(inner, (*path, name))
+        found |= {} if inner.hidden else leaves(inner, (*path, name))
     return found
 
 
@@ -69,7 +70,6 @@ class Case:
 
 CASES = {
     "compare": Case("old new", 1, "old absent"),
-    "contrast": Case("modes --by precision --base fp32 --other bf16", 0, "modes --by precision --base a --other b"),
     "explain": Case("new 64MiB", 0, "new absent"),
     "drill": Case("20% perf_tests -k memcpy", 1, "nonsense perf_tests"),
     "baseline propose": Case("old -o proposed.json", 0, "absent -o absent.json"),
@@ -108,11 +108,6 @@ def scene(make, tmp_path_factory):
     ended = make.outcome(slow, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True)
     make.save(runs / "old.jsonl", *rounds(make, 1e-3, 5))
     make.save(runs / "new.jsonl", slow, *again, red, ended)
-    modes = [
-        make.measurement(seconds, key=make.key("step", parameters={"precision": name}), test_id=name)
-        for name, seconds in (("fp32", 2e-3), ("bf16", 1e-3))
-    ]
-    make.save(runs / "modes.jsonl", *modes)
     for side in ("before", "after"):
         for index in range(6):
             upgraded = side == "after" and index < 3
@@ -242,11 +237,18 @@ def test_every_option_has_its_help_and_one_is_json(words):
 def test_the_first_help_lists_every_command_in_its_section_on_one_whole_line(width):
     printed = CliRunner().invoke(main, ["--help"], terminal_width=width).stdout
     named = {name for names in SECTIONS.values() for name in names}
-    assert named == set(main.commands)
+    assert named | set(GONE) == set(main.commands)
     for title, names in SECTIONS.items():
         section = re.search(rf"^{title}:\n(.*?)(?:\n\n|\Z)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
         assert list(names) == [line.split()[0] for line in section]
         assert [] == [line for line in section if not line.endswith(".") or line.endswith("...")]
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_a_command_that_is_gone_says_what_to_use_whatever_it_is_given(name):
+    done = CliRunner().invoke(main, [name, "a", "--by", "b", "--help"])
+    assert (2, "") == (done.exit_code, done.stdout)
+    assert f"roofline: `roofline {name}` is gone; {GONE[name]}\n" == done.stderr
 
 
 def test_a_command_that_stands_in_no_section_is_listed_all_the_same(monkeypatch):

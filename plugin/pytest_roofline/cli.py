@@ -8,9 +8,9 @@ import click
 
 from .cli_baseline import baseline
 from .cli_bundle import bundle
-from .cli_contrast import contrast
 from .cli_export import export
 from .cli_fleet import fleet
+from .cli_gone import GONE, gone
 from .cli_hardware import hardware
 from .cli_help import Commands
 from .cli_history import history
@@ -136,7 +136,6 @@ def _note_cuts(runs: "Iterable[Run]") -> None:
 
 main.add_command(baseline)
 main.add_command(bundle)
-main.add_command(contrast)
 main.add_command(doctor)
 main.add_command(drill)
 main.add_command(explain)
@@ -149,3 +148,5 @@ main.add_command(init)
 main.add_command(qualify)
 main.add_command(report)
 main.add_command(selftest)
+for _name in GONE:
+    main.add_command(gone(_name))

@@ -12,7 +12,7 @@ from .core.units import printable
 # In the order in which people need them; a command that stands in none is listed at the end.
 SECTIONS = {
     "Begin here": ("init", "doctor", "selftest"),
-    "One run against another": ("compare", "explain", "contrast", "drill"),
+    "One run against another": ("compare", "explain", "drill"),
     "What runs are held against": ("baseline", "hardware"),
     "Many runs, many machines": ("qualify", "history", "fleet"),
     "For others to read": ("report", "bundle", "export", "import"),

@@ -206,7 +206,6 @@ def _commands(foreign: tuple[str, ...]) -> list[Target]:
         *both("compare", small, "compare", "@small-0.jsonl", "@"),
         *both("compare with itself", ("run",), "compare", "@", "@run.jsonl"),
         *both("compare with a baseline", ("baseline",), "compare", "@", "@small-0.jsonl"),
-        *both("contrast", ("run",), "contrast", "@", "--by", "size_bytes", "--base", "524288", "--other", "16777216"),
         *(
             one(f"export {form}", RUNS, "export", "@", "--to", form, "-o", "exported")
             for form in ("pytest-benchmark", "github-action-benchmark", "bencher")
