@@ -1,7 +1,7 @@
 """`roofline hardware list`, `show` and `check`: which products are known, and whether what is said of them can be."""
 
 import sys
-from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from .core.units import printable
 
 if TYPE_CHECKING:
     from .judging.hardware import Peak, Product
-    from .judging.hardware.mistakes import Mistake
 
 
 @click.group(cls=InOrder, short_help="Say which products are known, and what they can reach.")
@@ -54,7 +53,7 @@ def show(folders: tuple[Path, ...], name: str, as_json: bool) -> None:
 
     Exit status: 0 it is known, 1 it is not, and what to write down is printed, 2 a file cannot be used.
     """
-    from .judging.hardware.unknown import how_to_add, is_slice, part_line
+    from .judging.hardware.keys import how_to_add, is_slice, part_line
     from .reporting.hardware import product_lines
 
     found = [product for product in _products(folders) if _is_called(product, name)]
@@ -71,7 +70,7 @@ def show(folders: tuple[Path, ...], name: str, as_json: bool) -> None:
 
 def _products(folders: tuple[Path, ...]) -> "tuple[Product, ...]":
     """What is in use with the hardware of these folders."""
-    from .judging.hardware.added import hardware_files, merged
+    from .judging.hardware.lookup import hardware_files, merged
 
     return merged(hardware_files(folders)).catalogue.products
 
@@ -81,53 +80,31 @@ def _is_called(product: "Product", name: str) -> bool:
     return name in (product.product, " ".join(product.key), *(alias.name for alias in product.names))
 
 
-@hardware.command(short_help="Say what in files of hardware cannot be.")
+@hardware.command(short_help="Validate files of hardware.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @json_option
 @click.pass_obj
 def check(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: bool) -> None:
-    """Say what in FILES of hardware cannot be, each over the files in use after it; without FILES, in all of these.
+    """Validate FILES of hardware, each beside the files in use; without FILES, all of these.
+
+    Checked are the form, the names, the sources, and that every figure lies in the range of its unit.
 
     Example: roofline hardware check site/hardware.json
 
-    Exit status: 0 nothing cannot be, 1 something cannot be, 2 a file cannot be read.
+    Exit status: 0 nothing is wrong, 1 something is, 2 a file cannot be read.
     """
-    from .judging.hardware.added import hardware_files, layer_of, layers
-    from .judging.hardware.products import shipped
-    from .judging.hardware.validating import mistakes
+    from .judging.hardware.lookup import hardware_files, mistakes_in
 
     in_use = hardware_files(folders)
-    read = [layer_of(path, in_use) for path in files] or layers(in_use)
-    found = [(str(layer.path), mistake) for layer in read for mistake in layer.mistakes]
-    products = sum(len(layer.own.products) for layer in read)
-    where = [str(layer.path) for layer in read]
-    if not files:
-        base = shipped().catalogue
-        found += [("what ships", mistake) for mistake in mistakes(base)]
-        products, where = products + len(base.products), [*where, "what ships"]
-    wrong = sum(not mistake.hint for _, mistake in found)
+    found = [(str(path), mistake) for path in files or in_use for mistake in mistakes_in(path, in_use)]
     if as_json:
-        print_json([_mistake_as_plain(file, mistake) for file, mistake in found])
+        print_json([{"file": file, **asdict(mistake)} for file, mistake in found])
     else:
-        _print(found, products, where, wrong)
-    sys.exit(1 if wrong else 0)
-
-
-def _print(found: "Sequence[tuple[str, Mistake]]", products: int, where: Sequence[str], wrong: int) -> None:
-    for file, mistake in found:
-        click.echo(f"{'hint: ' if mistake.hint else ''}{printable(file)}: {mistake}")
-    counted = f"{products} product{'s' * (products != 1)}"
-    click.echo(f"{wrong or 'nothing'} wrong in {counted} of {printable(', '.join(where))}")
-
-
-def _mistake_as_plain(where: str, mistake: "Mistake") -> dict[str, Any]:
-    return {
-        "file": where,
-        "where": mistake.where,
-        "observed": mistake.observed,
-        "expected": mistake.expected,
-        "hint": mistake.hint,
-    }
+        for file, mistake in found:
+            click.echo(f"{printable(file)}: {mistake}")
+        where = ", ".join(map(str, files or in_use)) or "no file of hardware: what ships is tested with the package"
+        click.echo(f"{len(found) or 'nothing'} wrong in {printable(where)}")
+    sys.exit(1 if found else 0)
 
 
 def _as_plain(product: "Product") -> dict[str, Any]:
@@ -138,13 +115,4 @@ def _as_plain(product: "Product") -> dict[str, Any]:
 
 def _figures(figures: "dict[str, Peak]") -> dict[str, Any]:
     """Every figure with all that there is to say of it, whether by default or not."""
-    return {
-        name: {
-            "value": figure.value,
-            "source": figure.source,
-            "confidence": figure.confidence,
-            "bounds": figure.trusted,
-            "note": figure.note,
-        }
-        for name, figure in figures.items()
-    }
+    return {name: {**asdict(figure), "bounds": figure.trusted} for name, figure in figures.items()}

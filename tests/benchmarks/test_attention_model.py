@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.judging.baselines import read_baseline
-from pytest_roofline.judging.hardware.products import shipped
+from pytest_roofline.judging.hardware.lookup import shipped
 from roofline_kernels.attention.configurations import shipped as configurations
 
 ROOT = Path(__file__).parents[2]

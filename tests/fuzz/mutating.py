@@ -44,8 +44,7 @@ ABOVE_ZERO = frozenset((
     "process_medians", "Samples.seconds", "Recorded.seconds", "Ranks.seconds", "Ceiling.value", "Ceiling.limit",
     "iterations", "argument_sets", "Block.samples", "clock_hz", "spin_hz", "wall_s", "new_s", "reference_s",
     "limit_s", "baseline_s", "reference_clock_hz", "Entry.tolerance", "Measurement.tolerance", "Recorded.tolerance",
-    "freedom", "Peak.value", "GBps", "most_Gbps", "part_bits", "least_GB", "most_GB", "most_units", "most_l2_MiB",
-    "llc_MiB", "KernelTime.count", "Ranks.size", "Found.median_s", "Profile.calls", "round",
+    "freedom", "Peak.value", "KernelTime.count", "Ranks.size", "Found.median_s", "Profile.calls", "round",
     "ExpectedGpus.memory_bytes", "Resources.shared_limit_bytes", "Entry.from_amount", "HardwareKey.devices",
     "flops_per_clock", "generation",
 ))  # fmt: skip

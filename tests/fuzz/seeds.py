@@ -22,7 +22,7 @@ from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.records import PeakJudgement, SpreadRecord
 from pytest_roofline.core.samples import Block, Calibration, Samples
 from pytest_roofline.judging.baselines import write_baseline
-from pytest_roofline.judging.hardware.rated import Architecture, Catalogue, LinkType, MemoryType, Name, Peak, Product
+from pytest_roofline.judging.hardware.specs import Architecture, Catalogue, Name, Peak, Product
 from pytest_roofline.judging.many import read_many
 from pytest_roofline.judging.many.index import NAME as INDEX
 from pytest_roofline.judging.runs import LINE_TYPES, encode_line
@@ -238,11 +238,7 @@ def _catalogue() -> Catalogue:
         "own", "own-1", "80gb", "PCIe", "sm_90-own", (Name("NVIDIA Own 1", "nvidia-smi", ("memory",)),),
         {"memory_GBps": peak(5000.0)}, {"memory_GB": peak(80.0), "memory_bus_bits": peak(5120.0)}, "HBM9", "PCIe 9",
     )  # fmt: skip
-    return Catalogue(
-        1, (product,), (Architecture("sm_90-own", {"fp16": 4096.0}, 144, 60.0, "https://example.org", "high", 1.0),),
-        (MemoryType("HBM9", 9.2, 1024, 8.0, 36.0, "https://example.org", "high"),),
-        (LinkType("PCIe 9", 3.94, "https://example.org", "high"),),
-    )  # fmt: skip
+    return Catalogue(1, (product,), (Architecture("sm_90-own", {"fp16": 4096.0}, "https://example.org", "high"),))
 
 
 def _trace() -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pytest_roofline.exchange.building import build
 from pytest_roofline.exchange.records import Given
 from pytest_roofline.judging.baselines import read_baseline
 from pytest_roofline.judging.expectation import read_expectation
-from pytest_roofline.judging.hardware.added import merged
+from pytest_roofline.judging.hardware.lookup import merged
 from pytest_roofline.judging.many import index, read_many
 from pytest_roofline.judging.many.decoding import RunDecoder
 from pytest_roofline.judging.many.frame import _many as _many_of

@@ -1,13 +1,11 @@
 """A user's own hardware: read before what ships, checked, and gone with the run that used it."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.facts import HARDWARE_FILE, DeviceFacts
-from pytest_roofline.core.machine import Gpu
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.hardware import (
     above_peak,
@@ -19,11 +17,8 @@ from pytest_roofline.judging.hardware import (
     unknown_line,
     use_hardware,
 )
-from pytest_roofline.judging.hardware.added import layers, merged, read_hardware
-from pytest_roofline.judging.hardware.products import shipped
-from pytest_roofline.judging.hardware.rated import Catalogue, Peak
-from pytest_roofline.judging.hardware.unknown import how_to_add
-from pytest_roofline.judging.health import _rated_links
+from pytest_roofline.judging.hardware.keys import how_to_add
+from pytest_roofline.judging.hardware.lookup import merged, mistakes_in, read_hardware, shipped
 from pytest_roofline.judging.storage import to_plain
 
 PROTOTYPE = DeviceFacts("cuda", "Prototype X", memory_bytes=96 * 2**30)
@@ -103,25 +98,22 @@ def test_the_first_folder_wins(tmp_path, use):
     assert product_of(PROTOTYPE).peaks["memory_GBps"].value == 4000
 
 
-def test_a_file_may_bring_an_architecture_a_memory_and_a_link_of_its_own(tmp_path, use):
+def test_files_of_earlier_versions_with_memories_and_links_of_their_own_are_still_read(tmp_path, use):
     chip = {"name": "sm_120", "flops_per_clock": {"bf16": 1024}, "most_units": 192, "most_l2_MiB": 128, **DATASHEET}
     memory = {"name": "GDDR7", "most_Gbps": 32, "part_bits": 32, "least_GB": 2, "most_GB": 4, **DATASHEET}
     link = {"name": "pcie-6", "GBps": 7.56, **DATASHEET}
-    facts = {"units": 170, "clock_MHz": 2407, "memory_bus_bits": 512, "memory_Gbps": 28, "pcie_lanes": 16}
-    row = described(
-        product="rtx-5090", memory="32gb", architecture="sm_120", memory_type="GDDR7", pcie="pcie-6",
-        facts={name: {"value": value, **DATASHEET} for name, value in facts.items()},
-        peaks={"memory_GBps": {"value": 1792, **DATASHEET}, "bf16_TFLOPS": {"value": 419, **DATASHEET},
-               "pcie_GBps": {"value": 121, **DATASHEET}},
-    )  # fmt: skip
-    write(tmp_path, row, architectures=[chip], memory_types=[memory], links=[link])
+    write(tmp_path, described(architecture="sm_120"), architectures=[chip], memory_types=[memory], links=[link])
     use(tmp_path)
     assert product_of(PROTOTYPE).architecture == "sm_120"
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_file_that_is_none_is_refused_in_one_sentence(tmp_path):
+    path = tmp_path / HARDWARE_FILE
+
+    def of(**peak):
+        return json.dumps({"schema": 1, "products": [described(peaks={"memory_GBps": {**DATASHEET, **peak}})]})
+
+    for text, said in (
         ("", "is empty; expected JSON"),
         ("{", "is not JSON"),
         ("[]", "is a list; expected an object"),
@@ -129,77 +121,69 @@ def test_a_file_may_bring_an_architecture_a_memory_and_a_link_of_its_own(tmp_pat
         ('{"schema": 1, "product": []}', "Object contains unknown field `product`"),
         ('{"schema": 1, "products": [{}]}', "Object missing required field"),
         (json.dumps({"schema": 1, "products": [described(speed=1)]}), "unknown field `speed`"),
-        (
-            json.dumps({"schema": 1, "products": [described(peaks={"memory_GBps": {"value": 4000}})]}),
-            "missing required field `source` - at `$.products[0].peaks",
-        ),
-        (
-            json.dumps({"schema": 1, "products": [described(peaks={"x": {"value": True, **DATASHEET}})]}),
-            "Expected `float`, got `bool`",
-        ),
-        (
-            json.dumps({"schema": 1, "products": [described(peaks={"x": {"value": 0, **DATASHEET}})]}),
-            "value is 0.0; expected a finite number above zero",
-        ),
+        (of(), "missing required field `value` - at `$.products[0].peaks"),
+        (of(value=True), "Expected `float`, got `bool`"),
+        (of(value=0), "value is 0.0; expected a finite number above zero"),
+        (of(value=1, confidence="sure"), "Invalid enum value 'sure'"),
         ('{"schema": 1, "products": [{"memory": NaN}]}', "holds NaN, which is no number"),
-        (
-            json.dumps(
-                {"schema": 1, "products": [described(peaks={"x": {"value": 1, **DATASHEET, "confidence": "sure"}})]}
-            ),
-            "Invalid enum value 'sure'",
-        ),
-    ],
-)
-def test_a_file_that_is_none_is_refused_in_one_sentence(tmp_path, text, said):
-    path = tmp_path / HARDWARE_FILE
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(BadFile) as caught:
-        use_hardware([tmp_path])
-    assert str(path) in str(caught.value)
-    assert said in str(caught.value)
-    assert "Prototype X" not in products()
+        (of(value=4e6), "peaks.memory_GBps is 4e+06; expected 1 to 100000"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(BadFile) as caught:
+            use_hardware([tmp_path])
+        assert str(path) in str(caught.value)
+        assert said in str(caught.value)
+        assert "Prototype X" not in products()
+
+
+def figure(value, source="a table"):
+    return {"value": value, "source": source, "confidence": "high"}
+
+
+def test_a_product_must_be_named_and_described_by_fields_of_ours_in_their_ranges(tmp_path):
+    for changes, said in (
+        ({"family": "../h100"}, "family is '../h100'"),
+        ({"product": ""}, "product is ''"),
+        ({"memory": "80gib"}, "memory is '80gib'; expected a whole number of GB"),
+        ({"variant": " "}, "variant is empty"),
+        ({"architecture": ""}, "architecture is empty"),
+        ({"names": []}, "names is empty"),
+        ({"names": [{"name": "NVIDIA X ", "source": "nvidia-smi"}]}, "expected a name exactly as printed"),
+        ({"names": [{"name": "NVIDIA\x1b[31m", "source": "nvidia-smi"}]}, "expected a name exactly as printed"),
+        ({"names": [{"name": "NVIDIA X", "source": ""}]}, "source is empty"),
+        ({"peaks": {"bf16_TFLOP": figure(989)}}, "no field of ours; expected one of memory_GBps"),
+        ({"facts": {"sms": figure(132)}}, "no field of ours; expected one of units"),
+        ({"peaks": {"bf16_TFLOPS": figure(989, "  ")}}, "bf16_TFLOPS source is empty"),
+        ({"facts": {"units": figure(131.5)}}, "131.5; expected a whole number"),
+        ({"peaks": {"bf16_TFLOPS": figure(989e12)}}, "bf16_TFLOPS is 9.89e+14; expected 0.1 to 100000"),
+        ({"facts": {"clock_MHz": figure(1.98)}}, "clock_MHz is 1.98; expected 100 to 10000"),
+    ):
+        path = write(tmp_path, described(**changes))
+        assert any(said in str(mistake) for mistake in mistakes_in(path, [])), said
+    path = write(
+        tmp_path, described(), described(), architectures=[{"name": "x", "flops_per_clock": {"a": 0}, **DATASHEET}]
+    )
+    found = [str(mistake) for mistake in mistakes_in(path, [path])]
+    assert "product prototype-x-sxm 96gb is there 2 times; expected each product and memory once" in found
+    assert "architectures x a is 0; expected a number above zero" in found[-1].replace("0.0", "0")
 
 
 def test_a_file_with_what_cannot_be_is_refused_and_says_what_lists_the_rest(tmp_path):
-    sparse = {
-        name: {"value": value, **DATASHEET} for name, value in {"bf16_TFLOPS": 1184, "memory_GBps": 40000}.items()
-    }
-    path = write(tmp_path, described(peaks=sparse))
+    path = write(tmp_path, described(peaks={"bf16_TFLOPS": figure(592e3), "memory_GBps": figure(4e6)}))
     with pytest.raises(BadFile) as caught:
         use_hardware([tmp_path])
-    assert str(caught.value).startswith(f"hardware {path}: prototype-x-sxm 96gb peaks.bf16_TFLOPS is 1184; expected ")
+    assert str(caught.value).startswith(f"hardware {path}: prototype-x-sxm 96gb peaks.bf16_TFLOPS is 592000; expected ")
     assert str(caught.value).endswith(f"(and 1 more: `roofline hardware check {path}` lists them)")
-
-
-def test_what_cannot_be_checked_is_shown_and_bounds_nothing(tmp_path, use):
-    peaks = {"memory_GBps": 4000, "bf16_TFLOPS": 592, "nvlink_GBps": 9000, "nvlinks": 180}
-    write(tmp_path, described(facts={}, peaks={name: {"value": value, **DATASHEET} for name, value in peaks.items()}))
-    use(tmp_path)
-    found = product_of(PROTOTYPE).peaks
-    assert {name: (peak.value, peak.trusted) for name, peak in found.items()} == {
-        name: (value, False) for name, value in peaks.items()
-    }
-
-
-def test_a_number_of_links_that_nothing_confirms_makes_no_gpu_degraded(tmp_path, use):
-    peaks = {"nvlinks": {"value": 180, **DATASHEET}}
-    write(tmp_path, described(peaks=peaks))
-    use(tmp_path)
-    gpu = Gpu(0, "Prototype X", links=18)
-    assert _rated_links(gpu) is None
-    assert _rated_links(replace(gpu, product="NVIDIA H200")) == 18
 
 
 def test_an_architecture_of_ones_own_makes_no_sparse_rate_of_what_ships_believed(tmp_path, use):
     plain = to_plain(shipped().catalogue.architecture("sm_90"))
     plain["flops_per_clock"] = {dtype: 2 * flops for dtype, flops in plain["flops_per_clock"].items()}
-    path = write(tmp_path, architectures=[plain])
+    write(tmp_path, architectures=[plain])
     use(tmp_path)
     work = Work(flops=10**12)
     found = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), work, "bf16_TFLOPS")
     assert above_peak(found, work, 1979 / 989, ()) != ""
-    (hint,) = layers([path])[0].mistakes
-    assert (hint.hint, hint.where) == (True, "architectures sm_90")
 
 
 def test_a_users_product_may_not_take_the_name_of_another(tmp_path):
@@ -239,12 +223,6 @@ def test_what_ships_can_be_written_down_and_read_again(tmp_path):
     assert read_hardware(path) == catalogue
 
 
-def test_figures_at_their_default_stay_out_of_a_file():
-    assert to_plain(Peak(1.0, "a table", "high")) == {"value": 1.0, "source": "a table", "confidence": "high"}
-    row = replace(products()["Tesla T4"], facts={}, peaks={})
-    assert {"facts", "peaks", "nvlink", "xgmi"}.isdisjoint(to_plain(Catalogue(1, (row,)))["products"][0])
-
-
 def test_unknown_hardware_says_in_one_line_how_to_add_it():
     assert unknown_line(PROTOTYPE) == (
         'roof: no peaks are known of "Prototype X", so nothing is shown as a share of them; '
@@ -252,9 +230,8 @@ def test_unknown_hardware_says_in_one_line_how_to_add_it():
     )
 
 
-@pytest.mark.parametrize(
-    ("device", "said"),
-    [
+def test_only_an_accelerator_that_is_unknown_or_a_part_needs_a_line():
+    for device, said in (
         (DeviceFacts("cuda", "NVIDIA H200", memory_bytes=150_754_820_096), ""),
         (DeviceFacts("cpu", "AMD EPYC"), ""),
         (
@@ -271,35 +248,27 @@ def test_unknown_hardware_says_in_one_line_how_to_add_it():
             'roof: this is a part of a "NVIDIA A100-SXM4-40GB" (98 of 108 units), and no datasheet',
         ),
         (DeviceFacts("cuda", "a\x1b[31m'b"), r"""roof: no peaks are known of "a\x1b[31m'b", so nothing"""),
-    ],
-)
-def test_only_an_accelerator_that_is_unknown_or_a_part_needs_a_line(device, said):
-    assert unknown_line(device).startswith(said)
-    assert bool(unknown_line(device)) == bool(said)
-    assert "\n" not in unknown_line(device)
+    ):
+        assert unknown_line(device).startswith(said)
+        assert bool(unknown_line(device)) == bool(said)
+        assert "\n" not in unknown_line(device)
 
 
 def test_what_is_printed_to_fill_in_names_the_device_and_is_refused_until_it_is_filled_in(tmp_path):
     text = how_to_add("Prototype X")
-    path = tmp_path / HARDWARE_FILE
-    path.write_text(text[text.index("{") :], encoding="utf-8")
-    assert json.loads(path.read_text(encoding="utf-8"))["products"][0]["names"][0]["name"] == "Prototype X"
-    with pytest.raises(BadFile, match="Expected `float`, got `null`"):
-        use_hardware([tmp_path])
-
-
-def test_what_is_printed_to_fill_in_is_refused_with_numbers_alone(tmp_path):
-    text = how_to_add("Prototype X")
     plain = json.loads(text[text.index("{") :])
     (row,) = plain["products"]
-    for part, figures in (("facts", (58, 2040, 192)), ("peaks", (300, 121))):
-        for figure, value in zip(row[part].values(), figures, strict=True):
-            figure["value"] = value
-            assert figure["confidence"] == "recalled"
+    assert row["names"][0]["name"] == "Prototype X"
     path = tmp_path / HARDWARE_FILE
     path.write_text(json.dumps(plain), encoding="utf-8")
-    wrong = {found.where for found in layers([path])[0].mistakes if not found.hint}
+    with pytest.raises(BadFile, match="Expected `float`, got `null`"):
+        use_hardware([tmp_path])
+    # Numbers alone are not enough.
+    for part in ("facts", "peaks"):
+        for told in row[part].values():
+            told["value"] = 192
+            assert told["confidence"] == "recalled"
+    path.write_text(json.dumps(plain), encoding="utf-8")
     figures = {f"{part}.{name} source" for part in ("facts", "peaks") for name in row[part]}
-    assert {where.removeprefix("prototype-x ").strip() for where in wrong} == figures | {
-        "memory", "variant", "architecture", "memory_type",
-    }  # fmt: skip
+    wrong = {found.where.removeprefix("prototype-x ").strip() for found in mistakes_in(path, [])}
+    assert wrong == figures | {"memory", "variant", "architecture"}

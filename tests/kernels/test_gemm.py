@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from pytest_roofline.judging.hardware.products import catalogue
+from pytest_roofline.judging.hardware.lookup import catalogue
 from roofline_kernels import gemm
 from roofline_kernels.gemm import KINDS, PROJECTIONS, Gemm, Operands, Shape
 

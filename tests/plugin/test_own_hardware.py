@@ -75,8 +75,8 @@ def test_what_the_rootdirs_baselines_describe_bounds_a_run(desk):
 
 
 def test_a_description_of_what_cannot_be_ends_the_run_in_one_sentence(desk, sentence):
-    path = describe(desk, memory_GBps=2500, memory_Gbps=39)
+    path = describe(desk, memory_GBps=2500e9, memory_Gbps=390)
     desk.script(product=NEW)
     desk.one()
-    said = sentence(desk.run(), str(path), "prototype-x-oam 80gb peaks.memory_GBps is 2500; expected ")
+    said = sentence(desk.run(), str(path), "prototype-x-oam 80gb peaks.memory_GBps is 2.5e+12; expected ")
     assert f"`roofline hardware check {path}` lists them" in said

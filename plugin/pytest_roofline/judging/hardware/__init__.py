@@ -1,6 +1,5 @@
 """Which hardware this is, and what it can reach at most: hardware keys and datasheet peaks, as data with sources."""
 
-from .added import use_hardware
 from .ceilings import (
     BOUNDED_FROM_BYTES,
     BOUNDED_FROM_FLOPS,
@@ -8,18 +7,20 @@ from .ceilings import (
     above_peak,
     at_generation,
     beyond_belief,
+    collective_ceiling,
     datasheet_ceiling,
     device_bounds,
     format_ceiling,
     is_arithmetic,
+    link_ceiling,
+    link_peak,
+    pair_ceiling,
     product_ceiling,
     rank_ceiling,
 )
-from .keys import family_of, identity_of, is_part, key_of
-from .links import collective_ceiling, link_ceiling, link_peak, pair_ceiling
-from .products import catalogue, product_like, product_of, products
-from .rated import Name, Peak, Product
-from .unknown import unknown_line
+from .keys import family_of, identity_of, is_part, key_of, unknown_line
+from .lookup import catalogue, product_like, product_of, products, use_hardware
+from .specs import Name, Peak, Product
 
 __all__ = [
     "BOUNDED_FROM_BYTES",

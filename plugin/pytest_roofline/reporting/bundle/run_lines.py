@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...judging.hardware.products import products
+from ...judging.hardware.lookup import products
 from ...judging.runs import LINE_TYPES, Line, Run, assemble, encode_line
 from ...judging.storage import decode_json, read_bytes, to_record
 from .patterns import SECRET_OPTION

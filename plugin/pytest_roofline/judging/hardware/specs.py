@@ -1,9 +1,9 @@
-"""What is known of a product: its names, its rated figures, and what they are checked against. Data with sources."""
+"""What is known of a product: its names and its rated figures. Data with sources."""
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from ...core.errors import BadInput
 from ...core.facts import DeviceFacts
@@ -67,53 +67,22 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What one multiprocessor (or compute unit) does in a clock, and how large its chips are.
+    """What one multiprocessor (or compute unit) does in a clock.
 
     Args:
         name: as torch tells it: `sm_90`, `gfx942`; with a suffix where boards of it differ, `sm_89-geforce`.
         flops_per_clock: of one unit, by type, dense; a fused multiply-add counts as two.
-        most_units: of its largest chip.
-        most_l2_MiB: of its largest chip.
-        llc_MiB: the cache behind L2, where there is one.
+        most_units: of its largest chip; as are `most_l2_MiB` and `llc_MiB`, the cache behind L2. Tests of what ships
+            read them.
     """
 
     name: str
     flops_per_clock: dict[str, float]
-    most_units: int
-    most_l2_MiB: float
     source: str
     confidence: Confidence
+    most_units: int | None = None
+    most_l2_MiB: float | None = None
     llc_MiB: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryType:
-    """What a kind of memory can do: its fastest data rate, and how much one part (stack or chip) holds.
-
-    Args:
-        most_Gbps: the highest data rate of a pin, 1e9 bits per second.
-        part_bits: pins of one part.
-        least_GB: capacity of the smallest part in use.
-        most_GB: capacity on those pins, at most.
-    """
-
-    name: str
-    most_Gbps: float
-    part_bits: int
-    least_GB: float
-    most_GB: float
-    source: str
-    confidence: Confidence
-
-
-@dataclass(frozen=True, slots=True)
-class LinkType:
-    """One lane of PCIe, or one link of NVLink or Infinity Fabric: `GBps` in one direction."""
-
-    name: str
-    GBps: float
-    source: str
-    confidence: Confidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +104,7 @@ class Product:
         product: as in a hardware key.
         memory: rated, as in a hardware key: `80gb`.
         variant: which one of its name it is, as people say it: `SXM4-80GB`.
-        architecture: key into the architectures; `memory_type`, `pcie`, `nvlink`, `xgmi` into memories and links.
+        architecture: as torch tells it; `memory_type`, `pcie`, `nvlink` and `xgmi` are what else it is made of.
     """
 
     family: str
@@ -175,46 +144,28 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """A file of hardware, or several merged: products, and what they are checked against."""
+    """A file of hardware, or several merged.
+
+    Args:
+        architectures: what their units do in a clock, which tells how far a rate may stand above a rated one.
+        memory_types: what kinds of memory, and with `links` what lanes, can carry; tests of what ships read them.
+    """
 
     schema: int
     products: tuple[Product, ...] = ()
     architectures: tuple[Architecture, ...] = ()
-    memory_types: tuple[MemoryType, ...] = ()
-    links: tuple[LinkType, ...] = ()
+    memory_types: tuple[dict[str, str | float], ...] = ()
+    links: tuple[dict[str, str | float], ...] = ()
 
     def over(self, other: "Catalogue") -> "Catalogue":
-        """Both, where this one's products, names and types hide the other's of the same name."""
-        ours = {product.key for product in self.products}
-        return Catalogue(
-            schema=self.schema,
+        """Both, where this one's products and architectures hide the other's of the same name."""
+        ours, chips = {product.key for product in self.products}, {chip.name for chip in self.architectures}
+        return replace(
+            self,
             products=(*self.products, *(product for product in other.products if product.key not in ours)),
-            architectures=_over(self.architectures, other.architectures),
-            memory_types=_over(self.memory_types, other.memory_types),
-            links=_over(self.links, other.links),
+            architectures=(*self.architectures, *(chip for chip in other.architectures if chip.name not in chips)),
         )
 
     def architecture(self, name: str) -> Architecture | None:
         """By its name."""
         return next((one for one in self.architectures if one.name == name), None)
-
-    def memory_type(self, name: str | None) -> MemoryType | None:
-        """By its name."""
-        return next((one for one in self.memory_types if one.name == name), None)
-
-    def link(self, name: str | None) -> LinkType | None:
-        """By its name."""
-        return next((one for one in self.links if one.name == name), None)
-
-
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-_Type = TypeVar("_Type", bound=_Named)
-
-
-def _over(ours: tuple[_Type, ...], others: tuple[_Type, ...]) -> tuple[_Type, ...]:
-    names = {one.name for one in ours}
-    return (*ours, *(one for one in others if one.name not in names))
