@@ -5,15 +5,12 @@ do, and like them every call uses the same buffers, one after the other without 
 before each call. Time is that of the slowest rank.
 """
 
-import os
-
 import pytest
 import torch
 import torch.distributed as dist
 
 from pytest_roofline import Timed, Work
 from pytest_roofline.core.units import format_amount, size_label
-from pytest_roofline.distributed.algorithms import told
 from pytest_roofline.measuring.host import usable_cores
 from roofline_kernels.collective_layout import IN_PLACE, actual_bytes
 from roofline_kernels.collective_limits import ODD_SIZES_BYTES, POWERS_BYTES, SIZES_BYTES, memory_needed, unsupported
@@ -103,18 +100,16 @@ def _measure(
         dtype,
         in_place,
         world_size=world_size,
-        work=_work(operation, size_bytes, dtype, world_size, backend or distributed.backends[0]),
+        work=_work(operation, size_bytes, dtype, world_size),
         timing=timing,
         backend=backend,
         collective=operation,
     )
 
 
-def _work(operation, size_bytes, dtype, ranks, backend):
-    """Bytes on the wire too, where the algorithm is known before it runs: forced by NCCL_ALGO, or the only one."""
+def _work(operation, size_bytes, dtype, ranks):
     actual = actual_bytes(operation, size_bytes, DTYPES[dtype].itemsize, ranks)
-    algorithm = told(os.environ, "", operation, actual, ranks, backend)
-    return Work(**collective_bytes(operation, actual, ranks, algorithm.name if algorithm else None))
+    return Work(**collective_bytes(operation, actual, ranks))
 
 
 def _require(roofline, distributed, operation, world_size, size_bytes, dtype, in_place, backend=None):
@@ -224,7 +219,7 @@ def test_subgroup(roofline, distributed, world_size, operation, size_bytes):
         in_place,
         members,
         world_size=world_size,
-        work=_work(operation, size_bytes, "fp32", len(members), distributed.backends[0]),
+        work=_work(operation, size_bytes, "fp32", len(members)),
         timing="pipelined",
     )
 
@@ -262,7 +257,7 @@ def _job(world_size, size_bytes):
 def test_all_reduce_job(roofline, distributed, world_size, size_bytes):
     """A whole program, from the start of its processes to their end, that sums one buffer; and that sum, steadily."""
     _require(roofline, distributed, "all_reduce", world_size, size_bytes, "fp32", True)
-    work = _work("all_reduce", size_bytes, "fp32", world_size, distributed.backends[0])
+    work = _work("all_reduce", size_bytes, "fp32", world_size)
     roofline.measure_ranks(
         distributed,
         collective,

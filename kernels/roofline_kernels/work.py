@@ -84,19 +84,6 @@ _BUS: dict[str, Callable[[int], Fraction]] = {
 }
 COLLECTIVES = tuple(_BUS)
 
-# Bytes that a rank sends over its links for each byte of S, as a mean over n ranks, where a source gives it.
-# Ring and tree: nccl-tests, doc/PERFORMANCE.md: 2(n-1) transfers of every element among n ranks for an all_reduce over
-# point-to-point links, whatever the algorithm, and half of them for its two halves.
-# NVLS: the switch reads a rank's whole buffer to reduce it, and the rank sends its share of the result, one n-th, once
-# (nccl-tests issue 238: "N+1 sends, N+1 receive" instead of 2N).
-_WIRE: dict[tuple[str, str], Callable[[int], Fraction]] = {
-    ("all_reduce", "ring"): lambda n: Fraction(2 * (n - 1), n),
-    ("all_reduce", "tree"): lambda n: Fraction(2 * (n - 1), n),
-    ("all_reduce", "nvls"): lambda n: Fraction(n + 1, n),
-    ("all_gather", "ring"): lambda n: Fraction(n - 1, n),
-    ("reduce_scatter", "ring"): lambda n: Fraction(n - 1, n),
-}
-
 
 def bus_factor(operation: str, ranks: int) -> Fraction:
     """By what the algorithm bandwidth is multiplied to give the bus bandwidth; 0 or 1 among one rank.
@@ -110,7 +97,7 @@ def bus_factor(operation: str, ranks: int) -> Fraction:
     return _BUS[operation](ranks)
 
 
-def collective_bytes(operation: str, size_bytes: int, ranks: int, wire_algorithm: str | None = None) -> dict[str, int]:
+def collective_bytes(operation: str, size_bytes: int, ranks: int) -> dict[str, int]:
     """The bytes of one collective, as the nccl-tests count them.
 
     Args:
@@ -120,16 +107,8 @@ def collective_bytes(operation: str, size_bytes: int, ranks: int, wire_algorithm
             a rank sends or receives.
         ranks: ranks in the group. Among one, nothing crosses a bus: where the factor is 0 there are no bus bytes, and
             the operation is shown by its algorithm bandwidth.
-        wire_algorithm: how the library does it (`ring`, `tree`, `nvls`, in any case); bytes on the wire are given only
-            where a source tells how many that makes.
     """
-    factor = bus_factor(operation, ranks)
-    found = {"algbw_bytes": size_bytes, "busbw_bytes": _whole(size_bytes * factor)}
-    carried = _WIRE.get((operation, (wire_algorithm or "").lower()))
-    # Among one rank nothing leaves it, whatever a formula for several says.
-    if carried is not None and ranks > 1:
-        found["wire_bytes"] = _whole(size_bytes * carried(ranks))
-    return found
+    return {"algbw_bytes": size_bytes, "busbw_bytes": _whole(size_bytes * bus_factor(operation, ranks))}
 
 
 def _whole(amount: Fraction) -> int:

@@ -253,8 +253,7 @@ class Roofline:
             timeout: seconds until every rank must have answered, first calls included: by default 120 and twenty
                 budgets, so give one where a call takes many seconds, the more so with `first_calls`.
             peak_bytes: also find the most memory that a call holds on any rank, and compare it with the baseline.
-            collective: the one that `fn` does, such as `all_reduce`, to record its algorithm and protocol where the
-                library tells of them (NCCL and RCCL do under NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=TUNING).
+            collective: the one that `fn` does, such as `all_reduce`, for the roofline that it is held against.
             first_calls: how many of the very first calls are timed alone, each behind a barrier and by the clock of the
                 rank that took longest, before the rest of the warm-up.
             fresh: start ranks for this measurement, so that call 0 pays for what a new process has not loaded or

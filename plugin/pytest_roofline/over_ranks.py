@@ -152,9 +152,8 @@ class OverRanks:
         found = rank_ceiling(taken.environment, request.work, request.metric)
         if found is not None or taken.environment is None:
             return found
-        known, algorithm = product_of(taken.environment.device), taken.ranks.algorithm
-        operation = request.collective or ""
-        return collective_ceiling(known, hardware, request.work, request.metric, algorithm, operation)
+        known = product_of(taken.environment.device)
+        return collective_ceiling(known, hardware, request.work, request.metric, request.collective or "")
 
 
 def _first_line(error: BaseException) -> str:

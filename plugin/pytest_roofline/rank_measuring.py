@@ -1,7 +1,6 @@
 """Measuring over ranks for one test: the plan goes out, the times come back, and one measurement is made of them."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -102,7 +101,6 @@ def _taken(
         ranks_of(distributed, request, members, [one.own for one in times]),
         straggler=first.straggler,
         lag_s=first.lag_s,
-        **_told(distributed, request),
     )
     return Taken(
         samples=replace(first.samples, labels=tuple(sorted({*first.samples.labels, *labels}))),
@@ -115,24 +113,6 @@ def _taken(
         link=distributed.link(request.size),
         peak_bytes=max(peaks, default=None),
     )
-
-
-def _told(distributed: Distributed, request: RankRequest) -> dict[str, Any]:
-    """Algorithm and protocol of a collective, where the library tells of them."""
-    from .distributed.algorithms import told
-    from .distributed.worlds import default_backend
-
-    if request.collective is None:
-        return {}
-    found = told(
-        os.environ,
-        distributed.pool(request.size).placement.printed(),
-        request.collective,
-        request.work.algbw_bytes,
-        request.size,
-        request.backend or default_backend(distributed.kind),
-    )
-    return {} if found is None else {"algorithm": found.name or "", "protocol": found.protocol or ""}
 
 
 def _partial(

@@ -14,6 +14,11 @@ from .settings import WIDE_MARK, Marks
 
 # More tell nothing of a start, and each is waited for.
 MOST_FIRST_CALLS = 1000
+# As roofline_kernels.work.COLLECTIVES names them.
+COLLECTIVES = (
+    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v"),
+    *("broadcast", "reduce", "gather", "scatter", "send_recv"),
+)
 
 
 class Request:
@@ -99,8 +104,6 @@ def check_distributed(distributed: object) -> Distributed:
 
 
 def check_collective(name: str | None) -> str | None:
-    from .distributed.algorithms import COLLECTIVES
-
     return name if name is None else str(one_of("collective", name, COLLECTIVES))
 
 

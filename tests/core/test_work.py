@@ -135,7 +135,10 @@ def test_tokens_change_neither_metric_nor_size():
         (Work(flops=8, tokens=5), Work(flops=8, tokens=6), False),
         (Work(flops=8, tokens=5), Work(flops=9), False),
         (Work(flops=8), Work(flops=8, read_bytes=1), False),
+        # Run files of version 0.1 state bytes on the wire of some collectives.
+        (Work(algbw_bytes=8, wire_bytes=12, tokens=5), Work(algbw_bytes=8), True),
+        (Work(payload_bytes=8, wire_bytes=8), Work(payload_bytes=8), False),
     ],
 )
-def test_work_that_states_no_tokens_agrees_with_any(mine, other, agrees):
+def test_what_older_files_do_not_state_agrees_with_any(mine, other, agrees):
     assert agrees == mine.agrees(other) == other.agrees(mine)

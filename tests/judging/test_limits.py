@@ -384,17 +384,14 @@ def test_a_floor_of_arithmetic_is_for_the_power_that_the_card_is_shipped_with(ma
     assert [one.why for one in idle] == ["the power limit is 500 W, and the card is shipped with 700 W"] * (1 - count)
 
 
-@pytest.mark.parametrize("told", ["", "NVLS", "RING"])
-def test_a_floor_of_a_collective_is_a_share_of_what_the_links_carry_whichever_algorithm_was_told(
-    make, monkeypatch, told
-):
+def test_a_floor_of_a_collective_is_a_share_of_what_the_links_carry(make, monkeypatch):
     hardware = make.hardware(product="h100-sxm5", memory="80gb", devices=8, link="nvlink-switch")
     work = Work(algbw_bytes=2**30, busbw_bytes=2**30 * 14 // 8)
     known = product_like("h100-sxm5", "80gb")
     one = make.measurement(
         key=make.key("all_reduce", metric="busbw_GBps", hardware=hardware),
         work=work,
-        ceiling=collective_ceiling(known, hardware, work, "busbw_GBps", told),
+        ceiling=collective_ceiling(known, hardware, work, "busbw_GBps"),
     )
     entry = floor(benchmark="all_reduce", metric="busbw_GBps", value=0.9)
     (limit,), _ = floor_limits([entry], one, None)

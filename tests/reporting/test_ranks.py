@@ -45,11 +45,6 @@ def test_without_ranks_nothing_is_said(shown):
         (ranks(threads=None), "local, gloo, on node7"),
         (ranks(hosts=()), "local, gloo, 1 thread a rank"),
         (ranks(4, hosts=("a", "a", "b", "b"), launcher="srun"), "srun, gloo, 1 thread a rank, on a, b"),
-        (
-            ranks(backend="nccl", algorithm="ring", protocol="ll128"),
-            "local, nccl, ring ll128, 1 thread a rank, on node7",
-        ),
-        (ranks(backend="nccl", algorithm="nvls"), "local, nccl, nvls, 1 thread a rank, on node7"),
     ],
 )
 def test_a_launch_says_how_ranks_were_started_and_where(told, text):

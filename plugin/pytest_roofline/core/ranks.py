@@ -19,8 +19,8 @@ class Ranks:
         straggler: the rank that the others waited for; None where nobody was late by more than noise.
         lag_s: [rank], seconds that each needs more than the fastest for its own part of a call, outside of collectives.
         threads: that each rank computes with.
-        algorithm: of the collective, where the library tells: `RING`, `TREE`, `NVLS`.
-        protocol: likewise: `SIMPLE`, `LL`, `LL128`.
+        algorithm: of the collective, in run files of version 0.1 only; as `protocol`.
+        protocol: likewise.
         generation: of the processes; a new one follows every failure.
         fresh: whether they were started for this measurement, so that its first call loaded and allocated what a new
             process has not yet; the device's context and the ranks' groups came before it.
@@ -66,7 +66,5 @@ class Ranks:
             "back end": self.backend,
             "nodes": str(self.nodes),
             "threads a rank": "" if self.threads is None else str(self.threads),
-            "algorithm": self.algorithm,
-            "protocol": self.protocol,
         }
         return {name: text for name, text in facts.items() if text}

@@ -58,11 +58,11 @@ class Work:
     def agrees(self, other: "Work") -> bool:
         """Whether both may be the same call: equal amounts, where tokens that one does not state (0) agree with any.
 
-        Files from before tokens were counted state none; that alone makes no other work of the same bytes and FLOPs.
+        Files from before tokens were counted state none, and files of version 0.1 state bytes on the wire of some
+        collectives; neither makes another work of the same bytes and FLOPs.
         """
-        if self.tokens and other.tokens:
-            return self == other
-        return replace(self, tokens=0) == replace(other, tokens=0)
+        same = self if self.tokens and other.tokens else replace(self, tokens=other.tokens)
+        return other == (replace(same, wire_bytes=other.wire_bytes) if self.algbw_bytes else same)
 
     @property
     def traffic_bytes(self) -> int:

@@ -197,10 +197,6 @@ class AttachPlacement:
         """The last words of its log."""
         return self._child.tail() if rank == 0 else self._attached.ask([rank], {"do": "tail"})[rank] or ""
 
-    def printed(self) -> str:
-        """What rank 0 has printed so far."""
-        return self._child.printed()
-
     def kill(self) -> None:
         """End every rank, and reap it."""
         self._child.kill()

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .identity import without_launch
-from .placement import FATE_S, MODULE, REAP_S, ending, tail_of, text_of
+from .placement import FATE_S, MODULE, REAP_S, ending, tail_of
 from .processes import PARENT_VARIABLE, SIGNAL_S, stacks_of_process
 
 RANK_COMMAND = (sys.executable, "-m", MODULE)
@@ -80,10 +80,6 @@ class Child:
     def tail(self) -> str:
         """The last words of its log."""
         return tail_of(self._log) if self._folder else ""
-
-    def printed(self) -> str:
-        """What it has printed so far."""
-        return text_of(self._log) if self._folder else ""
 
     def kill(self) -> None:
         """End it with all that it started, and reap it."""

@@ -134,10 +134,6 @@ class Launched:
         own = "\n".join(said.values()) if self._several else said.get(rank, "")
         return last_words(own) or last_words(self._text())
 
-    def printed(self) -> str:
-        """What rank 0 has printed so far; what all have, where they cannot be told apart."""
-        return self._words().get(0) or self._text()
-
     def kill(self) -> None:
         """End the launcher, and with it all that it started; ranks also end when their controller hangs up."""
         process = self._process

@@ -48,9 +48,6 @@ class Placement(Protocol):
     def tail(self, rank: int) -> str:
         """The last words of its log."""
 
-    def printed(self) -> str:
-        """What rank 0 has printed so far, or its last megabyte: libraries tell there how they do things."""
-
     def kill(self) -> None:
         """End everything at once."""
 
@@ -162,10 +159,6 @@ class Local:
         """The last words of its log."""
         stdout, stderr = self._logs(rank)
         return tail_of(stderr) or tail_of(stdout)
-
-    def printed(self) -> str:
-        """What rank 0 has printed so far."""
-        return "".join(map(text_of, self._logs(0)))
 
     def kill(self) -> None:
         """End every rank with all that it started, and reap it."""

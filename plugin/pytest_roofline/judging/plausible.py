@@ -218,25 +218,19 @@ def _ceiling(entry: Entry, work: Work) -> Ceiling | None:
     known = product_like(entry.hardware.product, entry.hardware.memory)
     if known is None:
         return None
-    found = _product_ceiling(known, entry.hardware, work, entry.metric, _algorithm(entry), operation_of(entry))
+    found = _product_ceiling(known, entry.hardware, work, entry.metric, operation_of(entry))
     return found if found is not None and found.bounds else None
 
 
 def _product_ceiling(
-    known: Product, hardware: HardwareKey, work: Work, metric: str, algorithm: str = "", operation: str = ""
+    known: Product, hardware: HardwareKey, work: Work, metric: str, operation: str = ""
 ) -> Ceiling | None:
     """The peak of a whole device, of the links of a collective, or of a pair."""
     if hardware.devices in (None, 1):
         return product_ceiling(known, work, metric)
     if rate_suffix(metric) == "busbw_GBps":
-        return collective_ceiling(known, hardware, work, metric, algorithm, operation)
+        return collective_ceiling(known, hardware, work, metric, operation)
     return pair_ceiling(known, hardware, metric)
-
-
-def _algorithm(entry: Entry) -> str:
-    """How every session did a collective; empty where they differ, or did not know."""
-    told = {session.environment.get("algorithm", "") for session in entry.sessions}
-    return next(iter(told)) if len(told) == 1 else ""
 
 
 def _share(work: Work, ceiling: Ceiling, seconds: float) -> float | None:

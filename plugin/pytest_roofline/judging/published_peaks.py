@@ -104,7 +104,7 @@ def _of_collective(entry: Entry, product: Product, suffix: str) -> Iterator[Ceil
     work = Work(algbw_bytes=size, busbw_bytes=round(size * factor))
     scale = factor if suffix == "algbw_GBps" else 1.0
     for link in _links(entry, product):
-        one = collective_ceiling(product, replace(entry.hardware, link=link), work, "busbw_GBps", "", operation)
+        one = collective_ceiling(product, replace(entry.hardware, link=link), work, "busbw_GBps", operation)
         if one is not None:
             limit = None if one.limit is None else one.limit / scale
             yield replace(one, metric=suffix, value=one.value / scale, limit=limit)

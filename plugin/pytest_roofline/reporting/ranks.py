@@ -39,8 +39,7 @@ def launch_text(ranks: Ranks) -> str:
     hosts = list(Counter(ranks.hosts))
     where = f"on {printable(', '.join(hosts[:4]))}" + (f" and {len(hosts) - 4} more hosts" if len(hosts) > 4 else "")
     threads = f"{count(ranks.threads, 'thread')} a rank" if ranks.threads is not None else ""
-    how = " ".join(part for part in (ranks.algorithm, ranks.protocol) if part)
-    parts = [ranks.launcher, ranks.backend, how, threads, where if hosts else ""]
+    parts = [ranks.launcher, ranks.backend, threads, where if hosts else ""]
     return ", ".join(part for part in parts if part)
 
 

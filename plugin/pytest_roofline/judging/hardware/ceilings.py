@@ -29,8 +29,6 @@ LEAST_RATED = 0.8
 _LINK_PEAKS = {"nvlink-switch": "nvlink_GBps", "xgmi": "xgmi_GBps", "pcie": "pcie_GBps"}
 # What one device has in all towards the others, one way.
 _DEVICE_PEAKS = {"nvlink-switch": "nvlink_GBps", "nvlink": "nvlink_GBps", "pcie": "pcie_GBps"}
-# What moves every byte from rank to rank. NVLS and kernels for symmetric memory let the switch add up and copy.
-_BY_RANKS = ("RING", "TREE")
 # A rank may keep any share of what it counts.
 _UNEVEN = "all_to_all_v"
 
@@ -221,7 +219,7 @@ def pair_ceiling(known: Product | None, hardware: HardwareKey, metric: str) -> C
 
 
 def collective_ceiling(
-    known: Product | None, hardware: HardwareKey, work: Work, metric: str, algorithm: str = "", operation: str = ""
+    known: Product | None, hardware: HardwareKey, work: Work, metric: str, operation: str = ""
 ) -> Ceiling | None:
     """The roofline of a collective among the devices of one node; None of anything else.
 
@@ -234,7 +232,6 @@ def collective_ceiling(
         known: the product of every device.
         work: of the whole collective.
         metric: `busbw_GBps`.
-        algorithm: as the library tells it, `RING`; empty is unknown, so that the higher rate may be true.
         operation: as the caller names it; empty is unknown.
     """
     ranks = hardware.devices or 0
@@ -247,14 +244,10 @@ def collective_ceiling(
     # Of all operations only this one has a factor above 1, beyond two ranks.
     everywhere = work.busbw_bytes > work.algbw_bytes
     ceiling = ceiling_of(peak, "busbw_GBps", 1e9, value=rate)
-    if hardware.link != "nvlink-switch" or not everywhere or algorithm in _BY_RANKS:
+    if hardware.link != "nvlink-switch" or not everywhere:
         return replace(ceiling, origin=f"{said}: {ceiling.origin}")
     most = 2 * (ranks - 1) / (ranks + 1) * ceiling.value
-    if not algorithm:
-        return replace(ceiling, origin=f"{said}, unless the switch adds up (NVLS): {ceiling.origin}", limit=most)
-    return replace(
-        ceiling, value=most, origin=f"{said}, of which {algorithm} needs (n+1)/n of the size: {ceiling.origin}"
-    )
+    return replace(ceiling, origin=f"{said}, unless the switch adds up (NVLS): {ceiling.origin}", limit=most)
 
 
 def _links_of_one(known: Product, link: str | None, ranks: int) -> tuple[Peak, float, str] | None:
