@@ -1,0 +1,62 @@
+"""What a user sees and gets, case by case, compared with files that `python -m tests.golden` writes."""
+
+import shlex
+import shutil
+
+import pytest
+
+from .cases import CASES, FILES, REPORTED
+from .normal import normal
+from .stored import differences, renew, renewing, strangers
+
+# The cache would tell how long tests took before; the other plugins print lines of their own.
+OPTIONS = "addopts = -p no:cacheprovider -p no:benchmark -p no:rerunfailures -p no:xdist --tb=short"
+
+
+def play(case, desk):
+    """Run a case's steps; its files by name, the first what a terminal showed of the commands."""
+    against = desk.sessions(case.suite) if case.days else []
+    desk.suite(case.suite)
+    said = "".join(_step(step, desk, against) for step in case.steps)
+    found = {path.name: path for pattern in (*FILES, *case.keeps) for path in sorted(desk.path.glob(pattern))}
+    texts = {"terminal.txt": said} | {name: path.read_text(encoding="utf-8") for name, path in found.items()}
+    return {name: normal(name, text, desk.path) for name, text in texts.items()}
+
+
+def _step(step, desk, against):
+    """What one step shows on a terminal: the command, its output, its exit status."""
+    if isinstance(step, dict):
+        desk.script(**step)
+        return ""
+    if isinstance(step, tuple):
+        name, text = step
+        (desk.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (desk.path / name).write_text(text, encoding="utf-8")
+        return ""
+    program, *arguments = shlex.split(step.replace("{against}", " ".join(against)).replace("{reported}", REPORTED))
+    if program == "pytest":
+        result = desk.run(*arguments)
+        said, status = result.stdout.str() + result.stderr.str(), int(result.ret)
+    else:
+        result = desk.cli(*arguments)
+        said, status = result.output, result.exit_code
+    said = normal("said.json", said, desk.path) if "--json" in arguments and status < 2 else said
+    return f"$ {step}\n{said.rstrip()}\n[exit status {status}]\n\n"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden(name, desk, monkeypatch):
+    desk.ini(OPTIONS)
+    # Beside xdist it is another, and run files tell it.
+    monkeypatch.setattr("sys.argv", ["pytest"])
+    now = play(CASES[name], desk)
+    if renewing():
+        renew(name, now)
+    if told := differences(name, now):
+        pytest.fail(f"{name} is not as stored; if it is right now, `python -m tests.golden -k {name}`:\n{told}", False)
+
+
+def test_every_stored_folder_has_its_case():
+    for path in strangers(CASES.keys()) if renewing() else ():
+        shutil.rmtree(path)
+    assert strangers(CASES.keys()) == [], "no case has these; `python -m tests.golden` removes them"
