@@ -106,8 +106,12 @@ def test_a_file_of_bytes_is_refused(command, runs, tmp_path):
     assert "is not UTF-8 text" in refused(command("compare", "bad.jsonl", "fast"))
 
 
-def test_a_folder_is_refused(command, runs):
-    assert "is a directory; expected a file" in refused(command("compare", "./", "fast"))
+def test_a_folder_means_its_runs_unless_a_saved_run_is_called_so(command, runs, tmp_path):
+    (tmp_path / "same").mkdir()
+    assert "holds no run file" in refused(command("compare", "fast", "same/"))
+    assert command("compare", "fast", "same").exit_code == 0
+    (runs / "slow.jsonl").rename(tmp_path / "same" / "slow.jsonl")
+    assert command("compare", "fast", "same/").exit_code == 1
 
 
 def test_a_measurement_without_samples_is_refused(command, runs):
@@ -150,7 +154,7 @@ def test_an_impossible_tolerance_is_refused(command, runs, tolerance):
     )
 
 
-@pytest.mark.parametrize("name", ["..", "no such run", ".hidden"])
+@pytest.mark.parametrize("name", ["no such run", ".hidden"])
 def test_a_name_that_no_run_can_have_is_refused(command, runs, name):
     assert f"run name is {name!r}" in refused(command("compare", "fast", name))
 

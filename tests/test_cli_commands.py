@@ -80,7 +80,6 @@ CASES = {
     "hardware list": Case("", 0, "surplus"),
     "hardware show": Case("h200-sxm", 0, "one two"),
     "hardware check": Case("hardware.json", 1, "absent.json"),
-    "qualify": Case("--before before --after after", 1, "--before before --after absent"),
     "history": Case("fleet --no-cache", 0, "absent"),
     "fleet": Case("fleet --no-cache", 1, "new --no-cache"),
     "doctor": Case("", 0, "--expect absent.json"),
@@ -108,12 +107,6 @@ def scene(make, tmp_path_factory):
     ended = make.outcome(slow, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True)
     make.save(runs / "old.jsonl", *rounds(make, 1e-3, 5))
     make.save(runs / "new.jsonl", slow, *again, red, ended)
-    for side in ("before", "after"):
-        for index in range(6):
-            upgraded = side == "after" and index < 3
-            one = make.measurement(1e-3 * (1.3 if upgraded else 1) * (1 + index / 1000))
-            names = {"driver": "580.1" if upgraded else "570.86", "uuid": f"GPU-{index}"}
-            save_on(folder / side / f"{index}.jsonl", make, one, f"node{index}", **names)
     for index in range(36):
         node, night = index % 6, index // 6
         one = make.measurement(1e-3 * (1.4 if node == 3 else 1) * (1 + (index * 7 % 11) / 1000))

@@ -18,7 +18,6 @@ from .cli_import import import_
 from .cli_init import init
 from .cli_machine import doctor, selftest
 from .cli_options import folder_option, json_option, print_json, width
-from .cli_qualify import qualify
 from .cli_report import report
 from .cli_runs import drill, explain
 from .core.facts import HARDWARE_FILE
@@ -57,19 +56,32 @@ def main(ctx: click.Context, own_hardware: tuple[Path, ...]) -> None:
 @click.argument("old")
 @click.argument("new")
 @click.option("--tolerance", help="How much slower is still the same: 5% or 0.05 (default: 5%, of hosts 15%).")
+@click.option(
+    "--control", nargs=2, metavar="OLD NEW", help="Runs of devices that did not change: from before, and after."
+)
 @json_option
 @folder_option
-def compare(old: str, new: str, tolerance: str | None, as_json: bool, folder: Path) -> None:
-    """Hold NEW against OLD, each a saved run (NAME or PATH), several with commas between, or a baseline; worst first.
+def compare(
+    old: str, new: str, tolerance: str | None, control: tuple[str, str] | None, as_json: bool, folder: Path
+) -> None:
+    """Hold NEW against OLD, worst first. Each is a saved run (NAME or PATH), a folder, a pattern, or a baseline.
+
+    Several stand with commas between.
+
+    With --control a staged rollout: each device is held against itself, and what the devices of --control did
+    meanwhile is taken away. These may be among OLD and NEW as well.
 
     Example: roofline compare before1,before2,before3 after1,after2,after3
 
-    Exit status: 0 nothing regressed, 1 something did, 2 the input cannot be used.
+    Exit status: 0 nothing regressed, 1 something did or was lost, 2 the input cannot be used.
     """
     from .judging.comparing import compare as compare_files
 
+    allowed = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
     sides = _side(old, folder), _side(new, folder)
-    compared = compare_files(*sides, None if tolerance is None else parse_tolerance(tolerance, "--tolerance"))
+    if control is not None:
+        sys.exit(_compare_rollout(sides, (_side(control[0], folder), _side(control[1], folder)), allowed, as_json))
+    compared = compare_files(*sides, allowed)
     _note_cuts(compared.runs)
     if compared.only_old:
         click.echo(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)
@@ -84,12 +96,28 @@ def compare(old: str, new: str, tolerance: str | None, as_json: bool, folder: Pa
 
 def _side(names: str, folder: Path) -> list[Path]:
     """One side of a comparison: one file, or several with commas between their names."""
-    from .judging.runs import resolve_run
+    from .judging.run_paths import paths_of
 
-    whole = Path(names)
-    if whole.exists() or "," not in names:
-        return [resolve_run(names, folder)]
-    return [resolve_run(name, folder) for name in names.split(",") if name]
+    parts = [names] if Path(names).exists() else names.split(",")
+    return [Path(path) for part in parts if part for path in paths_of(part, folder)]
+
+
+def _compare_rollout(
+    sides: "Sequence[Sequence[Path]]", control: "Sequence[Sequence[Path]]", tolerance: float | None, as_json: bool
+) -> int:
+    """Judge and print a staged rollout; returns the exit status."""
+    from .judging.rollout import judge_rollout
+    from .judging.runs import read_run
+    from .reporting.rollout import rollout_as_json, rollout_text
+
+    before, after, old, new = ([read_run(path) for path in side] for side in (*sides, *control))
+    _note_cuts([*before, *after, *old, *new])
+    found = judge_rollout(before, after, (old, new), tolerance)
+    if as_json:
+        print_json(rollout_as_json(found))
+    else:
+        click.echo(rollout_text(found, width(), sys.stdout.isatty()))
+    return 1 if found.worse else 0
 
 
 def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Sequence[Path]") -> None:
@@ -145,7 +173,6 @@ main.add_command(hardware)
 main.add_command(history)
 main.add_command(import_)
 main.add_command(init)
-main.add_command(qualify)
 main.add_command(report)
 main.add_command(selftest)
 for _name in GONE:

@@ -14,7 +14,7 @@ SECTIONS = {
     "Begin here": ("init", "doctor", "selftest"),
     "One run against another": ("compare", "explain", "drill"),
     "What runs are held against": ("baseline", "hardware"),
-    "Many runs, many machines": ("qualify", "history", "fleet"),
+    "Many runs, many machines": ("history", "fleet"),
     "For others to read": ("report", "bundle", "export", "import"),
 }
 _OTHERS = "Others"

@@ -89,7 +89,7 @@ def readme(scene: Scene, machine: Machine) -> None:
             device, node = f"GPU-{number}", f"node{number // 2}"
             driver = NEW if side == "after" and node == "node0" else "550.54"
             facts = {"day": first, "factor": wobble, "driver": driver, "device": device, "node": node}
-            machine.run(scene, f"{side}-{device}", folder=side, **facts)
+            machine.run(scene, f"{side}-{device}", folder=side if node == "node0" else f"kept-{side}", **facts)
             machine.run(scene, f"{side}-{device}", folder="runs", **facts)
 
 

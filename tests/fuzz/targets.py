@@ -214,7 +214,7 @@ def _commands(foreign: tuple[str, ...]) -> list[Target]:
         one("bundle", ("run",), "bundle", "@", "-o", "bundle.zip", share=0.01),
         *both("history", small, "history", "@", "@nights", "--no-cache", leaves_out=True),
         *both("fleet", small, "fleet", "@", "@nodes", "--no-cache", leaves_out=True),
-        *both("qualify", ("small-1",), "qualify", "--before", "@small-0.jsonl", "--after", "@"),
+        *both("compare a rollout", ("small-1",), "compare", "@small-0.jsonl", "@", "--control", "@nodes", "@nodes"),
         *both("baseline propose", RUNS, "baseline", "propose", "@", "-o", "proposal.json", "--all", "--accept-slower"),
         *both("baseline approve", ("baseline",), "baseline", "approve", "@", "--into", "kept", "--dry-run"),
         *both("baseline show", ("baseline",), "baseline", "show", "@"),

@@ -127,8 +127,8 @@ class Story:
     def rollout(self) -> None:
         """Runs of eight devices in folders: two nodes got the new driver, two did not, and all got slower by 1 %."""
         lines = self.desk.run_path("driver-550-a").read_text().splitlines()
-        for side in ("before", "after"):
-            (self.desk.path / side).mkdir()
+        for folder in ("before", "after", "kept-before", "kept-after"):
+            (self.desk.path / folder).mkdir()
         effects = {"memcpy_d2d": 1.15, "memcpy_d2d_triton": 1.14, "memcpy_h2d": 0.9}
         for index in range(8):
             device, node = f"GPU-{index}", f"node{index // 2}"
@@ -142,7 +142,8 @@ class Story:
                 }
                 name, driver = f"{node}-{index}", NEW if upgraded else "550.54"
                 text = "".join(as_of(line, f"{side}-{name}", device, node, driver, factors) for line in lines)
-                (self.desk.path / side / f"{name}.jsonl").write_text(text)
+                folder = self.desk.path / (side if index < 4 else f"kept-{side}")
+                (folder / f"{name}.jsonl").write_text(text)
 
 
 NAMES = ("memcpy_d2d", "memcpy_d2d_triton", "memcpy_h2d", "memcpy_d2h", "flash_attention", "transformer")
@@ -177,7 +178,7 @@ def test_every_command_of_the_page_prints_what_stands_below_it(story):
     for step in steps():
         if "node-b.jsonl" in step.command:
             story.elsewhere("node-b", "driver-570", {"memcpy_d2d": 1.4})
-        if "qualify" in step.command:
+        if "--control" in step.command:
             story.rollout()
         status, printed = story.do(step.command)
         statuses.append(status)

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ...core.errors import BadInput
-from ..runs import resolve_run
+from ..core.errors import BadInput
+from .runs import resolve_run
 
 SUFFIX = ".jsonl"
 
@@ -25,7 +25,10 @@ def expand(arguments: Sequence[str], folder: Path, listed: Iterable[str] = ()) -
     """
     found: dict[str, None] = {}
     for argument in _all(arguments, listed):
-        for path in _of(argument, folder):
+        for path in paths_of(argument, folder):
+            # Of a pattern nobody expects a file in particular; of a name everybody does.
+            if not os.path.exists(path):  # noqa: PTH110
+                raise BadInput(f"run file {path} does not exist")
             found[os.path.abspath(path)] = None  # noqa: PTH100
     if not found:
         raise BadInput("the list of run files is empty; expected names, paths, folders or patterns")
@@ -40,20 +43,21 @@ def _all(arguments: Sequence[str], listed: Iterable[str]) -> Iterable[str]:
             yield argument
 
 
-def _of(argument: str, folder: Path) -> list[str]:
-    if os.path.isdir(argument):  # noqa: PTH112
+def paths_of(argument: str, folder: Path) -> list[str]:
+    """The files that a saved name, a path, a folder or a pattern means, as written; one that is named may not exist.
+
+    Raises:
+        BadInput: a folder or a pattern without a run file, or nothing is saved under a name.
+    """
+    if os.path.isdir(argument) and not (folder / "runs" / f"{argument}{SUFFIX}").exists():  # noqa: PTH112
         return _below(argument)
     # A file may have brackets in its name; only what is no file is a pattern.
     if any(sign in argument for sign in "*?[") and not os.path.exists(argument):  # noqa: PTH110
         matched = [path for path in glob.glob(argument, recursive=True) if path.endswith(SUFFIX)]  # noqa: PTH207
         if not matched:
             raise BadInput(f"no run file matches {argument}; expected some that end in {SUFFIX}")
-        return matched
-    path = str(resolve_run(argument, folder))
-    # Of a pattern nobody expects a file in particular; of a name everybody does.
-    if not os.path.exists(path):  # noqa: PTH110
-        raise BadInput(f"run file {path} does not exist")
-    return [path]
+        return sorted(matched)
+    return [str(resolve_run(argument, folder))]
 
 
 def _below(folder: str) -> list[str]:
@@ -65,4 +69,4 @@ def _below(folder: str) -> list[str]:
     ]
     if not found:
         raise BadInput(f"{folder} holds no run file; expected some that end in {SUFFIX}")
-    return found
+    return sorted(found)
