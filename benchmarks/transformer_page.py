@@ -25,12 +25,14 @@ from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.units import format_memory, format_seconds, three_digits
 from pytest_roofline.judging.hardware import is_arithmetic
 from pytest_roofline.judging.runs import Run
+from pytest_roofline.observe.memory_text import use_lines
+from pytest_roofline.observe.profile_text import one_profile_lines
 from pytest_roofline.reporting.figures import figure_lines
 from pytest_roofline.reporting.first_calls import first_call_text
-from pytest_roofline.reporting.memory_use import use_lines
-from pytest_roofline.reporting.profile_pages import markdown
 
 PUBLISHED = Path(__file__).with_name("transformer_published.json")
+# Columns of the tables of kernels.
+WIDTH = 100
 STEPS, WARM_UP, RANKS = "transformer", "transformer_warm_up", "transformer_ranks"
 # Which value of a parameter is set beside which: the tables that the assignment asks for, and those that follow.
 CONTRASTS = (
@@ -211,9 +213,7 @@ def profiles(run: Run) -> Iterator[str]:
         if not profile.label.startswith(STEPS):
             continue
         yield f"### Profile of {profile.label}"
-        # The page's own first heading is this one; what follows moves one level down.
-        body = markdown(profile).split("\n", 1)[1]
-        yield body.replace("\n## ", "\n#### ").strip()
+        yield _as_is(one_profile_lines(profile, WIDTH))
 
 
 def ranks(run: Run) -> Iterator[str]:

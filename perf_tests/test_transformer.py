@@ -287,33 +287,34 @@ def tell_memory(roofline, device, config, context, precision, passes, batch=DEFA
     numbers = precision_named(precision)
     work = _work(config, passes, context, numbers, batch)
     _require(roofline, device, config, passes, context, numbers, work, batch=batch)
-    expected = activation_bytes(config, batch, context, numbers.parameters)
     with numbers.settings():
         training = Training(config, batch=batch, context=context, precision=numbers, attention="sdpa", device=device)
         call = training.pass_of(passes)
         if passes == "step":
             # The first one makes the optimizer's state.
             call()
-        found = roofline.memory(
-            call, model=training.model, optimizer=training.optimizer, predicted={"blocks.0": expected}
-        )
+        residual = []
+        training.model.blocks[0].register_forward_hook(lambda *given: residual.append(given[-1].nbytes))
+        found = roofline.memory(call, model=training.model, optimizer=training.optimizer)
+    expected = activation_bytes(config, batch, context, numbers.parameters)
+    assert residual == [expected], f"blocks.0 returned {residual} bytes; expected {expected}, batch · context · d_model"
+    roofline.figure("activation of the residual stream", expected, "B")
     least = bytes_at_least(config, batch=batch, context=context, passes=passes, precision=numbers)
-    check_memory(found, config.parameters * numbers.parameters.itemsize, expected, least, passes)
+    check_memory(found, config.parameters * numbers.parameters.itemsize, least, passes)
     return found
 
 
-def check_memory(found, weights, activation, least, passes):
+def check_memory(found, weights, least, passes):
     """Hold what was found against what is known of a model and its optimizer, in bytes.
 
     Raises:
         AssertionError: naming what is wrong, with what was expected.
     """
-    (output,) = found.outputs
-    assert output.measured_bytes == activation, (
-        f"blocks.0 returned {output.measured_bytes} bytes; expected {activation}, batch · context · d_model · element"
-    )
     parameters, state = (found.categories.get(name, 0) for name in ("parameters", "optimizer"))
-    assert parameters == weights, f"parameters take {parameters} bytes; expected {weights}, as many as the model has"
+    # A GPU's allocator rounds every one of them up.
+    assert weights <= parameters <= 1.001 * weights, (
+        f"parameters take {parameters} bytes; expected {weights}, as many as the model has"
+    )
     moments = 2 * weights if passes == "step" else 0
     assert state >= moments, f"the optimizer's state takes {state} bytes; expected {moments} for two moments, or more"
     assert found.peak_bytes >= least, f"the peak is {found.peak_bytes} bytes; expected {least} or more, by the estimate"

@@ -23,8 +23,8 @@ import pytest_roofline.measuring.devices.cpu
 import pytest_roofline.measuring.devices.fake
 import pytest_roofline.measuring.devices.nvidia
 import pytest_roofline.measuring.environment
-import pytest_roofline.measuring.profiling.external
 import pytest_roofline.measuring.timing
+import pytest_roofline.observe.external
 import pytest_roofline.outcomes
 import pytest_roofline.plugin
 import pytest_roofline.running

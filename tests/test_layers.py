@@ -21,11 +21,12 @@ MAY_IMPORT = {
     "judging": {"judging", "core"},
     "measuring": {"measuring", "core"},
     "distributed": {"distributed", "measuring", "core"},
-    "reporting": {"reporting", "judging", "core"},
+    "observe": {"observe", "measuring", "core"},
+    "reporting": {"reporting", "observe", "judging", "core"},
     "exchange": {"exchange", "judging", "core"},
-    TOP: {TOP, "reporting", "exchange", "distributed", "measuring", "judging", "core"},
+    TOP: {TOP, "reporting", "observe", "exchange", "distributed", "measuring", "judging", "core"},
 }
-TORCH_LIVES_IN = {"measuring", "distributed"}
+TORCH_LIVES_IN = {"measuring", "distributed", "observe"}
 # The fixtures hand torch's device on, and ask for it only when a test measures.
 TORCH_GUESTS = {"fixture.py"}
 PYTEST_LIVES_IN = {TOP}

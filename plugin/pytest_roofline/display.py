@@ -17,6 +17,8 @@ from .judging.hardware import family_of, unknown_line
 from .judging.nights import watched
 from .judging.spread import class_of
 from .judging.verdicts import DEFAULT_TOLERANCES
+from .observe.memory_text import memory_lines, snapshot_lines
+from .observe.profile_text import profile_lines
 from .reporting.details import detail_lines
 from .reporting.exact_tables import resources_table
 from .reporting.exhausted import exhausted_lines
@@ -24,7 +26,6 @@ from .reporting.figures import figure_lines
 from .reporting.first_calls import first_call_lines
 from .reporting.ladder import ladder_lines, ladder_of_results
 from .reporting.matrix import matrix_lines
-from .reporting.memory_use import memory_lines, snapshot_lines
 from .reporting.messages import (
     condition_lines,
     counts_line,
@@ -35,7 +36,6 @@ from .reporting.messages import (
     shadow_lines,
 )
 from .reporting.overview import curve_verdict_line, overview_lines, power_lines
-from .reporting.profiles import profile_lines
 from .reporting.published import idle_lines, limit_lines, published_lines
 from .reporting.ranks import rank_lines
 from .reporting.resources import difference_lines
@@ -211,7 +211,7 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
     lines += figure_lines(session.noted.figures)
     lines += memory_lines(session.noted.memory_uses)
     lines += snapshot_lines(session.noted.snapshots)
-    lines += profile_lines(session.noted.profiles, width, colour)
+    lines += profile_lines(session.noted.profiles, width)
     return lines + _closing_lines(session)
 
 

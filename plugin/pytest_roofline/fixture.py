@@ -410,10 +410,9 @@ class Roofline:
         make_args: Callable[[], object] | None = None,
         model: "torch.nn.Module | None" = None,
         optimizer: "torch.optim.Optimizer | None" = None,
-        predicted: Mapping[str, int] | None = None,
         name: str | None = None,
     ) -> MemoryUse:
-        """Call `fn` once, untimed, and find what its memory goes into at the peak: by category, by size, by place.
+        """Call `fn` once, untimed, and find what its memory goes into at the peak, by category.
 
         Every operator is followed, so the call is slow, and compiled code runs operator by operator. The record stands
         in the run file at once and is shown after the results; it is never judged. A first step also makes what later
@@ -423,9 +422,8 @@ class Roofline:
             fn: called as `fn(*args)`; its result is kept until the call has been looked at.
             args: its arguments.
             make_args: makes one set of arguments.
-            model: whose parameters, buffers and gradients are told apart, and whose submodules tell places.
+            model: whose parameters, buffers and gradients were there before the call; its forward pass shows them too.
             optimizer: whose state was there before the call; a step inside the call is seen without.
-            predicted: bytes that a submodule's output should have: `{"blocks.0": batch * context * d_model * 4}`.
             name: tells several calls of one test apart.
 
         Returns:
@@ -444,7 +442,6 @@ class Roofline:
             make_args=make_args,
             model=model,
             optimizer=optimizer,
-            predicted=predicted,
             name=name,
         )
 

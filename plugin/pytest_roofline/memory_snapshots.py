@@ -32,7 +32,7 @@ def take_snapshot(session: RooflineSession, device: "Device", label: str, call: 
     folder = _folder(session)
     if folder is None:
         return
-    from .measuring.memory_use.snapshot import snapshot, why_not
+    from .observe.snapshot import snapshot, why_not
 
     why = why_not(device)
     if why:

@@ -1,7 +1,7 @@
 """What the memory of one call goes into: from the call of `roofline.memory` to the record in the run file."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .core.errors import BadInput
@@ -11,7 +11,7 @@ from .requests import argument_maker, check_callable
 from .subject import Subject
 
 if TYPE_CHECKING:
-    from .measuring.memory_use.taking import Call, Found
+    from .observe.memory_use import FollowedCall
 
 
 def take_memory(
@@ -22,7 +22,6 @@ def take_memory(
     make_args: Callable[[], object] | None,
     model: Any,
     optimizer: Any,
-    predicted: Mapping[str, int] | None,
     name: str | None,
 ) -> MemoryUse:
     """Make one call of a test, follow its memory, and write down what that went into.
@@ -31,47 +30,37 @@ def take_memory(
         BadInput: an argument cannot be used as given, or nothing of the call lies on the device.
         Exception: whatever the function raises, out of memory included.
     """
-    from .measuring.memory_use.taking import Call
+    from .observe.memory_use import FollowedCall
 
     if not callable(fn):
         raise BadInput(f"memory was given {fn!r}; expected a function to call")
-    if predicted is not None and not isinstance(predicted, Mapping):
-        raise BadInput(f"predicted is {predicted!r}; expected bytes by submodule: {{'blocks.0': 4096}}")
     make, called = argument_maker(args, make_args, "warm"), subject.fresh_memory(name)
     device = subject.session.ground.device
     arguments: list[object] = []
-    call = Call(check_callable(fn), arguments, model, optimizer, predicted)
-    found = _found(Place(device, called, "memory"), call, arguments, make)
-    use = MemoryUse(
+    call = FollowedCall(check_callable(fn), arguments, model, optimizer)
+    empty = MemoryUse(
         test_id=subject.test_id,
         label=subject.label(called),
         process=subject.session.process,
         device=device.name,
         name=called,
-        peak_bytes=found.peak_bytes,
-        phase=found.phase,
-        categories=found.categories,
-        largest=found.largest,
-        largest_made=found.largest_made,
-        before_bytes=found.before_bytes,
-        phase_peaks=found.phase_peaks,
-        outputs=found.outputs,
-        device_peak_bytes=found.device_peak_bytes,
-        device_before_bytes=found.device_before_bytes,
-        missing=found.missing,
+        peak_bytes=0,
     )
+    use = _followed(Place(device, called, "memory"), call, arguments, make, empty)
     subject.session.note(use)
     return use
 
 
-def _found(place: Place, call: "Call", arguments: list[object], make: Callable[[], object]) -> "Found":
+def _followed(
+    place: Place, call: "FollowedCall", arguments: list[object], make: Callable[[], object], empty: MemoryUse
+) -> MemoryUse:
     """What was found of a call; its arguments and what the device caches of it are let go of, whatever happens."""
     from .measuring.cache import as_tuple
-    from .measuring.memory_use.taking import take
+    from .observe.memory_use import follow
 
     try:
         arguments.extend(as_tuple(make()))
-        return take(place.device, call)
+        return follow(place.device, call, empty)
     except BaseException as error:
         # Before anything is released, since how full memory was is a part of it.
         notice(error, place)

@@ -1,25 +1,27 @@
-"""Where the time of a measurement goes: the untimed pass behind it under `--roofline-profile`, and its record."""
+"""`--roofline-profile`: the untimed pass behind a measurement, its record in the run file, and its trace beside it."""
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .core.errors import BadFile, RooflineError
-from .core.profiles import Profile, Timers, Tool
+from .core.errors import RooflineError
+from .core.profiles import Profile, Tool
 from .core.records import Measurement
 from .core.samples import PROFILED
-from .core.units import printable
+from .core.units import printable, slug
 from .planned import encodable
-from .profile_files import LONGEST_WORDS, TRACE, kept
 from .session import RooflineSession
 
 if TYPE_CHECKING:
     from .measuring.devices import Device
-    from .measuring.profiling.clocks import Subject
 
+# So much of an error stands in a sentence.
+LONGEST_WORDS = 300
+# A file name may have 255 bytes, and a number and an ending come beside this.
+MOST_NAME = 200
+TRACE = ".trace.json.gz"
 RANKS = "--roofline-profile: ranks are not profiled, only what `measure` times in this process is"
 NOT_TOLD = (
     "no profile: an external profiler is told what to look at through CUDA or ROCm, and this is {device}; "
@@ -37,7 +39,7 @@ def profiled_labels(session: RooflineSession) -> set[str]:
     Kineto leaves CUPTI attached behind a profile, which slows launches down by 10 to 20 % (pytorch#146604). Taking it
     away (`TEARDOWN_CUPTI`) breaks the graphs that measurements replay, so what it watches over is no result instead.
     """
-    from .measuring.profiling.external import attached
+    from .observe.external import attached
 
     return {PROFILED} if session.noted.watched or attached(os.environ) else set()
 
@@ -64,8 +66,8 @@ def take_profile(
     # A further round only repeats a test.
     if wanted is None or session.round is not None:
         return
-    from .measuring.profiling.clocks import Subject
-    from .measuring.profiling.external import is_bracketed
+    from .observe.capture import Calls, take, watches
+    from .observe.external import is_bracketed
 
     tool, word = tool_for(wanted, os.environ, device.name)
     if tool == "external" and not is_bracketed(device.name):
@@ -73,15 +75,26 @@ def take_profile(
         return
     if word:
         session.noted.warn(word)
-    subject = Subject(fn, sets, model, measurement.median_s, stamped=measurement.samples.mode in ("events", "graph"))
+    session.noted.watched |= tool == "torch" and watches(device)
     try:
-        taken = (_external if tool == "external" else _torch)(session, device, measurement, subject)
-        session.note(replace(taken, missing=(*not_as_measured(measurement), *taken.missing)))
+        trace, trouble = _trace_path(session, measurement.label) if tool == "torch" else (None, [])
+        found = take(device, tool, Calls(fn, sets, model, measurement.median_s), _empty(measurement, device), trace)
+        session.note(replace(found, missing=(*not_as_measured(measurement), *found.missing, *trouble)))
     except Exception as error:
-        words = (
-            str(error) if isinstance(error, RooflineError) else f"{type(error).__name__}: {error}".removesuffix(": ")
-        )
+        words = str(error) if isinstance(error, RooflineError) else f"{type(error).__name__}: {error}"
         session.noted.warn(printable(f"no profile of {measurement.label}: {encodable(words)[:LONGEST_WORDS]}"))
+
+
+def _empty(measurement: Measurement, device: "Device") -> Profile:
+    return Profile(
+        test_id=measurement.test_id,
+        label=measurement.label,
+        process=measurement.process,
+        device=device.name,
+        calls=1,
+        name=measurement.key.name,
+        measured_s=measurement.median_s,
+    )
 
 
 def not_as_measured(measurement: Measurement) -> list[str]:
@@ -100,7 +113,7 @@ def tool_for(wanted: str, environment: Mapping[str, str], device: str) -> tuple[
 
     Two tools cannot both listen to one driver (CUPTI's and ROCprofiler's rule); on the host nobody is in the way.
     """
-    from .measuring.profiling.external import attached, is_bracketed
+    from .observe.external import attached, is_bracketed
 
     if wanted == "external":
         return "external", ""
@@ -119,51 +132,19 @@ def warn_of_ranks(session: RooflineSession) -> None:
         session.noted.warn(RANKS)
 
 
-def _torch(session: RooflineSession, device: "Device", measurement: Measurement, subject: "Subject") -> Profile:
-    from .measuring.profiling.analysis import analyse_file
-    from .measuring.profiling.capture import capture_torch, watches
-
-    session.noted.watched |= watches(device)
-    with tempfile.TemporaryDirectory(prefix="roofline-profile-") as folder:
-        path = Path(folder) / f"profile{TRACE}"
-        captured = capture_torch(device, subject, path)
-        found = analyse_file(path, has_model=subject.model is not None)
-        if not found.kernels:
-            raise BadFile("the trace holds no activity; expected kernels or operators")
-        profile = replace(
-            _empty(device, measurement, subject, captured.timers),
-            on_device=found.on_device,
-            calls=found.calls,
-            timers=replace(captured.timers, span_s=found.span_s / found.calls, busy_s=found.busy_s / found.calls),
-            span_s=found.span_s,
-            busy_s=found.busy_s,
-            overlap_s=found.overlap_s,
-            streams=found.streams,
-            classes=found.classes,
-            kernels=found.kernels,
-            distinct=found.distinct,
-            parts=found.parts,
-            attention=found.attention,
-            missing=(*captured.missing, *found.missing),
-        )
-        return kept(session, profile, path)
-
-
-def _external(_: RooflineSession, device: "Device", measurement: Measurement, subject: "Subject") -> Profile:
-    from .measuring.profiling.capture import capture_external
-
-    captured = capture_external(device, subject)
-    empty = _empty(device, measurement, subject, captured.timers)
-    return replace(empty, tool="external", missing=captured.missing)
-
-
-def _empty(device: "Device", measurement: Measurement, subject: "Subject", timers: Timers) -> Profile:
-    return Profile(
-        test_id=measurement.test_id,
-        label=measurement.label,
-        process=measurement.process,
-        device=device.name,
-        calls=subject.calls,
-        name=measurement.key.name,
-        timers=timers,
-    )
+def _trace_path(session: RooflineSession, label: str) -> tuple[Path | None, list[str]]:
+    """A file for a trace beside the run files, in a folder of this run that git does not see; None with a sentence."""
+    usual, written = session.options.folder, session.writer.path
+    # Where the run had to go elsewhere, there.
+    elsewhere = written is not None and written.parent != usual / "runs"
+    profiles = (written.parent if elsewhere and written is not None else usual) / "profiles"
+    folder = profiles / session.run_name
+    name = slug(label)[:MOST_NAME]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (profiles / ".gitignore").write_text("*\n", encoding="utf-8")
+        # Names of tests may differ in signs alone, or behind what a file name has room for.
+        taken = sum(1 for path in folder.glob(f"*{TRACE}") if path.name.split("~")[0].split(".")[0] == name)
+    except OSError as error:
+        return None, [f"the trace: not written, since {encodable(str(error))[:LONGEST_WORDS]}"]
+    return folder / f"{name}{f'~{taken + 1}' if taken else ''}{TRACE}", []

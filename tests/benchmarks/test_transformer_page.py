@@ -6,8 +6,8 @@ import pytest
 
 from pytest_roofline.core.figures import Figure
 from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.memory_use import Allocation, MemoryUse
-from pytest_roofline.core.profiles import ClassTime, Profile, Timers
+from pytest_roofline.core.memory_use import MemoryUse
+from pytest_roofline.core.profiles import ClassTime, Profile
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
@@ -118,15 +118,14 @@ def test_the_first_steps_stand_one_by_one_beside_the_steady_time(shown, step):
 
 
 def test_memory_and_profiles_stand_as_the_run_has_them(shown, step):
-    largest = (Allocation(600, "activations", "forward", (4, 128), "float32", "aten.silu", "blocks.0.feed_forward"),)
-    use = MemoryUse("t", "transformer_memory[small]", "p", "cpu", "", 1000, "backward", {"activations": 1000}, largest)
+    use = MemoryUse("t", "transformer_memory[small]", "p", "cpu", "", 1000, "backward", {"activations": 1000})
     profile = Profile(
-        "t", "transformer[small]", "p", "cpu", 1, timers=Timers(2.0), span_s=2.0, busy_s=1.0,
+        "t", "transformer[small]", "p", "cpu", 1, measured_s=2.0, span_s=2.0, busy_s=1.0,
         classes=(ClassTime("matrix product", 1.0, 0.5), ClassTime("idle", 1.0, 0.5)),
     )  # fmt: skip
     text = shown(step(1.0), use, profile)
-    assert "blocks.0.feed_forward" in text.partition("### Where memory goes")[2]
-    assert "#### Shares of the span" in text.partition("### Profile of transformer[small]")[2]
+    assert "activations 1000 B (100 %)" in text.partition("### Where memory goes")[2]
+    assert "matrix product 50.0 %" in text.partition("### Profile of transformer[small]")[2]
 
 
 def test_worlds_stand_with_the_figures_of_their_tests(shown, step):
@@ -145,7 +144,7 @@ def test_a_figure_made_from_a_time_that_must_not_be_trusted_is_not_shown(shown, 
 
 def test_memory_and_profiles_of_other_benchmarks_stay_away(shown, step):
     use = MemoryUse("t", "attention[64]", "p", "cpu", "", 1000, "forward", {"activations": 1000})
-    profile = Profile("t", "attention[64]", "p", "cpu", 1, timers=Timers(2.0))
+    profile = Profile("t", "attention[64]", "p", "cpu", 1, measured_s=2.0)
     assert "attention[64]" not in shown(step(1.0), use, profile)
 
 

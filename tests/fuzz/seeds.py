@@ -16,7 +16,6 @@ from pytest_roofline.core.entries import Baseline, ExactEntry, Renewal
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
 from pytest_roofline.core.machine import Expectation, ExpectedGpus
 from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.memory_use import OutputBytes
 from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, PartTime
 from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.records import PeakJudgement, SpreadRecord
@@ -48,7 +47,7 @@ class Seed:
         file: the name that the command expects.
         data: its content.
         lines: whether each line is a JSON document of its own.
-        strict: whether it is ours, or read whole; a profiler's trace and pytest's settings are read for little of them.
+        strict: whether it is ours, or read whole; pytest's settings are read for little of them.
         record: the dataclass of a document, by what stands in `type`; None where nobody checks it against one.
     """
 
@@ -127,21 +126,19 @@ def _fullest() -> list[Any]:
     facts = {"ceiling": ceiling, "verified": True, "peak_bytes": MIB, "held_bytes": 1, "compile_s": 1.5}
     told = page_runs.judgement_of(result)
     attention = AttentionTime("forward", 1e-3, 2e-3, 3e-3, 0.0, 1e-3, 5, 6, 7)
-    launched = KernelTime(
-        "gemm", "matrix product", 1e-3, 0.2, 8, 5e-4, 4e-4, 9e-4, 1e-4, 2e-3, (1, 2, 3), 2, (128, 1, 1), 2
-    )  # fmt: skip
+    launched = KernelTime("gemm", "matrix product", 1e-3, 0.2, 8)
     profile = dataclasses.replace(
         page_runs._profile(), label="full[1MiB]", missing=("no FLOPs",), name="full", kernels=(launched,),
-        classes=(ClassTime("matrix product", 1e-2, 0.6, 4, 9, ("gemm",)),),
+        classes=(ClassTime("matrix product", 1e-2, 0.6, 4, ("gemm",)),),
         test_id="t.py::full", attention=(attention,),
-        parts=(PartTime("blocks.*", 1e-3, 2e-3),), overlap_s=1e-4,
+        parts=(PartTime("blocks.*", 1e-3, 2e-3),), host_s=1e-4,
     )  # fmt: skip
     ranks = Ranks(
         2, "local", "nccl", ("a", "b"), ((1e-3, 1e-3), (2e-3, 2e-3)), 1, (0.0, 1e-4), 4, "RING", "LL", 2, True
     )  # fmt: skip
     kernel = page_runs._kernel("sm_100")
     use = dataclasses.replace(
-        page_runs._use(), label="full[1MiB]", outputs=(OutputBytes("blocks", 1, 2),), before_bytes=5,
+        page_runs._use(), label="full[1MiB]", before_bytes=5,
         phase_peaks={"forward": 5, "backward": 1024 * MIB}, device_before_bytes=6,
     )  # fmt: skip
     return [
@@ -203,7 +200,6 @@ def _own(folder: Path) -> list[Seed]:
         _document("manifest", ".roofline-init.json", Manifest, _plain(Manifest("0.1.0", {"pytest.ini": "sha256:0"}))),
         Seed("plan", "plan.jsonl", (json.dumps(plan[0]) + "\n").encode(), lines=True),
         Seed("index", INDEX, (folder / "index" / INDEX).read_bytes(), strict=False),
-        Seed("trace", "trace.json", json.dumps(_trace()).encode(), strict=False),
         Seed("settings", "pyproject.toml", settings, strict=False),
     ]  # fmt: skip
 
@@ -239,19 +235,6 @@ def _catalogue() -> Catalogue:
         {"memory_GBps": peak(5000.0)}, {"memory_GB": peak(80.0), "memory_bus_bits": peak(5120.0)}, "HBM9", "PCIe 9",
     )  # fmt: skip
     return Catalogue(1, (product,), (Architecture("sm_90-own", {"fp16": 4096.0}, "https://example.org", "high"),))
-
-
-def _trace() -> dict[str, Any]:
-    host = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "tid": 1, "ts": 1.0, "dur": 20.0}
-    events = [
-        host | {"args": {"Input Dims": [[4, 8], [8, 4]], "External id": 7, "Sequence number": 3, "Fwd thread id": 0}},
-        host | {"cat": "user_annotation", "name": "roofline call 0", "dur": 50.0},
-        host | {"cat": "cuda_runtime", "name": "launch", "ts": 5.0, "args": {"correlation": 9, "grid": [1, 2, 3]}},
-        host | {"cat": "kernel", "name": "mm", "ts": 9.0, "args": {"correlation": 9, "stream": 7, "block": [128, 1]}},
-        {"ph": "s", "cat": "fwdbwd", "id": 1, "tid": 1, "ts": 2.0},
-        {"ph": "f", "cat": "fwdbwd", "id": 1, "tid": 2, "ts": 30.0},
-    ]  # fmt: skip
-    return {"traceEvents": events}
 
 
 def _others() -> list[Seed]:

@@ -27,7 +27,6 @@ from pytest_roofline.judging.many.decoding import RunDecoder
 from pytest_roofline.judging.many.frame import _many as _many_of
 from pytest_roofline.judging.pruning import read_plan
 from pytest_roofline.judging.runs import ends_of, read_run
-from pytest_roofline.measuring.profiling.trace import load_trace
 from pytest_roofline.reporting.bundle.settings_of import pytest_settings
 from pytest_roofline.starting_plan import read_manifest
 
@@ -70,7 +69,6 @@ def targets(seeds: dict[str, Seed]) -> list[Target]:
         "read_plan": (read_plan, "plan"),
         "read_hardware": (lambda path: merged([path]), "hardware"),
         "read_manifest": (lambda path: read_manifest(path.parent), "manifest"),
-        "load_trace": (load_trace, "trace"),
         "index": (_index, "index"),
         "pytest_settings": (lambda path: pytest_settings(path.parent), "settings"),
     }

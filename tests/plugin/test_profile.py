@@ -9,11 +9,10 @@ import pytest
 import torch
 
 # pytester forgets what an inner run imported first; these belong to the process.
-from pytest_roofline.core.profiles import ClassTime, KernelTime, Profile, Timers
+from pytest_roofline.core.profiles import ClassTime, KernelTime, Profile
 from pytest_roofline.judging.runs import encode_line
 from pytest_roofline.measuring.devices.cpu import CpuDevice
-from pytest_roofline.measuring.profiling import capture, clocks
-from pytest_roofline.profile_files import trace_path
+from pytest_roofline.observe import capture
 from pytest_roofline.profiling import (
     FLUSHED,
     GRAPH,
@@ -63,14 +62,14 @@ def test_second(roofline, busy):
 """
 FAILING = """
 from pytest_roofline import Work
-import pytest_roofline.measuring.profiling.ranges
+import torch
 
 CALLS = []
 
 def test_step(roofline, busy):
     def step():
         busy(1e-3)
-        if pytest_roofline.measuring.profiling.capture.torch._C._autograd._profiler_enabled():
+        if torch._C._autograd._profiler_enabled():
             raise RuntimeError("too much\\x1b[31m for a profiler")
 
     roofline.measure(step, work=Work(flops=10**9))
@@ -80,8 +79,9 @@ def test_step(roofline, busy):
 @pytest.fixture(scope="module", autouse=True)
 def loaded(tmp_path_factory):
     """torch's profiler loads Triton when it is first used, which cannot be loaded twice into one process."""
-    subject = clocks.Subject(torch.nn.Linear(1, 1), [(torch.ones(1),)], None, 1.0)
-    capture.capture_torch(CpuDevice(), subject, tmp_path_factory.mktemp("first") / "trace.json")
+    calls = capture.Calls(torch.nn.Linear(1, 1), [(torch.ones(1),)], None, 1.0)
+    empty = Profile("t", "t", "p", "cpu", 1)
+    capture.take(CpuDevice(), "torch", calls, empty, tmp_path_factory.mktemp("first") / "trace.json")
 
 
 def test_a_profile_is_taken_behind_the_measurement_and_shown_below_the_table(desk):
@@ -91,27 +91,26 @@ def test_a_profile_is_taken_behind_the_measurement_and_shown_below_the_table(des
     # One call warms the profiler up, three are looked at; no timed call paid for a hook.
     result.stdout.fnmatch_lines(["*with hooks 4 and none since True*"])
     result.stdout.fnmatch_lines([
-        "profile of step on fake, 3 calls; never judged, in no baseline", "  a call: host * device *; profiled: host *",
-        "*idle*of the span", "*operator*time*share*calls*", "*aten::addmm*", "  trace: *step.trace.json.gz",
-        "*the host's clock, from the call until the device is done*",
+        "profile of step on fake, 3 calls; never judged, in no baseline",
+        "  a call: 1.00 ms measured, * under the profiler",
+        "*idle*of the span", "*operator*time*share*calls*", "*aten::addmm*", "  trace: *step.trace.json.gz*",
     ])  # fmt: skip
     lines = [json.loads(line)["type"] for line in desk.run_paths()[-1].read_text().splitlines()]
     assert lines.index("measurement") < lines.index("profile") < lines.index("outcome")
 
 
-def test_the_record_points_to_the_trace_and_the_page_beside_it(desk):
+def test_the_record_points_to_the_trace(desk):
     desk.suite(SUITE)
     desk.run("--roofline-profile=torch", "--roofline-save=mine")
     (profile,) = desk.saved("mine").profiles
     folder = desk.path / ".roofline" / "profiles" / "mine"
     assert str(folder / "step.trace.json.gz") == profile.trace
     assert (folder / "step.trace.json.gz").stat().st_size > 0
-    assert "# Profile of step" in (folder / "step.md").read_text()
     assert "*\n" == (folder.parent / ".gitignore").read_text()
     # Both layers together; the container's own work is none.
     assert "*" in {part.part for part in profile.parts}
     assert ("torch", 3, "fake") == (profile.tool, profile.calls, profile.device)
-    assert profile.timers.device_s == pytest.approx(1e-3)
+    assert profile.measured_s == pytest.approx(1e-3)
 
 
 def test_the_ini_file_asks_for_it_too_and_nobody_asks_by_default(desk):
@@ -188,11 +187,10 @@ def test_where_the_run_goes_elsewhere_its_traces_go_too(desk):
     desk.suite(SUITE)
     (desk.path / "taken").write_text("a file")
     result = desk.run("--roofline-profile", "--roofline-dir=taken")
-    (trace,) = (Path(line.split(": ")[1]) for line in result.outlines if line.startswith("  trace: "))
+    (trace,) = (Path(line.split()[1]) for line in result.outlines if line.startswith("  trace: "))
     (saved,) = (line for line in result.outlines if "saved as" in line)
     assert str(trace.parents[2]) in saved
     assert trace.is_file()
-    assert (trace.parent / "step.md").is_file()
 
 
 def test_a_profile_without_a_place_for_its_trace_is_kept_and_says_so(desk):
@@ -200,7 +198,7 @@ def test_a_profile_without_a_place_for_its_trace_is_kept_and_says_so(desk):
     (desk.path / ".roofline").mkdir()
     (desk.path / ".roofline" / "profiles").write_text("a file")
     result = desk.run("--roofline-profile")
-    result.stdout.fnmatch_lines(["profile of step *", "  not told: trace and page: not written, since *"])
+    result.stdout.fnmatch_lines(["profile of step *", "  not told: the trace: not written, since *"])
     (profile,) = desk.last_run().profiles
     assert "" == profile.trace
     assert profile.kernels
@@ -213,7 +211,7 @@ def test_a_long_name_is_cut_in_the_name_of_its_file(desk):
     desk.run("--roofline-profile", "--roofline-save=it")
     (profile,) = desk.saved("it").profiles
     assert Path(profile.trace).name.startswith("step-")
-    assert Path(profile.trace).with_name(Path(profile.trace).name.removesuffix(".trace.json.gz") + ".md").is_file()
+    assert Path(profile.trace).is_file()
 
 
 def test_the_profile_says_what_sets_it_apart_from_the_measurement(desk):
@@ -237,11 +235,9 @@ def test_a_model_that_is_none_is_a_sentence(desk):
 def long_profile():
     """A profile with all of its parts."""
     return Profile(
-        "test_suite.py::test_one", "one", "process", "cuda:0", 3, timers=Timers(1.0, 0.9, 1.2, 1.1, 1.0), span_s=3.3,
-        busy_s=3.0, classes=(ClassTime("matrix product", 3.0, 0.9, 6, 10**9, ("gemm",)),),
-        kernels=(
-            KernelTime("gemm", "matrix product", 3.0, 0.9, 6, 0.5, 0.4, 0.6, 0.1, 0.2, (8, 1, 1), 2, (64, 1, 1), 1),
-        ),
+        "test_suite.py::test_one", "one", "process", "cuda:0", 3, measured_s=1.0, profiled_s=1.2, span_s=3.3,
+        busy_s=3.0, classes=(ClassTime("matrix product", 3.0, 0.9, 6, ("gemm",)),),
+        kernels=(KernelTime("gemm", "matrix product", 3.0, 0.9, 6),),
     )  # fmt: skip
 
 
@@ -289,31 +285,22 @@ def test_ranks_are_not_profiled_and_only_who_asked_hears_of_it():
     assert ([RANKS], [], []) == (asked.warnings, other.warnings, repeated.warnings)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "environment", "device", "tool"),
-    [
+def test_an_attached_profiler_takes_the_place_of_torchs_on_a_gpu():
+    for wanted, environment, device, tool in (
         ("torch", {}, "cuda:0", "torch"),
         ("torch", {"NSYS_PROFILING_SESSION_ID": "1"}, "cuda:0", "external"),
         ("torch", {"CUDA_INJECTION64_PATH": "/x.so"}, "cuda:1", "external"),
         ("torch", {"ROCP_TOOL_LIB": "/x.so"}, "cuda:0", "external"),
         ("torch", {"NSYS_PROFILING_SESSION_ID": "1"}, "cpu", "torch"),
         ("external", {}, "cuda:0", "external"),
-    ],
-)
-def test_an_attached_profiler_takes_the_place_of_torchs_on_a_gpu(wanted, environment, device, tool):
-    found, word = tool_for(wanted, environment, device)
-    assert tool == found
-    assert bool(word) == (wanted != tool)
-    assert all(name in word for name in environment if word)
+    ):
+        found, word = tool_for(wanted, environment, device)
+        assert (tool, wanted != tool) == (found, bool(word))
+        assert all(name in word for name in environment if word)
 
 
-def test_two_tests_whose_names_differ_in_signs_keep_their_traces_apart(tmp_path):
-    session = SimpleNamespace(
-        options=SimpleNamespace(folder=tmp_path), run_name="mine", writer=SimpleNamespace(path=None)
-    )
-    first = trace_path(session, "step[a-b]")
-    first.touch()
-    second = trace_path(session, "step[a+b]")
-    second.touch()
-    third = trace_path(session, "step")
-    assert 3 == len({first, second, third})
+def test_two_tests_whose_names_differ_in_signs_keep_their_traces_apart(desk):
+    marks = '@pytest.mark.parametrize("name", ["a-b", "a+b"])\n'
+    desk.suite("import pytest\n" + SUITE.replace("def test_step(", marks + "def test_step(name, "))
+    desk.run("--roofline-profile", "--roofline-save=mine")
+    assert 2 == len({profile.trace for profile in desk.saved("mine").profiles})

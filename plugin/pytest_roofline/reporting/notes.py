@@ -5,9 +5,9 @@ from ..core.memory_use import MemoryUse
 from ..core.profiles import Profile
 from ..core.units import printable
 from ..judging.runs import Run
+from ..observe.memory_text import memory_lines
+from ..observe.profile_text import profile_lines
 from .figures import figure_lines
-from .memory_use import memory_lines
-from .profiles import profile_lines
 
 
 def note_labels(run: Run) -> dict[str, str]:
@@ -21,5 +21,5 @@ def note_lines(run: Run, label: str, width: int) -> list[str]:
     figures = [one for one in run.figures if one.label == label]
     uses = [one for one in run.memory_uses if one.label == label]
     profiles = [one for one in run.profiles if one.label == label]
-    lines = figure_lines(figures) + memory_lines(uses) + profile_lines(profiles, width, colour=False)
+    lines = figure_lines(figures) + memory_lines(uses) + profile_lines(profiles, width)
     return [printable(f"found besides times in {run.path}:"), *lines] if lines else []

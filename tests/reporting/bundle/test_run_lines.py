@@ -7,7 +7,7 @@ import pytest
 
 from pytest_roofline.core.figures import Figure
 from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.memory_use import Allocation, MemoryUse, OutputBytes
+from pytest_roofline.core.memory_use import MemoryUse
 from pytest_roofline.core.profiles import Profile
 from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.records import Ceiling, Judgement, SessionRecord
@@ -61,8 +61,7 @@ def everything(make, tmp_path):
         Figure(**told, process="p", name="share", value=0.5, unit="share"),
         MemoryUse(
             **told, process="p", device="cuda:0", name="f", peak_bytes=8, phase="forward", categories={"parameters": 8},
-            before_bytes=8, outputs=(OutputBytes("blocks.0", 8),), missing=("none",),
-            largest=(Allocation(8, "parameters", "before", (2,), "float32", "aten.mm", "blocks.0"),),
+            before_bytes=8, missing=("none",),
         ),
         Profile(**told, process="p", device="cuda:0", calls=3, span_s=1.0, trace="trace.json", missing=("none",)),
         Resources(kernel, "test_k.py::test_k", "flash", "p", {"registers": 64}, options={"a": "b"},

@@ -9,10 +9,19 @@ from ...core.records import Measurement
 from ...core.units import format_memory, format_seconds, format_share, three_digits
 from ...judging.report_rows import ReportRow
 from ...judging.runs import Run
+from ...observe.memory_text import use_lines
+from ...observe.profile_text import (
+    COLUMNS,
+    LONGEST_NAME,
+    attention_text,
+    calls_text,
+    classes_text,
+    clock_sentences,
+    kernel_cells,
+    parts_text,
+    short_name,
+)
 from ..first_calls import first_call_text, steady_from
-from ..memory_use import use_lines
-from ..profile_table import COLUMNS, LONGEST_NAME, cells_of, short_name
-from ..profiles import attention_text, calls_text, classes_text, slowed_text, timers_text
 from ..results import count
 from .page_tables import Cell, Column, Table, number, plain_table, without_empty
 
@@ -92,13 +101,13 @@ def _not_told(found: int, noun: str) -> list[Told]:
 
 def _profile(one: Profile) -> Told:
     lines = [f"{calls_text(one.calls)} on {one.device}; a profiler's times are never judged and in no baseline"]
-    if one.timers is not None:
-        lines += [f"a call: {timers_text(one.timers)}", slowed_text(one.timers)]
+    lines += clock_sentences(one)
+    lines += [f"parts: {parts_text(one, at_most=MOST_TOLD)}"] * bool(one.parts)
     lines += [f"attention, {attention_text(found, one.calls)}" for found in one.attention]
     lines += [f"not told: {sentence}" for sentence in one.missing]
     tables = [_classes(one)] * bool(one.classes) + [_kernels(one)] * bool(one.kernels)
     says = classes_text(one) if one.classes else ""
-    return Told(one.label, says, tuple(filter(None, lines)), tuple(tables))
+    return Told(one.label, says, tuple(lines), tuple(tables))
 
 
 def _classes(one: Profile) -> Table:
@@ -116,7 +125,7 @@ def _classes(one: Profile) -> Table:
 
 def _kernels(one: Profile) -> Table:
     what = "kernel" if one.on_device else "operator"
-    rows = [[short_name(kernel.name, LONGEST_NAME), *cells_of(kernel, one.calls).values()] for kernel in one.kernels]
+    rows = [[short_name(kernel.name, LONGEST_NAME), *kernel_cells(kernel, one.calls)] for kernel in one.kernels]
     return without_empty(plain_table(f"The longest {what}s of {one.label}", (what, *COLUMNS), rows))
 
 
@@ -137,7 +146,7 @@ def memory_table(runs: Sequence[Run]) -> Table | None:
 
 
 def memory_of(runs: Sequence[Run]) -> list[Told]:
-    """The same in full: the largest allocations, outputs beside what was predicted, what the device counted."""
+    """The same in full: the peak of each phase, and what the device counted."""
     told, found = [], _latest_uses(runs)
     for use in found[:MOST_TOLD]:
         first, *rest = use_lines(use)

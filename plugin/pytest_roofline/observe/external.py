@@ -1,7 +1,6 @@
-"""Profilers that watch from outside: whether one is attached, and how it is told what to look at."""
+"""Profilers that watch from outside: whether one is attached to this process, and where it can be told what to do."""
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 # Variables that profilers set in the processes that they start, or that name a library of theirs to load.
 ATTACHED = {
@@ -21,17 +20,5 @@ def attached(environment: Mapping[str, str]) -> str:
 
 
 def is_bracketed(device: str) -> bool:
-    """Whether an external profiler can be told what to look at on a device."""
+    """Whether an external profiler can be told what to look at on a device: through CUDA or ROCm."""
     return device.partition(":")[0] == "cuda"
-
-
-@contextlib.contextmanager
-def bracketed() -> Iterator[None]:
-    """Between cudaProfilerStart and cudaProfilerStop (HIP's of that name), for `--capture-range=cudaProfilerApi`."""
-    import torch
-
-    torch.cuda.profiler.start()
-    try:
-        yield
-    finally:
-        torch.cuda.profiler.stop()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from ...core.memory import out_of_memory
-from ..devices import Device
+from ..core.memory import out_of_memory
+from ..measuring.devices import Device
 
 # Of a step of the largest transformer some 30,000 are expected; older ones are dropped, so that memory has an end.
 MOST_EVENTS = 200_000

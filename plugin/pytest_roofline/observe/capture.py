@@ -1,0 +1,223 @@
+"""The untimed pass behind a measurement: some calls under a profiler, with the model's parts as ranges."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+from ..core.errors import RooflineError
+from ..core.profiles import Profile, Tool
+from ..measuring.devices import Device
+from .external import is_bracketed
+from .part_names import class_name, part_names
+from .shares import CALL, analysed
+
+if TYPE_CHECKING:
+    from torch.autograd.profiler_util import FunctionEvent
+
+# So many calls tell of a step, as long as they fit into this time, in seconds.
+MOST_CALLS, LONGEST_S = 3, 2.0
+NO_DEVICE_ACTIVITIES = (
+    "kernels on {kind}: torch.profiler does not see them there, so its operators on the host stand in"
+)
+HIP_NEVER_STOPS = (
+    "begin and end for the profiler: torch's calls for them do nothing on ROCm, so look by the ROCTX range "
+    f"`{CALL}`, which is around the profiled calls alone"
+)
+ELSEWHERE = "everything but the time of a call: the external profiler has it"
+
+
+class NoProfile(RooflineError):
+    """A profile could not be taken; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What is profiled.
+
+    Args:
+        fn: the function that was measured.
+        sets: arguments to call it with, in turn.
+        model: whose parts become ranges; None for none.
+        call_s: how long a measured call took, in seconds.
+    """
+
+    fn: Callable[..., object]
+    sets: Sequence[tuple[object, ...]]
+    model: torch.nn.Module | None
+    call_s: float
+
+    @property
+    def is_long(self) -> bool:
+        """Whether every further call is dear, so that none is made to warm up."""
+        return self.call_s > LONGEST_S
+
+    @property
+    def count(self) -> int:
+        """How many calls are profiled: three, or as many as fit into two seconds, one at least."""
+        return max(1, min(MOST_CALLS, int(LONGEST_S / self.call_s))) if self.call_s > 0 else MOST_CALLS
+
+    def call(self, index: int) -> None:
+        """One call; what it returns is let go at once."""
+        self.fn(*self.sets[index % len(self.sets)])
+
+
+def watches(device: Device) -> bool:
+    """Whether torch.profiler hooks into the driver of this device to profile it."""
+    return len(_activities(device)) > 1
+
+
+def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path | None) -> Profile:
+    """A profile of some calls: `empty`, which names what was measured, with what the pass found.
+
+    Args:
+        device: the one that is measured.
+        tool: what looks.
+        calls: what to call.
+        empty: the profile as far as it is known without them.
+        trace: where torch's Chrome trace goes; None for nowhere.
+
+    Raises:
+        NoProfile: the profiler cannot be used here.
+        Exception: whatever the function or the profiler raises.
+    """
+    known = replace(empty, tool=tool, calls=calls.count, missing=tuple(_not_seen(device, tool)))
+    if tool == "external":
+        return replace(known, profiled_s=_under_external(device, calls))
+    profiled_s, events = _under_torch(device, calls, trace)
+    found = analysed(replace(known, profiled_s=profiled_s), events, has_model=calls.model is not None)
+    if not found.kernels:
+        raise NoProfile("the trace holds no activity; expected kernels or operators")
+    return replace(found, trace=str(trace or ""))
+
+
+def _not_seen(device: Device, tool: Tool) -> list[str]:
+    """What a profiler cannot tell of this device, a sentence each."""
+    if tool == "external":
+        return [ELSEWHERE, *([HIP_NEVER_STOPS] if torch.version.hip is not None else [])]
+    kind = device.name.partition(":")[0]
+    return [] if watches(device) or kind in ("cpu", "fake") else [NO_DEVICE_ACTIVITIES.format(kind=kind)]
+
+
+def _under_torch(device: Device, calls: Calls, trace: Path | None) -> tuple[float, list["FunctionEvent"]]:
+    """Seconds of a call by the host's clock, a median, and the events of all of them."""
+    if torch._C._autograd._profiler_enabled():
+        raise NoProfile("a profiler is at work in this process already, and torch has one at a time")
+    steps = schedule(wait=0, warmup=1, active=calls.count, repeat=1)
+    seconds: list[float] = []
+    with (
+        annotated(calls.model, nvtx_of(device.name)),
+        profile(activities=_activities(device), schedule=steps, record_shapes=True, with_flops=True) as profiler,
+    ):
+        _warm_up(device, calls)
+        profiler.step()
+        for index in range(calls.count):
+            seconds.append(_bracketed_call(device, calls, 1 + index))
+            profiler.step()
+    if trace is not None:
+        profiler.export_chrome_trace(str(trace))
+    return median(seconds), list(profiler.events() or ())
+
+
+def _under_external(device: Device, calls: Calls) -> float:
+    """Seconds of a call: the same pass for a profiler that watches from outside, which is told when to look.
+
+    It looks between cudaProfilerStart and cudaProfilerStop (HIP's of that name): `--capture-range=cudaProfilerApi`.
+    """
+    if not is_bracketed(device.name):
+        raise NoProfile(f"an external profiler is told what to look at through CUDA or ROCm, and this is {device.name}")
+    with annotated(calls.model, nvtx_of(device.name)):
+        _warm_up(device, calls)
+        torch.cuda.profiler.start()
+        try:
+            seconds = [_bracketed_call(device, calls, index) for index in range(calls.count)]
+        finally:
+            torch.cuda.profiler.stop()
+    return median(seconds)
+
+
+def _activities(device: Device) -> list[ProfilerActivity]:
+    """What torch.profiler can record of this device, behind the host's operators."""
+    wanted = getattr(ProfilerActivity, device.name.partition(":")[0].upper(), None)
+    known = wanted in torch.profiler.supported_activities() and wanted != ProfilerActivity.CPU
+    return [ProfilerActivity.CPU, *([wanted] if wanted is not None and known else [])]
+
+
+def _warm_up(device: Device, calls: Calls) -> None:
+    """One call that no profiler looks at, unless that takes long."""
+    if not calls.is_long:
+        calls.call(0)
+        device.synchronize()
+
+
+def _bracketed_call(device: Device, calls: Calls, index: int) -> float:
+    """One call as a range that lasts until the device is done; seconds by the host's clock."""
+    began_s = device.host_s()
+    with _marked(CALL, nvtx_of(device.name)), record_function(CALL):
+        calls.call(index)
+        device.synchronize()
+    return device.host_s() - began_s
+
+
+Marks = tuple[Callable[[str], object], Callable[[], object]]
+
+
+def nvtx_of(device: str) -> Marks | None:
+    """What puts ranges before an external profiler: NVTX, which torch maps to ROCTX under ROCm; None where nothing."""
+    return (torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop) if is_bracketed(device) else None
+
+
+@contextlib.contextmanager
+def _marked(name: str, marks: Marks | None) -> Iterator[None]:
+    if marks is None:
+        yield
+        return
+    marks[0](name)
+    try:
+        yield
+    finally:
+        marks[1]()
+
+
+@contextlib.contextmanager
+def annotated(model: torch.nn.Module | None, marks: Marks | None) -> Iterator[None]:
+    """Every part of a model is a range inside; the hooks are gone behind it, whatever happens.
+
+    They are set only as long as the profiled calls last: a timed call pays nothing for them.
+
+    Args:
+        model: None leaves everything as it is.
+        marks: what else is told of the begin and the end of a range.
+    """
+    with contextlib.ExitStack() as hooks:
+        if model is not None:
+            plain = part_names(model)
+            for path, module in model.named_modules():
+                before, after = _hooks(plain(path) or class_name(model), marks)
+                hooks.callback(module.register_forward_pre_hook(before, prepend=True).remove)
+                hooks.callback(module.register_forward_hook(after, always_call=True).remove)
+        yield
+
+
+def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callable[..., None]]:
+    """What opens a range and what closes it; a part may be called within itself."""
+    opened: list[Any] = []
+
+    def before(*_: object) -> None:
+        if not torch.compiler.is_compiling():
+            ranges = contextlib.ExitStack()
+            ranges.enter_context(_marked(name, marks))
+            ranges.enter_context(record_function(name))
+            opened.append(ranges)
+
+    def after(*_: object) -> None:
+        # A failed call ends its ranges too, and those that were never opened have no end.
+        if not torch.compiler.is_compiling() and opened:
+            opened.pop().close()
+
+    return before, after

@@ -1,0 +1,133 @@
+"""What the memory of a call goes into: torch's own tracker follows the storages of every operator of one call."""
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+from torch.utils._pytree import tree_leaves
+
+from ..core.errors import BadInput
+from ..core.memory_use import MemoryUse
+from ..measuring.devices import Device, torch_device
+
+if TYPE_CHECKING:
+    from .tracker import Tracker
+
+# Devices whose work can be recorded into a graph, which is replayed without any operator.
+WITH_GRAPHS = ("cuda", "xpu")
+NO_TRACKER = (
+    "memory needs torch.distributed._tools.mem_tracker.MemTracker, which torch {version} does not have here ({why}); "
+    "measure(peak_bytes=True) tells the peak without it"
+)
+UNCOUNTED = "the device's own peak, which {device} does not tell here"
+UNCOMPILED = "what compiled code allocates: its operators ran one by one here"
+UNSEEN = "what passes no operator, as where a graph is replayed: none of the call's operators allocated anything"
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedCall:
+    """What to follow.
+
+    Args:
+        fn: called once, as `fn(*arguments)`; what it returns is kept to the end.
+        arguments: its arguments.
+        model: whose parameters, gradients and buffers are known from the start; without, from its forward pass on.
+        optimizer: whose state is known from the start; without, from its first step on.
+
+    Raises:
+        BadInput: the model or the optimizer is none.
+    """
+
+    fn: Callable[..., object]
+    arguments: Sequence[object] = ()
+    model: nn.Module | None = None
+    optimizer: Optimizer | None = None
+
+    def __post_init__(self) -> None:
+        if self.model is not None and not isinstance(self.model, nn.Module):
+            raise BadInput(f"model is a {type(self.model).__name__}; expected a torch.nn.Module")
+        if self.optimizer is not None and not isinstance(self.optimizer, Optimizer):
+            raise BadInput(f"optimizer is a {type(self.optimizer).__name__}; expected a torch.optim.Optimizer")
+
+
+def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
+    """Make the call, and tell in `empty`, which names it, what its memory went into.
+
+    Raises:
+        BadInput: this torch has no tracker, or nothing of the call lies on the device.
+        Exception: whatever the function raises; the model, the optimizer and torch are then as they were before.
+    """
+    tracker = _tracker(device)
+    # What only a collection would let go of is nothing that the call needs.
+    gc.collect()
+    device.synchronize()
+    counted_bytes = device.allocated().now_bytes
+    try:
+        tensors = (one for one in tree_leaves(call.arguments) if isinstance(one, torch.Tensor))
+        tracker.meet(*tensors, *(one for one in (call.optimizer, call.model) if one is not None))
+        rise_bytes = _followed(device, call, tracker)
+    finally:
+        tracker.close()
+    categories, peaks = tracker.categories, tracker.phase_peaks
+    if not categories:
+        raise BadInput(f"memory saw no tensor on {device.name}; expected a function that works on roofline.device")
+    return replace(
+        empty,
+        peak_bytes=sum(categories.values()),
+        phase=max(peaks, key=peaks.__getitem__, default="forward"),
+        categories=categories,
+        before_bytes=tracker.before_bytes,
+        phase_peaks={str(step): size for step, size in peaks.items()},
+        device_peak_bytes=None if rise_bytes is None else (counted_bytes or tracker.before_bytes) + rise_bytes,
+        device_before_bytes=counted_bytes,
+        missing=tuple(_missing(device, call, tracker, rise_bytes)),
+    )
+
+
+def _missing(device: Device, call: FollowedCall, tracker: "Tracker", rise_bytes: int | None) -> list[str]:
+    has_graphs = device.name.partition(":")[0] in WITH_GRAPHS
+    known = {
+        UNSEEN: not tracker.seen or (has_graphs and not tracker.allocated),
+        UNCOUNTED.format(device=device.name): rise_bytes is None,
+        UNCOMPILED: is_compiled(call.fn) or is_compiled(call.model),
+    }
+    return [sentence for sentence, holds in known.items() if holds]
+
+
+def _tracker(device: Device) -> "Tracker":
+    try:
+        from .tracker import Tracker
+    except ImportError as error:
+        raise BadInput(NO_TRACKER.format(version=torch.__version__, why=error)) from None
+    return Tracker(torch_device(device))
+
+
+def _followed(device: Device, call: FollowedCall, tracker: "Tracker") -> int | None:
+    """The rise in memory by the device's own counter, while the tracker follows the call; None where it has none."""
+    kept: list[object] = []
+
+    def run() -> None:
+        with torch.compiler.set_stance("force_eager"), tracker:
+            kept.append(call.fn(*call.arguments))
+
+    try:
+        rise_bytes = device.peak_bytes(run)
+        if not kept:
+            # A device that does not tell makes no call.
+            run()
+    finally:
+        # The traceback of a failure holds on to this list.
+        kept.clear()
+    return rise_bytes
+
+
+def is_compiled(function: object) -> bool:
+    """Whether torch.compile made something, or any submodule of it."""
+    if isinstance(function, nn.Module):
+        modules = list(function.modules())
+        return any(hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) for one in modules)
+    return hasattr(function, "_torchdynamo_orig_callable")

@@ -1,0 +1,309 @@
+"""From the events of torch.profiler to what a profile says: classes, kernels, parts of the model, attention."""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..core.profiles import AttentionTime, ClassTime, KernelTime, PartTime, Phase, Profile
+from .classes import class_of, in_attention
+
+if TYPE_CHECKING:
+    from torch.autograd.profiler_util import FunctionEvent
+
+# The range around each profiled call, until the device is done.
+CALL = "roofline call"
+# What a profile keeps, and the names that stand behind a class.
+MOST_KERNELS, MOST_PARTS, MOST_NAMES = 20, 40, 3
+# A convention: an exponential is many instructions, and a maximum is none that counts.
+SOFTMAX_FLOPS: dict[Phase, int] = {"forward": 5, "backward": 4}
+_SOFTMAX_OPERATORS = ("aten::_softmax", "aten::_softmax_backward_data", "aten::exp", "aten::exp_")
+# Products of activations with each other; those with weights have no batch of matrices, save in a linear layer.
+_BATCHED = ("aten::bmm", "aten::baddbmm")
+# torch's record scope of a node of autograd's backward pass.
+_BACKWARD_FUNCTION = 1
+# Ranges that torch itself makes, which name no part of a model.
+_NOT_PARTS = re.compile(
+    rf"{CALL}|ProfilerStep[*#].*|PyTorch Profiler.*|Optimizer\..*|enumerate\(DataLoader\).*|"
+    r"(nccl|gloo|mpi|ucc|xccl):.*|## .* ##|"
+    r"Torch-Compiled Region.*|TorchDynamo.*|.*CompiledFxGraph.*|Pregraph bytecode|Iteration Start.*"
+)
+# Below this share kernels may come from libraries that the profiler does not watch.
+FEW_UNKNOWN = 0.05
+
+NO_RANGES = (
+    "no range names a part of the model, so nothing is told by part or of attention, and every softmax but a loss's is "
+    "taken for attention's: {why}"
+)
+NO_MODEL = "give measure(model=…)"
+NOT_RUN = (
+    "no part of the model that was given ran its forward pass in Python here, as when only backward or the optimizer "
+    "is measured, or when the model is compiled or replayed as a graph"
+)
+NO_ATTENTION = "no part of the model is named attention or attn, so softmax and matrix products are not compared there"
+FUSED = "attention is fused: one kernel does both its matrix products and its softmax, which cannot be told apart"
+NO_LAUNCHES = "{share:.0%} of the device's time was launched by no known operator, as in a graph: known by name alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One piece of work within a profiled call: a kernel, a copy or a fill; on a CPU an operator's own time.
+
+    Args:
+        event: the operator that launched it, or that it is; None where nothing tells.
+        ranges: the model's parts around it, the outermost first; of backward work those of its forward operator.
+        count: how many launches; more than one only where nothing tells who launched them.
+        is_first: whether no other activity of its operator came before, so that work is counted once.
+    """
+
+    name: str
+    kind: str
+    seconds: float
+    event: "FunctionEvent | None" = None
+    ranges: tuple[str, ...] = ()
+    backward: bool = False
+    count: int = 1
+    is_first: bool = True
+
+    @property
+    def is_of_activations(self) -> bool:
+        """Of a matrix product: whether it is one of activations with each other, and not with weights."""
+        if self.event is None or any(one.name == "aten::linear" for one in _upward(self.event)):
+            return False
+        return any(one.name in _BATCHED for one in (self.event, *self.event.cpu_children))
+
+
+def analysed(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: bool) -> Profile:
+    """A profile with everything that the events of its calls tell.
+
+    Args:
+        profile: with as much as is known without them.
+        events: of torch.profiler, with shapes and FLOPs.
+        has_model: whether a model was given, so that its parts would be ranges if they ran.
+    """
+    within = _in_calls(events)
+    host = [event for event in within if _is_on_host(event)]
+    device = [event for event in within if not _is_on_host(event)]
+    places = _places(host)
+    activities = list(_device_activities(device, host, places) if device else _host_activities(host, places))
+    calls = [event for event in host if event.name == CALL]
+    span_s = sum(event.time_range.elapsed_us() for event in calls) * 1e-6
+    kernels = _kernel_times(activities, span_s)
+    attention = _attention_times(activities)
+    return replace(
+        profile,
+        on_device=bool(device),
+        calls=len(calls),
+        span_s=span_s,
+        busy_s=sum(one.seconds for one in activities),
+        host_s=sum(one.seconds for one in _host_activities(host, places)),
+        classes=tuple(_class_times(activities, span_s)),
+        kernels=tuple(kernels[:MOST_KERNELS]),
+        distinct=len(kernels),
+        parts=tuple(_part_times(activities)[:MOST_PARTS]),
+        attention=tuple(attention),
+        missing=(*profile.missing, *_missing(activities, attention, has_model)),
+    )
+
+
+def _in_calls(events: Iterable["FunctionEvent"]) -> list["FunctionEvent"]:
+    """What began within a profiled call, in order; the device is waited for inside each."""
+    ordered = sorted(events, key=lambda event: (event.time_range.start, -event.time_range.end))
+    calls = [event.time_range for event in ordered if event.name == CALL and _is_on_host(event)]
+    return [event for event in ordered if any(call.start <= event.time_range.start <= call.end for call in calls)]
+
+
+def _is_on_host(event: "FunctionEvent") -> bool:
+    from torch._C._autograd import DeviceType
+
+    return bool(event.device_type == DeviceType.CPU)
+
+
+Place = tuple[tuple[str, ...], bool]
+
+
+def _places(host: Iterable["FunctionEvent"]) -> dict[int, Place]:
+    """Of each event of the host the ranges around it, and whether it is backward work.
+
+    A backward node belongs where the forward operator is that shares autograd's number; numbers count in each thread.
+    """
+    places: dict[int, Place] = {}
+    made: dict[tuple[int, int | None], Place] = {}
+    for event in host:
+        ranges, backward = places.get(id(event.cpu_parent), ((), False))
+        if event.is_user_annotation:
+            ranges = ranges if _NOT_PARTS.fullmatch(event.name) else (*ranges, event.name)
+        elif event.scope == _BACKWARD_FUNCTION or event.name.startswith("autograd::engine::"):
+            # The last operator with a number is the one that made the node: whoever came before only saw the next one.
+            ranges = made.get((event.sequence_nr, event.fwd_thread), (ranges, True))[0]
+            backward = True
+        elif event.sequence_nr >= 0:
+            made[event.sequence_nr, event.thread] = ranges, backward
+        places[id(event)] = ranges, backward
+    return places
+
+
+def _upward(event: "FunctionEvent | None") -> Iterator["FunctionEvent"]:
+    while event is not None:
+        yield event
+        event = event.cpu_parent
+
+
+def _names_around(event: "FunctionEvent") -> list[str]:
+    return [one.name for one in _upward(event) if not one.is_user_annotation or _NOT_PARTS.fullmatch(one.name)][::-1]
+
+
+def _host_activities(host: Iterable["FunctionEvent"], places: dict[int, Place]) -> Iterator[Activity]:
+    for event in host:
+        # The vendor's library waiting for the device is no operator at work.
+        if event.is_user_annotation or event.is_async or "Synchronize" in event.name:
+            continue
+        ranges, backward = places[id(event)]
+        kind = class_of(_names_around(event), ranges)
+        yield Activity(event.name, kind, max(0.0, event.self_cpu_time_total) * 1e-6, event, ranges, backward)
+
+
+def _device_activities(
+    device: Sequence["FunctionEvent"], host: Iterable["FunctionEvent"], places: dict[int, Place]
+) -> Iterator[Activity]:
+    """What the device did: first what operators are known to have launched, then the rest, known by its name alone."""
+    ranges_there = {event.name for event in device if event.is_user_annotation}
+    left: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
+    for event in device:
+        if not event.is_user_annotation:
+            left[event.name][0] += event.time_range.elapsed_us() * 1e-6
+            left[event.name][1] += 1
+    for event in host:
+        ranges, backward = places[id(event)]
+        known = [kernel for kernel in event.kernels if kernel.name not in ranges_there]
+        for index, kernel in enumerate(known):
+            kind = class_of(_names_around(event), ranges, kernel.name)
+            seconds = kernel.duration * 1e-6
+            yield Activity(kernel.name, kind, seconds, event, ranges, backward, is_first=index == 0)
+            left[kernel.name][0] -= seconds
+            left[kernel.name][1] -= 1
+    for name, (seconds, count) in left.items():
+        if count > 0:
+            yield Activity(name, class_of((), (), name), max(0.0, seconds), count=int(count))
+
+
+def _class_times(activities: Sequence[Activity], span_s: float) -> list[ClassTime]:
+    """The classes that there are, the longest first, and what was idle at the end."""
+    totals = _totals(activities, lambda one: one.kind)
+    counts: Counter[str] = Counter()
+    names: dict[str, Counter[str]] = defaultdict(Counter)
+    for activity in activities:
+        counts[activity.kind] += activity.count
+        names[activity.kind][activity.name] += activity.seconds  # type: ignore[assignment]
+    times = [
+        ClassTime(
+            kind,  # type: ignore[arg-type]
+            total_s,
+            _share(total_s, span_s),
+            counts[kind],
+            tuple(name for name, _ in names[kind].most_common(MOST_NAMES)),
+        )
+        for kind, total_s in totals.items()
+    ]
+    idle_s = max(0.0, span_s - sum(totals.values()))
+    return [*times, ClassTime("idle", idle_s, _share(idle_s, span_s))]
+
+
+def _kernel_times(activities: Sequence[Activity], span_s: float) -> list[KernelTime]:
+    """Every name with its times, the longest first, in the class that took most of it."""
+    counts: Counter[str] = Counter()
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
+    for activity in activities:
+        counts[activity.name] += activity.count
+        kinds[activity.name][activity.kind] += activity.seconds  # type: ignore[assignment]
+    return [
+        KernelTime(name, kinds[name].most_common(1)[0][0], total_s, _share(total_s, span_s), counts[name])  # type: ignore[arg-type]
+        for name, total_s in _totals(activities, lambda one: one.name).items()
+    ]
+
+
+def _part_times(activities: Sequence[Activity]) -> list[PartTime]:
+    """Every part of the model with what happened in it and in no part inside it; layers of one name together."""
+    forward = _totals((one for one in activities if not one.backward), _part_of)
+    backward = _totals((one for one in activities if one.backward), _part_of)
+    if not (forward.keys() | backward.keys()) - {""}:
+        return []
+    parts = [PartTime(name, forward.get(name, 0.0), backward.get(name, 0.0)) for name in forward | backward]
+    return sorted(parts, key=lambda part: (-part.forward_s - part.backward_s, part.part))
+
+
+def _part_of(activity: Activity) -> str:
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", activity.ranges[-1]) if activity.ranges else ""
+
+
+def _totals(activities: Iterable[Activity], key: Callable[[Activity], str]) -> dict[str, float]:
+    """Seconds by a key, the longest first."""
+    totals: dict[str, float] = defaultdict(float)
+    for activity in activities:
+        totals[key(activity)] += activity.seconds
+    return dict(sorted(totals.items(), key=lambda pair: -pair[1]))
+
+
+def _share(seconds: float, span_s: float) -> float:
+    return seconds / span_s if span_s > 0 else 0.0
+
+
+def _attention_times(activities: Sequence[Activity]) -> list[AttentionTime]:
+    """Softmax against matrix products, forward and backward, each where it was seen; empty without such a range."""
+    inside = [activity for activity in activities if activity.ranges and in_attention(activity.ranges)]
+    times: list[AttentionTime] = []
+    scores: int | None = None
+    for phase in SOFTMAX_FLOPS:
+        found = [activity for activity in inside if activity.backward == (phase == "backward")]
+        if found:
+            # A softmax written out has as many scores backward as forward, whatever it is made of.
+            scores = _scores(found) or scores
+            times.append(_attention_time(phase, found, scores))
+    return times
+
+
+def _attention_time(phase: Phase, found: Sequence[Activity], scores: int | None) -> AttentionTime:
+    by_kind = _totals(found, lambda one: one.kind)
+    products = [one for one in found if one.kind == "matrix product"]
+    core = [one for one in products if one.is_of_activations]
+    weights = [one for one in products if not one.is_of_activations]
+    named = ("attention softmax", "matrix product", "attention fused")
+    has_softmax = "attention softmax" in by_kind
+    return AttentionTime(
+        phase=phase,
+        softmax_s=by_kind.get("attention softmax", 0.0),
+        products_s=sum(one.seconds for one in core),
+        projections_s=sum(one.seconds for one in weights),
+        fused_s=by_kind.get("attention fused", 0.0),
+        other_s=sum(seconds for kind, seconds in by_kind.items() if kind not in named),
+        softmax_flops=SOFTMAX_FLOPS[phase] * scores if scores and has_softmax else None,
+        products_flops=_flops(core),
+        projections_flops=_flops(weights),
+    )
+
+
+def _flops(products: Iterable[Activity]) -> int | None:
+    """As torch counts them from the shapes, 2·b·m·n·k; None where no operator has a formula."""
+    return sum(one.event.flops or 0 for one in products if one.event is not None and one.is_first) or None
+
+
+def _scores(activities: Iterable[Activity]) -> int | None:
+    """How many scores went through the softmax: those of the operator, or of the exponential of one written out."""
+    operators = [one.event for one in activities if one.kind == "attention softmax" and one.is_first and one.event]
+    shapes: list[Any] = [event.input_shapes for event in operators if event.name in _SOFTMAX_OPERATORS]
+    return sum(math.prod(inputs[0]) for inputs in shapes if inputs) or None
+
+
+def _missing(activities: Sequence[Activity], attention: Sequence[AttentionTime], has_model: bool) -> Iterator[str]:
+    if not any(activity.ranges for activity in activities):
+        yield NO_RANGES.format(why=NOT_RUN if has_model else NO_MODEL)
+    elif not attention:
+        yield NO_ATTENTION
+    if any(activity.kind == "attention fused" for activity in activities):
+        yield FUSED
+    total_s = sum(activity.seconds for activity in activities)
+    unknown_s = sum(one.seconds for one in activities if all(event.is_user_annotation for event in _upward(one.event)))
+    if unknown_s > FEW_UNKNOWN * total_s:
+        yield NO_LAUNCHES.format(share=unknown_s / total_s)

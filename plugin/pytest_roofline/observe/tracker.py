@@ -1,0 +1,161 @@
+"""torch's own memory tracker for one call, without its statistics by module.
+
+`torch.distributed._tools` has it under no public name: all that is used of it stands here, and where a version of torch
+lacks any of it, `memory_use` says so. Its statistics by module refuse a model that is called twice and parameters
+without gradients; without them there is nothing left that could.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed._tools.mem_tracker import MemTracker, _MemRefType
+from torch.distributed._tools.mod_tracker import ModTracker
+from torch.optim.optimizer import Optimizer
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
+from torch.utils._pytree import tree_map_only
+
+from ..core.memory_use import Category, Step
+
+CATEGORY_OF: dict[_MemRefType, Category] = {
+    _MemRefType.PARAM: "parameters",
+    _MemRefType.BUFFER: "buffers",
+    _MemRefType.GRAD: "gradients",
+    _MemRefType.ACT: "activations",
+    _MemRefType.TEMP: "temporaries",
+    _MemRefType.OPT: "optimizer",
+    _MemRefType.OTH: "other",
+}
+# These get what torch has just made of data from Python or C++, without an operator that would show it.
+_LIFTS = ("aten::lift_fresh", "aten::lift_fresh_copy", "aten::lift")
+
+
+class NoModules(ModTracker):
+    """Tells whether autograd runs backward, and hooks into no module."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __enter__(self) -> "NoModules":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Tracker(MemTracker):
+    """The storages of one call on one device by category, with the peak of each of its phases.
+
+    Args:
+        device: whose memory.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._mod_tracker = NoModules()
+        # Tensors of an accelerator tell its number.
+        numbered = device.type == "cpu" or device.index is not None
+        self._device = device if numbered else torch.device(device.type, 0)
+        # Of what was seen, what was there before the call.
+        self.before_bytes = 0
+        self.phase_peaks: dict[Step, int] = {}
+        # Whether any operator came by, and whether one of them allocated something.
+        self.seen = self.allocated = False
+
+    @property
+    def now_bytes(self) -> int:
+        """All that is alive now."""
+        return sum(self._by_category(self._curr_mem_snap).values())
+
+    @property
+    def categories(self) -> dict[str, int]:
+        """The peak by category, the largest first."""
+        found = {CATEGORY_OF[kind]: size for kind, size in self._by_category(self._peak_mem_snap).items() if size}
+        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+    def meet(self, *given: nn.Module | Optimizer | torch.Tensor) -> None:
+        """Say what there is before the call, and what it is; what something is first, it stays."""
+        for one in given:
+            if isinstance(one, Optimizer):
+                self._meet_parameters(parameter for group in one.param_groups for parameter in group["params"])
+            elif isinstance(one, nn.Module):
+                self._meet_parameters(one.parameters())
+            if not isinstance(one, nn.Module):
+                self.track_external(one)
+            else:
+                for buffer in one.buffers():
+                    self._update_and_maybe_create_winfos(buffer, _MemRefType.BUFFER)
+        self.before_bytes = self.now_bytes
+
+    def _meet_parameters(self, parameters: Iterable[torch.Tensor]) -> None:
+        for parameter in parameters:
+            self._update_and_maybe_create_winfos(parameter, _MemRefType.PARAM)
+            self._follow_gradient(parameter)
+
+    def _follow_gradient(self, parameter: torch.Tensor) -> None:
+        """Say what gradient a parameter has, and what it gets."""
+        if parameter.grad is not None:
+            self._track(_MemRefType.GRAD, parameter.grad)
+        known = self._param_to_grad_hook_handles.get(parameter)
+        if known is None and parameter.requires_grad and parameter.is_leaf:
+            handle = parameter.register_post_accumulate_grad_hook(self._mark_gradient)
+            # The tracker removes two for each.
+            self._param_to_grad_hook_handles[parameter] = handle, handle
+
+    def close(self) -> None:
+        """Leave no hook behind, also where the call never began."""
+        self._deregister_param_and_optimizer_hooks()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(map(is_traceable_wrapper_subclass_type, types)):
+            # What such a tensor is made of comes by in a moment.
+            return NotImplemented
+        if func.name().partition(".")[0] not in _LIFTS:
+            # What is taken without having been seen was there before the call.
+            held = self._by_category(self._curr_mem_snap)
+            tree_map_only(torch.Tensor, self._meet_argument, (args, kwargs))
+            self._count_from_the_start(held)
+        self._update_peak_stats(None)
+        known = len(self._WINFO)
+        result = super().__torch_dispatch__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
+        self.seen, self.allocated = True, self.allocated or len(self._WINFO) > known
+        return result
+
+    def _meet_argument(self, tensor: torch.Tensor) -> None:
+        self._track(_MemRefType.PARAM if isinstance(tensor, nn.Parameter) else _MemRefType.OTH, tensor)
+        if isinstance(tensor, nn.Parameter):
+            self._follow_gradient(tensor)
+
+    def _count_from_the_start(self, held: dict[_MemRefType, int]) -> None:
+        """What was met only now was there before the call, and so at the peak and in every phase."""
+        peak = self._peak_mem_snap.setdefault(self._device, dict.fromkeys([*CATEGORY_OF, "Total"], 0))
+        for kind, size in self._by_category(self._curr_mem_snap).items():
+            met_bytes = size - held.get(kind, 0)
+            peak[kind] += met_bytes
+            self._peak_mem[self._device] = self._peak_mem.get(self._device, 0) + met_bytes
+            self.before_bytes += met_bytes
+            self.phase_peaks = {step: most + met_bytes for step, most in self.phase_peaks.items()}
+
+    def _mark_gradient(self, parameter: torch.Tensor) -> None:
+        if parameter.grad is not None:
+            self._update_and_maybe_create_winfos(parameter.grad, _MemRefType.GRAD)
+
+    def _update_peak_stats(self, peak_state: Any) -> None:
+        step: Step = "optimizer" if self._in_opt else "backward" if self._mod_tracker.is_bw else "forward"
+        self.phase_peaks[step] = max(self.phase_peaks.get(step, 0), self.now_bytes)
+        super()._update_peak_stats(peak_state)
+
+    def _by_category(self, snapshots: Any) -> dict[_MemRefType, int]:
+        found = snapshots.get(self._device, {})
+        return {kind: found[kind] for kind in CATEGORY_OF if kind in found}
+
+    def _track(self, reftype: Any, t: torch.Tensor) -> None:
+        # A sparse tensor has no storage of its own; what it is made of came by.
+        if t.layout is torch.strided:
+            super()._track(reftype, t)
+
+    def _update_and_maybe_create_winfos(self, t: torch.Tensor, reftype: Any, update_existing: bool = False) -> Any:
+        if t.layout is torch.strided:
+            return super()._update_and_maybe_create_winfos(t, reftype, update_existing)
+        return set()

@@ -1,0 +1,384 @@
+"""What a call's memory goes into, against bytes that were counted by hand and against the device's own counter.
+
+The small model has two matrices of 8 by 16 and a GELU between; 64 rows go through it, all in float32.
+"""
+
+import gc
+import sys
+import weakref
+from dataclasses import replace
+
+import pytest
+import torch
+
+# Optimizers load it at their first step; every collection of garbage would then go through all of it.
+import torch._dynamo
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.memory_use import MemoryUse
+from pytest_roofline.measuring.devices.base import Allocated
+from pytest_roofline.measuring.devices.cpu import CpuDevice
+from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.observe import memory_use
+from pytest_roofline.observe.memory_use import FollowedCall, follow
+from pytest_roofline.observe.snapshot import snapshot
+
+EMPTY = MemoryUse("t", "t", "p", "cpu", "", 0)
+ROWS, WIDTH, INNER, FLOAT = 64, 8, 16, 4
+NARROW, WIDE = ROWS * WIDTH * FLOAT, ROWS * INNER * FLOAT
+MATRIX = WIDTH * INNER * FLOAT
+PARAMETERS = 2 * MATRIX
+# Two moments for each parameter, and a count of steps for each matrix.
+ADAMW = 2 * PARAMETERS + 2 * FLOAT
+
+
+def take(fn, arguments=(), model=None, optimizer=None, device=None):
+    return follow(device or CpuDevice(), FollowedCall(fn, arguments, model, optimizer), EMPTY)
+
+
+class Training:
+    """A model, its optimizer, an input, and a gradient that a loss would give."""
+
+    def __init__(self, rows=ROWS):
+        self.model = nn.Sequential(nn.Linear(WIDTH, INNER, bias=False), nn.GELU(), nn.Linear(INNER, WIDTH, bias=False))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+        self.inputs = torch.randn(rows, WIDTH), torch.randn(rows, WIDTH)
+
+    def step(self, x, gradient):
+        self.model(x).backward(gradient)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def follow(self, fn=None, **given):
+        given = {"model": self.model, "optimizer": self.optimizer, "arguments": self.inputs} | given
+        return take(fn or self.step, **given)
+
+
+@pytest.fixture
+def training():
+    found = Training()
+    found.step(*found.inputs)
+    return found
+
+
+def test_the_peak_of_a_training_step_is_what_a_hand_counts(training):
+    found = training.follow()
+    # While the lower matrix's backward is done: its gradient and that of its input are there, and nothing is freed yet.
+    assert found.categories == {
+        "activations": WIDE + WIDE + NARROW, "temporaries": WIDE + MATRIX, "other": 2 * NARROW, "optimizer": ADAMW,
+        "parameters": PARAMETERS,
+    }  # fmt: skip
+    assert found.phase == "backward"
+    assert found.before_bytes == PARAMETERS + ADAMW + 2 * NARROW
+    assert found.phase_peaks["forward"] == found.before_bytes + WIDE + WIDE + NARROW
+    # The last gradient comes when the activations have gone.
+    assert found.phase_peaks["optimizer"] < found.phase_peaks["forward"]
+    # On a CPU the device counts the same bytes as the operators show.
+    assert (found.device_peak_bytes, found.missing) == (found.peak_bytes, ())
+
+
+def test_without_a_model_and_an_optimizer_parameters_and_gradients_are_still_known(training):
+    alone, given = training.follow(model=None, optimizer=None), training.follow()
+    # The optimizer's state was there when its step took it, as what nobody knows.
+    state = given.categories.pop("optimizer")
+    assert alone.categories == given.categories | {"other": given.categories["other"] + state}
+    assert (alone.peak_bytes, alone.before_bytes) == (given.peak_bytes, given.before_bytes)
+
+
+def test_the_first_step_peaks_in_the_optimizer_where_the_batch_is_small():
+    found = Training(rows=1).follow()
+    assert found.phase == "optimizer"
+    assert found.categories["optimizer"] >= ADAMW
+    assert found.categories["gradients"] == PARAMETERS
+    assert found.phase_peaks["optimizer"] == found.peak_bytes
+
+
+def test_gradients_of_two_backwards_add_up_and_frozen_parameters_have_none(training):
+    training.model[0].requires_grad_(False)
+
+    def twice(x, gradient):
+        training.model(x).backward(gradient)
+        training.model(x).backward(gradient)
+
+    found = training.follow(twice)
+    assert (found.categories["parameters"], found.categories["gradients"]) == (PARAMETERS, MATRIX)
+
+
+def test_an_optimizer_alone_is_known_without_being_given(training):
+    for parameter in training.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    found = take(training.optimizer.step)
+    assert found.phase == "optimizer"
+    assert (found.categories["parameters"], found.categories["gradients"]) == (PARAMETERS, PARAMETERS)
+
+
+def test_inference_and_checkpointing_as_they_are(training):
+    with torch.no_grad():
+        found = training.follow(training.model, arguments=training.inputs[:1], optimizer=None)
+    assert found.categories == {"activations": 2 * WIDE, "other": NARROW, "parameters": PARAMETERS}
+    assert found.phase_peaks == {"forward": found.peak_bytes}
+
+    def step(x, gradient):
+        checkpoint(training.model, x, use_reentrant=False).backward(gradient)
+
+    found = training.follow(step)
+    # What is computed anew in the backward is none that was kept for it.
+    assert found.categories["activations"] == NARROW
+    assert found.categories["temporaries"] >= 2 * WIDE
+
+
+def test_what_is_no_allocation_and_what_is():
+    x = torch.zeros(100)
+    # Views and results in place.
+    assert take(lambda x: x.view(10, 10).t().add_(1), (x,)).categories == {"other": x.nbytes}
+    # Data from Python.
+    found = take(lambda: torch.tensor([1.0] * 100))
+    assert (found.before_bytes, found.categories) == (0, {"activations": 400})
+
+    def resized():
+        tensor = torch.empty(0)
+        tensor.untyped_storage().resize_(4000)
+        tensor.add_(1)
+        tensor.untyped_storage().resize_(0)
+        return torch.empty(250), tensor
+
+    assert take(resized).peak_bytes == 4000
+    # What the function held itself.
+    assert take(lambda: x + 1).categories == {"other": 400, "activations": 400}
+    # Sparse gradients are made of what is not sparse.
+    table = nn.Embedding(50, WIDTH, sparse=True)
+    assert take(lambda: table(torch.arange(10)).sum().backward(), model=table).categories["parameters"] == 1600
+
+
+class Pair(torch.Tensor):
+    """A tensor made of two others, with no memory of its own."""
+
+    @staticmethod
+    def __new__(cls, left, right):
+        return torch.Tensor._make_wrapper_subclass(cls, left.shape, dtype=left.dtype, device=left.device)
+
+    def __init__(self, left, right):
+        self.left, self.right = left, right
+
+    def __tensor_flatten__(self):
+        return ["left", "right"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, meta, size, stride):
+        return Pair(inner["left"], inner["right"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        sides = [[getattr(one, side) if isinstance(one, Pair) else one for one in args] for side in ("left", "right")]
+        return Pair(*(func(*side, **(kwargs or {})) for side in sides))
+
+
+def test_a_tensor_made_of_tensors_is_what_those_are():
+    found = take(lambda pair: pair * 2, (Pair(torch.ones(100), torch.ones(100)),))
+    assert found.categories == {"other": 800, "activations": 800}
+
+
+def test_what_cannot_be_followed_is_refused(training, monkeypatch):
+    with pytest.raises(BadInput, match=r"model is a int; expected a torch.nn.Module"):
+        training.follow(model=3)
+    with pytest.raises(BadInput, match=r"optimizer is a int; expected a torch.optim.Optimizer"):
+        training.follow(optimizer=3)
+    with pytest.raises(BadInput, match="memory saw no tensor on cpu; expected a function that works on"):
+        take(lambda: 3)
+    monkeypatch.delitem(sys.modules, "pytest_roofline.observe.tracker", raising=False)
+    monkeypatch.setitem(sys.modules, "torch.distributed._tools.mem_tracker", None)
+    with pytest.raises(BadInput, match=r"MemTracker, which torch .* does not have here .*peak_bytes=True"):
+        training.follow()
+
+
+def test_whatever_is_raised_nothing_stays_behind(training):
+    def fail(x, gradient):
+        training.model(x)
+        raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        training.follow(fail)
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        training.follow(lambda *_: torch.empty(2**50))
+    assert [len(one._forward_hooks) + len(one._forward_pre_hooks) for one in training.model.modules()] == [0] * 4
+    assert not any(one._post_accumulate_grad_hooks for one in training.model.parameters())
+    assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+    optimizers = sys.modules["torch.optim.optimizer"]
+    assert not optimizers._global_optimizer_pre_hooks
+    assert not optimizers._global_optimizer_post_hooks
+
+
+def test_compiled_code_runs_operator_by_operator_and_is_compiled_afterwards(training):
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(training.model, backend=backend)
+    found = take(compiled, training.inputs[:1], compiled)
+    assert graphs == []
+    assert found.missing == ("what compiled code allocates: its operators ran one by one here",)
+    assert found.categories["activations"] == WIDE + WIDE + NARROW
+    # A frame that torch meets under a dispatch mode it never compiles again, and what is timed next would be slow.
+    compiled(training.inputs[0])
+    assert len(graphs) == 1
+
+
+def test_a_transformer_layer_holds_by_its_operators_what_the_device_counts():
+    layers = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True, norm_first=True), 2, enable_nested_tensor=False
+    )
+    optimizer, x = torch.optim.AdamW(layers.parameters()), torch.randn(4, 64, 32)
+
+    def step():
+        layers(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()
+    found = take(step, (), layers, optimizer)
+    # The device also counts what kernels take for themselves: at most a hundredth here.
+    assert found.peak_bytes <= found.device_peak_bytes <= 1.01 * found.peak_bytes
+    assert found.phase == "backward"
+    assert found.categories["parameters"] == sum(one.nbytes for one in layers.parameters())
+
+
+def test_what_the_device_counts_beside_the_operators(training):
+    @torch.library.custom_op("roofline_tests::with_scratch", mutates_args=())
+    def with_scratch(x: torch.Tensor) -> torch.Tensor:
+        scratch = torch.ones(1000)
+        return x * scratch.sum()
+
+    class Counting(FakeDevice):
+        def allocated(self):
+            return Allocated(now_bytes=5000)
+
+        def peak_bytes(self, call):
+            call()
+            return 1200
+
+    x = torch.ones(10)
+    found = take(lambda: with_scratch(x))
+    # The scratch itself and its sum.
+    assert (found.peak_bytes, found.unseen_bytes) == (2 * x.nbytes, 4000 + 4)
+    found = take(lambda x: x + 1, (x,), device=Counting())
+    assert (found.device_before_bytes, found.device_peak_bytes) == (5000, 6200)
+    with torch.profiler.profile():
+        found = training.follow()
+    assert (found.device_peak_bytes, found.unseen_bytes) == (None, None)
+    assert found.missing == ("the device's own peak, which cpu does not tell here",)
+
+
+def test_a_call_that_passes_no_operator_is_said_to_be_unseen(training, monkeypatch):
+    unseen = "what passes no operator, as where a graph is replayed"
+    assert training.follow(lambda *_: None).missing[0].startswith(unseen)
+    x = torch.ones(100)
+    assert take(lambda: x.add_(1)).missing == ()
+    # Where a graph could hide, operators that allocate nothing are not all that there is.
+    monkeypatch.setattr(memory_use, "WITH_GRAPHS", ("cpu",))
+    assert take(lambda: x.add_(1)).missing[0].startswith(unseen)
+    assert take(lambda: x + 1).missing == ()
+
+
+def test_nothing_that_was_followed_is_kept_also_by_a_device_that_fails_behind_it(training):
+    class Failing(FakeDevice):
+        def peak_bytes(self, call):
+            call()
+            raise RuntimeError("lost the device")
+
+    kept = []
+
+    def forward():
+        y = torch.ones(10)
+        kept.append(weakref.ref(y))
+        return y
+
+    take(forward)
+    with pytest.raises(RuntimeError, match="lost the device") as _held:
+        take(forward, device=Failing())
+    gc.collect()
+    assert [one() for one in kept] == [None, None]
+
+
+# The record.
+
+
+def test_a_record_whose_sums_do_not_hold_is_refused():
+    use = replace(
+        EMPTY, peak_bytes=1000, categories={"activations": 700, "parameters": 300},
+        phase_peaks={"forward": 900, "backward": 1000}, phase="backward",
+    )  # fmt: skip
+    for changes, sentence in (
+        ({"categories": {"activations": 700}}, "the categories add up to 700 bytes; expected the peak, 1000"),
+        ({"categories": {"weights": 1000}}, "memory use names weights; expected some of parameters, buffers"),
+        ({"phase": "backwards"}, "memory use names backwards"),
+        ({"phase_peaks": {"forward": 900}}, "the highest peak of a phase is 900 bytes; expected the peak, 1000"),
+        ({"before_bytes": -1}, "before_bytes is -1; expected a finite number, zero or more"),
+    ):
+        with pytest.raises(BadInput, match=sentence):
+            replace(use, **changes)
+    # Memory from before is no memory that operators did not show; a counter of changes alone starts with it.
+    assert replace(use, before_bytes=300, device_before_bytes=350, device_peak_bytes=1130).unseen_bytes == 80
+    assert replace(use, before_bytes=300, device_peak_bytes=1040).unseen_bytes == 40
+
+
+# Snapshots.
+
+
+class History:
+    """torch's memory history as far as a snapshot uses it."""
+
+    def __init__(self, monkeypatch):
+        self.asked, self.fails, self.look = [], False, bool
+        monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", self.record)
+        monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", self.dump)
+
+    def record(self, enabled="all", **_):
+        self.asked.append(enabled)
+
+    def dump(self, path):
+        if self.fails:
+            raise OSError("disk full")
+        self.looked = self.look()
+        with open(path, "wb") as file:  # noqa: PTH123
+            file.write(b"snapshot")
+
+
+def test_a_snapshot_is_taken_around_the_call_and_overwrites_none(monkeypatch, tmp_path):
+    history = History(monkeypatch)
+    seen = [snapshot(FakeDevice(), lambda: history.asked.append("call"), tmp_path / "new", "step") for _ in range(2)]
+    assert history.asked == ["all", "call", None] * 2
+    assert [path.name for path in seen] == ["step.pickle", "step~2.pickle"]
+    assert [path.read_bytes() for path in seen] == [b"snapshot"] * 2
+
+
+def test_a_call_that_runs_out_of_memory_leaves_the_history_up_to_there(monkeypatch, tmp_path):
+    history, held = History(monkeypatch), []
+
+    def call():
+        tensor = torch.ones(10)
+        held.append(weakref.ref(tensor))
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    history.look = lambda: held[0]() is not None
+    path = snapshot(FakeDevice(), call, tmp_path, "step")
+    assert history.asked == ["all", None]
+    # While the call still held what it held.
+    assert (path.read_bytes(), history.looked) == (b"snapshot", True)
+
+
+def test_a_snapshot_that_fails_leaves_no_file_and_no_history(monkeypatch, tmp_path):
+    history = History(monkeypatch)
+
+    def call():
+        if not history.fails:
+            raise ValueError("in the call")
+
+    for history.fails in (False, True):
+        with pytest.raises((OSError, ValueError)):
+            snapshot(FakeDevice(), call, tmp_path, "step")
+    assert history.asked == ["all", None] * 2
+    assert list(tmp_path.iterdir()) == []

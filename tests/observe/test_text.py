@@ -1,0 +1,140 @@
+"""Profiles, uses of memory and snapshots in words, and what older versions wrote of them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_roofline.core.memory_use import MemoryUse
+from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, PartTime, Profile
+from pytest_roofline.judging.runs import OLDER, encode_line, read_run
+from pytest_roofline.observe.memory_text import memory_lines, snapshot_lines, use_lines
+from pytest_roofline.observe.profile_text import kernel_cells, profile_lines, short_name
+
+MIB = 2**20
+HOSTILE = "x\x1b[31m\r\ny[bold]|<b>"
+KERNEL = KernelTime(
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, T2)", "elementwise",
+    4e-3, 0.1, 8,
+)  # fmt: skip
+PROFILE = Profile(
+    "test.py::test_step", "step", "p", "cuda:0", 2, on_device=True, measured_s=12e-3, profiled_s=14e-3, span_s=26e-3,
+    busy_s=20e-3, host_s=13e-3,
+    classes=(ClassTime("matrix product", 14e-3, 0.5389, 4, ("sgemm",)), ClassTime("idle", 6e-3, 0.2308)),
+    kernels=(KERNEL,), distinct=31, parts=(PartTime("blocks.*.attention", 6e-3, 8e-3), PartTime("", 1e-3, 0.0)),
+    attention=(AttentionTime("forward", 4e-3, 20e-3, 6e-3, 0.0, 2e-3, 2_000_000, 200_000_000, 4_000_000),),
+    trace="/somewhere/step.trace.json.gz", missing=("the moon",),
+)  # fmt: skip
+USE = MemoryUse(
+    "test_transformer.py::test_step", "transformer[512]", "p", "cuda:0", "", 1024 * MIB, "backward",
+    {"parameters": 300 * MIB, "activations": 720 * MIB, "buffers": 4 * MIB}, 304 * MIB,
+    {"forward": 1000 * MIB, "backward": 1024 * MIB}, 1100 * MIB, 310 * MIB, ("the moon",),
+)  # fmt: skip
+
+
+def test_a_profile_in_the_terminal_is_of_one_call():
+    assert profile_lines([PROFILE], 80) == [
+        "profile of step on cuda:0, 2 calls; never judged, in no baseline",
+        "  a call: 12.0 ms measured, 14.0 ms under the profiler, operators at work on the host for 50.0 % of it",
+        "  the profiler made a call 1.17 times as long: a part of idle, and of operators' times on a host, is its own",
+        "  matrix product 53.9 %, idle 23.1 % of the span",
+        "  kernel                                             time   share  calls    mean",
+        "  vectorized_elementwise_kernel<4, CUDAFunctor_…  2.00 ms  10.0 %      4  500 µs",
+        "  parts: blocks.*.attention 3.00 ms forward 4.00 ms backward, (in no part) 500 µs forward",
+        "  attention, forward: softmax 2.00 ms (1.00 MFLOP), products of scores and values 10.0 ms (100 MFLOP), "
+        "1 : 5.00 in time and 1 : 100 in FLOPs, products with weights 3.00 ms (2.00 MFLOP), else 1.00 ms",
+        "  not told: the moon",
+        "  trace: /somewhere/step.trace.json.gz (open it at https://ui.perfetto.dev)",
+    ]
+    assert profile_lines([], 80) == []
+
+
+def test_the_table_of_kernels_fits_and_no_number_of_it_is_cut():
+    wide = KernelTime("k" * 300, "other", 99.9e-3, 0.999, 2223)
+    bare = replace(PROFILE, kernels=(KERNEL, *[wide] * 9), measured_s=None, profiled_s=None, span_s=0.0)
+    for width in (60, 72, 80, 81, 90, 100, 120, 200):
+        rows = profile_lines([bare], width)[3:11]
+        assert all(len(line) <= width for line in rows), width
+        for row, kernel in zip(rows, (KERNEL, *[wide] * 7), strict=True):
+            assert "".join(kernel_cells(kernel, 2)).replace(" ", "") in row.replace(" ", "")
+
+
+def test_a_kernel_keeps_what_tells_it_apart():
+    for name, short in (
+        ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        ("void at::native::reduce_kernel<512, at::native::ReduceOp<float>>(T3)", "reduce_kernel<512, ReduceOp<float>>"),
+        ("Memcpy DtoH (Device -> Pageable)", "Memcpy DtoH (Device -> Pageable)"),
+        ("(anonymous namespace)::thing(int)", "thing"),
+        ("k" * 50, "k" * 39 + "…"),
+    ):
+        assert short == short_name(name, 40)
+
+
+def test_what_is_special_about_a_profile_is_said():
+    fused = replace(PROFILE, attention=(AttentionTime("forward", fused_s=10e-3, projections_s=6e-3),))
+    text = "\n".join(profile_lines([fused], 80))
+    assert "forward: fused 5.00 ms (softmax and products cannot be told apart), products with weights 3.00 ms" in text
+    assert "1 :" not in text
+    over = replace(PROFILE, classes=(ClassTime("copy", 1.0, 0.8), ClassTime("communication", 1.0, 0.4)))
+    assert "streams overlap, so that classes hold more than the span" in "\n".join(profile_lines([over], 80))
+    external = Profile("t", "step", "p", "cuda:0", 1, tool="external", measured_s=1e-3)
+    assert ["  a call: 1.00 ms measured"] == profile_lines([external], 80)[1:]
+
+
+def test_of_what_was_repeated_the_last_stands_and_of_many_a_path_alone():
+    many = [replace(PROFILE, test_id=str(n), label=f"step[{n}]", trace=f"/runs/a/{n}.json") for n in range(10)]
+    lines = profile_lines([*many, replace(many[0], label="again")], 80)
+    heads = [line for line in lines if line.startswith("profile of")]
+    assert (8, True) == (len(heads), "again" in heads[0])
+    assert "and 2 more profiles, in the run file and /runs/a" in lines
+    uses = [replace(USE, test_id=str(number)) for number in range(10)]
+    lines = memory_lines([*uses, replace(uses[0], label="again")])
+    assert (8, True) == (sum(line.startswith("memory of") for line in lines), lines[0].startswith("memory of again"))
+    assert lines[-1] == "… and the memory of 2 more calls in the run file"
+
+
+def test_a_use_of_memory_has_its_peak_its_categories_and_what_the_device_counted():
+    assert use_lines(USE) == [
+        "memory of transformer[512]: peak 1.00 GiB in backward",
+        "  activations 720 MiB (70 %), parameters 300 MiB (29 %), buffers 4.00 MiB (<1 %)",
+        "  peaks: forward 1000 MiB, backward 1.00 GiB",
+        "  by the device's own counter 1.07 GiB, 70.0 MiB not seen by operators",
+        "  missing: the moon",
+    ]
+    assert "-6.00 MiB not seen" in use_lines(replace(USE, device_peak_bytes=1024 * MIB))[3]
+    assert use_lines(replace(USE, device_peak_bytes=1030 * MIB))[3].endswith("1.01 GiB, the same")
+    assert "counter" not in "".join(use_lines(replace(USE, device_peak_bytes=None)))
+
+
+def test_snapshots_stand_behind_their_labels():
+    shots = [(f"step[{number}]", Path(f"/shots/step-{number}.pickle")) for number in range(9)]
+    lines = snapshot_lines(shots)
+    assert lines[0] == "memory snapshots, to open at https://pytorch.org/memory_viz:"
+    assert (lines[1], lines[-1]) == ("  step[0]: /shots/step-0.pickle", "  … and 1 more in /shots")
+    assert snapshot_lines([]) == []
+
+
+def test_nothing_in_a_name_reaches_the_terminal():
+    hostile = replace(
+        PROFILE, label=HOSTILE, missing=(HOSTILE,), trace=HOSTILE, parts=(PartTime(HOSTILE, 1.0, 0.0),),
+        kernels=(KernelTime(HOSTILE, "other", 1.0, 0.1, 1),),
+    )  # fmt: skip
+    lines = profile_lines([hostile], 80) + memory_lines([replace(USE, label=HOSTILE, missing=(HOSTILE,))])
+    assert not {"\x1b", "\r", "\n"} & set("".join(lines))
+
+
+def test_a_run_file_gives_back_what_was_written_also_by_older_versions(make, tmp_path):
+    assert (PROFILE, USE) == _read(make, tmp_path / "new.jsonl", encode_line(PROFILE), encode_line(USE))
+    older = json.loads(encode_line(PROFILE)) | {"timers": {"host_s": 1e-3, "span_s": 2e-3}, "streams": 2}
+    older["kernels"][0] |= {"median_s": 1e-3, "min_s": 1e-3, "max_s": 1e-3, "deviation_s": 0.0, "grid": [8, 1, 1]}
+    older["classes"][0]["flops"] = 10**9
+    largest = [{"size_bytes": 600, "category": "activations", "made": "forward", "shape": [10, 15], "dtype": "float32"}]
+    found = json.loads(encode_line(USE)) | {"largest": largest, "outputs": [{"module": "up", "predicted_bytes": 600}]}
+    profile, use = _read(make, tmp_path / "old.jsonl", json.dumps(older) + "\n", json.dumps(found) + "\n")
+    assert profile == replace(PROFILE, missing=("the moon", OLDER))
+    assert use == replace(USE, missing=("the moon", OLDER))
+
+
+def _read(make, path, *lines):
+    path.write_text(encode_line(make.header()) + "".join(lines))
+    run = read_run(path)
+    return run.profiles[0], run.memory_uses[0]
