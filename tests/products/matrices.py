@@ -16,6 +16,9 @@ from roofline_kernels import gemm
 # Of numbers; a prime more than a power of two, so that rows begin anywhere.
 _POOL = 2**21 + 17
 _STEP = 1_000_003
+# Numbers of a matrix that an operator may have whole, with those it is made of: what looks for results that were
+# remembered is content without, and would take minutes.
+MOST_SETTLED = 2**24
 
 
 @functools.cache
@@ -25,6 +28,10 @@ def _pool() -> torch.Tensor:
 
 class Source(Protocol):
     """What a matrix holds."""
+
+    @property
+    def reads(self) -> int:
+        """Numbers of other matrices that all of it is made of."""
 
     def rows(self, rows: torch.Tensor) -> torch.Tensor:
         """Whole rows."""
@@ -40,6 +47,8 @@ class Normal:
     columns: int
     dtype: torch.dtype
     seed: int
+
+    reads = 0
 
     def rows(self, rows: torch.Tensor) -> torch.Tensor:
         starts = (rows * _STEP + self.seed * 7919) % (_POOL - self.columns)
@@ -58,6 +67,8 @@ class Filled:
     dtype: torch.dtype
     value: float
 
+    reads = 0
+
     def rows(self, rows: torch.Tensor) -> torch.Tensor:
         return torch.full((len(rows), self.columns), self.value, dtype=self.dtype)
 
@@ -74,6 +85,7 @@ class Product:
     scales: tuple[torch.Tensor, torch.Tensor] | None
     columns: int
     dtype: torch.dtype
+    reads: int
 
     def rows(self, rows: torch.Tensor) -> torch.Tensor:
         return self.elements(rows, torch.arange(self.columns))
@@ -108,8 +120,8 @@ class Matrices:
 
     def multiply(self, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor, scales: Any) -> None:
         """Let `out` hold a product of which nothing is computed yet: `right` is [k, n], a transposed weight."""
-        product = Product(self._rows_of(left), self._rows_of(right.t()), scales, out.shape[1], out.dtype)
-        self.hold(out, product)
+        reads = left.numel() + right.numel()
+        self.hold(out, Product(self._rows_of(left), self._rows_of(right.t()), scales, out.shape[1], out.dtype, reads))
 
     def _rows_of(self, matrix: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
         if matrix not in self:
@@ -121,8 +133,15 @@ class Matrices:
         return self.source(matrix).rows
 
     def settle(self, tensor: torch.Tensor) -> None:
-        """Put into a matrix what it holds, for an operator that needs it whole."""
-        matrix, source = self._held.pop(tensor.untyped_storage().data_ptr())
+        """Put into a matrix what it holds, for an operator that needs it whole.
+
+        Raises:
+            NotImplementedError: it would take long.
+        """
+        matrix, source = self._held[tensor.untyped_storage().data_ptr()]
+        if (numbers := matrix.numel() + source.reads) > MOST_SETTLED:
+            raise NotImplementedError(f"a matrix of and from {numbers} numbers is not there whole")
+        del self._held[tensor.untyped_storage().data_ptr()]
         step = max(1, 2**24 // matrix.shape[1])
         for start in range(0, matrix.shape[0], step):
             rows = torch.arange(start, min(start + step, matrix.shape[0]))
