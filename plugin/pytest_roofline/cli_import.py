@@ -154,7 +154,7 @@ def _print(imported: Sequence["Imported"]) -> None:
 
 
 def _remarks(one: "Imported") -> list[str]:
-    lines = [f"INVALID {bad.label}, line {bad.line}: {bad.invalid}" for bad in one.readings if bad.invalid]
+    lines = [f"INVALID {bad.label}, {bad.where}: {bad.invalid}" for bad in one.readings if bad.invalid]
     lines += [f"FAILED {name}: {why}" for name, why in one.failed]
     unchecked = sum(reading.verified is None for reading in one.readings)
     if unchecked:
@@ -181,7 +181,7 @@ def _as_json(imported: Sequence["Imported"], path: Path, run_id: str) -> dict[st
                         "label": reading.label,
                         "metric": reading.metric,
                         "seconds": list(reading.seconds),
-                        "line": reading.line,
+                        "where": reading.where,
                         "verified": reading.verified,
                         "invalid": reading.invalid,
                     }

@@ -82,12 +82,12 @@ def test_the_table_says_what_was_read_how_it_counts_and_what_was_left_out(call):
     assert "note: it does not tell of 64 of 64 readings that data were checked" in done.output
 
 
-def test_the_json_has_every_reading_with_its_line(call):
+def test_the_json_has_every_reading_with_its_place(call):
     done = call("import", "mi300x-all_reduce.log", "--json")
     printed = json.loads(done.output)
     (file,) = printed["files"]
     assert (file["tool"], len(file["readings"])) == ("rccl-tests", 50)
-    assert file["readings"][0]["line"] == 17
+    assert file["readings"][0]["where"] == "line 17"
     assert Path(printed["run"]).exists()
 
 
@@ -151,28 +151,28 @@ def test_a_baseline_of_imports_holds_against_later_imports_and_nothing_else(call
     assert (done.exit_code, "INCONCLUSIVE" in done.output) == (0, True), done.output
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        "a100-all_reduce.log",
-        "a100-broadcast.log",
-        "gb10-two-nodes-all_gather.log",
-        "mi300x-babelstream.csv",
-        "a6000-nvbandwidth.json",
-        "readme-nvbandwidth.json",
-        "pytest-benchmark-storage-0030.json",
-    ],
-)
-def test_what_was_imported_proposed_and_approved_has_no_flaw(call, here, file):
-    steps = [
-        ("import", file, "--save", "other"),
-        ("baseline", "propose", "other", "-o", "other.json"),
-        ("baseline", "approve", "other.json", "--into", "kept"),
-        ("baseline", "check", "--into", "kept", "--json"),
-    ]
-    done = [call(*step) for step in steps]
-    assert [one.exit_code for one in done] == [0, 0, 0, 0], [one.output for one in done]
-    assert json.loads(done[-1].stdout) == []
+FILES = [
+    "a100-all_reduce.log",
+    "a100-broadcast.log",
+    "gb10-two-nodes-all_gather.log",
+    "mi300x-babelstream.csv",
+    "a6000-nvbandwidth.json",
+    "readme-nvbandwidth.json",
+    "pytest-benchmark-storage-0030.json",
+]
+
+
+def test_what_was_imported_proposed_and_approved_has_no_flaw(call):
+    for number, file in enumerate(FILES):
+        steps = [
+            ("import", file, "--save", f"other{number}"),
+            ("baseline", "propose", f"other{number}", "-o", f"other{number}.json"),
+            ("baseline", "approve", f"other{number}.json", "--into", f"kept{number}"),
+            ("baseline", "check", "--into", f"kept{number}", "--json"),
+        ]
+        done = [call(*step) for step in steps]
+        assert [one.exit_code for one in done] == [0, 0, 0, 0], [one.output for one in done]
+        assert json.loads(done[-1].stdout) == []
 
 
 def test_what_cannot_be_true_is_imported_as_it_is_and_becomes_no_baseline(call, here):
@@ -262,17 +262,16 @@ REFUSED = {
         "--save is '../up'; expected up to 120 letters",
     ),
     "no run file": (["a100-all_reduce.log", "-o", "run.json"], "run.json does not end in .jsonl, as a run file must"),
-    "another format": (["a100-all_reduce.log", "--format", "nvbandwidth"], "a100-all_reduce.log, line 1: is not JSON"),
+    "another format": (["a100-all_reduce.log", "--format", "nvbandwidth"], "a100-all_reduce.log is not JSON"),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_used_is_refused_and_nothing_is_written(case, call, here):
-    arguments, message = REFUSED[case]
+def test_what_cannot_be_used_is_refused_and_nothing_is_written(call, here):
     before = sorted(here.rglob("*.json*"))
-    done = call("import", *arguments)
-    assert (done.exit_code, message in done.output) == (2, True), done.output
-    assert done.output.startswith("roofline: ")
+    for arguments, message in REFUSED.values():
+        done = call("import", *arguments)
+        assert (done.exit_code, message in done.output) == (2, True), done.output
+        assert done.output.startswith("roofline: ")
     assert sorted(here.rglob("*.json*")) == before
 
 
@@ -285,10 +284,6 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(case, call, here)
         (
             b"\n\nhello\n",
             "log, line 3: no format understands this file (tried: log of nccl-tests or rccl-tests, ",
-        ),
-        (
-            b"# nThread 1 \x1b[2J\n",
-            "log, line 1: control characters; expected plain text, saved without colours: '# nThread 1 \\x1b[2J'",
         ),
         (b"[" * 100_000, "is nested too deeply to be one of ours"),
         (b'{"nvbandwidth": ' + b"[" * 100_000, "is nested too deeply to be one of ours"),

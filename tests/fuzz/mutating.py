@@ -64,7 +64,7 @@ NOT_EMPTY = frozenset(
     ("process_medians", "Samples.seconds", "Recorded.seconds", "ExactEntry.figures", "Judgement.interval")
 )
 # Of tools' files: the times.
-TIMES = frozenset(("time", "mean", "median", "min", "max", "data"))
+TIMES = frozenset(("time", "median", "data"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

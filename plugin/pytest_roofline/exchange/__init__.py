@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..core.checks import LARGEST, SMALLEST
 from ..core.errors import BadFile, BadInput
-from . import babelstream, nccl_tests, nccl_tests_json, nvbandwidth, pytest_benchmark, rccl_tests_json
-from .lines import decode
+from . import babelstream, nccl_json, nccl_tests, nvbandwidth, pytest_benchmark
 from .records import Given, Imported
-from .refusing import refuse
+from .scanning import decode, lines, refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Format:
 # A further format is a module with these two functions, and a line here.
 FORMATS = (
     Format("nccl-tests", "log of nccl-tests or rccl-tests", nccl_tests.sniff, nccl_tests.read),
-    Format("nccl-tests-json", "JSON of nccl-tests (-J)", nccl_tests_json.sniff, nccl_tests_json.read),
-    Format("rccl-tests-json", "JSON of rccl-tests", rccl_tests_json.sniff, rccl_tests_json.read),
+    Format("nccl-tests-json", "JSON of nccl-tests (-J)", nccl_json.sniff, nccl_json.read),
+    Format("rccl-tests-json", "JSON of rccl-tests", nccl_json.sniff_rccl, nccl_json.read_rccl),
     Format("nvbandwidth", "JSON of nvbandwidth (-j)", nvbandwidth.sniff, nvbandwidth.read),
     Format("babelstream", "CSV of BabelStream (--csv)", babelstream.sniff, babelstream.read),
     Format("pytest-benchmark", "JSON of pytest-benchmark", pytest_benchmark.sniff, pytest_benchmark.read),
@@ -57,14 +57,23 @@ def read(data: bytes, source: str, given: Given, name: str | None = None) -> tup
     text = decode(data, source)
     chosen = next((one for one in FORMATS if one.name == name or (name is None and one.sniff(text))), None)
     if chosen is None:
-        number, line = next((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+        number, line = next((number, line) for number, line in lines(text) if line.strip())
         tried = ", ".join(one.title for one in FORMATS)
         refuse(source, number, line, f"no format understands this file (tried: {tried}); --format tells what it is")
     found = chosen.read(text, source, given)
     if not any(imported.readings or imported.failed for imported in found):
         raise BadFile(f"{source}: {chosen.title} without a number that could be taken")
     _refuse_idle(source, found, given)
+    _refuse_impossible(source, found)
     return found
+
+
+def _refuse_impossible(source: str, found: tuple[Imported, ...]) -> None:
+    """Refuse times that no run file can hold."""
+    for reading in (reading for imported in found for reading in imported.readings):
+        if not all(SMALLEST <= seconds <= LARGEST for seconds in reading.seconds):
+            took = f"{min(reading.seconds):g} to {max(reading.seconds):g} s"
+            raise BadFile(f"{source}, {reading.where}: {took} a call; expected {SMALLEST:g} to {LARGEST:g}")
 
 
 def _refuse_idle(source: str, found: tuple[Imported, ...], given: Given) -> None:

@@ -1,17 +1,18 @@
-"""How nccl-tests and rccl-tests count: sizes, factors, types, and whether time and bandwidths of a row agree.
+"""How nccl-tests and rccl-tests count: sizes, factors and types.
 
 Formulas: `GetCollByteCount` and `GetBw` of every file under src/ of both repositories, and doc/PERFORMANCE.md.
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 
+from ..core.errors import BadFile
 from ..core.keys import Scalar, Timing
 from ..core.work import MOST, Work
-from .records import Reading
-from .refusing import Printed
+from .records import Given, Reading, pooled
+from .scanning import unlike
 
 # Bytes of an element, and the name under which it stands in keys, by what the tests print.
 DTYPES = {
@@ -23,6 +24,15 @@ DTYPES = {
 }  # fmt: skip
 REDUCTIONS = ("sum", "prod", "max", "min", "avg", "mulsum")
 NO_REDUCTION = ("none", "")
+CONVENTION = (
+    "size is S, for all_gather, reduce_scatter and the like the whole array of all ranks; time is the mean of the "
+    "calls, one after the other, by the host's clock, and over ranks unless -a said otherwise; GB is 1e9 bytes; data "
+    "are checked in calls of their own"
+)
+# Beyond so much, a rate and its size by its time are in different units; below 1 us and 1 GB/s rounding hides it.
+SAME_UNIT, LEAST_TELLING = 0.1, 1.0
+# What is left of a rate beyond a thousand GB/s, of which fewer digits are printed.
+ROUNDED = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,42 +91,58 @@ def operation_of(program: str) -> Operation | None:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What stands in front of the times: bytes, elements, their type, the reduction (or none) and the root (or -1)."""
+    """What one test printed of one size, one half of its line: what was moved, and what came of it.
 
+    Args:
+        where: in the file.
+        count: elements; None where the file does not tell.
+        redop: the reduction, or `none`.
+        root: -1 where there is none; None where the file does not tell.
+        place: `out_of_place` or `in_place`.
+        algbw: GB/s; as `busbw`.
+        wrong: elements that were wrong; None where nobody looked.
+    """
+
+    where: str
     size_bytes: int
     count: int | None
     dtype: str
     redop: str
     root: int | None
-
-    @property
-    def element_bytes(self) -> int:
-        """Bytes of an element."""
-        return DTYPES[self.dtype][0]
+    place: str
+    time_us: float
+    algbw: float
+    busbw: float
+    wrong: float | None
 
     def trouble(self, operation: Operation, ranks: int) -> str:
-        """Why a row cannot be one of this operation among so many ranks; empty where it can."""
+        """Why this cannot be a row of an operation among so many ranks; empty where it can."""
         if self.dtype not in DTYPES:
             return f"type {self.dtype!r}; expected one of {', '.join(DTYPES)}"
         if self.redop not in (*REDUCTIONS, *NO_REDUCTION):
             return f"reduction {self.redop!r}; expected one of {', '.join(REDUCTIONS)} or none"
         if operation.reduces is not None and (self.redop in REDUCTIONS) != operation.reduces:
             return f"reduction {self.redop!r} for {operation.name}; expected {'one' if operation.reduces else 'none'}"
-        if self.root is not None and (self.root >= 0) != operation.rooted:
-            return f"root {self.root} for {operation.name}; expected {'a rank' if operation.rooted else '-1'}"
-        if self.root is not None and self.root >= ranks:
-            return f"root {self.root} among {ranks} ranks"
-        return self._size_trouble(operation, ranks)
-
-    def _size_trouble(self, operation: Operation, ranks: int) -> str:
+        if self.root is not None and ((self.root >= 0) != operation.rooted or self.root >= ranks):
+            return f"root {self.root} for {operation.name} among {ranks} ranks"
         if self.size_bytes > MOST // 2:
             return f"{self.size_bytes} bytes; expected less than {MOST // 2}"
-        if self.count is None or operation.name == "all_to_all_v":
-            return ""
-        expected = self.count * self.element_bytes * (ranks if operation.parts else 1)
-        if self.size_bytes == expected:
-            return ""
-        return f"{self.count} elements of {self.dtype} make {expected} bytes for {operation.name} among {ranks} ranks"
+        expected = (self.count or 0) * DTYPES[self.dtype][0] * (ranks if operation.parts else 1)
+        if self.count is not None and operation.name != "all_to_all_v" and self.size_bytes != expected:
+            return f"{self.count} elements of {self.dtype} make {expected} bytes for {operation.name}"
+        return self._rate_trouble(self.work(operation, ranks))
+
+    def _rate_trouble(self, work: Work) -> str:
+        """What tells another unit, or another operation, by rates that are printed with two decimals."""
+        if not self.time_us and self.algbw:
+            return f"algbw is {self.algbw:g} GB/s, but the time is 0 us"
+        made = work.algbw_bytes / self.time_us / 1e3 if self.time_us else 0.0
+        if min(self.time_us, self.algbw) >= LEAST_TELLING and unlike(self.algbw, made, SAME_UNIT):
+            return f"algbw is {self.algbw:g} GB/s, but size by time are {made:.6g}"
+        factor = work.busbw_bytes / work.algbw_bytes if work.algbw_bytes else 0.0
+        if abs(self.busbw - factor * self.algbw) > 0.006 * (1 + factor) + ROUNDED * self.busbw:
+            return f"busbw is {self.busbw:g} GB/s; expected {factor:.6g} times {self.algbw:g}"
+        return ""
 
     def work(self, operation: Operation, ranks: int) -> Work:
         """The bytes of one call: S, and S times the factor, in whole bytes, halves up."""
@@ -133,68 +159,66 @@ class Setting:
     """How a test was run.
 
     Args:
+        tool: prefix of the benchmark: `nccl_tests`.
         ranks: in the group that is reported.
         devices: of all ranks together.
         extra: what of the way of running belongs into the key, where it is not the default.
     """
 
+    tool: str
     ranks: int
     devices: int
-    iterations: int
-    warmup_iterations: int
-    timing: Timing
-    extra: dict[str, Scalar]
+    iterations: int = 1
+    warmup_iterations: int = 0
+    timing: Timing = "pipelined"
+    extra: dict[str, Scalar] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """One half of a row: microseconds, GB/s, and how many elements were wrong (None: not checked)."""
+def chosen(told: str, given: Given, rows: Sequence[Row], ranks: int, source: str) -> Operation:
+    """The operation that a file or the user names, or else the one that all its rows can be.
 
-    place: str
-    time_us: Printed
-    algbw: Printed
-    busbw: Printed
-    wrong: float | None
-
-    def trouble(self, work: Work) -> str:
-        """How time, size and bandwidths disagree by more than they were rounded; empty where they agree."""
-        for name, rate, amount in (("algbw", self.algbw, work.algbw_bytes), ("busbw", self.busbw, work.busbw_bytes)):
-            low, high = _rates(amount, self.time_us)
-            if not rate.within(low, high):
-                if not self.time_us.value:
-                    return f"{name} is {rate.value:g} GB/s {self.place}, but the time is 0 us; expected one above zero"
-                return (
-                    f"{name} is {rate.value:g} GB/s {self.place}, but {amount} bytes in {self.time_us.value:g} us are "
-                    f"{amount / self.time_us.value / 1e3:.6g} GB/s"
-                )
-        if not work.algbw_bytes:
-            return ""
-        factor = work.busbw_bytes / work.algbw_bytes
-        if not self.busbw.within(self.algbw.low * factor, self.algbw.high * factor):
-            return f"busbw is {self.busbw.value:g} GB/s {self.place}; expected {factor:.6g} times {self.algbw.value:g}"
-        return ""
-
-
-def _rates(amount: int, time_us: Printed) -> tuple[float, float]:
-    """The slowest and the fastest rate, in GB/s, of bytes in a time that was rounded."""
-    fastest = amount / time_us.low / 1e3 if time_us.low > 0 else float("inf")
-    return amount / time_us.high / 1e3, fastest if amount else 0.0
-
-
-def reading(
-    tool: str, operation: Operation, row: Row, times: Times, setting: Setting, line: int, checked: bool | None
-) -> Reading:
-    """One half of a row as a reading.
-
-    Args:
-        tool: prefix of the benchmark.
-        operation: of the test.
-        row: what was measured.
-        times: what came out.
-        setting: how it was run.
-        line: in the file.
-        checked: whether the data were found right; None where nobody looked.
+    Raises:
+        BadFile: none, several, or two that contradict each other.
     """
+    ours, asked = operation_of(told), operation_of(given.operation or "")
+    if ours and asked and ours != asked:
+        raise BadFile(f"{source} says {ours.name}, but --operation={asked.name}; expected the same")
+    if found := ours or asked:
+        return found
+    if told:
+        raise BadFile(f"{source}: {told!r} is no test that this importer knows; expected one of {', '.join(NAMES)}")
+    moved = [row for row in rows if row.size_bytes]
+    fits = [
+        one for one in OPERATIONS.values()
+        if one.name not in ("hypercube", "all_to_all_v") and not any(row.trouble(one, ranks) for row in moved)
+    ]  # fmt: skip
+    if len(fits) != 1:
+        names = ", ".join(one.name for one in fits) or "which none fits"
+        raise BadFile(f"{source} does not say which collective it is of; tell with --operation: {names}")
+    return fits[0]
+
+
+def readings_of(
+    rows: Sequence[Row], operation: Operation, setting: Setting, source: str
+) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
+    """Rows as readings, and what was left out.
+
+    Raises:
+        BadFile: a row that cannot be one of this operation.
+    """
+    found: list[Reading] = []
+    left_out: list[str] = []
+    for row in rows:
+        if why := row.trouble(operation, setting.ranks):
+            raise BadFile(f"{source}, {row.where}: {why}")
+        if row.size_bytes and row.time_us:
+            found.append(_reading(row, operation, setting))
+        else:
+            left_out.append(f"{row.where}, {row.place}: {'no time at all' if row.size_bytes else 'moves nothing'}")
+    return pooled(found), tuple(left_out)
+
+
+def _reading(row: Row, operation: Operation, setting: Setting) -> Reading:
     work = row.work(operation, setting.ranks)
     parameters: dict[str, Scalar] = {"size_bytes": row.size_bytes, "dtype": DTYPES[row.dtype][1]}
     if row.redop in REDUCTIONS:
@@ -202,21 +226,22 @@ def reading(
     if row.root is not None and row.root >= 0:
         parameters["root"] = row.root
     return Reading(
-        benchmark=f"{tool}.{operation.name}",
-        parameters=parameters | {"place": times.place} | setting.extra,
+        benchmark=f"{setting.tool}.{operation.name}",
+        parameters=parameters | {"place": row.place} | setting.extra,
         metric=work.metric,
         statistic="mean",
         work=work,
-        seconds=(times.time_us.value * 1e-6,),
-        line=line,
+        seconds=(row.time_us * 1e-6,),
+        where=row.where,
         iterations=setting.iterations,
         warmup_iterations=setting.warmup_iterations,
         timing=setting.timing,
         devices=setting.devices,
-        verified=checked,
-        invalid=_wrong(times.wrong),
+        verified=None if row.wrong is None else not row.wrong,
+        invalid=f"{row.wrong:g} elements were wrong in the tool's own check" if row.wrong else "",
     )
 
 
-def _wrong(count: float | None) -> str:
-    return f"{count:g} elements were wrong in the tool's own check" if count else ""
+def ways(**found: Scalar) -> dict[str, Scalar]:
+    """Ways of running that belong into the key: those that are not the default, which is 0 or empty."""
+    return {name: value for name, value in found.items() if value}

@@ -1,20 +1,169 @@
-"""Logs of nccl-tests and rccl-tests: what `all_reduce_perf` and the others print."""
+"""Logs of nccl-tests and rccl-tests: what `all_reduce_perf` and the others print, in every version's columns."""
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ..core.errors import BadFile
-from ..core.keys import Scalar
-from .collectives import NAMES, Operation, Row, Setting, Times, operation_of, reading
-from .nccl_lines import Log, logs_of
-from .records import Given, Imported, Reading, pooled
-from .refusing import refuse
+from .collectives import CONVENTION, Row, Setting, chosen, readings_of, ways
+from .records import Given, Imported, Reading
+from .scanning import Refused, Rule, amount, scan, whole
 
-CONVENTION = (
-    "size is S, for all_gather, reduce_scatter and the like the whole array of all ranks; time is the mean of the "
-    "calls, one after the other, by the host's clock, and over ranks unless -a said otherwise; GB is 1e9 bytes; data "
-    "are checked in calls of their own"
+_CONFIG = re.compile(
+    r"# nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+) step: (\d+)\((?:factor|bytes)\) warmup iters: (\d+) "
+    r"iters: (\d+)(?: agg iters: (\d+))? validation: (\d+)(?: graph: (\d+))?(?: unalign: (\d+))? *"
 )
+_RANK = re.compile(
+    r"# +Rank +(\d+) +(?:Group +(\d+) +)?Pid +\d+ on +(\S+) device +(\d+) \[[0-9a-fA-Fx:.]+\](?: (.*\S))? *"
+)
+_START = re.compile(r"# Collective test starting: (\S+) *")
+_VERSION = re.compile(r"# ([nr]ccl-tests) version (\S+)(?: \(\S+\))? [nr]ccl-headers=(\d+) [nr]ccl-library=(\d+) *")
+_COLUMNS = re.compile(r"# +size +count .*")
+_UNITS = re.compile(r"# +\(B\) .*")
+_ROW = re.compile(r" *\d+ +\d+ .*")
+_BOUNDS = re.compile(r"# Out of bounds values *: (\d+) (?:OK|FAILED) *")
+_AVERAGE = re.compile(r"# Avg bus bandwidth *: \S+ *(OK|FAILED)? *")
+_BLOCKING = re.compile(r"# Blocking Enabled: (.*\S) *")
+_LIBRARY = re.compile(r"(rccl-tests|NCCL version|RCCL version|HIP version|ROCm version|Librccl path)[ :]* (\S.*?) *")
+_WARNING = re.compile(r".* NCCL WARN .*")
+_SHARED = ("size count type", "size count type redop", "size count type root", "size count type redop root")
+_HALF = ("time", "algbw", "busbw")
+_HALVES = ((*_HALF, "#wrong"), (*_HALF, "error"), (*_HALF, "#wrong", "i_min", "i_max", "i_p99", "i_cv%"))
+_PLACES = ("out_of_place", "in_place")
+
+
+@dataclass(slots=True)
+class _Log:
+    """What was read so far of one run of one test."""
+
+    program: str = ""
+    config: tuple[int, ...] = ()
+    ranks: list[tuple[int, str, str]] = field(default_factory=list)
+    shared: tuple[str, ...] = ()
+    half: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    columns: int = 0
+    rows: list[Row] = field(default_factory=list)
+    blocking: str = ""
+    bounds: int = 0
+    ended: bool = False
+    warnings: int = 0
+    missed_limit: bool = False
+    software: dict[str, str] = field(default_factory=dict)
+
+
+class _Logs(list[_Log]):
+    """The runs of a file, one behind the other; the last is the one being read."""
+
+    def begin(self, anew: bool) -> _Log:
+        """The run that a line of its head belongs to.
+
+        Args:
+            anew: whether the run at hand has this line already.
+        """
+        if not self or self[-1].ended:
+            self.append(_Log())
+        elif anew or self[-1].rows:
+            raise Refused("another log begins here, before the one above came to its average")
+        return self[-1]
+
+
+def _take_config(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    log = logs.begin(bool(logs and logs[-1].config))
+    log.config = tuple(int(digits or 0) for digits in match.groups())
+
+
+def _take_start(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    logs.begin(bool(logs and logs[-1].program)).program = match[1]
+
+
+def _take_version(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    logs.begin(False).software |= {match[1]: match[2], "NCCL headers": match[3], "NCCL": match[4]}
+
+
+def _take_library(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    logs.begin(False).software[match[1]] = match[2].removeprefix("Version ")
+
+
+def _take_rank(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    log = logs.begin(False)
+    if int(match[1]) != len(log.ranks):
+        raise Refused(f"rank {match[1]}; expected rank {len(log.ranks)}")
+    log.ranks.append((int(match[2] or 0), match[3], match[5] or ""))
+
+
+def _take_blocking(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    logs.begin(False).blocking = match[1]
+
+
+def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    names = match[0][1:].split()
+    if "cputime" in names:
+        raise Refused("time of the CPU (-C 1) says nothing of the operation; run it without")
+    stamped = names[-1] == "timestamp"
+    names = names[: len(names) - stamped]
+    at = names.index("time") if "time" in names else len(names)
+    half = tuple(names[at : at + (len(names) - at) // max(1, names.count("time"))])
+    if " ".join(names[:at]) not in _SHARED or half not in _HALVES or names[at:] not in ([*half], [*half, *half]):
+        raise Refused("columns that this importer does not know")
+    log = logs.begin(False)
+    log.shared, log.half, log.places = tuple(names[:at]), half, _PLACES[-names.count("time") :]
+    # A moment is two words: date and clock.
+    log.columns = len(names) + 2 * stamped
+
+
+def _take_units(_: _Logs, __: int, match: re.Match[str]) -> None:
+    units = match[0][1:].split()
+    if units[:2] != ["(B)", "(elements)"] or units[2:5] != ["(us)", "(GB/s)", "(GB/s)"]:
+        raise Refused("units that this importer does not know; expected (B) (elements) (us) (GB/s) (GB/s)")
+
+
+def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
+    if not logs or logs[-1].ended or not logs[-1].half:
+        raise Refused("a row of numbers where none is expected: the lines that name its columns are missing")
+    log, values = logs[-1], match[0].split()
+    if len(values) == log.columns - 1 and "redop" in log.shared and not values[3].isalpha():
+        # Operations without a reduction left the column blank until 2022.
+        values.insert(3, "")
+    if len(values) != log.columns:
+        raise Refused(f"{len(values)} columns; expected {log.columns}")
+    first, each = len(log.shared), len(log.half)
+    for index, place in enumerate(log.places):
+        half = values[first + index * each :][:each]
+        log.rows.append(_row(number, place, dict(zip(log.shared + log.half, values[:first] + half, strict=True))))
+
+
+def _row(number: int, place: str, told: dict[str, str]) -> Row:
+    root, wrong = told.get("root", "-1"), told.get("#wrong") or told["error"]
+    # What old versions print is the largest error, which is no count of wrong elements.
+    counted = None if wrong == "N/A" else amount(wrong) * ("#wrong" in told)
+    time_us, algbw, busbw = (amount(told[name]) for name in _HALF)
+    return Row(
+        f"line {number}", whole(told["size"]), whole(told["count"]), told["type"], told.get("redop", ""),
+        -1 if root == "-1" else whole(root), place, time_us, algbw, busbw, counted,
+    )  # fmt: skip
+
+
+def _take_bounds(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    if logs:
+        logs[-1].bounds = whole(match[1])
+
+
+def _take_average(logs: _Logs, _: int, match: re.Match[str]) -> None:
+    if not logs or not logs[-1].rows:
+        raise Refused("an average of no rows; expected a whole log")
+    logs[-1].ended, logs[-1].missed_limit = True, match[1] == "FAILED"
+
+
+def _take_warning(logs: _Logs, _: int, __: re.Match[str]) -> None:
+    if logs:
+        logs[-1].warnings += 1
+
+
+_RULES: tuple[Rule[_Logs], ...] = (
+    (_ROW, _take_row), (_CONFIG, _take_config), (_RANK, _take_rank), (_START, _take_start), (_VERSION, _take_version),
+    (_BLOCKING, _take_blocking), (_COLUMNS, _take_columns), (_UNITS, _take_units), (_BOUNDS, _take_bounds),
+    (_AVERAGE, _take_average), (_LIBRARY, _take_library), (_WARNING, _take_warning),
+)  # fmt: skip
 
 
 def sniff(text: str) -> bool:
@@ -27,152 +176,73 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     """The runs in a log, one behind the other.
 
     Raises:
-        BadFile: a line that is not understood, contradicts itself, or is missing.
+        BadFile: a row that cannot be read, or a log that does not come to its end.
     """
-    return tuple(_imported(log, source, given) for log in logs_of(text, source))
+    logs = _Logs()
+    scan(text, source, _RULES, logs)
+    if not logs or not logs[-1].ended:
+        raise BadFile(f"{source} ends before its 'Avg bus bandwidth'; expected a whole log of nccl-tests")
+    return tuple(_imported(log, source, given) for log in logs)
 
 
-def _imported(log: Log, source: str, given: Given) -> Imported:
-    assert log.average is not None
-    if not log.config:
-        refuse(source, *log.average[:2], "no line '# nThread …' above; expected a whole log")
+def _imported(log: _Log, source: str, given: Given) -> Imported:
     setting = _setting(log, source, given)
-    operation = _operation(log, setting, source, given)
-    readings: list[Reading] = []
-    left_out: list[str] = []
-    for number, line, row, times in log.rows:
-        if why := row.trouble(operation, setting.ranks):
-            refuse(source, number, line, why)
-        for one in times:
-            if why := one.trouble(row.work(operation, setting.ranks)):
-                refuse(source, number, line, why)
-            if not row.size_bytes or not one.time_us.value:
-                left_out.append(
-                    f"line {number}, {one.place}: {'no time at all' if row.size_bytes else 'moves nothing'}"
-                )
-                continue
-            readings.append(_reading(log, operation, row, one, setting, number))
-    _check_average(log, source)
+    operation = chosen(log.program, given, log.rows, setting.ranks, source)
+    readings, left_out = readings_of(log.rows, operation, setting, source)
     products = list(dict.fromkeys(name for *_, name in log.ranks if name))
     if len(products) > 1:
         raise BadFile(f"{source}: ranks on {' and '.join(products)}; expected one product")
-    tool = "rccl-tests" if "rccl-tests" in log.software else "nccl-tests"
+    warned = (f"{log.warnings} lines of NCCL WARN",) if log.warnings else ()
+    missed = ("the tool's own limit, NCCL_TESTS_MIN_BW, was not met",) if log.missed_limit else ()
     return Imported(
         source=source,
-        tool=tool,
+        tool=setting.tool.replace("_", "-"),
         convention=CONVENTION,
-        readings=pooled(readings),
+        readings=tuple(_spoiled(one, log) for one in readings),
         product=products[0] if products else None,
-        host=log.ranks[0][2] if log.ranks else None,
+        host=log.ranks[0][1] if log.ranks else None,
         software=log.software,
-        left_out=tuple(left_out),
-        notes=_notes(log),
+        left_out=left_out,
+        notes=warned + missed,
     )
 
 
-def _reading(log: Log, operation: Operation, row: Row, one: Times, setting: Setting, number: int) -> Reading:
-    """Half a row; of old versions, which print the largest error, the count below all rows says whether it is right."""
-    counted = "error" not in log.columns
-    wrong = one.wrong if counted else None
-    checked = None if one.wrong is None else not (wrong or log.bounds)
-    tool = "rccl_tests" if "rccl-tests" in log.software else "nccl_tests"
-    found = reading(tool, operation, row, replace(one, wrong=wrong), setting, number, checked)
-    any_counted = counted and any(half.wrong for *_, halves in log.rows for half in halves)
-    if log.bounds and not any_counted:
-        found = replace(found, invalid=f"{log.bounds} values were out of bounds, and the log does not tell where")
-    return found
+def _spoiled(reading: Reading, log: _Log) -> Reading:
+    """A reading of a log that counts wrong values as a whole, and does not tell where they were."""
+    if not log.bounds or any(row.wrong for row in log.rows):
+        return reading
+    why = f"{log.bounds} values were out of bounds, and the log does not tell where"
+    return replace(reading, verified=None if reading.verified is None else False, invalid=why)
 
 
-def _setting(log: Log, source: str, given: Given) -> Setting:
-    threads, gpus, _, _, _, warmup, iterations, together, _, graph, unalign = log.config
+def _setting(log: _Log, source: str, given: Given) -> Setting:
+    if not log.config:
+        raise BadFile(f"{source}: no line '# nThread …' above the rows; expected a whole log")
+    threads, gpus, *_, warmup, iterations, together, _, graph, unalign = log.config
     devices = len(log.ranks) or given.devices
     if not devices:
-        raise BadFile(
-            f"{source}, line {log.config_line}: no lines '# Rank …' below; tell with --devices how many took part"
-        )
+        raise BadFile(f"{source}: no lines '# Rank …'; tell with --devices how many took part")
     if given.devices not in (None, devices):
         raise BadFile(f"{source}: {devices} ranks, but --devices={given.devices}; expected the same")
     if devices % (threads * gpus or 1):
-        raise BadFile(
-            f"{source}, line {log.config_line}: {threads} threads of {gpus} GPUs; that cannot be {devices} ranks"
-        )
-    groups: dict[int, int] = {}
-    for _, group, _, _ in log.ranks:
-        groups[group] = groups.get(group, 0) + 1
-    ranks = groups[log.ranks[0][1]] if log.ranks else devices
-    hosts = len({host for _, _, host, _ in log.ranks})
-    blocking = _blocking(log.blocking)
-    several: dict[str, Scalar] = {"nodes": hosts if hosts > 1 else 0, "groups": len(groups) if len(groups) > 1 else 0}
-    several |= {"agg_iters": together if together > 1 else 0, "graph": graph, "unalign": unalign, "blocking": blocking}
-    extra: dict[str, Scalar] = {name: value for name, value in several.items() if value}
-    calls = max(1, iterations) * max(1, together) * max(1, graph)
-    return Setting(ranks, devices, calls, warmup, "isolated" if blocking else "pipelined", extra)
-
-
-def _blocking(words: str) -> int:
-    if not words:
-        return 0
-    if "outer" in words:
-        return 3
-    return 2 if "no barrier" in words else 1
-
-
-def _operation(log: Log, setting: Setting, source: str, given: Given) -> Operation:
-    """What the log names, or the user; else the one operation that its rows can be, if there is one."""
-    told = operation_of(log.program) if log.program else None
-    asked = operation_of(given.operation) if given.operation else None
-    if told and asked and told != asked:
-        raise BadFile(f"{source} says {told.name}, but --operation={asked.name}; expected the same")
-    named = told or asked
-    if named is not None:
-        return named
-    if log.program:
-        raise BadFile(
-            f"{source}: {log.program!r} is no test that this importer knows; expected one of {', '.join(NAMES)}"
-        )
-    fits = {name: _fits(log, name, setting) for name in NAMES if name not in ("hypercube", "all_to_all_v")}
-    if log.rows and not max(fits.values()) and any(row.size_bytes for _, _, row, _ in log.rows):
-        number, line = next((number, line) for number, line, row, _ in log.rows if row.size_bytes)
-        refuse(source, number, line, f"among {setting.ranks} ranks, neither this row nor any below fits a collective")
-    # A row that is wrong fits none; it is to be refused by its own line.
-    possible = [name for name, rows in fits.items() if rows == max(fits.values())]
-    found = operation_of(possible[0])
-    if len(possible) > 1 or found is None:
-        why = f"the log does not say which collective; tell with --operation: {', '.join(possible)}"
-        refuse(source, log.columns_line, f"# {' '.join(log.columns)}", why)
-    return found
-
-
-def _fits(log: Log, name: str, setting: Setting) -> int:
-    """How many rows can be of this operation."""
-    operation = operation_of(name)
-    assert operation is not None
-    return sum(
-        not row.trouble(operation, setting.ranks)
-        and not any(one.trouble(row.work(operation, setting.ranks)) for one in times)
-        for _, _, row, times in log.rows
-        if row.size_bytes
+        raise BadFile(f"{source}: {threads} threads of {gpus} GPUs; that cannot be {devices} ranks")
+    groups = [group for group, *_ in log.ranks]
+    several, hosts = len(set(groups)), len({host for _, host, _ in log.ranks})
+    # "wait and barrier …", "wait …, no barrier", and both around the outer loop.
+    blocking = 3 if "outer" in log.blocking else 2 if "no barrier" in log.blocking else int(bool(log.blocking))
+    return Setting(
+        tool="rccl_tests" if "rccl-tests" in log.software else "nccl_tests",
+        ranks=groups.count(groups[0]) if groups else devices,
+        devices=devices,
+        iterations=max(1, iterations) * max(1, together) * max(1, graph),
+        warmup_iterations=warmup,
+        timing="isolated" if blocking else "pipelined",
+        extra=ways(
+            nodes=hosts if hosts > 1 else 0,
+            groups=several if several > 1 else 0,
+            agg_iters=together if together > 1 else 0,
+            graph=graph,
+            unalign=unalign,
+            blocking=blocking,
+        ),
     )
-
-
-def _check_average(log: Log, source: str) -> None:
-    """The mean of all bus bandwidths stands below them: what was cut out of a log shows there."""
-    assert log.average is not None
-    number, line, average = log.average
-    rates = [one.busbw for *_, times in log.rows for one in times]
-    low, high = (sum(getattr(rate, side) for rate in rates) / len(rates) for side in ("low", "high"))
-    if not average.within(max(0.0, low), high):
-        middle = sum(rate.value for rate in rates) / len(rates)
-        refuse(
-            source,
-            number,
-            line,
-            f"the {len(rates)} bus bandwidths above have a mean of {middle:.6g}; rows are missing or changed",
-        )
-
-
-def _notes(log: Log) -> tuple[str, ...]:
-    notes = [f"{count} lines of NCCL {word}" for word, count in log.spoken.items() if word == "WARN"]
-    if log.own_limit == "FAILED":
-        notes.append("the tool's own limit, NCCL_TESTS_MIN_BW, was not met")
-    return tuple(notes)

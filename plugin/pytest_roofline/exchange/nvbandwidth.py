@@ -1,16 +1,18 @@
 """The JSON of nvbandwidth (`-j`), versions 0.5 on: `json_output.cpp` of nvbandwidth."""
 
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated, Any
 
+from msgspec import Meta, Struct, field
+
+from ..core.errors import BadFile
 from ..core.keys import Scalar
 from ..core.units import MIB
 from ..core.work import Work
-from .json_text import Node, looks_like_json, root
 from .records import Given, Imported, Reading
-from .refusing import Printed, stripped
+from .scanning import Refused, amount, from_json, looks_like_json
 
 CONVENTION = (
     "payload that arrives, one way, also for copies within a device; of bidirectional copies the measured direction; "
@@ -19,14 +21,7 @@ CONVENTION = (
 )
 # What a rate is kept of: the bytes that take a second at 1 GB/s.
 PAYLOAD_BYTES = 10**9
-_SETTINGS = ("bufferSize", "testSamples", "useMean")
-_TOP = frozenset({
-    "CUDA Runtime Version", "CUDA Driver Version", "CUDA Driver API Version", "Driver Version", "GPU Device list",
-    "Hostname", "git_version", "version", "testcases", "error", "warning", *_SETTINGS,
-})  # fmt: skip
-_CASE = frozenset({
-    "name", "status", "bandwidth_description", "bandwidth_matrix", "sum", "min", "max", "average", "error", *_SETTINGS,
-})  # fmt: skip
+_SETTINGS = {"buffer_size": "bufferSize", "test_samples": "testSamples", "use_mean": "useMean"}
 _DEVICE = re.compile(
     r"(?:Device )?\d+: (?P<name>\S.*?)(?: \([0-9a-fA-F]+(?::[0-9a-fA-F]+)*\))?(?:: \((?P<host>[^()]*)\))?"
 )
@@ -36,17 +31,55 @@ _RATE = re.compile(
     r"(?: total)? bandwidth \(GB/s\)"
 )
 _LATENCY = re.compile(
-    r"(?:memory latency|Device to Device Latency) SM (?P<row>CPU|GPU)\(row\) (?P<way><->) GPU\(column\) \(ns\)"
+    r"(?P<how>memory latency|Device to Device Latency) SM (?P<row>CPU|GPU)\(row\) (?P<way><->) GPU\(column\) \(ns\)"
 )
+# Of these a column is one device with all others, and no row is a partner.
+_WHOLE = ("all_to_one", "one_to_all", "multinode_all", "multinode_broadcast")
+
+
+class _Settings(Struct, kw_only=True):
+    buffer_size: Annotated[int, Meta(ge=1)] | None = field(name="bufferSize", default=None)
+    test_samples: Any = field(name="testSamples", default=None)
+    use_mean: bool | None = field(name="useMean", default=None)
+
+
+class _Case(_Settings, kw_only=True):
+    name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,99}$")]
+    status: str
+    bandwidth_description: str = ""
+    bandwidth_matrix: tuple[tuple[str, ...], ...] | None = None
+    error: str | None = None
+
+
+class _Run(_Settings, kw_only=True):
+    testcases: tuple[_Case, ...]
+    driver: str | None = field(name="Driver Version", default=None)
+    devices: tuple[str, ...] | None = field(name="GPU Device list", default=None)
+    hostname: str | None = field(name="Hostname", default=None)
+    version: str | None = None
+    git_version: str | None = None
+    runtime: Any = field(name="CUDA Runtime Version", default=None)
+    error: str | None = None
+    warning: str | None = None
+
+
+class _File(Struct):
+    nvbandwidth: _Run
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
-    """What the description of a test case tells of its matrix."""
+class _Matrix:
+    """What the description of a test case tells of its matrix.
+
+    Args:
+        row: what a row is; None where a column is one device with all others.
+        part: of three matrices one below the other, `Total` is the last: each direction, and both together.
+    """
 
     engine: str
     row: str | None
     way: str
+    part: str | None
     latency: bool
 
 
@@ -59,30 +92,26 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     """The one run in a file.
 
     Raises:
-        BadFile: something that is not understood or contradicts itself, with its line.
+        BadFile: something that is not understood.
     """
-    top = root(text, source).object(frozenset({"nvbandwidth"}))["nvbandwidth"].object(_TOP)
-    if top.get("error") is not None:
-        top["error"].refuse("is what the run ended with; expected a run that came to its end")
+    run = from_json(text, source, _File).nvbandwidth
+    if run.error is not None:
+        raise BadFile(f"{source}: the run ended with {run.error!r}; expected one that came to its end")
+    products, hosts = _devices(run, source)
     readings: list[Reading] = []
     left_out: list[str] = []
     failed: list[tuple[str, str]] = []
-    products, hosts, count = _devices(top)
-    for node in top["testcases"].items():
-        name, status = node.object(_CASE)["name"].string(), node["status"].string()
-        if re.fullmatch(r"[a-z][a-z0-9_]{0,99}", name) is None:
-            node["name"].refuse("is no name of a test case")
-        if status == "Passed":
-            found = list(_readings(node, top, name, given.devices or count))
-            left_out += [] if found else [f"line {node.line}, {name}: nothing but N/A"]
+    for case in run.testcases:
+        if case.status == "Passed":
+            found = list(_readings(case, run, source, given.devices or len(products)))
+            left_out += [] if found else [f"{case.name}: nothing but N/A"]
             readings += found
-        elif status.upper() == "ERROR":
-            told = node.get("error")
-            failed.append((f"nvbandwidth.{name}", told.string() if told is not None else "the test case failed"))
-        elif status == "Waived":
-            left_out.append(f"line {node.line}, {name}: waived by nvbandwidth, so it was not measured")
+        elif case.status.upper() == "ERROR":
+            failed.append((f"nvbandwidth.{case.name}", case.error or "the test case failed"))
+        elif case.status == "Waived":
+            left_out.append(f"{case.name}: waived by nvbandwidth, so it was not measured")
         else:
-            node["status"].refuse(f"is {status!r}; expected Passed, Waived or Error")
+            raise BadFile(f"{source}: {case.name} has status {case.status!r}; expected Passed, Waived or Error")
     return (
         Imported(
             source=source,
@@ -91,143 +120,88 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
             readings=tuple(readings),
             product=products[0] if products else None,
             host=hosts[0] if hosts else None,
-            driver=top["Driver Version"].string() if top.get("Driver Version") is not None else None,
-            software=_software(top),
+            driver=run.driver,
+            software=_software(run),
             left_out=tuple(left_out),
             failed=tuple(failed),
-            notes=(top["warning"].string(),) if top.get("warning") is not None else (),
+            notes=(run.warning,) if run.warning is not None else (),
         ),
     )
 
 
-def _devices(top: Node) -> tuple[list[str], list[str], int | None]:
-    """The one product, its hosts, and how many devices; the list is null in some versions."""
-    listed = top.get("GPU Device list")
-    products: list[str] = []
-    hosts = [top["Hostname"].string()] if top.get("Hostname") is not None else []
-    nodes = list(listed.items()) if listed is not None else []
-    for node in nodes:
-        match = _DEVICE.fullmatch(node.string())
-        if match is None:
-            node.refuse("is no device as nvbandwidth lists them")
-        if products and match["name"] != products[0]:
-            node.refuse(f"is another product than {products[0]}; expected one")
-        products = [match["name"]]
-        hosts += [match["host"]] if match["host"] else []
-    return products, hosts, len(nodes) or None
+def _devices(run: _Run, source: str) -> tuple[list[str], list[str]]:
+    """The product of every device, all alike, and hosts; the list is null in some versions."""
+    matches = [_DEVICE.fullmatch(text) for text in run.devices or ()]
+    products = [match["name"] for match in matches if match is not None]
+    if len(products) < len(matches) or len(set(products)) > 1:
+        raise BadFile(f"{source}: its devices are {', '.join(run.devices or ())}; expected one product")
+    hosts = [match["host"] for match in matches if match is not None and match["host"]]
+    return products, ([run.hostname] if run.hostname is not None else []) + hosts
 
 
-def _software(top: Node) -> dict[str, str]:
-    names = {"version": "nvbandwidth", "CUDA Runtime Version": "CUDA runtime", "git_version": "nvbandwidth commit"}
-    found = {ours: str(top.value[theirs]) for theirs, ours in names.items() if top.get(theirs) is not None}
-    return found | {name: str(top.value[name]) for name in _SETTINGS if top.get(name) is not None}
+def _software(run: _Run) -> dict[str, str]:
+    told = {"nvbandwidth": run.version, "CUDA runtime": run.runtime, "nvbandwidth commit": run.git_version}
+    told |= {theirs: getattr(run, ours) for ours, theirs in _SETTINGS.items()}
+    return {name: str(value) for name, value in told.items() if value is not None}
 
 
-def _readings(node: Node, top: Node, name: str, devices: int | None) -> Iterator[Reading]:
-    text = node["bandwidth_description"].string()
+def _readings(case: _Case, run: _Run, source: str, devices: int) -> Iterator[Reading]:
+    matrix, rows = _matrix(case, source), case.bandwidth_matrix or ()
+    if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:
+        raise BadFile(f"{source}: the matrix of {case.name} has rows of several lengths, or none")
+    parts = ("",) if matrix.part is None else ("1", "2", "sum")
+    if (matrix.part is not None and matrix.part != "Total") or len(rows) % len(parts):
+        raise BadFile(f"{source}: the matrix of {case.name} is not the three that its description tells of")
+    each = len(rows) // len(parts)
+    for at, row in enumerate(rows):
+        for column, text in enumerate(row):
+            value = _value(text, case, source)
+            if value:
+                where = f"{case.name}[{at}][{column}]"
+                yield _reading(case, run, matrix, parts[at // each], (at % each, column), value, where, devices)
+
+
+def _matrix(case: _Case, source: str) -> _Matrix:
+    text = case.bandwidth_description
     match = _RATE.fullmatch(text) or _LATENCY.fullmatch(text)
     if match is None:
-        node["bandwidth_description"].refuse("is no description that this importer knows")
-    groups = match.groupdict()
-    engine = {"memcpy CE": "ce", "memcpy local": "ce", "memcpy SM": "sm", "multicast SM": "sm"}.get(
-        groups.get("how") or ""
-    )
-    whole_case = name.startswith(("all_to_one", "one_to_all", "multinode_all", "multinode_broadcast"))
-    case = _Case(engine or "sm", None if whole_case else groups["row"], groups["way"] or "", match.re is _LATENCY)
-    rows = [list(row.items()) for row in node["bandwidth_matrix"].items()]
-    if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:
-        node["bandwidth_matrix"].refuse("has rows of several lengths, or none")
-    parts = _parts(rows, groups.get("part"), node)
-    values = [[_value(cell) for cell in row] for row in rows]
-    _check_sums(node, [value for row in values[-len(parts[-1][1]) :] for value in row])
-    for part, indices in parts:
-        for index, at in enumerate(indices):
-            for column, value in enumerate(values[at]):
-                if value is not None and value.value:
-                    pair = _pair(case, index, column)
-                    yield _reading(name, case, part, pair, value, rows[at][column].line, top, node, devices)
+        raise BadFile(f"{source}: {text!r} of {case.name} is no description that this importer knows")
+    told, latency = match.groupdict(), match.re is _LATENCY
+    engine = "ce" if told["how"] in ("memcpy CE", "memcpy local") else "sm"
+    row = None if case.name.startswith(_WHOLE) else told["row"]
+    return _Matrix(engine, row, told["way"] or "", told.get("part"), latency)
 
 
-def _parts(rows: Sequence[Sequence[Node]], last: str | None, node: Node) -> list[tuple[str, range]]:
-    """A matrix, or the three of a bidirectional copy, one below the other: each direction, and both together."""
-    if last is None:
-        return [("", range(len(rows)))]
-    if last != "Total" or len(rows) % 3:
-        node["bandwidth_matrix"].refuse("is not the three matrices that this description tells of")
-    third = len(rows) // 3
-    return [("1", range(third)), ("2", range(third, 2 * third)), ("sum", range(2 * third, 3 * third))]
-
-
-def _value(cell: Node) -> Printed | None:
-    text = cell.string()
-    if text == "N/A":
-        return None
-    value = stripped(text)
-    if value is None:
-        cell.refuse(f"is {text!r}; expected a number, zero or more, or N/A")
-    return value
-
-
-def _check_sums(node: Node, values: Sequence[Printed | None]) -> None:
-    """What the file says of its matrix as a whole shows numbers that are missing or changed."""
-    known = [value for value in values if value is not None]
-    # The sum is of the numbers before they were rounded.
-    slack = math.fsum(value.half for value in known)
-    total = math.fsum(value.value for value in known)
-    told = {"sum": (total, slack)}
-    above = [value.value for value in known if value.value > 0]
-    if above:
-        most = max(value.half for value in known)
-        smallest = min([value.value for value in known] + [0.0] * (len(values) > len(known)))
-        told |= {"max": (max(above), most), "min": (smallest, most), "average": (total / len(above), slack)}
-    for name, (expected, within) in told.items():
-        if name in node.value or name == "sum":
-            given = node[name].number()
-            if abs(given - expected) > within + 1e-9 * max(given, expected):
-                node[name].refuse(
-                    f"is {given:g}, but the matrix makes {expected:.9g}; some numbers are missing or changed"
-                )
-
-
-def _pair(case: _Case, row: int, column: int) -> str:
-    if case.row is None:
-        return f"gpu{column}"
-    return f"{case.row.lower()}{row}{case.way}gpu{column}"
+def _value(text: str, case: _Case, source: str) -> float:
+    """A cell; 0 where there is nothing, as of a device beside itself."""
+    try:
+        return 0.0 if text == "N/A" else amount(text)
+    except Refused as error:
+        raise BadFile(f"{source}: {error} in the matrix of {case.name}") from None
 
 
 def _reading(
-    name: str,
-    case: _Case,
-    part: str,
-    pair: str,
-    value: Printed,
-    line: int,
-    top: Node,
-    node: Node,
-    devices: int | None,
+    case: _Case, run: _Run, matrix: _Matrix, part: str, cell: tuple[int, int], value: float, where: str, devices: int
 ) -> Reading:
+    row, column = cell
+    pair = f"gpu{column}" if matrix.row is None else f"{matrix.row.lower()}{row}{matrix.way}gpu{column}"
     parameters: dict[str, Scalar] = {"pair": pair}
-    buffer = node.get("bufferSize") or top.get("bufferSize")
-    if buffer is not None:
-        parameters["size_bytes"] = buffer.whole(1) * MIB
+    if buffer := case.buffer_size or run.buffer_size:
+        parameters["size_bytes"] = buffer * MIB
     if part:
         parameters["direction"] = part
-    mean = node.get("useMean") or top.get("useMean")
+    mean = run.use_mean if case.use_mean is None else case.use_mean
+    way = "bidir_sum_" if part == "sum" else "bidir_per_dir_" if "bidirectional" in case.name else ""
+    alone = matrix.row == "CPU" or "local" in case.name
     return Reading(
-        benchmark=f"nvbandwidth.{name}",
+        benchmark=f"nvbandwidth.{case.name}",
         parameters=parameters,
-        metric="time_s" if case.latency else f"{_direction(name, part)}{case.engine}_payload_GBps",
-        statistic="median_or_mean" if mean is None else "mean" if mean.value is True else "median",
-        work=Work(calls=1) if case.latency else Work(payload_bytes=PAYLOAD_BYTES),
-        seconds=(value.value * 1e-9 if case.latency else 1 / value.value,),
-        line=line,
+        metric="time_s" if matrix.latency else f"{way}{matrix.engine}_payload_GBps",
+        statistic="median_or_mean" if mean is None else "mean" if mean else "median",
+        work=Work(calls=1) if matrix.latency else Work(payload_bytes=PAYLOAD_BYTES),
+        seconds=(value * 1e-9 if matrix.latency else 1 / value,),
+        where=where,
         mode="events",
         timing="device",
-        devices=2 if case.row == "GPU" else 1 if case.row == "CPU" or "local" in name else devices or 1,
+        devices=2 if matrix.row == "GPU" else 1 if alone else devices or 1,
     )
-
-
-def _direction(name: str, part: str) -> str:
-    if part == "sum":
-        return "bidir_sum_"
-    return "bidir_per_dir_" if "bidirectional" in name else ""

@@ -38,7 +38,7 @@ class Reading:
         devices: how many took part.
         verified: whether the tool found the data right; None where it did not look, or does not tell.
         invalid: why the number stands for nothing.
-        line: where it stands in the file, from 1.
+        where: in the file: `line 12`, or `results[0].in_place` of JSON.
     """
 
     benchmark: str
@@ -47,7 +47,7 @@ class Reading:
     statistic: str
     work: Work
     seconds: tuple[float, ...]
-    line: int
+    where: str
     iterations: int = 1
     warmup_iterations: int = 0
     mode: Mode = "host"
