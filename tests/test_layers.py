@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -52,31 +53,32 @@ def imported(source, module):
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def imports_of(path):
+PLUGIN_FILES, KERNEL_FILES = modules(PLUGIN), modules(KERNELS)
+FILES = [*PLUGIN_FILES, *KERNEL_FILES]
+
+
+def dotted(path):
     root = PLUGIN if path.is_relative_to(PLUGIN) else KERNELS
-    parts = path.relative_to(root.parent).with_suffix("").parts
-    # A relative import of a package counts from itself, of a module from its package; either way from its last part.
-    return set(imported(path.read_text(encoding="utf-8"), ".".join(parts)))
+    return ".".join(path.relative_to(root.parent).with_suffix("").parts)
 
 
-def layer(dotted):
+# A relative import of a package counts from itself, of a module from its package; either way from its last part.
+SOURCES = {path: path.read_text(encoding="utf-8") for path in FILES}
+IMPORTS = {path: set(imported(source, dotted(path))) for path, source in SOURCES.items()}
+
+
+def layer(name):
     """The folder of the plugin that a dotted name of ours lives in."""
-    parts = dotted.split(".")
+    parts = name.split(".")
     return parts[1] if len(parts) > 1 and (PLUGIN / parts[1]).is_dir() else TOP
 
 
-def layer_of(path):
-    parts = path.relative_to(PLUGIN).parts
-    return parts[0] if len(parts) > 1 else TOP
+def roots(path):
+    return {name.split(".")[0] for name in IMPORTS[path]}
 
 
-def name_of(path):
-    return str(path.relative_to(PLUGIN.parent if path.is_relative_to(PLUGIN) else KERNELS.parent))
-
-
-@pytest.mark.parametrize(
-    ("module", "source", "names"),
-    [
+def test_an_import_is_found_wherever_it_stands():
+    cases = [
         ("p.a.b", "import os.path", {"os.path"}),
         ("p.a.b", "def f():\n    from torch import cuda", {"torch.cuda"}),
         ("p.a.b", "from . import c", {"p.a.c"}),
@@ -85,75 +87,72 @@ def name_of(path):
         ("p.a.b.__init__", "from ..c import d", {"p.a.c.d"}),
         ("p.a.b", "if TYPE_CHECKING:\n    import torch", {"torch"}),
         ("p.a.b", "try:\n    import x\nexcept ImportError:\n    import y as x", {"x", "y"}),
-    ],
-)
-def test_an_import_is_found_wherever_it_stands(module, source, names):
-    assert set(imported(source, module)) == names
+    ]
+    assert [set(imported(source, module)) for module, source, _ in cases] == [names for _, _, names in cases]
 
 
-def test_every_folder_of_the_plugin_has_its_row_in_the_table():
-    folders = {path.parent.relative_to(PLUGIN).parts[0] for path in modules(PLUGIN) if path.parent != PLUGIN}
-    assert folders <= set(MAY_IMPORT)
+def test_imports_point_downward():
+    folders = {layer(dotted(path)) for path in PLUGIN_FILES}
+    assert folders == set(MAY_IMPORT), "a folder of the plugin and its row in the table"
+    assert [
+        f"{dotted(path)} imports {name}"
+        for path in PLUGIN_FILES
+        for name in sorted(IMPORTS[path])
+        # The version is a constant that everyone may name.
+        if name.startswith("pytest_roofline.") and not name.startswith("pytest_roofline.version.")
+        if layer(name) not in MAY_IMPORT[layer(dotted(path))]
+    ] == []
 
 
-@pytest.mark.parametrize("path", modules(PLUGIN), ids=name_of)
-def test_imports_point_downward(path):
-    ours = {name for name in imports_of(path) if name.split(".")[0] == "pytest_roofline"}
-    upward = {name for name in ours if layer(name) not in MAY_IMPORT[layer_of(path)]}
-    # The version is a constant that everyone may name.
-    assert {name for name in upward if not name.startswith("pytest_roofline.version.")} == set()
+def test_a_library_is_imported_only_where_it_belongs():
+    """Torch where the machine is measured, pytest in its layer, nothing foreign in core, no package in the other."""
+
+    def strangers(path):
+        if path in KERNEL_FILES:
+            return roots(path) & {"pytest_roofline"}
+        found, folder = {"roofline_kernels"}, layer(dotted(path))
+        if folder not in TORCH_LIVES_IN and str(path.relative_to(PLUGIN)) not in TORCH_GUESTS:
+            found |= {"torch", "triton"}
+        if folder not in PYTEST_LIVES_IN:
+            found |= {"pytest", "_pytest", "pluggy"}
+        if folder == "core":
+            found |= roots(path) - set(sys.stdlib_module_names) - {"pytest_roofline"}
+        return roots(path) & found
+
+    assert {dotted(path): strangers(path) for path in FILES if strangers(path)} == {}
 
 
-@pytest.mark.parametrize("path", modules(PLUGIN / "core"), ids=name_of)
-def test_the_ground_floor_needs_the_standard_library_only(path):
-    roots = {name.split(".")[0] for name in imports_of(path)}
-    assert roots - set(sys.stdlib_module_names) - {"pytest_roofline"} == set()
-
-
-@pytest.mark.parametrize("path", modules(PLUGIN), ids=name_of)
-def test_torch_is_imported_where_the_machine_is_measured_and_nowhere_else(path):
-    found = {name for name in imports_of(path) if name.split(".")[0] in ("torch", "triton")}
-    allowed = layer_of(path) in TORCH_LIVES_IN or str(path.relative_to(PLUGIN)) in TORCH_GUESTS
-    assert allowed or found == set()
-
-
-@pytest.mark.parametrize("path", modules(PLUGIN), ids=name_of)
-def test_only_the_pytest_layer_knows_pytest(path):
-    found = {name for name in imports_of(path) if name.split(".")[0] in ("pytest", "_pytest", "pluggy")}
-    assert layer_of(path) in PYTEST_LIVES_IN or found == set()
-
-
-@pytest.mark.parametrize("path", modules(PLUGIN), ids=name_of)
-def test_the_plugin_never_imports_the_kernels(path):
-    assert {name for name in imports_of(path) if name.split(".")[0] == "roofline_kernels"} == set()
-
-
-@pytest.mark.parametrize("path", modules(KERNELS), ids=name_of)
-def test_the_kernels_never_import_the_plugin(path):
-    assert {name for name in imports_of(path) if name.split(".")[0] == "pytest_roofline"} == set()
-
-
-@pytest.mark.parametrize("path", modules(PLUGIN), ids=name_of)
-def test_nothing_is_imported_by_a_name_made_at_run_time(path):
-    calls = {
-        ast.unparse(node.func)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call)
-    }
+def test_nothing_is_imported_by_a_name_made_at_run_time_and_nothing_unpickled():
     # The package's own `__init__` loads its public names when they are first used, from a table of its own.
     # Ranks load the functions that they are told of by file and name; that is what these are for.
-    loads = (PLUGIN / "__init__.py", PLUGIN / "distributed" / "functions.py")
-    allowed = {"importlib.import_module"} if path in loads else set()
-    assert calls & {"__import__", "importlib.import_module", "import_module", "eval", "exec"} <= allowed
+    loads = {PLUGIN / "__init__.py", PLUGIN / "distributed" / "functions.py"}
+    # No files: messages between processes that know each other's key, and reading them names plain types only.
+    unpickles = {PLUGIN / "distributed" / "wire.py"}
+
+    def flaws(path):
+        calls = {ast.unparse(node.func) for node in ast.walk(ast.parse(SOURCES[path])) if isinstance(node, ast.Call)}
+        made = {"__import__", "import_module", "eval", "exec"}
+        made |= set() if path in loads else {"importlib.import_module"}
+        stored = {"marshal", "shelve", "dill"} | (set() if path in unpickles else {"pickle"})
+        return (calls & made) | (roots(path) & stored)
+
+    assert {dotted(path): flaws(path) for path in FILES if flaws(path)} == {}
 
 
-@pytest.mark.parametrize("path", [*modules(PLUGIN), *modules(KERNELS)], ids=name_of)
-def test_files_are_data_so_nothing_unpickles(path):
-    if path == PLUGIN / "distributed" / "wire.py":
-        # No files: messages between processes that know each other's key, and reading them names plain types only.
-        assert {name for name in imports_of(path) if name.split(".")[0] in ("marshal", "shelve", "dill")} == set()
-        return
-    assert {name for name in imports_of(path) if name.split(".")[0] in ("pickle", "marshal", "shelve", "dill")} == set()
+def test_no_file_imports_another_that_imports_it():
+    """By whatever way round, imports inside functions included."""
+    files = {dotted(path).removesuffix(".__init__"): path for path in FILES}
+    graph = {
+        name: {next(filter(files.__contains__, (found, found.rpartition(".")[0])), name) for found in IMPORTS[path]}
+        - {name}
+        for name, path in files.items()
+    }
+    # Until a request of ranks is one of the same kind as any other.
+    graph["pytest_roofline.requests"].discard("pytest_roofline.ranks")
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(" → ".join(error.args[1]))
 
 
 def loaded_by(*names):
@@ -165,22 +164,14 @@ def loaded_by(*names):
     return set(json.loads(done.stdout))
 
 
-def test_loading_the_plugin_imports_nothing_heavy():
+def test_loading_imports_nothing_heavy():
     heavy = {"torch", "numpy", "pandas", "scipy", "triton", "msgspec", "rich", "click"}
     assert loaded_by("pytest_roofline.plugin", "pytest_roofline.options") & heavy == set()
-
-
-def test_comparing_and_reporting_never_import_torch():
     names = ("pytest_roofline.judging.comparing", "pytest_roofline.cli", "pytest_roofline.reporting.tables")
     assert loaded_by(*names) & {"torch", "triton"} == set()
 
 
-def test_every_public_name_can_be_had():
-    assert {name: getattr(pytest_roofline, name) is not None for name in pytest_roofline.__all__} == dict.fromkeys(
-        pytest_roofline.__all__, True
-    )
-
-
-def test_a_name_that_is_not_public_is_an_attribute_error():
+def test_every_public_name_can_be_had_and_no_other():
+    assert [name for name in pytest_roofline.__all__ if getattr(pytest_roofline, name) is None] == []
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         _ = pytest_roofline.nonsense

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from ..core.facts import Environment
-from .devices import Device
+from .devices.base import Device
 from .host import host_facts
 
 # How torch is told to cut and to keep memory, which moves a peak; the newest name first.
