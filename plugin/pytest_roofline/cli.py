@@ -122,9 +122,9 @@ def _compare_rollout(
 
 def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Sequence[Path]") -> None:
     from .judging.verdicts import Kind
+    from .observe.out_of_memory_text import lost_reason
     from .reporting.differences import comparison_lines
     from .reporting.exact_tables import exact_comparison_table, exact_reason_lines
-    from .reporting.exhausted import lost_line
     from .reporting.ladder import ladder_lines, ladder_of_rows
     from .reporting.messages import peak_lines
     from .reporting.published import idle_lines
@@ -149,7 +149,7 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
     for line in exact_reason_lines(kernels):
         click.echo(line)
     for one in compared.lost:
-        click.echo(lost_line(one))
+        click.echo(printable(f"REGRESSED {one.label}: {lost_reason(one.record, one.old_s)}"))
     for line in ladder_lines(ladder_of_rows(rows, after)):
         click.echo(line)
     counts = {kind: compared.kinds.count(kind) for kind in Kind}

@@ -15,10 +15,10 @@ from .holding import Held, call_key, held_key, issue, may_hold, test_id_of, unde
 from .holding import run as run_item
 from .judging.verdicts import Kind
 from .launcher import launcher_of
+from .observe.out_of_memory_text import failure_message as exhausted_message
+from .observe.out_of_memory_text import out_of_memory_properties
 from .outcomes import name_failed, note
 from .profiling import profiled_labels
-from .reporting.exhausted import exhausted_properties
-from .reporting.exhausted import failure_message as exhausted_message
 from .reporting.resources import failure_message as kernel_message
 from .reporting.resources import properties as kernel_properties
 from .reporting.results import properties
@@ -185,15 +185,15 @@ def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
     # A rerun publishes its own figures, not the earlier attempt's beside them.
     others = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
     kernels = kernel_properties(state.compiled.of(test_id_of(item)))
-    item.user_properties[:] = [*others, *properties(results), *exhausted_properties(exhausted), *kernels]
+    item.user_properties[:] = [*others, *properties(results), *out_of_memory_properties(exhausted), *kernels]
     red = [result for result in results if result.verdict is not None and state.fails(result.verdict)]
-    lost = [ran_out for ran_out in exhausted if ran_out.red]
+    lost = [record for record in exhausted if record.red]
     kernels_red = state.red_kernels(test_id_of(item))
     if not red and not lost and not kernels_red:
         return None
     where = _relative(state.writer.path, item.config.rootpath)
     messages = [failure_message(result, where, state.degraded) for result in red]
-    messages += [exhausted_message(ran_out, where) for ran_out in lost]
+    messages += [exhausted_message(record, where) for record in lost]
     messages += [kernel_message(result, where) for result in kernels_red]
     return pytest.fail.Exception("\n".join(messages), pytrace=False)
 

@@ -18,10 +18,10 @@ from .judging.nights import watched
 from .judging.spread import class_of
 from .judging.verdicts import DEFAULT_TOLERANCES
 from .observe.memory_text import memory_lines, snapshot_lines
+from .observe.out_of_memory_text import out_of_memory_lines
 from .observe.profile_text import profile_lines
 from .reporting.details import detail_lines
 from .reporting.exact_tables import resources_table
-from .reporting.exhausted import exhausted_lines
 from .reporting.figures import figure_lines
 from .reporting.first_calls import first_call_lines
 from .reporting.ladder import ladder_lines, ladder_of_results
@@ -197,7 +197,7 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
         lines += transfer_lines(results)
         lines += rank_lines(results)
         lines += first_call_lines(results)
-        lines += exhausted_lines(exhausted)
+        lines += out_of_memory_lines(exhausted)
         lines += reason_lines(results)
         lines += peak_lines([(r.label, r.verdict.peak) for r in results if r.verdict is not None])
         lines += condition_lines(results, untold_since=_untold_since(session))

@@ -200,7 +200,7 @@ def shortfalls(state: RooflineSession, *, complete: bool = False) -> list[Shortf
 def _silent(state: RooflineSession, complete: bool) -> Iterator[str]:
     """Tests that passed, or never ran, and recorded nothing at all."""
     noted: list[Note] = [*state.noted.figures, *state.noted.memory_uses, *state.noted.profiles]
-    recorded = {one.test_id for one in noted} | {one.record.test_id for one in state.exhausted.found}
+    recorded = {one.test_id for one in noted} | {one.test_id for one in state.exhausted.found}
     recorded |= {one.measurement.test_id for one in state.timed.results}
     recorded |= {one.resources.test_id for one in state.compiled.results}
     for test_id, plan in state.planned.items():

@@ -16,7 +16,6 @@ from .judging.comparators import BaselineComparator
 from .judging.exhausted import also_out_of_memory, lost_times
 from .launcher import uses_ranks
 from .planned import encodable
-from .reporting.exhausted import RanOut
 from .session import RooflineSession
 
 if TYPE_CHECKING:
@@ -114,10 +113,9 @@ def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -
         return False
     seen: _Seen | None = getattr(cause, _SEEN, None)
     record = _record(session, item, cause, seen)
-    found = _held_against(session, record, seen) if record.recorded and session.round is None else RanOut(record)
-    if found.lost:
-        found = replace(found, record=replace(record, baseline_s=found.lost[0][1]))
-    session.ran_out(found)
+    if record.recorded and session.round is None:
+        record = _held_against(session, record, seen.place if seen is not None else None)
+    session.ran_out(record)
     if not record.recorded:
         return False
     forget_locals(error)
@@ -154,9 +152,9 @@ def _record(session: RooflineSession, item: pytest.Item, cause: BaseException, s
     )
 
 
-def _held_against(session: RooflineSession, record: OutOfMemory, seen: _Seen | None) -> RanOut:
-    """What the baseline and others know of the same test."""
-    ground, place = session.ground, seen.place if seen is not None else None
+def _held_against(session: RooflineSession, record: OutOfMemory, place: Place | None) -> OutOfMemory:
+    """With what the baseline and others know of the same test."""
+    ground = session.ground
     lost = lost_times(
         ground.comparator,
         record.benchmark,
@@ -170,7 +168,13 @@ def _held_against(session: RooflineSession, record: OutOfMemory, seen: _Seen | N
         entries |= {entry.identity: entry for entry in ground.comparator.entries}
     published = also_out_of_memory(entries.values(), record.benchmark, record.parameters, ground.hardware)
     kernels = session.compiled.missed(record.test_id, record.benchmark, record.parameters)
-    return RanOut(record, tuple(lost.items()), tuple(published), tuple(key.label for key in kernels))
+    return replace(
+        record,
+        baseline_s=next(iter(lost.values()), None),
+        lost=lost,
+        lost_kernels=tuple(key.label for key in kernels),
+        published=tuple(f"{entry.source} ({entry.convention})" for entry in published),
+    )
 
 
 def forget_locals(error: BaseException | None) -> None:

@@ -1,13 +1,42 @@
-"""What a run found besides times: figures, what memory goes into, where the time goes. Shown, never judged."""
+"""What a run found besides times: figures, what memory goes into and where it ran out, where the time goes."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .core.figures import Figure
+from .core.memory import OutOfMemory
 from .core.memory_use import MemoryUse
 from .core.profiles import Profile
 
 Note = Figure | MemoryUse | Profile
+
+
+class Exhausted:
+    """Everything of a run that ran out of memory."""
+
+    def __init__(self) -> None:
+        self.found: list[OutOfMemory] = []
+
+    def add(self, record: OutOfMemory) -> bool:
+        """Note it, and whether it is new; a rerun or a later round cannot shake off a red one."""
+        for index, known in enumerate(self.found):
+            if (known.test_id, known.name) == (record.test_id, record.name):
+                self.found[index] = known if known.red else record
+                return False
+        self.found.append(record)
+        return True
+
+    def forget_unrecorded(self, test_id: str) -> None:
+        """A test begins anew: what merely failed an attempt before says nothing of this one."""
+        self.found = [one for one in self.found if one.test_id != test_id or one.recorded]
+
+    def of(self, test_id: str) -> list[OutOfMemory]:
+        """What is known of a test."""
+        return [one for one in self.found if one.test_id == test_id]
+
+    def red(self, test_id: str) -> bool:
+        """Whether a test fails for it by verdict."""
+        return any(one.red for one in self.of(test_id))
 
 
 @dataclass(slots=True)

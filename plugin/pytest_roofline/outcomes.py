@@ -40,7 +40,7 @@ def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport,
         session.not_measured[_skip_reason(report)] += 1
     if report.when == "call" or report.failed or (report.when == "setup" and report.skipped):
         verdicts = tuple(result.word for result in session.timed.results if result.measurement.test_id == test_id)
-        verdicts += tuple(word for ran_out in session.exhausted.of(test_id) for word in ran_out.words)
+        verdicts += tuple(word for record in session.exhausted.of(test_id) for word in record.words)
         verdicts += tuple(result.word for result in session.compiled.of(test_id))
         session.note_outcome(
             Outcome(

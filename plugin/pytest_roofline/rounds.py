@@ -25,8 +25,8 @@ from .core.samples import CANARY
 from .judging.runs import Run, read_run
 from .judging.trials import LostRound
 from .launcher import launcher_of
+from .observe.out_of_memory_text import figures
 from .planned import encodable
-from .reporting.exhausted import RanOut, figures
 from .round_child import VARIABLE
 from .session import RooflineSession
 
@@ -217,7 +217,7 @@ class Rounds:
                 why = f"its test did not come to its end in round {number}"
             self._state.record(replace(measurement, round=number, invalid=measurement.invalid or why))
         for record in run.out_of_memory:
-            self._state.ran_out(RanOut(replace(record, round=number)))
+            self._state.ran_out(replace(record, round=number))
             if record.recorded:
                 measured = [m.key.name for m in run.measurements if m.test_id == record.test_id and not m.invalid]
                 self._lose(record.test_id, f"it ran out of memory in round {number} ({figures(record)})", measured)

@@ -12,21 +12,20 @@ from .compiled import CompiledKernels
 from .core.errors import RooflineError
 from .core.facts import HardwareKey
 from .core.keys import Key, told_by_position
+from .core.memory import OutOfMemory
 from .core.records import Ceiling, Footer, Header, Measurement, Outcome
 from .core.resources import ResourceKey, Resources
 from .core.samples import Calibration
 from .core.work import Work
-from .exhausted import Exhausted
 from .ground import Ground, open_ground
 from .judging.curves import judge_curves, summarise
 from .judging.exact import ExactVerdict
 from .judging.looks import Looks
 from .judging.runs import RunWriter, new_run_id, now
 from .judging.verdicts import Kind, Verdict
-from .noted import Note, Noted
+from .noted import Exhausted, Note, Noted
 from .planned import Planned, encodable
 from .report_files import Reports
-from .reporting.exhausted import RanOut
 from .reporting.resources import ExactResult
 from .round_child import in_round
 from .settings import Options
@@ -121,12 +120,11 @@ class RooflineSession:
         self.timed.add(measurement)
         self._warn_of_position(measurement.key)
 
-    def ran_out(self, found: RanOut) -> None:
+    def ran_out(self, record: OutOfMemory) -> None:
         """Write down that a test ran out of memory; what the measurement had taken that did is no result."""
-        record = found.record
         self.begin_file()
         self.writer.write(record)
-        new = self.exhausted.add(found)
+        new = self.exhausted.add(record)
         if not record.recorded or record.round > 1:
             # What a later round had no room for was measured in the first.
             return

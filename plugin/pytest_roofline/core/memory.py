@@ -1,7 +1,7 @@
 """Running out of memory as a result: which errors say so, how much they asked for, and what a run keeps of it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .checks import require_amounts
@@ -10,6 +10,7 @@ from .keys import Scalar
 # What a measurement does, in order, and `memory`: a call whose memory is followed. Outside of both there is none.
 Phase = Literal["arguments", "calls", "peak_bytes", "held_bytes", "verify", "memory"]
 
+WORD = "OUT OF MEMORY"
 # torch raises a class of this name for its own allocators (CUDA, ROCm, XPU), and a plain RuntimeError for all others.
 _CLASS = "OutOfMemoryError"
 _TEXTS = (
@@ -60,7 +61,10 @@ class OutOfMemory:
         free_bytes: what an allocation could still get when it happened.
         allocated_bytes: what torch's allocator had handed out when it happened.
         peak_bytes: the most that it had handed out since its record was reset, which `measure(peak_bytes=True)` does.
-        baseline_s: the time that the baseline has where memory ran out, in seconds: the test is red.
+        baseline_s: the first of `lost`; files of older versions have nothing but that.
+        lost: seconds that the baseline has, by the name of a measurement, that there is none of now.
+        lost_kernels: labels of compiled kernels that the baseline has, and that were not compiled now.
+        published: figures from elsewhere that say the same, as a person reads them.
     """
 
     test_id: str
@@ -79,10 +83,28 @@ class OutOfMemory:
     allocated_bytes: int | None = None
     peak_bytes: int | None = None
     baseline_s: float | None = None
+    lost: dict[str, float] = field(default_factory=dict)
+    lost_kernels: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         sizes = ("asked_bytes", "free_bytes", "allocated_bytes", "peak_bytes")
-        require_amounts(self, above_zero=("round", "baseline_s"), from_zero=sizes)
+        require_amounts(self, above_zero=("round", "baseline_s", "lost"), from_zero=sizes)
+
+    @property
+    def red(self) -> bool:
+        """Whether it fails its test by verdict: the baseline has a time or a kernel that there is none of now."""
+        return self.recorded and bool(self.lost or self.lost_kernels)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """As verdicts: what happened, and what that means."""
+        return (WORD, "REGRESSED") if self.red else (WORD,)
+
+    @property
+    def word(self) -> str:
+        """In a table: how the test ended."""
+        return "FAILED" if not self.recorded else self.words[-1]
 
 
 def out_of_memory(error: BaseException | None) -> BaseException | None:

@@ -12,9 +12,9 @@ from ..judging.exact_comparing import ExactRow
 from ..judging.exhausted import Lost
 from ..judging.stats import CONFIDENCE, change_bounds
 from ..judging.verdicts import Kind, Verdict
+from ..observe.out_of_memory_text import lost_reason
 from .differences import more_as_json, shift_of
 from .exact_tables import changes_as_json
-from .exhausted import lost_reason
 
 # What all tests are called where they were judged as if they were one.
 TOGETHER = "all tests together"
@@ -99,7 +99,7 @@ def _lost(lost: Lost) -> Row:
         asked_bytes=record.asked_bytes,
         free_bytes=record.free_bytes,
         verdict=Kind.REGRESSED.value,
-        reason=lost_reason(lost),
+        reason=lost_reason(record, lost.old_s),
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
+from ..core.memory import WORD, OutOfMemory
 from ..core.records import Measurement
 from ..core.rows import badness
 from ..core.units import format_bytes, format_memory, format_percent, format_seconds, printable, three_digits
@@ -12,7 +13,6 @@ from ..judging.comparing import Row
 from ..judging.hardware import format_ceiling, is_arithmetic
 from ..judging.stats import growth
 from ..judging.verdicts import Kind, Verdict, interval_text
-from .exhausted import WORD, RanOut
 from .layout import new_table, render
 from .results import Result, limit_text, new_s, rate_text
 
@@ -36,7 +36,7 @@ _MFU = {
 CACHED, MOST_CACHED = "cache", 3
 
 
-def results_table(results: Sequence[Result], width: int, colour: bool, exhausted: Sequence[RanOut] = ()) -> str:
+def results_table(results: Sequence[Result], width: int, colour: bool, exhausted: Sequence[OutOfMemory] = ()) -> str:
     """Test, size, time, rates, roofline, limit, memory, compiling, difference with its interval, processes, verdict.
 
     The worst come first where a test failed.
@@ -50,7 +50,7 @@ def results_table(results: Sequence[Result], width: int, colour: bool, exhausted
     units = {rate.rpartition(" ")[2] for rate in rates if rate}
     heading = units.pop() if len(units) == 1 else ""
     rows = [_row(result, rate.removesuffix(heading).strip()) for result, rate in zip(ordered, rates, strict=True)]
-    rows += [_exhausted_row(ran_out) for ran_out in exhausted]
+    rows += [_exhausted_row(record) for record in exhausted]
     columns = [("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"),
                ("tokens/s", "right"), ("roof", "right"), ("limit", "right"), ("peak", "right"),
                ("held", "right"), ("compile", "right"), ("diff %", "right"), ("99 %", "right"), ("n", "right"),
@@ -109,9 +109,8 @@ def _row(result: Result, rate: str) -> list[str | Text]:
     ]
 
 
-def _exhausted_row(ran_out: RanOut) -> list[str | Text]:
-    word = ran_out.word
-    return [printable(ran_out.record.label), *[""] * 12, Text(word, style=STYLES[word])]
+def _exhausted_row(record: OutOfMemory) -> list[str | Text]:
+    return [printable(record.label), *[""] * 12, Text(record.word, style=STYLES[record.word])]
 
 
 def _tokens(result: Result) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ...core.resources import registers_of, spills_of
 from ...core.units import format_bytes, format_memory
 from ...judging.report_rows import ReportRow
-from ..exhausted import RanOut, exhausted_lines
+from ...observe.out_of_memory_text import circumstances
 from ..resources import changes_text
 from .page_tables import Cell, Column, Table, number
 
@@ -65,10 +65,9 @@ def _exhausted(row: ReportRow) -> list[Cell]:
     found = row.out_of_memory
     assert found is not None
     sizes = (found.asked_bytes, found.free_bytes, found.allocated_bytes)
-    where = exhausted_lines([RanOut(found)])[0].partition(f"{found.label}: ")[2]
     return [
         Cell(row.label),
         *(Cell("") if size is None else number(format_memory(size), size) for size in sizes),
-        Cell(found.message, why=where),
+        Cell(found.message, why=circumstances(found)),
         Cell(row.word, word=row.word),
     ]

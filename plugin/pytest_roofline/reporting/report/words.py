@@ -8,7 +8,7 @@ from ...core.units import format_percent, format_tolerance
 from ...judging.ending import reason_of
 from ...judging.report_rows import ReportRow
 from ...judging.verdicts import Kind
-from ..exhausted import figures as asked_and_free
+from ...observe.out_of_memory_text import figures as asked_and_free
 from ..resources import changes_text
 from ..results import figure
 
