@@ -1,14 +1,16 @@
 """The golden cases: a file of tests, which device there is, and what a user types.
 
 A step that is a dict says which device there is and how fast, as `Desk.script` takes it; a pair is a file that is
-written, by name and text; any other is a command.
+written, by name and text; a function prepares the desk; any other is a command.
 `{against}` stands for five saved sessions of the same suite, `{reported}` for the options that write every file.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..plugin.conftest import ONE, SUITE
+from ..plugin.conftest import NOISY, ONE, SUITE, Desk
+from .suites import CARDS, KERNEL, NUMBERS, OUT_OF_MEMORY, PEAK, SIBLINGS, UNEVEN
 
 REPORTED = "--roofline-report=out --junitxml=junit.xml --roofline-save=run"
 DAYS = "day1,day2,day3,day4,day5"
@@ -22,75 +24,15 @@ class Case:
     Args:
         steps: commands, files, devices.
         suite: the file of tests.
-        days: whether five sessions of the suite were saved before.
-        keeps: patterns of files that are stored beside those of a report.
+        days: how long sessions of the suite took that were saved before, one a day; none by default.
+        keeps: patterns of the files that are stored beside what the commands print.
     """
 
-    steps: tuple[str | dict | tuple[str, str], ...]
+    steps: tuple[str | dict | tuple[str, str] | Callable[[Desk], None], ...]
     suite: str = ONE.format(marks="")
-    days: bool = False
-    keeps: tuple[str, ...] = ()
+    days: tuple[float, ...] = ()
+    keeps: tuple[str, ...] = FILES
 
-
-UNEVEN = """
-import pytest
-from pytest_roofline import Work
-
-WORK = Work(read_bytes=10**9, write_bytes=10**9)
-
-def test_fine(roofline, busy):
-    roofline.measure(lambda: busy(1e-3), work=WORK)
-
-def test_broken(roofline):
-    raise AssertionError("never measured")
-
-def test_wrong_data(roofline, busy):
-    def wrong():
-        assert [1, 2, 3] == [1, 2, 4]
-    roofline.measure(lambda: busy(1e-3), work=WORK, verify=wrong)
-
-def test_elsewhere(roofline):
-    roofline.skip_for_hardware("needs 2 GPUs, found 1")
-"""
-
-
-OUT_OF_MEMORY = """
-import pytest
-import torch
-from pytest_roofline import Work
-
-WORK = Work(read_bytes=10**9, write_bytes=10**9)
-OutOfMemoryError = getattr(torch, "OutOfMemoryError", type("OutOfMemoryError", (RuntimeError,), {}))
-
-def run_out():
-    raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of "
-                           "which 1.10 GiB is free. Of the allocated memory 77.20 GiB is allocated by PyTorch.")
-
-@pytest.mark.roofline(oom="record")
-def test_recorded(roofline):
-    roofline.measure(run_out, work=WORK)
-
-def test_not_recorded(roofline):
-    roofline.measure(run_out, work=WORK)
-
-def test_next(roofline, busy):
-    roofline.measure(lambda: busy(1e-3), work=WORK)
-"""
-
-PEAK = """
-from pathlib import Path
-from pytest_roofline import Work
-
-GIB = float(Path(__file__).with_name("gib.txt").read_text())
-
-def test_step(roofline, busy, fake):
-    size = int(GIB * 2**30)
-    def step():
-        fake.allocate(size)
-        busy(1e-3)
-        fake.allocate(-size)
-    roofline.measure(step, work=Work(read_bytes=10**9, write_bytes=10**9), peak_bytes=True)
-"""
 
 SOUND = {
     "index": 0, "power_limit_w": 700.0, "power_default_w": 700.0, "pcie_generation": 5, "pcie_generation_rated": 5,
@@ -104,8 +46,21 @@ THRESHOLD = {
 }  # fmt: skip
 PUBLISHED = ("baselines/h100.json", json.dumps({"schema": 1, "family": "h100", "entries": [THRESHOLD]}))
 
-CASES = {
-    "pass": Case(("pytest -v {against} {reported}", "roofline explain run 1GiB"), SUITE, days=True),
+FIGURES = {
+    "shared_bytes": 114688, "registers": 198, "stack_bytes": 0, "spill_stores": 0, "spill_loads": 0,
+    "matrix_instructions": 24, "instructions": 900, "HGMMA": 24,
+}  # fmt: skip
+
+
+def siblings(desk):
+    """Five cards, the last of which is slow, in place of the desk's one device."""
+    text = desk.conftest
+    desk.pytester.makeconftest(text[: text.index("@pytest.hookimpl")] + CARDS)
+    (desk.path / "cards.json").write_text("[1.0, 1.002, 0.998, 1.001, 1.3]")
+
+
+RUNS = {
+    "pass": Case(("pytest -v {against} {reported}", "roofline explain run 1GiB"), SUITE, days=NOISY),
     "regression": Case(
         (
             {"slow": {"test_copy[1GiB]": 1.3}},
@@ -116,22 +71,22 @@ CASES = {
             f"roofline compare {DAYS} run --json",
         ),
         SUITE,
-        days=True,
+        days=NOISY,
     ),
     "improvement": Case(
-        ({"slow": 0.8}, "pytest {against} {reported} --roofline-rounds=1", f"roofline compare {DAYS} run"), days=True
+        ({"slow": 0.8}, "pytest {against} {reported} --roofline-rounds=1", f"roofline compare {DAYS} run"), days=NOISY
     ),
     "inconclusive": Case(
-        ({"slow": 1.06}, "pytest {against} {reported} --roofline-rounds=1", "roofline explain run"), days=True
+        ({"slow": 1.06}, "pytest {against} {reported} --roofline-rounds=1", "roofline explain run"), days=NOISY
     ),
     "invalid": Case(
-        ({"others_busy": 0.5}, "pytest {against} {reported} --roofline-rounds=1", "roofline explain run"), days=True
+        ({"others_busy": 0.5}, "pytest {against} {reported} --roofline-rounds=1", "roofline explain run"), days=NOISY
     ),
     "no_baseline": Case(("pytest {reported}", "roofline explain run")),
     "nothing_compared": Case(("pytest --roofline-ci",)),
     "degraded": Case(
         ({"slow": 1.3, "gpu": SOUND | {"power_limit_w": 400.0}}, "pytest {against} {reported} --roofline-rounds=3"),
-        days=True,
+        days=NOISY,
     ),
     "uneven": Case(("pytest {reported}",), UNEVEN),
     "out_of_memory": Case(("pytest -v {reported}", "roofline explain run"), OUT_OF_MEMORY),
@@ -147,8 +102,40 @@ CASES = {
         ),
         PEAK,
     ),
-    "drill": Case(("pytest {against} {reported} --roofline-drill=30%",), SUITE, days=True),
+    "drill": Case(("pytest {against} --roofline-drill=30%",), SUITE, days=NOISY, keeps=()),
     "shadow": Case(
         ({"slow": 1.5}, "pytest {reported} --roofline-ci=shadow --roofline-rounds=1 --roofline-min-percent=55")
     ),
+    "rounds_fail": Case(
+        (
+            {"slow": {"test_copy[64MiB]": [1.3, "crash"], "test_copy[1GiB]": [1.3, "fail"]}},
+            "pytest {against} {reported}",
+        ),
+        SUITE,
+        days=NOISY,
+    ),
+    "kernel": Case(
+        (
+            ("figures.json", json.dumps(FIGURES)),
+            "pytest -q --roofline-save=before",
+            "roofline baseline propose before -o proposal.json",
+            "roofline baseline approve proposal.json",
+            ("figures.json", json.dumps(FIGURES | {"registers": 255, "spill_stores": 12, "instructions": 960})),
+            "pytest {reported}",
+            "roofline explain run",
+            "roofline compare before run",
+        ),
+        KERNEL,
+        keeps=(*FILES, "baselines/*.json"),
+    ),
+    "numbers": Case(("pytest {reported}",), NUMBERS),
+    "siblings": Case((siblings, "pytest {reported} --roofline-rounds=1", "roofline explain run"), SIBLINGS),
+    "github": Case(
+        (
+            {"slow": 1.5},
+            "GITHUB_ACTIONS=true GITHUB_STEP_SUMMARY=step.md pytest -q --roofline-rounds=1 --roofline-min-percent=55",
+        ),
+        keeps=("step.md",),
+    ),
+    "plain": Case(("pytest", "pytest --roofline-tolerance=x"), "def test_plain(): pass\n"),
 }

@@ -1,11 +1,14 @@
 """What a user sees and gets, case by case, compared with files that `python -m tests.golden` writes."""
 
+import itertools
 import shlex
 import shutil
 
 import pytest
 
-from .cases import CASES, FILES, REPORTED
+from ..plugin.conftest import NOISY
+from .cases import REPORTED, RUNS
+from .commands import COMMANDS
 from .normal import normal
 from .stored import differences, renew, renewing, strangers
 
@@ -13,18 +16,24 @@ from .stored import differences, renew, renewing, strangers
 OPTIONS = "addopts = -p no:cacheprovider -p no:benchmark -p no:rerunfailures -p no:xdist --tb=short"
 
 
+CASES = RUNS | COMMANDS
+
+
 def play(case, desk):
     """Run a case's steps; its files by name, the first what a terminal showed of the commands."""
-    against = desk.sessions(case.suite) if case.days else []
+    against = desk.sessions(case.suite, case.days, together=case.days != NOISY) if case.days else []
     desk.suite(case.suite)
     said = "".join(_step(step, desk, against) for step in case.steps)
-    found = {path.name: path for pattern in (*FILES, *case.keeps) for path in sorted(desk.path.glob(pattern))}
+    found = {path.name: path for pattern in case.keeps for path in sorted(desk.path.glob(pattern))}
     texts = {"terminal.txt": said} | {name: path.read_text(encoding="utf-8") for name, path in found.items()}
     return {name: normal(name, text, desk.path) for name, text in texts.items()}
 
 
 def _step(step, desk, against):
     """What one step shows on a terminal: the command, its output, its exit status."""
+    if callable(step):
+        step(desk)
+        return ""
     if isinstance(step, dict):
         desk.script(**step)
         return ""
@@ -33,14 +42,20 @@ def _step(step, desk, against):
         (desk.path / name).parent.mkdir(parents=True, exist_ok=True)
         (desk.path / name).write_text(text, encoding="utf-8")
         return ""
-    program, *arguments = shlex.split(step.replace("{against}", " ".join(against)).replace("{reported}", REPORTED))
-    if program == "pytest":
-        result = desk.run(*arguments)
-        said, status = result.stdout.str() + result.stderr.str(), int(result.ret)
-    else:
-        result = desk.cli(*arguments)
-        said, status = result.output, result.exit_code
-    said = normal("said.json", said, desk.path) if "--json" in arguments and status < 2 else said
+    words = shlex.split(step.replace("{against}", " ".join(against)).replace("{reported}", REPORTED))
+    variables = list(itertools.takewhile(lambda word: word.partition("=")[0].isupper(), words))
+    program, *arguments = words[len(variables) :]
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in variables:
+            patch.setenv(*variable.split("="))
+        if program == "pytest":
+            result = desk.run(*arguments)
+            said, status = result.stdout.str() + result.stderr.str(), int(result.ret)
+        else:
+            result = desk.cli(*arguments)
+            said, status = result.output, result.exit_code
+    if "--json" in arguments and status < 2:
+        said = normal("said.json", result.stdout, desk.path) + result.stderr
     return f"$ {step}\n{said.rstrip()}\n[exit status {status}]\n\n"
 
 

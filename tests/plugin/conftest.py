@@ -221,7 +221,7 @@ class Desk:
 
     def cli(self, *args: str) -> Result:
         """The `roofline` command, in the folder of the desk."""
-        return CliRunner().invoke(pytest_roofline.cli.main, [str(argument) for argument in args])
+        return CliRunner().invoke(pytest_roofline.cli.main, [str(argument) for argument in args], prog_name="roofline")
 
     def baseline(self, folder: str = "baselines", *, slow: float = 1.0, text: str = SUITE) -> Baseline:
         """Five saved runs, `slow` times as long, approved into a folder of baselines; the runs are removed."""
