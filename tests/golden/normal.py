@@ -13,7 +13,9 @@ LONGEST = 8
 # As many digits as two processors agree on.
 DIGITS = 9
 # Facts of the machine that the tests run on.
-MACHINE = {"host", "software", "torch"}
+MACHINE = {"host", "machine_info", "software", "torch", "version"}
+# Of an environment, all but these are of the machine: which there are depends on it as well.
+SCRIPTED = {"device", "driver", "timed by"}
 PATTERNS = tuple(
     (re.compile(pattern, re.MULTILINE), instead)
     for pattern, instead in (
@@ -57,6 +59,8 @@ def normal(name: str, text: str, folder: Path) -> str:
 def _plain(value):
     """A JSON value, rounded and without the machine."""
     if isinstance(value, dict):
+        if isinstance(known := value.get("environment"), dict):
+            value = value | {"environment": {name: known[name] for name in SCRIPTED & known.keys()}}
         return {key: f"<{key}>" if key in MACHINE and each else _plain(each) for key, each in value.items()}
     if isinstance(value, list):
         if len(value) > LONGEST and all(isinstance(each, int | float) for each in value):
