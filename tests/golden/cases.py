@@ -85,7 +85,7 @@ RUNS = {
     "no_baseline": Case(("pytest {reported}", "roofline explain run")),
     "nothing_compared": Case(("pytest --roofline-ci",)),
     "degraded": Case(
-        ({"slow": 1.3, "gpu": SOUND | {"power_limit_w": 400.0}}, "pytest {against} {reported} --roofline-rounds=3"),
+        ({"slow": 1.3, "gpu": SOUND | {"power_limit_w": 400.0}}, "pytest {against} {reported} --roofline-rounds=1"),
         days=NOISY,
     ),
     "uneven": Case(("pytest {reported}",), UNEVEN),
@@ -102,7 +102,7 @@ RUNS = {
         ),
         PEAK,
     ),
-    "drill": Case(("pytest {against} --roofline-drill=30%",), SUITE, days=NOISY, keeps=()),
+    "drill": Case(("pytest --roofline-drill=30% --roofline-min-percent=55",), SUITE, keeps=()),
     "shadow": Case(
         ({"slow": 1.5}, "pytest {reported} --roofline-ci=shadow --roofline-rounds=1 --roofline-min-percent=55")
     ),

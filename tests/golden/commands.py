@@ -7,8 +7,9 @@ import zlib
 from functools import partial
 from pathlib import Path
 
-from ..plugin.conftest import NOISY, SUITE
+from ..plugin.conftest import NOISY, ONE, SUITE
 from .cases import DAYS, FILES, Case
+from .stored import HERE
 from .suites import UNEVEN
 
 DATA = Path(__file__).parents[1] / "exchange" / "data"
@@ -53,6 +54,14 @@ def listed(desk):
     (desk.path / "list.txt").write_text("".join(f"{path.relative_to(desk.path)}\n" for path in paths))
 
 
+def first_version(desk):
+    """Run files and baselines as the first version wrote them, which every later one must read."""
+    for path in (HERE / "inputs").iterdir():
+        folder = desk.path / (".roofline/runs" if path.suffix == ".jsonl" else "baselines")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder)
+
+
 def unpacked(desk):
     """The same of an archive."""
     shutil.unpack_archive(desk.path / "bundle.zip", desk.path / "new")
@@ -70,9 +79,8 @@ COMMANDS = {
             "roofline baseline show",
             "roofline baseline show --json",
             "roofline baseline check",
-            "roofline baseline prune",
             {"slow": 1.3},
-            "pytest {reported}",
+            "pytest {reported} --roofline-rounds=1",
             "roofline compare baselines/h100.json run",
             "roofline baseline propose run -o slower.json",
             "roofline baseline propose run -o slower.json --accept-slower",
@@ -108,13 +116,36 @@ COMMANDS = {
     "import_nvbandwidth": Case(imported("a6000-nvbandwidth.json"), keeps=()),
     "import_babelstream": Case(imported("mi300x-babelstream.csv")),
     "import_pytest_benchmark": Case(imported("pytest-benchmark-storage-0030.json")),
+    "first_version": Case(
+        (
+            first_version,
+            "roofline explain new step",
+            "roofline explain new flash",
+            "roofline explain old model",
+            "roofline compare old new",
+            "roofline compare baselines/h100.json new",
+            "roofline baseline show",
+            "roofline baseline check",
+            "roofline baseline propose old -o proposal.json",
+            "roofline report new -o out",
+            "pytest -q --roofline-against=old",
+        ),
+        ONE.format(marks="").replace("test_one", "test_next"),
+        keeps=("out/*.json", "out/*.csv", "out/*.md", "proposal.json"),
+    ),
     "history": Case(
         (partial(nodes, slow=1.0), "roofline history fleet", "roofline history fleet --json"), days=SLOWER_BY_NIGHT
     ),
     "fleet": Case((nodes, "roofline fleet fleet", "roofline fleet fleet --json"), SUITE, NOISY),
     "report": Case(("roofline report day1 day2 -o out", "roofline report nowhere -o out"), days=NOISY),
     "bundle": Case(
-        (aged, {"slow": 1.3}, "pytest -q {against} --roofline-save=run", "roofline bundle run -o bundle.zip", unpacked),
+        (
+            aged,
+            {"slow": 1.3},
+            "pytest -q --roofline-save=run --roofline-min-percent=55",
+            "roofline bundle run -o bundle.zip",
+            unpacked,
+        ),
         days=NOISY,
         keeps=("list.txt",),
     ),

@@ -37,4 +37,6 @@ def _diff(name: str, stored: str, now: str) -> str:
 
 def strangers(names: set[str]) -> list[Path]:
     """Folders that belong to no case."""
-    return [path for path in sorted(HERE.iterdir()) if path.is_dir() and path.name not in {*names, "__pycache__"}]
+    return [
+        path for path in sorted(HERE.iterdir()) if path.is_dir() and path.name not in {*names, "inputs", "__pycache__"}
+    ]
