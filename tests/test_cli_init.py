@@ -288,7 +288,7 @@ def test_our_own_ini_file_is_no_configuration_of_somebody_else(home):
 def test_a_workflow_below_the_top_of_a_repository_is_told_where_it_belongs(home):
     (home / ".git").mkdir()
     start = f"is read at the top of a repository, which is {home}: move it there,"
-    # That a job works after these changes is tested in tests/ci.
+    # That a job works after these changes is tested in tests/slow/ci.
     assert done("bench/gpu", "--ci=github", "--ci=gitlab", "--ci=slurm")["notes"] == [
         f"{WORKFLOW} {start} add `working-directory: bench/gpu` under the `run:` of `defaults:`, and write bench/gpu/ "
         "before every `path:`, those of the cache and of the report",

@@ -8,7 +8,7 @@ import pytest
 from pytest_roofline.core.entries import Baseline, ExactEntry
 from pytest_roofline.judging.baselines import write_baseline
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/results/flash-resources.md"
 
 FORWARD = ExactEntry(

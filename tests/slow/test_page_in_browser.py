@@ -5,9 +5,9 @@ import pytest
 from pytest_roofline.reporting.report.page import page
 from pytest_roofline.reporting.report.page_tables import SHOWN_ROWS
 
-from ...tools import require_tools
+from ..reporting.report.page_runs import everything, hostile, many
+from ..tools import require_tools
 from .browser import chromium, complaints, emulate, main_thread, marked, opened, printed, requests, resize
-from .page_runs import everything, hostile, many
 
 # What ten thousand measurements may cost the page's main thread until they can be used. The wall clock, which tells of
 # other programs too, is held to in benchmarks/report_page.py; here it has a cap.

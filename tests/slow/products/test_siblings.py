@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "verdicts.md"
 H100 = "h100-sxm5-80gb"
 COPIES = str(SUITE / "test_memcpy.py")
 SIBLINGS = (COPIES, "-k", "memcpy_siblings")
-# As published of eight GPUs of one machine (tests/products/test_end_to_end.py).
+# As published of eight GPUs of one machine (tests/slow/products/test_end_to_end.py).
 HEALTHY = Rates(memory_GBps=2900, h2d_GBps=51.0, d2h_GBps=52.0)
 SLOW = Rates(memory_GBps=2900, h2d_GBps=51.0, d2h_GBps=52.0, slow_memory=1.1)
 

@@ -8,7 +8,7 @@ from pytest_roofline.judging.baselines import read_baseline
 from pytest_roofline.judging.hardware.lookup import shipped
 from roofline_kernels.attention.configurations import shipped as configurations
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

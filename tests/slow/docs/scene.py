@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from pytest_roofline.cli import main
 
-from .. import warm
+from ... import warm
 from .executed import definitions, not_passed, passed, tests_of, used
 from .pages import Block
 from .shown import first_that_was_not_printed

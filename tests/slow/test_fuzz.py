@@ -11,8 +11,8 @@ import pytest
 
 from pytest_roofline.core.errors import BadFile
 
-from . import fuzzing
-from .fuzzing import Failure, fuzz, fuzzer, kept, replayed
+from ..fuzz import fuzzing
+from ..fuzz.fuzzing import Failure, fuzz, fuzzer, kept, replayed
 
 CASES = {"runs": 4000, "own": 2600, "foreign": 2400, "commands": 1000}
 SEED = 20260102

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_roofline.cli import main
 
-from .. import warm
+from ... import warm
 from .pages import ROOT, pages, read_page
 from .scene import stand_in
 

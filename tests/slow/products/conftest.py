@@ -15,14 +15,14 @@ from pytest_roofline.core.entries import Baseline
 from pytest_roofline.judging.baselines import read_baseline, write_baseline
 from pytest_roofline.judging.runs import Run, read_run
 
-from .. import preloaded  # noqa: F401
+from ... import preloaded  # noqa: F401
 from .group import Group
 from .limits import file_of
 from .machine import ASKED, Machine
 from .recorded import facts_of
 from .standin import Rates, StandIn
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SUITE = ROOT / "perf_tests"
 
 

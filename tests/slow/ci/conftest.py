@@ -18,9 +18,9 @@ from click.testing import CliRunner
 from pytest_roofline.cli import main
 from pytest_roofline.starting import CI
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ROOT / "docs" / "ci"
-STANDIN = ROOT / "tests" / "docs" / "standin"
+STANDIN = ROOT / "tests" / "slow" / "docs" / "standin"
 REPORT = {"index.html", "junit.xml", "results.csv", "run.json", "summary.md"}
 ALL_PASSED = re.compile(r"\b([1-9]\d*) of \1 compared: \1 PASSED$", re.MULTILINE)
 SOME_REGRESSED = re.compile(r"compared[^:]*: .*\b[1-9]\d* REGRESSED")

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import warm
+from ... import warm
 from .pages import ROOT
 from .scene import Scene
 

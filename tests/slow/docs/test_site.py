@@ -9,7 +9,7 @@ import pytest
 
 import pytest_roofline
 
-from .. import warm
+from ... import warm
 from .pages import ROOT
 
 

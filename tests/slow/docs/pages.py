@@ -28,7 +28,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # Directives of Sphinx, which the build of the site executes.
 DIRECTIVES = ("{toctree}", "{eval-rst}")
 # Folders that may lie in a checkout.

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from pytest_roofline.cli import main
 
-from ..distributed.slurm import TOOLS, two_nodes, until
-from ..tools import require_tools
+from ...distributed.slurm import TOOLS, two_nodes, until
+from ...tools import require_tools
 from .conftest import ALL_PASSED, REPORT, SHIPPED, SOME_REGRESSED, Checkout, files, runs
 
 FILE = SHIPPED / "slurm.sbatch"

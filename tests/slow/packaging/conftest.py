@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # Neither tox's constraint on torch nor anybody's pip configuration may decide what these tests show.
 PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")} | {
     "PIP_CONFIG_FILE": os.devnull
