@@ -29,7 +29,7 @@ def test_ci_runs_the_readmes_test_command_before_it_installs_a_tool():
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     (first, *_) = re.findall(r'^.*"\$tox" (run .*)$', script, re.MULTILINE)
     assert command == f"tox {first}"
-    assert script.index(first) < script.index("apt-get")
+    assert script.index(first) < script.index("apt-get") < script.index("-- slow")
 
 
 # The command that runs all tests.
@@ -37,8 +37,8 @@ def test_ci_runs_the_readmes_test_command_before_it_installs_a_tool():
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project with a test that runs alone and others that do not; two of them fail where they are told to."""
-    (tmp_path / "tests").mkdir()
+    """A project with a test that runs alone and others that do not; they fail where they are told to."""
+    (tmp_path / "tests/slow").mkdir(parents=True)
     (tmp_path / "pytest.ini").write_text(INI)
     shutil.copy(ROOT / "tests/run.py", tmp_path / "tests")
     (tmp_path / "tests/test_any.py").write_text("import os\ndef test_any(): assert 'any' not in os.environ['FAIL']\n")
@@ -48,6 +48,8 @@ def project(tmp_path, monkeypatch):
         "def test_alone():\n    assert 'PYTEST_XDIST_WORKER' not in os.environ and 'alone' not in os.environ['FAIL']\n"
         "def test_beside(): assert os.environ['PYTEST_XDIST_WORKER']\n"
     )
+    slow = "import os\ndef test_slow(): assert os.environ['FAIL'] != 'slow'\n"
+    (tmp_path / "tests/slow/test_slow.py").write_text(slow)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -76,6 +78,14 @@ def test_both_parts_run_and_either_fails_the_command(project, reports, fail, sta
     done = run_all(project, fail)
     told = {name: sorted(outcome for _, outcome in reports.outcomes(project / f"{name}.xml")) for name in said}
     assert (done.returncode, told) == (status, said), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("fail", "status", "outcome"), [("any", 0, "passed"), ("slow", 1, "failure")])
+def test_slow_ones_run_by_their_name_and_only_then(project, reports, fail, status, outcome):
+    done = run_all(project, fail, "slow")
+    assert done.returncode == status, done.stdout + done.stderr
+    assert sorted(path.name for path in project.glob("*.xml")) == ["slow-others.xml"]
+    assert [told for _, told in reports.outcomes(project / "slow-others.xml")] == [outcome]
 
 
 def test_with_arguments_the_command_is_pytest(project):
@@ -164,6 +174,13 @@ def test_what_was_skipped_runs_again_and_nothing_else_does(ci):
 def test_what_did_not_pass_fails_ci_and_is_named(ci, scene, said):
     found = ci(**scene)
     assert said in found.partition("every tool that a test needs:\n")[2]
+
+
+def test_a_slow_test_must_pass_too(ci, tmp_path):
+    (tmp_path / "slow-others.xml").write_text(
+        '<testsuite><testcase classname="tests.slow.test_it" name="test_it"><skipped/></testcase></testsuite>'
+    )
+    assert ci().splitlines()[1:] == ["skipped: tests.slow.test_it::test_it"]
 
 
 def test_a_file_of_which_no_test_ran_fails_ci(ci):
