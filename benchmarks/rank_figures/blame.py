@@ -45,7 +45,7 @@ class Found:
 
 def inject() -> list[Found]:
     """Every fault, into our ranks and into the peer's."""
-    from pytest_roofline.distributed.placement import Local
+    from pytest_roofline.distributed.local import Local
     from pytest_roofline.distributed.pool import Pool
 
     pools = {size: Pool(Local(), size, "cpu") for size in sorted({fault.size for fault in FAULTS})}

@@ -15,8 +15,8 @@ from .options import RANKS_FIXTURE
 from .settings import Marks, Options, parse_options, read_marks
 
 if TYPE_CHECKING:
-    from .attaching import Launch
     from .core.facts import Environment
+    from .distributed.attach import Attached
     from .distributed.placement import Placement
     from .distributed.pool import Pool
 
@@ -94,7 +94,7 @@ class Launcher:
         return "attach" if self.attached is not None else self.options.launcher
 
     @property
-    def attached(self) -> "Launch | None":
+    def attached(self) -> "Attached | None":
         """The launch that this pytest is rank 0 of; None where it starts ranks itself."""
         from .attaching import attached_key
 
@@ -181,7 +181,7 @@ class Launcher:
             return self.attached.placement()
         name = "mpirun" if apart else self.options.launcher
         if name == "local":
-            from .distributed.placement import Local
+            from .distributed.local import Local
 
             return Local(forks=self.kind == "cpu")
         from .distributed.engines import parse_arguments

@@ -11,7 +11,7 @@ from .rank_requests import Keep, RankRequest, Taken
 from .ranks import Distributed
 
 if TYPE_CHECKING:
-    from .distributed.members import Member
+    from .distributed.driving import Member
 
 # Whole programs, unless the budget is spent before: two tell whether they agree.
 FEWEST_JOBS, MOST_JOBS = 2, 5
@@ -31,8 +31,8 @@ def take_jobs(distributed: Distributed, request: RankRequest, keep: Keep) -> Tak
         Exception: whatever went wrong.
     """
     __tracebackhide__ = True
-    from .distributed.jobs import JobPlan
-    from .distributed.placement import whole_processes
+    from .distributed.local import whole_processes
+    from .distributed.messages import JobPlan
 
     pool = distributed.pool(request.size)
     pool.stop()

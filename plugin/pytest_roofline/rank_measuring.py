@@ -11,9 +11,9 @@ from .rank_requests import Keep, RankRequest, Taken
 from .ranks import Distributed
 
 if TYPE_CHECKING:
+    from .distributed.driving import Member
     from .distributed.facts import RankFacts
     from .distributed.lockstep import RankPlan, RankTimes
-    from .distributed.members import Member
 
 
 def take(distributed: Distributed, request: RankRequest, keep: Keep) -> Taken:

@@ -12,9 +12,9 @@ from .settings import Marks, read_marks
 from .shadow import lack, require
 
 if TYPE_CHECKING:
+    from .distributed.driving import Member
     from .distributed.facts import RankFacts
     from .distributed.functions import FunctionRef
-    from .distributed.members import Member
     from .distributed.pool import Pool
 
 # Seconds for one call of ranks, beside so many budgets of a measurement.

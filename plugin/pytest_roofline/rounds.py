@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -29,9 +28,6 @@ from .observe.out_of_memory_text import figures
 from .planned import encodable
 from .round_child import VARIABLE
 from .session import RooflineSession
-
-if TYPE_CHECKING:
-    from .distributed.gathering import Lender
 
 # A test whose process died so often is not tried again.
 MOST_CRASHES = 2
@@ -129,7 +125,7 @@ class Rounds:
         asked, status, log = folder / "round.json", folder / "status", folder / "log"
         status.touch()
         attached = launcher_of(self._state.config).attached
-        lender = attached.lender(folder) if attached is not None else None
+        environ, descriptors = attached.lend() if attached is not None else ({}, ())
         plain = {
             "round": number,
             "ids": list(test_ids),
@@ -149,7 +145,8 @@ class Rounds:
             child = subprocess.Popen(
                 command,
                 cwd=config.invocation_params.dir,
-                env=os.environ | {VARIABLE: str(asked)} | (lender.variables if lender is not None else {}),
+                env=os.environ | {VARIABLE: str(asked)} | environ,
+                pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -157,22 +154,18 @@ class Rounds:
                 start_new_session=True,
             )
             try:
-                code = self._wait(child, status, number, len(test_ids), lender)
+                code = self._wait(child, status, number, len(test_ids))
             finally:
                 _end(child)
                 self._take_in(folder, number)
         started, finished = _events(status)
         return Ended(started, finished, code, _tail(log))
 
-    def _wait(
-        self, child: "subprocess.Popen[bytes]", status: Path, number: int, count: int, lender: "Lender | None"
-    ) -> int | None:
+    def _wait(self, child: "subprocess.Popen[bytes]", status: Path, number: int, count: int) -> int | None:
         """The child's exit status; None where it said nothing for too long."""
         said_bytes, heard_s = -1, time.monotonic()
         told_s = heard_s
         while (code := child.poll()) is None:
-            if lender is not None:
-                lender.poll()
             size, now_s = status.stat().st_size, time.monotonic()
             if size != said_bytes:
                 said_bytes, heard_s = size, now_s

@@ -7,22 +7,21 @@ from pathlib import Path
 import attach_functions
 
 from pytest_roofline.core.errors import RanksFailed
+from pytest_roofline.distributed.attach import BYE, JOIN, follow, gather, supervise
 from pytest_roofline.distributed.functions import reference
-from pytest_roofline.distributed.gathering import gather
 from pytest_roofline.distributed.identity import identify
 from pytest_roofline.distributed.pool import Pool
-from pytest_roofline.distributed.rendezvous import board_of
-from pytest_roofline.distributed.supervising import follow, supervise
+from pytest_roofline.distributed.rendezvous import rendezvous_of
 
 
 def main(folder, *names):
     """Follow rank 0, or have the ranks add up before and after each of the named functions."""
     identity = identify(os.environ)
-    board = board_of(identity, os.environ, folder)
+    rendezvous = rendezvous_of(identity, os.environ, folder)
     if identity.rank:
-        return supervise(follow(identity, board, 60.0), identity)
-    attached = gather(identity, board)
-    attached.join()
+        return supervise(follow(identity, rendezvous, 60.0))
+    attached = gather(identity, rendezvous)
+    attached.tell(JOIN)
     pool = Pool(attached.placement(), attached.size, "cpu")
     said = []
     for name in ("total", *(each for asked in names for each in (asked, "total"))):
@@ -33,7 +32,7 @@ def main(folder, *names):
             said.append(str(error).partition("\n")[0])
     pool.stop()
     (folder / "said").write_text("\n".join(said))
-    attached.end()
+    attached.tell(BYE)
     return 0
 
 

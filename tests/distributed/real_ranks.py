@@ -11,7 +11,7 @@ import pytest
 
 from pytest_roofline.core.errors import RanksFailed
 from pytest_roofline.distributed.functions import reference
-from pytest_roofline.distributed.placement import Local
+from pytest_roofline.distributed.local import Local
 from pytest_roofline.distributed.pool import Pool
 
 from . import rank_functions as ranks

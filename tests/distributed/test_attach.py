@@ -13,19 +13,27 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.core.errors import BadInput, RanksFailed
-from pytest_roofline.distributed.attach import AttachPlacement
-from pytest_roofline.distributed.channel import listen, new_key
-from pytest_roofline.distributed.child import Child
-from pytest_roofline.distributed.gathering import LENT_VARIABLE, Lender, borrow, gather, pop_lent
+from pytest_roofline.distributed import local
+from pytest_roofline.distributed.attach import (
+    ALONE,
+    BYE,
+    JOIN,
+    LENT_VARIABLE,
+    AttachPlacement,
+    borrowed,
+    follow,
+    gather,
+    supervise,
+)
 from pytest_roofline.distributed.identity import Identity
-from pytest_roofline.distributed.rendezvous import FileBoard, Meeting, meet
-from pytest_roofline.distributed.supervising import follow, supervise
+from pytest_roofline.distributed.local import Local
+from pytest_roofline.distributed.rendezvous import FileRendezvous, meet
 
 # In place of a rank: says what it was told, and then does what it is told.
 PROGRAM = """
 import os, signal, sys, time
 signal.signal(signal.SIGUSR1, lambda *_: print("signalled", flush=True))
-names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "ROOFLINE_RANK_KEY")
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "ROOFLINE_RANK_CONTROLLER")
 print(" ".join(os.environ.get(name, "-") for name in names), flush=True)
 how = os.environ.get("HOW", "stay")
 if how == "stacks":
@@ -40,7 +48,7 @@ if how.isdecimal():
 time.sleep(600)
 """
 COMMAND = (sys.executable, "-c", PROGRAM)
-KEY = {"ROOFLINE_RANK_KEY": "5ec4e7"}
+KEY = {"ROOFLINE_RANK_CONTROLLER": "5ec4e7"}
 
 
 def until(condition):
@@ -58,16 +66,9 @@ def gone(pid):
         return True
 
 
-class Served(Child):
-    """A child whose process a test can look at."""
-
-    def __init__(self):
-        super().__init__(COMMAND)
-        self.pid = 0
-
-    def start(self, variables):
-        self.pid = super().start(variables)
-        return self.pid
+def pid_of(ranks):
+    """Of the one process that it has started; 0 where it has none."""
+    return next((process.pid for process in ranks._processes.values()), 0)
 
 
 class Launch:
@@ -76,20 +77,20 @@ class Launch:
     def __init__(self, folder, size=2):
         self.identity = Identity(0, size, 0, None, "srun")
         self.folder = folder
-        self.board = FileBoard(folder / "attach" / "srun-7-2")
-        self.children = {rank: Served() for rank in range(size)}
+        self.rendezvous = FileRendezvous(folder / "attach" / "srun-7-2")
+        self.children = {rank: Local(command=COMMAND) for rank in range(size)}
         self.ended = {}
         self._threads = [threading.Thread(target=self._other, args=(rank,)) for rank in range(1, size)]
         for thread in self._threads:
             thread.start()
-        self.attached = gather(self.identity, self.board, 60, "127.0.0.1")
+        self.attached = gather(self.identity, self.rendezvous, 60, "127.0.0.1")
 
     def _other(self, rank):
         identity = Identity(rank, self.identity.size, rank, None, "srun")
-        self.ended[rank] = supervise(follow(identity, self.board, 60), identity, self.children[rank])
+        self.ended[rank] = supervise(follow(identity, self.rendezvous, 60), self.children[rank])
 
     def placement(self):
-        self.attached.join()
+        self.attached.tell(JOIN)
         return AttachPlacement(self.attached, self.children[0])
 
     def statuses(self):
@@ -109,7 +110,7 @@ def launch(tmp_path):
 
     yield make
     for one in launches:
-        one.attached.end()
+        one.attached.tell(BYE)
         one.children[0].kill()
         one.statuses()
 
@@ -121,15 +122,15 @@ def test_the_file_that_all_met_by_is_taken_down(launch, tmp_path):
 
 def test_the_others_leave_with_0_when_rank_0_says_so_and_print_nothing(launch, capfd):
     one = launch(3)
-    one.attached.join()
-    one.attached.end()
+    one.attached.tell(JOIN)
+    one.attached.tell(BYE)
     assert one.statuses() == {1: 0, 2: 0}
     assert capfd.readouterr() == ("", "")
 
 
 def test_without_a_test_for_them_the_others_go_on_by_themselves(launch):
     one = launch(3)
-    one.attached.release()
+    one.attached.tell(ALONE)
     assert one.statuses() == {1: None, 2: None}
 
 
@@ -148,7 +149,7 @@ def test_a_smaller_world_leaves_the_last_processes_idle(launch):
     placement = one.placement()
     placement.start(2, KEY)
     until(lambda: placement.tail(1))
-    assert (placement.tail(1), one.children[2].pid) == ("1 2 1 - - 5ec4e7", 0)
+    assert (placement.tail(1), pid_of(one.children[2])) == ("1 2 1 - - 5ec4e7", 0)
     with pytest.raises(BadInput, match="4 ranks are asked of a launch of 3"):
         placement.start(4, KEY)
 
@@ -164,7 +165,7 @@ def test_the_end_of_a_rank_is_known_on_every_host(launch, how, fate):
 
 
 def test_a_rank_that_still_runs_has_no_fate(launch, monkeypatch):
-    monkeypatch.setattr("pytest_roofline.distributed.child.FATE_S", 0.05)
+    monkeypatch.setattr(local, "FATE_S", 0.05)
     placement = launch().placement()
     placement.start(2, KEY)
     assert (placement.fate(0), placement.fate(1), placement.wait(0.05)) == ("", "", False)
@@ -183,12 +184,12 @@ def test_killed_ranks_are_gone_and_new_ones_can_come(launch):
     one = launch()
     placement = one.placement()
     placement.start(2, KEY)
-    first = [child.pid for child in one.children.values()]
+    first = [pid_of(child) for child in one.children.values()]
     placement.kill()
     assert all(map(gone, first))
     placement.start(2, KEY)
     assert placement.trouble() == ""
-    assert not any(gone(child.pid) for child in one.children.values())
+    assert not any(gone(pid_of(child)) for child in one.children.values())
 
 
 def test_ranks_that_end_by_themselves_are_waited_for(launch):
@@ -209,7 +210,7 @@ def test_the_end_of_rank_0_ends_every_rank_and_exits_with_1(launch):
     one = launch(3)
     placement = one.placement()
     placement.start(3, KEY)
-    pids = [one.children[rank].pid for rank in (1, 2)]
+    pids = [pid_of(one.children[rank]) for rank in (1, 2)]
     for channel in one.attached._channels.values():
         channel.close()
     assert one.statuses() == {1: 1, 2: 1}
@@ -228,72 +229,53 @@ def test_a_process_of_the_launch_that_is_gone_is_said(launch):
 
 def test_one_that_does_not_answer_in_time_is_given_up(launch, monkeypatch):
     one = launch(3)
-    one.attached.join()
-    child = one.children[1]
-    monkeypatch.setattr(child, "tail", lambda: time.sleep(1))
-    assert one.attached.ask([1, 2], {"do": "tail"}, 0.2) == {1: None, 2: ""}
+    one.attached.tell(JOIN)
+    monkeypatch.setattr(one.children[1], "tail", lambda _: time.sleep(1))
+    assert one.attached.ask([1, 2], "tail", 7, seconds=0.2) == {1: None, 2: ""}
     assert (one.attached.lost(1), one.attached.lost(2)) == (True, False)
 
 
 def test_ranks_that_never_come_are_named(tmp_path):
     with pytest.raises(RanksFailed, match=r"ranks 1, 2 of 3 did not come to rank 0 on \S+ within 0.2 s"):
-        gather(Identity(0, 3, 0, None, "srun"), FileBoard(tmp_path / "board"), 0.2)
+        gather(Identity(0, 3, 0, None, "srun"), FileRendezvous(tmp_path / "board"), 0.2)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("rank", "size"), [(0, 3), (3, 3), (1, 4)])
 def test_who_does_not_belong_to_the_launch_is_refused(tmp_path, rank, size):
-    board = FileBoard(tmp_path / "board")
+    rendezvous = FileRendezvous(tmp_path / "board")
 
     def come():
-        channel = follow(Identity(rank, size, 0, None, "srun"), board, 60)
+        channel = follow(Identity(rank, size, 0, None, "srun"), rendezvous, 60)
         with pytest.raises(EOFError):
             channel.receive(60)
 
     thread = threading.Thread(target=come)
     thread.start()
     with pytest.raises(RanksFailed, match=f"says that it is rank {rank} of {size}; expected ranks 1 to 2 of 3"):
-        gather(Identity(0, 3, 0, None, "srun"), board, 60)
+        gather(Identity(0, 3, 0, None, "srun"), rendezvous, 60)
     thread.join(60)
     assert not thread.is_alive()
 
 
 def test_strangers_and_those_that_are_gone_again_do_not_end_a_launch(tmp_path):
-    board = FileBoard(tmp_path / "board")
+    rendezvous = FileRendezvous(tmp_path / "board")
     one = Identity(1, 2, 0, None, "srun")
 
     def come():
-        meet(one, board, 60).close()
-        with closing(meet(one, board, 60)) as stranger:
+        meet(one, rendezvous, 60).close()
+        with closing(meet(one, rendezvous, 60)) as stranger:
             stranger.send("who is there?")
-            with closing(follow(one, board, 60)) as channel:
+            with closing(follow(one, rendezvous, 60)) as channel:
                 channel.receive(60)
 
     thread = threading.Thread(target=come)
     thread.start()
-    attached = gather(Identity(0, 2, 0, None, "srun"), board, 60)
-    attached.join()
+    attached = gather(Identity(0, 2, 0, None, "srun"), rendezvous, 60)
+    attached.tell(JOIN)
     thread.join(60)
     assert not thread.is_alive()
     assert attached.size == 2
-
-
-def test_processes_that_do_not_come_back_are_waited_for_together(launch, monkeypatch):
-    monkeypatch.setattr("pytest_roofline.distributed.attach.BACK_S", 0.5)
-    one = launch(4)
-    one.attached.join()
-    with closing(listen("127.0.0.1", key := new_key())) as listener:
-        one.attached.lend(Meeting(("127.0.0.1",), listener.port, key))
-        channels = [listener.accept(60) for _ in range(3)]
-        waits = []
-        reply = one.attached._reply
-        monkeypatch.setattr(one.attached, "_reply", lambda rank, seconds: waits.append(seconds) or reply(rank, seconds))
-        assert one.attached.ask([1, 2, 3], {"do": "tail"}) == {1: None, 2: None, 3: None}
-        first, *others = waits
-        assert 0.0 < first <= 0.5
-        assert max(others) <= 0.0
-        for channel in channels:
-            channel.close()
 
 
 def test_a_blocked_rank_of_another_process_writes_its_stacks_at_a_signal(launch):
@@ -307,106 +289,96 @@ def test_a_blocked_rank_of_another_process_writes_its_stacks_at_a_signal(launch)
     assert placement.stacks({1: descriptor}) == {}
 
 
-def test_a_round_borrows_the_processes_and_gives_them_back(launch, tmp_path):
-    one = launch()
+ROUND = f"""
+import os, signal, sys
+from pytest_roofline.distributed.attach import AttachPlacement, BYE, JOIN, borrowed
+from pytest_roofline.distributed.identity import Identity
+from pytest_roofline.distributed.local import Local
+attached = borrowed(Identity(0, 3, 0, None, "srun"))
+assert borrowed(attached.identity) is None
+attached.tell(JOIN)
+placement = AttachPlacement(attached, Local(command={COMMAND!r}))
+placement.start(3, {KEY!r} | {{"HOW": sys.argv[1]}})
+if sys.argv[1] == "stay":
+    attached._send(1, {{"do": "tail", "what": [1], "mark": "never read"}})
+    print(attached.ask([2], "signal", 2, 0)[2], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+print(placement.fate(1), placement.fate(2), flush=True)
+placement.kill()
+attached.tell(BYE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "said", "status"), [("3", "exit code 3 exit code 3", 0), ("stay", "True", -signal.SIGKILL)]
+)
+def test_a_round_leads_the_processes_and_gives_them_back_also_when_it_is_killed(launch, how, said, status):
+    one = launch(3)
     own = one.placement()
-    own.start(2, KEY)
-    until(lambda: own.tail(1))
+    own.start(3, KEY)
     own.kill()
-    lender = Lender(one.attached, tmp_path / "lent")
-    assert lender.variables == {LENT_VARIABLE: str(tmp_path / "lent")}
-    borrowed = []
-    thread = threading.Thread(target=lambda: borrowed.append(borrow(tmp_path / "lent", one.identity, 60)))
-    thread.start()
-    while thread.is_alive():
-        lender.poll()
-        time.sleep(0.02)
-    other = AttachPlacement(borrowed[0], Child(COMMAND))
-    other.start(2, KEY | {"HOW": "3"})
-    assert (other.fate(1), other.fate(0)) == ("exit code 3", "exit code 3")
-    other.kill()
-    borrowed[0].end()
-    # The first controller has them back.
-    own.start(2, KEY)
-    until(lambda: own.tail(1))
-    assert own.tail(1) == "1 2 1 - - 5ec4e7"
+    environ, descriptors = one.attached.lend()
+    assert list(environ) == [LENT_VARIABLE]
+    done = subprocess.run(
+        [sys.executable, "-c", ROUND, how],
+        env=os.environ | environ,
+        pass_fds=descriptors,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.returncode) == (said, status), done.stderr
+    left = [pid_of(one.children[rank]) for rank in (1, 2)]
+    own.start(3, KEY)
+    until(lambda: own.tail(2))
+    assert own.tail(2) == "2 3 2 - - 5ec4e7"
+    assert all(gone(pid) for pid in left if pid)
 
 
-def test_a_round_that_is_lost_gives_the_processes_back_without_its_ranks(launch, tmp_path):
-    one = launch()
-    own = one.placement()
-    key = new_key()
-    with closing(listen("127.0.0.1", key)) as listener:
-        one.attached.lend(Meeting(("127.0.0.1",), listener.port, key))
-        channel = listener.accept(60)
-        assert channel.receive(60)["rank"] == 1
-        channel.send({"do": "start", "variables": KEY})
-        assert channel.receive(60) == {"done": ""}
-        pid = one.children[1].pid
-        assert not gone(pid)
-        channel.close()
-    own.start(2, KEY)
-    assert gone(pid)
-    assert own.trouble() == ""
-
-
-def test_a_round_that_cannot_be_reached_costs_nothing(launch, monkeypatch):
-    monkeypatch.setattr("pytest_roofline.distributed.supervising.LEND_S", 0.2)
-    one = launch()
-    own = one.placement()
-    with closing(listen("127.0.0.1", new_key())) as listener:
-        meeting = Meeting(("127.0.0.1",), listener.port, new_key())
-    one.attached.lend(meeting)
-    own.start(2, KEY)
-    assert own.trouble() == ""
-
-
-def test_a_round_knows_that_it_may_borrow_and_nobody_after_it(monkeypatch):
-    monkeypatch.setenv(LENT_VARIABLE, "/some/where")
-    assert (pop_lent(), pop_lent()) == (Path("/some/where"), None)
+def test_only_a_round_borrows():
+    assert borrowed(Identity(0, 2, 0, None, "srun")) is None
 
 
 SUPERVISOR = f"""
 import os, sys
-from pytest_roofline.distributed.channel import connect
-from pytest_roofline.distributed.child import Child
+from pathlib import Path
+from pytest_roofline.distributed.attach import follow, supervise
 from pytest_roofline.distributed.identity import Identity
-from pytest_roofline.distributed.supervising import introduce, supervise
-identity = Identity(1, 2, 0, None, "srun")
-channel = connect(["127.0.0.1"], int(sys.argv[1]), bytes.fromhex(os.environ["KEY"]), 60)
-introduce(channel, identity)
-sys.exit(supervise(channel, identity, Child({COMMAND!r})))
+from pytest_roofline.distributed.local import Local
+from pytest_roofline.distributed.rendezvous import FileRendezvous
+channel = follow(Identity(1, 2, 0, None, "srun"), FileRendezvous(Path(sys.argv[1])), 60)
+sys.exit(supervise(channel, Local(command={COMMAND!r})))
 """
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 0)])
-def test_a_launcher_that_ends_its_processes_ends_their_ranks_and_ctrl_c_is_left_to_rank_0(number, status):
-    key = new_key()
-    with closing(listen("127.0.0.1", key)) as listener:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SUPERVISOR, str(listener.port)], env=os.environ | {"KEY": key.hex()}
-        )
-        channel = listener.accept(60)
-    assert channel.receive(60)["pid"] == process.pid
-    channel.send({"do": "join"})
-    channel.send({"do": "start", "variables": KEY})
-    channel.receive(60)
+def test_a_launcher_that_ends_its_processes_ends_their_ranks_and_ctrl_c_is_left_to_rank_0(tmp_path, number, status):
+    process = subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(tmp_path / "meet")])
+    attached = gather(Identity(0, 2, 0, None, "srun"), FileRendezvous(tmp_path / "meet"), 60, "127.0.0.1")
+    attached.tell(JOIN)
+    assert attached.ask([1], "start_one", 1, KEY) == {1: ""}
     (child,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
     process.send_signal(number)
     if number == signal.SIGINT:
-        channel.send({"do": "tail"})
-        assert "done" in channel.receive(60)
-        channel.send({"do": "bye"})
+        assert attached.ask([1], "fate", 1) == {1: ""}
+    attached.tell(BYE)
     assert process.wait(60) == status
     assert gone(child)
-    channel.close()
+
+
+def test_an_order_that_rank_0_may_not_give_is_refused(launch):
+    one = launch()
+    one.attached.tell(JOIN)
+    assert one.attached.ask([1], "__init__") == {1: None}
+    assert one.statuses() == {1: 1}
 
 
 def test_a_rank_knows_whom_it_must_not_outlive():
-    child = Child((sys.executable, "-c", "import os; print(os.environ['ROOFLINE_RANK_PARENT'])"))
-    child.start({})
-    assert child.wait(60)
-    assert child.tail() == str(os.getpid())
+    child = Local(command=(sys.executable, "-c", "import os; print(os.environ['ROOFLINE_RANK_PARENT'])"))
+    assert child.start_one(0, {}) == ""
+    assert child.fate(0) == "exit code 0"
+    assert child.tail(0) == str(os.getpid())
     child.kill()
 
 
@@ -425,9 +397,10 @@ def launched(tmp_path, launcher, *arguments, environ=None):
     return (tmp_path / "said").read_text().splitlines()
 
 
-def test_ranks_under_torchrun_are_lost_and_come_again(tmp_path):
+@pytest.mark.parametrize("secret", [{}, {"ROOFLINE_ATTACH_KEY": "0123456789abcdef"}], ids=["by a file", "by a secret"])
+def test_ranks_under_torchrun_are_lost_and_come_again(tmp_path, secret):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    first, lost, again = launched(tmp_path, torchrun, "lose")
+    first, lost, again = launched(tmp_path, torchrun, "lose", environ=secret)
     assert (first, again) == ("torchrun [3.0, 3.0]", "torchrun [3.0, 3.0]")
     assert re.match(r"rank 1 \(pid \d+ on \S+\) was lost: killed by SIGKILL\b", lost)
 

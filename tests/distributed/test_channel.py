@@ -14,8 +14,8 @@ import torch
 
 from pytest_roofline.core.errors import BadInput, RanksFailed
 from pytest_roofline.distributed import channel as channels
-from pytest_roofline.distributed.channel import Channel, connect, listen, new_key
-from pytest_roofline.distributed.messages import address_text, parse_address
+from pytest_roofline.distributed.channel import Channel, Endpoint, connect, new_key
+from pytest_roofline.distributed.listener import Listener, server
 from pytest_roofline.distributed.wire import MOST_BYTES, encode
 
 HOST = "127.0.0.1"
@@ -30,14 +30,14 @@ def key():
 
 @pytest.fixture
 def listener(key):
-    with contextlib.closing(listen(HOST, key)) as listening:
+    with contextlib.closing(Listener(HOST, key=key)) as listening:
         yield listening
 
 
 @pytest.fixture
 def pair(listener, key):
     """Both ends of a connection: the controller's and a rank's."""
-    theirs = connect([HOST], listener.port, key, PATIENCE_S)
+    theirs = reach((HOST,), listener.endpoint.port, key, PATIENCE_S)
     with contextlib.closing(theirs), contextlib.closing(listener.accept(PATIENCE_S)) as own:
         yield own, theirs
 
@@ -50,6 +50,10 @@ def raw():
         accepted, _ = server.accept()
     with contextlib.closing(Channel(accepted)) as own, bare:
         yield own, bare
+
+
+def reach(addresses, port, key, timeout):
+    return connect(Endpoint(tuple(addresses), port, key), timeout)
 
 
 def frame(message):
@@ -67,7 +71,7 @@ def polled(channel, count):
 
 
 def strangers(listener, count=1):
-    return [socket.create_connection((HOST, listener.port)) for _ in range(count)]
+    return [socket.create_connection((HOST, listener.endpoint.port)) for _ in range(count)]
 
 
 def test_messages_arrive_whole_and_in_order_in_both_directions(pair):
@@ -78,7 +82,7 @@ def test_messages_arrive_whole_and_in_order_in_both_directions(pair):
 
     assert [theirs.receive(PATIENCE_S)["number"] for _ in range(3)] == [0, 1, 2]
     assert [(n, row.tolist()) for n, row in polled(own, 3)] == [(0, [0, 0]), (1, [1, 1]), (2, [2, 2])]
-    assert own.peer_address == theirs.peer_address == HOST
+    assert own.addresses == theirs.addresses == (HOST, HOST)
 
 
 def test_polling_does_not_wait(pair):
@@ -216,7 +220,7 @@ def test_sending_to_a_peer_that_is_gone_is_an_error_of_the_system(raw):
 
 def test_strangers_who_say_nothing_keep_nobody_waiting(listener, key):
     silent = strangers(listener, 20)
-    peer = connect([HOST], listener.port, key, PATIENCE_S)
+    peer = reach((HOST,), listener.endpoint.port, key, PATIENCE_S)
     accepted = listener.accept(PATIENCE_S)
     peer.send("here")
 
@@ -252,8 +256,8 @@ def test_strangers_who_talk_of_something_else_are_refused(listener, says):
 
 
 def test_a_peer_with_another_key_does_not_get_in(listener):
-    with pytest.raises(ConnectionError, match=rf"did not answer within 0\.2 s \({HOST}:{listener.port}: "):
-        connect([HOST], listener.port, new_key(), 0.2)
+    with pytest.raises(ConnectionError, match=rf"did not answer within 0\.2 s \({HOST}:{listener.endpoint.port}: "):
+        reach((HOST,), listener.endpoint.port, new_key(), 0.2)
 
     assert listener.accept(0.0) is None
     assert listener.refused >= 1
@@ -271,7 +275,7 @@ def test_a_controller_without_the_key_is_not_served(key):
 
         threading.Thread(target=impostor, daemon=True).start()
         with pytest.raises(ConnectionError, match="does not know the key"):
-            connect([HOST], server.getsockname()[1], key, 0.2)
+            reach((HOST,), server.getsockname()[1], key, 0.2)
         server.shutdown(socket.SHUT_RDWR)
 
 
@@ -285,7 +289,7 @@ def test_something_else_on_the_port_is_named_as_such(key):
 
         threading.Thread(target=web_server, daemon=True).start()
         with pytest.raises(ConnectionError, match="something else than this version of pytest-roofline"):
-            connect([HOST], server.getsockname()[1], key, 0.2)
+            reach((HOST,), server.getsockname()[1], key, 0.2)
         server.shutdown(socket.SHUT_RDWR)
 
 
@@ -294,7 +298,7 @@ def test_many_peers_may_come_at_once(listener, key):
     ends = []
 
     def come(number):
-        end = connect([HOST], listener.port, key, PATIENCE_S)
+        end = reach((HOST,), listener.endpoint.port, key, PATIENCE_S)
         end.send(number)
         ends.append(end)
 
@@ -312,18 +316,18 @@ def test_many_peers_may_come_at_once(listener, key):
 
 def test_the_first_address_that_answers_is_taken(listener, key):
     # Nobody listens on the second loopback address.
-    with contextlib.closing(connect(["127.0.0.2", HOST], listener.port, key, PATIENCE_S)) as peer:
-        assert peer.peer_address == HOST
+    with contextlib.closing(reach(("127.0.0.2", HOST), listener.endpoint.port, key, PATIENCE_S)) as peer:
+        assert peer.addresses[1] == HOST
 
 
 def test_who_comes_before_the_listener_waits_for_it(key):
     with socket.create_server((HOST, 0)) as reserved:
         port = reserved.getsockname()[1]
     found = []
-    early = threading.Thread(target=lambda: found.append(connect([HOST], port, key, PATIENCE_S)))
+    early = threading.Thread(target=lambda: found.append(reach((HOST,), port, key, PATIENCE_S)))
     early.start()
     time.sleep(0.1)
-    with contextlib.closing(listen(HOST, key, port)):
+    with contextlib.closing(Listener(HOST, port, key)):
         early.join(PATIENCE_S)
 
     assert len(found) == 1
@@ -336,18 +340,18 @@ def test_who_finds_nobody_gives_up_with_the_last_reason(key, addresses, why):
         port = reserved.getsockname()[1]
 
     with pytest.raises(ConnectionError, match=rf"did not answer within 0\.1 s \({why}"):
-        connect(addresses, port, key, 0.1)
+        reach(addresses, port, key, 0.1)
 
 
-def test_a_port_that_is_taken_is_refused_by_its_number(listener, key):
-    with pytest.raises(RanksFailed, match=rf"cannot listen on {HOST}:{listener.port}: .*in use"):
-        listen(HOST, key, listener.port)
+def test_a_port_that_is_taken_is_refused_by_its_number(listener):
+    with pytest.raises(RanksFailed, match=rf"cannot listen on {HOST}:{listener.endpoint.port}: .*in use"):
+        Listener(HOST, listener.endpoint.port)
 
 
-def test_an_address_of_another_machine_is_refused_with_the_option_to_use(key):
+def test_an_address_of_another_machine_is_refused_with_the_option_to_use():
     # 192.0.2.0/24 is reserved for documentation: no machine has it.
     with pytest.raises(RanksFailed, match=r"cannot listen on 192\.0\.2\.1: [^;(]*; .*--roofline-address"):
-        listen("192.0.2.1", key)
+        Listener("192.0.2.1")
 
 
 def test_a_mistyped_address_is_one_sentence_behind_the_line_of_the_test(pytester):
@@ -369,14 +373,14 @@ def test_a_mistyped_address_is_one_sentence_behind_the_line_of_the_test(pytester
 
 
 def test_nobody_gets_in_after_the_end(listener, key):
-    waiting = connect([HOST], listener.port, key, PATIENCE_S)
+    waiting = reach((HOST,), listener.endpoint.port, key, PATIENCE_S)
     time.sleep(0.05)
     listener.close()
 
     with pytest.raises(EOFError):
         waiting.receive(PATIENCE_S)
     with pytest.raises(ConnectionError):
-        connect([HOST], listener.port, key, 0.1)
+        reach((HOST,), listener.endpoint.port, key, 0.1)
 
 
 def test_accepting_gives_up_after_its_time(listener):
@@ -407,11 +411,6 @@ def test_a_channel_that_was_closed_here_says_so(pair, ask):
         ask(own)
 
 
-def test_each_end_knows_its_own_address(pair):
-    own, theirs = pair
-    assert own.own_address == theirs.own_address == HOST
-
-
 def has_ipv6():
     with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
         return True
@@ -419,10 +418,10 @@ def has_ipv6():
 
 
 @pytest.mark.parametrize("address", [HOST, "localhost", "", *(["::1"] if has_ipv6() else [])])
-def test_an_address_of_either_family_can_be_listened_on(key, address):
-    with contextlib.closing(listen(address, key)) as listening:
-        hosts, port = parse_address(address_text([address or HOST], listening.port))
-        with contextlib.closing(connect(hosts, port, key, PATIENCE_S)) as theirs:
+def test_an_address_of_either_family_can_be_listened_on_and_is_reached_by_what_the_listener_says(address):
+    with contextlib.closing(Listener(address)) as listening:
+        assert Endpoint.parse(listening.endpoint.text) == listening.endpoint
+        with contextlib.closing(connect(listening.endpoint, PATIENCE_S)) as theirs:
             theirs.send(1)
             with contextlib.closing(listening.accept(PATIENCE_S)) as own:
                 assert own.receive(PATIENCE_S) == 1
@@ -433,6 +432,14 @@ def test_a_name_with_addresses_of_the_second_family_only_is_listened_on_there(mo
     entry = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fd00::1", 0, 0, 0))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [entry])
     monkeypatch.setattr(socket, "create_server", lambda *_, family, **__: asked.append(family))
-    channels.server("n7")
+    server("n7")
 
     assert asked == [socket.AF_INET6]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"addresses": 3, "port": 1, "key": ""}', '{"addresses": [], "port": "x"}']
+)
+def test_what_is_no_endpoint_is_refused(text):
+    with pytest.raises(ValueError):
+        Endpoint.parse(text)

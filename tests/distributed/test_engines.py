@@ -14,13 +14,13 @@ import pytest
 from pytest_roofline.core.errors import BadInput, RanksFailed
 from pytest_roofline.distributed import engines, launching
 from pytest_roofline.distributed.engines import Wanted, mpi_family, mpi_plugin, parse_arguments
-from pytest_roofline.distributed.launching import Launched
-from pytest_roofline.distributed.words import by_rank, fates, last_words
+from pytest_roofline.distributed.launching import Launched, by_rank, fates
+from pytest_roofline.distributed.placement import last_words
 
 from ..tools import require_tools
 
 MODULE = "pytest_roofline.distributed.rank"
-KEY = "ROOFLINE_RANK_KEY"
+KEY = "ROOFLINE_RANK_CONTROLLER"
 ALLOCATION = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}
 
 
@@ -402,7 +402,7 @@ PROGRAM = """
 import os, signal, sys, time
 from pytest_roofline.distributed.identity import identify
 identity = identify(os.environ)
-print(f"rank {identity.rank} of {identity.size}", os.environ["ROOFLINE_RANK_KEY"], flush=True)
+print(f"rank {identity.rank} of {identity.size}", os.environ["ROOFLINE_RANK_CONTROLLER"], flush=True)
 if identity.rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 time.sleep(600)
@@ -447,7 +447,7 @@ from pytest_roofline.distributed import engines
 from pytest_roofline.distributed.launching import Launched
 engines.MODULE = "small_rank"
 placement = Launched("torchrun")
-placement.start(2, {"ROOFLINE_RANK_KEY": "5ec4e7"})
+placement.start(2, {"ROOFLINE_RANK_CONTROLLER": "5ec4e7"})
 while not placement.trouble():
     time.sleep(0.05)
 print(placement.fate(1), "|", "rank 0 of 2" in placement.tail(0), "rank 1 of 2" in placement.tail(0))

@@ -17,7 +17,7 @@ import torch
 from pytest_roofline.core.errors import RanksFailed, RanksSkipped
 from pytest_roofline.distributed import driving
 from pytest_roofline.distributed.functions import reference
-from pytest_roofline.distributed.placement import Local
+from pytest_roofline.distributed.local import Local
 
 from . import rank_functions as ranks
 from .real_ranks import PATIENCE_S, RealRanks, runs
@@ -69,7 +69,7 @@ def test_an_error_is_blamed_on_the_rank_that_raised_it(two, function, guilty):
     text = two.blamed(guilty, f"raised ValueError: {when} the collective", function, guilty)
 
     assert "in raise_" in text
-    assert "serving.py" not in text
+    assert "worker.py" not in text
 
 
 def test_an_error_is_blamed_on_its_rank_also_where_its_peer_noticed_first(two, monkeypatch):

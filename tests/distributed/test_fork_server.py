@@ -8,7 +8,7 @@ import pytest
 from pytest_roofline.core.errors import RanksFailed
 from pytest_roofline.distributed import fork_server
 from pytest_roofline.distributed.functions import reference
-from pytest_roofline.distributed.placement import Local, whole_processes
+from pytest_roofline.distributed.local import Local, whole_processes
 from pytest_roofline.distributed.pool import Pool
 
 from . import rank_functions as ranks
@@ -56,7 +56,7 @@ def test_another_environment_gets_another_server(two, monkeypatch):
     before = server_of(two)
     with pytest.raises(RanksFailed):
         asked(two, ranks.die_by, 0, int(signal.SIGKILL))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert server_of(two) != before
     assert end_within(PATIENCE_S, [before])
 

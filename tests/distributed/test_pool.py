@@ -18,18 +18,12 @@ import pytest
 import torch
 
 from pytest_roofline.core.errors import BadInput, RanksFailed, RanksSkipped
-from pytest_roofline.distributed.booting import MOST_FAILED_BOOTS
-from pytest_roofline.distributed.channel import connect
+from pytest_roofline.distributed.channel import Endpoint, connect
 from pytest_roofline.distributed.functions import reference
-from pytest_roofline.distributed.messages import (
-    ADDRESS_VARIABLE,
-    CONNECT_VARIABLE,
-    KEY_VARIABLE,
-    connect_s,
-    parse_address,
-)
-from pytest_roofline.distributed.placement import Local, ending, tail_of
-from pytest_roofline.distributed.pool import Pool
+from pytest_roofline.distributed.local import Local
+from pytest_roofline.distributed.messages import CONTROLLER_VARIABLE
+from pytest_roofline.distributed.placement import ending, last_words, text_of
+from pytest_roofline.distributed.pool import MOST_FAILED_BOOTS, Pool
 from pytest_roofline.distributed.processes import is_same, process_space, signal_to
 from pytest_roofline.distributed.worlds import backend_of
 
@@ -153,7 +147,7 @@ def test_arguments_and_results_travel_as_they_are(three):
 
 def test_ranks_know_no_key_share_the_cores_and_stand_in_the_same_folder(three):
     for told in run(three.pool, ranks.environment):
-        assert KEY_VARIABLE not in told["variables"]
+        assert CONTROLLER_VARIABLE not in told["variables"]
         assert told["threads"] == max(1, len(os.sched_getaffinity(0)) // 3)
         assert told["folder"] == str(Path.cwd())
 
@@ -172,7 +166,6 @@ def test_every_rank_says_at_boot_who_it_is(three):
     assert [(member.rank, member.host, member.here) for member in members] == [(rank, HOST, True) for rank in range(3)]
     assert [member.facts.rank for member in members] == [0, 1, 2]
     assert [member.facts.pid for member in members] == [member.pid for member in members]
-    assert all(member.backends[0] == "gloo" for member in members)
     assert {member.environment.host.name for member in members} == {HOST}
 
 
@@ -268,14 +261,12 @@ class Scripted:
 
     def start(self, size, variables):
         self.starts += 1
-        self.variables = variables
-        hosts, port = parse_address(variables[ADDRESS_VARIABLE])
-        key = bytes.fromhex(variables[KEY_VARIABLE])
+        endpoint = Endpoint.parse(bytes.fromhex(variables[CONTROLLER_VARIABLE]).decode())
         for hello in self._hellos:
-            threading.Thread(target=self._come, args=(hosts, port, key, hello), daemon=True).start()
+            threading.Thread(target=self._come, args=(endpoint, hello), daemon=True).start()
 
-    def _come(self, hosts, port, key, hello):
-        end = connect(hosts, port, key, PATIENCE_S)
+    def _come(self, endpoint, hello):
+        end = connect(endpoint, PATIENCE_S)
         self._ends.append(end)
         end.send({"kind": "hello", "host": "n7", "pid": 0, "stacks": 0, "space": "", "ticks": None} | hello)
 
@@ -370,17 +361,6 @@ def test_a_torch_without_the_devices_own_back_end_is_said():
             backend_of("cuda", None)
 
 
-@pytest.mark.parametrize(("boot_s", "expected"), [(5.0, 60.0), (300.0, 300.0)])
-def test_a_rank_looks_for_its_controller_as_long_as_a_boot_may_take(monkeypatch, boot_s, expected):
-    placement = Scripted(trouble="enough")
-    failed_boot(placement, boot_s=boot_s)
-    monkeypatch.setenv(CONNECT_VARIABLE, placement.variables[CONNECT_VARIABLE])
-    assert connect_s() == expected
-    monkeypatch.setenv(CONNECT_VARIABLE, "soon")
-    with pytest.raises(BadInput, match="'soon'; expected seconds"):
-        connect_s()
-
-
 class Spoiled(Local):
     """Ranks that find something at their start which ends one of them."""
 
@@ -468,7 +448,7 @@ ranks = importlib.util.module_from_spec(spec)
 sys.modules["rank_functions"] = ranks
 spec.loader.exec_module(ranks)
 from pytest_roofline.distributed.functions import reference
-from pytest_roofline.distributed.placement import Local
+from pytest_roofline.distributed.local import Local
 from pytest_roofline.distributed.pool import Pool
 
 pool = Pool(Local(forks=sys.argv[3] == "forked"), 3, "cpu")
@@ -520,7 +500,7 @@ def test_ranks_do_not_outlive_a_controller_that_was_killed_however_stuck_they_ar
 @pytest.mark.parametrize("leads", [True, False], ids=["with its session", "with what it forked"])
 def test_a_rank_that_does_not_come_to_its_end_is_ended(leads):
     program = (
-        "import os, time\nfrom pytest_roofline.distributed.serving import _end_after\nos.fork() and _end_after(0.2)\n"
+        "import os, time\nfrom pytest_roofline.distributed.worker import _end_after\nos.fork() and _end_after(0.2)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program + "time.sleep(600)"],
@@ -604,14 +584,10 @@ def test_an_exit_status_is_told_in_words(status, words):
 def test_the_tail_of_a_log_is_its_last_lines_whatever_bytes_they_are(tmp_path):
     log = tmp_path / "log"
     log.write_bytes(b"".join(b"line %d\n\n" % number for number in range(100)) + b"\xff\xfe caf\xe9 " + b"x" * 10_000)
-    lines = tail_of(log).splitlines()
+    lines = last_words(text_of(log)).splitlines()
 
     assert lines[-2] == "line 99"
     assert lines[-1].startswith("\ufffd\ufffd caf\ufffd xxx")
     assert len(lines) < 50
     assert max(map(len, lines)) < 1000
-
-
-@pytest.mark.parametrize("log", [None, "", "/no/such/file"])
-def test_without_a_log_there_are_no_last_words(log):
-    assert tail_of(log) == ""
+    assert text_of(tmp_path / "other") == ""

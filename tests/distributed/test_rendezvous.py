@@ -1,4 +1,4 @@
-"""How the processes of a launch find rank 0, past what earlier launches left."""
+"""How the processes of a launch find rank 0, past what earlier launches left and past other users of the machine."""
 
 import contextlib
 import os
@@ -8,39 +8,31 @@ import tempfile
 import threading
 import time
 import traceback
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from torch.distributed import TCPStore
 
 from pytest_roofline.core.errors import BadInput, RanksFailed
 from pytest_roofline.distributed import rendezvous
-from pytest_roofline.distributed.channel import listen, new_key
-from pytest_roofline.distributed.gathering import gather
+from pytest_roofline.distributed.attach import BYE, follow, gather
+from pytest_roofline.distributed.channel import Endpoint, new_key
 from pytest_roofline.distributed.identity import Identity
-from pytest_roofline.distributed.rendezvous import FileBoard, Meeting, StoreBoard, board_of, meet
-from pytest_roofline.distributed.supervising import follow
+from pytest_roofline.distributed.listener import Listener
+from pytest_roofline.distributed.rendezvous import FileRendezvous, SecretRendezvous, meet, rendezvous_of
 
 ONE = Identity(1, 2, 0, None, "srun")
 STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2"}
 HOST = socket.gethostname()
 MASTER = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 ELASTIC = MASTER | {"TORCHELASTIC_RUN_ID": "a/b", "TORCHELASTIC_RESTART_COUNT": "1"}
+AGENT = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
 KEY = new_key()
 SECRET = {"ROOFLINE_ATTACH_KEY": "0123456789abcdef"}
 
 
 @pytest.fixture
-def board(tmp_path):
-    return FileBoard(tmp_path / "attach" / "srun-7-2")
-
-
-@pytest.fixture
-def listener():
-    key = new_key()
-    with closing(listen("127.0.0.1", key)) as open_one:
-        yield open_one, Meeting(("127.0.0.1",), open_one.port, key)
+def by_file(tmp_path):
+    return FileRendezvous(tmp_path / "attach" / "srun-7-2")
 
 
 def free_port():
@@ -49,138 +41,71 @@ def free_port():
         return one.getsockname()[1]
 
 
-def test_a_meeting_is_what_its_text_says():
-    meeting = Meeting(("node1", "10.0.0.1"), 1234, new_key())
-    assert Meeting.parse(meeting.text) == meeting
+def test_what_rank_0_writes_can_be_read_by_its_owner_only_and_is_taken_down(by_file, tmp_path):
+    with contextlib.closing(by_file.listen("127.0.0.1")) as listener:
+        (path,) = (tmp_path / "attach").iterdir()
+        assert (path.name, path.stat().st_mode & 0o777) == ("srun-7-2", 0o600)
+        assert by_file.endpoints() == [listener.endpoint]
+        by_file.close()
+        assert by_file.endpoints() == []
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"addresses": 3, "port": 1, "key": ""}', '{"addresses": [], "port": "x"}']
-)
-def test_what_is_no_meeting_is_refused(text):
-    with pytest.raises(ValueError):
-        Meeting.parse(text)
-
-
-def test_what_was_posted_can_be_read_by_its_owner_only_and_is_taken_down(board, tmp_path):
-    board.post("first")
-    board.post("second")
-    (path,) = (tmp_path / "attach").iterdir()
-    assert (board.read(0), path.name, path.stat().st_mode & 0o777) == ("second", "srun-7-2", 0o600)
-    board.close()
-    assert board.read(0) is None
-    board.close()
-
-
-@pytest.mark.parametrize("mode", [0o622, 0o640, 0o604])
-def test_a_file_that_others_may_write_or_read_is_not_believed(board, tmp_path, mode):
-    board.post("text")
-    (tmp_path / "attach" / "srun-7-2").chmod(mode)
-    assert board.read(0) is None
-
-
-def test_a_file_of_somebody_else_is_not_believed(board, monkeypatch):
-    board.post("text")
+def test_a_file_that_others_may_write_or_read_is_not_believed(by_file, tmp_path, monkeypatch):
+    by_file.listen("127.0.0.1").close()
+    path = tmp_path / "attach" / "srun-7-2"
+    for mode in (0o622, 0o640, 0o604):
+        path.chmod(mode)
+        assert by_file.endpoints() == []
+    path.chmod(0o600)
     own = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-    assert board.read(0) is None
+    assert by_file.endpoints() == []
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "attach").write_text("a file")
     with pytest.raises(RanksFailed, match=r"rank 0 cannot write .*srun-7-2"):
-        FileBoard(tmp_path / "attach" / "srun-7-2").post("text")
-
-
-def test_the_others_meet_the_rank_0_that_posted(board, listener):
-    listener, meeting = listener
-    board.post(meeting.text)
-    with closing(meet(ONE, board, 30)) as channel:
-        channel.send("here")
-        with closing(listener.accept(30)) as accepted:
-            assert accepted.receive(30) == "here"
+        FileRendezvous(tmp_path / "attach" / "srun-7-2").listen("127.0.0.1")
 
 
 @pytest.mark.parametrize("stale", ["refused", "wrong key", "nonsense"])
-def test_what_an_earlier_launch_left_costs_a_retry_only(board, listener, monkeypatch, stale):
+def test_what_an_earlier_launch_left_costs_a_retry_only(by_file, monkeypatch, tmp_path, stale):
     monkeypatch.setattr(rendezvous, "ATTEMPT_S", 0.2)
-    listener, meeting = listener
-    left = {
-        "refused": Meeting(("127.0.0.1",), free_port(), new_key()).text,
-        "wrong key": Meeting(("127.0.0.1",), meeting.port, new_key()).text,
-        "nonsense": "{",
-    }
-    board.post(left[stale])
-    met = []
-    thread = threading.Thread(target=lambda: met.append(meet(ONE, board, 60)))
-    thread.start()
-    # Until it has read what is stale, whose connection is refused.
-    time.sleep(0.3)
-    board.post(meeting.text)
-    thread.join(60)
-    (channel,) = met
-    channel.close()
+    with contextlib.closing(Listener("127.0.0.1")) as other:
+        left = {
+            "refused": Endpoint(("127.0.0.1",), free_port(), KEY).text,
+            "wrong key": Endpoint(("127.0.0.1",), other.endpoint.port, KEY).text,
+            "nonsense": "{",
+        }
+        path = tmp_path / "attach" / "srun-7-2"
+        path.parent.mkdir()
+        path.touch(0o600)
+        path.write_text(left[stale])
+        met = []
+        thread = threading.Thread(target=lambda: met.append(meet(ONE, by_file, 60)))
+        thread.start()
+        # Until it has read what is stale, whose connection is refused.
+        time.sleep(0.3)
+        with contextlib.closing(by_file.listen("127.0.0.1")):
+            thread.join(60)
+        (channel,) = met
+        channel.close()
 
 
-def test_a_rank_that_never_meets_rank_0_says_where_it_looked(board):
+def test_a_rank_that_never_meets_rank_0_says_where_it_looked_and_how_far_it_came(by_file, tmp_path, monkeypatch):
     with pytest.raises(RanksFailed) as caught:
-        meet(ONE, board, 0.2)
+        meet(ONE, by_file, 0.2)
     assert str(caught.value).startswith(
-        f"rank 1 of 2 on {socket.gethostname()} did not meet rank 0 within 0.2 s "
-        f"by {board._path}, which every node must see"
+        f"rank 1 of 2 on {HOST} did not meet rank 0 within 0.2 s by {tmp_path}/attach/srun-7-2, which every node must "
+        "see"
     )
     assert "nothing was posted there. Expected every process of this launch (srun) to run the same pytest" in str(
         caught.value
     )
-
-
-def test_a_rank_that_finds_nobody_where_it_was_sent_says_so(board, monkeypatch):
     monkeypatch.setattr(rendezvous, "ATTEMPT_S", 0.1)
-    board.post(Meeting(("127.0.0.1",), free_port(), new_key()).text)
-    with pytest.raises(RanksFailed, match=r"what was posted there leads nowhere: .*refused"):
-        meet(ONE, board, 0.5)
-
-
-def test_a_hosted_store_is_read_by_others_and_gives_its_port_back():
-    port = free_port()
-    zero, other = (StoreBoard("127.0.0.1", port, KEY, hosted=True) for _ in range(2))
-    zero.post("where I am")
-    assert other.read(30) == "where I am"
-    zero.close()
-    socket.create_server(("127.0.0.1", port)).close()
-    assert other.read(0.2) is None
-
-
-def test_readers_wait_for_the_store_and_for_what_is_posted():
-    port = free_port()
-    found = []
-    reader = StoreBoard("127.0.0.1", port, KEY, hosted=True)
-    thread = threading.Thread(target=lambda: found.append(reader.read(60)))
-    thread.start()
-    zero = StoreBoard("127.0.0.1", port, KEY, hosted=True)
-    zero.post("late")
-    thread.join(60)
-    assert found == ["late"]
-    zero.close()
-
-
-def test_a_taken_port_is_said():
-    with socket.create_server(("", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(RanksFailed, match=f"rank 0 cannot listen on MASTER_PORT={port}: Address already in use"):
-            StoreBoard("127.0.0.1", port, KEY, hosted=True).post("text")
-
-
-def test_restarts_of_one_launch_do_not_read_each_others_posts():
-    port = free_port()
-    host = StoreBoard("127.0.0.1", port, KEY, hosted=True)
-    host.post("of the host")
-    first, second = (StoreBoard("127.0.0.1", port, KEY, hosted=False, launch=count) for count in "12")
-    first.post("of the first")
-    assert (second.read(0.2), first.read(10), host.read(10)) == (None, "of the first", "of the host")
-    first.close()
-    assert first.read(0.2) is None
-    host.close()
+    by_file.listen("127.0.0.1").close()
+    with pytest.raises(RanksFailed, match=r"it leads nowhere: .*refused"):
+        meet(ONE, by_file, 0.3)
 
 
 @pytest.mark.parametrize(
@@ -201,36 +126,59 @@ def test_restarts_of_one_launch_do_not_read_each_others_posts():
     ],
 )  # fmt: skip
 def test_a_launch_without_a_secret_meets_by_a_file_of_its_own(identity, environ, where, tmp_path):
-    board = board_of(identity, environ, tmp_path)
-    assert isinstance(board, FileBoard)
-    board.post("x")
+    rendezvous_of(identity, environ, tmp_path).listen("127.0.0.1").close()
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()] == [f"attach/{where}"]
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "env", "srun", "mpirun"])
-def test_a_launch_with_a_secret_and_a_master_meets_there_and_posts_no_key(launcher, tmp_path):
-    board = board_of(Identity(1, 2, 0, None, launcher), STEP | MASTER | SECRET, tmp_path)
-    assert board.where == "the store at MASTER_ADDR=127.0.0.1, MASTER_PORT=29500"
-    posted = []
-    board.post = posted.append
-    with pytest.raises(RanksFailed, match="rank 1 of 2 did not come"):
-        gather(Identity(0, 2, 0, None, launcher), board, 0.1)
-    assert [Meeting.parse(text).key for text in posted] == [b""]
+@pytest.mark.parametrize("launcher", ["env", "srun", "mpirun", "torchrun"])
+def test_a_launch_with_a_secret_and_a_master_meets_there_and_writes_no_file(launcher, tmp_path):
+    environ = STEP | MASTER | SECRET | {"MASTER_PORT": str(free_port())}
+    # torchrun's agent holds the port itself.
+    environ |= AGENT if launcher == "torchrun" else {}
+    gathered = []
+
+    def lead():
+        zero = Identity(0, 2, 0, None, launcher)
+        gathered.append(gather(zero, rendezvous_of(zero, environ, tmp_path), 30, "127.0.0.1"))
+
+    agent = socket.create_server(("", int(environ["MASTER_PORT"]))) if launcher == "torchrun" else None
+    thread = threading.Thread(target=lead)
+    thread.start()
+    one = Identity(1, 2, 0, None, launcher)
+    channel = follow(one, rendezvous_of(one, environ, tmp_path), 30)
+    thread.join(30)
+    assert [attached.size for attached in gathered] == [2]
+    gathered[0].tell(BYE)
+    channel.close()
     assert list(tmp_path.rglob("*")) == []
+    if agent is not None:
+        agent.close()
+
+
+def test_launches_of_one_user_with_one_secret_have_different_keys(tmp_path):
+    environs = [MASTER | SECRET | {"TORCHELASTIC_RESTART_COUNT": count} for count in "01"]
+    keys = {rendezvous_of(ONE, environ, tmp_path).endpoints()[0].key for environ in environs}
+    assert len(keys) == 2
+
+
+def test_rank_0_takes_the_first_port_that_is_free_and_says_where_none_is():
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(RanksFailed, match=rf"rank 0 cannot listen on .*:{port}: Address already in use \(MASTER_P"):
+            SecretRendezvous("node1", range(port, port + 1), KEY).listen("")
+        with contextlib.closing(SecretRendezvous("node1", range(port, port + 9), KEY).listen("")) as listener:
+            assert port < listener.endpoint.port < port + 9
 
 
 class Stranger:
-    """Another user of this machine, who was first at the store, and sends whoever reads it to a listener of his.
+    """Another user of this machine, who was first at every port, and writes a file where one is looked for."""
 
-    He posts under every name that a launch may have, and writes a file of his own where one is looked for.
-    """
-
-    def __init__(self, port, files):
+    def __init__(self, ports, files):
         (ready, readied), (self.accepted, told) = os.pipe(), os.pipe()
         self._child = os.fork()
         if not self._child:
             try:
-                self._act(port, files, readied, told)
+                self._act(ports, files, readied, told)
             finally:
                 traceback.print_exc()
                 os._exit(1)
@@ -238,22 +186,18 @@ class Stranger:
         os.close(told)
         assert os.read(ready, 1) == b"x", "the stranger could not begin"
 
-    def _act(self, port, files, readied, told):
+    def _act(self, ports, files, readied, told):
         # What this loads lies where the other user may not look.
         socket.getaddrinfo("127.0.0.1", 0)
         os.setgroups([])
         os.setgid(65534)
         os.setuid(65534)
-        listener = listen("127.0.0.1", KEY)
-        meeting = Meeting(("127.0.0.1",), listener.port, KEY).text
-        store = TCPStore("127.0.0.1", port, None, True, wait_for_workers=False)
-        for launch in "01":
-            store.set(f"roofline/rank0/{launch}", meeting)
+        listeners = [Listener("127.0.0.1", port, KEY) for port in ports]
         for path in files:
-            path.write_text(meeting)
+            path.write_text(listeners[0].endpoint.text)
         os.write(readied, b"x")
         while True:
-            if listener.accept(0.1) is not None:
+            if any(listener.accept(0.02) is not None for listener in listeners):
                 os.write(told, b"x")
 
     def close(self):
@@ -267,8 +211,7 @@ def lured(launcher, secret):
     """Whether a rank of a launch came to a stranger, where everybody may write into the folder of the runs."""
     identity, port = Identity(1, 2, 1, 2, launcher), free_port()
     environ = STEP | ELASTIC | {"PMIX_NAMESPACE": "job", "MASTER_PORT": str(port)} | secret
-    if launcher == "torchrun":
-        environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+    environ |= AGENT if launcher == "torchrun" else {}
     master = f"{HOST}-127.0.0.1-{port}-a_b-1"
     names = ["srun-7-2", "mpirun-job", f"env-{master}", f"torchrun-{master}"]
     with tempfile.TemporaryDirectory() as folder:
@@ -276,10 +219,15 @@ def lured(launcher, secret):
         attach.mkdir()
         for one in (attach, attach.parent):
             one.chmod(0o777)
-        stranger = Stranger(port, [attach / name for name in names])
+        own = rendezvous_of(identity, environ, Path(folder))
+        ports = [endpoint.port for endpoint in own.endpoints()] if secret else [0]
+        stranger = Stranger(ports, [attach / name for name in names])
         try:
             with contextlib.suppress(RanksFailed):
-                meet(identity, board_of(identity, environ, Path(folder)), 0.8).close()
+                channel = meet(identity, own, 0.8)
+                # He takes note of whoever comes to him.
+                time.sleep(0.3)
+                channel.close()
         finally:
             got_one = stranger.close()
     return got_one
@@ -294,26 +242,11 @@ def test_another_user_of_the_machine_gets_no_rank(launcher, secret, monkeypatch)
     assert not lured(launcher, secret)
 
 
-def test_a_secret_that_is_short_is_none(tmp_path):
-    with pytest.raises(BadInput, match="ROOFLINE_ATTACH_KEY has 5 characters; expected at least 16, as of `openssl"):
-        board_of(ONE, STEP | MASTER | {"ROOFLINE_ATTACH_KEY": "12345"}, tmp_path)
-
-
-def test_ranks_that_share_a_secret_meet_by_a_store(tmp_path, monkeypatch):
-    environ = MASTER | SECRET | {"MASTER_PORT": str(free_port())}
-    gathered = []
-
-    def lead():
-        zero = Identity(0, 2, 0, None, "env")
-        gathered.append(gather(zero, board_of(zero, environ, tmp_path), 30, "127.0.0.1"))
-
-    thread = threading.Thread(target=lead)
-    thread.start()
-    one = Identity(1, 2, 0, None, "env")
-    channel = follow(one, board_of(one, environ, tmp_path), 30)
-    thread.join(30)
-    assert [attached.size for attached in gathered] == [2]
-    channel.close()
+def test_the_stranger_would_get_who_believes_him(monkeypatch):
+    if os.geteuid():
+        pytest.skip("needs root, to be another user")
+    monkeypatch.setattr(FileRendezvous, "endpoints", lambda own: [Endpoint.parse(own._path.read_text())])
+    assert lured("srun", {})
 
 
 @pytest.mark.parametrize(
@@ -323,9 +256,10 @@ def test_ranks_that_share_a_secret_meet_by_a_store(tmp_path, monkeypatch):
         ("env", {"MASTER_ADDR": "a"}, "but not MASTER_PORT; set them to rank 0's host and a free port"),
         ("torchrun", {"MASTER_ADDR": "a", "MASTER_PORT": "70000"}, "MASTER_PORT='70000'; expected a port"),
         ("mpirun", {}, "this mpirun names no job that rank 1 of 2 could know its own by"),
+        ("srun", STEP | MASTER | {"ROOFLINE_ATTACH_KEY": "12345"}, "has 5 characters; expected at least 16, as of `op"),
     ],
 )
 def test_a_launch_that_gives_nothing_to_meet_by_is_refused(launcher, environ, said, tmp_path):
     with pytest.raises(BadInput) as caught:
-        board_of(Identity(1, 2, 0, None, launcher), environ, tmp_path)
+        rendezvous_of(Identity(1, 2, 0, None, launcher), environ, tmp_path)
     assert said in str(caught.value)

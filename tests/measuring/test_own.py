@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_roofline import round_child
-from pytest_roofline.distributed import rank, serving
+from pytest_roofline.distributed import rank, worker
 from pytest_roofline.measuring.devices import own
 from pytest_roofline.measuring.devices.own import OWN_CONTEXT_BYTES, others_bytes, started_by
 
@@ -88,8 +88,8 @@ def test_a_rank_works_for_whoever_started_it(monkeypatch):
     def nobody(*_):
         raise ConnectionError("nobody there")
 
-    for name, answer in {"parse_address": lambda _: ([], 1), "pop_key": lambda: b"", "connect": nobody}.items():
-        monkeypatch.setattr(serving, name, answer)
+    for name, answer in {"pop_controller": lambda: None, "connect": nobody}.items():
+        monkeypatch.setattr(worker, name, answer)
     # A guard would watch this very process.
     for name in ("die_with_parent", "guard_group"):
         monkeypatch.setattr(rank, name, lambda: None)

@@ -436,7 +436,7 @@ REFUSED = r"""
 import functools
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.distributed.booting import Boot
+from pytest_roofline.distributed.boot import Boot
 
 
 def refuse(*_):

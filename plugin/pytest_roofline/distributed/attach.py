@@ -1,20 +1,27 @@
 """Attach mode: under `torchrun|mpirun|srun … -m pytest`, rank 0 is the only pytest, and leads the other processes.
 
-Rank 0 tells them whether it needs them, has each start its rank, and lets them go after its report.
+Rank 0 tells them whether it needs them, has each start the rank that it stands for, so that whatever befalls that costs
+one test only, and lets them go after its report. A round of rank 0, which is a child of it, inherits its connections.
 """
 
+import json
+import os
+import secrets
+import signal
 import socket
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
 from .channel import Channel
-from .child import Child
 from .identity import Identity
+from .local import Local
 from .placement import FATE_S, loopback
-from .rendezvous import Meeting
-from .supervising import ALONE, JOIN
+from .rendezvous import MEET_S, Rendezvous, meet
 
 # Why a test of MPI is skipped here.
 NO_MPI = (
@@ -22,8 +29,11 @@ NO_MPI = (
     "there: run it with --roofline-launcher=mpirun or srun"
 )
 ASK_S = 10.0
-# A supervisor that was lent comes back when its borrower is gone, and ends its rank first.
-BACK_S = 30.0
+# Names the connections that a round of rank 0 has inherited.
+LENT_VARIABLE = "ROOFLINE_ATTACH_LENT"
+JOIN, ALONE, BYE = "join", "on your own", "bye"
+# What rank 0 may have the others do with their ranks: methods of `Local`.
+_ORDERS = ("start_one", "trouble", "fate", "signal", "stacks_of", "tail", "kill", "wait")
 
 
 class Attached:
@@ -34,16 +44,23 @@ class Attached:
         channels: to the others, by rank.
         hosts: of the others, by rank.
         local_ranks: of the others, by rank.
+        borrowed: whether this is a round, whose parent leads them before and behind it.
     """
 
     def __init__(
-        self, identity: Identity, channels: dict[int, Channel], hosts: dict[int, str], local_ranks: dict[int, int]
+        self,
+        identity: Identity,
+        channels: dict[int, Channel],
+        hosts: dict[int, str],
+        local_ranks: dict[int, int],
+        *,
+        borrowed: bool = False,
     ) -> None:
         self.identity = identity
         self.hosts = {0: socket.gethostname(), **hosts}
         self.local_ranks = {0: identity.local_rank, **local_ranks}
         self._channels = channels
-        self._lent: set[int] = set()
+        self._borrowed = borrowed
 
     @property
     def size(self) -> int:
@@ -63,44 +80,30 @@ class Attached:
         """Whether the process that stands for a rank is gone."""
         return rank != 0 and rank not in self._channels
 
-    def join(self) -> None:
-        """Tell the others that they are needed."""
-        self._tell_all({"do": JOIN})
+    def tell(self, word: str) -> None:
+        """Tell the others that they are needed (`JOIN`), or to go on by themselves or exit, led by nobody any more."""
+        for rank in [] if self._borrowed else list(self._channels):
+            self._send(rank, {"do": word})
+        if word != JOIN:
+            for rank in list(self._channels):
+                self._channels.pop(rank).close(shut=not self._borrowed)
 
-    def release(self) -> None:
-        """Tell the others to go on by themselves; none of them is led any more."""
-        self._tell_all({"do": ALONE})
-        self._hang_up()
-
-    def end(self) -> None:
-        """Let the others exit with 0; for after the report."""
-        self._await_back(list(self._channels))
-        self._tell_all({"do": "bye"})
-        self._hang_up()
-
-    def ask(self, ranks: Sequence[int], order: dict[str, Any], seconds: float = ASK_S) -> dict[int, Any]:
-        """The replies to an order, by rank; None from those that are gone, or do not answer in time."""
-        self._await_back(ranks)
-        asked = [rank for rank in ranks if rank in self._channels and self._send(rank, order)]
+    def ask(self, ranks: Sequence[int], do: str, *what: Any, seconds: float = ASK_S) -> dict[int, Any]:
+        """What the processes of some ranks reply to an order; None from those that are gone, or late."""
+        # A round that was killed may have left a reply that nobody read.
+        mark = secrets.token_hex(4)
+        asked = [rank for rank in ranks if self._send(rank, {"do": do, "what": what, "mark": mark})]
         until_s = time.monotonic() + seconds
-        return dict.fromkeys(ranks) | {rank: self._reply(rank, until_s - time.monotonic()) for rank in asked}
+        return dict.fromkeys(ranks) | {rank: self._reply(rank, mark, until_s) for rank in asked}
 
-    def lend(self, meeting: Meeting) -> None:
-        """Have the others serve another controller, until that says bye or is gone."""
-        order = {"do": "lend", "addresses": list(meeting.addresses), "port": meeting.port, "key": meeting.key}
-        self._await_back(list(self._channels))
-        for rank in list(self._channels):
-            if self._send(rank, order):
-                self._lent.add(rank)
-
-    def _await_back(self, ranks: Sequence[int]) -> None:
-        """Wait until those of these processes that were lent answer to this controller again, or lose them."""
-        until_s = time.monotonic() + BACK_S
-        for rank in self._lent.intersection(ranks, self._channels):
-            self._reply(rank, until_s - time.monotonic())
-        self._lent.difference_update(ranks)
+    def lend(self) -> tuple[dict[str, str], tuple[int, ...]]:
+        """The environment and the descriptors by which a child of this process, a round, may lead the others."""
+        plain = [[rank, one.fileno(), self.hosts[rank], self.local_ranks[rank]] for rank, one in self._channels.items()]
+        return {LENT_VARIABLE: json.dumps(plain)}, tuple(one.fileno() for one in self._channels.values())
 
     def _send(self, rank: int, order: dict[str, Any]) -> bool:
+        if rank not in self._channels:
+            return False
         try:
             self._channels[rank].send(order)
         except OSError:
@@ -108,24 +111,66 @@ class Attached:
             return False
         return True
 
-    def _reply(self, rank: int, seconds: float) -> Any:
+    def _reply(self, rank: int, mark: str, until_s: float) -> Any:
         try:
-            return self._channels[rank].receive(max(0.01, seconds))["done"]
-        except (EOFError, OSError):
-            # One that answers late would be taken for answering the next question.
+            while True:
+                reply = self._channels[rank].receive(max(0.01, until_s - time.monotonic()))
+                if reply["mark"] == mark:
+                    return reply["done"]
+        except (EOFError, OSError, BadInput):
             self._lose(rank)
             return None
 
     def _lose(self, rank: int) -> None:
         self._channels.pop(rank).close()
 
-    def _tell_all(self, order: dict[str, Any]) -> None:
-        for rank in list(self._channels):
-            self._send(rank, order)
 
-    def _hang_up(self) -> None:
-        for rank in list(self._channels):
-            self._lose(rank)
+def borrowed(identity: Identity) -> Attached | None:
+    """The processes that a round of rank 0 has inherited; None where this is no such round. To be asked once."""
+    text = os.environ.pop(LENT_VARIABLE, "")
+    if not text:
+        return None
+    channels, hosts, local_ranks = {}, {}, {}
+    for rank, descriptor, host, local_rank in json.loads(text):
+        # What this process starts shall not have it as well.
+        os.set_inheritable(descriptor, False)
+        channels[rank] = Channel(socket.socket(fileno=descriptor))
+        hosts[rank], local_ranks[rank] = host, local_rank
+    return Attached(identity, channels, hosts, local_ranks, borrowed=True)
+
+
+def gather(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S, bind: str = "") -> Attached:
+    """Wait, as rank 0, until every other process of the launch has come.
+
+    Args:
+        identity: of rank 0.
+        rendezvous: of the launch.
+        timeout: seconds.
+        bind: address to listen on; empty is all.
+
+    Raises:
+        RanksFailed: some did not come.
+    """
+    until_s = time.monotonic() + timeout
+
+    def check(missing: list[int]) -> None:
+        if time.monotonic() > until_s:
+            raise RanksFailed(
+                f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {identity.size} did not come to "
+                f"rank 0 on {socket.gethostname()} within {timeout:g} s. Expected every process of this launch "
+                f"({identity.launcher}) to run the same pytest; to run pytest by itself, start it outside of the launch"
+            )
+
+    came: dict[int, tuple[Channel, Any]] = {}
+    listener = rendezvous.listen(bind)
+    try:
+        listener.gather(range(1, identity.size), identity.size, came, check)
+    finally:
+        rendezvous.close()
+        listener.close()
+    channels = {rank: channel for rank, (channel, _) in came.items()}
+    hosts, local_ranks = ({rank: hello[name] for rank, (_, hello) in came.items()} for name in ("host", "local_rank"))
+    return Attached(identity, channels, hosts, local_ranks)
 
 
 class AttachPlacement:
@@ -133,15 +178,15 @@ class AttachPlacement:
 
     Args:
         attached: those processes.
-        child: this process's own rank.
+        local: starts this process's own rank.
     """
 
     name = "attach"
 
-    def __init__(self, attached: Attached, child: Child | None = None) -> None:
+    def __init__(self, attached: Attached, local: Local | None = None) -> None:
         self._attached = attached
-        self._child = child or Child()
-        self._ranks: range = range(0)
+        self._local = local or Local()
+        self._ranks = range(0)
         self.bind = "127.0.0.1" if attached.on_one_host else ""
 
     def start(self, size: int, variables: dict[str, str]) -> None:
@@ -150,38 +195,28 @@ class AttachPlacement:
             raise BadInput(f"{size} ranks are asked of a launch of {self._attached.size}; expected no more than that")
         self._ranks = range(size)
         common = variables | (loopback() if self._attached.on_one_host else {})
-        try:
-            self._child.start(common | self._who(0))
-        except OSError as error:
-            raise RanksFailed(f"rank 0 could not be started: {error}") from None
-        for rank in self._others:
-            order = {"do": "start", "variables": common | self._who(rank)}
-            why = self._attached.ask([rank], order)[rank]
+        for rank in self._ranks:
+            own = Identity(rank, size, self._attached.local_ranks[rank], None, self.name).environ
+            why = self._ask(rank, "start_one", rank, common | own)
             if why != "":
                 raise RanksFailed(f"rank {rank} on {self._attached.hosts[rank]}: {why or self._gone(rank)}")
 
     def trouble(self) -> str:
         """Why ranks will not come: one of them, or the process that stands for it, has ended."""
-        ended = self._ask("ended")
+        told = {0: self._local.trouble()} | self._attached.ask(self._ranks[1:], "trouble")
         for rank in self._ranks:
             if self._attached.lost(rank):
                 return f"rank {rank} on {self._attached.hosts[rank]}: {self._gone(rank)}"
-            if ended[rank]:
-                return f"rank {rank} ended during its boot: {ended[rank]}\n{self.tail(rank)}".rstrip()
-        return ""
+        return next(filter(None, told.values()), "")
 
     def fate(self, rank: int) -> str:
         """How a rank ended."""
-        if rank == 0:
-            return self._child.fate()
-        told = self._attached.ask([rank], {"do": "fate"}, FATE_S + ASK_S)[rank]
-        return str(told) if told is not None else self._gone(rank)
+        told = self._ask(rank, "fate", rank, seconds=FATE_S + ASK_S)
+        return self._gone(rank) if told is None else str(told)
 
     def signal(self, rank: int, number: int) -> bool:
         """Send a signal to a rank; whether it could be reached."""
-        if rank == 0:
-            return self._child.signal(number)
-        return bool(self._attached.ask([rank], {"do": "signal", "number": int(number)})[rank])
+        return bool(self._ask(rank, "signal", rank, int(number)))
 
     def stacks(self, files: Mapping[int, int]) -> dict[int, str]:
         """What blocked ranks of other processes write into their files of stacks, at a signal.
@@ -189,42 +224,94 @@ class AttachPlacement:
         Args:
             files: the descriptors of these files, by rank.
         """
-        others = [rank for rank in files if rank != 0]
-        replies = self._attached.ask(others, {"do": "stacks", "files": dict(files)})
-        return {rank: text for rank, text in replies.items() if text}
+        found = {rank: self._ask(rank, "stacks_of", rank, descriptor) for rank, descriptor in files.items() if rank}
+        return {rank: text for rank, text in found.items() if text}
 
     def tail(self, rank: int) -> str:
         """The last words of its log."""
-        return self._child.tail() if rank == 0 else self._attached.ask([rank], {"do": "tail"})[rank] or ""
+        return self._ask(rank, "tail", rank) or ""
 
     def kill(self) -> None:
         """End every rank, and reap it."""
-        self._child.kill()
-        self._attached.ask(self._others, {"do": "kill"})
+        self._local.kill()
+        self._attached.ask(self._ranks[1:], "kill")
         self._ranks = range(0)
 
     def wait(self, seconds: float) -> bool:
         """Whether every rank has ended by itself within so many seconds."""
         until_s = time.monotonic() + seconds
-        own = self._child.wait(seconds)
+        own = self._local.wait(seconds)
         left_s = max(0.0, until_s - time.monotonic())
-        replies = self._attached.ask(self._others, {"do": "wait", "seconds": left_s}, left_s + ASK_S)
+        replies = self._attached.ask(self._ranks[1:], "wait", left_s, seconds=left_s + ASK_S)
         # A process that is gone took its rank along.
         if not own or any(reply is False for reply in replies.values()):
             return False
-        self.kill()
+        self._ranks = range(0)
         return True
 
-    @property
-    def _others(self) -> list[int]:
-        return [rank for rank in self._ranks if rank != 0]
-
-    def _ask(self, do: str) -> dict[int, Any]:
-        return {0: self._child.ended()} | self._attached.ask(self._others, {"do": do})
-
-    def _who(self, rank: int) -> dict[str, str]:
-        size, local_rank = len(self._ranks), self._attached.local_ranks[rank]
-        return Identity(rank, size, local_rank, None, "attach").environ
+    def _ask(self, rank: int, do: str, *what: Any, seconds: float = ASK_S) -> Any:
+        if rank == 0:
+            return getattr(self._local, do)(*what)
+        return self._attached.ask([rank], do, *what, seconds=seconds)[rank]
 
     def _gone(self, rank: int) -> str:
         return f"the process of the launch that stands for rank {rank} is gone"
+
+
+def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channel:
+    """Meet rank 0, and say who this is.
+
+    Raises:
+        RanksFailed: rank 0 was not met within `timeout` seconds.
+    """
+    channel = meet(identity, rendezvous, timeout)
+    who = {"rank": identity.rank, "size": identity.size, "local_rank": identity.local_rank}
+    channel.send(who | {"host": socket.gethostname(), "pid": os.getpid()})
+    return channel
+
+
+def supervise(channel: Channel, local: Local | None = None) -> int | None:
+    """Serve rank 0 to the end: start the rank that this process stands for, and do with it as rank 0 says.
+
+    Args:
+        channel: to rank 0, from `follow`.
+        local: starts it.
+
+    Returns:
+        The exit status: 0 after rank 0 said so, 1 where it is gone. None where rank 0 has no test for these ranks, and
+        this process goes on by itself.
+    """
+    local = local or Local()
+    with _calm():
+        try:
+            if channel.receive()["do"] == ALONE:
+                return None
+            while (order := channel.receive())["do"] in _ORDERS:
+                channel.send({"mark": order["mark"], "done": getattr(local, order["do"])(*order["what"])})
+            return 0 if order["do"] == BYE else 1
+        except (EOFError, OSError):
+            return 1
+        finally:
+            local.kill()
+            channel.close()
+
+
+@contextmanager
+def _calm() -> Iterator[None]:
+    """Leave Ctrl-C to rank 0, which says bye; end on the launcher's SIGTERM with everything cleared away."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, _leave),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)

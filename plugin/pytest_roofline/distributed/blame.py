@@ -13,15 +13,14 @@ from typing import Literal
 from .stacks import Position, main_text, position
 
 How = Literal["ok", "raised", "skipped", "lost", "stuck", "closing"]
-_RANK = {"lost": 0, "raised": 1, "skipped": 2, "stuck": 3, "closing": 4, "ok": 5}
+_RANK = {"lost": 0, "raised": 1, "skipped": 2, "stuck": 3, "closing": 4}
 # What Gloo, NCCL and MPI say when it is a peer that failed.
 _PEER_GONE = re.compile(r"by peer|remote (process|worker)|broken pipe|connection (closed|reset|refused)", re.IGNORECASE)
-# More than any world has, so that what only a victim says comes after all else.
-_MOST_RANKS = 10**6
 # What a rank says that finds others at the end of another task.
 OUT_OF_STEP = "the ranks are out of step"
-# Lines of a traceback or a stack that are shown.
-_MOST_LINES = 40
+_SAME_ORDER = "every rank must call the same collectives, in the same order"
+# Lines of a traceback or a stack, and ranks in a sentence, that are shown.
+_MOST_LINES, _MOST_NAMED = 40, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +54,16 @@ class RankEnd:
         """`rank 1 (pid 4711 on node7)`."""
         return f"rank {self.rank} (pid {self.pid} on {self.host})"
 
+    @property
+    def position(self) -> Position:
+        """Where it is stuck."""
+        return position(self.details)
+
+    @property
+    def lost_its_peer(self) -> bool:
+        """Whether it raised, and perhaps only since another one had gone."""
+        return self.how == "raised" and _PEER_GONE.search(self.text) is not None
+
 
 def report(ends: Sequence[RankEnd], timeout_s: float, tails: Mapping[int, str]) -> str:
     """What happened, for a person: a first line that names the guilty, then what is known of every rank.
@@ -64,30 +73,26 @@ def report(ends: Sequence[RankEnd], timeout_s: float, tails: Mapping[int, str]) 
         timeout_s: of the task.
         tails: the last words of their logs, by rank.
     """
-    positions = {end.rank: position(end.details) for end in ends if end.how == "stuck"}
-    ordered = sorted(ends, key=lambda end: (_RANK[end.how], *_suspicion(end, positions)))
-    bad = [end for end in ordered if end.how != "ok"]
-    lines = [_first_line(bad, positions, timeout_s)]
+    alike = Counter(str(end.position) for end in ends if end.how == "stuck")
+    bad = sorted((end for end in ends if end.how != "ok"), key=lambda end: _suspicion(end, alike))
+    lines = [_first_line(bad, timeout_s)]
     for group in _merged(bad):
-        lines += _about(group, ends, positions, tails, said=bad[0] in group)
+        lines += _about(group, bad, tails)
     return "\n".join(lines)
 
 
-def _suspicion(end: RankEnd, positions: Mapping[int, Position]) -> tuple[float, int]:
-    if end.how == "raised" and _PEER_GONE.search(end.text):
-        # Perhaps only the victim of one that said later why it went.
-        return _MOST_RANKS + end.order, end.rank
+def _suspicion(end: RankEnd, alike: Mapping[str, int]) -> tuple[int, float, int]:
+    """The least is the guilty one."""
     if end.how != "stuck":
-        return end.order, end.rank
-    where = positions[end.rank]
-    if end.stopped or not where.collective:
-        return (0 if end.stopped else 1), end.rank
+        # One that lost its peer is perhaps only the victim of one that said later why it went.
+        return _RANK[end.how], end.order + (1e6 if end.lost_its_peer else 0), end.rank
+    if end.stopped or not end.position.collective:
+        return _RANK[end.how], 0 if end.stopped else 1, end.rank
     # Of those that wait in collectives the odd one out is suspect.
-    alike = Counter((known.place, known.collective) for known in positions.values())
-    return 2 + alike[where.place, where.collective], end.rank
+    return _RANK[end.how], 2 + alike[str(end.position)], end.rank
 
 
-def _first_line(bad: Sequence[RankEnd], positions: Mapping[int, Position], timeout_s: float) -> str:
+def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
     guilty = bad[0]
     if guilty.how == "lost":
         return f"{guilty.name} was lost: {guilty.text or 'its connection ended, and nobody here can tell why'}"
@@ -97,41 +102,37 @@ def _first_line(bad: Sequence[RankEnd], positions: Mapping[int, Position], timeo
         return f"{guilty.name} skipped, which the others did not: {guilty.text}"
     if guilty.how == "closing":
         return _last_step(bad)
-    cause = "was stopped by a signal (SIGSTOP)" if guilty.stopped else f"is {positions[guilty.rank]}"
+    cause = "was stopped by a signal (SIGSTOP)" if guilty.stopped else f"is {guilty.position}"
     line = f"{guilty.name} did not answer within {timeout_s:g} s: it {cause}"
-    waiting = [end for end in bad[1:] if end.how == "stuck"]
+    stuck = [end for end in bad if end.how == "stuck"]
     away = [end for end in bad if end.how == "closing"]
-    if not guilty.stopped and positions[guilty.rank].collective and away:
-        return _left_waiting(away, bad, positions, timeout_s)
-    if not guilty.stopped and positions[guilty.rank].collective and waiting:
-        # All wait, each for the others: then the calls do not match.
-        others = "; ".join(f"{end.name} is {positions[end.rank]}" for end in waiting[:3])
-        return f"{line}; {others}" + ("" if _all_alike(positions) else ": they are in different operations")
-    return line
+    if guilty.stopped or not guilty.position.collective or not (away or stuck[1:]):
+        return line
+    if away:
+        return _left_waiting(away, stuck, timeout_s)
+    # All wait, each for the others: then the calls do not match.
+    differ = len({(end.position.place, end.position.collective) for end in stuck}) > 1
+    return f"{line}; {_where(stuck[1:])}" + (": they are in different operations" if differ else "")
 
 
-def _left_waiting(
-    away: Sequence[RankEnd], bad: Sequence[RankEnd], positions: Mapping[int, Position], timeout_s: float
-) -> str:
+def _left_waiting(away: Sequence[RankEnd], stuck: Sequence[RankEnd], timeout_s: float) -> str:
     """Some have returned from the function while others wait for them in a collective."""
-    there = [end for end in bad if end.how == "stuck"]
-    left = f"{' and '.join(end.name for end in away[:3])} returned from the function"
-    waits = "; ".join(f"{end.name} is {positions[end.rank]}" for end in there[:3])
-    what = f"{waits}, while {left}" if len(there) < len(away) else f"{left}, while others wait: {waits}"
-    return f"{what}: no answer within {timeout_s:g} s; every rank must call the same collectives, in the same order"
+    left = f"{' and '.join(end.name for end in away[:_MOST_NAMED])} returned from the function"
+    waits = _where(stuck)
+    what = f"{waits}, while {left}" if len(stuck) < len(away) else f"{left}, while others wait: {waits}"
+    return f"{what}: no answer within {timeout_s:g} s; {_SAME_ORDER}"
 
 
-def _all_alike(positions: Mapping[int, Position]) -> bool:
-    return len({(where.place, where.collective) for where in positions.values()}) == 1
+def _where(ends: Sequence[RankEnd]) -> str:
+    return "; ".join(f"{end.name} is {end.position}" for end in ends[:_MOST_NAMED])
 
 
 def _last_step(bad: Sequence[RankEnd]) -> str:
     """All have returned from the function, and what they did to make sure of it failed."""
     said = sorted((end for end in bad if end.text), key=lambda end: (bool(_PEER_GONE.search(end.text)), end.order))
-    failed = said[0] if said else None
-    if failed is None or OUT_OF_STEP in failed.text or len({end.collectives for end in bad}) > 1:
+    if not said or OUT_OF_STEP in said[0].text or len({end.collectives for end in bad}) > 1:
         return _out_of_step(bad)
-    return f"{failed.name} raised {failed.text}, in the step that ends a task, after the function had returned"
+    return f"{said[0].name} raised {said[0].text}, in the step that ends a task, after the function had returned"
 
 
 def _out_of_step(bad: Sequence[RankEnd]) -> str:
@@ -140,53 +141,44 @@ def _out_of_step(bad: Sequence[RankEnd]) -> str:
     (usual, often), *_ = counts.most_common()
     odd = [end for end in bad if end.collectives != usual] if 2 * often > len(bad) else list(bad)
     each = ", ".join(f"rank {end.rank}: {end.collectives}" for end in sorted(bad, key=lambda end: end.rank))
-    return (
-        f"{' and '.join(end.name for end in odd or bad)} left the function out of step (operations submitted: {each}); "
-        "every rank must call the same collectives, in the same order"
-    )
+    names = " and ".join(end.name for end in odd or bad)
+    return f"{names} left the function out of step (operations submitted: {each}); {_SAME_ORDER}"
 
 
 def _merged(bad: Sequence[RankEnd]) -> list[list[RankEnd]]:
     """Ranks that ended alike, told of once."""
-    groups: dict[tuple[str, ...], list[RankEnd]] = {}
+    groups: dict[tuple[str, str, int | None], list[RankEnd]] = {}
     for end in bad:
-        alike = (end.how, end.text) if end.how in ("raised", "skipped") else (end.how, end.text, str(end.rank))
-        groups.setdefault(alike, []).append(end)
+        once = end.how in ("raised", "skipped")
+        groups.setdefault((end.how, end.text, None if once else end.rank), []).append(end)
     return list(groups.values())
 
 
-def _about(
-    group: Sequence[RankEnd],
-    ends: Sequence[RankEnd],
-    positions: Mapping[int, Position],
-    tails: Mapping[int, str],
-    *,
-    said: bool,
-) -> list[str]:
-    """What is known of ranks that ended alike; `said` leaves out what the first line has."""
+def _about(group: Sequence[RankEnd], bad: Sequence[RankEnd], tails: Mapping[int, str]) -> list[str]:
+    """What is known of ranks that ended alike, but for what the first line has."""
     first = group[0]
     names = first.name if len(group) == 1 else "ranks " + ", ".join(str(end.rank) for end in group)
     if first.how == "stuck":
-        failed = any(end.how in ("lost", "raised", "skipped") for end in ends)
+        failed = any(end.how in ("lost", "raised", "skipped") for end in bad)
         word = "blocked on a peer" if failed else ("stopped" if first.stopped else "stuck")
-        lines = [f"  {names}: {word}, {positions[first.rank]}", *_cut(main_text(first.details))]
+        lines = [f"  {names}: {word}, {first.position}", *_cut(main_text(first.details))]
     elif first.how == "closing":
         raised = f"then raised {first.text}" if first.text else "waits for the others"
         lines = [f"  {names}: has returned from the function, and {raised}", *_cut(first.details)]
     else:
-        details = [] if _is_victim(first, ends) else _cut(first.details)
-        text = f": {first.text}" if first.text and not details and not said else ""
+        details = [] if _is_victim(first, bad) else _cut(first.details)
+        text = f": {first.text}" if first.text and not details and bad[0] not in group else ""
         lines = [f"  {names}: {first.how}{text}", *details]
     if first.how in ("lost", "stuck") and tails.get(first.rank):
         lines += ["    the last words of its log:", *(f"    | {line}" for line in tails[first.rank].splitlines())]
     return lines
 
 
-def _is_victim(end: RankEnd, ends: Sequence[RankEnd]) -> bool:
+def _is_victim(end: RankEnd, bad: Sequence[RankEnd]) -> bool:
     """Whether a rank only raised that another one had gone before: its traceback leads nowhere."""
-    others = [other for other in ends if other is not end and other.how in ("lost", "raised")]
+    others = [other for other in bad if other is not end and other.how in ("lost", "raised")]
     cause = any(other.order < end.order or not _PEER_GONE.search(other.text) for other in others)
-    return end.how == "raised" and cause and _PEER_GONE.search(end.text) is not None
+    return cause and end.lost_its_peer
 
 
 def _cut(text: str) -> list[str]:

@@ -7,31 +7,27 @@ are plain data in frames of bounded length; the end of the connection is the end
 import contextlib
 import errno
 import hmac
-import operator
-import queue
+import json
 import secrets
 import select
 import socket
 import struct
 import threading
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ..core.errors import BadInput, RanksFailed
+from ..core.errors import BadInput
 from .wire import MOST_BYTES, decode, encode
 
-# What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
-__tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
-
-_HELLO = b"pytest-roofline-1"
+_HELLO = b"pytest-roofline-2"
 _NONCE = 32
 _LENGTH = struct.Struct(">Q")
 # A result of the largest size, with what is wrapped around it.
 _MOST_FRAME = MOST_BYTES + 2**20
 # Strangers that connect and say nothing are dropped after so many seconds.
 HANDSHAKE_S = 5.0
-RETRY_S = 0.05
+POLL_S = 0.05
 # A peer whose machine is gone ends no connection by itself: the kernel asks after it, and gives up in some 15 seconds.
 _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3))
 
@@ -39,6 +35,39 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3))
 def new_key() -> bytes:
     """A fresh secret."""
     return secrets.token_bytes(_NONCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a controller listens.
+
+    Args:
+        addresses: of its host, to try in turn.
+        port: that it listens on.
+        key: by which both sides prove themselves.
+    """
+
+    addresses: tuple[str, ...]
+    port: int
+    key: bytes
+
+    @property
+    def text(self) -> str:
+        """For a file or a variable that nobody else reads."""
+        return json.dumps({"addresses": self.addresses, "port": self.port, "key": self.key.hex()})
+
+    @classmethod
+    def parse(cls, text: str) -> "Endpoint":
+        """What `text` wrote.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        try:
+            plain = json.loads(text)
+            return cls(tuple(map(str, plain["addresses"])), int(plain["port"]), bytes.fromhex(plain["key"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no endpoint: {error!r}") from None
 
 
 class Channel:
@@ -61,21 +90,12 @@ class Channel:
         return self._socket.fileno()
 
     @property
-    def peer_address(self) -> str:
-        """The address of the other end."""
-        return str(self._socket.getpeername()[0])
-
-    @property
-    def own_address(self) -> str:
-        """The address of this end."""
-        return str(self._socket.getsockname()[0])
+    def addresses(self) -> tuple[str, str]:
+        """Of this end and of the other."""
+        return str(self._socket.getsockname()[0]), str(self._socket.getpeername()[0])
 
     def send(self, message: object, timeout: float | None = None) -> None:
-        """Send plain data.
-
-        Args:
-            message: it.
-            timeout: seconds in which the peer must take it; None waits for ever.
+        """Send plain data, within so many seconds or (None) whenever the peer takes it.
 
         Raises:
             OSError: the peer is gone, or took nothing in time; nothing can be sent to it any more then.
@@ -119,10 +139,7 @@ class Channel:
         return messages
 
     def receive(self, timeout: float | None = None) -> Any:
-        """The next message.
-
-        Args:
-            timeout: seconds; None waits for ever.
+        """The next message, within so many seconds or (None) whenever it comes.
 
         Raises:
             EOFError: the peer is gone.
@@ -138,10 +155,11 @@ class Channel:
                 raise EOFError("the connection has ended")
         return message[0]
 
-    def close(self) -> None:
-        """End the connection."""
+    def close(self, *, shut: bool = True) -> None:
+        """End the connection; or only this process's part in it, where another one has inherited it."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            if shut:
+                self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def _read_what_is_there(self) -> bool:
@@ -175,100 +193,26 @@ class Channel:
         return (decode(data, "a message"),)
 
 
-class Listener:
-    """Accepts connections in a thread, so that a stranger who says nothing keeps nobody waiting.
-
-    Args:
-        address: to bind to; empty is every interface.
-        key: that peers must know.
-        port: 0 takes a free one, which stays bound.
+def greet(connection: socket.socket, key: bytes) -> None:
+    """The listener's side of the handshake.
 
     Raises:
-        RanksFailed: the port is taken, or the address is not this machine's.
+        OSError: the peer does not know the key, is gone, or says nothing.
     """
-
-    def __init__(self, address: str, key: bytes, port: int = 0) -> None:
-        self._key = key
-        self._socket = server(address, port)
-        self.port = int(self._socket.getsockname()[1])
-        self.refused = 0
-        """Connections that did not know the key, or said nothing."""
-        self._accepted: queue.Queue[Channel] = queue.Queue()
-        threading.Thread(target=self._accept, daemon=True, name="roofline-listener").start()
-
-    def accept(self, timeout: float) -> Channel | None:
-        """The next peer; None where none came within `timeout` seconds."""
-        with contextlib.suppress(queue.Empty):
-            return self._accepted.get(timeout=timeout)
-        return None
-
-    def close(self) -> None:
-        """Accept nobody any more."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        while (waiting := self.accept(0.0)) is not None:
-            waiting.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._greet, args=(connection,), daemon=True, name="roofline-greeting").start()
-
-    def _greet(self, connection: socket.socket) -> None:
-        try:
-            connection.settimeout(HANDSHAKE_S)
-            own = secrets.token_bytes(_NONCE)
-            connection.sendall(_HELLO + own)
-            theirs = _exactly(connection, _NONCE)
-            if not hmac.compare_digest(_exactly(connection, _NONCE), _proof(self._key, b"peer", own, theirs)):
-                raise OSError("wrong key")
-            connection.sendall(_proof(self._key, b"controller", theirs, own))
-        except OSError:
-            self.refused += 1
-            connection.close()
-            return
-        self._accepted.put(Channel(connection))
+    connection.settimeout(HANDSHAKE_S)
+    own = secrets.token_bytes(_NONCE)
+    connection.sendall(_HELLO + own)
+    theirs = _exactly(connection, _NONCE)
+    if not hmac.compare_digest(_exactly(connection, _NONCE), _proof(key, b"peer", own, theirs)):
+        raise OSError("wrong key")
+    connection.sendall(_proof(key, b"controller", theirs, own))
 
 
-def server(address: str, port: int = 0) -> socket.socket:
-    """A socket that listens on an address of either family; of a name, and where none is given, by IPv4 if it can be.
-
-    Args:
-        address: empty is every interface.
-        port: 0 takes a free one.
-
-    Raises:
-        RanksFailed: the port is taken, or the address is not this machine's.
-    """
-    try:
-        entries = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM) if address else ()
-        family = socket.AF_INET6 if {entry[0] for entry in entries} == {socket.AF_INET6} else socket.AF_INET
-        return socket.create_server((address, port), family=family, backlog=512)
-    except OSError as error:
-        where = f"{address or 'any address'}:{port}" if port else address or "any address"
-        why = str(error.strerror).partition(" (")[0]
-        raise RanksFailed(
-            f"cannot listen on {where}: {why}; ranks connect there, so name an address of this machine with "
-            "--roofline-address"
-        ) from None
-
-
-def listen(address: str, key: bytes, port: int = 0) -> Listener:
-    """A listener for peers that know `key`; see `Listener`."""
-    return Listener(address, key, port)
-
-
-def connect(addresses: Sequence[str], port: int, key: bytes, timeout: float) -> Channel:
+def connect(endpoint: Endpoint, timeout: float) -> Channel:
     """A connection to whoever listens, by the first of the addresses that answers.
 
     Args:
-        addresses: names or addresses of the controller's host, tried in turn until one works.
-        port: that it listens on.
-        key: that both know.
+        endpoint: of the controller; each of its addresses is tried until one works.
         timeout: seconds until it is given up.
 
     Raises:
@@ -276,24 +220,24 @@ def connect(addresses: Sequence[str], port: int, key: bytes, timeout: float) -> 
     """
     until_s, why = time.monotonic() + timeout, "no address was given"
     while True:
-        for address in addresses:
+        for address in endpoint.addresses:
             try:
-                return Channel(_introduced(address, port, key))
+                return Channel(_introduced(address, endpoint))
             except OSError as error:
-                why = f"{address}:{port}: {error}"
+                why = f"{address}:{endpoint.port}: {error}"
         if time.monotonic() > until_s:
             raise ConnectionError(f"the controller did not answer within {timeout:g} s ({why})")
-        time.sleep(RETRY_S)
+        time.sleep(POLL_S)
 
 
-def _introduced(address: str, port: int, key: bytes) -> socket.socket:
-    connection = socket.create_connection((address, port), timeout=HANDSHAKE_S)
+def _introduced(address: str, endpoint: Endpoint) -> socket.socket:
+    connection = socket.create_connection((address, endpoint.port), timeout=HANDSHAKE_S)
     try:
         if _exactly(connection, len(_HELLO)) != _HELLO:
             raise ConnectionError("something else than this version of pytest-roofline answers there")
         theirs, own = _exactly(connection, _NONCE), secrets.token_bytes(_NONCE)
-        connection.sendall(own + _proof(key, b"peer", theirs, own))
-        if not hmac.compare_digest(_exactly(connection, _NONCE), _proof(key, b"controller", own, theirs)):
+        connection.sendall(own + _proof(endpoint.key, b"peer", theirs, own))
+        if not hmac.compare_digest(_exactly(connection, _NONCE), _proof(endpoint.key, b"controller", own, theirs)):
             raise ConnectionError("it does not know the key")
     except BaseException:
         connection.close()

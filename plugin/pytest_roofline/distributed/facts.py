@@ -4,7 +4,6 @@ import math
 import os
 import platform
 import socket
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from typing import Any
 import torch
 
 from ..core.errors import RanksFailed, RanksSkipped
-from ..measuring.devices import Device, nvidia
+from ..measuring.devices import Device
 from ..measuring.environment import ACCELERATOR_NODES, unused_accelerator
-from ..measuring.host import affinity, cgroup_cpus, numbers_of, usable_cores, usable_numa_nodes
+from ..measuring.host import affinity, cgroup_cpus, numbers_of, usable_cores
 from ..version import __version__
 
 
@@ -32,10 +31,6 @@ class RankFacts:
         versions: of what must agree between ranks.
         affinity: the cores that it may run on: `0-3,8`.
         cores: how many these are.
-        pci: of each of these accelerators the place on the bus: `0000:1b:00`; empty where torch does not tell.
-        numa_nodes: memory nodes of those cores.
-        driver: version of the accelerators' driver; None where no library tells.
-        mpi: the MPI library, where something has loaded it already.
         threads: that it computes with.
         quota: cores that its control groups leave it; None without a limit.
     """
@@ -48,10 +43,6 @@ class RankFacts:
     versions: dict[str, str]
     affinity: str
     cores: int
-    pci: tuple[str, ...] = ()
-    numa_nodes: tuple[int, ...] = ()
-    driver: str | None = None
-    mpi: str | None = None
     threads: int | None = None
     quota: float | None = None
 
@@ -73,10 +64,6 @@ def gather(rank: int, local_rank: int, kind: str) -> RankFacts:
         versions=versions(kind),
         affinity=affinity(),
         cores=usable_cores(),
-        pci=tuple(_pci(properties) for properties in _properties(kind)),
-        numa_nodes=usable_numa_nodes(),
-        driver=_driver(kind),
-        mpi=_mpi(),
         threads=torch.get_num_threads(),
         quota=cgroup_cpus(),
     )
@@ -128,20 +115,6 @@ def _pci(properties: Any) -> str:
     if bus is None:
         return ""
     return f"{getattr(properties, 'pci_domain_id', 0):04x}:{bus:02x}:{getattr(properties, 'pci_device_id', 0):02x}"
-
-
-def _driver(kind: str) -> str | None:
-    if kind != "cuda":
-        return None
-    with nvidia.opened() as nvml:
-        told = {} if nvml is None else nvidia.answers(nvml, {"driver": nvml.nvmlSystemGetDriverVersion})
-    return told.get("driver")
-
-
-def _mpi() -> str | None:
-    """Never loaded for this: that would start MPI in a process which may not have been launched for it."""
-    loaded = sys.modules.get("mpi4py.MPI")
-    return None if loaded is None else str(loaded.Get_library_version()).strip("\0 \n").partition("\n")[0]
 
 
 def versions(kind: str) -> dict[str, str]:

@@ -98,17 +98,11 @@ class ForkServer:
         """Whether it still runs, and in such an environment."""
         return self._process.poll() is None and self._environ == _lasting(environ)
 
-    def fork(self, environ: Mapping[str, str], stdout: str, stderr: str) -> Forked:
-        """Have it fork a rank, when it is ready.
-
-        Args:
-            environ: the whole of the rank's.
-            stdout: the file that it writes to.
-            stderr: the same.
-        """
+    def fork(self, environ: Mapping[str, str], log: str) -> Forked:
+        """Have it fork a rank, when it is ready, in this environment and with a file that it prints into."""
         self._asked += 1
         forked = self._forked[self._asked] = Forked(self)
-        asked = {"number": self._asked, "environ": dict(environ), "stdout": stdout, "stderr": stderr}
+        asked = {"number": self._asked, "environ": dict(environ), "log": log}
         # Of one that has ended the next look tells.
         with contextlib.suppress(OSError):
             assert self._process.stdin is not None
@@ -153,6 +147,9 @@ class ForkServer:
     def end(self) -> None:
         """End it, and with it every rank that still runs."""
         self._end()
+        for forked in self._forked.values():
+            forked.returncode = -signal.SIGKILL
+        self._forked.clear()
 
 
 def _lasting(environ: Mapping[str, str]) -> dict[str, str]:
@@ -222,12 +219,12 @@ def _prepare() -> None:
 
     from ..measuring import environment, timing
     from ..measuring.devices import cpu
-    from . import facts, functions, lockstep, rank, serving, worlds
+    from . import facts, functions, lockstep, rank, worker, worlds
 
     # Collections of garbage in the ranks neither look at all this nor copy it.
     gc.collect()
     gc.freeze()
-    del cpu, environment, facts, functions, lockstep, rank, serving, timing, torch, worlds
+    del cpu, environment, facts, functions, lockstep, rank, timing, torch, worker, worlds
 
 
 def _fork() -> int:
@@ -257,12 +254,12 @@ def _be_rank(asked: dict[str, Any]) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number, path, flags in (
             (0, os.devnull, os.O_RDONLY),
-            (1, asked["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
-            (2, asked["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+            (1, asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
         ):
             descriptor = os.open(path, flags, 0o600)
             os.dup2(descriptor, number)
             os.close(descriptor)
+        os.dup2(1, 2)
         os.environ.clear()
         os.environ.update(asked["environ"] | {PARENT_VARIABLE: str(server)})
         tempfile.tempdir = None

@@ -2,48 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..core.errors import BadInput
 
 # Slurm numbers steps that are shells and not launches (batch, extern, interactive) from here on.
 _FIRST_SPECIAL_STEP = 0xFFFFFFF0
+_OMPI = "OMPI_COMM_WORLD_"
 # What launchers tell their processes. A launcher that one of these processes starts must not see them.
 _PREFIXES = (
-    "OMPI_APP_CTX_",
-    "OMPI_COMM_WORLD_",
-    "OMPI_MCA_ess",
-    "OMPI_MCA_initial_wdir",
-    "OMPI_MCA_orte_",
-    "OMPI_MCA_pmix",
-    "OMPI_MCA_prte_",
-    "PALS_",
-    "PMIX_",
-    "PMI_",
-    "PRTE_",
-    "TORCHELASTIC_",
+    *("OMPI_APP_CTX_", _OMPI, "OMPI_MCA_ess", "OMPI_MCA_initial_wdir", "OMPI_MCA_orte_", "OMPI_MCA_pmix"),
+    *("OMPI_MCA_prte_", "PALS_", "PMIX_", "PMI_", "PRTE_", "TORCHELASTIC_"),
 )
 _NAMES = (
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "HYDI_CONTROL_FD",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "MPI_LOCALNRANKS",
-    "MPI_LOCALRANKID",
-    "OMPI_ARGV",
-    "OMPI_COMMAND",
-    "OMPI_FILE_LOCATION",
-    "OMPI_FIRST_RANKS",
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"),
+    *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
+    *("HYDI_CONTROL_FD", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
+    *("OMPI_ARGV", "OMPI_COMMAND", "OMPI_FILE_LOCATION", "OMPI_FIRST_RANKS", "OMPI_NUM_APP_CTX", "OMPI_UNIVERSE_SIZE"),
     "OMPI_MCA_mpi_oversubscribe",
-    "OMPI_NUM_APP_CTX",
-    "OMPI_UNIVERSE_SIZE",
-    "RANK",
-    "ROLE_NAME",
-    "ROLE_RANK",
-    "ROLE_WORLD_SIZE",
-    "WORLD_SIZE",
 )
 
 
@@ -72,8 +48,7 @@ class Identity:
         return told if self.local_size is None else told | {"LOCAL_WORLD_SIZE": str(self.local_size)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(NamedTuple):
     """The variables of one launcher; of `local_rank` and `local_size` the first that is set counts."""
 
     launcher: str
@@ -86,13 +61,7 @@ class _Source:
 # In this order, since one launcher often starts another: srun starts mpirun's daemons, and torchrun once a node.
 _SOURCES = (
     _Source("env", "RANK", "WORLD_SIZE", ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)),
-    _Source(
-        "mpirun",
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        ("OMPI_COMM_WORLD_LOCAL_RANK",),
-        ("OMPI_COMM_WORLD_LOCAL_SIZE",),
-    ),
+    _Source("mpirun", f"{_OMPI}RANK", f"{_OMPI}SIZE", (f"{_OMPI}LOCAL_RANK",), (f"{_OMPI}LOCAL_SIZE",)),
     _Source(
         "mpirun",
         "PMI_RANK",
@@ -159,24 +128,18 @@ def _of_slurm(environ: Mapping[str, str]) -> Identity:
 
 
 def _read(environ: Mapping[str, str], source: _Source, launcher: str) -> Identity:
-    size = _number(environ, source.size, least=1)
-    rank = _number(environ, source.rank, least=0)
+    size, rank = _number(environ, source.size, least=1), _number(environ, source.rank, least=0)
     local = next((name for name in source.local_rank if name in environ), None)
-    local_size = next((name for name in source.local_size if name in environ), None)
-    identity = Identity(
-        rank=rank,
-        size=size,
-        local_rank=_number(environ, local, least=0) if local else 0,
-        local_size=_number(environ, local_size, least=1) if local_size else None,
-        launcher=launcher,
-    )
+    of_size = next((name for name in source.local_size if name in environ), None)
+    local_rank = _number(environ, local, least=0) if local else 0
+    local_size = _number(environ, of_size, least=1) if of_size else None
     if rank >= size:
         raise _contradiction(environ, source.rank, source.size, f"a rank from 0 to {size - 1}")
-    if local and local_size and identity.local_size is not None and identity.local_rank >= identity.local_size:
-        raise _contradiction(environ, local, local_size, f"a local rank from 0 to {identity.local_size - 1}")
-    if local_size and identity.local_size is not None and identity.local_size > size:
-        raise _contradiction(environ, local_size, source.size, "no more ranks on a host than in the world")
-    return identity
+    if local and of_size and local_size is not None and local_rank >= local_size:
+        raise _contradiction(environ, local, of_size, f"a local rank from 0 to {local_size - 1}")
+    if of_size and local_size is not None and local_size > size:
+        raise _contradiction(environ, of_size, source.size, "no more ranks on a host than in the world")
+    return Identity(rank, size, local_rank, local_size, launcher)
 
 
 def _number(environ: Mapping[str, str], name: str, least: int) -> int:

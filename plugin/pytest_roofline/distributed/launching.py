@@ -3,6 +3,7 @@
 import contextlib
 import operator
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -14,13 +15,11 @@ from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
 from . import engines
-from .channel import server
 from .engines import Wanted
 from .identity import identify, without_launch
-from .messages import own_addresses
-from .placement import FATE_S, REAP_S, ending, loopback
+from .listener import own_addresses, store_server
+from .placement import FATE_S, REAP_S, ending, last_words, loopback, text_of
 from .processes import descendants, kill_each
-from .words import by_rank, fates, last_words
 
 # What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
 __tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
@@ -29,6 +28,20 @@ POLL_S = 0.05
 # For a launcher to clear away; its ranks end before, when their controller hangs up, and a report waits for this.
 TERMINATE_S = 1.0
 PROBE_S = 20.0
+# How each launcher labels what ranks print, as it is asked to: the rank is the group.
+_LABELS = {
+    "openmpi": re.compile(r"\[(?:\d+|[^\s\[\],]+@\d+),(\d+)\]<std(?:out|err)>:"),
+    "mpich": re.compile(r"^\[(\d+)\] ", re.MULTILINE),
+    "intel": re.compile(r"^\[(\d+)\] ", re.MULTILINE),
+    "srun": re.compile(r"^(\d+): ?", re.MULTILINE),
+    "torchrun": re.compile(r"^\[default(\d+)\]:", re.MULTILINE),
+}
+_OPENMPI_SIGNAL = re.compile(r"process rank (\d+) with PID \d+ on node \S+ exited on signal (\d+)")
+# Since its version 5, Open MPI names a process by its daemon.
+_OPENMPI_EXIT = re.compile(r"Process name: \[(?:\[\d+,\d+\]|\S+@\d+),(\d+)\]\s+Exit code:\s+(\d+)")
+_TORCHRUN = re.compile(r"^\s*rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)", re.MULTILINE)
+_SRUN = re.compile(r"^srun: error: \S+: tasks? ([\d,-]+): (.+?)\s*$", re.MULTILINE)
+_SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
 class Launched:
@@ -110,7 +123,7 @@ class Launched:
         until_s = time.monotonic() + FATE_S
         while self._process is not None:
             ended = self._process.poll() is not None
-            known = fates(self._text(), self._dialect)
+            known = fates(text_of(self._output), self._dialect)
             if rank in known or self._dialect in ("mpich", "intel"):
                 return known.get(rank, "")
             if ended and self._process.returncode:
@@ -132,7 +145,7 @@ class Launched:
         said = _of_ranks(words)
         # The agents of several nodes label by the number on the node.
         own = "\n".join(said.values()) if self._several else said.get(rank, "")
-        return last_words(own) or last_words(self._text())
+        return last_words(own) or last_words(text_of(self._output))
 
     def kill(self) -> None:
         """End the launcher, and with it all that it started; ranks also end when their controller hangs up."""
@@ -179,27 +192,13 @@ class Launched:
         return engines.torchrun(wanted, self._endpoint(), secrets.token_hex(8))
 
     def _endpoint(self) -> str:
-        """A store for torchrun's agents on other nodes; here, so that its port is bound from the first moment."""
-        from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-        if self._store is None:
-            listening = server(self.bind)
-            port = listening.getsockname()[1]
-            # The store takes the socket over, and closes it at its end.
-            self._store = TCPStore(
-                self.bind or "127.0.0.1", port, None, True, wait_for_workers=False, master_listen_fd=listening.detach()
-            )
+        """Of a store for torchrun's agents on other nodes."""
+        self._store = self._store or store_server(self.bind)
         host = own_addresses(self.bind)[0]
         return f"[{host}]:{self._store.port}" if ":" in host else f"{host}:{self._store.port}"
 
-    def _text(self) -> str:
-        try:
-            return self._output.read_bytes().decode("utf-8", "replace")
-        except OSError:
-            return ""
-
     def _words(self) -> dict[int | None, str]:
-        return by_rank(self._text(), self._dialect)
+        return by_rank(text_of(self._output), self._dialect)
 
     def _forget(self) -> None:
         self._process = None
@@ -236,3 +235,60 @@ def _probe(command: str, option: str) -> str:
 
 def _not_found(command: str) -> BadInput:
     return BadInput(f"`{command}` is not in PATH; {engines.NOT_FOUND[command]}")
+
+
+def by_rank(text: str, dialect: str) -> dict[int | None, str]:
+    """What each rank printed, and under None what the launcher itself said.
+
+    Args:
+        text: the launcher's whole output.
+        dialect: `openmpi`, `mpich`, `intel`, `srun` or `torchrun`.
+    """
+    label = _LABELS[dialect]
+    found: dict[int | None, list[str]] = {}
+    for line in text.splitlines():
+        # Open MPI may change from one rank to another within a line, so there a label is where a text begins.
+        start, owner = 0, None
+        for match in label.finditer(line):
+            if line[start : match.start()] or owner is not None:
+                found.setdefault(owner, []).append(line[start : match.start()])
+            start, owner = match.end(), int(match.group(1))
+        found.setdefault(owner, []).append(line[start:] + "\n")
+    return {owner: "".join(pieces) for owner, pieces in found.items()}
+
+
+def fates(text: str, dialect: str) -> dict[int, str]:
+    """How ranks ended, as far as the launcher tells; of several reports on a rank the first counts.
+
+    Args:
+        text: what the launcher itself said.
+        dialect: `openmpi`, `srun` or `torchrun`; others name no rank.
+    """
+    found: dict[int, str] = {}
+    if dialect == "openmpi":
+        told = [(int(rank), -int(number)) for rank, number in _OPENMPI_SIGNAL.findall(text)]
+        told += [(int(rank), int(code)) for rank, code in _OPENMPI_EXIT.findall(text)]
+        found = {rank: ending(status) for rank, status in reversed(told)}
+    elif dialect == "torchrun":
+        found = {int(rank): ending(int(status)) for rank, status in reversed(_TORCHRUN.findall(text))}
+    elif dialect == "srun":
+        for ranks, how in reversed(_SRUN.findall(text)):
+            found |= dict.fromkeys(_numbers(ranks), _of_slurm(how))
+    return found
+
+
+def _numbers(text: str) -> list[int]:
+    """`0,2-3` as numbers."""
+    numbers: list[int] = []
+    for piece in filter(None, text.split(",")):
+        first, _, last = piece.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def _of_slurm(how: str) -> str:
+    exited = re.fullmatch(r"Exited with exit code (\d+)", how)
+    if exited:
+        return ending(int(exited.group(1)))
+    plain = how.removesuffix(" (core dumped)")
+    return ending(-_SIGNALS[plain]) if plain in _SIGNALS else f"as srun says: {how}"

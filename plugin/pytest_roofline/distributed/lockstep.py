@@ -5,6 +5,7 @@ Every rank runs the engine on its own device, and all that decides how many call
 """
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -12,15 +13,14 @@ from typing import Any, Literal
 
 from ..core.samples import Calibration, Samples
 from ..core.work import Work
+from ..measuring import host
 from ..measuring.calls import ForAll, renewal
 from ..measuring.drill import slowed
+from ..measuring.peers import UNKNOWN
 from ..measuring.timing import WITH_WALL, Engine, Plan
 from . import straggler
-from .beside import Beside
 from .context import Rank
-from .preparing import fill, what_is_timed
-from .timed import Timed
-from .verifying import verified
+from .timed import Timed, fill, host_number, verified, what_is_timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ def measure(
         labels = fill(rank, timed, plan.work, plan.cache, sets)
         engine = _engine(rank, timed, plan, sets, tell)
         engine.log.labels |= labels
-        beside = Beside(rank)
+        watch = CoreWatch(rank)
         engine.run()
-        return _looked_at(rank, timed, plan, engine, beside.disturbed())
+        return _looked_at(rank, timed, plan, engine, watch.disturbed())
     finally:
         # The traceback of a failure holds on to this frame; what it measured must not stay allocated for that.
         sets.clear()
@@ -214,3 +214,35 @@ def _looked_at(rank: Rank, timed: Timed, plan: RankPlan, engine: Engine, disturb
         peak_bytes=peak_bytes,
         argument_sets=len(engine.plan.sets),
     )
+
+
+class CoreWatch:
+    """Whether other processes are at work beside ranks on processors; every rank of the world makes and asks one."""
+
+    def __init__(self, rank: Rank) -> None:
+        self._rank = rank
+        self._on_processors = rank.meter.facts().type == "cpu"
+        self._watch = host.Neighbours()
+        self._began_s, self._own_s = time.perf_counter(), time.process_time()
+
+    def disturbed(self) -> str:
+        """Why the times tell nothing of the machine, the same on every rank; empty where they do."""
+        own = (time.process_time() - self._own_s) / max(time.perf_counter() - self._began_s, 1e-9)
+        taken = self._watch.cores_taken() if self._on_processors else None
+        rows = self._rank.gather((UNKNOWN if taken is None else taken, own, host_number(self._rank)))
+        return host.too_busy(most_taken([(row[0], row[1], row[2]) for row in rows]))
+
+
+def most_taken(rows: list[tuple[float, float, float]]) -> float | None:
+    """Cores that processes outside of this world kept busy, on the host where it is most; None where no host tells.
+
+    Args:
+        rows: by rank: cores that all but this rank kept busy (negative is unknown), cores that it kept busy itself,
+            and its host.
+    """
+    beside = [
+        taken - sum(other_own for other, (_, other_own, at) in enumerate(rows) if other != rank and at == where)
+        for rank, (taken, _, where) in enumerate(rows)
+        if taken >= 0
+    ]
+    return max(0.0, *beside) if beside else None

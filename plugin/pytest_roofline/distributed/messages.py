@@ -1,22 +1,25 @@
-"""What controller and ranks say to each other, and the variables by which a rank finds its controller."""
+"""What the controller asks of ranks, and what they answer; and the variable by which a rank finds its controller."""
 
 import os
-import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import BadInput
+from .channel import Endpoint
 from .functions import FunctionRef
-from .worlds import World
 
-# Where the controller listens (`host,host:port`), and the secret that both know; never on a command line.
-ADDRESS_VARIABLE = "ROOFLINE_RANK_ADDRESS"
-KEY_VARIABLE = "ROOFLINE_RANK_KEY"
+# Where the controller listens, with the key that both know, in hexadecimal digits: no launcher's quoting harms them.
+CONTROLLER_VARIABLE = "ROOFLINE_RANK_CONTROLLER"
 
-# How long a rank looks for its controller, and a variable by which that says so.
-CONNECT_S = 60.0
-CONNECT_VARIABLE = "ROOFLINE_RANK_CONNECT_S"
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A world as the controller names it: `name` is new wherever its members must meet anew."""
+
+    name: str
+    size: int
+    backend: str
+    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,11 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class JobPlan:
+    """Says of a task that it is a whole program, of which nobody wants the result."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """How a task ended on a rank.
 
@@ -57,64 +65,18 @@ class Answer:
     traceback: str = ""
 
 
-def address_text(addresses: Sequence[str], port: int) -> str:
-    """`host,host:port`."""
-    return f"{','.join(addresses)}:{port}"
+def to_controller(endpoint: Endpoint) -> dict[str, str]:
+    """The variable for ranks; never on a command line."""
+    return {CONTROLLER_VARIABLE: endpoint.text.encode().hex()}
 
 
-def parse_address(text: str) -> tuple[list[str], int]:
-    """The addresses and the port of `address_text`.
-
-    Raises:
-        BadInput: it is none.
-    """
-    hosts, _, port = text.rpartition(":")
-    if not hosts or not port.isdecimal():
-        raise BadInput(f"{ADDRESS_VARIABLE} is {text!r}; expected host,host:port, as the controller sets it")
-    return hosts.split(","), int(port)
-
-
-def own_addresses(bound_to: str) -> list[str]:
-    """Under which names and addresses this host can be reached, for ranks to try in turn.
-
-    Args:
-        bound_to: the address that is listened on; empty is all of them.
-    """
-    if bound_to:
-        return [bound_to]
-    name = socket.gethostname()
-    found = [name, socket.getfqdn()]
-    try:
-        found += [str(entry[4][0]) for entry in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)]
-    except OSError:
-        found.append("127.0.0.1")
-    return list(dict.fromkeys(found))
-
-
-def connect_s() -> float:
-    """How long this rank shall look for its controller, in seconds.
+def pop_controller() -> Endpoint:
+    """Where this rank's controller listens, taken away so that nothing a rank function starts can read the key.
 
     Raises:
-        BadInput: the variable holds no number.
+        BadInput: nobody said so.
     """
-    text = os.environ.get(CONNECT_VARIABLE, str(CONNECT_S))
     try:
-        return float(text)
+        return Endpoint.parse(bytes.fromhex(os.environ.pop(CONTROLLER_VARIABLE, "")).decode())
     except ValueError:
-        raise BadInput(f"{CONNECT_VARIABLE} is {text!r}; expected seconds, as the controller sets it") from None
-
-
-def pop_key() -> bytes:
-    """The secret, taken out of the environment so that nothing a rank function starts can read it there.
-
-    Raises:
-        BadInput: there is none.
-    """
-    text = os.environ.pop(KEY_VARIABLE, "")
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if not key:
-        raise BadInput(f"{KEY_VARIABLE} is not set; ranks are started by pytest, not by hand")
-    return key
+        raise BadInput(f"{CONTROLLER_VARIABLE} is not set; ranks are started by pytest, not by hand") from None

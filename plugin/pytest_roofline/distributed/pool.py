@@ -4,19 +4,18 @@ import atexit
 import contextlib
 import operator
 import signal
-import time
 import weakref
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import BadInput, RanksFailed, RanksSkipped
 from .blame import report
-from .booting import Boot, Boots
-from .channel import server
-from .driving import Progress, Tell, drive, ends
+from .boot import Boot
+from .driving import Member, Progress, Tell, drive, ends
 from .functions import FunctionRef
-from .members import Member
-from .messages import Answer, Task
+from .listener import store_server
+from .messages import Answer, Task, World
 from .placement import Placement
 from .processes import signal_to
 from .wire import decode, encode
@@ -24,12 +23,11 @@ from .wire import decode, encode
 # What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
 __tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
 
-if TYPE_CHECKING:
-    from .worlds import World
-
 # Until every rank of a world has come.
 BOOT_S = 90.0
 STOP_S = 5.0
+# So many boots that failed in a row are not followed by another.
+MOST_FAILED_BOOTS = 2
 # torch gives up a collective after so many times the task's own time-out, and not before these ten minutes.
 GROUP_FACTOR, GROUP_S = 4.0, 600.0
 
@@ -60,7 +58,6 @@ class Pool:
         self.size = size
         self.kind = kind
         self.generation = 0
-        self.boot_took_s = 0.0
         self._address = placement.bind if address is None else address
         self._boot_s, self._asked = boot_s, asked
         self._members: dict[int, Member] = {}
@@ -69,7 +66,8 @@ class Pool:
         self._worlds = 0
         self._tasks = 0
         self._inside = 0
-        self._boots = Boots()
+        # By number of ranks, how boots in a row have failed: what cannot be is not tried again and again.
+        self._failed: dict[int, list[RanksFailed | RanksSkipped]] = defaultdict(list)
         _ended_at_exit(self)
 
     @property
@@ -111,8 +109,7 @@ class Pool:
             size: ranks of the world, at most the pool's.
             timeout_s: seconds until every rank must have answered.
             backend: of the default group; None takes the device's own.
-            plan: a `lockstep.RankPlan` to measure what the function gives, a `jobs.JobPlan` to do it once; None sends
-                its result.
+            plan: a `RankPlan` to measure what the function gives, a `JobPlan` to do it once; None sends its result.
             tell: called with a rank and what it tells on its way.
 
         Returns:
@@ -168,9 +165,9 @@ class Pool:
         if not in_order:
             self.placement.kill()
 
-    def _world_of(self, size: int, backend: str | None, timeout_s: float) -> "World":
+    def _world_of(self, size: int, backend: str | None, timeout_s: float) -> World:
         """The world for a task: the last one where that fits, else one under a new name."""
-        from .worlds import World, backend_of
+        from .worlds import backend_of
 
         wanted, known = backend_of(self.kind, backend), self._world
         group_s = max(GROUP_S, GROUP_FACTOR * timeout_s)
@@ -209,37 +206,29 @@ class Pool:
             self._boot()
 
     def _boot(self) -> None:
-        self._boots.check(self.size)
+        failed = self._failed[self.size]
+        if failed and isinstance(failed[-1], RanksSkipped):
+            raise RanksSkipped(str(failed[-1]))
+        if len(failed) >= MOST_FAILED_BOOTS:
+            raise RanksFailed(f"{failed[-1]}\n(not tried again after {MOST_FAILED_BOOTS} failed boots)")
         self.generation += 1
-        began_s = time.monotonic()
         boot = Boot(self.placement, self.size, self.kind, self._address, self._boot_s, asked=self._asked)
         try:
             boot.run(self._store_port())
         except BaseException as error:
-            self._boots.note(self.size, error)
+            if isinstance(error, RanksFailed | RanksSkipped):
+                # Without its traceback, which would hold on to the channels of those that came.
+                failed.append(type(error)(str(error)))
             self._members = boot.members
             self.kill()
             raise
         self._members = boot.members
-        self._boots.note(self.size, None)
-        self.boot_took_s = time.monotonic() - began_s
+        failed.clear()
 
     def _store_port(self) -> int:
-        """The store that worlds meet in, kept as long as the pool; its port stays bound from the first moment."""
+        """Of the store that worlds meet in, kept as long as the pool."""
         if self._store is None:
-            from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-            listening = server(self._address)
-            port = listening.getsockname()[1]
-            # The store takes the socket over, and closes it at its end.
-            self._store = TCPStore(
-                self._address or "127.0.0.1",
-                port,
-                None,
-                True,
-                wait_for_workers=False,
-                master_listen_fd=listening.detach(),
-            )
+            self._store = store_server(self._address)
         return int(self._store.port)
 
     def _fail(self, progress: Progress, size: int, timeout_s: float) -> None:

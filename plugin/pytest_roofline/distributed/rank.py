@@ -26,7 +26,7 @@ def main() -> int:
     # Slurm has all ranks of a node in one group, and ends what a rank leaves behind itself.
     if identity.launcher != "srun":
         guard_group()
-    from .serving import serve
+    from .worker import serve
 
     return serve(identity)
 

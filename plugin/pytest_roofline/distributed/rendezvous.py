@@ -1,4 +1,4 @@
-"""How the processes of one launch find rank 0: where it posts its address, and the others meet it.
+"""How the processes of one launch find rank 0: by a file of this user's, or by a secret that he gave all of them.
 
 Whoever knows the key has the ranks run what he likes, so it travels only where nobody but this user reads: in a file of
 his, which is looked at before it is believed, or in a variable that he set for every process himself.
@@ -6,177 +6,58 @@ his, which is looked at before it is believed, or in a variable that he set for 
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import socket
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..core.errors import BadInput, RanksFailed
-from .channel import Channel, connect
+from .channel import Channel, Endpoint, connect
 from .identity import Identity
 from .interfaces import is_loopback
+from .listener import Listener
 
 MEET_S = 60.0
 POLL_S = 0.1
-# One attempt to reach a rank 0 that was posted; what is posted may be left from a launch that is gone.
+# One attempt to reach a rank 0; what was posted may be left from a launch that is gone.
 ATTEMPT_S = 2.0
-_STORE_KEY = "roofline/rank0"
 # A secret that the user gives to every process of a launch whose nodes share no folder.
 SECRET_VARIABLE = "ROOFLINE_ATTACH_KEY"
 SHORTEST_SECRET = 16
+# Ports behind MASTER_PORT that rank 0 tries under torchrun, whose agent holds that port itself.
+PORTS_BEHIND = 16
 # What names a launch, by who starts it: the first that is set.
 _LAUNCH_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PALS_APID")
 _JOB_NAMES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
+_MASTER_NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
-@dataclass(frozen=True, slots=True)
-class Meeting:
-    """Where to meet a controller.
-
-    Args:
-        addresses: of its host, to try in turn.
-        port: that it listens on.
-        key: that proves both sides.
-    """
-
-    addresses: tuple[str, ...]
-    port: int
-    key: bytes
-
-    @property
-    def text(self) -> str:
-        """For a board."""
-        return json.dumps({"addresses": self.addresses, "port": self.port, "key": self.key.hex()})
-
-    @classmethod
-    def parse(cls, text: str) -> "Meeting":
-        """What `text` wrote.
-
-        Raises:
-            ValueError: it is something else.
-        """
-        try:
-            plain = json.loads(text)
-            return cls(tuple(map(str, plain["addresses"])), int(plain["port"]), bytes.fromhex(plain["key"]))
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"no meeting: {error!r}") from None
-
-
-class Board(Protocol):
-    """A place that every process of a launch can read, and rank 0 can write."""
+class Rendezvous(Protocol):
+    """Where rank 0 of a launch listens, and how the others find that."""
 
     where: str
     """For messages."""
-    key: bytes
-    """What both sides knew before; empty where the key is posted with the address."""
 
-    def post(self, text: str) -> None:
-        """Let everyone read `text` instead of what stood there."""
+    def listen(self, bind: str) -> Listener:
+        """As rank 0: listen, on an address or (empty) on every interface, and let the others know."""
 
-    def read(self, seconds: float) -> str | None:
-        """What stands there; None where nothing did within so many seconds."""
+    def endpoints(self) -> list[Endpoint]:
+        """Where rank 0 may be now; empty where it has told nothing yet."""
 
     def close(self) -> None:
-        """Take down what was posted."""
+        """As rank 0: all are there, or it is over; nobody is to come any more."""
 
 
-class StoreBoard:
-    """A torch `TCPStore`: the one that torchrun's agent keeps, or one that rank 0 hosts for as long as it posts.
-
-    It asks nobody who he is, and whoever opens it first owns it: no key is posted there, and nothing in it believed.
-
-    Args:
-        key: that every process of the launch knows.
-        host: MASTER_ADDR.
-        port: MASTER_PORT.
-        hosted: whether rank 0 must open the store, since nobody else has.
-        launch: tells restarts of the same launch apart.
-        timeout: seconds in which the agent's store must answer rank 0.
-    """
-
-    def __init__(
-        self, host: str, port: int, key: bytes, *, hosted: bool, launch: str = "0", timeout: float = MEET_S
-    ) -> None:
-        self.key = key
-        self._timeout = timeout
-        self._host, self._port, self._hosted = host, port, hosted
-        self._name = f"{_STORE_KEY}/{launch}"
-        self._store: Any = None
-        self.where = f"the store at MASTER_ADDR={host}, MASTER_PORT={port}"
-
-    def post(self, text: str) -> None:
-        """Let everyone read `text`.
-
-        Raises:
-            RanksFailed: the port is taken, or the agent's store does not answer.
-        """
-        self._store = self._host_store() if self._hosted else self._client(self._timeout)
-        if self._store is None:
-            raise RanksFailed(f"{self.where} does not answer; expected torchrun's agent to keep it")
-        self._store.set(self._name, text)
-
-    def read(self, seconds: float) -> str | None:
-        """What stands there; None where nothing did within so many seconds."""
-        until_s = time.monotonic() + seconds
-        # A client that is kept would hold on to a store which is gone, and not see the next one on its port.
-        store = self._client(seconds)
-        if store is None:
-            return None
-        with contextlib.suppress(RuntimeError):
-            store.wait([self._name], timedelta(seconds=max(0.01, until_s - time.monotonic())))
-            return str(store.get(self._name).decode())
-        return None
-
-    def close(self) -> None:
-        """Take down what was posted; a hosted store gives its port back."""
-        if self._store is not None and not self._hosted:
-            with contextlib.suppress(RuntimeError):
-                self._store.delete_key(self._name)
-        self._store = None
-
-    def _host_store(self) -> Any:
-        from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-        try:
-            server = socket.create_server(("", self._port), backlog=512)
-        except OSError as error:
-            raise RanksFailed(
-                f"rank 0 cannot listen on MASTER_PORT={self._port}: {error.strerror}; expected a port that is free on "
-                f"{socket.gethostname()}, so choose another"
-            ) from None
-        # The store takes the socket over, and closes it at its end.
-        return TCPStore("127.0.0.1", self._port, None, True, wait_for_workers=False, master_listen_fd=server.detach())
-
-    def _client(self, seconds: float) -> Any:
-        from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-        until_s = time.monotonic() + seconds
-        # torch warns of every attempt that fails, so it is asked only where somebody answers.
-        while not _answers(self._host, self._port):
-            if time.monotonic() > until_s:
-                return None
-            time.sleep(POLL_S)
-        with contextlib.suppress(RuntimeError):
-            left_s = max(1.0, until_s - time.monotonic())
-            return TCPStore(self._host, self._port, None, False, timedelta(seconds=left_s), wait_for_workers=False)
-        return None
-
-
-class FileBoard:
+class FileRendezvous:
     """A file that only its owner can read, in a folder that every node sees.
 
     Args:
         path: of the file.
     """
-
-    key = b""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -185,41 +66,46 @@ class FileBoard:
             f"more in {SECRET_VARIABLE}, and MASTER_ADDR and MASTER_PORT)"
         )
 
-    def post(self, text: str) -> None:
-        """Let everyone read `text`, at once and as a whole.
+    def listen(self, bind: str) -> Listener:
+        """Listen, and write where, at once and as a whole.
 
         Raises:
             RanksFailed: the file cannot be written.
         """
+        listener = Listener(bind)
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            # mkstemp gives mode 0600.
-            descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self._path)
+            self._write(listener.endpoint.text)
         except OSError as error:
+            listener.close()
             raise RanksFailed(
                 f"rank 0 cannot write {self._path}: {error.strerror}; the other ranks look there"
             ) from None
+        return listener
 
-    def read(self, seconds: float) -> str | None:
-        """What stands there; None where nothing did within so many seconds."""
-        until_s = time.monotonic() + seconds
-        while True:
-            with contextlib.suppress(OSError):
-                # Network file systems remember for long that a file is missing, unless its folder is looked at.
-                os.listdir(self._path.parent)  # noqa: PTH208 - the names are not wanted
-                with self._path.open(encoding="utf-8") as file:
-                    # Whoever else could write or read it would have these processes run what they like.
-                    status = os.fstat(file.fileno())
-                    if status.st_uid == os.geteuid() and status.st_mode & 0o077 == 0:
-                        return file.read()
-            if time.monotonic() > until_s:
-                return None
-            time.sleep(POLL_S)
+    def _write(self, text: str) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # mkstemp gives mode 0600.
+        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(self._path)
+
+    def endpoints(self) -> list[Endpoint]:
+        """What stands in the file, if it is this user's and nobody else could have written or read it.
+
+        Raises:
+            ValueError: something else stands there.
+        """
+        with contextlib.suppress(OSError):
+            # Network file systems remember for long that a file is missing, unless its folder is looked at.
+            os.listdir(self._path.parent)  # noqa: PTH208 - the names are not wanted
+            with self._path.open(encoding="utf-8") as file:
+                status = os.fstat(file.fileno())
+                if status.st_uid == os.geteuid() and status.st_mode & 0o077 == 0:
+                    return [Endpoint.parse(file.read())]
+        return []
 
     def close(self) -> None:
         """Take it down."""
@@ -227,14 +113,52 @@ class FileBoard:
             self._path.unlink()
 
 
-def board_of(identity: Identity, environ: Mapping[str, str], folder: Path, timeout: float = MEET_S) -> Board:
+class SecretRendezvous:
+    """A port of MASTER_ADDR, guarded by a secret that every process of the launch knows.
+
+    Args:
+        host: MASTER_ADDR.
+        ports: of which rank 0 takes the first that is free.
+        key: made of the secret, another for every launch.
+    """
+
+    def __init__(self, host: str, ports: range, key: bytes) -> None:
+        self._host, self._ports, self._key = host, ports, key
+        self.where = f"the secret in {SECRET_VARIABLE} at MASTER_ADDR={host}, port {ports[0]}" + (
+            f" to {ports[-1]}" if len(ports) > 1 else ""
+        )
+
+    def listen(self, bind: str) -> Listener:  # noqa: ARG002 - the others come by MASTER_ADDR
+        """Listen.
+
+        Raises:
+            RanksFailed: no port is free.
+        """
+        why = ""
+        for port in self._ports:
+            try:
+                return Listener("127.0.0.1" if _leads_here(self._host) else "", port, self._key)
+            except RanksFailed as error:
+                why = str(error).partition(";")[0]
+        raise RanksFailed(
+            f"rank 0 {why} (MASTER_PORT); expected a port that is free on {socket.gethostname()}, so choose another"
+        )
+
+    def endpoints(self) -> list[Endpoint]:
+        """Every port that rank 0 may have taken."""
+        return [Endpoint((self._host,), port, self._key) for port in self._ports]
+
+    def close(self) -> None:
+        """Nothing was written anywhere."""
+
+
+def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) -> Rendezvous:
     """Where the processes of a launch meet.
 
     Args:
         identity: of this process.
         environ: as its launcher left it.
         folder: of the runs; on a file system that every node sees, where there are several.
-        timeout: seconds in which the store of torchrun's agent must answer.
 
     Raises:
         BadInput: the launcher gives nothing to meet by, or the secret is too short to be one.
@@ -249,60 +173,61 @@ def board_of(identity: Identity, environ: Mapping[str, str], folder: Path, timeo
         if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
             raise BadInput(f"MASTER_PORT={port!r}; expected a port from 1 to 65535")
         if secret:
-            hosted = environ.get("TORCHELASTIC_USE_AGENT_STORE", "False") != "True"
-            launch = environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-            key = hashlib.sha256(secret.encode()).digest()
-            return StoreBoard(host, int(port), key, hosted=hosted, launch=launch, timeout=timeout)
+            key = hashlib.sha256(f"{secret}\n{_master(environ)}".encode()).digest()
+            return SecretRendezvous(host, _ports(int(port), environ), key)
     elif identity.launcher in ("torchrun", "env"):
         missing = " and ".join(name for name in ("MASTER_ADDR", "MASTER_PORT") if not environ.get(name))
         raise BadInput(
             f"RANK={identity.rank} and WORLD_SIZE={identity.size} are set, but not {missing}; "
             "set them to rank 0's host and a free port there, or unset RANK and WORLD_SIZE"
         )
-    return FileBoard(folder / "attach" / f"{identity.launcher}-{_launch(identity, environ)}")
+    return FileRendezvous(folder / "attach" / f"{identity.launcher}-{_launch(identity, environ)}")
 
 
-def meet(identity: Identity, board: Board, timeout: float = MEET_S) -> Channel:
-    """Connect to the rank 0 that has posted, past what an earlier launch of the same name may have left.
-
-    Args:
-        identity: of this process.
-        board: of the launch.
-        timeout: seconds.
+def meet(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S) -> Channel:
+    """Connect to rank 0, past what an earlier launch of the same name may have left.
 
     Raises:
-        RanksFailed: it was not met in time; the text says how far it came.
+        RanksFailed: it was not met within `timeout` seconds; the text says how far this rank came.
     """
     until_s, why = time.monotonic() + timeout, "nothing was posted there"
     while (left_s := until_s - time.monotonic()) > 0:
-        text = board.read(left_s)
-        if text is None:
-            break
         try:
-            meeting = Meeting.parse(text)
-            return connect(meeting.addresses, meeting.port, board.key or meeting.key, min(ATTEMPT_S, left_s))
+            endpoints = rendezvous.endpoints()
         except ValueError as error:
-            why = f"what was posted there cannot be read: {error}"
-        except ConnectionError as error:
-            why = f"what was posted there leads nowhere: {error}"
+            endpoints, why = [], f"what was posted there cannot be read: {error}"
+        for endpoint in endpoints:
+            try:
+                return connect(endpoint, 0.0 if len(endpoints) > 1 else min(ATTEMPT_S, left_s))
+            except ConnectionError as error:
+                why = f"it leads nowhere: {error}"
         time.sleep(POLL_S)
     raise RanksFailed(
         f"rank {identity.rank} of {identity.size} on {socket.gethostname()} did not meet rank 0 within {timeout:g} s "
-        f"by {board.where}: {why}. Expected every process of this launch ({identity.launcher}) to run the same pytest"
+        f"by {rendezvous.where}: {why}. Expected every process of this launch ({identity.launcher}) to run the same "
+        "pytest"
     )
 
 
-def _answers(host: str, port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=ATTEMPT_S):
-        return True
-    return False
+def _ports(port: int, environ: Mapping[str, str]) -> range:
+    if environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return range(port, port + 1)
+    first = min(port, 65535 - PORTS_BEHIND) + 1
+    return range(first, first + PORTS_BEHIND)
+
+
+def _master(environ: Mapping[str, str]) -> str:
+    return "-".join(environ[known] for known in _MASTER_NAMES if environ.get(known))
+
+
+def _leads_here(address: str) -> bool:
+    return address == "localhost" or is_loopback(address)
 
 
 def _launch(identity: Identity, environ: Mapping[str, str]) -> str:
     """A name that the processes of one launch share, and other launches do not."""
-    names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
-    master = "-".join(environ[known] for known in names if environ.get(known))
-    if (address := environ.get("MASTER_ADDR", "")) == "localhost" or is_loopback(address):
+    master = _master(environ)
+    if _leads_here(environ.get("MASTER_ADDR", "")):
         # Another host that shares the folder may have a launch at that port of its own.
         master = f"{socket.gethostname()}-{master}"
     if identity.launcher == "srun":
@@ -310,14 +235,12 @@ def _launch(identity: Identity, environ: Mapping[str, str]) -> str:
     elif identity.launcher in ("torchrun", "env"):
         name = master
     else:
-        found = [environ[known] for known in (*_LAUNCH_NAMES, *_JOB_NAMES) if environ.get(known)]
-        if not found and master:
-            found = [master]
-        if not found and identity.local_size != identity.size:
+        found = [environ[known] for known in (*_LAUNCH_NAMES, *_JOB_NAMES) if environ.get(known)] or [master]
+        if not found[0] and identity.local_size != identity.size:
             raise BadInput(
                 f"this mpirun names no job that rank {identity.rank} of {identity.size} could know its own by; "
                 "set MASTER_ADDR to rank 0's host and MASTER_PORT to a free port there"
             )
         # On one node, MPICH's ranks have the same parent.
-        name = found[0] if found else f"{socket.gethostname()}-{os.getppid()}"
+        name = found[0] or f"{socket.gethostname()}-{os.getppid()}"
     return re.sub(r"[^\w.@-]", "_", name)

@@ -4,6 +4,7 @@ import re
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.+)$')
 _OURS = str(Path(__file__).resolve().parent)
@@ -14,8 +15,7 @@ _COLLECTIVES = "distributed_c10d.py"
 _WRAPPERS = ("wrapper", "_wrapper", "inner")
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One line of a stack."""
 
     file: str
@@ -69,9 +69,9 @@ def main_frames(text: str) -> list[Frame]:
             threads.append([])
         elif (match := _FRAME.match(line)) is not None and threads:
             threads[-1].append(Frame(match["file"], match["line"], match["name"]))
-    serving = [frames for frames in threads if any(_is_server(frame) for frame in frames)]
+    serving = [frames for frames in threads if _in_ours(frames, "serve")]
     # A stack of more than a hundred frames is cut off before it comes to that.
-    others = [frames for frames in threads if not any(_is_listener(frame) for frame in frames)]
+    others = [frames for frames in threads if not _in_ours(frames, "_listen")]
     return (serving or others[::-1] or [[]])[0]
 
 
@@ -82,12 +82,8 @@ def main_text(text: str) -> str:
     return "\n".join(f'  File "{frame.file}", line {frame.line} in {frame.name}' for frame in kept)
 
 
-def _is_server(frame: Frame) -> bool:
-    return frame.name == "serve" and frame.file.startswith(_OURS)
-
-
-def _is_listener(frame: Frame) -> bool:
-    return frame.name == "_listen" and frame.file.startswith(_OURS)
+def _in_ours(frames: list[Frame], name: str) -> bool:
+    return any(frame.name == name and frame.file.startswith(_OURS) for frame in frames)
 
 
 def _is_users(frame: Frame) -> bool:

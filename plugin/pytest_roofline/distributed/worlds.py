@@ -4,7 +4,7 @@ A world is kept until one of another size or back end is asked for; entering ano
 """
 
 import contextlib
-from dataclasses import dataclass
+import socket
 from datetime import timedelta
 from typing import Any
 
@@ -16,39 +16,22 @@ from ..core.errors import BadInput
 from ..measuring.devices import Device
 from .blame import OUT_OF_STEP
 from .context import Rank
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """A world as the controller names it: `name` is new wherever its members must meet anew."""
-
-    name: str
-    size: int
-    backend: str
-    timeout_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a rank stands, whatever its world: its number, its number on its host, its host, and its device."""
-
-    rank: int
-    local_rank: int
-    host: str
-    meter: Device
+from .identity import Identity
+from .messages import World
 
 
 class Worlds:
     """Enters and leaves worlds on one rank.
 
     Args:
-        place: of this rank.
+        identity: of this rank, whatever its world.
+        meter: its device.
         address: of the host whose store the members meet in.
         port: of that store.
     """
 
-    def __init__(self, place: Place, address: str, port: int) -> None:
-        self._place = place
+    def __init__(self, identity: Identity, meter: Device, address: str, port: int) -> None:
+        self._identity, self._meter = identity, meter
         self._address, self._port = address, port
         self._store: Any = None
         self._world: World | None = None
@@ -75,21 +58,24 @@ class Worlds:
         dist.init_process_group(
             group_backend(world.backend),
             store=PrefixStore(world.name, self._store),
-            rank=self._place.rank,
+            rank=self._identity.rank,
             world_size=world.size,
             timeout=timeout,
         )
         rank = Rank.make(
-            self._place.rank,
+            self._identity.rank,
             size=world.size,
-            local_rank=self._place.local_rank,
-            host=self._place.host,
+            local_rank=self._identity.local_rank,
+            host=socket.gethostname(),
             backend=world.backend,
-            meter=self._place.meter,
+            meter=self._meter,
             side=dist.new_group(backend="gloo", timeout=timeout),
             timeout=timeout,
         )
-        _first_collective(rank)
+        if rank.size > 1 and rank.device.type != "cpu":
+            # A library builds its communicator, which takes seconds, within the task's own time-out.
+            dist.all_reduce(torch.zeros(1, device=rank.device))
+            rank.meter.synchronize()
         return rank
 
     def in_step(self, number: int) -> None:
@@ -120,13 +106,6 @@ class Worlds:
         return None
 
 
-def _first_collective(rank: Rank) -> None:
-    """Have an accelerator's library build its communicator, which takes seconds, within the task's own time-out."""
-    if rank.size > 1 and rank.device.type != "cpu":
-        dist.all_reduce(torch.zeros(1, device=rank.device))
-        rank.meter.synchronize()
-
-
 def group_backend(backend: str) -> str:
     """The back ends of a default group: beside one for an accelerator, Gloo serves tensors on the host."""
     device = {"nccl": "cuda", "xccl": "xpu"}.get(backend)
@@ -139,11 +118,7 @@ def default_backend(kind: str) -> str:
 
 
 def backend_of(kind: str, asked: str | None) -> str:
-    """The back end that a world over a kind of device is to have.
-
-    Args:
-        kind: of the devices.
-        asked: as a user named it; None takes the device's own.
+    """The back end that a world over a kind of device is to have: the one asked for, or the device's own.
 
     Raises:
         BadInput: this torch was built without the device's own.

@@ -187,13 +187,6 @@ def affinity() -> str:
     return _ranges(sorted(_usable_cpus()))
 
 
-def usable_numa_nodes() -> tuple[int, ...]:
-    """The memory nodes whose cores this process may run on; empty where the machine does not tell."""
-    nodes, usable = (_ROOT / "sys/devices/system/node").glob("node[0-9]*"), _usable_cpus()
-    found = [node.name.removeprefix("node") for node in nodes if usable & numbers_of(_read(node / "cpulist") or "")]
-    return tuple(sorted(map(int, found)))
-
-
 def preemptions() -> int | None:
     """How often the scheduler took a core from this process against its will; None where the system does not tell."""
     try:

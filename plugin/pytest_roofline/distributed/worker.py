@@ -19,10 +19,12 @@ from typing import Any
 from .channel import Channel, connect
 from .identity import Identity
 from .interfaces import keep_gloo_reachable
-from .messages import ADDRESS_VARIABLE, Answer, Task, connect_s, parse_address, pop_key
+from .messages import Answer, JobPlan, Task, pop_controller
 from .processes import descendants, kill_each, process_space, started
 from .wire import decode, encode
 
+# For the controller, which listens before it has any rank started.
+CONNECT_S = 60.0
 # An orderly end that takes longer is none; twice what the controller gives it.
 LEAVE_S = 10.0
 # Of an error's text and of its traceback.
@@ -39,9 +41,8 @@ def serve(identity: Identity) -> int:
     Returns:
         0 after an orderly stop; 1 where there was no controller to meet.
     """
-    hosts, port = parse_address(os.environ.get(ADDRESS_VARIABLE, ""))
     try:
-        channel = connect(hosts, port, pop_key(), connect_s())
+        channel = connect(pop_controller(), CONNECT_S)
     except ConnectionError as error:
         print(f"rank {identity.rank} on {socket.gethostname()}: {error}", file=sys.stderr)
         return 1
@@ -75,7 +76,7 @@ class Server:
                 "ticks": started(os.getpid()).ticks,
             }
         )
-        asked = self._channel.receive(connect_s())
+        asked = self._channel.receive()
         threading.Thread(target=self._listen, daemon=True, name="roofline-controller").start()
         sys.path[:] = list(dict.fromkeys([*asked["path"], *sys.path]))
         with contextlib.suppress(OSError):
@@ -105,23 +106,21 @@ class Server:
         from ..measuring.devices import open_device
         from ..measuring.environment import gather
         from .facts import unwanted_cpu
-        from .worlds import Place, Worlds, backends
+        from .worlds import Worlds
 
+        own_address, controllers_address = self._channel.addresses
         if boot["several_hosts"]:
-            keep_gloo_reachable(self._channel.own_address, boot["outward"])
+            keep_gloo_reachable(own_address, boot["outward"])
         torch.set_num_threads(boot["threads"])
         meter = open_device(kind if kind == "cpu" else f"{kind}:{boot['device']}")
         self._channel.send(
             {
                 "kind": "ready",
                 "environment": gather(meter),
-                "backends": backends(kind),
                 "unwanted": unwanted_cpu(meter) if kind == "cpu" else "",
             }
         )
-        identity = self._identity
-        place = Place(identity.rank, identity.local_rank, socket.gethostname(), meter)
-        return Worlds(place, self._channel.peer_address, boot["store"])
+        return Worlds(self._identity, meter, controllers_address, boot["store"])
 
     def _listen(self) -> None:
         """Take messages as they come; when the controller is gone, so is this rank."""
@@ -155,7 +154,6 @@ class Server:
 
     def _result(self, worlds: Any, task: Task) -> bytes:
         from .functions import load
-        from .jobs import JobPlan, run_once
 
         function = load(task.function)
         arguments = decode(task.arguments, "an argument")
@@ -164,6 +162,8 @@ class Server:
         if task.plan is None:
             value = function(rank, *arguments)
         elif isinstance(task.plan, JobPlan):
+            from .timed import run_once
+
             run_once(rank, function, arguments)
         else:
             from .lockstep import measure

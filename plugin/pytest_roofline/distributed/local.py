@@ -1,0 +1,191 @@
+"""Ranks on this host, each in a session of its own and with a log."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from .fork_server import SUPPORTED, Forked, ForkServer
+from .identity import Identity, without_launch
+from .placement import FATE_S, MODULE, REAP_S, Placement, ending, last_words, loopback, text_of
+from .processes import PARENT_VARIABLE, SIGNAL_S, stacks_of_process
+
+RANK_COMMAND = (sys.executable, "-m", MODULE)
+
+
+class Process(Protocol):
+    """What is used of a `subprocess.Popen`."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """Its exit status; None while it runs."""
+
+    def wait(self, timeout: float) -> int:
+        """Its exit status, within so many seconds."""
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+
+
+class Local:
+    """Ranks as children of this process.
+
+    Args:
+        forks: whether they are forked from a process that has torch already; for ranks on processors.
+        command: of a rank that is not forked.
+    """
+
+    name = "local"
+    bind = "127.0.0.1"
+
+    def __init__(self, *, forks: bool = False, command: Sequence[str] = RANK_COMMAND) -> None:
+        self.forks = forks and SUPPORTED
+        self._command = list(command)
+        self._server: ForkServer | None = None
+        self._processes: dict[int, Process] = {}
+        self._folder = ""
+
+    def start(self, size: int, variables: dict[str, str]) -> None:
+        """Start `size` ranks with these environment variables."""
+        self._renew_server(without_launch(os.environ) | loopback())
+        for rank in range(size):
+            self._start(rank, loopback() | variables | Identity(rank, size, rank, size, self.name).environ)
+
+    def start_one(self, rank: int, variables: Mapping[str, str]) -> str:
+        """Start one rank alone, after an end of what was there before; why it could not be, or empty."""
+        self.kill()
+        try:
+            self._start(rank, variables)
+        except OSError as error:
+            return f"it could not be started: {error}"
+        return ""
+
+    def _start(self, rank: int, variables: Mapping[str, str]) -> None:
+        self._folder = self._folder or tempfile.mkdtemp(prefix="roofline-ranks-")
+        environ = without_launch(os.environ) | dict(variables)
+        if self._server is not None:
+            self._processes[rank] = self._server.fork(environ, str(self._log(rank)))
+            return
+        with self._log(rank).open("wb") as log:
+            self._processes[rank] = subprocess.Popen(
+                self._command,
+                env=environ | {PARENT_VARIABLE: str(os.getpid())},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _renew_server(self, environ: dict[str, str]) -> None:
+        if self._server is not None and not (self.forks and self._server.serves(environ)):
+            self._end_server()
+        if self.forks and self._server is None:
+            self._server = ForkServer(environ)
+
+    def _log(self, rank: int) -> Path:
+        return Path(self._folder, f"{rank}.log")
+
+    def trouble(self) -> str:
+        """Why ranks will not come: one of them has ended."""
+        for rank, process in self._processes.items():
+            if process.poll() is not None:
+                assert process.returncode is not None
+                words = self.tail(rank) or (last_words(process.why) if isinstance(process, Forked) else "")
+                return f"rank {rank} ended during its boot: {ending(process.returncode)}\n{words}".rstrip()
+        return ""
+
+    def fate(self, rank: int) -> str:
+        """How a rank ended, after a moment in which it may end; empty where it still runs."""
+        process = self._processes.get(rank)
+        if process is None:
+            return ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(FATE_S)
+        return "" if process.returncode is None else ending(process.returncode)
+
+    def signal(self, rank: int, number: int) -> bool:
+        """Send a signal to a rank; whether it could be reached."""
+        process = self._processes.get(rank)
+        if process is None or process.poll() is not None:
+            return False
+        process.send_signal(number)
+        return True
+
+    def stacks_of(self, rank: int, descriptor: int) -> str:
+        """What a blocked rank writes into its nameless file of stacks, at a signal; empty where it takes none."""
+        if not self.signal(rank, signal.SIGUSR1):
+            return ""
+        time.sleep(SIGNAL_S)
+        return stacks_of_process(self._processes[rank].pid, descriptor)
+
+    def tail(self, rank: int) -> str:
+        """The last words of its log."""
+        return last_words(text_of(self._log(rank)))
+
+    def kill(self) -> None:
+        """End every rank with all that it started, and reap it."""
+        if not all(process.pid for process in self._processes.values()):
+            # Some are not there yet; what is to fork them ends, and takes those along that are.
+            self._end_server()
+        self._kill_groups()
+        self._reap(REAP_S)
+        self._forget()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether every rank has ended by itself within so many seconds."""
+        if not self._reap(seconds):
+            return False
+        # What rank functions have started and left behind.
+        self._kill_groups()
+        self._forget()
+        self._end_server()
+        return True
+
+    def _kill_groups(self) -> None:
+        for process in self._processes.values():
+            with contextlib.suppress(OSError):
+                # Of 0 it would be this process's own.
+                if process.pid:
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def _reap(self, seconds: float) -> bool:
+        until_s = time.monotonic() + seconds
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.01, until_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                return False
+        return True
+
+    def _end_server(self) -> None:
+        if self._server is not None:
+            self._server.end()
+            self._server = None
+
+    def _forget(self) -> None:
+        self._processes = {}
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = ""
+
+
+@contextlib.contextmanager
+def whole_processes(placement: Placement) -> Iterator[None]:
+    """Within, ranks start as processes that import all that they need, and none is forked from one that has it."""
+    if not isinstance(placement, Local):
+        yield
+        return
+    before, placement.forks = placement.forks, False
+    try:
+        yield
+    finally:
+        placement.forks = before
