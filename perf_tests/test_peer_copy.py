@@ -9,10 +9,9 @@ import itertools
 import pytest
 import torch
 
-from pytest_roofline import Work
+from pytest_roofline import Timed, Work
 from pytest_roofline.core.units import format_amount, size_label
 from pytest_roofline.distributed.mpi import gpu_awareness, world
-from pytest_roofline.distributed.timed import Timed
 from pytest_roofline.measuring import links
 from pytest_roofline.options import option_value
 from roofline_kernels import memcpy, messages, mpi_copy, peer_copy, shared_copy

@@ -23,13 +23,13 @@ import pytest_roofline.measuring.devices.cpu
 import pytest_roofline.measuring.devices.fake
 import pytest_roofline.measuring.devices.nvidia
 import pytest_roofline.measuring.environment
+import pytest_roofline.measuring.measure
 import pytest_roofline.measuring.timing
 import pytest_roofline.observe.external
 import pytest_roofline.outcomes
 import pytest_roofline.plugin
 import pytest_roofline.running
 import pytest_roofline.selection
-import pytest_roofline.single
 
 with contextlib.suppress(ImportError):
     import triton  # noqa: F401

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .core.resources import Resources
     from .core.work import Work
     from .distributed.context import Rank
-    from .distributed.timed import Timed
     from .fixture import Roofline
+    from .measuring.request import Timed
     from .ranks import Distributed
 
 _HOMES = {
@@ -30,7 +30,7 @@ _HOMES = {
     "Resources": "core.resources",
     "Roofline": "fixture",
     "RooflineError": "core.errors",
-    "Timed": "distributed.timed",
+    "Timed": "measuring.request",
     "Work": "core.work",
     "WrongData": "core.errors",
 }

@@ -1,44 +1,30 @@
 """The `roofline` fixture: what a test calls to measure something."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from . import in_process, over_ranks
 from .compiling import take
+from .core.checks import refuse_wide
 from .core.figures import Figure, Unit
-from .core.keys import CACHES, JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
+from .core.keys import JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
 from .core.memory_use import MemoryUse
 from .core.records import Measurement
 from .core.resources import Resources
 from .core.units import format_amount
 from .core.work import Work
 from .figures import note_figure
+from .measuring.request import Request, Timed, check_callable, check_work, one_of, positive
+from .memory_snapshots import warn_of_ranks as warn_of_snapshots
 from .memory_uses import take_memory
-from .over_ranks import OverRanks
-from .profiling import warn_of_ranks
-from .rank_jobs import take_jobs
-from .rank_measuring import take as take_ranks
-from .requests import (
-    Request,
-    argument_maker,
-    check_callable,
-    check_collective,
-    check_devices,
-    check_first_calls,
-    check_metric,
-    check_model,
-    check_work,
-    chosen_tolerance,
-    one_of,
-    positive,
-)
+from .profiling import profiled_labels
+from .profiling import warn_of_ranks as warn_of_profiles
 from .session import RooflineSession
-from .settings import Marks
+from .settings import WIDE_MARK, Marks
 from .shadow import lack
 from .siblings import Siblings
-from .single import Single
 from .subject import Subject
 
 if TYPE_CHECKING:
@@ -132,27 +118,23 @@ class Roofline:
         """
         self._subject.require_open()
         request = Request(
-            fn=check_callable(fn),
             work=check_work(work),
+            budget_s=self._budget_s(budget),
+            timed=Timed(check_callable(fn), make_args=make_args, verify=verify, args=args),
             name=self._subject.fresh_name(name),
-            cache=one_of("cache", cache or self._marks.cache or "warm", CACHES),
+            cache=self._cache(cache),
             timing=one_of("timing", timing, TIMINGS),
-            budget_s=positive("budget", budget) or self._marks.budget or self._session.options.budget_s,
-            tolerance=chosen_tolerance(tolerance, self._marks),
-            metric=check_metric(metric, work),
-            verify=verify,
-            # A refill ruins what the warm-up left in the buffers, and keeps their addresses.
-            fresh=make_args is not None and verify is not None and not refill,
+            metric=metric,
+            tolerance=self._tolerance(tolerance),
             peak_bytes=peak_bytes,
             held_bytes=held_bytes,
-            first_calls=check_first_calls(first_calls),
+            first_calls=first_calls,
             compiles=compiles,
-            refill=one_of("refill", refill, (None, True, False)),
-            model=check_model(model),
-            devices=check_devices(devices),
+            refill=refill,
+            model=model,
+            devices=devices,
         )
-        make = argument_maker(args, make_args, request.cache)
-        return Single(self._subject, request, make).measure()
+        return in_process.measure(self._subject, request)
 
     def measure_siblings(
         self,
@@ -196,19 +178,13 @@ class Roofline:
         """
         self._subject.require_open()
         request = Request(
-            fn=check_callable(fn),
             work=check_work(work),
-            name="",
+            budget_s=self._budget_s(budget),
             cache=one_of("cache", cache, ("warm", "rotate")),
-            timing="device",
-            budget_s=positive("budget", budget) or self._marks.budget or self._session.options.budget_s,
-            tolerance=None,
-            metric=check_metric(metric, work),
-            verify=verify,
-            fresh=False,
-            peak_bytes=False,
+            metric=metric,
         )
-        found, why_not = Siblings(self._subject, request, make_args, needs_bytes).measure(among)
+        timed = Timed(check_callable(fn), verify=verify)
+        found, why_not = Siblings(self._subject, request, timed, make_args, needs_bytes).measure(among)
         if why_not:
             pytest.skip(why_not)
         return found
@@ -269,32 +245,23 @@ class Roofline:
             RanksFailed: a rank raised, was lost, or did not answer in time.
         """
         __tracebackhide__ = True
-        warn_of_ranks(self._session)
-        over = OverRanks(self._subject, distributed)
-        request = over.request(
-            fn,
-            args,
-            world_size=world_size,
+        self._require_ranks(distributed)
+        request = Request(
             work=check_work(work),
-            name=name,
+            budget_s=self._budget_s(budget),
+            name=self._subject.fresh_name(name),
+            cache=self._cache(cache),
             timing=one_of("timing", timing, RANK_TIMINGS),
-            cache=cache,
-            budget=budget,
-            tolerance=tolerance,
-            metric=check_metric(metric, work),
-            backend=backend,
-            timeout=timeout,
-        )
-        return over.measure(
-            replace(
-                request,
-                peak_bytes=peak_bytes,
-                collective=check_collective(collective),
-                first_calls=check_first_calls(first_calls),
-                fresh=fresh,
+            metric=metric,
+            tolerance=self._tolerance(tolerance),
+            peak_bytes=peak_bytes,
+            first_calls=first_calls,
+            labels=tuple(profiled_labels(self._session)),
+            ranks=over_ranks.rank_options(
+                distributed, world_size, backend=backend, timeout=timeout, collective=collective, fresh=fresh
             ),
-            take_ranks,
         )
+        return over_ranks.measure_over(self._subject, distributed, fn, args, request)
 
     def measure_job(
         self,
@@ -331,23 +298,18 @@ class Roofline:
             RanksFailed: a rank raised, was lost, or did not answer in time.
         """
         __tracebackhide__ = True
-        warn_of_ranks(self._session)
-        over = OverRanks(self._subject, distributed)
-        request = over.request(
-            fn,
-            args,
-            world_size=world_size,
+        self._require_ranks(distributed)
+        request = Request(
             work=check_work(work),
-            name=name,
+            budget_s=self._budget_s(budget),
+            name=self._subject.fresh_name(name),
             timing="wall",
-            cache=None,
-            budget=budget,
-            tolerance=tolerance,
             metric=JOB_METRIC,
-            backend=backend,
-            timeout=timeout,
+            tolerance=self._tolerance(tolerance),
+            labels=tuple(profiled_labels(self._session)),
+            ranks=over_ranks.rank_options(distributed, world_size, backend=backend, timeout=timeout),
         )
-        return over.measure(request, take_jobs)
+        return over_ranks.measure_over(self._subject, distributed, fn, args, request)
 
     def resources(
         self,
@@ -467,3 +429,22 @@ class Roofline:
         """
         __tracebackhide__ = True
         lack(self._subject.item, self._session.options, reason)
+
+    def _budget_s(self, asked: float | None) -> float:
+        return positive("budget", asked) or self._marks.budget or self._session.options.budget_s
+
+    def _cache(self, asked: Cache | None) -> Cache:
+        chosen: Cache | None = asked or self._marks.cache  # type: ignore[assignment]
+        return chosen or "warm"
+
+    def _tolerance(self, asked: float | None) -> float | None:
+        """The tolerance of a measurement: its own, or that of the marker; wider ones only with a reason."""
+        chosen = positive("tolerance", asked) or self._marks.tolerance
+        refuse_wide(chosen, self._marks.tolerance_reason is not None, WIDE_MARK)
+        return chosen
+
+    def _require_ranks(self, distributed: object) -> None:
+        warn_of_profiles(self._session)
+        over_ranks.check_distributed(distributed)
+        self._subject.require_open()
+        warn_of_snapshots(self._session)

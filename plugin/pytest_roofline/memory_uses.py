@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from .core.errors import BadInput
 from .core.memory_use import MemoryUse
+from .measuring.request import Timed
 from .memory import Place, notice
-from .requests import argument_maker, check_callable
 from .subject import Subject
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ def take_memory(
 
     if not callable(fn):
         raise BadInput(f"memory was given {fn!r}; expected a function to call")
-    make, called = argument_maker(args, make_args, "warm"), subject.fresh_memory(name)
+    timed, called = Timed(fn, make_args=make_args, args=args), subject.fresh_memory(name)
     device = subject.session.ground.device
     arguments: list[object] = []
-    call = FollowedCall(check_callable(fn), arguments, model, optimizer)
+    call = FollowedCall(fn, arguments, model, optimizer)
     empty = MemoryUse(
         test_id=subject.test_id,
         label=subject.label(called),
@@ -46,20 +46,17 @@ def take_memory(
         name=called,
         peak_bytes=0,
     )
-    use = _followed(Place(device, called, "memory"), call, arguments, make, empty)
+    use = _followed(Place(device, called, "memory"), call, arguments, timed, empty)
     subject.session.note(use)
     return use
 
 
-def _followed(
-    place: Place, call: "FollowedCall", arguments: list[object], make: Callable[[], object], empty: MemoryUse
-) -> MemoryUse:
+def _followed(place: Place, call: "FollowedCall", arguments: list[object], timed: Timed, empty: MemoryUse) -> MemoryUse:
     """What was found of a call; its arguments and what the device caches of it are let go of, whatever happens."""
-    from .measuring.cache import as_tuple
     from .observe.memory_use import follow
 
     try:
-        arguments.extend(as_tuple(make()))
+        arguments.extend(timed.arguments())
         return follow(place.device, call, empty)
     except BaseException as error:
         # Before anything is released, since how full memory was is a part of it.

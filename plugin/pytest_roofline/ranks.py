@@ -100,7 +100,7 @@ class Distributed:
         __tracebackhide__ = True
         from .distributed.functions import reference
         from .distributed.worlds import check_backend
-        from .requests import positive
+        from .measuring.request import positive
 
         function, timeout_s = reference(fn), positive("timeout", timeout)
         return self.call(function, args, self._size(world_size), timeout=timeout_s, backend=check_backend(backend))

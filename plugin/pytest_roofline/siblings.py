@@ -9,18 +9,19 @@ from .core.errors import DeviceError, NoRoom, RooflineError, WrongData
 from .core.facts import DeviceFacts, HardwareKey
 from .core.keys import Key
 from .core.records import Measurement
-from .core.samples import SIBLINGS, Samples, merged
+from .core.samples import SIBLINGS, merged
 from .core.units import format_amount
+from .in_process import open_named
 from .judging.hardware import key_of
 from .judging.siblings import BETWEEN, FEWEST
+from .measuring.measure import Measured, Observer, measure_request
+from .measuring.request import Request, Timed
 from .memory import Place, notice
-from .requests import Request, over_host_link
-from .single import open_named, verify_sets, with_sanity
+from .recording import key_for, record
 from .subject import Subject
 
 if TYPE_CHECKING:
     from .measuring.devices import Device
-    from .measuring.timing import Engine
 
 # Of every sibling: A B C …, A B C …, A B C ….
 PASSES = 3
@@ -39,12 +40,34 @@ class _One:
     device: "Device"
     parts: "tuple[Device, ...]"
     hardware: HardwareKey
-    passes: list[Samples] = field(default_factory=list)
-    verified: bool | None = None
+    passes: list[Measured] = field(default_factory=list)
+
+    @property
+    def measured(self) -> Measured:
+        """All passes as one, with whatever was wrong in any."""
+        first = next((each for each in self.passes if each.verified is False), self.passes[0])
+        return replace(
+            first,
+            samples=merged([each.samples for each in self.passes]),
+            doubted=next((each.doubted for each in self.passes if each.doubted), ""),
+            disturbed=next((each.disturbed for each in self.passes if each.disturbed), ""),
+            siblings_busy=next((each.siblings_busy for each in self.passes if each.siblings_busy), ""),
+        )
 
     @property
     def called(self) -> str:
         return f"{self.name} ({self.uuid or 'without a UUID'})"
+
+
+class _Noting(Observer):
+    """Says at the end of the run what took long."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._noted = subject.session.noted
+
+    def tell(self, sentence: str) -> None:
+        """Keep it for the end."""
+        self._noted.warn(sentence)
 
 
 class Siblings:
@@ -52,17 +75,21 @@ class Siblings:
 
     Args:
         subject: the test.
-        request: what to measure on each; its name and devices are not used.
+        request: what to measure on each, over all passes.
+        timed: the function, without arguments.
         make_args: makes the maker of arguments on a sibling's devices.
         needs_bytes: free memory that each of a sibling's devices must have.
     """
 
-    def __init__(self, subject: Subject, request: Request, make_args: MakerOn, needs_bytes: int) -> None:
+    def __init__(self, subject: Subject, request: Request, timed: Timed, make_args: MakerOn, needs_bytes: int) -> None:
         self._subject = subject
         self._session = subject.session
-        self._request = request
+        # A look at every pass would call more often than it measures.
+        self._request = replace(request, refill=False, labels=(SIBLINGS,))
+        self._timed = timed
         self._make_args = make_args
         self._needs_bytes = needs_bytes
+        self._observer = _Noting(subject)
         self._opened: dict[str, tuple[Device, DeviceFacts]] = {}
 
     def measure(self, among: Sequence[Sequence[str]] | None) -> tuple[list[Measurement], str]:
@@ -76,7 +103,7 @@ class Siblings:
             WrongData: one holds wrong data; it is named.
             Exception: whatever the function raises.
         """
-        from .measuring.siblings import busy_text, siblings_of
+        from .measuring.siblings import siblings_of
 
         ours = self._session.ground.device
         wanted = [(name,) for name in siblings_of(ours)] if among is None else [tuple(names) for names in among]
@@ -84,9 +111,6 @@ class Siblings:
         why_not = self._too_few(among is not None, len(wanted)) if not ones else self._no_room(ones)
         if why_not:
             return [], why_not
-        shared = among is None and over_host_link(self._request, self._key(ones[0]).metric)
-        # Two are asked, since one tells of the others alone.
-        busy = (busy_text(ones[0].device) or busy_text(ones[-1].device)) if shared else ""
         try:
             for _ in range(PASSES):
                 for one in ones:
@@ -94,9 +118,9 @@ class Siblings:
         except BaseException as error:
             # What happened is what must be told, whatever happens to the records.
             with contextlib.suppress(Exception):
-                self._write(ones, busy, f"not all siblings were measured: {type(error).__name__}")
+                self._write(ones, f"not all siblings were measured: {type(error).__name__}")
             raise
-        return self._write(ones, busy, ""), ""
+        return self._write(ones, ""), ""
 
     def _open(self, names: tuple[str, ...]) -> _One:
         ground, subject = self._session.ground, self._subject
@@ -166,80 +190,36 @@ class Siblings:
 
     def _take(self, one: _One) -> None:
         """One pass on one sibling; its buffers are gone afterwards."""
-        from .measuring import cache
         from .measuring.devices import torch_device
-        from .measuring.timing import Engine, Plan
 
-        request, device = self._request, one.device
-        make = self._make_args(*map(torch_device, one.parts))
-        facts = device.facts()
-        if request.cache == "rotate":
-            free = min(part.free_bytes() for part in one.parts)
-            sets = cache.make_sets(make, request.work, facts, free, device.host_s, self._session.noted.warn)
-        else:
-            sets = [cache.as_tuple(make())]
-        replaced = self._subject.replacement(one.name, request.fn)
-        engine = Engine(device, Plan(fn=replaced or request.fn, sets=sets, budget_s=request.budget_s / PASSES))
-        engine.log.labels |= {SIBLINGS} | ({"replaced"} if replaced else set())
-        if not cache.is_cold(len(sets), request.work, facts.last_level_cache_bytes or 0):
-            engine.log.labels.add("cache_resident")
-        try:
-            engine.run()
-            self._keep(one, engine)
-        finally:
-            sets.clear()
-            engine.close()
-            del engine
-            with contextlib.suppress(Exception):
-                device.release()
-
-    def _keep(self, one: _One, engine: "Engine") -> None:
-        verified, wrong = verify_sets(self._request.verify, engine)
-        samples = engine.samples()
-        if samples is not None:
-            one.passes.append(samples)
-        one.verified = verified if one.verified is not False else False
-        if wrong:
-            raise WrongData(f"{one.called}: {wrong}")
+        make_args = self._make_args(*map(torch_device, one.parts))
+        request = replace(
+            self._request,
+            timed=replace(self._timed, make_args=make_args),
+            budget_s=self._request.budget_s / PASSES,
+            instead=self._subject.replacement(one.name, self._timed.call),
+            devices=one.name.split(BETWEEN) if len(one.parts) > 1 else None,
+        )
+        measured = measure_request(one.device, request, self._observer)
+        one.passes.append(measured)
+        if measured.wrong:
+            raise WrongData(f"{one.called}: {measured.wrong}")
 
     def _key(self, one: _One) -> Key:
-        request, plan = self._request, self._subject.planned
-        return Key(
-            benchmark=plan.benchmark,
-            parameters=plan.parameters,  # type: ignore[arg-type]
-            metric=request.metric or request.work.metric,
-            hardware=one.hardware,
-            cache=request.cache,
-            timing=request.timing,
-            name=one.name,
-        )
+        return key_for(self._subject, replace(self._request, name=one.name), one.hardware)
 
-    def _write(self, ones: Sequence[_One], busy: str, invalid: str) -> list[Measurement]:
+    def _write(self, ones: Sequence[_One], invalid: str) -> list[Measurement]:
         """A record for each sibling that gave samples."""
-        session, found = self._session, []
+        session, work, found = self._session, self._request.work, []
         for one in ones:
             if not one.passes:
                 continue
-            key, samples = self._key(one), merged(one.passes)
+            key = self._key(replace(one, name=self._subject.fresh_name(one.name)))
             like_ours = key.hardware.alone == session.ground.hardware
-            measurement = with_sanity(
-                Measurement(
-                    key=key,
-                    test_id=self._subject.test_id,
-                    label=self._subject.label(self._subject.fresh_name(one.name)),
-                    process=session.process,
-                    work=self._request.work,
-                    samples=samples,
-                    ceiling=session.ceiling(self._request.work, key.metric, key.hardware) if like_ours else None,
-                    verified=one.verified,
-                    invalid=("wrong data" if one.verified is False else "") or invalid or samples.trouble,
-                    device=one.uuid,
-                    siblings_busy=busy,
-                ),
-                session.ground,
+            ceiling = session.ceiling(work, key.metric, key.hardware) if like_ours else None
+            found.append(
+                record(self._subject, self._request, one.measured, key, ceiling, invalid=invalid, device=one.uuid)
             )
-            session.record(measurement)
-            found.append(measurement)
         return found
 
 

@@ -16,9 +16,9 @@ import torch.distributed as dist
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.work import Work
 from pytest_roofline.distributed.context import Rank, Skipped
-from pytest_roofline.distributed.lockstep import RankPlan, RankTimes, measure
-from pytest_roofline.distributed.timed import Timed
+from pytest_roofline.distributed.lockstep import RankTimes, measure
 from pytest_roofline.measuring.devices.cpu import CpuDevice
+from pytest_roofline.measuring.request import RankOptions, Request, Timed
 
 LATE_S = 0.02
 NUMEL = 256
@@ -193,7 +193,8 @@ def raising(rank):
 
 
 def plan(timing="pipelined", cache="warm", work=None, **more):
-    return RankPlan(work or Work(algbw_bytes=4 * NUMEL), timing, cache, BUDGET_S, **more)
+    work = work or Work(algbw_bytes=4 * NUMEL)
+    return Request(work, BUDGET_S, timing=timing, cache=cache, ranks=RankOptions(2), **more)
 
 
 SCENARIOS = {

@@ -5,13 +5,7 @@ import torch
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.distributed.context import Rank, Skipped
-from pytest_roofline.distributed.lockstep import CoreWatch, most_taken
-from pytest_roofline.measuring import host
 from pytest_roofline.measuring.devices import open_device
-from pytest_roofline.measuring.devices.fake import FakeDevice
-from pytest_roofline.measuring.peers import UNKNOWN
-
-HERE, THERE = 1.0, 2.0
 
 
 def rank(number=2, size=4, **changes):
@@ -58,36 +52,3 @@ def test_a_subgroup_of_ranks_that_are_not_there_is_refused(ranks):
 def test_a_skip_carries_its_reason():
     with pytest.raises(Skipped, match="no peer access"):
         rank().skip("no peer access")
-
-
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        # Each sees the other at work, and nobody else.
-        ([(0.9, 1.0, HERE), (1.0, 0.9, HERE)], 0.0),
-        ([(1.9, 1.0, HERE), (2.0, 0.9, HERE)], 1.0),
-        # A rank on another host takes nothing here.
-        ([(0.9, 1.0, HERE), (0.0, 0.9, THERE)], 0.9),
-        ([(UNKNOWN, 1.0, HERE), (1.5, 0.5, HERE)], 0.5),
-        ([(UNKNOWN, 1.0, HERE), (UNKNOWN, 1.0, HERE)], None),
-        ([(0.25, 1.0, HERE)], 0.25),
-    ],
-)
-def test_only_what_is_not_of_this_world_is_a_neighbour(rows, expected):
-    taken = most_taken(rows)
-    assert taken == (expected if expected is None else pytest.approx(expected))
-
-
-class Busy(host.Neighbours):
-    """A machine with every core taken."""
-
-    def cores_taken(self):
-        return float(host.usable_cores()) + 1.0
-
-
-@pytest.mark.parametrize("kind", ["cpu", "fake"])
-def test_busy_processors_disturb_only_what_is_timed_on_them(monkeypatch, kind):
-    monkeypatch.setattr(host, "Neighbours", Busy)
-    device = FakeDevice()
-    device.facts = lambda: type("Facts", (), {"type": kind})
-    assert ("other processes kept" in CoreWatch(rank(0, size=1, meter=device)).disturbed()) == (kind == "cpu")

@@ -86,11 +86,13 @@ def test_links_that_not_every_board_has_bound_nothing(make, name, link):
 
 
 def test_ranks_record_the_roofline_of_their_links_and_are_held_against_it(make, monkeypatch):
-    from pytest_roofline.over_ranks import OverRanks
+    from pytest_roofline.measuring.request import RankOptions, Request
+    from pytest_roofline.over_ranks import _ceiling
 
     taken = SimpleNamespace(environment=make.environment())
-    request = SimpleNamespace(work=work(8), metric="busbw_GBps", collective="all_reduce")
+    ranks = RankOptions(8, collective="all_reduce")
+    request = Request(work(8), 1.0, timing="isolated", metric="busbw_GBps", ranks=ranks)
     hardware = make.hardware(devices=8, link="nvlink-switch")
-    assert OverRanks._ceiling(None, taken, request, hardware).value == 450e9
+    assert _ceiling(request, taken, hardware).value == 450e9
     taken.environment = None
-    assert OverRanks._ceiling(None, taken, request, hardware) is None
+    assert _ceiling(request, taken, hardware) is None

@@ -1,6 +1,7 @@
 """Cache policy: how many sets a rotation takes, whether it is cold, and how large the last-level cache is."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.core.work import Work
 from pytest_roofline.measuring import cache
+from pytest_roofline.measuring.peers import ALONE
+from pytest_roofline.measuring.request import Request, Timed, as_tuple
 
 MIB = 2**20
 PLENTY = 2**50
@@ -151,8 +154,11 @@ def told_of(count, seconds_per_set):
     told = []
     # So many of 4 MiB go through the cache four times; one does where the cache is as small as a quarter of it.
     facts = DeviceFacts("cpu", "a processor", last_level_cache_bytes=(count - 1) * MIB or MIB, memory_bytes=PLENTY)
-    made = cache.make_sets(make, Work(read_bytes=4 * MIB), facts, PLENTY, clock, told.append)
-    assert made == [(index,) for index in range(count)]
+    device = SimpleNamespace(facts=lambda: facts, free_bytes=lambda: PLENTY, host_s=clock)
+    request = Request(Work(read_bytes=4 * MIB), 1.0, Timed(print, make), cache="rotate")
+    sets = []
+    assert cache.fill(sets, request, device, ALONE, told.append)
+    assert sets == [(index,) for index in range(count)]
     return told
 
 
@@ -178,12 +184,12 @@ def test_nothing_is_told_of_sets_that_are_made_in_ten_seconds_or_when_all_are_ma
     [((1, 2), (1, 2)), ([1, 2], (1, 2)), (None, ()), (1, (1,)), ("ab", ("ab",)), ((), ())],
 )
 def test_arguments_become_a_tuple(given_arguments, expected):
-    assert expected == cache.as_tuple(given_arguments)
+    assert expected == as_tuple(given_arguments)
 
 
 def test_a_tensor_is_one_argument():
     tensor = torch.zeros(3)
-    assert cache.as_tuple(tensor)[0] is tensor
+    assert as_tuple(tensor)[0] is tensor
 
 
 @pytest.mark.parametrize("architecture", ["gfx940", "gfx942", "gfx942:sramecc+:xnack-", "gfx950"])

@@ -6,6 +6,10 @@ import time
 import pytest
 
 from pytest_roofline.measuring import host
+from pytest_roofline.measuring.neighbours import UNKNOWN, CoreWatch, most_taken
+from pytest_roofline.measuring.peers import ALONE
+
+HERE, THERE = 1.0, 2.0
 
 
 @pytest.fixture
@@ -68,3 +72,34 @@ def test_the_reason_says_what_was_seen_and_what_to_do(watched):
     assert host.too_busy(1.0) == (
         "other processes kept 1.0 of 2 cores busy while it was timed; run it on a quiet machine"
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        # Each sees the other at work, and nobody else.
+        ([(0.9, 1.0, HERE), (1.0, 0.9, HERE)], 0.0),
+        ([(1.9, 1.0, HERE), (2.0, 0.9, HERE)], 1.0),
+        # A rank on another host takes nothing here.
+        ([(0.9, 1.0, HERE), (0.0, 0.9, THERE)], 0.9),
+        ([(UNKNOWN, 1.0, HERE), (1.5, 0.5, HERE)], 0.5),
+        ([(UNKNOWN, 1.0, HERE), (UNKNOWN, 1.0, HERE)], None),
+        ([(0.25, 1.0, HERE)], 0.25),
+    ],
+)
+def test_only_what_is_not_of_this_world_is_a_neighbour(rows, expected):
+    taken = most_taken(rows)
+    assert taken == (expected if expected is None else pytest.approx(expected))
+
+
+class Busy(host.Neighbours):
+    """A machine with every core taken."""
+
+    def cores_taken(self):
+        return float(host.usable_cores()) + 1.0
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_busy_processors_disturb_only_what_is_timed_on_them(monkeypatch, measured):
+    monkeypatch.setattr(host, "Neighbours", Busy)
+    assert ("other processes kept" in CoreWatch(ALONE, on_processors=measured).disturbed()) == measured

@@ -29,8 +29,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pytest_roofline import Work
-from pytest_roofline.distributed.timed import Timed
+from pytest_roofline import Timed, Work
 from pytest_roofline.measuring import host
 
 host.too_busy = lambda taken: ""

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_roofline import rank_measuring
+from pytest_roofline import Work, over_ranks
 from pytest_roofline.judging.proposals import propose
+from pytest_roofline.measuring.request import RankOptions, Request
 
 from .rank_runs import by_label
 
@@ -121,6 +122,9 @@ class Pool:
 def test_fresh_ranks_are_as_many_as_asked_for_and_the_runs_own_come_back(fresh, during, stopped):
     # Idle ranks beside them would leave each fewer threads.
     pool = Pool()
-    with rank_measuring._ranks(SimpleNamespace(pool=lambda size: pool), SimpleNamespace(fresh=fresh, size=1)):
+    distributed = SimpleNamespace(pool=lambda size: pool)
+    request = Request(Work(flops=1), 1.0, timing="isolated", ranks=RankOptions(1, fresh=fresh))
+    call = over_ranks.RankCall(distributed, None, (), request)
+    with over_ranks._ranks(call):
         assert pool.size == during
     assert (pool.size, pool.stopped) == (4, stopped)

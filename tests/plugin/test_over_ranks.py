@@ -7,10 +7,9 @@ import pytest
 from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.noted import Noted
-from pytest_roofline.over_ranks import OverRanks
-from pytest_roofline.rank_requests import RankRequest, Taken
-from pytest_roofline.ranks import Distributed
+from pytest_roofline.measuring.measure import Measured
+from pytest_roofline.measuring.request import RankOptions, Request
+from pytest_roofline.over_ranks import RankResult, write
 
 STEP = Work(flops=10**12, tokens=512)
 
@@ -22,10 +21,7 @@ def recorded(make):
     def build(product, metric, device_type="cuda"):
         environment = make.environment(product=product, device_type=device_type)
         samples, kept = Samples((0.01,), 1, 1e-9), []
-        request = RankRequest(
-            function=None, args=(), size=2, work=STEP, name="", timing="isolated", cache="warm", budget_s=1.0,
-            tolerance=None, metric=metric, backend=None, timeout_s=None,
-        )  # fmt: skip
+        request = Request(STEP, 1.0, timing="isolated", metric=metric, ranks=RankOptions(2))
         session = SimpleNamespace(
             ground=SimpleNamespace(
                 hardware_of_ranks=lambda *_: make.hardware(devices=2),
@@ -33,18 +29,14 @@ def recorded(make):
                 beyond_belief=lambda *_: "",
             ),
             process="process-1",
-            # A further round has neither profiles nor snapshots.
-            round=2,
-            options=SimpleNamespace(profile=None, memory_snapshot=None),
-            noted=Noted(),
             record=lambda measurement, _: kept.append(measurement),
         )
         subject = SimpleNamespace(
-            session=session, require_open=lambda: None, planned=SimpleNamespace(benchmark="step", parameters={}),
+            session=session, planned=SimpleNamespace(benchmark="step", parameters={}),
             test_id="t.py::test_step", label=lambda _: "step", marks=SimpleNamespace(gate=False),
         )  # fmt: skip
-        taken = Taken(samples, Ranks(2, "local", "nccl", hosts=("a", "a")), environment=environment)
-        OverRanks(subject, object.__new__(Distributed)).measure(request, lambda *_: taken)
+        result = RankResult(Measured(samples), Ranks(2, "local", "nccl", hosts=("a", "a")), environment=environment)
+        write(subject, request, result)
         return kept[0]
 
     return build

@@ -217,14 +217,14 @@ def _prepare() -> None:
     """Import what every rank does: what takes long."""
     import torch.distributed
 
-    from ..measuring import environment, timing
+    from ..measuring import environment, measure
     from ..measuring.devices import cpu
     from . import facts, functions, lockstep, rank, worker, worlds
 
     # Collections of garbage in the ranks neither look at all this nor copy it.
     gc.collect()
     gc.freeze()
-    del cpu, environment, facts, functions, lockstep, rank, timing, torch, worker, worlds
+    del cpu, environment, facts, functions, lockstep, measure, rank, torch, worker, worlds
 
 
 def _fork() -> int:

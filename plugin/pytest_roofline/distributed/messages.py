@@ -31,7 +31,7 @@ class Task:
         world: that it runs in.
         function: what to call as `function(rank, *arguments)`.
         arguments: encoded, since a rank must answer for what it cannot read.
-        plan: a `RankPlan` to measure, a `JobPlan` to do it once; None calls the function once and sends its result.
+        plan: a `Request` to measure, a `JobPlan` to do it once; None calls the function once and sends its result.
     """
 
     number: int

@@ -109,7 +109,7 @@ class Pool:
             size: ranks of the world, at most the pool's.
             timeout_s: seconds until every rank must have answered.
             backend: of the default group; None takes the device's own.
-            plan: a `RankPlan` to measure what the function gives, a `JobPlan` to do it once; None sends its result.
+            plan: a `Request` to measure what the function gives, a `JobPlan` to do it once; None sends its result.
             tell: called with a rank and what it tells on its way.
 
         Returns:

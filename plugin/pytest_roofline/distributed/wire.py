@@ -17,7 +17,12 @@ from ..core.errors import BadInput
 # Of one result or one set of arguments: more belongs into a file, or stays on the rank.
 MOST_BYTES = 64 * 2**20
 # Records of ours that may travel, by the modules that they are defined in.
-_OURS = ("pytest_roofline.core.", "pytest_roofline.distributed.")
+_OURS = (
+    "pytest_roofline.core.",
+    "pytest_roofline.distributed.",
+    "pytest_roofline.measuring.request",
+    "pytest_roofline.measuring.measure",
+)
 _BUILTINS = ("complex", "bytearray", "range", "slice", "set", "frozenset", "int", "tuple")
 _EXPECTED = "expected numbers, text, bytes, None, tuples, lists, sets, dicts, tensors and dtypes"
 

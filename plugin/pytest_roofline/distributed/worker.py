@@ -162,7 +162,7 @@ class Server:
         if task.plan is None:
             value = function(rank, *arguments)
         elif isinstance(task.plan, JobPlan):
-            from .timed import run_once
+            from .lockstep import run_once
 
             run_once(rank, function, arguments)
         else:

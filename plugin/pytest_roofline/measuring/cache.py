@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..core.errors import NoRoom
-from ..core.facts import DeviceFacts
 from ..core.units import format_amount
 from ..core.work import Work
+from .devices import Device
+from .peers import Peers, Room, agreed_room
+from .request import Request
 
 # A rotation must touch this many times the last-level cache before it comes back to a buffer.
 ROTATION_FACTOR = 4
@@ -102,36 +104,41 @@ def is_cold(sets: int, work: Work, cache_bytes: int) -> bool:
     )
 
 
-def make_sets(
-    make_args: Callable[[], object],
-    work: Work,
-    facts: DeviceFacts,
-    free_bytes: int,
-    clock: Callable[[], float],
-    tell: Callable[[str], object],
-) -> list[tuple[object, ...]]:
-    """As many fresh argument sets as a rotation needs, however long that takes.
+def fill(
+    sets: list[tuple[object, ...]], request: Request, device: Device, peers: Peers, tell: Callable[[str], object]
+) -> bool:
+    """Make the argument sets of a request, as many on every rank, however long that takes.
 
     Args:
-        make_args: makes one.
-        work: of one call.
-        facts: of the device that holds them.
-        free_bytes: of its memory, before the first is made.
-        clock: the host's seconds.
+        sets: an empty list, which is filled.
+        request: what to make them for.
+        device: that holds them.
+        peers: the ranks that measure together.
         tell: told once, after `SLOW_S`, how long it will take, and what would be faster.
+
+    Returns:
+        Whether what a call touches has left the cache when its turn comes.
 
     Raises:
         NoRoom: they do not fit into what is free.
     """
-    began_s, slow = clock(), False
-    sets = [as_tuple(make_args())]
-    set_bytes = bytes_held(work, sets[0])
-    count = rotation_sets(work, facts.last_level_cache_bytes or 0, facts.memory_bytes, set_bytes)
-    if why_not := no_room(count, set_bytes, free_bytes):
+    timed, work, facts = request.target, request.work, device.facts()
+    cache_bytes = facts.last_level_cache_bytes or 0
+    if request.cache != "rotate":
+        sets.append(timed.arguments())
+        return request.cache == "flush" or is_cold(1, work, cache_bytes)
+    free_bytes, began_s = device.free_bytes(), device.host_s()
+    sets.append(timed.arguments())
+    held_bytes = bytes_held(work, sets[0])
+    room = agreed_room(peers, Room(free_bytes, cache_bytes, facts.memory_bytes, held_bytes, facts.type == "cpu"))
+    count = rotation_sets(work, room.cache_bytes, room.memory_bytes, room.set_bytes)
+    # All ranks have the same figures, so all of them give up.
+    if why_not := no_room(count, room.set_bytes, room.free_bytes):
         raise NoRoom(why_not)
+    slow = False
     while len(sets) < count:
-        sets.append(as_tuple(make_args()))
-        took_s = clock() - began_s
+        sets.append(timed.arguments())
+        took_s = device.host_s() - began_s
         if took_s > SLOW_S and not slow and len(sets) < count:
             slow = True
             tell(
@@ -139,13 +146,4 @@ def make_sets(
                 f"about {took_s / len(sets) * count:.0f} s for all; let it return parts of one allocation, or use "
                 "cache='flush', which takes one set"
             )
-    return sets
-
-
-def as_tuple(arguments: object) -> tuple[object, ...]:
-    """Arguments as given: a tuple or list is several, None is none, anything else is one."""
-    if arguments is None:
-        return ()
-    if isinstance(arguments, tuple | list):
-        return tuple(arguments)
-    return (arguments,)
+    return is_cold(count, work, room.cache_bytes)

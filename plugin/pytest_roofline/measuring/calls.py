@@ -1,59 +1,10 @@
-"""The measured function and its argument sets: called in turn, made as new, and looked at."""
+"""The measured function and its argument sets, called in turn."""
 
 import inspect
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
 
 from ..core.errors import BadInput
-from .cache import as_tuple
-
-
-@runtime_checkable
-class ForAll(Protocol):
-    """What a `verify` may have besides: both of its tasks for many argument sets at once."""
-
-    def spoil(self, sets: Sequence[tuple[object, ...]]) -> object:
-        """Ruin what the calls left in these sets, so that only new calls can make them right again."""
-
-    def first_wrong(self, sets: Sequence[tuple[object, ...]]) -> int | None:
-        """The index of the first set with wrong data; None where all are right."""
-
-
-def renewal(sets: list[tuple[object, ...]], make_args: Callable[[], object], verify: object) -> Callable[[int], None]:
-    """What makes the first so many sets as new: ruined all at once where `verify` can, else made once more."""
-
-    def renew(count: int) -> None:
-        if isinstance(verify, ForAll):
-            verify.spoil(sets[:count])
-            return
-        for index in range(count):
-            # The old buffers go first: there may be no room for both.
-            sets[index] = ()
-            sets[index] = as_tuple(make_args())
-
-    return renew
-
-
-def wrong_data(verify: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> str:
-    """Which of these sets is the first to hold wrong data, and what `verify` says of it; empty where all are right."""
-    if isinstance(verify, ForAll):
-        first = verify.first_wrong(sets)
-        if first is None:
-            return ""
-        return f"wrong data in argument set {first}{_said(verify, sets[first], len(sets)) or ': first_wrong named it'}"
-    said = (_said(verify, arguments, len(sets)) for arguments in sets)
-    return next((f"wrong data in argument set {index}{text}" for index, text in enumerate(said) if text), "")
-
-
-def _said(verify: Callable[..., object], arguments: tuple[object, ...], count: int) -> str:
-    """How a sentence about one set ends; empty where its data are right."""
-    try:
-        answer = verify(*arguments)
-    except AssertionError as error:
-        return f": {error}" if str(error) else ": verify raised AssertionError"
-    # Functions that assert return None; everything else is taken at its truth.
-    return "" if answer is None or answer else f" of {count}: verify returned {answer!r}"
 
 
 class Calls:

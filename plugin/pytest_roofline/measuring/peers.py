@@ -8,6 +8,7 @@ a cause that excludes a block on one rank excludes it on all, and the clock that
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
+from zlib import crc32
 
 from ..core.errors import BadInput
 from ..core.samples import Calibration
@@ -26,6 +27,10 @@ class Peers(Protocol):
     """The ranks that measure together. Every one of them must make the same calls in the same order."""
 
     size: int
+    host: str
+
+    def __int__(self) -> int:
+        """This one's number."""
 
     def barrier(self) -> None:
         """Wait on the host for every rank."""
@@ -38,6 +43,11 @@ class Alone:
     """A measurement in one process."""
 
     size = 1
+    host = ""
+
+    def __int__(self) -> int:
+        """The only one."""
+        return 0
 
     def barrier(self) -> None:
         """Nobody to wait for."""
@@ -48,6 +58,11 @@ class Alone:
 
 
 ALONE = Alone()
+
+
+def host_number(peers: Peers) -> float:
+    """The host of this rank as a number, which ranks can exchange."""
+    return float(crc32(peers.host.encode()))
 
 
 class Meeting:
@@ -150,6 +165,43 @@ def of_ranks(ranks: Sequence[int], size: int) -> str:
     if len(ranks) == size:
         return ""
     return f" (rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What decides how many argument sets there are, in bytes.
+
+    Args:
+        free_bytes: that an allocation can still get.
+        cache_bytes: the last-level cache.
+        memory_bytes: all of the device's memory, free or not; None where it does not tell.
+        set_bytes: that one set takes.
+        on_host: whether it is the host's memory, which the ranks of a host share; each device has its own.
+    """
+
+    free_bytes: int
+    cache_bytes: int
+    memory_bytes: int | None
+    set_bytes: int
+    on_host: bool
+
+
+def agreed_room(peers: Peers, own: Room) -> Room:
+    """The same on all ranks: the largest cache and set, and of each memory an equal part, where that is least."""
+    if peers.size == 1:
+        return own
+    pool = host_number(peers) if own.on_host else -1.0 - int(peers)
+    memory = float("inf") if own.memory_bytes is None else own.memory_bytes
+    rows = peers.gather((own.free_bytes, own.cache_bytes, pool, memory, own.set_bytes))
+    pools = [row[2] for row in rows]
+    free_bytes, memory_bytes = (min(row[column] / pools.count(row[2]) for row in rows) for column in (0, 3))
+    return Room(
+        int(free_bytes),
+        int(max(row[1] for row in rows)),
+        None if memory_bytes == float("inf") else int(memory_bytes),
+        int(max(row[4] for row in rows)),
+        own.on_host,
+    )
 
 
 def agreed_calibration(meeting: Meeting, own: Calibration) -> Calibration:

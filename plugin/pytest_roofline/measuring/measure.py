@@ -1,0 +1,221 @@
+"""One measurement, from its request to what was found: the only place that knows the order of its steps."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ..core.memory import Phase
+from ..core.samples import Calibration, Samples
+from . import cache
+from .devices import Device
+from .drill import slowed
+from .freshness import Look, refill_of
+from .neighbours import CoreWatch
+from .peers import ALONE, Peers
+from .request import Request
+from .siblings import busy_text
+from .timing import Engine, Plan
+from .verifying import renewal, verified
+
+# Calls of a look at whether they do their work, where they do.
+LOOK_CALLS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was found of a request.
+
+    Args:
+        samples: seconds per call; of ranks the longest of every sample.
+        calibration: what stamps cost here.
+        own: every sample as this rank took it, in seconds per call.
+        verified: whether the data of all ranks are right; None where none verifies.
+        wrong: what is wrong with the data; empty where nothing is.
+        doubted: why the calls are not believed: work behind the last stamp, or results that were remembered.
+        disturbed: why times tell nothing of the machine, beside busy neighbours.
+        peak_bytes: the most memory that a call held; None where the device does not tell, or nobody asked.
+        held_bytes: what a call left allocated; None as above.
+        siblings_busy: which other devices of the machine were at work, where they share what is measured.
+    """
+
+    samples: Samples
+    calibration: Calibration | None = None
+    own: tuple[float, ...] = ()
+    verified: bool | None = None
+    wrong: str = ""
+    doubted: str = ""
+    disturbed: str = ""
+    peak_bytes: int | None = None
+    held_bytes: int | None = None
+    siblings_busy: str = ""
+
+
+class Observer:
+    """What wants to know of a measurement while its buffers are there; this one keeps quiet."""
+
+    def tell(self, sentence: str) -> None:
+        """Say something to whoever waits for the measurement."""
+
+    def block_taken(self, engine: Engine) -> None:
+        """The log of the engine holds one block more."""
+
+    def found(self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> None:
+        """All is found; `fn` was called with each of these argument sets in turn."""
+
+    def failed(
+        self, error: BaseException, phase: Phase, measured: Measured | None, once_more: Callable[[], object]
+    ) -> None:
+        """Something went wrong, and nothing is released yet.
+
+        Args:
+            error: what.
+            phase: in which it did.
+            measured: what there is; None where there is no sample.
+            once_more: does the same call again.
+        """
+
+
+def measure_request(device: Device, request: Request, observer: Observer, peers: Peers = ALONE) -> Measured:
+    """What a request measures on a device: arguments → warm-up → blocks → memory → data → whether calls are believed.
+
+    Args:
+        device: to measure on.
+        request: what to measure.
+        observer: told of it while the buffers are there.
+        peers: the ranks that measure together, all with the same request.
+
+    Raises:
+        BadInput: the function returned what only promises to work, or the ranks are too different.
+        NoRoom: what the measurement needs does not fit into free memory.
+        DeviceError: the device stopped answering.
+        Exception: whatever the function raises; its buffers are released.
+    """
+    steps = _Steps(device, request, observer, peers)
+    try:
+        return steps.run()
+    except BaseException as error:
+        observer.failed(error, steps.phase, steps.partial(), steps.once_more)
+        raise
+    finally:
+        steps.close()
+
+
+class _Steps:
+    """A measurement under way; it holds all buffers, so that letting go of them is one call."""
+
+    def __init__(self, device: Device, request: Request, observer: Observer, peers: Peers) -> None:
+        self.device, self.request, self.observer, self.peers = device, request, observer, peers
+        self.sets: list[tuple[object, ...]] = []
+        self.phase: Phase = "arguments"
+        self.facts = device.facts()
+        self.fn = request.instead or request.target.call
+        self.engine: Engine | None = None
+
+    def run(self) -> Measured:
+        """All steps."""
+        request, device = self.request, self.device
+        cold = cache.fill(self.sets, request, device, self.peers, self.observer.tell)
+        # A refill ruins what the warm-up left in the buffers, and keeps their addresses.
+        renew = renewal(self.peers, request.target, self.sets) if not request.refill else None
+        if request.drill is not None and request.instead is None:
+            self.fn = self._slowed(request.drill, renewed=renew is not None)
+        plan, look = self._plan(renew), self._look(renewed=renew is not None)
+        siblings_busy = busy_text(device) if request.over_host_link else ""
+        engine = self.engine = Engine(device, plan)
+        engine.log.labels |= self._labels(cold=cold)
+        watch = CoreWatch(self.peers, on_processors=self.facts.type == "cpu")
+        self.phase = "calls"
+        engine.run()
+        measured = replace(self._measured(engine), disturbed=watch.disturbed(), siblings_busy=siblings_busy)
+        self.phase = "peak_bytes"
+        peak_bytes = engine.peak_bytes() if request.peak_bytes else None
+        self.phase = "held_bytes"
+        held_bytes = engine.held_bytes() if request.held_bytes else None
+        self.phase = "verify"
+        engine.settle()
+        right, wrong = verified(self.peers, device, request.target, engine.sets_touched)
+        doubted = engine.left_running or ("" if wrong or look is None else self._stale(look, engine, measured.samples))
+        measured = replace(
+            measured, verified=right, wrong=wrong, doubted=doubted, peak_bytes=peak_bytes, held_bytes=held_bytes
+        )
+        self.observer.found(measured, self.fn, self.sets)
+        return measured
+
+    def partial(self) -> Measured | None:
+        """What there is where something went wrong; None where there is no sample."""
+        engine = self.engine
+        return None if engine is None or not engine.log.kept else self._measured(engine)
+
+    def once_more(self) -> object:
+        """The same call again; before there was any, its arguments."""
+        if self.engine is None:
+            made: list[tuple[object, ...]] = []
+            cache.fill(made, self.request, self.device, self.peers, self.observer.tell)
+            return made
+        # A set is empty where there was no room for its successor.
+        return self.fn(*(self.sets[0] or self.request.target.arguments()))
+
+    def close(self) -> None:
+        """Let go of everything: the traceback of a failure holds on to frames, and must not hold on to buffers."""
+        self.sets.clear()
+        if self.engine is not None:
+            self.engine.close()
+            self.engine = None
+        # A device that cannot even do this has failed already, and that failure is the one to report.
+        with contextlib.suppress(Exception):
+            self.device.release()
+
+    def _slowed(self, share: float, *, renewed: bool) -> Callable[..., object]:
+        """In a drill: the function, slower by a share."""
+        timed = self.request.target
+        # Of ranks none may make more calls than others, and sets that are made anew are not there to be tried.
+        scouted = None if self.peers.size > 1 or renewed else self.sets
+        return slowed(timed.call, self.device, share, on_host=timed.on_host, sets=scouted)
+
+    def _plan(self, renew: Callable[[int], None] | None) -> Plan:
+        request, device = self.request, self.device
+        flushed = cache.FLUSH_FACTOR * (self.facts.last_level_cache_bytes or 0)
+        return Plan(
+            fn=self.fn,
+            sets=self.sets,
+            budget_s=request.budget_s,
+            timing="wall" if request.timing == "wall" or request.target.on_host else "device",
+            flush=device.flusher(flushed) if request.cache == "flush" else None,
+            refill=refill_of(request.target.call, self.sets, device.free_bytes()) if request.refill else None,
+            renew=renew,
+            first_calls=max(request.first_calls, int(request.compiles)),
+            graph=request.graph,
+            peers=self.peers,
+            isolated=request.timing == "isolated",
+            after_block=self._after_block,
+        )
+
+    def _after_block(self) -> None:
+        assert self.engine is not None
+        self.observer.block_taken(self.engine)
+
+    def _labels(self, *, cold: bool) -> set[str]:
+        replaced = self.fn is not self.request.target.call
+        said = {"cache_resident": not cold, "replaced": replaced, "refilled": self.request.refill}
+        return {*self.request.labels, *(label for label, holds in said.items() if holds)}
+
+    def _look(self, *, renewed: bool) -> Look | None:
+        """What looks at the calls; none where nobody wants it, every sample has other values, or ranks would differ."""
+        request = self.request
+        if request.refill is not None or request.ranks is not None:
+            return None
+        # Buffers that are made anew tell nothing of what calls did, and looking would pay a part of a first call.
+        before = not (renewed or request.first_calls or request.compiles)
+        return Look(request.target.call, self.sets, before=before)
+
+    def _stale(self, look: Look, engine: Engine, samples: Samples) -> str:
+        """Why calls are not believed; a call that takes as long as the budget did something."""
+        if samples.median_s * LOOK_CALLS > self.request.budget_s:
+            return ""
+        return look.why_stale(engine.plan.fn, engine.settle, self.device.free_bytes)
+
+    def _measured(self, engine: Engine) -> Measured:
+        samples = engine.samples()
+        assert samples is not None
+        assert engine.calibration is not None
+        return Measured(samples, engine.calibration, tuple(engine.log.own))

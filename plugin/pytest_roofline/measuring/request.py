@@ -1,0 +1,262 @@
+"""What one measurement asks for: the same record for a test, for a rank, and for each of several like devices.
+
+A new argument of `roofline.measure` is a parameter there, a field here, and the place in this folder that heeds it.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.checks import shown
+from ..core.errors import BadInput
+from ..core.keys import CACHES, JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
+from ..core.work import RATE_SUFFIXES, Work, rate_suffix
+
+# More tell nothing of a start, and each is waited for.
+MOST_FIRST_CALLS = 1000
+# What the functions of a `Timed` are for, as errors say it.
+FUNCTIONS = {
+    "call": "to time",
+    "make_args": "that makes one set of arguments",
+    "verify": "of the same arguments as what is timed",
+    "refill": "of the same arguments as what is timed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What to time, with its buffers and how to check them.
+
+    Args:
+        call: timed as `call(*arguments)`; its result is ignored.
+        make_args: makes one fresh set of arguments; None calls `call(*args)`.
+        verify: called as `verify(*arguments)` on every set that was timed, after timing; False or an AssertionError
+            means wrong data. As that of `roofline.measure`, it may look at all sets at once. It must contain no
+            collective: where one rank's data are wrong, the others would wait for it in vain.
+        refill: called as `refill(*arguments)` on sets that were timed; `call` and `verify` then see new data in those
+            very buffers, so that work which was only done once shows.
+        as_timed: whether `verify` holds for buffers as the timing left them. Not so where every call changes its own
+            input, as a sum in place does: then only the pass after `refill` is verified.
+        on_host: whether the call does its work on the host and has done it when it returns, as MPI and Gloo do: it is
+            then timed by the host's clock, also where the rank owns an accelerator.
+        args: arguments of every call, where nothing makes them.
+    """
+
+    call: Callable[..., object]
+    make_args: Callable[[], object] | None = None
+    verify: Callable[..., object] | None = None
+    refill: Callable[..., object] | None = None
+    as_timed: bool = True
+    on_host: bool = False
+    args: tuple[object, ...] | list[object] | None = None
+
+    def __post_init__(self) -> None:
+        for name, what in FUNCTIONS.items():
+            value = getattr(self, name)
+            if not callable(value) and not (value is None and name != "call"):
+                raise BadInput(f"{name} is {shown(value)}; expected a function {what}")
+        _refuse_async(self.call)
+        if self.args is not None and self.make_args is not None:
+            raise BadInput("both args and make_args were given; expected one of them")
+        if self.args is not None and not isinstance(self.args, tuple | list):
+            raise BadInput(f"args is a {type(self.args).__name__}; expected a tuple of arguments")
+        if self.refill is not None and self.verify is None:
+            raise BadInput("Timed has refill and no verify; expected verify, which looks at what was refilled")
+        if not self.as_timed and self.verify is not None and self.refill is None:
+            raise BadInput("Timed has as_timed=False and no refill; expected refill, or nothing would ever be verified")
+
+    def arguments(self) -> tuple[object, ...]:
+        """One set of arguments: made anew where something makes them."""
+        return as_tuple(self.make_args() if self.make_args is not None else self.args)
+
+
+@dataclass(frozen=True, slots=True)
+class RankOptions:
+    """What a measurement over ranks asks for besides.
+
+    Args:
+        size: ranks.
+        backend: of torch.distributed; None is the device's own.
+        timeout_s: seconds until every rank must have answered; None is the run's.
+        collective: the one that is measured, for the roofline of its links; None where that is nobody's business.
+        fresh: whether ranks are started for this measurement alone.
+    """
+
+    size: int
+    backend: str | None = None
+    timeout_s: float | None = None
+    collective: str | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The checked arguments of one measurement.
+
+    Args:
+        work: bytes and FLOPs of one call, from which rates are derived.
+        budget_s: seconds of measuring.
+        timed: the function with its arguments; None on the way to a rank, which makes it there.
+        name: tells several measurements of one test apart.
+        cache: `warm` calls with the same buffers, `rotate` goes through so many that one has left the last-level cache
+            when its turn comes again, `flush` evicts before every call.
+        timing: by the `device`'s own stamps, or `wall` by the host's clock; over ranks `isolated`, one call at a time
+            behind a barrier, or `pipelined`, many in a row.
+        metric: name of the rate to show; None is the one that the work has.
+        tolerance: how much slower is still the same, as a share; None is the run's.
+        peak_bytes: whether to find the most memory that a call holds, in a pass of its own.
+        held_bytes: whether to find what a call leaves allocated, in a pass of its own.
+        first_calls: how many of the very first calls to time alone, before the rest of the warm-up.
+        compiles: whether the first call compiles, so that what it takes beyond a warm one is kept.
+        refill: whether every sample gets other values; None only looks whether a call heeds them, False does neither.
+        devices: those of this process that the function works on together; None for the one that is measured anyway.
+        model: a torch module whose parts a profile names; None where nobody gave one.
+        instead: called in place of `timed.call`, as a hook asked; None leaves it as it is.
+        drill: slows every call down by this share; None is no drill.
+        graph: whether to replay a graph, as what it is compared with did; None leaves it to the length of a call.
+        labels: what must be said of the numbers from the start.
+        ranks: of a measurement over ranks; None in this process.
+    """
+
+    work: Work
+    budget_s: float
+    timed: Timed | None = None
+    name: str = ""
+    cache: Cache = "warm"
+    timing: Timing = "device"
+    metric: str | None = None
+    tolerance: float | None = None
+    peak_bytes: bool = False
+    held_bytes: bool = False
+    first_calls: int = 0
+    compiles: bool = False
+    refill: bool | None = None
+    devices: Sequence[str] | None = None
+    model: Any = None
+    instead: Callable[..., object] | None = None
+    drill: float | None = None
+    graph: bool | None = None
+    labels: tuple[str, ...] = ()
+    ranks: RankOptions | None = None
+
+    def __post_init__(self) -> None:
+        _check_metric(self.metric, check_work(self.work))
+        one_of("cache", self.cache, CACHES if self.ranks is None else ("warm", "rotate"))
+        # A whole program over ranks is timed by the host's clock.
+        one_of("timing", self.timing, TIMINGS if self.ranks is None else (*RANK_TIMINGS, "wall"))
+        one_of("refill", self.refill, (None, True, False))
+        if self.cache == "rotate" and self.timed is not None and self.timed.make_args is None:
+            raise BadInput("cache='rotate' needs make_args, which makes each fresh set of arguments to rotate through")
+        _check_first_calls(self.first_calls)
+        _check_devices(self.devices)
+        if self.model is not None and not callable(getattr(self.model, "named_modules", None)):
+            kind = type(self.model).__name__
+            raise BadInput(f"model is a {kind}; expected a torch.nn.Module, whose parts a profile names")
+
+    @property
+    def target(self) -> Timed:
+        """The function with its arguments, where it is measured."""
+        assert self.timed is not None
+        return self.timed
+
+    @property
+    def shown_metric(self) -> str:
+        """The name of the rate to show."""
+        return self.metric or self.work.metric
+
+    @property
+    def over_host_link(self) -> bool:
+        """Whether what is measured goes between a device and its host, over a link that other devices may share."""
+        over_link = rate_suffix(self.shown_metric) == "payload_GBps" and bool(self.work.wire_bytes)
+        return over_link and not self.devices
+
+
+def as_tuple(arguments: object) -> tuple[object, ...]:
+    """Arguments as given: a tuple or list is several, None is none, anything else is one."""
+    if arguments is None:
+        return ()
+    return tuple(arguments) if isinstance(arguments, tuple | list) else (arguments,)
+
+
+def one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """The value of an argument, if it is one of these.
+
+    Raises:
+        BadInput: it is not.
+    """
+    if value not in allowed:
+        raise BadInput(f"{what} is {shown(value)}; expected one of {', '.join(map(str, allowed))}")
+    return value
+
+
+def positive(what: str, value: float | None) -> float | None:
+    """A number above zero, or None.
+
+    Raises:
+        BadInput: it is neither.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise BadInput(f"{what} is {shown(value)}; expected a number above zero")
+    return float(value)
+
+
+def check_work(work: object) -> Work:
+    """The work of a call.
+
+    Raises:
+        BadInput: it is something else.
+    """
+    if not isinstance(work, Work):
+        raise BadInput(f"work is {shown(work)}; expected Work(read_bytes=…, write_bytes=…, flops=…)")
+    return work
+
+
+def check_callable(fn: Callable[..., object]) -> Callable[..., object]:
+    """A function that can be called as it was given.
+
+    Raises:
+        BadInput: it is none, or an async one, whose call does no work.
+    """
+    if not callable(fn):
+        raise BadInput(f"measure was given {shown(fn)}; expected a function to time, such as lambda: …")
+    _refuse_async(fn)
+    return fn
+
+
+def _refuse_async(fn: Callable[..., object]) -> None:
+    inner: Any = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    inner = inner if inspect.isroutine(inner) else getattr(inner, "__call__", inner)  # noqa: B004
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        raise BadInput(
+            f"{getattr(fn, '__name__', fn)!r} is async, so calling it does no work; expected a plain function that "
+            "returns when the work is submitted or done"
+        )
+
+
+def _check_metric(metric: str | None, work: Work) -> None:
+    if metric is None:
+        return
+    if not isinstance(metric, str) or (metric != JOB_METRIC and rate_suffix(metric) is None):
+        raise BadInput(f"metric is {shown(metric)}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}")
+    if metric != JOB_METRIC and work.amount(metric) is None:
+        raise BadInput(f"metric is {shown(metric)}, but work has none of what it counts: {work}")
+
+
+def _check_first_calls(count: object) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_FIRST_CALLS:
+        raise BadInput(f"first_calls is {shown(count)}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}")
+
+
+def _check_devices(devices: Sequence[str] | None) -> None:
+    if devices is None:
+        return
+    if isinstance(devices, str) or not all(isinstance(name, str) for name in devices):
+        raise BadInput(f"devices is {shown(devices)}; expected names of devices, such as ('cuda:0', 'cuda:1')")
+    if len(set(devices)) < max(2, len(devices)):
+        raise BadInput(f"devices is {shown(devices)}; expected two or more, each once")
