@@ -22,24 +22,13 @@ project = "pytest-roofline"
 author = "The pytest-roofline developers"
 release = version = __version__
 language = "en"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser"]
 exclude_patterns = ["results/data", "results/runs", "results/figures"]
 html_theme = "furo"
 html_title = f"pytest-roofline {version}"
 html_copy_source = False
 html_show_copyright = False
 myst_heading_anchors = 4
-# What stands in a docstring is prose with names in backquotes, as on the pages.
-default_role = "literal"
-autodoc_member_order = "bysource"
-autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented_params"
-
-# Objects of these come from fixtures and measurements, so how they are made is nobody's concern.
-MADE_FOR_THE_READER = {
-    f"pytest_roofline.{name}" for name in ("Distributed", "Figure", "Measurement", "Resources", "Roofline")
-}
-
 # The stub that stands for a file outside of this folder.
 STUBS = {
     "README.md": "about/readme.md",
@@ -55,14 +44,8 @@ LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)")
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", read)
-    app.connect("autodoc-process-signature", signature)
     # Pygments knows no CSV; as a language it is what the fences of the pages say.
     app.add_lexer("csv", TextLexer)
-
-
-def signature(*told: object) -> tuple[str, None] | None:
-    """Show no constructor of what nobody makes. Told are the application, the kind of object, its name and more."""
-    return ("", None) if told[2] in MADE_FOR_THE_READER else None
 
 
 def read(app: Sphinx, page: str, source: list[str]) -> None:

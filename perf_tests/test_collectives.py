@@ -9,9 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pytest_roofline import Timed, Work
-from pytest_roofline.core.units import format_amount, size_label
-from pytest_roofline.measuring.host import usable_cores
+from pytest_roofline import Timed, Work, format_amount, size_label, usable_cores
 from roofline_kernels.collective_layout import IN_PLACE, actual_bytes
 from roofline_kernels.collective_limits import ODD_SIZES_BYTES, POWERS_BYTES, SIZES_BYTES, memory_needed, unsupported
 from roofline_kernels.collectives import Collective

@@ -7,8 +7,7 @@ device and back, each from pinned and from pageable memory.
 import pytest
 import torch
 
-from pytest_roofline import Work
-from pytest_roofline.core.units import size_label
+from pytest_roofline import Work, size_label
 from roofline_kernels import memcpy
 from roofline_kernels.work import copy_bytes, link_copy_bytes
 

@@ -9,11 +9,7 @@ import itertools
 import pytest
 import torch
 
-from pytest_roofline import Timed, Work
-from pytest_roofline.core.units import format_amount, size_label
-from pytest_roofline.distributed.mpi import gpu_awareness, world
-from pytest_roofline.measuring import links
-from pytest_roofline.options import option_value
+from pytest_roofline import Timed, Work, format_amount, gpu_awareness, link_between, mpi_world, option_value, size_label
 from roofline_kernels import memcpy, messages, mpi_copy, peer_copy, shared_copy
 from roofline_kernels.messages import Message
 from roofline_kernels.work import link_copy_bytes
@@ -87,8 +83,8 @@ def _leave_to_another_pair(config, pair, size_bytes):
     """Skips all but the first pair of GPU 0 of a link class, unless it belongs to the matrix or all was asked for."""
     if size_bytes in (SMALL, LARGE) or (option_value(config, "tier") or "quick") == "full":
         return
-    kind = links.between(*pair).kind
-    first = next(target for target in range(1, GPUS) if links.between(0, target).kind == kind)
+    kind = link_between(*pair).kind
+    first = next(target for target in range(1, GPUS) if link_between(0, target).kind == kind)
     if pair != (0, first):
         pytest.skip(f"the sweep over {kind} is that of 0 to {first}; all pairs at all sizes are in the tier full")
 
@@ -177,16 +173,16 @@ def gpu_aware_mpi(distributed, awareness):
     def ask():
         if not awareness:
             # A launch that gives worlds of one is a failure, not a lack of awareness.
-            distributed.run(mpi_world)
+            distributed.run(mpi_size)
             awareness.append(gpu_awareness(distributed.run))
         return awareness[0]
 
     return ask
 
 
-def mpi_world(rank):
+def mpi_size(rank):
     """On a rank: whether MPI's world is the one that was asked for."""
-    return world(rank.size).size
+    return mpi_world(rank.size).size
 
 
 def _timed(exchange, rank, size_bytes, device, returns):
@@ -214,7 +210,7 @@ def by_gloo(rank, size_bytes, returns):
 
 def by_mpi(rank, size_bytes, returns, memory):
     """On a rank that mpirun started: messages by MPI, from the memory of the host or of the device, or staged."""
-    comm = world(rank.size)
+    comm = mpi_world(rank.size)
     device = HOST if memory == "host" else rank.device
     if memory != "staged":
         return _timed(lambda message: mpi_copy.exchange(comm, int(rank), message), rank, size_bytes, device, returns)

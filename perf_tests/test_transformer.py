@@ -14,9 +14,7 @@ from itertools import product
 import pytest
 import torch
 
-from pytest_roofline import Timed, Work
-from pytest_roofline.measuring.host import usable_cores
-from pytest_roofline.options import option_value
+from pytest_roofline import Timed, Work, option_value, usable_cores
 from roofline_kernels.attention.implementations import Unavailable, implementation, make_case, once
 from roofline_kernels.training import executing, precisions
 from roofline_kernels.training.checking import check

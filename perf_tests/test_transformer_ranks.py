@@ -26,9 +26,7 @@ from statistics import fmean
 
 import pytest
 
-from pytest_roofline import Timed, Work
-from pytest_roofline.core.units import format_amount
-from pytest_roofline.measuring.host import usable_cores
+from pytest_roofline import Timed, Work, format_amount, usable_cores
 from roofline_kernels.training.communication import profiled
 from roofline_kernels.training.parallel import STRATEGIES, ParallelStep, least_bytes
 from roofline_kernels.training.precisions import precision_named

@@ -109,7 +109,7 @@ KINDS = {(0, 1): "nvlink", (0, 2): "nvlink", (0, 3): "staged", (1, 0): "nvlink",
 def sweeps(monkeypatch):
     """Whether a pair is swept at a size, in a tier."""
     module = benchmarks(monkeypatch, 4)
-    monkeypatch.setattr(module.links, "between", lambda *pair: Link(KINDS[pair]))
+    monkeypatch.setattr(module, "link_between", lambda *pair: Link(KINDS[pair]))
 
     def sweeps(pair, size_bytes=2**22, tier=None):
         config = SimpleNamespace(getoption=lambda name: tier, getini=lambda name: None)

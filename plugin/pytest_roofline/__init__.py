@@ -12,10 +12,16 @@ if TYPE_CHECKING:
     from .core.figures import Figure
     from .core.records import Measurement
     from .core.resources import Resources
+    from .core.units import format_amount, size_label
     from .core.work import Work
     from .distributed.context import Rank
+    from .distributed.mpi import gpu_awareness
+    from .distributed.mpi import world as mpi_world
     from .fixture import Roofline
+    from .measuring.host import usable_cores
+    from .measuring.links import between as link_between
     from .measuring.request import Timed
+    from .options import option_value
     from .ranks import Distributed
 
 _HOMES = {
@@ -33,6 +39,13 @@ _HOMES = {
     "Timed": "measuring.request",
     "Work": "core.work",
     "WrongData": "core.errors",
+    "format_amount": "core.units",
+    "gpu_awareness": "distributed.mpi",
+    "link_between": "measuring.links:between",
+    "mpi_world": "distributed.mpi:world",
+    "option_value": "options",
+    "size_label": "core.units",
+    "usable_cores": "measuring.host",
 }
 
 __all__ = [
@@ -51,6 +64,13 @@ __all__ = [
     "Work",
     "WrongData",
     "__version__",
+    "format_amount",
+    "gpu_awareness",
+    "link_between",
+    "mpi_world",
+    "option_value",
+    "size_label",
+    "usable_cores",
 ]
 
 
@@ -59,4 +79,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    # A public name says more than the one in its module, where that stands beside others of its kind.
+    module, _, inside = _HOMES[name].partition(":")
+    return getattr(importlib.import_module(f".{module}", __name__), inside or name)

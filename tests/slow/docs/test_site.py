@@ -7,8 +7,6 @@ from urllib.parse import unquote
 
 import pytest
 
-import pytest_roofline
-
 from ... import warm
 from .pages import ROOT
 
@@ -53,12 +51,6 @@ def test_every_link_of_the_site_leads_to_a_page_or_file_of_it_and_an_anchor_ther
     assert broken == []
 
 
-def test_every_public_name_is_explained(site):
-    anchors = Targets(site / "api.html").anchors
-    names = {f"pytest_roofline.{name}" for name in pytest_roofline.__all__ if not name.startswith("_")}
-    assert names - anchors == set()
-
-
 def test_a_page_from_elsewhere_is_the_file_itself_and_links_within_the_site(site):
     page = (site / "about" / "contributing.html").read_text(encoding="utf-8")
     assert "A commit holds one idea" in page
@@ -79,13 +71,6 @@ def test_no_two_entries_of_the_navigation_have_one_name(site):
     names = re.findall(r'toctree-l1"><a class="reference internal" href="[^"]+">(.*?)</a>', navigation)
     assert len(names) > 30
     assert len(set(names)) == len(names)
-
-
-def test_only_what_a_reader_makes_has_a_constructor(site):
-    page = (site / "api.html").read_text(encoding="utf-8")
-    heads = re.findall(r'<dt class="sig[^>]*id="pytest_roofline\.([A-Z]\w+)">(.*?)</dt>', page, re.DOTALL)
-    made = {name for name, head in heads if "sig-paren" in head}
-    assert {"Work", "Timed"} == {name for name in made if not issubclass(getattr(pytest_roofline, name), Exception)}
 
 
 def test_no_page_ends_in_a_copyright_of_nobody(site):
