@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.core.work import Work
 from pytest_roofline.measuring import cache
+from pytest_roofline.measuring.devices.base import INFINITY_CACHE_BYTES, last_level_cache
 from pytest_roofline.measuring.peers import ALONE
 from pytest_roofline.measuring.request import Request, Timed, as_tuple
 
@@ -84,8 +85,8 @@ def test_the_number_of_sets_is_bounded():
 
 def test_so_many_sets_suffice_for_four_kibibytes_through_the_largest_known_cache():
     work = Work(payload_bytes=4096, wire_bytes=4096)
-    sets = cache.rotation_sets(work, cache.INFINITY_CACHE_BYTES, PLENTY)
-    assert (sets, cache.is_cold(sets, work, cache.INFINITY_CACHE_BYTES)) == (cache.MOST_SETS, True)
+    sets = cache.rotation_sets(work, INFINITY_CACHE_BYTES, PLENTY)
+    assert (sets, cache.is_cold(sets, work, INFINITY_CACHE_BYTES)) == (cache.MOST_SETS, True)
 
 
 def test_a_rotation_for_which_too_little_is_free_says_what_it_needs_what_there_is_and_what_to_do():
@@ -194,18 +195,18 @@ def test_a_tensor_is_one_argument():
 
 @pytest.mark.parametrize("architecture", ["gfx940", "gfx942", "gfx942:sramecc+:xnack-", "gfx950"])
 def test_an_infinity_cache_counts_as_the_last_level(architecture):
-    assert cache.last_level_cache(4 * MIB, architecture) == 256 * MIB
+    assert last_level_cache(4 * MIB, architecture) == 256 * MIB
 
 
 @pytest.mark.parametrize("architecture", ["gfx90a", "gfx1100", "gfx9420", "sm_90", ""])
 def test_other_architectures_have_the_cache_that_they_report(architecture):
-    assert cache.last_level_cache(8 * MIB, architecture) == 8 * MIB
+    assert last_level_cache(8 * MIB, architecture) == 8 * MIB
 
 
 def test_a_larger_cache_than_the_infinity_cache_stays():
-    assert cache.last_level_cache(512 * MIB, "gfx942") == 512 * MIB
+    assert last_level_cache(512 * MIB, "gfx942") == 512 * MIB
 
 
 @pytest.mark.parametrize(("architecture", "size_bytes"), [("sm_90", 64 * MIB), ("gfx942", 256 * MIB)])
 def test_an_unknown_cache_is_assumed_large(architecture, size_bytes):
-    assert cache.last_level_cache(0, architecture) == size_bytes
+    assert last_level_cache(0, architecture) == size_bytes

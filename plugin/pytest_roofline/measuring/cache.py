@@ -17,26 +17,10 @@ ROTATION_FACTOR = 4
 MOST_SETS = (1 << 18) + 1
 # The flush writes and reads this many times the last-level cache.
 FLUSH_FACTOR = 2
-# AMD's MI300 class reports the 4 MiB L2 of one die, while 256 MiB of Infinity Cache stand between it and memory.
-INFINITY_CACHE_BYTES = 256 * 2**20
-INFINITY_CACHE_ARCHITECTURES = ("gfx940", "gfx941", "gfx942", "gfx950")
-# Where a device does not tell: no known one has more, apart from those above.
-ASSUMED_CACHE_BYTES = 64 * 2**20
 # Of a device's whole memory. What is free changes from run to run, and runs of one command must be of one kind.
 MEMORY_SHARE = 0.5
 # Who waits so long for argument sets is told how long it will take.
 SLOW_S = 10.0
-
-
-def last_level_cache(reported_bytes: int, architecture: str) -> int:
-    """What must be evicted before a buffer is cold: what the device reports, but never less than its class has.
-
-    Args:
-        reported_bytes: as the driver says; 0 is unknown.
-        architecture: such as `sm_90` or `gfx942:sramecc+:xnack-`.
-    """
-    floor = INFINITY_CACHE_BYTES if architecture.split(":")[0] in INFINITY_CACHE_ARCHITECTURES else 0
-    return max(reported_bytes, floor) or ASSUMED_CACHE_BYTES
 
 
 def bytes_per_set(work: Work) -> int:

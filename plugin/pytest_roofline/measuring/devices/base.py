@@ -26,6 +26,12 @@ __all__ = [
 
 Stamp = object
 
+# AMD's MI300 class reports the 4 MiB L2 of one die, while 256 MiB of Infinity Cache stand between it and memory.
+INFINITY_CACHE_BYTES = 256 * 2**20
+INFINITY_CACHE_ARCHITECTURES = ("gfx940", "gfx941", "gfx942", "gfx950")
+# Where a device does not tell: no known one has more, apart from those above.
+ASSUMED_CACHE_BYTES = 64 * 2**20
+
 
 @dataclass(frozen=True, slots=True)
 class Traits:
@@ -176,6 +182,17 @@ class Managed(Protocol):
 
     def silent_library(self) -> str:
         """Why that library cannot be asked, in words; empty where it can."""
+
+
+def last_level_cache(reported_bytes: int, architecture: str) -> int:
+    """What must be evicted before a buffer is cold: what the device reports, but never less than its class has.
+
+    Args:
+        reported_bytes: as the driver says; 0 is unknown.
+        architecture: such as `sm_90` or `gfx942:sramecc+:xnack-`.
+    """
+    floor = INFINITY_CACHE_BYTES if architecture.split(":")[0] in INFINITY_CACHE_ARCHITECTURES else 0
+    return max(reported_bytes, floor) or ASSUMED_CACHE_BYTES
 
 
 class RealDevice:

@@ -17,8 +17,7 @@ from typing import Any, Literal
 
 from ...core.facts import DeviceFacts
 from ...core.machine import Gpu
-from ..cache import last_level_cache
-from .base import POWER_CAP, Allocated, Counters, Stamp, Traits
+from .base import POWER_CAP, Allocated, Counters, Stamp, Traits, last_level_cache
 
 # The clock of an idle card as a share of its full one: 345 of 1980 MHz.
 IDLE_CLOCK = 345 / 1980
