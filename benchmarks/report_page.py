@@ -24,9 +24,10 @@ from typing import Any
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Ceiling, Footer, Header, Judgement, Measurement, Outcome
+from pytest_roofline.core.rows import Row, worst_first
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.report_rows import ReportRow, report_rows, worst_first
+from pytest_roofline.judging.rows import rows_of_run
 from pytest_roofline.judging.runs import Line, Run, assemble
 from pytest_roofline.reporting.report.page import page
 from pytest_roofline.reporting.report.page_results import results_table
@@ -93,7 +94,7 @@ def _ended(test_id: str, label: str, seconds: float, *, red: bool) -> Iterator[L
     yield Outcome(test_id, "failed" if red else "passed", (word,), by_verdict=red)
 
 
-def peers_page(rows: Sequence[ReportRow]) -> str:
+def peers_page(rows: Sequence[Row]) -> str:
     """The same table and the same figures by the libraries' own writers, with marks where ours sets them."""
     import pandas
     import plotly.io
@@ -181,10 +182,10 @@ def told(pages: Sequence[Times], count: int, figures: int) -> str:
 def measured(count: int, rounds: int, folder: Path) -> str:
     """Make both pages, open them in turn, and tell."""
     run = a_run(count, SEED)
-    rows = worst_first(report_rows(run))
+    rows = worst_first(rows_of_run(run))
     pages = [
         written(OURS, folder / "ours.html", lambda: page([run])),
-        written(PEER, folder / "peer.html", lambda: peers_page(worst_first(report_rows(run)))),
+        written(PEER, folder / "peer.html", lambda: peers_page(worst_first(rows_of_run(run)))),
     ]
     version = ""
     for number in range(rounds):

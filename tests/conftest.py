@@ -9,6 +9,7 @@ import platform
 import re
 import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -176,10 +177,9 @@ class Make:
         return Reference(**({"groups": groups or self.groups(3), "source": "h200.json"} | changes))
 
     def result(self, *seconds, known=True, reference=None, policy=None, limits=(), why_none="", **changes):
-        """A measurement with its verdict: processes that took `seconds`, against fifteen of a millisecond each."""
+        """A row with its verdict: processes that took `seconds`, against fifteen of a millisecond each."""
         from pytest_roofline.judging.spread import Group
         from pytest_roofline.judging.verdicts import Policy, judge
-        from pytest_roofline.reporting.results import Result
 
         seconds = seconds or (1e-3,)
         shown = {name: changes.pop(name) for name in ("environment", "published", "left_out") if name in changes}
@@ -193,7 +193,28 @@ class Make:
             limits=limits,
             why_none=why_none or "no baseline recorded",
         )
-        return Result(measurement, verdict, **({"environment": {"driver": "570.86"}} | shown))
+        return self.judged(measurement, verdict, **shown)
+
+    def row(self, measurement, verdict="FAILED", **facts):
+        """The row of a measurement whose test failed for itself, so that it has no verdict."""
+        from pytest_roofline.judging.rows import timed_row
+
+        return timed_row([measurement], verdict=verdict, **facts)
+
+    def judged(self, measurement, verdict, environment=None, published=(), left_out=()):
+        """The row of a measurement with a verdict."""
+        from pytest_roofline.judging.judgements import judgement_of
+        from pytest_roofline.judging.rows import timed_row
+        from pytest_roofline.reporting.published import figure_texts
+        from pytest_roofline.reporting.remarks import remarks
+
+        facts = {"driver": "570.86"} if environment is None else environment
+        one = measurement
+        told = {"name": one.key.name, "test_id": one.test_id, "clock_hz": one.samples.clock_hz}
+        judgement = judgement_of(verdict, one.label, environments=(facts,), **told)
+        judgement = replace(judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting)))
+        row = timed_row([one], judgement, published=published)
+        return replace(row, judgement=replace(judgement, published=figure_texts(row)))
 
     def header(self, run_id="run-1", started=STARTED, **environment):
         return Header(

@@ -16,7 +16,7 @@ from .planned import encodable
 
 if TYPE_CHECKING:
     from .core.records import Measurement
-    from .reporting.results import Result
+    from .core.rows import Row
     from .session import RooflineSession
 
 # Fixture, marker and the head of every option of pytest-benchmark have one name, its session has another.
@@ -77,13 +77,14 @@ class Bridge:
         """
         request, self._request = self._request, None
         test_id = encodable(item.nodeid)
-        results = self._state.timed.of(test_id)
-        if not results or not _sound(results[0]) or self._state.exhausted.of(test_id):
+        rows = self._state.timed.of(test_id)
+        if not rows or not _sound(rows[0]) or self._state.exhausted.of(test_id):
             return
-        if request is None or request.node is not item:
+        measurement = rows[0].measurement
+        if request is None or request.node is not item or measurement is None:
             return
         try:
-            replay = self._run(request, results[0].measurement)
+            replay = self._run(request, measurement)
         except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
             text = f"{item.nodeid} was measured, but could not be replayed into pytest-benchmark: {error!r}"
             item.warn(pytest.PytestWarning(text))
@@ -101,11 +102,11 @@ class Bridge:
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
         """Say of every benchmark how it was judged in the end, ahead of their session, which writes its files here."""
         for test_id, replay in self._replays.items():
-            results = self._state.timed.of(test_id)
-            if test_id in self._failed or not results or not _sound(results[0]):
+            rows = self._state.timed.of(test_id)
+            if test_id in self._failed or not rows or not _sound(rows[0]):
                 self._withdrawn.append(replay.extra_info)
             else:
-                replay.extra_info.update(facts(self._state, replay.measurement, results))
+                replay.extra_info.update(facts(self._state, replay.measurement, rows))
         return (yield)
 
     @pytest.hookimpl(optionalhook=True)
@@ -181,13 +182,13 @@ def bridge_of(state: "RooflineSession") -> Bridge | NoBridge:
     return Bridge(state) if config.pluginmanager.hasplugin(THEIR_SESSION) and not stands_down else NoBridge()
 
 
-def _sound(result: "Result") -> bool:
+def _sound(row: "Row") -> bool:
     """Whether a measurement was judged, and can be trusted; red or green is all the same.
 
     What was slowed down by a drill, or replaced by other means, is the measurement of something else.
     """
-    judged = result.verdict is not None and result.verdict.kind.value != "INVALID"
-    return judged and "replaced" not in result.measurement.samples.labels
+    judged = row.judgement is not None and row.judgement.verdict != "INVALID"
+    return judged and "replaced" not in (row.labels or ())
 
 
 def _clock(seconds: Sequence[float], name: str) -> Callable[[], float]:

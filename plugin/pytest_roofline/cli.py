@@ -121,14 +121,14 @@ def _compare_rollout(
 
 
 def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Sequence[Path]") -> None:
-    from .judging.verdicts import Kind
-    from .observe.out_of_memory_text import lost_reason
+    from .core.rows import worst_first
     from .reporting.differences import comparison_lines
-    from .reporting.exact_tables import exact_comparison_table, exact_reason_lines
-    from .reporting.ladder import ladder_lines, ladder_of_rows
+    from .reporting.exact_tables import exact_reason_lines, kernels_table
+    from .reporting.ladder import ladder_lines, ladder_of
     from .reporting.messages import peak_lines
     from .reporting.published import idle_lines
     from .reporting.tables import comparison_table
+    from .reporting.words import counts_text
 
     rows, kernels = compared.rows, compared.kernels
     terminal = sys.stdout.isatty()
@@ -137,23 +137,15 @@ def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Seque
         click.echo(line)
     if rows or not (kernels or compared.lost):
         click.echo(comparison_table(rows, width(), terminal))
-    for row in rows:
-        if row.verdict.reason:
-            click.echo(f"{row.verdict.kind.value} {printable(row.label)}: {printable(row.verdict.reason)}")
-    for line in peak_lines([(row.label, row.verdict.peak) for row in rows], at_most=len(rows)):
+    told = [row for row in rows if row.judgement is not None and row.judgement.reason]
+    lines = [printable(f"{row.judgement.verdict} {row.label}: {row.judgement.reason}") for row in told if row.judgement]
+    lines += peak_lines(rows, at_most=len(rows)) + idle_lines(rows)
+    lines += [kernels_table(kernels, width(), terminal)] if kernels else []
+    lines += exact_reason_lines(kernels)
+    lines += [printable(f"{row.verdict} {row.label}: {row.reason}") for row in compared.lost]
+    lines += ladder_lines(ladder_of(rows, after))
+    for line in [*lines, counts_text(worst_first(compared.everything))]:
         click.echo(line)
-    for line in idle_lines(compared.idle):
-        click.echo(line)
-    if kernels:
-        click.echo(exact_comparison_table(kernels, width(), terminal))
-    for line in exact_reason_lines(kernels):
-        click.echo(line)
-    for one in compared.lost:
-        click.echo(printable(f"REGRESSED {one.label}: {lost_reason(one.record, one.old_s)}"))
-    for line in ladder_lines(ladder_of_rows(rows, after)):
-        click.echo(line)
-    counts = {kind: compared.kinds.count(kind) for kind in Kind}
-    click.echo(", ".join(f"{count} {kind.value}" for kind, count in counts.items() if count))
 
 
 def _note_cuts(runs: "Iterable[Run]") -> None:

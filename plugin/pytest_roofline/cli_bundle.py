@@ -93,7 +93,7 @@ def _root_of(run: "Run") -> Path:
 def _as_json(path: Path, made: "Bundle", keep: frozenset[str]) -> dict[str, Any]:
     return {
         "archive": str(path),
-        "tests": [{"test": row.test_id, "label": row.label, "verdict": row.word} for row in made.rows],
+        "tests": [{"test": row.test, "label": row.label, "verdict": row.verdict} for row in made.rows],
         "files": sorted(made.files),
         "commands": made.again.commands if made.again.tests else [],
         "left_out": made.again.left_out,
@@ -108,7 +108,7 @@ def _lines(path: Path, size_bytes: int, made: "Bundle", keep: frozenset[str]) ->
 
     yield f"{path}: {len(made.files)} files, {format_amount(size_bytes)}"
     for row in made.rows:
-        yield f"about {row.word} {row.label}"
+        yield f"about {row.verdict} {row.label}"
     if made.again.tests:
         yield "to measure it again: unpack it, then in roofline-bundle"
         yield from (f"  {command}" for command in made.again.commands)

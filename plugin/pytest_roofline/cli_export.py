@@ -13,7 +13,7 @@ from .core.units import listed, printable
 
 if TYPE_CHECKING:
     from .exchange.export import Exported
-    from .exchange.export.standing import LeftOut
+    from .exchange.export.choosing import LeftOut
     from .judging.runs import Run
 
 # Of tests that have no number at all, so many are named under each reason.

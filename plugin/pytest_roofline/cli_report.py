@@ -85,7 +85,7 @@ def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
 
 
 def _write(runs: "list[Run]", output: Path, *, silent: bool) -> None:
-    from .judging.report_rows import rows_of
+    from .judging.rows import rows_of
     from .reporting.report.writing import append_summary, write_report
 
     rows = rows_of(runs)

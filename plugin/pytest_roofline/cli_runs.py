@@ -43,14 +43,15 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
 
     Exit status: 0 shown, 2 the run cannot be used, or measured nothing of that name.
     """
+    from .judging.rows import rows_of_run
     from .judging.runs import read_run, resolve_run
     from .reporting.explain_json import explanation_as_json
-    from .reporting.ladder import ladder_lines, ladder_of_run
+    from .reporting.ladder import ladder_lines, ladder_of
 
     read = read_run(resolve_run(run, folder))
     found = _matching(read, test)
     red = {judgement.label for judgement in read.judgements if judgement.verdict == "REGRESSED"}
-    told = ladder_lines(ladder_of_run(read)) if red & found.keys() else []
+    told = ladder_lines(ladder_of(rows_of_run(read))) if red & found.keys() else []
     if as_json:
         print_json(explanation_as_json(read, list(found.items()), told))
         return

@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .core.resources import ResourceKey, Resources
+from .core.resources import ExactJudgement, ResourceKey, Resources
+from .core.rows import FAILED, Row
 from .judging.baselines import Shelf
-from .judging.exact import ExactVerdict, entry_of, judge_exact
+from .judging.exact import entry_of, judge_exact
 from .judging.exact_known import ExactKnown, known_by, known_in_baselines
-from .reporting.resources import DOES_NOT_FIT, ExactResult, judgement_of
+from .judging.rows import compiled_row
 from .settings import Options
+
+# In place of a verdict, where a test expected that.
+DOES_NOT_FIT = "DOES NOT FIT"
 
 if TYPE_CHECKING:
     from .judging.comparators import Comparator
@@ -23,7 +27,7 @@ class CompiledKernels:
     """Everything that a run knows of compiled kernels."""
 
     def __init__(self) -> None:
-        self.results: list[ExactResult] = []
+        self.rows: list[Row] = []
         self.known = ExactKnown({}, "")
         self._pending: dict[str, list[Resources]] = {}
 
@@ -46,18 +50,18 @@ class CompiledKernels:
         """The verdicts on everything that a test compiled; none on what cannot run, which the test itself expected."""
         for resources in self._pending.pop(test_id, []):
             if resources.invalid:
-                self._show(ExactResult(resources, None, ended=DOES_NOT_FIT))
+                self._show(compiled_row(resources, verdict=DOES_NOT_FIT))
             else:
-                self._show(ExactResult(resources, self._verdict_on(resources)))
+                self._show(compiled_row(resources, self._judgement_on(resources)))
 
     def missed(self, test_id: str, benchmark: str, parameters: Mapping[str, object]) -> list[ResourceKey]:
         """Kernels that the baseline has of a test, and that the test has not compiled so far."""
         compiled = {resources.key.identity for resources in self._pending.get(test_id, [])}
         return [key for key in self.known.of(benchmark, parameters) if key.identity not in compiled]
 
-    def _verdict_on(self, resources: Resources) -> ExactVerdict:
+    def _judgement_on(self, resources: Resources) -> ExactJudgement:
         known, why_none = self.known.find(resources.key)
-        return judge_exact(
+        exact = judge_exact(
             entry_of(resources, {}),
             known.entry if known is not None else None,
             slack=resources.slack,
@@ -65,8 +69,9 @@ class CompiledKernels:
             why_none=why_none,
             unread=resources.unread,
         )
+        return replace(exact, test_id=resources.test_id, label=resources.label)
 
-    def abandon(self, test_id: str | None = None, word: str = "FAILED") -> None:
+    def abandon(self, test_id: str | None = None, word: str = FAILED) -> None:
         """Keep what a test found that did not end well, without a verdict; of all tests where none is named.
 
         Args:
@@ -75,28 +80,34 @@ class CompiledKernels:
         """
         for name in [test_id] if test_id is not None else list(self._pending):
             for resources in self._pending.pop(name, []):
-                self._show(ExactResult(resources, None, ended=word))
+                self._show(compiled_row(resources, verdict=word))
 
-    def _show(self, result: ExactResult) -> None:
+    def _show(self, row: Row) -> None:
         """One row a kernel: a rerun takes the place of the attempt before."""
-        identity = result.resources.key.identity
-        self.results = [known for known in self.results if known.resources.key.identity != identity]
-        self.results.append(result)
+        assert row.resources is not None
+        identity = row.resources.key.identity
+        self.rows = [known for known in self.rows if known.resources and known.resources.key.identity != identity]
+        self.rows.append(row)
 
-    def of(self, test_id: str) -> list[ExactResult]:
+    def of(self, test_id: str) -> list[Row]:
         """What is said of a test's kernels."""
-        return [result for result in self.results if result.resources.test_id == test_id]
+        return [row for row in self.rows if row.test == test_id]
 
     def call_it(self, test_id: str, word: str) -> None:
         """Name how a test without verdicts ended."""
-        self.results = [replace(r, ended=word) if r.resources.test_id == test_id else r for r in self.results]
+        self.rows = [
+            replace(row, verdict=word) if row.test == test_id and row.exact is None else row for row in self.rows
+        ]
 
     def retract(self, test_id: str) -> None:
         """Take back the verdicts of a test that failed for itself after all."""
-        self.results = [replace(r, verdict=None) if r.resources.test_id == test_id else r for r in self.results]
+        self.rows = [
+            replace(row, verdict=FAILED, reason="", exact=None) if row.test == test_id and row.exact else row
+            for row in self.rows
+        ]
 
     def write_verdicts(self, writer: "RunWriter") -> None:
         """Put the verdicts into the run file."""
-        for result in self.results:
-            if result.verdict is not None:
-                writer.write(judgement_of(result))
+        for row in self.rows:
+            if row.exact is not None:
+                writer.write(row.exact)

@@ -21,8 +21,8 @@ from .outcomes import name_failed, note
 from .profiling import profiled_labels
 from .reporting.resources import failure_message as kernel_message
 from .reporting.resources import properties as kernel_properties
-from .reporting.results import properties
 from .reporting.verdicts import failure_message
+from .reporting.words import properties
 from .rounds import Rounds
 from .selection import measures
 from .session import RooflineSession
@@ -120,7 +120,7 @@ class Deciding:
         Ranks measure in processes of their own, and what a profiler watches over is no result.
         """
         state = self.state
-        measured = any(result.measurement.ranks is None for result in state.timed.results)
+        measured = any(row.ranks is None for row in state.timed.rows)
         if self.canaries_taken or self.only_looking or not measured or profiled_labels(state):
             return
         from .measuring.canary import measure_canaries
@@ -181,28 +181,27 @@ class Deciding:
 
 def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
     """Attach a test's figures to its report; what turns it red, if anything does."""
-    results, exhausted = state.timed.of(test_id_of(item)), state.exhausted.of(test_id_of(item))
+    rows, exhausted = state.timed.of(test_id_of(item)), state.exhausted.of(test_id_of(item))
     # A rerun publishes its own figures, not the earlier attempt's beside them.
     others = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
     kernels = kernel_properties(state.compiled.of(test_id_of(item)))
-    item.user_properties[:] = [*others, *properties(results), *out_of_memory_properties(exhausted), *kernels]
-    red = [result for result in results if result.verdict is not None and state.fails(result.verdict)]
+    item.user_properties[:] = [*others, *properties(rows), *out_of_memory_properties(exhausted), *kernels]
+    red = state.red_rows(test_id_of(item))
     lost = [record for record in exhausted if record.red]
-    kernels_red = state.red_kernels(test_id_of(item))
-    if not red and not lost and not kernels_red:
+    if not red and not lost:
         return None
     where = _relative(state.writer.path, item.config.rootpath)
-    messages = [failure_message(result, where, state.degraded) for result in red]
+    messages = [failure_message(row, where, state.degraded) for row in red if row.exact is None]
     messages += [exhausted_message(record, where) for record in lost]
-    messages += [kernel_message(result, where) for result in kernels_red]
+    messages += [kernel_message(row, where) for row in red if row.exact is not None]
     return pytest.fail.Exception("\n".join(messages), pytrace=False)
 
 
 def pass_in_shadow(state: RooflineSession, item: pytest.Item, report: pytest.TestReport, why: str) -> None:
     """Let a test pass that a verdict alone has turned red, and keep why, worst first by how much slower it is."""
-    red = [result.verdict for result in state.timed.of(test_id_of(item)) if result.verdict is not None]
-    slowdown = max((verdict.change or 0.0 for verdict in red if state.fails(verdict)), default=0.0)
-    regressed = any(verdict.kind is Kind.REGRESSED for verdict in red)
+    rows = state.timed.of(test_id_of(item))
+    slowdown = max((row.change or 0.0 for row in rows if state.fails(row)), default=0.0)
+    regressed = any(row.judgement is not None and row.judgement.verdict == Kind.REGRESSED for row in rows)
     let_pass(item, why, SLOWER if regressed else OTHER, slowdown)
     report.outcome, report.longrepr = "passed", None
     report.user_properties = list(item.user_properties)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from .core.entries import RESOURCES
-from .core.units import GIB, format_tolerance, printable
+from .core.units import GIB, count, format_tolerance, printable
 from .foreseen import seconds_each, seconds_of_all
 from .gate_item import shortfalls, unmeasured_entries
 from .judging.comparators import BaselineComparator, RunComparator
@@ -21,10 +21,10 @@ from .observe.memory_text import memory_lines, snapshot_lines
 from .observe.out_of_memory_text import out_of_memory_lines
 from .observe.profile_text import profile_lines
 from .reporting.details import detail_lines
-from .reporting.exact_tables import resources_table
+from .reporting.exact_tables import kernels_table
 from .reporting.figures import figure_lines
 from .reporting.first_calls import first_call_lines
-from .reporting.ladder import ladder_lines, ladder_of_results
+from .reporting.ladder import ladder_lines, ladder_of
 from .reporting.matrix import matrix_lines
 from .reporting.messages import (
     condition_lines,
@@ -39,7 +39,6 @@ from .reporting.overview import curve_verdict_line, overview_lines, power_lines
 from .reporting.published import idle_lines, limit_lines, published_lines
 from .reporting.ranks import rank_lines
 from .reporting.resources import difference_lines
-from .reporting.results import count
 from .reporting.tables import results_table, roofline_note
 from .reporting.transfers import transfer_lines
 from .selection import unmet_need
@@ -182,32 +181,32 @@ def _untold_since(session: RooflineSession) -> str:
 def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[str]:
     """What explains the run as a whole, the table, the curves, the counts and the closing sentences."""
     lines: list[str] = []
-    results = session.timed.results
+    rows = session.timed.rows
     if session.options.drill is not None:
         lines.append(f"DRILL: every measured function was slowed down by {format_tolerance(session.options.drill)}")
     exhausted = session.exhausted.found
-    if results or exhausted:
-        lines += overview_lines(results)
-        lines += ladder_lines(ladder_of_results(results))
-        lines += results_table(results, width, colour, exhausted).split("\n")
-        lines += [line for line in (roofline_note(results), _unknown_hardware(session)) if line]
-        lines += limit_lines(results)
+    if rows or exhausted:
+        lines += overview_lines(rows)
+        lines += ladder_lines(ladder_of(rows))
+        lines += results_table(rows, width, colour, exhausted).split("\n")
+        lines += [line for line in (roofline_note(rows), _unknown_hardware(session)) if line]
+        lines += limit_lines(rows)
         lines += _curve_lines(session)
-        lines += matrix_lines(results, width)
-        lines += transfer_lines(results)
-        lines += rank_lines(results)
-        lines += first_call_lines(results)
+        lines += matrix_lines(rows, width)
+        lines += transfer_lines(rows)
+        lines += rank_lines(rows)
+        lines += first_call_lines(rows)
         lines += out_of_memory_lines(exhausted)
-        lines += reason_lines(results)
-        lines += peak_lines([(r.label, r.verdict.peak) for r in results if r.verdict is not None])
-        lines += condition_lines(results, untold_since=_untold_since(session))
-        lines += idle_lines((result.label, one) for result in results for one in result.idle)
-        lines += published_lines(results, verbose=session.config.get_verbosity() > 0)
+        lines += reason_lines(rows)
+        lines += peak_lines(rows)
+        lines += condition_lines(rows, untold_since=_untold_since(session))
+        lines += idle_lines(rows)
+        lines += published_lines(rows, verbose=session.config.get_verbosity() > 0)
         if session.config.get_verbosity() > 1:
-            lines += detail_lines(results)
-    if session.compiled.results:
-        lines += resources_table(session.compiled.results, width, colour).split("\n")
-        lines += difference_lines(session.compiled.results)
+            lines += detail_lines(rows)
+    if session.compiled.rows:
+        lines += kernels_table(session.compiled.rows, width, colour).split("\n")
+        lines += difference_lines(session.compiled.rows)
     lines += figure_lines(session.noted.figures)
     lines += memory_lines(session.noted.memory_uses)
     lines += snapshot_lines(session.noted.snapshots)
@@ -216,17 +215,18 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
 
 
 def _unknown_hardware(session: RooflineSession) -> str:
-    return unknown_line(session.ground.environment.device) if session.timed.results else ""
+    return unknown_line(session.ground.environment.device) if session.timed.rows else ""
 
 
 def _curve_lines(session: RooflineSession) -> list[str]:
-    judged = [(r.measurement, r.verdict) for r in session.timed.results if r.verdict is not None]
-    lines = [curve_verdict_line(curve) for curve in judge_curves(judged)]
-    return lines + [curve_line(curve) for curve in summarise(result.measurement for result in session.timed.results)]
+    rows = session.timed.rows
+    lines = [curve_verdict_line(curve) for curve in judge_curves(rows)]
+    measured = (row.measurement for row in rows if row.measurement is not None)
+    return lines + [curve_line(curve) for curve in summarise(measured)]
 
 
 def _closing_lines(session: RooflineSession) -> list[str]:
-    results, lines = session.timed.results, []
+    rows, lines = session.timed.rows, []
     family = family_of(session.ground.environment.device)
     if session.writer.trouble:
         lines.append(f"WARNING: {session.writer.trouble}")
@@ -238,17 +238,17 @@ def _closing_lines(session: RooflineSession) -> list[str]:
         lines.append(f"WARNING: no further rounds: {session.rounds_refused}")
     if session.health:
         lines.append(f"device health: {session.health.splitlines()[0]}")
-    lines += power_lines(results)
+    lines += power_lines(rows)
     if session.options.shadow:
         known = watched(session.options.folder, session.ground.hardware)
         lines += shadow_lines(shadow_of(session.config).sentences, known)
-    kernels = session.compiled.results
-    family = RESOURCES if kernels and not results else family
-    lines += gate_lines([*results, *kernels], len(session.planned), _run_argument(session), family)
+    kernels = session.compiled.rows
+    family = RESOURCES if kernels and not rows else family
+    lines += gate_lines([*rows, *kernels], len(session.planned), _run_argument(session), family)
     rounds = f", {session.rounds_used} rounds" if session.rounds_used > 1 else ""
     left_out = unmeasured_entries(session)[1]
     unasked = f", {left_out} of the baseline's entries left out by the selection" if left_out else ""
-    lines.append(counts_line(len(results), session.not_measured, len(kernels)) + rounds + unasked)
+    lines.append(counts_line(len(rows), session.not_measured, len(kernels)) + rounds + unasked)
     lacking = [] if session.options.gate else shortfalls(session)
     if lacking:
         lines.append(f"--roofline-ci would fail this run: {'; '.join(one.text for one in lacking)}")

@@ -16,18 +16,17 @@ from _pytest.runner import runtestprotocol
 from .core.entries import Entry
 from .core.keys import canonical
 from .core.records import Outcome
-from .core.units import listed, printable
+from .core.units import count, listed, printable
 from .judging.comparators import BaselineComparator
 from .judging.ending import XFAIL, how_it_ended
 from .judging.hardware import family_of
 from .judging.pruning import PlannedTest, Selection, Unmeasured, unmeasured
+from .judging.rows import together_row
 from .noted import Note
 from .options import NOT_RUNNING
 from .planned import benchmark_name, encodable, parameters_of
 from .reporting.messages import compared_of, gate_lines
 from .reporting.overview import together_text
-from .reporting.resources import ExactResult
-from .reporting.results import Result, count
 from .round_child import in_round
 from .session import RooflineSession, session_key
 from .settings import Options
@@ -136,7 +135,7 @@ def fail_together(session: pytest.Session, state: RooflineSession) -> None:
     if verdict is None:
         return
     remedy = "Look for one cause (clock, power limit, neighbours, driver) before the single tests, from which it is "
-    found = [Shortfall(together_text(verdict), f"{remedy}taken out.")]
+    found = [Shortfall(together_text(together_row(verdict)), f"{remedy}taken out.")]
     Gate.from_parent(session, options=state.options, state=state, found=found, name=TOGETHER).run_last()
 
 
@@ -150,16 +149,16 @@ def nothing_compared(state: RooflineSession | None) -> list[Shortfall]:
     if state is None:
         remedy = "Expected one at least: look at the paths, -k, -m and --roofline-tier, and at what collects them."
         return [Shortfall("nothing was compared, since no test that measures was selected", remedy)]
-    results: list[Result | ExactResult] = [*state.timed.results, *state.compiled.results]
-    if compared_of(results) or any(one.red for one in state.exhausted.found):
+    rows = [*state.timed.rows, *state.compiled.rows]
+    if compared_of(rows) or any(one.red for one in state.exhausted.found):
         return []
-    if not results:
+    if not rows:
         reasons = f": {printable('; '.join(state.not_measured))}" if state.not_measured else ""
         text = f"nothing was compared, since 0 of {count(len(state.planned), 'test')} measured anything{reasons}"
         return [Shortfall(text, "Mend what kept them from measuring, or select others.")]
     run = state.run_name if state.writer.path is not None else ""
-    lines = gate_lines(results, len(state.planned), run, family_of(state.ground.environment.device))
-    return [Shortfall(f"nothing was compared: 0 of {count(len(results), 'result')}", "\n  ".join(lines))]
+    lines = gate_lines(rows, len(state.planned), run, family_of(state.ground.environment.device))
+    return [Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(lines))]
 
 
 def shortfalls(state: RooflineSession, *, complete: bool = False) -> list[Shortfall]:
@@ -201,8 +200,7 @@ def _silent(state: RooflineSession, complete: bool) -> Iterator[str]:
     """Tests that passed, or never ran, and recorded nothing at all."""
     noted: list[Note] = [*state.noted.figures, *state.noted.memory_uses, *state.noted.profiles]
     recorded = {one.test_id for one in noted} | {one.test_id for one in state.exhausted.found}
-    recorded |= {one.measurement.test_id for one in state.timed.results}
-    recorded |= {one.resources.test_id for one in state.compiled.results}
+    recorded |= {row.test for row in [*state.timed.rows, *state.compiled.rows]}
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
         passed = complete if ended is None else ended.outcome == "passed"
@@ -212,8 +210,7 @@ def _silent(state: RooflineSession, complete: bool) -> Iterator[str]:
 
 def _escaped(state: RooflineSession) -> Iterator[str]:
     """Tests that were measured and then skipped, which is also what `pytest.xfail()` does in a test's body."""
-    measured = {one.measurement.test_id for one in state.timed.results}
-    measured |= {one.resources.test_id for one in state.compiled.results}
+    measured = {row.test for row in [*state.timed.rows, *state.compiled.rows]}
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
         if ended is None or encodable(test_id) not in measured:
@@ -237,7 +234,7 @@ def unmeasured_entries(state: RooflineSession, *, complete: bool = False) -> tup
         red = not complete if ended is None else ended.outcome == "failed" and how_it_ended(ended)[0] != XFAIL
         if red or state.exhausted.of(encodable(test_id)):
             excused.add((plan.benchmark, canonical(plan.parameters)))
-    keys = [result.measurement.key for result in state.timed.results]
+    keys = [row.key for row in state.timed.rows if row.key is not None]
     hardware = {state.ground.hardware, *(key.hardware for key in keys)}
 
     def asked(entry: Entry) -> bool:

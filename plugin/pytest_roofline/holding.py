@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from _pytest.runner import call_and_report
 
+from .core.rows import Row
+from .judging.verdicts import Kind
 from .planned import encodable
 from .session import RooflineSession
 
@@ -139,10 +141,14 @@ def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
 
 def undecided(state: RooflineSession, item: pytest.Item) -> bool:
     """Whether what is said of a test may still change, and nothing has turned it red for good."""
-    results = state.timed.of(test_id_of(item))
-    for_good = any(r.verdict is not None and r.verdict.decided and state.fails(r.verdict) for r in results)
-    for_good = for_good or state.exhausted.red(test_id_of(item)) or bool(state.red_kernels(test_id_of(item)))
-    return not for_good and any(state.timed.may_change(result) for result in results)
+    test_id = test_id_of(item)
+    for_good = state.exhausted.red(test_id) or any(map(_decided, state.red_rows(test_id)))
+    return not for_good and any(map(state.timed.may_change, state.timed.of(test_id)))
+
+
+def _decided(row: Row) -> bool:
+    """Whether more processes would be idle; what a kernel asks for is the same in all."""
+    return row.judgement is None or row.judgement.verdict not in (Kind.INCONCLUSIVE, Kind.INVALID)
 
 
 def test_id_of(item: pytest.Item) -> str:

@@ -6,8 +6,8 @@ from typing import Literal
 import pytest
 
 from .core.records import Outcome
+from .core.rows import FAILED
 from .holding import ended_well
-from .judging.ending import FAILED
 from .planned import encodable
 from .session import RooflineSession
 
@@ -32,16 +32,14 @@ def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport,
         by_verdict = True
     if report.failed and not by_verdict and report.when == "call":
         session.retract(test_id)
-    measured = any(result.measurement.test_id == test_id for result in session.timed.results)
-    measured = measured or bool(session.compiled.of(test_id))
-    if report.skipped and measured:
+    if report.skipped and (session.timed.of(test_id) or session.compiled.of(test_id)):
         session.call_it(test_id, "XFAIL" if hasattr(report, "wasxfail") else "SKIPPED")
     elif report.skipped and not hasattr(report, "wasxfail"):
         session.not_measured[_skip_reason(report)] += 1
     if report.when == "call" or report.failed or (report.when == "setup" and report.skipped):
-        verdicts = tuple(result.word for result in session.timed.results if result.measurement.test_id == test_id)
+        verdicts = tuple(row.verdict for row in session.timed.of(test_id))
         verdicts += tuple(word for record in session.exhausted.of(test_id) for word in record.words)
-        verdicts += tuple(result.word for result in session.compiled.of(test_id))
+        verdicts += tuple(row.verdict for row in session.compiled.of(test_id))
         session.note_outcome(
             Outcome(
                 test_id=test_id,

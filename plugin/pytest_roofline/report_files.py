@@ -14,7 +14,7 @@ from .planned import Planned, encodable
 from .settings import Options
 
 if TYPE_CHECKING:
-    from .judging.report_rows import ReportRow
+    from .core.rows import Row
     from .judging.runs import Run, RunWriter
     from .reporting.report.annotations import Place
 
@@ -66,11 +66,11 @@ class Reports:
         if self._on_github:
             self._try("nothing is annotated", lambda: self._annotate(rows, planned, config))
 
-    def _read(self, writer: "RunWriter") -> "tuple[Run | None, list[ReportRow]]":
+    def _read(self, writer: "RunWriter") -> "tuple[Run | None, list[Row]]":
         """The run as its file holds it, at its whole path as a later report would find it, with its rows."""
-        from .judging.report_rows import rows_of
+        from .judging.rows import rows_of
 
-        found: list[tuple[Run, list[ReportRow]]] = []
+        found: list[tuple[Run, list[Row]]] = []
 
         def read() -> None:
             run = writer.read_back()
@@ -93,18 +93,18 @@ class Reports:
             return False
         return True
 
-    def _write(self, run: "Run", rows: "list[ReportRow]", folder: Path) -> None:
+    def _write(self, run: "Run", rows: "list[Row]", folder: Path) -> None:
         from .reporting.report.writing import write_report
 
         *_, page = write_report([run], folder, rows)
         self.lines.append(printable(f"report written to {folder}, to be opened at {page}"))
 
-    def _append(self, run: "Run", rows: "list[ReportRow]") -> None:
+    def _append(self, run: "Run", rows: "list[Row]") -> None:
         from .reporting.report.writing import append_summary
 
         append_summary([run], Path(self._summary), rows)
 
-    def _annotate(self, rows: "list[ReportRow]", planned: Mapping[str, Planned], config: pytest.Config) -> None:
+    def _annotate(self, rows: "list[Row]", planned: Mapping[str, Planned], config: pytest.Config) -> None:
         from .reporting.report.annotations import annotations
 
         places = {encodable(test_id): place_of(plan.item, config) for test_id, plan in planned.items()}

@@ -24,7 +24,6 @@ from .core.samples import CANARY
 from .judging.runs import Run, read_run
 from .judging.trials import LostRound
 from .launcher import launcher_of
-from .observe.out_of_memory_text import figures
 from .planned import encodable
 from .round_child import VARIABLE
 from .session import RooflineSession
@@ -213,7 +212,7 @@ class Rounds:
             self._state.ran_out(replace(record, round=number))
             if record.recorded:
                 measured = [m.key.name for m in run.measurements if m.test_id == record.test_id and not m.invalid]
-                self._lose(record.test_id, f"it ran out of memory in round {number} ({figures(record)})", measured)
+                self._lose(record.test_id, f"it ran out of memory in round {number} ({record.sizes})", measured)
         for calibration in run.calibrations:
             self._state.writer.write(calibration)
         for test_id, outcome in failed.items():

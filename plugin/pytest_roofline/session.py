@@ -15,25 +15,24 @@ from .core.keys import Key, told_by_position
 from .core.memory import OutOfMemory
 from .core.records import Ceiling, Footer, Header, Measurement, Outcome
 from .core.resources import ResourceKey, Resources
+from .core.rows import Row
 from .core.samples import Calibration
 from .core.work import Work
 from .ground import Ground, open_ground
 from .judging.curves import judge_curves, summarise
-from .judging.exact import ExactVerdict
 from .judging.looks import Looks
 from .judging.runs import RunWriter, new_run_id, now
-from .judging.verdicts import Kind, Verdict
+from .judging.verdicts import Kind
 from .noted import Exhausted, Note, Noted
 from .planned import Planned, encodable
 from .report_files import Reports
-from .reporting.resources import ExactResult
 from .round_child import in_round
 from .settings import Options
 from .shadow import shadow_of
 from .timed import TimedResults
 from .version import __version__
 
-_WORDS = {
+_WORDS: dict[str, str] = {
     Kind.REGRESSED: "regressed",
     Kind.INVALID: "invalid",
     Kind.NO_BASELINE: "no-baseline",
@@ -197,19 +196,22 @@ class RooflineSession:
         self.timed.retract(test_id)
         self.compiled.retract(test_id)
 
-    def fails(self, verdict: Verdict | ExactVerdict) -> bool:
-        """Whether a verdict turns its test red."""
-        word = _WORDS.get(verdict.kind)
-        if isinstance(verdict, Verdict) and verdict.overall is not verdict.kind:
+    def fails(self, row: Row) -> bool:
+        """Whether a verdict turns its test red; none does not."""
+        judged = row.judgement or row.exact
+        if judged is None:
+            return False
+        word = _WORDS.get(judged.verdict)
+        if row.by_peak:
             # Its memory is worse than its time; a peak that the baseline lacks turns nothing red.
-            return not {word, _WORDS[verdict.overall]}.isdisjoint(self.options.fail_on)
-        if word == "no-baseline" and self.options.until_recorded and isinstance(verdict, Verdict):
+            return not {word, _WORDS[row.verdict]}.isdisjoint(self.options.fail_on)
+        if word == "no-baseline" and self.options.until_recorded and row.judgement is not None:
             return self.ground.recorded and word in self.options.fail_on
         return word in self.options.fail_on
 
-    def red_kernels(self, test_id: str) -> list[ExactResult]:
-        """Compiled kernels of a test whose verdict turns it red."""
-        return [known for known in self.compiled.of(test_id) if known.verdict is not None and self.fails(known.verdict)]
+    def red_rows(self, test_id: str) -> list[Row]:
+        """Measurements and compiled kernels of a test whose verdict turns it red."""
+        return [row for row in [*self.timed.of(test_id), *self.compiled.of(test_id)] if self.fails(row)]
 
     def end_measuring(self, item: pytest.Item) -> None:
         """From here on the test measures no more: its verdicts are out."""
@@ -240,7 +242,7 @@ class RooflineSession:
         self._closed = True
         self.timed.abandon()
         self.compiled.abandon()
-        if self.round is None and self.timed.results:
+        if self.round is None and self.timed.rows:
             self.timed.settle(set())
         if self.options.save or self.reports.wanted or (self.options.shadow and self.round is None):
             # The name, the report, or the night, that was asked for exists even if every test was skipped.
@@ -250,18 +252,18 @@ class RooflineSession:
         self.writer.close()
 
     def _write_end(self, exit_status: int) -> None:
-        results = self.timed.results
+        rows = self.timed.rows
         self.timed.write_verdicts(self.writer)
         self.compiled.write_verdicts(self.writer)
-        summaries = summarise(result.measurement for result in results)
-        judged = judge_curves([(r.measurement, r.verdict) for r in results if r.verdict is not None])
+        summaries = summarise(row.measurement for row in rows if row.measurement is not None)
+        judged = judge_curves(rows)
         words = {(curve.label, curve.metric): curve.kind.value for curve in judged}
         ended = exit_status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         self.footer = Footer(
             finished=now(),
             exit_status=exit_status,
-            measured=len(results),
-            compiled=len(self.compiled.results),
+            measured=len(rows),
+            compiled=len(self.compiled.rows),
             not_measured=dict(self.not_measured),
             curves=tuple(replace(curve, verdict=words.get((curve.label, curve.metric), "")) for curve in summaries),
             shadow=shadow_of(self.config).sentences if self.options.shadow and ended and self.round is None else None,

@@ -5,26 +5,30 @@ A verdict may change until its test is reported: a further round, or what other 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .core.entries import Entry, Statistic
 from .core.keys import Key
 from .core.records import Measurement
+from .core.rows import FAILED, Row
 from .core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
 from .ground import Ground
 from .judging.comparators import BaselineComparator, class_of_key, find_reference
+from .judging.ending import INTERRUPTED
+from .judging.judgements import judgement_of
 from .judging.limits import IdleLimit, Limit, Summary
 from .judging.looks import Looks
 from .judging.peaks import judge_peak
 from .judging.plausible import distrusted
 from .judging.policy import limits_of, policy_of
+from .judging.rows import timed_row
 from .judging.shared import Shared, Side, hold_shared
 from .judging.siblings import Sibling, judge_sibling, unless_busy
 from .judging.spread import Group
 from .judging.trials import LostRound, Trial
-from .judging.verdicts import Kind, Policy, Reference, default_looks, judge, settle
-from .reporting.records import judgement_of
-from .reporting.results import Result
+from .judging.verdicts import Kind, Policy, Reference, Verdict, default_looks, judge, settle
+from .reporting.published import figure_texts
+from .reporting.remarks import remarks
 from .settings import Options
 
 if TYPE_CHECKING:
@@ -42,7 +46,7 @@ class TimedResults:
     """
 
     def __init__(self, options: Options, started: str, looks: Callable[[], Looks | None], *, judges: bool) -> None:
-        self.results: list[Result] = []
+        self.rows: list[Row] = []
         # Of the machine itself, in every process of the run: they have no verdict and no row.
         self.canaries: list[Measurement] = []
         # What all tests share, as far as it is known by now, and their references as they would be today.
@@ -56,6 +60,8 @@ class TimedResults:
         self._judges = judges
         self._opened: Ground | None = None
         self._trials: dict[str, Trial] = {}
+        # By the identity of a key; what a row shows of a verdict is its judgement.
+        self._verdicts: dict[str, Verdict] = {}
         self._pending: dict[str, list[Measurement]] = {}
         self._at_once: set[str] = set()
 
@@ -92,30 +98,38 @@ class TimedResults:
         """Judge what was measured of a test since the last time, together with all that was before."""
         taken = [measurement for measurement in self._pending.pop(test_id, []) if self._take(measurement)]
         for measurement in taken:
-            self._show(self._verdict_on(measurement))
+            self._judge(measurement)
 
     def abandon(self, test_id: str | None = None) -> None:
         """Keep what a test measured that did not end well, without a verdict; of all tests where none is named."""
         for name in [test_id] if test_id is not None else list(self._pending):
             self._keep_unjudged(name)
 
-    def of(self, test_id: str) -> list[Result]:
+    def of(self, test_id: str) -> list[Row]:
         """What is said of a test so far."""
-        return [result for result in self.results if result.measurement.test_id == test_id]
+        return [row for row in self.rows if row.test == test_id]
+
+    def verdict_of(self, row: Row) -> Verdict | None:
+        """What is known of a row's time beyond what it shows; None where its test failed for itself."""
+        return self._verdicts.get(row.key.identity) if row.key is not None else None
 
     def call_it(self, test_id: str, word: str) -> None:
         """Name how a test without verdicts ended."""
-        self._change(test_id, ended=word)
+        self.rows = [
+            replace(row, verdict=word) if row.test == test_id and row.judgement is None else row for row in self.rows
+        ]
 
     def retract(self, test_id: str) -> None:
         """Take back the verdicts of a test that failed for itself after all."""
-        self._change(test_id, verdict=None)
+        for row in self.of(test_id):
+            if row.judgement is not None and row.measurement is not None:
+                self._show(timed_row([row.measurement], verdict=FAILED, published=row.published, idle=row.idle))
 
     def write_verdicts(self, writer: "RunWriter") -> None:
         """Put the verdicts into the run file."""
-        for result in self.results:
-            if result.verdict is not None:
-                writer.write(judgement_of(result))
+        for row in self.rows:
+            if row.judgement is not None:
+                writer.write(row.judgement)
 
     def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
         """Give the tests that are still open their last look, although more processes were planned.
@@ -125,14 +139,12 @@ class TimedResults:
             cut: whether there will be no further process for any test, so that none could have been seen better.
         """
         self._share(open_ids)
-        for result in [known for known in self.results if known.verdict is not None]:
-            last = self._verdict_on(result.measurement, ended=True)
-            assert result.verdict is not None
-            assert last.verdict is not None
-            if result.measurement.test_id in open_ids:
-                self._show(last)
+        for row, verdict in list(self._judged()):
+            assert row.measurement is not None
+            if row.test in open_ids:
+                self._judge(row.measurement, ended=True)
             elif cut:
-                self._show(replace(result, verdict=replace(result.verdict, reach=last.verdict.reach)))
+                self._settle(row, replace(verdict, reach=self._verdict_on(row.measurement, ended=True)[0].reach))
 
     def settle(self, open_ids: set[str]) -> None:
         """Hold all verdicts of the run against each other; only those of tests that are still held may change.
@@ -141,14 +153,19 @@ class TimedResults:
             open_ids: tests whose outcome is not out yet.
         """
         self._share(open_ids)
-        named = {r.measurement.key.identity: r for r in self.results if r.verdict is not None}
-        settled = settle({name: r.verdict for name, r in named.items() if r.verdict}, self._ground.comparisons)
-        for name, result in named.items():
+        named = {row.key.identity: (row, verdict) for row, verdict in self._judged() if row.key is not None}
+        settled = settle({name: verdict for name, (_, verdict) in named.items()}, self._ground.comparisons)
+        for name, (row, known) in named.items():
             verdict = settled[name]
-            if result.measurement.test_id not in open_ids:
-                assert result.verdict is not None
-                verdict = replace(result.verdict, p_adjusted=verdict.p_adjusted)
-            self._show(replace(result, verdict=verdict))
+            if row.test not in open_ids:
+                verdict = replace(known, p_adjusted=verdict.p_adjusted)
+            self._settle(row, verdict)
+
+    def _judged(self) -> Iterator[tuple[Row, Verdict]]:
+        for row in self.rows:
+            verdict = self.verdict_of(row)
+            if verdict is not None:
+                yield row, verdict
 
     def _share(self, open_ids: set[str]) -> None:
         """Find what all tests share today, and hold the open ones against what is left.
@@ -158,22 +175,22 @@ class TimedResults:
         if self._options.drill is not None:
             return
         sides, tolerances, classes, shifts = {}, [], [], {}
-        for measurement, verdict in [(result.measurement, result.verdict) for result in self.results]:
-            if verdict is None or verdict.difference is None or verdict.reference is None:
+        for row, verdict in self._judged():
+            if row.measurement is None or verdict.difference is None or verdict.reference is None:
                 continue
-            group = Group(verdict.new_medians_s, self._ground.identity, self._started)
-            sides[measurement.key.identity] = Side(group, replace(verdict.reference, moved=(), shift=0.0))
+            key, group = row.measurement.key, Group(verdict.new_medians_s, self._ground.identity, self._started)
+            sides[key.identity] = Side(group, replace(verdict.reference, moved=(), shift=0.0))
             tolerances.append(verdict.tolerance)
-            classes.append(class_of_key(measurement.key))
-            if measurement.test_id in open_ids:
-                shifts[measurement.key.identity] = measurement, verdict.reference.shift
+            classes.append(class_of_key(key))
+            if row.test in open_ids:
+                shifts[key.identity] = row.measurement, verdict.reference.shift
         for identity, group, reference in self._canary_groups():
             sides[identity] = Side(group, reference, canary=True)
         self.shared, self._moved = hold_shared(sides, tolerances, classes)
         for identity, (measurement, shift) in shifts.items():
             # One that had its last look is not put back to an earlier one.
             if self._moved[identity].shift != shift:
-                self._show(self._verdict_on(measurement))
+                self._judge(measurement)
 
     def _canary_groups(self) -> Iterator[tuple[str, Group, Reference]]:
         found: dict[str, list[Measurement]] = {}
@@ -186,17 +203,17 @@ class TimedResults:
                 medians_s = tuple(one.median_s for one in taken)
                 yield identity, Group(medians_s, self._ground.identity, self._started), reference
 
-    def may_change(self, result: Result) -> bool:
+    def may_change(self, row: Row) -> bool:
         """Whether what is said of a measurement may still change: by other tests' verdicts, or in a further round."""
-        verdict = result.verdict
-        return verdict is not None and (verdict.may_be_red or self.wants_round(result))
+        verdict = self.verdict_of(row)
+        return verdict is not None and (verdict.may_be_red or self.wants_round(row))
 
-    def wants_round(self, result: Result) -> bool:
+    def wants_round(self, row: Row) -> bool:
         """Whether another process might decide."""
-        verdict, measurement = result.verdict, result.measurement
-        if verdict is None or measurement.test_id in self._at_once:
+        verdict = self.verdict_of(row)
+        if verdict is None or row.key is None or row.test in self._at_once:
             return False
-        trial = self._trials[measurement.key.identity]
+        trial = self._trials[row.key.identity]
         rounds = len({one.process for one in trial.measurements})
         if verdict.reference is None and verdict.kind in (Kind.NO_BASELINE, Kind.PASSED) and not verdict.siblings:
             # A recording: what nothing is known of is measured as often as was asked for.
@@ -205,27 +222,77 @@ class TimedResults:
             return False
         if verdict.reference is None and verdict.limit is None and not verdict.siblings:
             return False
-        return rounds < self.most_rounds(result) and not trial.hopeless(verdict.reference)
+        return rounds < self.most_rounds(row) and not trial.hopeless(verdict.reference)
 
-    def most_rounds(self, result: Result) -> int:
+    def most_rounds(self, row: Row) -> int:
         """How many processes a test may take."""
-        reference = result.verdict.reference if result.verdict is not None else None
-        return self._plan(result.measurement.test_id, result.measurement.key, reference).most
+        verdict = self.verdict_of(row)
+        assert row.key is not None
+        return self._plan(row.test, row.key, verdict.reference if verdict is not None else None).most
 
     def _take(self, measurement: Measurement) -> bool:
         """Put a measurement to the others of its key; False for what tells of the scheduler, or of a profiler."""
         labels = measurement.samples.labels
         if OVERSUBSCRIBED in labels or (PROFILED in labels and not measurement.invalid):
             word = OVERSUBSCRIBED if OVERSUBSCRIBED in labels else PROFILED
-            self._show(Result(measurement, None, self._facts(measurement), ended=word.upper()))
+            self._show(timed_row([measurement], verdict=word.upper()))
             return False
         self._trials.setdefault(measurement.key.identity, Trial()).measurements.append(measurement)
         return True
 
-    def _verdict_on(self, measurement: Measurement, *, ended: bool = False) -> Result:
+    def _judge(self, measurement: Measurement, *, ended: bool = False) -> None:
+        """Show the verdict on a key as it is by now."""
         trial = self._trials[measurement.key.identity]
         if SIBLINGS in measurement.samples.labels:
-            return self._among_siblings(measurement)
+            verdict, standing = self._among_siblings(measurement), trial.standing(None)
+            self._show(self._row(trial, standing, verdict), verdict)
+            return
+        verdict, standing, idle = self._verdict_on(measurement, ended=ended)
+        entries = self._entries_for(measurement)
+        published = tuple(entry for entry in entries if entry.kind in ("threshold", "reference") and not entry.gates)
+        left_out = tuple(trial.unsound(verdict.reference).values()) if verdict.kind is not Kind.INVALID else ()
+        lost = self.lost.get(measurement.test_id, ())
+        left_out += tuple(one.text for one in lost if measurement.key.name not in one.measured)
+        self._show(self._row(trial, standing, verdict, left_out, published=published, idle=idle), verdict)
+
+    def _row(
+        self, trial: Trial, standing: Measurement, verdict: Verdict, left_out: tuple[str, ...] = (), **facts: Any
+    ) -> Row:
+        judgement = judgement_of(
+            verdict,
+            standing.label,
+            name=standing.key.name,
+            test_id=standing.test_id,
+            environments=(self._ground.environment.comparable() | standing.comparable(),),
+            clock_hz=standing.samples.clock_hz,
+        )
+        judgement = replace(judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting)))
+        row = timed_row(trial.measurements, judgement, standing=standing, **facts)
+        return replace(row, judgement=replace(judgement, published=figure_texts(row)))
+
+    def _settle(self, row: Row, verdict: Verdict) -> None:
+        """Show a verdict that differs from the one shown in what other tests of the run say of it."""
+        assert row.measurement is not None
+        assert row.judgement is not None
+        trial = self._trials[row.measurement.key.identity]
+        judgement = replace(
+            row.judgement,
+            verdict=verdict.kind.value,
+            reason=verdict.reason,
+            reach=verdict.reach,
+            p_adjusted=verdict.p_adjusted,
+        )
+        published, idle = row.published, row.idle
+        shown = timed_row(trial.measurements, judgement, standing=row.measurement, published=published, idle=idle)
+        self._show(shown, verdict)
+
+    def _verdict_on(
+        self, measurement: Measurement, *, ended: bool = False
+    ) -> tuple[Verdict, Measurement, tuple[tuple[Entry, str], ...]]:
+        """The verdict on a key with all its processes, the one that stands for them, and limits that are idle."""
+        trial = self._trials[measurement.key.identity]
+        if SIBLINGS in measurement.samples.labels:
+            return self._among_siblings(measurement), trial.standing(None), ()
         reference, why_none = find_reference(self._ground.comparator, measurement.key, measurement.work)
         if reference is not None:
             reference = self._moved.get(measurement.key.identity, reference)
@@ -246,13 +313,9 @@ class TimedResults:
         if verdict.kind is not Kind.INVALID:
             peak = judge_peak(trial.peak_bytes(reference), reference, measurement.key)
             verdict = replace(verdict, peak=peak)
-        published = tuple(entry for entry in entries if entry.kind in ("threshold", "reference") and not entry.gates)
-        left_out = tuple(trial.unsound(reference).values()) if not invalid else ()
-        lost = self.lost.get(measurement.test_id, ())
-        left_out += tuple(one.text for one in lost if measurement.key.name not in one.measured)
-        return Result(standing, verdict, self._facts(standing), published, left_out=left_out, idle=tuple(idle))
+        return verdict, standing, tuple((one.entry, one.why) for one in idle)
 
-    def _among_siblings(self, measurement: Measurement) -> Result:
+    def _among_siblings(self, measurement: Measurement) -> Verdict:
         """The verdict on one of several like devices, which no baseline is asked for: the others stand for it."""
         key = measurement.key
         found: dict[str, Sibling] = {}
@@ -263,8 +326,7 @@ class TimedResults:
                 medians_s = trial.group(None, one.device, self._started).medians_s
                 found[identity] = Sibling(trial.standing(None), medians_s, trial.invalid(None))
         mine = found.pop(key.identity)
-        verdict = unless_busy(judge_sibling(mine, list(found.values())), self._trials[key.identity].measurements)
-        return Result(mine.standing, verdict, self._facts(mine.standing))
+        return unless_busy(judge_sibling(mine, list(found.values())), self._trials[key.identity].measurements)
 
     def _limits(
         self, standing: Measurement, trial: Trial, reference: Reference | None, entries: Sequence[Entry]
@@ -295,27 +357,24 @@ class TimedResults:
         found = (entry for shelf in shelves for entry in shelf.of(key.benchmark, key.name) if entry.matches(key))
         return list({entry.identity: entry for entry in found}.values())
 
-    def _change(self, test_id: str, **changes: object) -> None:
-        self.results = [
-            replace(result, **changes) if result.measurement.test_id == test_id else result  # type: ignore[arg-type]
-            for result in self.results
-        ]
-
     def _keep_unjudged(self, test_id: str) -> None:
         for measurement in self._pending.pop(test_id, []):
-            ended = "INTERRUPTED" if measurement.invalid == "interrupted" else "FAILED"
+            ended = INTERRUPTED if measurement.invalid == "interrupted" else FAILED
             if not measurement.invalid and self._judges:
                 # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
                 self._trials.setdefault(measurement.key.identity, Trial()).measurements.append(measurement)
-            self._show(Result(measurement, None, self._facts(measurement), ended=ended))
+            self._show(timed_row([measurement], verdict=ended))
 
-    def _facts(self, measurement: Measurement) -> dict[str, str]:
-        return self._ground.environment.comparable() | measurement.comparable()
-
-    def _show(self, result: Result) -> None:
+    def _show(self, row: Row, verdict: Verdict | None = None) -> None:
         """One row a measurement: a later verdict takes the place of the one before."""
-        for index, known in enumerate(self.results):
-            if known.measurement.key.identity == result.measurement.key.identity:
-                self.results[index] = result
+        assert row.key is not None
+        identity = row.key.identity
+        if verdict is None:
+            self._verdicts.pop(identity, None)
+        else:
+            self._verdicts[identity] = verdict
+        for index, known in enumerate(self.rows):
+            if known.key is not None and known.key.identity == identity:
+                self.rows[index] = row
                 return
-        self.results.append(result)
+        self.rows.append(row)

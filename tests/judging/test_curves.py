@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.judging.curves import judge_curves, summarise
+from pytest_roofline.judging.judgements import judgement_of
 from pytest_roofline.judging.limits import Limit
+from pytest_roofline.judging.rows import timed_row
 from pytest_roofline.judging.verdicts import Kind, Policy, judge
 
 SIZES = [4**power for power in range(6, 16)]
@@ -114,6 +116,11 @@ def test_a_measurement_without_a_size_is_on_no_curve(make):
     assert summarise([make.measurement(key=make.key(parameters={"heads": heads})) for heads in range(9)]) == []
 
 
+def verdicts_on(pairs):
+    """The verdicts on the sweeps of measurements, each with the verdict on it."""
+    return judge_curves(timed_row([one], judgement_of(verdict, one.label)) for one, verdict in pairs)
+
+
 def judged(make, *percents, spread=0.01, new=3, sizes=SIZES, **changes):
     """A sweep whose sizes are slower by these, each with its verdict."""
     pairs = []
@@ -125,7 +132,7 @@ def judged(make, *percents, spread=0.01, new=3, sizes=SIZES, **changes):
 
 
 def one_verdict(make, *percents, **changes):
-    (curve,) = judge_curves(judged(make, *percents, **changes))
+    (curve,) = verdicts_on(judged(make, *percents, **changes))
     return curve
 
 
@@ -155,7 +162,7 @@ def test_a_size_below_its_threshold_turns_its_sweep_red(make):
     pairs = judged(make, *(0,) * 10)
     breach = judge([make.group(1.0)], None, Policy(), limits=[Limit(make.published(), 1.0)])
     pairs[3] = (pairs[3][0], breach)
-    (curve,) = judge_curves(pairs)
+    (curve,) = verdicts_on(pairs)
     assert curve.kind is Kind.REGRESSED
 
 
@@ -191,7 +198,7 @@ def test_the_worst_region_is_the_quarter_of_the_sweep_that_got_slowest(make, per
 
 def test_the_order_of_sizes_changes_no_verdict_on_a_sweep(make):
     pairs = judged(make, 0, 1, 2, 3, 4, 5, 6, 7)
-    assert judge_curves(pairs) == judge_curves(pairs[::-1])
+    assert verdicts_on(pairs) == verdicts_on(pairs[::-1])
 
 
 def test_a_sweep_tells_how_many_processes_stand_behind_it(make):
@@ -201,7 +208,7 @@ def test_a_sweep_tells_how_many_processes_stand_behind_it(make):
 def test_the_strictest_tolerance_of_its_sizes_is_that_of_the_sweep(make):
     pairs = judged(make, *(4,) * 10)
     loose = [(measurement, replace(verdict, tolerance=0.5, kind=Kind.PASSED)) for measurement, verdict in pairs[1:]]
-    (curve,) = judge_curves([pairs[0], *loose])
+    (curve,) = verdicts_on([pairs[0], *loose])
     assert (curve.tolerance, curve.kind) == (0.05, Kind.INCONCLUSIVE)
 
 
@@ -210,7 +217,7 @@ def test_fewer_than_four_sizes_that_were_compared_have_no_verdict_together(make,
     pairs = judged(make, *(0,) * 10)
     none = judge([make.group(0.0)], None, Policy(), why_none="no baseline recorded")
     pairs = pairs[:compared] + [(measurement, none) for measurement, _ in pairs[compared:]]
-    assert [curve.points for curve in judge_curves(pairs)] == [4] * (compared == 4)
+    assert [curve.points for curve in verdicts_on(pairs)] == [4] * (compared == 4)
 
 
 def test_every_metric_and_benchmark_has_its_own_verdict(make):
@@ -219,5 +226,5 @@ def test_every_metric_and_benchmark_has_its_own_verdict(make):
         *judged(make, *(30,) * 5, benchmark="b"),
         *judged(make, *(-30,) * 5, benchmark="a", metric="triton_traffic_GBps"),
     ]
-    found = [(curve.label, curve.kind) for curve in judge_curves(pairs)]
+    found = [(curve.label, curve.kind) for curve in verdicts_on(pairs)]
     assert found == [("a", Kind.PASSED), ("b", Kind.REGRESSED), ("a", Kind.IMPROVED)]

@@ -52,7 +52,7 @@ def told(found):
 
 def test_the_same_figures_pass():
     found = verdict()
-    assert (found.kind, found.changes) == (Kind.PASSED, ())
+    assert (found.verdict, found.changes) == (Kind.PASSED, ())
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_same_figures_pass():
 )
 def test_a_figure_that_is_worse_by_one_is_red(figure, value):
     found = verdict(**{figure: value})
-    assert found.kind is Kind.REGRESSED
+    assert found.verdict == Kind.REGRESSED
     assert told(found) == [(figure, HOPPER[figure], value, "worse")]
 
 
@@ -84,26 +84,26 @@ def test_a_figure_that_is_worse_by_one_is_red(figure, value):
     ],
 )
 def test_the_figures_of_amd_are_judged_too(figure, value):
-    assert verdict(CDNA, **{figure: value}).kind is Kind.REGRESSED
+    assert verdict(CDNA, **{figure: value}).verdict == Kind.REGRESSED
 
 
 @pytest.mark.parametrize(
     ("figure", "value"), [("registers", 190), ("shared_bytes", 65536), ("matrix_instructions", 32)]
 )
 def test_a_figure_that_is_better_alone_is_an_improvement(figure, value):
-    assert verdict(**{figure: value}).kind is Kind.IMPROVED
+    assert verdict(**{figure: value}).verdict == Kind.IMPROVED
 
 
 def test_better_in_one_figure_does_not_pay_for_worse_in_another():
     found = verdict(registers=168, spill_stores=12)
-    assert found.kind is Kind.REGRESSED
+    assert found.verdict == Kind.REGRESSED
     assert [change.figure for change in found.changes] == ["spill_stores", "registers"]
 
 
 @pytest.mark.parametrize("after", [{"FFMA": 24}, {"FFMA": None}, {"MUFU.EX2": 8}, {"instructions": 1200}])
 def test_other_counts_are_named_and_judge_nothing(after):
     found = verdict(**after)
-    assert found.kind is Kind.PASSED
+    assert found.verdict == Kind.PASSED
     assert [change.verdict for change in found.changes] == [""]
 
 
@@ -112,23 +112,23 @@ def test_an_instruction_that_is_not_named_is_not_there():
 
 
 def test_slack_allows_what_it_says_and_no_more():
-    assert verdict(registers=206, slack={"registers": 8}).kind is Kind.PASSED
-    assert verdict(registers=207, slack={"registers": 8}).kind is Kind.REGRESSED
-    assert verdict(matrix_instructions=22, slack={"matrix_instructions": 2}).kind is Kind.PASSED
+    assert verdict(registers=206, slack={"registers": 8}).verdict == Kind.PASSED
+    assert verdict(registers=207, slack={"registers": 8}).verdict == Kind.REGRESSED
+    assert verdict(matrix_instructions=22, slack={"matrix_instructions": 2}).verdict == Kind.PASSED
 
 
 def test_slack_of_registers_means_vgprs_where_a_target_calls_them_so():
-    assert verdict(CDNA, vgprs=208, slack={"registers": 8}).kind is Kind.PASSED
-    assert verdict(CDNA, vgprs=208, slack={"registers": 8, "vgprs": 4}).kind is Kind.REGRESSED
+    assert verdict(CDNA, vgprs=208, slack={"registers": 8}).verdict == Kind.PASSED
+    assert verdict(CDNA, vgprs=208, slack={"registers": 8, "vgprs": 4}).verdict == Kind.REGRESSED
 
 
 def test_worse_within_its_slack_is_no_improvement_whatever_else_is_better():
-    assert verdict(registers=206, shared_bytes=0, slack={"registers": 8}).kind is Kind.PASSED
+    assert verdict(registers=206, shared_bytes=0, slack={"registers": 8}).verdict == Kind.PASSED
 
 
 def test_a_kind_of_matrix_instruction_that_is_gone_is_red_even_where_their_number_is_not_less():
     found = verdict(HGMMA=None, HMMA=128, matrix_instructions=128)
-    assert found.kind is Kind.REGRESSED
+    assert found.verdict == Kind.REGRESSED
     assert ("HGMMA", 24, 0, "worse") in told(found)
 
 
@@ -141,30 +141,30 @@ def test_losing_every_matrix_instruction_is_red():
 def test_a_newer_kind_in_place_of_an_older_is_an_improvement_with_fewer_of_them(old, new):
     before = {name: value for name, value in HOPPER.items() if name != "HGMMA"} | {old: 128, "matrix_instructions": 128}
     found = verdict(before, **{old: None, new: 8, "matrix_instructions": 8})
-    assert found.kind is Kind.IMPROVED
+    assert found.verdict == Kind.IMPROVED
     assert [change.figure for change in found.changes if change.verdict == "better"] == [new]
 
 
 def test_one_kind_in_place_of_another_of_the_same_generation_is_for_a_person_to_accept():
     before = {name: value for name, value in HOPPER.items() if name != "HGMMA"} | {"HMMA": 24}
-    assert verdict(before, HMMA=None, IMMA=24).kind is Kind.REGRESSED
+    assert verdict(before, HMMA=None, IMMA=24).verdict == Kind.REGRESSED
 
 
 def test_matrix_instructions_where_there_were_none_are_an_improvement():
     before = {name: value for name, value in HOPPER.items() if name != "HGMMA"} | {"matrix_instructions": 0}
-    assert verdict(before, HMMA=8, matrix_instructions=8).kind is Kind.IMPROVED
+    assert verdict(before, HMMA=8, matrix_instructions=8).verdict == Kind.IMPROVED
 
 
 def test_nothing_to_compare_with_is_no_baseline_with_the_reason():
     found = judge_exact(entry(), None, why_none="no baseline recorded")
-    assert (found.kind, found.reason, found.compared) == (Kind.NO_BASELINE, "no baseline recorded", False)
+    assert (found.verdict, found.reason) == (Kind.NO_BASELINE, "no baseline recorded")
 
 
 def test_a_figure_that_can_no_longer_be_read_is_never_passed_over():
     before = entry()
     now = entry({name: HOPPER[name] for name in ("shared_bytes", "registers", "stack_bytes")})
     found = judge_exact(now, before, unread="nvdisasm gave up")
-    assert found.kind is Kind.INVALID
+    assert found.verdict == Kind.INVALID
     assert (
         found.reason == "spill_stores, spill_loads, matrix_instructions cannot be compared any more: nvdisasm gave up"
     )
@@ -173,27 +173,27 @@ def test_a_figure_that_can_no_longer_be_read_is_never_passed_over():
 def test_what_is_worse_is_red_although_something_else_can_no_longer_be_read():
     now = entry({name: HOPPER[name] for name in ("shared_bytes", "stack_bytes")} | {"registers": 255})
     found = judge_exact(now, entry(), unread="nvdisasm gave up")
-    assert found.kind is Kind.REGRESSED
+    assert found.verdict == Kind.REGRESSED
     assert told(found)[0] == ("registers", 198, 255, "worse")
     assert found.reason.endswith("matrix_instructions cannot be compared any more: nvdisasm gave up")
 
 
 def test_what_is_better_does_not_make_up_for_what_can_no_longer_be_read():
     now = entry({name: HOPPER[name] for name in ("shared_bytes", "stack_bytes")} | {"registers": 128})
-    assert judge_exact(now, entry()).kind is Kind.INVALID
+    assert judge_exact(now, entry()).verdict == Kind.INVALID
 
 
 def test_a_figure_that_the_baseline_lacks_is_named_only():
     before = {name: value for name, value in CDNA.items() if name != "occupancy_waves"}
     found = verdict(before, occupancy_waves=2)
-    assert found.kind is Kind.PASSED
+    assert found.verdict == Kind.PASSED
     assert told(found) == [("occupancy_waves", None, 2, "")]
 
 
 def test_instructions_that_were_not_counted_before_are_not_taken_for_none():
     before = {name: HOPPER[name] for name in ("shared_bytes", "registers", "stack_bytes")}
     found = judge_exact(entry(), entry(before))
-    assert found.kind is Kind.PASSED
+    assert found.verdict == Kind.PASSED
     assert ("HGMMA", None, 24, "") in told(found)
 
 

@@ -15,6 +15,7 @@ from pytest_roofline.judging.explaining import (
     could_have_seen,
     modes,
 )
+from pytest_roofline.judging.judgements import judgement_of
 from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.verdicts import Kind, Policy, judge
 
@@ -22,10 +23,14 @@ GHZ = 1e9
 
 
 def slower(make, percent, spread=0.003, clock_hz=None, **policy):
-    """The verdict on a test that is slower by so much."""
+    """What was said of a test that is slower by so much."""
     reference = make.reference(*make.groups(3, process=spread), clock_hz=clock_hz)
     new = make.groups(1, 3, process=spread, centre=math.log1p(percent / 100))
-    return judge(new, reference, Policy(**policy))
+    return said(judge(new, reference, Policy(**policy)))
+
+
+def said(verdict, clock_hz=None):
+    return judgement_of(verdict, "one", clock_hz=clock_hz)
 
 
 def suite(make, *percents, **policy):
@@ -69,15 +74,15 @@ def test_what_was_not_compared_with_a_baseline_moved_nowhere(make):
     without = judge([make.group(0.0)], None, Policy())
     breach = judge([make.group(1.0)], None, Policy(), limits=[Limit(make.published(), 1.0)])
     assert breach.kind is Kind.REGRESSED
-    assert common_shift([without] * 9 + [breach] * 9) is None
-    assert common_shift([without] * 9 + suite(make, *(10,) * 5)).tests == 5
+    assert common_shift([said(without)] * 9 + [said(breach)] * 9) is None
+    assert common_shift([said(without)] * 9 + suite(make, *(10,) * 5)).tests == 5
 
 
 @given(st.floats(-0.3, 0.3), st.floats(0.5, 2.0))
 def test_a_difference_in_cycles_is_that_of_time_and_clock_together(make, log, ratio):
     """Time × clock."""
-    verdict = replace(slower(make, 0, clock_hz=1.5 * GHZ), estimate=log)
-    found = clock_change(verdict, 1.5 * GHZ * ratio)
+    judgement = replace(slower(make, 0, clock_hz=1.5 * GHZ), estimate=log, interval=(log, log))
+    found = clock_change(replace(judgement, clock_hz=1.5 * GHZ * ratio))
     if abs(math.log(ratio)) > 0.0101:
         cycles = math.exp(log) * ratio
         assert math.exp(found.in_cycles) == pytest.approx(cycles)
@@ -91,17 +96,17 @@ def test_a_difference_in_cycles_is_that_of_time_and_clock_together(make, log, ra
     [(32, 1.5, True), (33, 1.5, True), (66, 1.5, False), (33, 1.98, None), (33, 2.2, False), (10, 1.8, True)],
 )
 def test_a_slowdown_that_vanishes_in_cycles_is_the_clocks(make, percent, clock_ghz, explains):
-    found = clock_change(slower(make, percent, clock_hz=1.98 * GHZ), clock_ghz * GHZ)
+    found = clock_change(replace(slower(make, percent, clock_hz=1.98 * GHZ), clock_hz=clock_ghz * GHZ))
     assert explains == (found and found.explains(0.05))
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, 1e9), (1e9, None), (None, None)])
 def test_a_clock_that_nobody_probed_explains_nothing(make, before, after):
-    assert clock_change(slower(make, 30, clock_hz=before), after) is None
+    assert clock_change(replace(slower(make, 30, clock_hz=before), clock_hz=after)) is None
 
 
 def test_without_a_baseline_no_clock_has_changed(make):
-    assert clock_change(judge([make.group(0.0)], None, Policy()), 1e9) is None
+    assert clock_change(said(judge([make.group(0.0)], None, Policy()), 1e9)) is None
 
 
 # verdicts.md: 22.5 ms in one process, 25.5 ms in the next is real.
@@ -109,7 +114,7 @@ FAST, SLOW = math.log(22.5e-3), math.log(25.5e-3)
 
 
 def two_modes(make, fast=9, slow=5, spread=0.002):
-    return make.reference(make.group(*make.spaced(fast, spread, FAST)), make.group(*make.spaced(slow, spread, SLOW)))
+    return tuple(map(math.exp, [*make.spaced(fast, spread, FAST), *make.spaced(slow, spread, SLOW)]))
 
 
 def test_two_modes_are_told_by_where_they_lie_and_how_often_the_slow_one_is_occupied(make):
@@ -124,21 +129,20 @@ def test_modes_are_seen_where_the_dip_test_sees_them(make, seed):
     for distance in (0.0, 2.0, 4.0, 8.0):
         logs = rng.standard_normal(24) + distance * (rng.random(24) < 0.4)
         _, p = diptest.diptest(np.sort(logs))
-        assert (p <= 0.05) == (modes(make.reference(make.group(*0.01 * logs)), [1.0]) is not None)
+        assert (p <= 0.05) == (modes(np.exp(0.01 * logs), [1.0]) is not None)
 
 
 def test_processes_around_one_centre_have_one_mode(make):
-    assert modes(make.reference(make.group(*make.spaced(40, 0.05))), [1.0]) is None
+    assert modes(list(map(math.exp, make.spaced(40, 0.05))), [1.0]) is None
 
 
 @pytest.mark.parametrize(("fast", "slow"), [(4, 3), (7, 0), (1, 0)])
 def test_too_few_processes_show_no_modes(make, fast, slow):
-    reference = make.reference(make.group(*make.spaced(fast, 0.001, FAST), *make.spaced(slow, 0.001, SLOW)))
-    assert modes(reference, [1.0]) is None
+    assert modes(two_modes(make, fast, slow, 0.001), [1.0]) is None
 
 
 def test_medians_that_are_all_alike_have_one_mode(make):
-    assert modes(make.reference(make.group(*[0.0] * 20)), [1.0]) is None
+    assert modes([1.0] * 20, [1.0]) is None
 
 
 def reaching(make, *percents):
@@ -177,4 +181,4 @@ def test_what_a_run_could_have_seen_is_never_told_too_small(make, percents):
 
 
 def test_a_run_that_compared_nothing_could_have_seen_nothing(make):
-    assert could_have_seen([judge([make.group(0.0)], None, Policy())]) == []
+    assert could_have_seen([said(judge([make.group(0.0)], None, Policy()))]) == []

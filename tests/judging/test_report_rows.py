@@ -5,9 +5,10 @@ import pytest
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Judgement, Outcome, SessionRecord
 from pytest_roofline.core.resources import ExactJudgement, ResourceKey, Resources
+from pytest_roofline.core.rows import worst_first
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.report_rows import report_rows, worst_first
+from pytest_roofline.judging.rows import rows_of_run
 
 MIB = 2**20
 
@@ -15,7 +16,7 @@ MIB = 2**20
 @pytest.fixture
 def rows(make, tmp_path):
     def of(*records, **changes):
-        return report_rows(make.run(tmp_path / "run.jsonl", *records, **changes))
+        return rows_of_run(make.run(tmp_path / "run.jsonl", *records, **changes))
 
     return of
 
@@ -39,16 +40,16 @@ def test_processes_of_one_key_are_one_row_with_the_centre_of_those_judged(rows, 
     three = [make.measurement(seconds, process=f"p{seconds}") for seconds in (1e-3, 2e-3, 4e-3)]
     judgement = verdict_on(three[0], processes=3, new_s=2.1e-3, reference_s=1e-3)
     (row,) = rows(*three, judgement)
-    assert ("time", "PASSED", 2.1e-3, 3) == (row.what, row.word, row.seconds, len(row.processes))
+    assert ("time", "PASSED", 2.1e-3, 3) == (row.what, row.verdict, row.time_s, len(row.measurements))
     assert 2e-3 == row.measurement.median_s
     assert 2 * 64 * MIB / 2.1e-3 == pytest.approx(row.rate)
-    assert 2 * 64 * MIB / 1e-3 == pytest.approx(row.reference_rate)
+    assert 2 * 64 * MIB / 1e-3 == pytest.approx(row.baseline_rate)
 
 
 def test_of_one_process_the_median_stands(rows, make):
     one = make.measurement(1e-3)
     (row,) = rows(one, verdict_on(one, processes=1, new_s=9.0))
-    assert 1e-3 == row.seconds
+    assert 1e-3 == row.time_s
 
 
 def test_differences_are_shares_of_the_reference_s_time(rows, make):
@@ -59,13 +60,13 @@ def test_differences_are_shares_of_the_reference_s_time(rows, make):
     )
     assert 1.0 == pytest.approx(row.change)
     assert (0.0, 2.0) == pytest.approx(row.interval)
-    assert (1.0, 2.0, 3.0) == row.reference_medians_s
+    assert (1.0, 2.0, 3.0) == row.baseline_medians_s
 
 
 def test_what_was_not_compared_has_neither_difference_nor_reference(rows, make):
     (row,) = rows(make.measurement())
     assert (None, None, None, None, ()) == (
-        row.change, row.interval, row.reference_s, row.reference_rate, row.reference_medians_s
+        row.change, row.interval, row.baseline_time_s, row.baseline_rate, row.baseline_medians_s
     )  # fmt: skip
 
 
@@ -73,18 +74,18 @@ def test_measurements_of_one_test_are_rows_of_their_own_and_each_has_its_verdict
     first, second = (make.measurement(key=make.key(name=name), test_id="test_a.py::t") for name in ("read", "write"))
     found = rows(first, second, verdict_on(second, "REGRESSED"), verdict_on(first, "PASSED"))
     assert [("memcpy_d2d[64MiB].read", "PASSED"), ("memcpy_d2d[64MiB].write", "REGRESSED")] == [
-        (row.label, row.word) for row in found
+        (row.label, row.verdict) for row in found
     ]
 
 
 def test_a_number_that_nobody_compared_is_neither_green_nor_red(rows, make):
     (row,) = rows(make.measurement())
-    assert ("MEASURED", "", False) == (row.word, row.reason, row.red)
+    assert ("MEASURED", "", False) == (row.verdict, row.reason, row.red)
 
 
 def test_an_invalid_number_without_a_verdict_is_invalid(rows, make):
     (row,) = rows(make.measurement(invalid="busy neighbours"))
-    assert ("INVALID", "busy neighbours") == (row.word, row.reason)
+    assert ("INVALID", "busy neighbours") == (row.verdict, row.reason)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_a_test_without_a_verdict_says_how_it_ended(rows, make, outcome, word, r
     measured, bare = make.measurement(), Outcome("test_b.py::test_bare[x]", **outcome)
     timed, untimed = rows(measured, make.outcome(measured, **outcome), bare)
     assert [("time", word, outcome["reason"], red), ("test", word, outcome["reason"], red)] == [
-        (row.what, row.word, row.reason, row.red) for row in (timed, untimed)
+        (row.what, row.verdict, row.reason, row.red) for row in (timed, untimed)
     ]
     assert "test_bare[x]" == untimed.label
 
@@ -120,43 +121,43 @@ def test_a_test_without_a_number_is_called_by_its_name_and_parameters(rows, test
 
 def test_a_test_that_the_run_never_ended_is_interrupted(rows, make):
     (row,) = rows(make.measurement(), ended=False)
-    assert ("INTERRUPTED", None, False) == (row.word, row.outcome, row.red)
+    assert ("INTERRUPTED", None, False) == (row.verdict, row.ended, row.red)
 
 
 @pytest.mark.parametrize("label", ["oversubscribed", "profiled"])
 def test_what_is_never_judged_says_why_unless_its_test_failed(rows, make, label):
     one = make.measurement(samples=Samples((1e-3,), 1, 1e-9, labels=(label,)))
     (row,) = rows(one)
-    assert label.upper() == row.word
+    assert label.upper() == row.verdict
     (row,) = rows(one, make.outcome(one, "failed", reason="wrong"))
-    assert ("FAILED", True) == (row.word, row.red)
+    assert ("FAILED", True) == (row.verdict, row.red)
 
 
 def test_a_rerun_that_passed_keeps_the_word_and_is_not_red(rows, make):
     one = make.measurement()
     (row,) = rows(one, make.outcome(one, "failed", reason="flaky"), make.outcome(one))
-    assert ("FAILED", "flaky", False) == (row.word, row.reason, row.red)
+    assert ("FAILED", "flaky", False) == (row.verdict, row.reason, row.red)
 
 
 @pytest.mark.parametrize("word", ["PASSED", "IMPROVED", "NO BASELINE", "INCONCLUSIVE", "INVALID", "REGRESSED"])
 def test_a_test_that_is_red_for_itself_has_failed_whatever_its_verdict(rows, make, word):
     one = make.measurement()
     (row,) = rows(one, make.outcome(one), make.outcome(one, "failed", reason="in teardown"), verdict_on(one, word))
-    assert ("FAILED", True) == (row.word, row.red)
+    assert ("FAILED", True) == (row.verdict, row.red)
 
 
 @pytest.mark.parametrize("word", ["REGRESSED", "NO BASELINE", "INCONCLUSIVE", "INVALID"])
 def test_a_test_that_is_red_by_verdict_has_that(rows, make, word):
     one = make.measurement()
     (row,) = rows(one, make.outcome(one, "failed", by_verdict=True), verdict_on(one, word, reason="why"))
-    assert (word, "why", True) == (row.word, row.reason, row.red)
+    assert (word, "why", True) == (row.verdict, row.reason, row.red)
 
 
 def test_a_rerun_that_is_red_by_verdict_has_that_and_not_the_failure_before_it(rows, make):
     one = make.measurement()
     ends = make.outcome(one, "failed", reason="flaky"), make.outcome(one, "failed", by_verdict=True)
     (row,) = rows(one, *ends, verdict_on(one, "REGRESSED"))
-    assert ("REGRESSED", True) == (row.word, row.red)
+    assert ("REGRESSED", True) == (row.verdict, row.red)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_a_rerun_that_is_red_by_verdict_has_that_and_not_the_failure_before_it(r
 def test_without_a_judgement_the_outcome_tells_the_verdict(rows, make, ended, verdicts, word):
     one = make.measurement()
     (row,) = rows(one, make.outcome(one, ended, verdicts=verdicts, by_verdict=ended == "failed", reason="+20 %"))
-    assert (word, ended == "failed") == (row.word, row.red)
+    assert (word, ended == "failed") == (row.verdict, row.red)
 
 
 def test_what_is_no_verdict_is_not_repeated_as_one(rows, make):
@@ -182,7 +183,7 @@ def test_what_is_no_verdict_is_not_repeated_as_one(rows, make):
     timed, compiled = rows(
         one, found, verdict_on(one, "<b>" * 999), ExactJudgement(found.test_id, found.label, "sm_90", "@all")
     )
-    assert ["UNKNOWN", "UNKNOWN"] == [timed.word, compiled.word]
+    assert ["UNKNOWN", "UNKNOWN"] == [timed.verdict, compiled.verdict]
     assert "'@all'" in compiled.reason
     assert 200 > len(timed.reason)
 
@@ -190,7 +191,7 @@ def test_what_is_no_verdict_is_not_repeated_as_one(rows, make):
 def test_the_health_of_the_device_has_its_own_word(rows):
     ended = Outcome("device health", "failed", ("DEGRADED",), "DEGRADED: half the links", by_verdict=True)
     (row,) = rows(ended)
-    assert ("test", "DEGRADED", "DEGRADED: half the links", True) == (row.what, row.word, row.reason, row.red)
+    assert ("test", "DEGRADED", "DEGRADED: half the links", True) == (row.what, row.verdict, row.reason, row.red)
 
 
 @pytest.mark.parametrize(("reason", "shown"), [("xfail: ", ""), ("[XPASS(strict)] ", "[XPASS(strict)]")])
@@ -202,42 +203,42 @@ def test_a_reason_that_nobody_gave_leaves_no_room_behind(rows, reason, shown):
 def test_processes_that_do_not_count_stand_behind_no_number(rows, make):
     three = [make.measurement(process=f"p{number}", invalid="busy" * (number == 2)) for number in range(3)]
     (row,) = rows(*three)
-    assert (2, 3) == (row.counted, len(row.processes))
+    assert (2, 3) == (row.processes, len(row.measurements))
     (row,) = rows(*three, verdict_on(three[0], processes=1))
-    assert 1 == row.counted
+    assert 1 == row.processes
     (row,) = rows(make.measurement(invalid="busy"))
-    assert row.counted is None
+    assert row.processes is None
 
 
 def test_kernels_have_their_exact_verdict(rows):
     found = kernel()
     judgement = ExactJudgement(found.test_id, found.label, "sm_90", "REGRESSED", reason="more registers")
     (row,) = rows(found, Outcome(found.test_id, "failed", by_verdict=True), judgement)
-    assert ("kernel", "REGRESSED", "more registers", True) == (row.what, row.word, row.reason, row.red)
-    assert (None, None, None) == (row.seconds, row.rate, row.share_of_ceiling)
+    assert ("kernel", "REGRESSED", "more registers", True) == (row.what, row.verdict, row.reason, row.red)
+    assert (None, None, None) == (row.time_s, row.rate, row.roofline_share)
 
 
 def test_a_kernel_that_nobody_compared_was_only_measured(rows):
     found = kernel()
     (row,) = rows(found, Outcome(found.test_id, "passed"))
-    assert "MEASURED" == row.word
+    assert "MEASURED" == row.verdict
 
 
 def test_running_out_of_memory_is_a_row_and_what_was_taken_before_is_none(rows, make):
     partial = make.measurement(invalid="interrupted", test_id="test_a.py::test_big")
     found = rows(partial, exhausted(name=""), Outcome("test_a.py::test_big", "passed"))
-    assert [("memory", "OUT OF MEMORY", "no", False)] == [(row.what, row.word, row.reason, row.red) for row in found]
+    assert [("memory", "OUT OF MEMORY", "no", False)] == [(row.what, row.verdict, row.reason, row.red) for row in found]
 
 
 def test_a_test_that_ran_out_of_memory_unexpectedly_has_failed(rows):
     (row,) = rows(exhausted(recorded=False), Outcome("test_a.py::test_big", "failed", ("OUT OF MEMORY",), "no"))
-    assert ("memory", "FAILED", True) == (row.what, row.word, row.red)
+    assert ("memory", "FAILED", True) == (row.what, row.verdict, row.red)
 
 
 def test_running_out_of_memory_where_the_baseline_has_a_time_is_a_regression(rows):
     ended = Outcome("test_a.py::test_big", "failed", ("OUT OF MEMORY", "REGRESSED"), "slower", by_verdict=True)
     (row,) = rows(exhausted(baseline_s=1e-3), ended)
-    assert ("memory", "REGRESSED", True) == (row.what, row.word, row.red)
+    assert ("memory", "REGRESSED", True) == (row.what, row.verdict, row.red)
 
 
 def test_what_ran_out_again_in_a_later_round_is_said_once(rows):
@@ -256,15 +257,15 @@ def test_the_share_of_the_roofline_is_that_of_the_seconds_shown(rows, make):
     ceiling = Ceiling("traffic_GBps", 4 * 64 * MIB / 1e-3, "datasheet", "a sheet")
     one = make.measurement(1e-3, ceiling=ceiling)
     (row,) = rows(one, verdict_on(one, processes=2, new_s=2e-3))
-    assert 0.25 == pytest.approx(row.share_of_ceiling)
+    assert 0.25 == pytest.approx(row.roofline_share)
     (row,) = rows(make.measurement())
-    assert row.share_of_ceiling is None
+    assert row.roofline_share is None
 
 
 def test_seconds_that_are_no_rate_have_none(rows, make):
     one = make.measurement(key=make.key(metric="time_s"), work=Work(calls=1))
     (row,) = rows(one)
-    assert (1e-3, None) == (row.seconds, row.rate)
+    assert (1e-3, None) == (row.time_s, row.rate)
 
 
 def test_the_worst_come_first_and_the_slower_before_the_slow(rows, make):

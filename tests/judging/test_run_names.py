@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.judging.report_rows import report_rows, rows_of
+from pytest_roofline.judging.rows import rows_of, rows_of_run
 from pytest_roofline.judging.run_names import run_names
 
 
@@ -44,5 +44,5 @@ def test_a_relative_path_is_told_from_an_absolute_one(make, tmp_path, monkeypatc
 def test_every_row_carries_the_name_of_its_run(make, tmp_path):
     one = make.measurement(1e-3)
     runs = [make.run(tmp_path / folder / "n.jsonl", one) for folder in "ab"]
-    assert ["a/n", "b/n"] == [row.run_name for row in rows_of(runs)]
-    assert ["n"] == [row.run_name for row in report_rows(runs[0])]
+    assert ["a/n", "b/n"] == [row.run for row in rows_of(runs)]
+    assert ["n"] == [row.run for row in rows_of_run(runs[0])]

@@ -5,17 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_roofline.judging.verdicts import settle
 from pytest_roofline.reporting.details import chance_text, detail_lines, difference_text, sides_text, spread_text
-from pytest_roofline.reporting.records import judgement_of
-from pytest_roofline.reporting.results import Result
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
 MILLISECOND = math.log(1e-3)
 
 
 def kept(make, *seconds, **changes):
-    return judgement_of(make.result(*(seconds or (1.25e-3,)), **changes))
+    return make.result(*(seconds or (1.25e-3,)), **changes).judgement
 
 
 def test_the_spreads_stand_with_where_each_comes_from(make):
@@ -35,12 +32,10 @@ def test_what_was_assumed_is_said_to_be_a_prior(make):
 
 
 def test_the_chances_of_error_stand_with_what_could_have_been_seen(make):
-    result = make.result(1.25e-3)
-    settled = replace(result, verdict=settle({"it": result.verdict}, 1)["it"])
-    text, verdict = chance_text(judgement_of(settled)), settled.verdict
-    assert text == (
-        f"standard error 0.55% (10.9 degrees of freedom), p {verdict.p:.2g}, "
-        f"adjusted for all tests {verdict.p_adjusted:.2g}, would have caught {verdict.reach:.1%}"
+    judged = replace(make.result(1.25e-3).judgement, p_adjusted=0.012)
+    assert chance_text(judged) == (
+        f"standard error 0.55% (10.9 degrees of freedom), p {judged.p:.2g}, "
+        f"adjusted for all tests 0.012, would have caught {judged.reach:.1%}"
     )
 
 
@@ -74,7 +69,7 @@ def test_a_difference_stands_with_its_interval_and_the_tolerance(make):
 
 
 def test_every_compared_measurement_has_its_lines_and_no_other(make):
-    results = [make.result(label="one"), make.result(known=False), Result(make.measurement(), None, {})]
+    results = [make.result(label="one"), make.result(known=False), make.row(make.measurement())]
     lines = detail_lines([*results, make.result(1.25e-3, label="two")])
     assert [line for line in lines if not line.startswith(" ")] == ["one: PASSED", "two: REGRESSED"]
     assert len(lines) == 8

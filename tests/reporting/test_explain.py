@@ -10,9 +10,8 @@ from rich.cells import cell_len
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.looks import Looks
-from pytest_roofline.judging.verdicts import Policy, settle
+from pytest_roofline.judging.verdicts import Policy
 from pytest_roofline.reporting.explain import explanation
-from pytest_roofline.reporting.records import judgement_of
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
 MILLISECOND = math.log(1e-3)
@@ -27,8 +26,8 @@ def timed(make, *seconds, number=1, blocks=(), **changes):
 
 def judged(make, *seconds, **changes):
     """The judgement on processes of so many seconds, as the end of a run writes it."""
-    result = make.result(*seconds, **changes)
-    return judgement_of(replace(result, verdict=settle({"it": result.verdict}, 1)["it"]))
+    judged = make.result(*seconds, **changes).judgement
+    return replace(judged, p_adjusted=min(1.0, 2 * judged.p)) if judged.p is not None else judged
 
 
 def explained(make, folder, *records, width=80):

@@ -6,7 +6,6 @@ from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.reporting.explain import explanation
 from pytest_roofline.reporting.first_calls import first_call_lines, first_call_text, steady_from
-from pytest_roofline.reporting.results import Result
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def test_a_call_within_the_known_noise_is_steady_and_a_sample_of_many_calls_hide
 
 def test_the_tolerance_is_that_of_the_verdict(step, make):
     measurement = step(1.0, 0.16, tolerance=0.2)
-    (line,) = first_call_lines([Result(measurement, None, {})])
+    (line,) = first_call_lines([make.row(measurement)])
     assert line.startswith("warm_up[large]: call 0 took 1.00 s")
     assert line.endswith("steady from call 1 on")
 
@@ -79,12 +78,12 @@ def test_new_ranks_are_said_to_be_new(step):
     assert first_call_text(step(0.28, ranks=ranks)).startswith("call 0 on new ranks took 280 ms")
 
 
-def test_nothing_is_said_where_nobody_asked(step):
-    assert first_call_lines([Result(step(), None, {}), Result(step(1.0, compile_s=0.86), None, {})]) == []
+def test_nothing_is_said_where_nobody_asked(make, step):
+    assert first_call_lines([make.row(step()), make.row(step(1.0, compile_s=0.86))]) == []
 
 
-def test_of_many_the_first_are_listed(step):
-    lines = first_call_lines([Result(step(0.14), None, {})] * 5, at_most=3)
+def test_of_many_the_first_are_listed(make, step):
+    lines = first_call_lines([make.row(step(0.14))] * 5, at_most=3)
     assert (len(lines), lines[-1]) == (4, "… and 2 more with first calls")
 
 

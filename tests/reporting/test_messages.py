@@ -14,7 +14,6 @@ from pytest_roofline.reporting.messages import (
     reason_lines,
     verdicts_line,
 )
-from pytest_roofline.reporting.results import Result
 
 MIB = 2**20
 HOSTILE = "x\x1b[31m\r\ny\u202e"
@@ -39,7 +38,7 @@ def test_what_was_not_measured_is_counted_with_its_reason(measured, not_measured
 
 def test_verdicts_are_counted_worst_first(make):
     results = [make.result(seconds) for seconds in (1e-3, 2e-3, 1e-3, 0.5e-3)] + [make.result(known=False)]
-    assert verdicts_line(results) == "1 REGRESSED, 1 IMPROVED, 2 PASSED, 1 NO BASELINE"
+    assert verdicts_line(results) == "1 REGRESSED, 1 NO BASELINE, 1 IMPROVED, 2 PASSED"
 
 
 def test_a_run_that_compares_nothing_says_that_it_gates_nothing(make):
@@ -59,7 +58,7 @@ def test_a_run_of_which_nothing_can_be_trusted_says_why_and_what_would_help(make
 
 @pytest.mark.parametrize("invalid", ["wrong data", None])
 def test_invalid_and_failed_measurements_gate_nothing(make, invalid):
-    one = make.result(invalid=invalid) if invalid else Result(make.measurement(), None, {})
+    one = make.result(invalid=invalid) if invalid else make.row(make.measurement())
     assert gate_lines([one], 9, "r1", "h200")[0].startswith("THIS RUN GATES NOTHING: 0 of 1 compared")
 
 
@@ -130,7 +129,7 @@ CONDITIONS = {
 def under(make, label="copy", **facts):
     """A result of two samples of 2 ms, taken under such conditions."""
     samples = Samples((2e-3, 2e-3), 1, 1e-9, **facts)
-    return Result(make.measurement(label=label, samples=samples), None, {})
+    return make.row(make.measurement(label=label, samples=samples))
 
 
 def line_about(make, **facts):
@@ -168,7 +167,7 @@ def test_blocks_left_out_are_counted_by_cause(make):
     causes = [THERMAL, "host gap", THERMAL, "", "", "", ""]
     facts = {"seconds": (1.0,) * 7, "iterations": 1, "tick_s": 1e-9}
     samples = Samples(**facts, blocks=tuple(Block(1, cause) for cause in causes))
-    (line,) = condition_lines([Result(make.measurement(samples=samples, label="copy"), None, {})])
+    (line,) = condition_lines([make.row(make.measurement(samples=samples, label="copy"))])
     assert line.endswith("copy (2 of 7 by thermal slowdown, 1 of 7 by host gap)")
 
 

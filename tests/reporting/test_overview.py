@@ -10,7 +10,6 @@ from pytest_roofline.judging.curves import judge_curves
 from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.verdicts import Kind, Policy
 from pytest_roofline.reporting.overview import curve_verdict_line, overview_lines, power_lines
-from pytest_roofline.reporting.results import Result
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
 MILLISECOND = math.log(1e-3)
@@ -68,14 +67,14 @@ def test_what_changed_for_some_tests_is_counted(make):
 
 
 def test_what_was_not_compared_says_nothing_of_the_run(make):
-    nothing = [Result(make.measurement(), None, {"driver": "570"}), make.result(known=False)]
+    nothing = [make.row(make.measurement()), make.result(known=False)]
     breach = make.result(9e-3, known=False, limits=[Limit(make.published(), 1e-3)])
     assert overview_lines([*nothing, *[breach] * 9]) == []
     assert power_lines([*nothing, breach]) == []
 
 
 def reaching(result, percent):
-    return replace(result, verdict=replace(result.verdict, reach=percent / 100))
+    return replace(result, judgement=replace(result.judgement, reach=percent / 100))
 
 
 @pytest.mark.parametrize(
@@ -99,14 +98,14 @@ def test_what_a_run_could_have_seen_is_never_in_powers_of_ten(make):
     days = [make.group(*[2.0 * day + 0.001 * step for step in range(3)], started=f"2026-01-0{day + 1}T03:00:00Z")
             for day in range(2)]  # fmt: skip
     vague = make.result(reference=make.reference(*days))
-    assert vague.verdict.reach > 1000
+    assert vague.judgement.reach > 1000
     assert "e+" not in "".join(power_lines([make.result(), vague]))
 
 
 def test_tests_that_nothing_could_have_turned_red_are_counted_with_what_red_needs(make):
     """As with --roofline-rounds=1, and with a run whose time ended early."""
     few = make.result(reference=make.reference(*make.groups(1, 2, centre=MILLISECOND)))
-    assert few.verdict.reach is None
+    assert few.judgement.reach is None
     caught, nothing = power_lines([reaching(make.result(), 2.9), few])
     assert caught == "would have caught 3 % on 1 of 2 tests (80 times in 100)"
     assert nothing == (
@@ -136,7 +135,7 @@ def sweep(make, *percents, benchmark="memcpy_d2d"):
         make.result(1e-3 * (1 + percent / 100), key=make.key(benchmark, size_bytes=size))
         for percent, size in zip(percents, sizes, strict=True)
     ]
-    (curve,) = judge_curves([(result.measurement, result.verdict) for result in results])
+    (curve,) = judge_curves(results)
     return curve
 
 

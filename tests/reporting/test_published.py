@@ -6,16 +6,15 @@ from pytest_roofline.core.entries import OUT_OF_MEMORY
 from pytest_roofline.core.keys import JOB_METRIC
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.limits import IdleLimit, Limit, RooflineShare
+from pytest_roofline.judging.limits import Limit, RooflineShare
 from pytest_roofline.reporting.published import figure_texts, idle_lines, limit_lines, published_lines
-from pytest_roofline.reporting.results import Result
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
 
 
 def beside(make, *entries, seconds=1e-3, label="copy", idle=()):
     """A copy of 134 GB/s (64 MiB each way in a millisecond) with published figures."""
-    return Result(make.measurement(seconds, label=label), None, {}, entries, idle=idle)
+    return make.row(make.measurement(seconds, label=label), published=entries, idle=idle)
 
 
 def figure(make, value, **changes):
@@ -63,7 +62,7 @@ def test_a_published_time_is_shown_as_the_rate_of_the_same_work(make):
 def test_a_span_of_times_begins_with_the_shortest(make):
     key = make.key(metric="time_s")
     entries = tuple(figure(make, value, metric="time_s", unit="s", source=f"{value}") for value in (3e-3, 2e-3))
-    (told,) = published_lines([Result(make.measurement(1e-3, key=key), None, {}, entries)])
+    (told,) = published_lines([make.row(make.measurement(1e-3, key=key), published=entries)])
     assert "1.00 ms; published 2.00 … 3.00 ms (2 figures" in told
 
 
@@ -86,7 +85,7 @@ def test_a_figure_that_ran_out_of_memory_is_told_as_that(make):
 
 def test_the_time_of_a_whole_program_is_told_as_no_steady_states(make):
     entry = figure(make, 2.0, metric=JOB_METRIC, unit="s")
-    (told,) = published_lines([Result(make.measurement(1.0, key=make.key(metric=JOB_METRIC)), None, {}, (entry,))])
+    (told,) = published_lines([make.row(make.measurement(1.0, key=make.key(metric=JOB_METRIC)), published=(entry,))])
     assert "1.00 s; published 2.00 s (1 figure; S; of whole programs, not comparable with a steady-state time)" in told
 
 
@@ -113,7 +112,7 @@ def test_without_figures_there_is_no_line(make):
 
 def test_every_figure_is_told_in_full_with_note_reason_and_why_it_does_not_gate(make):
     limit = make.published(statistic="best", note="on a site's own nodes")
-    result = beside(make, figure(make, 100.0, implausible="too fast"), idle=(IdleLimit(limit, "samples are batched"),))
+    result = beside(make, figure(make, 100.0, implausible="too fast"), idle=((limit, "samples are batched"),))
     assert figure_texts(result) == (
         "reference 100 GB/s (read + write; S), confidence high, IMPLAUSIBLE: too fast",
         "threshold 100 GB/s (read + write; fastest call; the vendor's guide), confidence high, "
@@ -124,10 +123,10 @@ def test_every_figure_is_told_in_full_with_note_reason_and_why_it_does_not_gate(
 def test_hostile_text_cannot_steer_the_terminal(make):
     entry = figure(make, 100.0, source=HOSTILE, note=HOSTILE)
     doubted = figure(make, 1.0, implausible=HOSTILE)
-    result = beside(make, entry, doubted, label=HOSTILE, idle=(IdleLimit(make.published(), HOSTILE),))
+    result = beside(make, entry, doubted, label=HOSTILE, idle=((make.published(), HOSTILE),))
     held = make.result(known=False, limits=[Limit(make.published(source=HOSTILE), 1.0)], label=HOSTILE)
     lines = [*published_lines([result], verbose=True), *limit_lines([held])]
-    lines += idle_lines([(HOSTILE, IdleLimit(make.published(), HOSTILE))])
+    lines += idle_lines([result])
     assert len(lines) == 6
     assert not set("".join(lines)) & set("\x1b\r\n\u202e")
 
@@ -153,8 +152,8 @@ def test_limits_of_many_sources_are_capped(make):
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_limits_that_do_not_gate_are_told_once_for_each_reason(make, count):
-    idle = [(f"m{number}", IdleLimit(make.published(), "samples are batched")) for number in range(count)]
-    (told,) = idle_lines(idle)
+    idle = ((make.published(), "samples are batched"),)
+    (told,) = idle_lines(beside(make, label=f"m{number}", idle=idle) for number in range(count))
     assert told.startswith("a published limit does not gate, since samples are batched: m0 (100 GB/s)")
     assert told.endswith(" and 2 more") == (count == 5)
 
@@ -162,13 +161,13 @@ def test_limits_that_do_not_gate_are_told_once_for_each_reason(make, count):
 def test_a_figure_of_other_work_is_not_made_a_rate_of_this(make):
     entry = figure(make, 2.0, metric="TFLOPS", unit="TFLOP/s")
     measurement = make.measurement(1e-3, label="copy", work=Work(read_bytes=10**9))
-    (told,) = published_lines([Result(measurement, None, {}, (entry,))])
+    (told,) = published_lines([make.row(measurement, published=(entry,))])
     assert told == "copy: 1000 GB/s; published in another counting (1 figure), shown, never gating"
 
 
 @pytest.mark.parametrize("peak", [None, 3 * 2**20])
 def test_published_memory_stands_beside_a_peak_that_was_looked_for(make, peak):
     entries = (figure(make, 130.0), figure(make, 2.0 * 2**20, metric="peak_bytes", unit="B", source="M"))
-    (told,) = published_lines([Result(make.measurement(1e-3, label="copy", peak_bytes=peak), None, {}, entries)])
+    (told,) = published_lines([make.row(make.measurement(1e-3, label="copy", peak_bytes=peak), published=entries)])
     memory = ", peak 3.00 MiB" if peak else "", ", peak 2.00 MiB (1 figure; M)" if peak else ""
     assert told == f"copy: 134 GB/s{memory[0]}; published 130 GB/s (1 figure; S){memory[1]}, shown, never gating"

@@ -6,7 +6,6 @@ from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.samples import OVERSUBSCRIBED, Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.reporting.ranks import COUNTED, launch_text, rank_lines
-from pytest_roofline.reporting.results import Result
 
 HOST = "node7"
 
@@ -28,7 +27,7 @@ def shown(make):
     def build(told, label="all_reduce", *, labels=(), **changes):
         samples = Samples((0.025,), iterations=1, tick_s=1e-9, labels=labels)
         measurement = make.measurement(key=make.key(label), samples=samples, ranks=told, label=label, **changes)
-        return Result(measurement, None, {})
+        return make.row(measurement)
 
     return build
 
@@ -104,7 +103,7 @@ def test_how_a_collectives_rate_is_counted_is_said_once_where_one_is_shown(make,
     sum_of_two = {"work": Work(algbw_bytes=4096, busbw_bytes=4096)}
     results = [shown(ranks(), **sum_of_two) for _ in range(2)]
     bus = [
-        Result(make.measurement(key=make.key(metric="busbw_GBps"), ranks=ranks(), work=sum_of_two["work"]), None, {})
+        make.row(make.measurement(key=make.key(metric="busbw_GBps"), ranks=ranks(), work=sum_of_two["work"]))
         for _ in range(2)
     ]
     assert COUNTED not in rank_lines(results)

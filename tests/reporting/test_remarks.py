@@ -6,8 +6,12 @@ import pytest
 
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.judging.verdicts import Kind
-from pytest_roofline.reporting.remarks import remarks
-from pytest_roofline.reporting.results import Result
+
+
+def remarks(row):
+    """What a judgement was given to say of itself."""
+    return list(row.judgement.remarks) if row.judgement is not None else []
+
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
 MILLISECOND = math.log(1e-3)
@@ -31,7 +35,7 @@ def on_clock(make, seconds, before_hz, after_hz):
 )
 def test_a_clock_that_moved_is_said_first_and_whether_it_explains_the_slowdown(make, seconds, after_hz, said):
     one = on_clock(make, seconds, 1.98e9, after_hz)
-    assert one.verdict.kind is Kind.REGRESSED
+    assert one.verdict == Kind.REGRESSED
     assert remarks(one) == [said]
 
 
@@ -93,7 +97,7 @@ SITTING = "the baseline was recorded in one sitting, so how sessions differ is a
 @pytest.mark.parametrize(("seconds", "processes"), [(1.25e-3, 3), (1.06e-3, 1)])
 def test_a_slowdown_against_one_sitting_says_what_is_assumed_and_what_to_record(make, seconds, processes):
     one = make.result(*[seconds] * processes, reference=make.reference(*make.groups(1, centre=MILLISECOND)))
-    assert one.word == ("REGRESSED" if seconds > 1.1e-3 else "INCONCLUSIVE")
+    assert one.verdict == ("REGRESSED" if seconds > 1.1e-3 else "INCONCLUSIVE")
     assert remarks(one) == [SITTING]
 
 
@@ -137,7 +141,7 @@ def test_what_changed_is_told_of_a_passed_test_too(make, seconds):
 
 @pytest.mark.parametrize("known", [True, False])
 def test_without_a_comparison_there_is_nothing_to_explain(make, known):
-    one = make.result(known=False) if known else Result(make.measurement(), None, {"driver": "1"})
+    one = make.result(known=False) if known else make.row(make.measurement())
     assert remarks(one) == []
 
 

@@ -1,29 +1,27 @@
 """Compiled kernels in words: one line a kernel at 80 columns, what got worse first, nothing taken for markup."""
 
+from dataclasses import replace
+
 import pytest
 
+from pytest_roofline.compiled import DOES_NOT_FIT
 from pytest_roofline.core.entries import ExactEntry
-from pytest_roofline.core.resources import FigureChange, ResourceKey, Resources, with_target
-from pytest_roofline.judging.exact import ExactVerdict, entry_of, judge_exact
-from pytest_roofline.judging.exact_comparing import ExactRow
+from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources, with_target
+from pytest_roofline.judging.exact import entry_of, judge_exact
 from pytest_roofline.judging.exact_renewal import ExactChange
-from pytest_roofline.judging.verdicts import Kind
+from pytest_roofline.judging.rows import compiled_row, kernel_row
 from pytest_roofline.reporting.exact_tables import (
     exact_change_lines,
-    exact_comparison_table,
     exact_reason_lines,
     exact_table,
-    resources_table,
+    kernels_table,
 )
 from pytest_roofline.reporting.messages import counts_line, gate_lines
 from pytest_roofline.reporting.resources import (
-    DOES_NOT_FIT,
-    ExactResult,
     changes_text,
     difference_lines,
     explanation,
     failure_message,
-    judgement_of,
     properties,
     status_word,
 )
@@ -47,8 +45,13 @@ def kernel(target="sm_90", label=None, name="", **changes):
 def judged(before=FIGURES, why_none="", **changes):
     found = kernel(**changes)
     known = ExactEntry("flash", found.target, before, compiler={"triton": "3.9.0"}) if before else None
-    verdict = judge_exact(entry_of(found, {}), known, source="resources.json", why_none=why_none, unread=found.unread)
-    return ExactResult(found, verdict)
+    exact = judge_exact(entry_of(found, {}), known, source="resources.json", why_none=why_none, unread=found.unread)
+    return compiled_row(found, replace(exact, label=found.label, test_id=found.test_id))
+
+
+def unknown(key, figures):
+    exact = ExactJudgement("", key.label, key.target, "NO BASELINE", reason="none")
+    return kernel_row(key, figures, exact)
 
 
 def worse(**changes):
@@ -57,21 +60,22 @@ def worse(**changes):
 
 def test_a_table_fits_in_eighty_columns_and_the_worst_comes_first():
     long = with_target("flash_attention_backward_keys[" + "-".join(map(str, range(40))) + "]", "sm_90")
-    rows = resources_table([judged(), judged(label=long), worse(label="worse")], 80, colour=False).split("\n")
+    rows = kernels_table([judged(), judged(label=long), worse(label="worse")], 80, colour=False).split("\n")
     assert max(map(len, rows)) <= 80
     assert [row.split()[-1] for row in rows[2:3]] == ["REGRESSED"]
     assert "worse" in rows[2]
 
 
 def test_the_target_stands_in_its_column_alone():
-    (row,) = resources_table([judged(label="flash@sm_90")], 80, colour=False).split("\n")[2:]
+    (row,) = kernels_table([judged(label="flash@sm_90")], 80, colour=False).split("\n")[2:]
     assert row.split() == ["flash", "sm_90", "198", "112", "KiB", "0", "24", "PASSED"]
 
 
 def test_what_was_not_read_is_a_question_mark_and_has_its_reason():
     found = kernel(figures={"shared_bytes": 0, "registers": 32, "stack_bytes": 0}, unread="nvdisasm gave up")
-    result = ExactResult(found, ExactVerdict(Kind.NO_BASELINE, "no baseline recorded"))
-    assert resources_table([result], 80, colour=False).split("\n")[2].split()[-4:] == ["?", "?", "NO", "BASELINE"]
+    result = unknown(found.key, found.figures)
+    result = replace(result, resources=found)
+    assert kernels_table([result], 80, colour=False).split("\n")[2].split()[-4:] == ["?", "?", "NO", "BASELINE"]
     assert difference_lines([result, result]) == ["sm_90: nvdisasm gave up"]
     assert status_word(result) == "sm_90 32 registers, 0 B shared NO BASELINE"
 
@@ -92,21 +96,20 @@ def test_the_message_of_what_is_worse_also_says_what_could_not_be_compared():
 
 def test_a_compared_row_tells_its_reason_and_its_changes():
     found = judged(figures=FEWER | {"registers": 255}, unread="nvdisasm gave up")
-    row = ExactRow(found.resources.key, "flash[sm_90]", FIGURES, found.resources.figures, found.verdict)
-    (line,) = exact_reason_lines([row])
+    (line,) = exact_reason_lines([found])
     assert line.startswith("REGRESSED flash[sm_90]: spill_stores, ")
     assert "nvdisasm gave up; registers 198 → 255" in line
 
 
 def test_a_target_that_a_file_names_reaches_no_terminal_raw():
     entry = ExactEntry("flash", HOSTILE, FIGURES)
-    row = ExactRow(entry.key, "flash", None, FIGURES, ExactVerdict(Kind.NO_BASELINE, "none"))
-    for text in (exact_table([entry], 80, colour=False), exact_comparison_table([row], 80, colour=False)):
+    row = unknown(entry.key, FIGURES)
+    for text in (exact_table([entry], 80, colour=False), kernels_table([row], 80, colour=False)):
         assert not [character for character in "\x1b\r\u202e" if character in text]
 
 
 def test_a_kernel_that_its_test_expected_not_to_fit_is_told_in_the_status_word():
-    assert status_word(ExactResult(kernel(invalid="too big"), None, ended=DOES_NOT_FIT)).endswith(" DOES NOT FIT")
+    assert status_word(compiled_row(kernel(invalid="too big"), verdict=DOES_NOT_FIT)).endswith(" DOES NOT FIT")
 
 
 def test_a_run_that_could_not_be_saved_is_told_of():
@@ -121,15 +124,15 @@ def test_a_run_that_could_not_be_saved_is_told_of():
         judged(label=HOSTILE, unread=HOSTILE, figures=FEWER),
         judged(label=HOSTILE, unread=HOSTILE, figures=FEWER | {"registers": 255}),
     ],
-    ids=lambda result: result.word,
+    ids=lambda result: result.verdict,
 )
 def test_no_text_of_a_user_reaches_the_terminal_raw(result):
     texts = [
         failure_message(result, "r"),
         *difference_lines([result]),
-        *explanation("r", result.resources, judgement_of(result)),
+        *explanation("r", result.resources, result.judgement),
         *gate_lines([result], 1, "r", "resources"),
-        resources_table([result], 80, colour=False),
+        kernels_table([result], 80, colour=False),
     ]
     assert not [text for text in texts for character in "\x1b\r\u202e" if character in text]
     assert all(len(text.split("\n")) <= 2 for text in texts[:-1])
@@ -200,5 +203,5 @@ def test_entries_of_either_vendor_stand_in_one_table():
 
 
 def test_an_entry_with_little_in_it_shows_what_is_missing():
-    row = ExactRow(kernel().key, "flash", None, {"registers": 8}, ExactVerdict(Kind.NO_BASELINE, "none"))
-    assert exact_comparison_table([row], 80, colour=False).split("\n")[2].split()[2:6] == ["8", "?", "?", "?"]
+    row = unknown(kernel().key, {"registers": 8})
+    assert kernels_table([row], 80, colour=False).split("\n")[2].split()[2:6] == ["8", "?", "?", "?"]

@@ -1,6 +1,5 @@
 import math
 import re
-from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -8,9 +7,10 @@ from rich.cells import cell_len
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.comparing import Row
+from pytest_roofline.judging.judgements import judgement_of
 from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.looks import Looks
+from pytest_roofline.judging.rows import compared_row
 from pytest_roofline.judging.verdicts import Kind, Policy, Verdict, judge
 from pytest_roofline.reporting.tables import comparison_table, results_table, roofline_note
 
@@ -37,12 +37,16 @@ def result(make, *seconds, benchmark="memcpy_d2d", reference_s=1e-3, verdict=Tru
     changes = {"work": make.copy(2_101_346_305), "environment": {}} | changes
     reference = changes.pop("reference", make.reference(make.group(math.log(reference_s))))
     found = make.result(*seconds, key=key, reference=reference, **changes)
-    return found if verdict else replace(found, verdict=None)
+    return found if verdict else make.row(found.measurement)
 
 
 def row(make, label, old_s=1e-3, new_s=1e-3):
     verdict = judge([make.group(math.log(new_s))], make.reference(make.group(math.log(old_s))), Policy())
-    return Row(make.key(), label, old_s, new_s, verdict)
+    return compared(make, verdict, label, new_s)
+
+
+def compared(make, verdict, label="m", new_s=1e-3):
+    return compared_row(make.key(), make.copy(), judgement_of(verdict, label), new_s)
 
 
 def hostile_tables(make, text, seconds=1e-3, width=80):
@@ -87,7 +91,7 @@ def names(text):
 @pytest.mark.parametrize("name", ["memcpy_d2d", "a" * 60])
 def test_the_verdict_is_never_cut(make, seconds, name):
     one = result(make, seconds, benchmark=name)
-    assert one.word in results_table([one], 80, False)
+    assert one.verdict in results_table([one], 80, False)
 
 
 @pytest.mark.parametrize("name", ["memcpy_h2d", "x" * 100])
@@ -123,7 +127,7 @@ def test_every_verdict_stands_with_its_interval_and_its_processes(make, seconds,
     one = result(make, *[seconds] * processes, reference=reference)
     *_, interval, counts, word = cells(results_table([one], 100, False))
     assert re.fullmatch(r"[+-]\d+\.\d…[+-]\d+\.\d", interval)
-    assert (counts, word) == (f"{one.verdict.processes}:5", one.word)
+    assert (counts, word) == (f"{one.processes}:5", one.verdict)
 
 
 def test_a_breach_stands_with_its_interval_and_its_processes(make):
@@ -153,7 +157,7 @@ def test_an_interval_that_says_nothing_takes_no_room_from_the_name(make, apart, 
     reference = make.reference(make.group(0.0, 0.001), make.group(apart, apart + 0.001))
     one = result(make, 1.25, benchmark=name, reference=reference)
     text = results_table([one], 80, False)
-    assert one.word in text
+    assert one.verdict in text
     assert name == names(text)
 
 
@@ -175,9 +179,9 @@ def test_rows_as_they_are_fit_80_columns_with_nothing_but_names_folded(make):
     text = results_table(results, 80, False)
     assert max(map(cell_len, text.split("\n"))) <= 80
     for one in results:
-        low, high = (f"{math.expm1(bound) * 100:+.1f}" for bound in one.verdict.interval)
+        low, high = (f"{math.expm1(bound) * 100:+.1f}" for bound in one.judgement.interval)
         (line,) = [line for line in text.split("\n") if f"{low}…{high}" in line]
-        assert line.endswith(f"{one.verdict.processes}:15  {one.word}")
+        assert line.endswith(f"{one.processes}:15  {one.verdict}")
 
 
 def test_a_share_of_a_measured_roofline_is_marked(make):
@@ -222,16 +226,15 @@ def test_no_line_ends_in_spaces(make):
 
 
 def test_a_comparison_shows_both_times_the_difference_its_interval_and_the_processes(make):
-    one = row(make, "memcpy", 1e-3, 2e-3)
     steady = make.reference(*make.groups(3, process=0.001, centre=math.log(1e-3)))
     verdict = judge([make.group(*[math.log(2e-3)] * 3)], steady, Policy(looks=Looks(3)))
-    text = comparison_table([replace(one, verdict=verdict)], 100, False)
+    text = comparison_table([compared(make, verdict, "memcpy", 2e-3)], 100, False)
     assert cells(text) == ["memcpy", "1.00 ms", "2.00 ms", "+100.0 %", "+96.6 … +103.5 %", "3:15", "REGRESSED"]
 
 
 def test_a_breach_stands_in_a_comparison_with_its_interval_and_its_processes(make):
     verdict = judge([make.group(math.log(1.25e-3))], None, Policy(), limits=[Limit(make.published(), 1e-3)])
-    *_, interval, counts, word = cells(comparison_table([Row(make.key(), "m", None, 1.25e-3, verdict)], 100, False))
+    *_, interval, counts, word = cells(comparison_table([compared(make, verdict)], 100, False))
     assert re.fullmatch(r"\+\d+\.\d … \+\d+\.\d %", interval)
     assert (counts[0], word) == ("1", "REGRESSED")
 
@@ -240,12 +243,12 @@ def test_a_breach_stands_in_a_comparison_with_its_interval_and_its_processes(mak
 def test_an_interval_that_says_nothing_takes_no_room_from_the_name_in_a_comparison(make, apart):
     reference = make.reference(make.group(0.0, 0.001), make.group(apart, apart + 0.001))
     verdict = judge([make.group(0.2)], reference, Policy())
-    text = comparison_table([Row(make.key(), "memcpy_h2d[pinned-64MiB]", 1.0, 1.2, verdict)], 80, False)
+    text = comparison_table([compared(make, verdict, "memcpy_h2d[pinned-64MiB]", 1.2)], 80, False)
     assert names(text) == "memcpy_h2d[pinned-64MiB]"
 
 
 def test_a_comparison_without_a_baseline_leaves_its_cells_empty(make):
-    one = Row(make.key(), "memcpy", None, 1e-3, Verdict(Kind.NO_BASELINE, 0.05, "none"))
+    one = compared(make, Verdict(Kind.NO_BASELINE, 0.05, "none"), "memcpy")
     last = comparison_table([one], 80, False).split("\n")[-1]
     assert re.sub(r" +", " ", last) == "memcpy 1.00 ms NO BASELINE"
 

@@ -8,7 +8,6 @@ import pytest
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.verdicts import Kind, Policy
-from pytest_roofline.reporting.results import Result
 from pytest_roofline.reporting.verdicts import failure_message, status_word
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
@@ -47,11 +46,11 @@ def lines(message):
 @pytest.mark.parametrize("processes", [1, 4])
 def test_the_status_word_is_the_number_the_difference_its_interval_and_the_processes(make, kind, processes):
     one = verdicts(make)[kind]
-    assert one.verdict.kind is kind
+    assert one.verdict == kind
     seconds = [one.measurement.median_s] * processes
-    again = make.result(*seconds, reference=one.verdict.reference)
-    processes = again.verdict.processes
-    behind = len(one.verdict.reference.medians_s)
+    reference = make.reference(*(make.group(*map(math.log, one.process_medians)) for one in one.judgement.reference))
+    again = make.result(*seconds, reference=reference)
+    processes, behind = again.processes, again.baseline_processes
     word = f" {kind.value}" if kind is not Kind.PASSED else ""
     pattern = rf"[\d.]+ GB/s [+-]\d+\.\d % \({INTERVAL}, {processes} against {behind}\){word}"
     assert re.fullmatch(pattern, status_word(again))
@@ -71,7 +70,7 @@ def test_without_a_baseline_the_status_word_is_the_number_and_says_so(make):
 
 
 def test_a_test_that_failed_for_itself_has_a_number_only(make):
-    assert status_word(Result(make.measurement(1e-3), None, {})) == "134 GB/s"
+    assert status_word(make.row(make.measurement(1e-3))) == "134 GB/s"
 
 
 def test_a_failure_begins_with_the_test_and_the_difference(make):

@@ -6,6 +6,7 @@ from typing import Literal
 
 from .checks import require_amounts
 from .keys import Scalar
+from .units import format_memory
 
 # What a measurement does, in order, and `memory`: a call whose memory is followed. Outside of both there is none.
 Phase = Literal["arguments", "calls", "peak_bytes", "held_bytes", "verify", "memory"]
@@ -105,6 +106,13 @@ class OutOfMemory:
     def word(self) -> str:
         """In a table: how the test ended."""
         return "FAILED" if not self.recorded else self.words[-1]
+
+    @property
+    def sizes(self) -> str:
+        """`asked for 2.00 GiB, 1.10 GiB free`, as far as it is known."""
+        asked = [] if self.asked_bytes is None else [f"asked for {format_memory(self.asked_bytes)}"]
+        free = [] if self.free_bytes is None else [f"{format_memory(self.free_bytes)} free"]
+        return ", ".join(asked + free)
 
 
 def out_of_memory(error: BaseException | None) -> BaseException | None:

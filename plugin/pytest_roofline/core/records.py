@@ -284,10 +284,17 @@ class Judgement:
     """The verdict on one measurement with all that it rests on: see `judging.verdicts.Verdict`. Differences in logs.
 
     `published` are figures from elsewhere that do not gate, in words.
-    `reference_clock_hz` is the median clock behind the reference, in cycles per second; None where no probe ran.
+    `reference_clock_hz` is the median clock behind the reference, in cycles per second, `clock_hz` that of the new
+    processes; None where no probe ran.
     `limit_s` is the time of a call that just meets the limit (published, or a share of the roofline) that it was held
     against in place of a reference, in seconds; None where that was none, and in files from before it was kept.
+    `limit` says what kind of limit that is (`published`, `floor`, `roofline`) and `limit_source` whose.
     `peak` is the verdict on its memory, beside that on its time; None where it has no peak and its reference none.
+    `new_medians_s` are the medians of the new processes, in seconds. `shift` is by how much all tests of the run were
+    slower together, which was taken out; `changed` is what differs from the reference's environment; `siblings` how
+    many like it, in the same run, it was held against; `fewest` how many new processes REGRESSED needs;
+    `slower_processes` how many of the `compared_processes` of the reference were faster than the new centre.
+    Files from before these were kept have none of them.
 
     Raises:
         BadInput: a value that cannot be, or only some of those that a comparison with a reference always gives.
@@ -322,13 +329,27 @@ class Judgement:
     reference_clock_hz: float | None = None
     limit_s: float | None = None
     peak: PeakJudgement | None = None
+    new_medians_s: tuple[float, ...] = ()
+    clock_hz: float | None = None
+    shift: float = 0.0
+    changed: tuple[str, ...] = ()
+    limit: str = ""
+    limit_source: str = ""
+    siblings: int = 0
+    fewest: int = 1
+    slower_processes: int = 0
+    compared_processes: int = 0
 
     def __post_init__(self) -> None:
         require_amounts(
             self,
-            above_zero=("limit_s", "freedom", "reference_clock_hz"),
-            from_zero=("tolerance", "error", "mde", "reach", "processes"),
+            above_zero=("limit_s", "freedom", "reference_clock_hz", "clock_hz", "fewest"),
+            from_zero=(
+                *("tolerance", "error", "mde", "reach", "processes", "siblings"),
+                *("slower_processes", "compared_processes"),
+            ),
         )
+        require_positive(self.new_medians_s, "new_medians_s")
         for name in ("p", "p_adjusted"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
@@ -344,6 +365,22 @@ class Judgement:
             raise BadInput(f"there is an error of the estimate, and no {', '.join(missing)}; expected all or none")
         if self.interval is not None and not self.interval[0] <= self.interval[1]:
             raise BadInput(f"interval is {self.interval}; expected the smaller end first")
+
+    @property
+    def compared(self) -> bool:
+        """Whether it was held against a reference, and not against a limit or its siblings alone."""
+        return self.error is not None
+
+    @property
+    def overall(self) -> str:
+        """The word for the measurement: that on its time, unless that on its memory is worse."""
+        outweighed = self.peak is not None and self.peak.outweighs and self.verdict != "REGRESSED"
+        return self.peak.verdict if self.peak is not None and outweighed else self.verdict
+
+    @property
+    def baseline_medians_s(self) -> tuple[float, ...]:
+        """The median of every process behind the reference, in seconds."""
+        return tuple(value for session in self.reference for value in session.process_medians)
 
 
 @dataclass(frozen=True, slots=True)

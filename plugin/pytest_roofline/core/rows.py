@@ -1,13 +1,24 @@
-"""A result as a row of plain values: the one vocabulary of every JSON document, table file and property.
+"""A result: one row, which every table, page, file and sentence shows.
 
-In SI units of one call; shares are shares of the value that they speak of, never logarithms.
+Its columns are the one vocabulary of every JSON document, table file and property, in SI units of one call; shares are
+shares of the value that they speak of, never logarithms.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
 
-from .keys import Scalar
+from .entries import Entry
+from .keys import Key, Scalar
+from .memory import OutOfMemory
+from .records import Header, Judgement, Measurement, Outcome, PeakJudgement, rate
+from .resources import ExactJudgement, Resources
+from .work import Work
 
+# How a test ended that failed for itself; a number that nobody compared, so that it neither passed nor failed.
+FAILED, MEASURED = "FAILED", "MEASURED"
 TIME, PEAK, KERNEL = "time", "peak_bytes", "kernel"
 # Of all tables and lists; what is not named here (`MEASURED`, `SKIPPED`, …) comes last.
 WORST_FIRST = (
@@ -35,8 +46,8 @@ def badness(verdict: str, change: float | None = None) -> tuple[int, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One result. None is what is not known, or not there.
+class Columns:
+    """What is said of one result as plain values; None is what is not known, or not there.
 
     Args:
         run: what its run is called in a report.
@@ -140,3 +151,126 @@ class Row:
     driver: str | None = None
     torch: str | None = None
     host: str | None = None
+
+
+COLUMNS = tuple(member.name for member in fields(Columns))
+# What a row of a measurement's memory shares with that of its time.
+_OF_BOTH = ("run", "run_id", "started", "test", "label", "benchmark", "name", "parameters", "outcome", "size_bytes",
+            "held_bytes", "compile_s", "cache", "timing", "labels", "ranks", "hardware", "device", "driver", "torch",
+            "host")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Columns):
+    """One result with the records behind its columns.
+
+    Args:
+        what: `time` of a measurement, `kernel` of a compiled one, `memory` where memory ran out before there was a
+            number, `test` of a test that failed or was skipped without one, and of the device's health.
+        red: whether its test failed in the end; one that passed when it was run again did not.
+        key: of a measurement.
+        work: of one call of it.
+        measurement: the one that stands for all processes.
+        measurements: of every process, also those that do not count, in the order taken.
+        judgement: what was said of them; None where the test failed for itself.
+        ended: how the test ended; None where the run was cut before, or is not at its end.
+        resources: what a compiled kernel asks for.
+        exact: what was said of that.
+        baseline_figures: what it was compared with, where a comparison of two sides made it.
+        lost: what memory ran out for.
+        published: figures from elsewhere beside it, which never gate.
+        idle: published limits that could gate and do not here, each with the reason.
+        header: of its run.
+        path: of its run's file.
+    """
+
+    what: Literal["time", "kernel", "memory", "test"] = "time"
+    red: bool = False
+    key: Key | None = None
+    work: Work | None = None
+    measurement: Measurement | None = None
+    measurements: tuple[Measurement, ...] = ()
+    judgement: Judgement | None = None
+    ended: Outcome | None = None
+    resources: Resources | None = None
+    exact: ExactJudgement | None = None
+    baseline_figures: dict[str, int] | None = None
+    lost: OutOfMemory | None = None
+    published: tuple[Entry, ...] = ()
+    idle: tuple[tuple[Entry, str], ...] = ()
+    header: Header | None = None
+    path: Path = Path()
+
+    @property
+    def peak(self) -> PeakJudgement | None:
+        """The verdict on its memory; None where there is none."""
+        return self.judgement.peak if self.judgement is not None else None
+
+    @property
+    def by_peak(self) -> bool:
+        """Whether its word is that of its memory, and its time has another."""
+        judged, peak = self.judgement, self.peak
+        worse = judged is not None and peak is not None and peak.outweighs
+        return worse and peak is not None and judged is not None and self.verdict == peak.verdict != judged.verdict
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where `change` may lie, with `confidence`."""
+        return None if self.change_low is None or self.change_high is None else (self.change_low, self.change_high)
+
+    @property
+    def baseline_medians_s(self) -> tuple[float, ...]:
+        """The median of every process behind the baseline, in seconds."""
+        return self.judgement.baseline_medians_s if self.judgement is not None else ()
+
+    def rate_of(self, seconds: float | None, metric: str | None = None) -> float | None:
+        """Bytes (or FLOP) per second of this row's work done in `seconds`; None where no number above zero says it.
+
+        Args:
+            seconds: per call.
+            metric: whose counting; the key's own by default.
+        """
+        told = self.measurement is None or self.measurement.has_rate
+        if self.key is None or self.work is None or not seconds or not told:
+            return None
+        return positive(rate(self.work, metric or self.key.metric, seconds))
+
+    def columns(self) -> Iterator[Columns]:
+        """Its numbers as plain values, each with its own verdict: the time, and the memory where that is known."""
+        judged = self.judgement
+        # The memory, which the word is of then, speaks for itself behind it.
+        own = self.by_peak and judged is not None
+        yield replace(self, verdict=judged.verdict, reason=judged.reason) if own and judged is not None else self
+        if self.peak is not None or (self.measurement is not None and self.measurement.peak_bytes is not None):
+            yield self._memory()
+
+    def _memory(self) -> Columns:
+        known: dict[str, Any] = {name: getattr(self, name) for name in _OF_BOTH} | {"metric": PEAK, "unit": "B"}
+        if self.peak is not None:
+            peak = self.peak
+            return Columns(
+                **known,
+                value=peak.new_bytes,
+                baseline_value=peak.reference_bytes,
+                change=peak.change,
+                tolerance=peak.tolerance,
+                verdict=peak.verdict,
+                reason=peak.reason,
+            )
+        taken = self.measurement.peak_bytes if self.measurement is not None else None
+        return Columns(**known, value=taken, verdict=FAILED if self.verdict == FAILED else MEASURED)
+
+
+def worst_first(rows: Iterable[Row]) -> list[Row]:
+    """Failed tests before all others, then by verdict, then by how much slower."""
+    return sorted(rows, key=lambda row: (not row.red, badness(row.verdict, row.change)))
+
+
+def plain(columns: Columns) -> dict[str, Any]:
+    """The columns by name."""
+    return {name: getattr(columns, name) for name in COLUMNS}
+
+
+def positive(value: float | None) -> float | None:
+    """A rate, unless no number above zero says it: a file made by hand can hold a time whose rate no number holds."""
+    return value if value is not None and 0 < value < math.inf else None

@@ -192,3 +192,8 @@ def slug(text: str) -> str:
     """A lower-case name of letters, digits and hyphens, safe as a key and as a file name."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     return re.sub(r"[^a-z0-9]+", "-", ascii_text.lower()).strip("-") or "unknown"
+
+
+def count(number: int, noun: str, plural: str = "s") -> str:
+    """`1 process`, `3 processes`."""
+    return f"{number} {noun}{plural * (number != 1)}"

@@ -8,7 +8,7 @@ from ..core.entries import Entry, Statistic
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key
 from ..core.records import Measurement
-from ..core.rows import badness
+from ..core.rows import Row, badness
 from ..core.samples import CANARY, SIBLINGS
 from ..core.work import Work
 from .baselines import nearest
@@ -22,13 +22,15 @@ from .comparators import (
     open_comparator,
     prior_of,
 )
-from .exact_comparing import ExactRow, compare_exact
+from .exact_comparing import compare_exact
 from .exact_known import known_by
 from .exhausted import Lost, kernels_lost_since, lost_since
+from .judgements import judgement_of
 from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary
 from .peaks import judge_peak
 from .plausible import distrusted
 from .policy import limits_of, policy_of
+from .rows import compared_row, memory_row, together_row
 from .runs import Run
 from .shared import Shared, Side, hold_shared
 from .spread import priors
@@ -36,46 +38,28 @@ from .verdicts import Kind, Reference, Verdict, judge, other_mode, settle
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One measurement on both sides."""
-
-    key: Key
-    label: str
-    old_s: float | None
-    new_s: float
-    verdict: Verdict
-    fresh: Reference | None = None
-    # Of the new side; a baseline has no node ids.
-    test_id: str = ""
-    work: Work | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory.
 
-    `idle` are published limits that could not be judged, each with the measurement that it speaks of; `together` is
-    the verdict on all tests as if they were one, where they are slower and that was taken out of them.
+    `together` is the verdict on all tests as if they were one, where they are slower and that was taken out of them.
     """
 
     rows: tuple[Row, ...]
     only_old: tuple[str, ...]
     runs: tuple[Run, ...]
-    kernels: tuple[ExactRow, ...] = ()
-    lost: tuple[Lost, ...] = ()
-    idle: tuple[tuple[str, IdleLimit], ...] = ()
-    together: Verdict | None = None
+    kernels: tuple[Row, ...] = ()
+    lost: tuple[Row, ...] = ()
+    together: Row | None = None
 
     @property
-    def kinds(self) -> list[Kind]:
-        """Every verdict; what ran out of memory and had a time is a regression."""
-        kinds = [row.verdict.overall for row in self.rows] + [row.verdict.kind for row in self.kernels]
-        return kinds + [Kind.REGRESSED] * (len(self.lost) + (self.together is not None))
+    def everything(self) -> tuple[Row, ...]:
+        """All of its rows; what ran out of memory and had a time is a regression."""
+        return (*self.rows, *self.kernels, *self.lost, *((self.together,) if self.together is not None else ()))
 
     @property
     def regressed(self) -> bool:
         """Whether anything is slower, asks for more, or no longer fits."""
-        return Kind.REGRESSED in self.kinds
+        return any(row.verdict == Kind.REGRESSED for row in self.everything)
 
 
 def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = None) -> Comparison:
@@ -98,11 +82,12 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     limits = {key.identity: _limits(before, after, key) for key, *_ in found}
     count = sum(reference is not None for _, _, reference, _ in found)
     known_kernels = known_by(before)
-    kernels, only_old = compare_exact(known_kernels, known_by(after))
+    new_kernels = known_by(after)
+    kernels, only_old = compare_exact(known_kernels, new_kernels)
     lost = lost_since(before, after)
-    lost += kernels_lost_since(known_kernels, after, {row.key.identity for row in kernels})
+    lost += kernels_lost_since(known_kernels, after, {*new_kernels.kernels, *new_kernels.unfit})
     limited = any(gating for gating, _ in limits.values())
-    if not count and not limited and not lost and not any(row.old is not None for row in kernels):
+    if not count and not limited and not lost and not any(row.baseline_figures is not None for row in kernels):
         raise BadInput(f"{before.name} and {after.name} share no measurement{_why_not(before, after)}")
     known = [pair for pair in before.references() if not pair[0].is_canary]
     kinds = {kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}}
@@ -124,33 +109,42 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
         verdicts[key.identity] = replace(verdict, peak=peak)
     settled = settle(verdicts, max(1, count))
     rows = [
-        Row(
-            key,
-            key.label,
-            reference.median_s if reference else None,
-            fresh.median_s,
-            settled[key.identity],
-            fresh,
-            _test_id(after, key),
-            _work(after, key),
-        )
-        for key, fresh, reference, _ in found
+        _row(after, key, fresh, settled[key.identity], tuple((one.entry, one.why) for one in limits[key.identity][1]))
+        for key, fresh, *_ in found
     ]
     keys = {key.identity for key, *_ in found}
     rows += _unfit_rows(before, after, keys, tolerance)
-    keys |= {row.key.identity for row in rows}
+    keys |= {row.key.identity for row in rows if row.key is not None}
     gone = {one.label for one in lost}
     only = [key.label for key, _ in known if key.identity not in keys]
-    only += [entry.label for entry in _unmet(before, after, [row.key for row in rows])]
+    only += [entry.label for entry in _unmet(before, after, [row.key for row in rows if row.key is not None])]
     return Comparison(
-        rows=tuple(sorted(rows, key=lambda row: badness(row.verdict.overall.value, row.verdict.change))),
+        rows=tuple(sorted(rows, key=lambda row: badness(row.verdict, row.change))),
         only_old=tuple(label for label in dict.fromkeys([*only, *only_old]) if label not in gone),
         runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
         kernels=kernels,
-        lost=tuple(lost),
-        idle=tuple((key.label, one) for key, *_ in found for one in limits[key.identity][1]),
-        together=shared.regressed if shared is not None else None,
+        lost=tuple(map(_lost_row, lost)),
+        together=together_row(shared.regressed) if shared is not None and shared.regressed is not None else None,
     )
+
+
+def _row(
+    after: Comparator, key: Key, fresh: Reference, verdict: Verdict, idle: tuple[tuple[Entry, str], ...] = ()
+) -> Row:
+    judgement = judgement_of(
+        verdict,
+        key.label,
+        name=key.name,
+        test_id=_test_id(after, key),
+        environments=fresh.environments,
+        clock_hz=fresh.clock_hz,
+    )
+    return compared_row(key, _work(after, key), judgement, fresh.median_s, idle=idle)
+
+
+def _lost_row(lost: Lost) -> Row:
+    before = {"baseline_value": lost.old_s, "baseline_time_s": lost.old_s, "label": lost.label, "unit": "s"}
+    return memory_row(lost.record, verdict=Kind.REGRESSED.value, reason=lost.reason, **before)
 
 
 def _shared(
@@ -222,16 +216,8 @@ def _unfit_rows(before: Comparator, after: Comparator, known: set[str], toleranc
         if key.identity not in known:
             reference, _ = find_reference(before, key, measurement.work)
             verdict = Verdict(Kind.INVALID, tolerance or default_tolerance(key), reason=why, reference=reference)
-            old_s = reference.median_s if reference else None
-            rows[key.identity] = Row(
-                key,
-                key.label,
-                old_s,
-                measurement.median_s,
-                verdict,
-                test_id=measurement.test_id,
-                work=measurement.work,
-            )
+            judgement = judgement_of(verdict, key.label, name=key.name, test_id=measurement.test_id)
+            rows[key.identity] = compared_row(key, measurement.work, judgement, measurement.median_s)
     return list(rows.values())
 
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ..core.records import CurveSummary, Measurement
+from ..core.keys import Key
+from ..core.records import CurveSummary, Judgement, Measurement
+from ..core.rows import Row
 from .looks import FALSE_IMPROVED, FALSE_PASS
 from .stats import CONFIDENCE, quantile
-from .verdicts import Kind, Verdict
+from .verdicts import Kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +28,7 @@ SHARES = (0.5, 0.8, 0.9)
 def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
     """One summary for each sweep of at least four sizes: tests alike but for the parameter `size_bytes`."""
     rows = [
-        {"sweep": _sweep(m), "metric": m.key.metric, "size": m.key.parameters["size_bytes"], "seconds": m.median_s,
+        {"sweep": _sweep(m.key), "metric": m.key.metric, "size": m.key.parameters["size_bytes"], "seconds": m.median_s,
          "rate": m.rate}
         for m in measurements
         if isinstance(m.key.parameters.get("size_bytes"), int) and m.rate is not None and not m.invalid
@@ -44,10 +46,10 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
     ]
 
 
-def _sweep(measurement: Measurement) -> str:
-    rest = [f"{value}" for name, value in measurement.key.parameters.items() if name != "size_bytes"]
-    name = f".{measurement.key.name}" if measurement.key.name else ""
-    return measurement.key.benchmark + (f"[{'-'.join(rest)}]" if rest else "") + name
+def _sweep(key: Key) -> str:
+    rest = [f"{value}" for name, value in key.parameters.items() if name != "size_bytes"]
+    name = f".{key.name}" if key.name else ""
+    return key.benchmark + (f"[{'-'.join(rest)}]" if rest else "") + name
 
 
 def _summary(label: str, metric: str, points: "pd.DataFrame") -> CurveSummary:
@@ -115,32 +117,33 @@ class CurveVerdict:
     processes: tuple[int, int]
 
 
-def judge_curves(judged: Iterable[tuple[Measurement, Verdict]]) -> list[CurveVerdict]:
+def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
     """A verdict for each sweep of at least four sizes that were compared."""
-    sweeps: dict[tuple[str, str], list[tuple[int, Verdict]]] = {}
-    for measurement, verdict in judged:
-        size = measurement.key.parameters.get("size_bytes")
-        if isinstance(size, int):
-            sweeps.setdefault((_sweep(measurement), measurement.key.metric), []).append((size, verdict))
+    sweeps: dict[tuple[str, str], list[tuple[int, Judgement]]] = {}
+    for row in rows:
+        size = row.parameters.get("size_bytes")
+        if isinstance(size, int) and row.key is not None and row.judgement is not None:
+            sweeps.setdefault((_sweep(row.key), row.key.metric), []).append((size, row.judgement))
     found = []
     for (label, metric), points in sweeps.items():
-        compared = sorted((point for point in points if point[1].difference is not None), key=lambda point: point[0])
+        compared = sorted((point for point in points if point[1].compared), key=lambda point: point[0])
         if len(compared) >= FEWEST_POINTS:
             # A size below a published limit is red too, though nothing tells by how much it changed.
-            red = any(verdict.kind is Kind.REGRESSED for _, verdict in points)
+            red = any(judged.verdict == Kind.REGRESSED for _, judged in points)
             found.append(_judge_curve(label, metric, compared, red=red))
     return found
 
 
-def _judge_curve(label: str, metric: str, points: Sequence[tuple[int, Verdict]], *, red: bool) -> CurveVerdict:
+def _judge_curve(label: str, metric: str, points: Sequence[tuple[int, Judgement]], *, red: bool) -> CurveVerdict:
     """Red where a size is red; green where the mean of its sizes is.
 
     The sizes of a process are slow together when the process is, so the error of their mean is that of one of them.
     """
-    verdicts = [verdict for _, verdict in points]
-    found = [verdict.difference for verdict in verdicts if verdict.difference is not None]
-    estimate, error = fmean(one.estimate for one in found), fmean(one.error for one in found)
-    freedom, tolerance = min(one.freedom for one in found), min(verdict.tolerance for verdict in verdicts)
+    judged = [one for _, one in points]
+    estimates = [one.estimate or 0.0 for one in judged]
+    estimate, error = fmean(estimates), fmean(one.error or 0.0 for one in judged)
+    freedom = min(math.inf if one.freedom is None else one.freedom for one in judged)
+    tolerance = min(one.tolerance for one in judged)
     limit = math.log1p(tolerance)
     if red:
         kind = Kind.REGRESSED
@@ -152,8 +155,7 @@ def _judge_curve(label: str, metric: str, points: Sequence[tuple[int, Verdict]],
         kind = Kind.INCONCLUSIVE
     half = quantile((1 + CONFIDENCE) / 2, freedom) * error
     sizes = [size for size, _ in points]
-    first, last, worst_estimate = _worst_region(list(zip(sizes, (one.estimate for one in found), strict=True)))
-    references = [len(verdict.reference.medians_s) for verdict in verdicts if verdict.reference is not None]
+    first, last, worst_estimate = _worst_region(list(zip(sizes, estimates, strict=True)))
     return CurveVerdict(
         label=label,
         metric=metric,
@@ -162,10 +164,10 @@ def _judge_curve(label: str, metric: str, points: Sequence[tuple[int, Verdict]],
         estimate=estimate,
         interval=(estimate - half, estimate + half),
         points=len(points),
-        passed=sum(verdict.kind in (Kind.PASSED, Kind.IMPROVED) for verdict in verdicts),
+        passed=sum(one.verdict in (Kind.PASSED, Kind.IMPROVED) for one in judged),
         worst=(first, last),
         worst_estimate=worst_estimate,
-        processes=(max(verdict.processes for verdict in verdicts), max(references)),
+        processes=(max(one.processes for one in judged), max(len(one.baseline_medians_s) for one in judged)),
     )
 
 

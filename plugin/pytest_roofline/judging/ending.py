@@ -5,18 +5,17 @@ from itertools import pairwise
 
 from ..core.records import Judgement, Measurement, Outcome
 from ..core.resources import ExactJudgement
+from ..core.rows import FAILED, MEASURED
 from ..core.samples import OVERSUBSCRIBED, PROFILED
 from .runs import Run
 from .verdicts import Kind
 
-FAILED, SKIPPED, XFAIL, INTERRUPTED = "FAILED", "SKIPPED", "XFAIL", "INTERRUPTED"
+SKIPPED, XFAIL, INTERRUPTED = "SKIPPED", "XFAIL", "INTERRUPTED"
 OUT_OF_MEMORY = "OUT OF MEMORY"
 # Would have failed for want of a measurement, where a gate only watched.
 SHADOW = "SHADOW"
 # Of the test `device health`.
 DEGRADED = "DEGRADED"
-# A number that nobody compared, so that it neither passed nor failed.
-MEASURED = "MEASURED"
 # What a run file calls a verdict and is none.
 UNKNOWN = "UNKNOWN"
 _VERDICTS = (*(kind.value for kind in Kind), OUT_OF_MEMORY, DEGRADED)
@@ -74,7 +73,7 @@ def said(
     if judged is not None and judged.verdict not in _VERDICTS:
         return UNKNOWN, f"the run file has {judged.verdict[:100]!r} for a verdict, which is none"
     peak = judged.peak if isinstance(judged, Judgement) else None
-    if judged is not None and peak is not None and peak.outweighs and judged.verdict != Kind.REGRESSED.value:
+    if isinstance(judged, Judgement) and peak is not None and judged.overall != judged.verdict:
         return peak.verdict, peak.reason
     if judged is not None:
         return judged.verdict, judged.reason

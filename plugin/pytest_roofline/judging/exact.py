@@ -5,35 +5,13 @@ divide among the tests of a run.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from ..core.entries import ExactEntry
 from ..core.errors import BadInput
 from ..core.keys import Scalar
-from ..core.resources import JUDGED, SHOWN, FigureChange, Resources, is_count, matrix_generation
+from ..core.resources import JUDGED, SHOWN, ExactJudgement, FigureChange, Resources, is_count, matrix_generation
 from .verdicts import Kind
-
-
-@dataclass(frozen=True, slots=True)
-class ExactVerdict:
-    """The answer, with what it rests on.
-
-    Args:
-        changes: every figure that differs from the baseline, worse ones first.
-        remarks: what else differs, and may be the cause: `triton 3.9.0 → 3.10.0`, `num_stages 3 → 2`.
-        source: the file that holds the baseline; empty where there is none.
-    """
-
-    kind: Kind
-    reason: str = ""
-    changes: tuple[FigureChange, ...] = ()
-    remarks: tuple[str, ...] = ()
-    source: str = ""
-
-    @property
-    def compared(self) -> bool:
-        """Whether there was anything to compare with, and it could be."""
-        return self.kind not in (Kind.NO_BASELINE, Kind.INVALID)
 
 
 def entry_of(resources: Resources, provenance: Mapping[str, str]) -> ExactEntry:
@@ -74,8 +52,8 @@ def judge_exact(
     source: str = "",
     why_none: str = "",
     unread: str = "",
-) -> ExactVerdict:
-    """The verdict on what a kernel asks for.
+) -> ExactJudgement:
+    """The verdict on what a kernel asks for, of no test so far.
 
     Args:
         found: now.
@@ -85,13 +63,15 @@ def judge_exact(
         why_none: why there is none.
         unread: why some figures could not be read now.
     """
+    said = ExactJudgement("", found.label, found.target, Kind.NO_BASELINE.value, found.name, reason=why_none)
     if reference is None:
-        return ExactVerdict(Kind.NO_BASELINE, why_none)
+        return said
     changes = figure_changes(reference.figures, found.figures, slack or {})
     lost = [name for name in JUDGED if name in reference.figures and name not in found.figures]
     why = f"{', '.join(lost)} cannot be compared any more: {unread or 'not read'}" if lost else ""
     kind = _kind({change.verdict for change in changes}, lost)
-    return ExactVerdict(kind, why, changes=changes, remarks=_remarks(found, reference), source=source)
+    told = _remarks(found, reference)
+    return replace(said, verdict=kind.value, reason=why, changes=changes, remarks=told, source=source)
 
 
 def _kind(seen: Collection[str], lost: Sequence[str]) -> Kind:

@@ -7,6 +7,7 @@ from ..core.entries import OUT_OF_MEMORY, Entry
 from ..core.facts import HardwareKey
 from ..core.keys import Key, canonical, label_of
 from ..core.memory import OutOfMemory
+from ..core.units import format_seconds
 from ..core.work import Work
 from .comparators import Comparator, RunComparator, find_reference
 from .exact_known import ExactKnown
@@ -71,6 +72,13 @@ class Lost:
     label: str
     old_s: float | None
     record: OutOfMemory
+
+    @property
+    def reason(self) -> str:
+        """`ran out of memory (asked for 2 GiB), where it took 1.2 ms before`."""
+        told = self.record.sizes
+        before = "was compiled" if self.old_s is None else f"took {format_seconds(self.old_s)}"
+        return f"ran out of memory{f' ({told})' if told else ''}, where it {before} before"
 
 
 def lost_since(before: Comparator, after: Comparator) -> list[Lost]:

@@ -1,11 +1,12 @@
 """Why a run is slower, as far as its own records tell: everything moved, the clock fell, processes have modes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from .verdicts import WORTH_REPORTING, Reference, Verdict
+from ..core.records import Judgement
+from .verdicts import WORTH_REPORTING
 
 # Of fewer tests nobody can say that all of them moved.
 FEWEST_SHIFTED = 5
@@ -61,43 +62,42 @@ class Modes:
     now: int
 
 
-def common_shift(verdicts: Sequence[Verdict]) -> Shift | None:
+def common_shift(judgements: Iterable[Judgement | None]) -> Shift | None:
     """Whether all tests of a run moved together, by more than the smallest slowdown worth reporting."""
-    compared = [verdict for verdict in verdicts if verdict.difference is not None]
-    found = [verdict.difference for verdict in compared if verdict.difference is not None]
+    compared = [one for one in judgements if one is not None and one.compared]
     # With what was taken out of them for having moved together.
-    estimates = [(v.estimate or 0.0) + (v.reference.shift if v.reference is not None else 0.0) for v in compared]
+    estimates = [(one.estimate or 0.0) + one.shift for one in compared]
     if len(estimates) < FEWEST_SHIFTED:
         return None
     middle = median(estimates)
-    tolerance = min(verdict.tolerance for verdict in verdicts if verdict.difference is not None)
+    tolerance = min(one.tolerance for one in compared)
     # The tests of a process are slow together when it is, so all of them know no more than one.
-    worth = max(math.log1p(WORTH_REPORTING * tolerance), SURELY * median(difference.error for difference in found))
+    worth = max(math.log1p(WORTH_REPORTING * tolerance), SURELY * median(one.error or 0.0 for one in compared))
     moved = sum(estimate / middle >= 0.5 for estimate in estimates) if middle else 0
     if abs(middle) < worth or moved < MOST_SHIFTED * len(estimates):
         return None
     return Shift(middle, moved, len(estimates))
 
 
-def clock_change(verdict: Verdict, clock_hz: float | None) -> ClockChange | None:
+def clock_change(judgement: Judgement) -> ClockChange | None:
     """How the clock moved since the baseline, where both are known and it did: a drop in clock lengthens every kernel.
 
     Time × clock is cycles, so the difference in cycles is that in log seconds plus that in log clock.
     """
-    before = verdict.reference.clock_hz if verdict.reference is not None else None
-    if before is None or clock_hz is None or verdict.estimate is None:
+    before, now = judgement.reference_clock_hz, judgement.clock_hz
+    if before is None or now is None or judgement.estimate is None:
         return None
-    moved = math.log(clock_hz / before)
-    return None if abs(moved) < CLOCK_SHARE else ClockChange(before, clock_hz, verdict.estimate + moved)
+    moved = math.log(now / before)
+    return None if abs(moved) < CLOCK_SHARE else ClockChange(before, now, judgement.estimate + moved)
 
 
-def modes(reference: Reference, new_s: Sequence[float]) -> Modes | None:
+def modes(old_s: Sequence[float], new_s: Sequence[float]) -> Modes | None:
     """Two modes among the baseline's processes, or among those of both sides, where the dip test sees more than one.
 
     How often the slow mode is occupied is another question than where the modes lie, so both are told. Two sides of
     one mode each are a difference and no modes: of both together, one must lie in both groups.
     """
-    old, new = ([math.log(value) for value in side] for side in (reference.medians_s, new_s))
+    old, new = ([math.log(value) for value in side] for side in (old_s, new_s))
     for known, clearly in ((sorted(old), 0.0), (sorted(old + new), CLEARLY)):
         gap = _parted(known, clearly)
         if not gap:
@@ -124,12 +124,12 @@ def _parted(logs: Sequence[float], clearly: float) -> int:
     return gap if logs[gap] - logs[gap - 1] >= clearly * (fmean(logs[gap:]) - fmean(logs[:gap])) else 0
 
 
-def could_have_seen(verdicts: Sequence[Verdict]) -> list[tuple[float, int, int]]:
+def could_have_seen(judgements: Sequence[Judgement]) -> list[tuple[float, int, int]]:
     """What slowdowns a run would have caught, 80 times in 100: (slowdown, tests that would, tests), the telling two.
 
     The first is the smallest round figure that half of the tests reach, the second the smallest that all do.
     """
-    reaches = sorted(verdict.reach for verdict in verdicts if verdict.reach is not None)
+    reaches = sorted(one.reach for one in judgements if one.reach is not None)
     if not reaches:
         return []
     shares = (reaches[(len(reaches) - 1) // 2], reaches[-1])

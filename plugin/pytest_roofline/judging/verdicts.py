@@ -45,7 +45,7 @@ HOT = 2.5
 NEAR = 3.0
 
 
-class Kind(enum.Enum):
+class Kind(enum.StrEnum):
     """What can be said of a measurement, in the order in which one finding hides another."""
 
     INVALID = "INVALID"

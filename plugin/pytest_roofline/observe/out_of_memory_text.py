@@ -20,12 +20,6 @@ def asked_text(record: OutOfMemory) -> str:
     return "" if record.asked_bytes is None else f"asked for {format_memory(record.asked_bytes)}"
 
 
-def figures(record: OutOfMemory) -> str:
-    """`asked for 2.00 GiB, 1.10 GiB free`, as far as it is known."""
-    free = [] if record.free_bytes is None else [f"{format_memory(record.free_bytes)} free"]
-    return ", ".join([text for text in (asked_text(record), *free) if text])
-
-
 def status_word(record: OutOfMemory) -> str:
     """What stands behind PASSED in a verbose run: `OUT OF MEMORY asked for 2.00 GiB`."""
     return " ".join(filter(None, (WORD, asked_text(record))))
@@ -38,7 +32,7 @@ def failure_message(record: OutOfMemory, where: str) -> str:
         record: with what was lost.
         where: the run file.
     """
-    told = figures(record)
+    told = record.sizes
     lost = [
         format_seconds(seconds) + (f" for {printable(name)}" if name and name != record.name else "")
         for name, seconds in record.lost.items()
@@ -52,13 +46,6 @@ def failure_message(record: OutOfMemory, where: str) -> str:
     )
 
 
-def lost_reason(record: OutOfMemory, old_s: float | None) -> str:
-    """`ran out of memory (asked for 2 GiB), where it took 1.2 ms before`; without a time it was compiled."""
-    told = figures(record)
-    before = "was compiled" if old_s is None else f"took {format_seconds(old_s)}"
-    return f"ran out of memory{f' ({told})' if told else ''}, where it {before} before"
-
-
 def out_of_memory_lines(found: Sequence[OutOfMemory], at_most: int = 12) -> list[str]:
     """Each with its figures, where it happened, and where else it does."""
     lines = [printable(f"out of memory: {record.label}: {circumstances(record)}") for record in found]
@@ -69,7 +56,7 @@ def out_of_memory_lines(found: Sequence[OutOfMemory], at_most: int = 12) -> list
 def circumstances(record: OutOfMemory) -> str:
     """`asked for 2.00 GiB, 1.10 GiB free, in its calls, 77.0 GiB allocated by torch`."""
     where = "outside of measure" if record.phase is None else _PHASES[record.phase]
-    parts = [figures(record) or "sizes unknown", where]
+    parts = [record.sizes or "sizes unknown", where]
     if record.allocated_bytes is not None:
         parts.append(f"{format_memory(record.allocated_bytes)} allocated by torch")
     if record.round > 1:

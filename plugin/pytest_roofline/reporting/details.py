@@ -3,21 +3,16 @@
 from collections.abc import Sequence
 
 from ..core.records import Judgement, SpreadRecord
-from ..core.units import format_percent, format_seconds, format_tolerance, printable
+from ..core.rows import Row
+from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
 from ..judging.stats import growth
 from ..judging.verdicts import span_text
-from .records import judgement_of
-from .results import Result, count
 
 
-def detail_lines(results: Sequence[Result]) -> list[str]:
+def detail_lines(rows: Sequence[Row]) -> list[str]:
     """For each verdict, three lines with its spreads, its chances of error and what stands behind it."""
-    return [
-        line
-        for result in results
-        if result.verdict is not None and result.verdict.difference is not None
-        for line in _lines(judgement_of(result))
-    ]
+    judged = (row.judgement for row in rows if row.judgement is not None)
+    return [line for judgement in judged if judgement.compared for line in _lines(judgement)]
 
 
 def _lines(judgement: Judgement) -> list[str]:

@@ -3,27 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.text import Text
-
 from ..core.entries import ExactEntry
 from ..core.resources import registers_of, spills_of
-from ..core.rows import badness
+from ..core.rows import Row, badness
 from ..core.units import format_bytes, printable
-from ..judging.exact_comparing import ExactRow
 from ..judging.exact_renewal import ExactChange
 from .layout import new_table, render
-from .resources import ExactResult, changes_text
-from .tables import STYLES
+from .resources import changes_text
+from .tables import styled
 
 _FIGURES = (("registers", "right"), ("shared", "right"), ("spills", "right"), ("matrix", "right"))
 
 
-def resources_table(results: Sequence[ExactResult], width: int, colour: bool) -> str:
-    """What a run compiled, with its verdicts, worst first."""
+def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
+    """What a run compiled, or of a comparison its new side, with the verdicts, worst first."""
     table = new_table(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
-    for result in sorted(results, key=lambda result: badness(result.word)):
-        found = result.resources
-        table.add_row(*_names(found.label, found.target), *_cells(found.figures), _styled(result.word))
+    for row in sorted(rows, key=lambda row: badness(row.verdict)):
+        target = row.target or ""
+        table.add_row(*_names(row.label, target), *_cells(row.figures or {}), styled(row.verdict))
     return render(table, width, colour)
 
 
@@ -46,37 +43,16 @@ def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
     return lines
 
 
-def exact_comparison_table(rows: Sequence[ExactRow], width: int, colour: bool) -> str:
-    """The offline comparison of compiled kernels, in the order given; figures are those of the new side."""
-    table = new_table(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
-    for row in rows:
-        names = _names(row.key.label, row.key.target)
-        table.add_row(*names, *_cells(row.new), _styled(row.verdict.kind.value))
-    return render(table, width, colour)
-
-
-def exact_reason_lines(rows: Sequence[ExactRow]) -> list[str]:
+def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
     """What differs, a line for each kernel that does not ask for the very same."""
     lines = []
     for row in rows:
-        verdict = row.verdict
-        told = [verdict.reason] if verdict.reason else []
-        if verdict.changes:
-            told += [changes_text(verdict.changes), ", ".join(verdict.remarks)]
-        if told:
-            lines.append(printable(f"{verdict.kind.value} {row.label}: {'; '.join(filter(None, told))}"))
+        assert row.exact is not None
+        told = [row.exact.reason]
+        told += [changes_text(row.exact.changes), ", ".join(row.exact.remarks)] if row.exact.changes else []
+        if any(told):
+            lines.append(printable(f"{row.verdict} {row.label}: {'; '.join(filter(None, told))}"))
     return lines
-
-
-def changes_as_json(row: ExactRow) -> dict[str, Any]:
-    """What a comparison knows of a compiled kernel beside its figures."""
-    verdict = row.verdict
-    return {
-        "baseline_figures": row.old,
-        "worse": [change.figure for change in verdict.changes if change.verdict == "worse"],
-        "better": [change.figure for change in verdict.changes if change.verdict == "better"],
-        "remarks": list(verdict.remarks),
-    }
 
 
 def exact_as_json(entry: ExactEntry) -> dict[str, Any]:
@@ -97,10 +73,6 @@ def exact_as_json(entry: ExactEntry) -> dict[str, Any]:
 def _names(label: str, target: str) -> tuple[str, str]:
     """Test and target, which stands in its own column alone."""
     return printable(label.removesuffix(f"@{target}")), printable(target)
-
-
-def _styled(word: str) -> Text:
-    return Text(word, style=STYLES.get(word, ""))
 
 
 def _cells(figures: Mapping[str, int]) -> list[str]:

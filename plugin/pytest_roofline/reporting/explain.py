@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from ..core.records import Judgement, Measurement, PeakJudgement
-from ..core.units import format_memory, format_percent, format_seconds, format_tolerance, printable
+from ..core.units import count, format_memory, format_percent, format_seconds, format_tolerance, printable
 from ..judging.looks import FALSE_RED
 from ..judging.picking import is_imported
 from ..judging.runs import Run
@@ -13,7 +13,6 @@ from ..judging.stats import growth
 from ..judging.verdicts import WORTH_REPORTING
 from .details import chance_text, difference_text, sides_text, spread_text
 from .first_calls import first_call_text
-from .results import count
 
 # Positions of a strip of samples, from the fastest to the slowest that is shown.
 STRIP = 32

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from ..core.records import Measurement
+from ..core.rows import Row
 from ..core.units import format_factor, format_seconds, printable
 from ..judging.verdicts import DEFAULT_TOLERANCE
-from .results import Result
 
 # Of the calls behind call 0.
 MOST_CALLS = 4
@@ -18,12 +18,12 @@ DEVIATIONS = 3.0
 MAD_TO_SIGMA = 1.4826
 
 
-def first_call_lines(results: Sequence[Result], at_most: int = MOST_LISTED) -> list[str]:
+def first_call_lines(rows: Sequence[Row], at_most: int = MOST_LISTED) -> list[str]:
     """A line for each measurement whose first calls were asked for; none for one that only compiled in its first."""
     lines = [
-        f"{printable(measurement.label)}: {first_call_text(measurement, verdict.tolerance if verdict else None)}"
-        for measurement, verdict in ((result.measurement, result.verdict) for result in results)
-        if _asked(measurement)
+        f"{printable(row.label)}: {first_call_text(row.measurement, row.tolerance)}"
+        for row in rows
+        if row.measurement is not None and _asked(row.measurement)
     ]
     more = [f"… and {len(lines) - at_most} more with first calls"] if len(lines) > at_most else []
     return lines[:at_most] + more

@@ -1,18 +1,16 @@
 """The ladder in words: one sentence that names what is sick, what is fine and where to look."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
-from ..core.records import Judgement, Measurement
+from ..core.keys import Key
+from ..core.rows import Row
 from ..core.units import format_percent, listed, printable
-from ..judging.comparing import Row
 from ..judging.ladder import Ladder, Seen, State, Step, climb, slowed_by
 from ..judging.ladder_causes import cause_of
 from ..judging.rungs import Rung
 from ..judging.runs import Run
 from ..judging.stats import growth
-from ..judging.trials import Trial
-from .results import Result
 
 # Of the tests that are slower where their part is not.
 MOST_NAMED = 3
@@ -49,72 +47,22 @@ def _sick_text(step: Step) -> str:
     return f"{step.rung.value}{change}{told}"
 
 
-def ladder_of_results(results: Sequence[Result]) -> Ladder | None:
-    """The ladder of a run that is at its end."""
-    return climb(_of_result(result) for result in results)
-
-
-def _of_result(result: Result) -> Seen:
-    measurement, verdict = result.measurement, result.verdict
-    if verdict is None:
-        return Seen(measurement.key, result.ended, 0.0)
-    before = verdict.reference.clock_hz if verdict.reference is not None else None
-    return Seen(
-        measurement.key,
-        verdict.kind.value,
-        verdict.tolerance,
-        verdict.estimate,
-        verdict.interval,
-        _moved(before, measurement.samples.clock_hz),
-        slowed_by(measurement),
-    )
-
-
-def ladder_of_rows(rows: Iterable[Row], new: Iterable[Run]) -> Ladder | None:
-    """The ladder of an offline comparison.
+def ladder_of(rows: Iterable[Row], runs: Iterable[Run] = ()) -> Ladder | None:
+    """The ladder of the results of a run or a comparison.
 
     Args:
-        rows: of the comparison.
-        new: the runs on its new side, where they are runs.
+        rows: of it.
+        runs: on the new side of a comparison, whose rows hold no measurements.
     """
-    slowed = {m.key.identity: why for run in new for m in run.measurements if (why := slowed_by(m))}
-    return climb(_of_row(row, slowed) for row in rows)
+    slowed = {m.key.identity: why for run in runs for m in run.measurements if (why := slowed_by(m))}
+    return climb(_seen(row, row.key, slowed.get(row.key.identity, "")) for row in rows if row.key is not None)
 
 
-def _of_row(row: Row, slowed: Mapping[str, str]) -> Seen:
-    verdict = row.verdict
-    before, after = (side.clock_hz if side is not None else None for side in (verdict.reference, row.fresh))
-    return Seen(
-        row.key,
-        verdict.kind.value,
-        verdict.tolerance,
-        verdict.estimate,
-        verdict.interval,
-        _moved(before, after),
-        slowed.get(row.key.identity, ""),
-    )
-
-
-def ladder_of_run(run: Run) -> Ladder | None:
-    """The ladder of a saved run, from its judgements; of several processes the one that stands, as in the run."""
-    trials: dict[tuple[str, str], Trial] = {}
-    for m in run.measurements:
-        trials.setdefault((m.test_id, m.key.name), Trial()).measurements.append(m)
-    found = ((trials.get((judged.test_id, judged.name)), judged) for judged in run.judgements)
-    return climb(_of_judgement(trial.standing(None), judged) for trial, judged in found if trial is not None)
-
-
-def _of_judgement(measurement: Measurement, judged: Judgement) -> Seen:
-    return Seen(
-        measurement.key,
-        judged.verdict,
-        judged.tolerance,
-        judged.estimate,
-        judged.interval,
-        _moved(judged.reference_clock_hz, measurement.samples.clock_hz),
-        slowed_by(measurement),
-    )
-
-
-def _moved(before_hz: float | None, after_hz: float | None) -> float | None:
-    return None if before_hz is None or after_hz is None else math.log(after_hz / before_hz)
+def _seen(row: Row, key: Key, slowed: str) -> Seen:
+    judged, one = row.judgement, row.measurement
+    if judged is None:
+        return Seen(key, row.verdict, 0.0)
+    before, after = judged.reference_clock_hz, judged.clock_hz or (one.samples.clock_hz if one is not None else None)
+    moved = None if before is None or after is None else math.log(after / before)
+    why = slowed_by(one) if one is not None else slowed
+    return Seen(key, judged.verdict, judged.tolerance, judged.estimate, judged.interval, moved, why)

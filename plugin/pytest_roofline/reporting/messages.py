@@ -3,15 +3,14 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..core.records import CurveSummary, PeakJudgement
+from ..core.records import CurveSummary
+from ..core.rows import Row, badness
 from ..core.samples import PROFILED
-from ..core.units import format_bytes, format_seconds, listed, printable, three_digits
+from ..core.units import count, format_bytes, format_seconds, listed, printable, three_digits
 from ..core.work import rate_suffix
 from ..judging.nights import NIGHTS, Watched
 from ..judging.peaks import NO_PEAK
-from ..judging.verdicts import Kind, Verdict
-from .resources import ExactResult
-from .results import Result, count
+from ..judging.verdicts import Kind
 
 # Why tests were not measured: a sweep has a reason of its own for every size.
 MOST_REASONS = 4
@@ -35,25 +34,25 @@ def curve_line(curve: CurveSummary) -> str:
     return f"{printable(curve.label)}: {', '.join([plateau, *reached])}; {fit}"
 
 
-def reason_lines(results: Sequence[Result], at_most: int = 3) -> list[str]:
+def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     """Why a number could not be judged, and what would change that."""
     lines = [
-        printable(f"{result.word} {result.measurement.label}: {result.verdict.reason}")
-        for result in results
-        if result.verdict is not None and result.verdict.kind in (Kind.INCONCLUSIVE, Kind.INVALID)
+        printable(f"{row.verdict} {row.label}: {row.judgement.reason}")
+        for row in rows
+        if row.judgement is not None and row.judgement.verdict in (Kind.INCONCLUSIVE, Kind.INVALID)
     ]
     more = [f"… and {len(lines) - at_most} more of these"] if len(lines) > at_most else []
     return lines[:at_most] + more
 
 
-def peak_lines(named: Sequence[tuple[str, PeakJudgement | None]], at_most: int = 3) -> list[str]:
+def peak_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     """What became of the peaks of memory that are not as in the baseline, and how many the baseline has not.
 
     Args:
-        named: labels, each with the verdict on its peak.
+        rows: of a run or a comparison.
         at_most: so many of each are told.
     """
-    peaks = [(printable(label), peak) for label, peak in named if peak is not None]
+    peaks = [(printable(row.label), row.peak) for row in rows if row.peak is not None]
     known = [(label, peak) for label, peak in peaks if peak.reference_bytes is not None and peak.reason]
     lines = [f"peak {peak.verdict} {label}: {printable(peak.reason)}" for label, peak in known]
     more = [f"… and {len(lines) - at_most} more of these"] if len(lines) > at_most else []
@@ -61,18 +60,16 @@ def peak_lines(named: Sequence[tuple[str, PeakJudgement | None]], at_most: int =
     return [*lines[:at_most], *more, *_about(f"{NO_PEAK}, so it is compared with nothing", unknown, at_most)]
 
 
-def condition_lines(
-    results: Sequence[Result], at_most: int = 3, untold_since: str = "the driver does not tell"
-) -> list[str]:
+def condition_lines(rows: Sequence[Row], at_most: int = 3, untold_since: str = "the driver does not tell") -> list[str]:
     """What must be known of how the numbers were taken: the host's pace, excluded blocks, drift, the power cap.
 
     Args:
-        results: what was measured.
+        rows: what was measured.
         at_most: so many of them are named in a line.
         untold_since: why a device did not tell of its state, where one did not.
     """
     lines: list[str] = []
-    samples = [(printable(result.measurement.label), result.measurement.samples) for result in results]
+    samples = [(printable(row.label), row.measurement.samples) for row in rows if row.measurement is not None]
     for label, meaning in _PACES.items():
         both = [
             f"{name} ({format_seconds(s.median_s)} on the device's clock, {format_seconds(s.wall_s)} on the host's)"
@@ -138,18 +135,24 @@ def counts_line(measured: int, not_measured: Mapping[str, int], compiled: int = 
     return line
 
 
-def verdicts_line(results: Sequence[Result | ExactResult]) -> str:
+def verdicts_line(rows: Sequence[Row]) -> str:
     """How many of each verdict, the worst first: `1 REGRESSED, 6 PASSED`."""
-    words = [result.word for result in results if result.verdict is not None]
-    counts = {kind: words.count(kind.value) for kind in Kind}
-    order = (Kind.REGRESSED, Kind.INVALID, Kind.INCONCLUSIVE, Kind.IMPROVED, Kind.PASSED, Kind.NO_BASELINE)
-    return ", ".join(f"{counts[kind]} {kind.value}" for kind in order if counts[kind])
+    counts = Counter(row.verdict for row in _judged(rows))
+    return ", ".join(f"{counts[word]} {word}" for word in sorted(counts, key=badness))
 
 
-def compared_of(results: Sequence[Result | ExactResult]) -> int:
+def compared_of(rows: Sequence[Row]) -> int:
     """How many results were compared with anything."""
-    nothing = (Kind.NO_BASELINE, Kind.INVALID)
-    return sum(result.verdict is not None and result.verdict.kind not in nothing for result in results)
+    return sum(_own(row) not in (Kind.NO_BASELINE, Kind.INVALID) for row in _judged(rows))
+
+
+def _judged(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.judgement is not None or row.exact is not None]
+
+
+def _own(row: Row) -> str:
+    """The verdict on the time or the kernel, whatever that on the memory is."""
+    return row.judgement.verdict if row.judgement is not None else row.verdict
 
 
 _LIMITS = {
@@ -159,55 +162,57 @@ _LIMITS = {
 }
 
 
-def gate_lines(results: Sequence[Result | ExactResult], planned: int, run: str, family: str) -> list[str]:
+def gate_lines(rows: Sequence[Row], planned: int, run: str, family: str) -> list[str]:
     """The closing sentence on what was compared, and the command that changes it where nothing was.
 
     Args:
-        results: what was measured, and what was compiled.
+        rows: what was measured, and what was compiled.
         planned: how many tests were to measure.
         run: the run's name or path, for the command; empty where it could not be saved.
         family: the hardware family.
     """
-    judged = [result for result in results if result.verdict is not None]
-    compared = compared_of(judged)
-    if not results:
+    compared = compared_of(rows)
+    if not rows:
         return [f"THIS RUN GATES NOTHING: 0 of {planned} compared, since nothing was measured"]
-    profiled = sum(result.word == PROFILED.upper() for result in results)
+    profiled = sum(row.verdict == PROFILED.upper() for row in rows)
     said = [f"{profiled} taken while a profiler was attached, or after one"] * bool(profiled)
+    missing = [row for row in _judged(rows) if _own(row) == Kind.NO_BASELINE]
     if compared == 0:
-        reasons = {r.verdict.reason for r in judged if r.verdict and r.verdict.kind is Kind.NO_BASELINE}
-        said += _invalid(results)
+        reasons = {_reason(row) for row in missing}
+        said += _invalid(rows)
         why = f" ({printable('; '.join([*said, *sorted(reasons)]))})" if said or reasons else ""
-        line = f"THIS RUN GATES NOTHING: 0 of {len(results)} compared{why}."
+        line = f"THIS RUN GATES NOTHING: 0 of {len(rows)} compared{why}."
         if not run or not reasons:
             return [line]
         return [f"{line} Record a baseline with", *_recording(run, family)]
-    missing = [r for r in judged if r.verdict and r.verdict.kind is Kind.NO_BASELINE]
-    limited, behind = _behind(results, compared)
+    limited, behind = _behind(rows, compared)
     told = behind + "".join(f" ({why})" for why in said)
-    line = f"{compared} of {len(results)} compared{told}: {verdicts_line(results)}"
+    line = f"{compared} of {len(rows)} compared{told}: {verdicts_line(rows)}"
     if missing:
-        names = ", ".join(printable(r.label) for r in missing[:3]) + (", …" if len(missing) > 3 else "")
-        line += f". NO BASELINE for {names}: {printable(missing[0].verdict.reason if missing[0].verdict else '')}"
+        names = ", ".join(printable(row.label) for row in missing[:3]) + (", …" if len(missing) > 3 else "")
+        line += f". NO BASELINE for {names}: {printable(_reason(missing[0]))}"
     if limited < compared:
         return [line]
     alone = "A limit finds only what falls below it; a baseline also finds what got slower"
     return [line, f"{alone}. Record one with", *_recording(run, family)] if run else [line, f"{alone}."]
 
 
-def _invalid(results: Sequence[Result | ExactResult]) -> list[str]:
+def _reason(row: Row) -> str:
+    return row.judgement.reason if row.judgement is not None else row.reason
+
+
+def _invalid(rows: Sequence[Row]) -> list[str]:
     """How many numbers cannot be trusted and why the first cannot, with what would help; else empty."""
-    invalid = [result for result in results if result.verdict is not None and result.verdict.kind is Kind.INVALID]
-    if not invalid or invalid[0].verdict is None:
-        return []
-    return [f"{len(invalid)} INVALID, the first, {invalid[0].label}, since {invalid[0].verdict.reason}"]
+    invalid = [row for row in _judged(rows) if _own(row) == Kind.INVALID]
+    return [f"{len(invalid)} INVALID, the first, {invalid[0].label}, since {_reason(invalid[0])}"] if invalid else []
 
 
-def _behind(results: Sequence[Result | ExactResult], compared: int) -> tuple[int, str]:
+def _behind(rows: Sequence[Row], compared: int) -> tuple[int, str]:
     """How many were held against a limit for want of a baseline; and in words what stood behind those compared."""
-    limits = [result.verdict.limit for result in results if isinstance(result, Result) and result.verdict is not None]
-    counts = Counter(_LIMITS[limit.kind] for limit in limits if limit is not None)
-    siblings = sum(isinstance(r, Result) and r.verdict is not None and _beside(r.verdict) for r in results)
+    judged = [row.judgement for row in rows if row.judgement is not None]
+    counts = Counter(_LIMITS[one.limit] for one in judged if one.limit)
+    # Siblings stand for a reference, of one that counts as compared.
+    siblings = sum(bool(one.siblings) and one.verdict != Kind.INVALID for one in judged)
     limited = counts.total()
     counts.update({"their siblings": siblings} if siblings else {})
     if not counts:
@@ -216,11 +221,6 @@ def _behind(results: Sequence[Result | ExactResult], compared: int) -> tuple[int
         return limited, f" with {next(iter(counts))} alone"
     parts = {"a recorded baseline": compared - counts.total(), **counts}
     return limited, f" ({', '.join(f'{number} with {what}' for what, number in parts.items() if number)})"
-
-
-def _beside(verdict: Verdict) -> bool:
-    """Whether siblings stood for a reference, of one that counts as compared."""
-    return bool(verdict.siblings) and verdict.kind is not Kind.INVALID
 
 
 def shadow_lines(sentences: Sequence[str], known: Sequence[Watched]) -> list[str]:

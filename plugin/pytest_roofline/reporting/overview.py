@@ -3,26 +3,28 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from ..core.units import format_bytes, format_percent, format_tolerance, printable
+from ..core.rows import Row
+from ..core.units import format_bytes, format_percent, format_tolerance, listed, printable
 from ..judging.curves import CurveVerdict
 from ..judging.explaining import clock_change, common_shift, could_have_seen, modes
 from ..judging.stats import CONFIDENCE, growth
-from ..judging.verdicts import Kind, Verdict, changed_environment, interval_text, span_text
-from .results import Result
+from ..judging.verdicts import Kind
+from ..judging.verdicts import span_text as bounds_text
+from .words import span_text
+
+# Of the tests that a sentence is about.
+MOST_NAMED = 3
 
 
-def overview_lines(results: Sequence[Result]) -> list[str]:
+def overview_lines(rows: Sequence[Row]) -> list[str]:
     """A shift of the whole suite, slowdowns that the clock explains, and what changed: once, ahead of the tests."""
-    judged = [result for result in results if result.verdict is not None and result.verdict.difference is not None]
-    verdicts = [result.verdict for result in judged if result.verdict is not None]
-    clocks = [(one.label, one.verdict, one.measurement.samples.clock_hz) for one in judged if one.verdict is not None]
-    lines = shift_line(verdicts) + clock_line(clocks) + _mode_lines(judged) + _change_lines(judged)
-    return lines + device_line(verdicts)
+    judged = [row for row in rows if row.judgement is not None and row.judgement.compared]
+    return shift_line(judged) + clock_line(judged) + _mode_lines(judged) + _change_lines(judged) + device_line(judged)
 
 
-def shift_line(verdicts: Sequence[Verdict]) -> list[str]:
+def shift_line(rows: Sequence[Row]) -> list[str]:
     """That the whole suite moved together, where it did."""
-    shift = common_shift(verdicts)
+    shift = common_shift(row.judgement for row in rows)
     if shift is None:
         return []
     direction = "slower" if shift.estimate > 0 else "faster"
@@ -33,40 +35,33 @@ def shift_line(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def together_text(verdict: Verdict) -> str:
+def together_text(row: Row) -> str:
     """`all tests together take +8.1 % time (99 % interval +6.9 … +9.2 %, 3 processes against 15), tolerance 5 %`."""
-    assert verdict.change is not None
-    assert verdict.reference is not None
-    behind = f"{verdict.processes} processes against {len(verdict.reference.medians_s)}"
+    assert row.change is not None
+    assert row.tolerance is not None
+    behind = f"{row.processes} processes against {row.baseline_processes}"
     return (
-        f"all tests together take {format_percent(verdict.change)} time ({CONFIDENCE * 100:.0f} % interval "
-        f"{interval_text(verdict)}, {behind}), tolerance {format_tolerance(verdict.tolerance)}"
+        f"all tests together take {format_percent(row.change)} time ({CONFIDENCE * 100:.0f} % interval "
+        f"{span_text(row)}, {behind}), tolerance {format_tolerance(row.tolerance)}"
     )
 
 
-def clock_line(judged: Sequence[tuple[str, Verdict, float | None]]) -> list[str]:
-    """Slowdowns that vanish in cycles.
-
-    Args:
-        judged: labels with their verdicts, and with the clock of the new processes in cycles per second.
-    """
-    slow = [one for one in judged if one[1].kind is Kind.REGRESSED]
+def clock_line(rows: Sequence[Row]) -> list[str]:
+    """Slowdowns that vanish in cycles."""
+    slow = [row for row in rows if row.judgement is not None and row.judgement.verdict == Kind.REGRESSED]
     explained = []
-    for label, verdict, clock_hz in slow:
-        clock = clock_change(verdict, clock_hz)
-        if clock is not None and clock.explains(verdict.tolerance):
-            explained.append((printable(label), clock.after_hz / clock.before_hz - 1))
-    if not explained:
-        return []
-    names = ", ".join(f"{label} (clock {format_percent(moved)})" for label, moved in explained[:3])
-    more = f" and {len(explained) - 3} more" if len(explained) > 3 else ""
-    return [f"clock, not code: {len(explained)} of {len(slow)} slowdowns vanish in cycles: {names}{more}"]
+    for row in slow:
+        clock = clock_change(row.judgement) if row.judgement is not None else None
+        if clock is not None and clock.explains(row.tolerance or 0.0):
+            explained.append(f"{printable(row.label)} (clock {format_percent(clock.after_hz / clock.before_hz - 1)})")
+    told = listed(explained, MOST_NAMED)
+    return [f"clock, not code: {len(explained)} of {len(slow)} slowdowns vanish in cycles: {told}"] if told else []
 
 
-def device_line(verdicts: Sequence[Verdict]) -> list[str]:
+def device_line(rows: Sequence[Row]) -> list[str]:
     """That other devices than the known ones are compared, and what is added for that."""
-    found = [verdict.difference for verdict in verdicts if verdict.difference is not None]
-    spreads = [one.device for one in found if one.device is not None]
+    found = [row.judgement for row in rows if row.judgement is not None and row.judgement.compared]
+    spreads = [one.device_spread for one in found if one.device_spread is not None]
     if not spreads:
         return []
     widest = max(spreads, key=lambda spread: spread.value)
@@ -77,42 +72,34 @@ def device_line(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def _mode_lines(results: Sequence[Result]) -> list[str]:
+def _mode_lines(rows: Sequence[Row]) -> list[str]:
     """Tests whose baseline has two modes, and how often the slow one is occupied now; of what did not simply pass."""
     told = []
-    for result in results:
-        verdict = result.verdict
-        assert verdict is not None
-        if verdict.kind in (Kind.PASSED, Kind.INVALID) or verdict.reference is None:
+    for row in rows:
+        judged = row.judgement
+        if judged is None or judged.verdict in (Kind.PASSED, Kind.INVALID):
             continue
-        split = modes(verdict.reference, verdict.new_medians_s)
+        split = modes(judged.baseline_medians_s, judged.new_medians_s)
         if split is not None:
             was, now = f"{split.slow_before} of {split.before}", f"{split.slow_now} of {split.now}"
-            told.append(f"{printable(result.measurement.label)} (slow mode {was} before, {now} now)")
-    more = f" and {len(told) - 3} more" if len(told) > 3 else ""
-    return [f"processes have two modes: {', '.join(told[:3])}{more}"] if told else []
+            told.append(f"{printable(row.label)} (slow mode {was} before, {now} now)")
+    return [f"processes have two modes: {listed(told, MOST_NAMED)}"] if told else []
 
 
-def _change_lines(results: Sequence[Result]) -> list[str]:
+def _change_lines(rows: Sequence[Row]) -> list[str]:
     """What differs from the baselines' environments, with how many tests it concerns where not all."""
-    counts: Counter[str] = Counter()
-    for result in results:
-        assert result.verdict is not None
-        if result.verdict.reference is not None:
-            counts.update(changed_environment(dict(result.environment), result.verdict.reference.environments))
-    if not counts:
-        return []
-    texts = [change + (f" ({count} tests)" if count < len(results) else "") for change, count in counts.items()]
-    return [printable(f"changed since the baseline: {'; '.join(texts)}")]
+    counts = Counter(change for row in rows if row.judgement is not None for change in row.judgement.changed)
+    texts = [change + (f" ({number} tests)" if number < len(rows) else "") for change, number in counts.items()]
+    return [printable(f"changed since the baseline: {'; '.join(texts)}")] if texts else []
 
 
-def power_lines(results: Sequence[Result]) -> list[str]:
+def power_lines(rows: Sequence[Row]) -> list[str]:
     """What the run would have caught by its baselines, and on how many tests nothing."""
-    held = [result.verdict for result in results if result.verdict is not None and result.verdict.difference]
+    held = [row.judgement for row in rows if row.judgement is not None and row.judgement.compared]
     seen = could_have_seen(held)
     parts = [f"{format_tolerance(round(share, 6))} on {_of(caught, len(held))}" for share, caught, _ in seen]
     lines = [f"would have caught {', '.join(parts)} (80 times in 100)"] if parts else []
-    if asleep := [verdict.fewest for verdict in held if verdict.reach is None]:
+    if asleep := [judged.fewest for judged in held if judged.reach is None]:
         lines.append(
             f"would have caught nothing on {_of(len(asleep), len(held))}: red needs {max(asleep)} processes against "
             "their baselines, more than this run takes (--roofline-rounds=auto)"
@@ -130,7 +117,7 @@ def curve_verdict_line(curve: CurveVerdict) -> str:
     region = first if first == last else f"{first} to {last}"
     return printable(
         f"{curve.label}: {curve.kind.value} {format_percent(growth(curve.estimate))} "
-        f"({span_text(curve.interval)}, {curve.processes[0]} against {curve.processes[1]}), "
+        f"({bounds_text(curve.interval)}, {curve.processes[0]} against {curve.processes[1]}), "
         f"{curve.passed} of {curve.points} sizes passed; worst {region}, "
         f"{format_percent(growth(curve.worst_estimate))}"
     )

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from ..core.keys import JOB_METRIC
 from ..core.ranks import Ranks
 from ..core.records import Measurement
+from ..core.rows import Row
 from ..core.samples import OVERSUBSCRIBED
-from ..core.units import format_percent, format_seconds, printable
+from ..core.units import count, format_percent, format_seconds, printable
 from ..core.work import rate_suffix
-from .results import Result, count
 
 MOST_LISTED = 3
 COUNTED = "rates of collectives are bus bandwidth (busbw, as the nccl-tests count): what each link would have to carry"
 
 
-def rank_lines(results: Sequence[Result]) -> list[str]:
+def rank_lines(rows: Sequence[Row]) -> list[str]:
     """The ranks of a run in a line for each launch, stragglers by rank and host, and what was oversubscribed."""
-    measured = [(result.measurement, result.measurement.ranks) for result in results]
-    known = [(measurement, ranks) for measurement, ranks in measured if ranks is not None]
+    measured = [row.measurement for row in rows if row.measurement is not None]
+    known = [(measurement, measurement.ranks) for measurement in measured if measurement.ranks is not None]
     if not known:
         return []
     lines = [] if not any(rate_suffix(m.key.metric) == "busbw_GBps" for m, _ in known) else [COUNTED]

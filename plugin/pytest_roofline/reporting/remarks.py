@@ -1,48 +1,57 @@
 """What may explain a verdict, in words: the clock, what changed since the baseline, modes, another device."""
 
-from ..core.units import format_percent, format_seconds, format_tolerance, printable
+import math
+from collections.abc import Sequence
+
+from ..core.records import Judgement
+from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
 from ..judging.explaining import ClockChange, Modes, clock_change, modes
 from ..judging.stats import growth
-from ..judging.verdicts import Kind, Verdict, changed_environment
-from .results import Result, count
+from ..judging.verdicts import Kind
 
 RECORD = "record it on three days"
 
 
-def remarks(result: Result) -> list[str]:
-    """What may explain a verdict: the clock, what changed since the baseline, modes, another device."""
-    verdict = result.verdict
-    if verdict is None or verdict.reference is None:
+def remarks(judgement: Judgement, left_out: Sequence[str] = (), *, sitting: bool = False) -> list[str]:
+    """What may explain a verdict: the clock, what changed since the baseline, modes, another device.
+
+    Args:
+        judgement: with everything but its remarks.
+        left_out: why processes do not count.
+        sitting: whether sessions of the baseline were recorded in one sitting.
+    """
+    if not judgement.reference:
         return []
-    lines = changed_environment(dict(result.environment), verdict.reference.environments)
-    if verdict.reference.shift:
-        taken = format_percent(growth(verdict.reference.shift))
+    lines = list(judgement.changed)
+    if judgement.shift:
+        taken = format_percent(growth(judgement.shift))
         lines.insert(0, f"all tests of this run moved together, {taken} of it is taken out here")
-    clock = clock_change(verdict, result.measurement.samples.clock_hz)
+    clock = clock_change(judgement)
     if clock is not None:
-        lines.insert(0, clock_text(clock, verdict.tolerance))
-    lines += _sitting_text(verdict)
-    if verdict.kind in (Kind.REGRESSED, Kind.INCONCLUSIVE, Kind.IMPROVED) and verdict.difference is not None:
-        split = modes(verdict.reference, verdict.new_medians_s)
+        lines.insert(0, clock_text(clock, judgement.tolerance))
+    lines += _sitting_text(judgement) if sitting else []
+    if judgement.compared and judgement.verdict in (Kind.REGRESSED, Kind.INCONCLUSIVE, Kind.IMPROVED):
+        split = modes(judgement.baseline_medians_s, judgement.new_medians_s)
         lines += [modes_text(split)] if split is not None else []
-        if verdict.difference.unequal:
-            lines.append(f"the new processes differ more among themselves ({verdict.difference.process.value:.1%})")
-        if verdict.difference.device is not None:
-            device = verdict.difference.device
+        if judgement.unequal and judgement.process_spread is not None:
+            lines.append(f"the new processes differ more among themselves ({judgement.process_spread.value:.1%})")
+        device = judgement.device_spread
+        if device is not None:
             lines.append(f"another device than the baseline's, {device.value:.1%} between devices ({device.origin})")
-    if result.left_out:
-        lines.append(f"{count(len(result.left_out), 'process', 'es')} left out: {result.left_out[-1]}")
+    if left_out:
+        lines.append(f"{count(len(left_out), 'process', 'es')} left out: {left_out[-1]}")
     return [printable(line) for line in lines]
 
 
-def _sitting_text(verdict: Verdict) -> list[str]:
+def _sitting_text(judgement: Judgement) -> list[str]:
     """Of what is or looks slower, that nobody knows how its sessions differ."""
-    found = verdict.difference
-    slow = verdict.kind is Kind.REGRESSED or (verdict.kind is Kind.INCONCLUSIVE and verdict.looks_slow)
-    if not slow or not verdict.sitting or found is None or not found.session.origin.startswith("prior"):
+    spread, estimate = judgement.session_spread, judgement.estimate
+    looks_slow = estimate is not None and estimate > math.log1p(judgement.tolerance)
+    slow = judgement.verdict == Kind.REGRESSED or (judgement.verdict == Kind.INCONCLUSIVE and looks_slow)
+    if not slow or spread is None or not spread.origin.startswith("prior"):
         return []
-    assumed = format_tolerance(round(found.session.value, 3))
-    where = "one sitting" if found.session.origin.endswith("one sitting") else "two sittings"
+    assumed = format_tolerance(round(spread.value, 3))
+    where = "one sitting" if spread.origin.endswith("one sitting") else "two sittings"
     return [f"the baseline was recorded in {where}, so how sessions differ is assumed ({assumed}): {RECORD}"]
 
 

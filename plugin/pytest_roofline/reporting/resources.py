@@ -1,39 +1,14 @@
 """Compiled kernels in words: the table of a run, the sentences behind it, the message of a red test."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..core.resources import ExactJudgement, FigureChange, Resources
+from ..core.rows import Row
 from ..core.units import format_bytes, printable
-from ..judging.exact import ExactVerdict
 from ..judging.verdicts import Kind
 
-# In place of a verdict, where a test expected that.
-DOES_NOT_FIT = "DOES NOT FIT"
 # So many changed figures fit in a line that a person still reads.
 MOST_CHANGES = 6
-
-
-@dataclass(frozen=True, slots=True)
-class ExactResult:
-    """What a kernel asks for with what was said of it.
-
-    There is no verdict where its test failed for itself, and on a kernel that cannot run at all.
-    """
-
-    resources: Resources
-    verdict: ExactVerdict | None
-    ended: str = "FAILED"
-
-    @property
-    def label(self) -> str:
-        """The kernel as people call it."""
-        return self.resources.label
-
-    @property
-    def word(self) -> str:
-        """The verdict in a word, or how the test ended that has none."""
-        return self.verdict.kind.value if self.verdict else self.ended
 
 
 def figures_text(found: Resources) -> str:
@@ -57,92 +32,71 @@ def changes_text(changes: Sequence[FigureChange], at_most: int | None = MOST_CHA
     return ", ".join(map(change_text, shown)) + (f" and {more} more" if more else "")
 
 
-def difference_lines(results: Sequence[ExactResult], at_most: int = 12) -> list[str]:
+def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:
     """What differs from the baseline although no test fails for it, and what could not be read or judged."""
-    lines = []
-    for result in results:
-        text = _difference(result)
-        if text:
-            lines.append(printable(f"{result.word} {result.resources.label}: {text}"))
-    unread = dict.fromkeys(f"{r.resources.target}: {r.resources.unread}" for r in results if r.resources.unread)
+    lines = [printable(f"{row.verdict} {row.label}: {text}") for row in rows if (text := _difference(row.exact))]
+    found = [row.resources for row in rows if row.resources is not None]
+    unread = dict.fromkeys(f"{one.target}: {one.unread}" for one in found if one.unread)
     more = [f"… and {len(lines) - at_most} more of these"] if len(lines) > at_most else []
     return [*lines[:at_most], *more, *map(printable, unread)]
 
 
-def _difference(result: ExactResult) -> str:
-    verdict = result.verdict
-    if verdict is None or verdict.kind in (Kind.NO_BASELINE, Kind.REGRESSED):
+def _difference(exact: ExactJudgement | None) -> str:
+    if exact is None or exact.verdict in (Kind.NO_BASELINE, Kind.REGRESSED):
         return ""
-    if verdict.kind is Kind.INVALID:
-        return verdict.reason
-    if not verdict.changes:
+    if exact.verdict == Kind.INVALID:
+        return exact.reason
+    if not exact.changes:
         return ""
-    text = f"{changes_text(verdict.changes)}; {', '.join(verdict.remarks)}"
-    if any(change.verdict == "slack" for change in verdict.changes):
+    text = f"{changes_text(exact.changes)}; {', '.join(exact.remarks)}"
+    if any(change.verdict == "slack" for change in exact.changes):
         text += "; within its slack"
-    return text + ("; the baseline wants renewing" if verdict.kind is Kind.IMPROVED else "")
+    return text + ("; the baseline wants renewing" if exact.verdict == Kind.IMPROVED else "")
 
 
-def status_word(result: ExactResult) -> str:
+def status_word(row: Row) -> str:
     """What stands behind PASSED in a verbose run."""
-    verdict = result.verdict
-    text = f"{result.resources.target} {figures_text(result.resources)}"
-    return text + (f" {result.word}" if verdict is None or verdict.kind is not Kind.PASSED else "")
+    assert row.resources is not None
+    text = f"{row.target} {figures_text(row.resources)}"
+    return text if row.exact is not None and row.verdict == Kind.PASSED else f"{text} {row.verdict}"
 
 
-def failure_message(result: ExactResult, where: str) -> str:
+def failure_message(row: Row, where: str) -> str:
     """Why a test is red, what got worse first; a second line says what else differs and how to accept it.
 
     Args:
-        result: with a failing verdict.
+        row: of a kernel with a failing verdict.
         where: the run file.
     """
-    found, verdict = result.resources, result.verdict
-    assert verdict is not None
-    label, details = printable(found.label), f"Details: {where}" if where else "The run could not be saved"
-    if verdict.kind is Kind.NO_BASELINE:
+    found, exact = row.resources, row.exact
+    assert found is not None
+    assert exact is not None
+    label, details = printable(row.label), f"Details: {where}" if where else "The run could not be saved"
+    if row.verdict == Kind.NO_BASELINE:
         return (
-            f"{label}: NO BASELINE ({printable(verdict.reason)}), and a baseline is required\n"
+            f"{label}: NO BASELINE ({printable(exact.reason)}), and a baseline is required\n"
             f"  compiled: {figures_text(found)}. {details}; record one with `roofline baseline propose`."
         )
-    if verdict.kind is Kind.INVALID:
-        return f"{label}: INVALID ({printable(verdict.reason)})\n  compiled: {figures_text(found)}. {details}."
-    worse = [change for change in verdict.changes if change.verdict == "worse"]
-    others = [change for change in verdict.changes if change.verdict != "worse"]
-    first = f"{label}: {changes_text(worse)} {verdict.kind.value}; exact; {', '.join(verdict.remarks)}"
-    second = [verdict.reason] if verdict.reason else []
+    if row.verdict == Kind.INVALID:
+        return f"{label}: INVALID ({printable(exact.reason)})\n  compiled: {figures_text(found)}. {details}."
+    worse = [change for change in exact.changes if change.verdict == "worse"]
+    others = [change for change in exact.changes if change.verdict != "worse"]
+    first = f"{label}: {changes_text(worse)} {row.verdict}; exact; {', '.join(exact.remarks)}"
+    second = [exact.reason] if exact.reason else []
     second += [f"also {changes_text(others)}"] if others else []
     second.append(f"{details}; accept with `roofline baseline propose --accept-slower`.")
     return printable(first) + "\n  " + printable(". ".join(second))
 
 
-def judgement_of(result: ExactResult) -> ExactJudgement:
-    """The verdict as a run file keeps it."""
-    found, verdict = result.resources, result.verdict
-    assert verdict is not None
-    return ExactJudgement(
-        test_id=found.test_id,
-        label=found.label,
-        target=found.target,
-        verdict=verdict.kind.value,
-        name=found.key.name,
-        reason=verdict.reason,
-        source=verdict.source,
-        changes=verdict.changes,
-        remarks=verdict.remarks,
-    )
-
-
-def properties(results: Sequence[ExactResult]) -> list[tuple[str, str]]:
+def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """The figures of a test as name and text: `roofline.sm_90.registers`, for JUnit XML and other reports."""
     pairs = []
-    for result in results:
-        key = result.resources.key
-        prefix = "roofline." + (f"{key.name}." if key.name else "") + f"{key.target}."
-        figures = {name: f"{value}" for name, value in result.resources.figures.items()}
-        if result.verdict is not None:
-            figures["verdict"] = result.verdict.kind.value
-            figures |= {f"baseline_{c.figure}": f"{c.before}" for c in result.verdict.changes if c.before is not None}
+    for row in rows:
+        prefix = "roofline." + (f"{row.name}." if row.name else "") + f"{row.target}."
+        figures = {name: f"{value}" for name, value in (row.figures or {}).items()}
+        if row.exact is not None:
+            figures["verdict"] = row.verdict
+            figures |= {f"baseline_{c.figure}": f"{c.before}" for c in row.exact.changes if c.before is not None}
         pairs += [(printable(prefix + name), value) for name, value in figures.items()]
     return pairs
 

@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from statistics import fmean, median
 from typing import Any
 
 from rich.text import Text
 
-from ..core.rows import TIME, Row
+from ..core.rows import TIME, Columns, plain
 from ..core.units import format_percent, listed, printable
 from ..judging.rollout import Changes, Place, Rollout, RolloutRow, RolloutSide
 from ..judging.stats import CONFIDENCE, growth
@@ -94,14 +93,14 @@ def _lost_lines(found: Rollout) -> list[str]:
 
 def rollout_as_json(found: Rollout) -> list[dict[str, Any]]:
     """A row a test, in the fields of every document, and with it what each device did; changes are shares of time."""
-    return [asdict(_plain(row)) | _more(row) for row in found.rows] + [
-        asdict(_lost_row(label)) | _more(None) for label in found.lost
+    return [plain(_plain(row)) | _more(row) for row in found.rows] + [
+        plain(_lost_row(label)) | _more(None) for label in found.lost
     ]
 
 
-def _plain(row: RolloutRow) -> Row:
+def _plain(row: RolloutRow) -> Columns:
     key, (low, high) = row.key, row.interval
-    return Row(
+    return Columns(
         test="",
         label=key.label,
         benchmark=key.benchmark,
@@ -122,9 +121,9 @@ def _plain(row: RolloutRow) -> Row:
     )
 
 
-def _lost_row(label: str) -> Row:
+def _lost_row(label: str) -> Columns:
     reason = "no sound time any more on devices that got the change"
-    return Row(test="", label=label, parameters={}, metric=TIME, verdict=Kind.INVALID.value, reason=reason)
+    return Columns(test="", label=label, parameters={}, metric=TIME, verdict=Kind.INVALID.value, reason=reason)
 
 
 def _more(row: RolloutRow | None) -> dict[str, Any]:

@@ -6,15 +6,12 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ..core.memory import WORD, OutOfMemory
-from ..core.records import Measurement
-from ..core.rows import badness
-from ..core.units import format_bytes, format_memory, format_percent, format_seconds, printable, three_digits
-from ..judging.comparing import Row
+from ..core.rows import Row, badness
+from ..core.units import format_bytes, format_memory, format_percent, format_seconds, listed, printable, three_digits
 from ..judging.hardware import format_ceiling, is_arithmetic
-from ..judging.stats import growth
-from ..judging.verdicts import Kind, Verdict, interval_text
+from ..judging.verdicts import Kind
 from .layout import new_table, render
-from .results import Result, limit_text, new_s, rate_text
+from .words import difference_text, limit_text, rate_text, span_text
 
 STYLES = {
     Kind.REGRESSED.value: "bold red",
@@ -36,33 +33,33 @@ _MFU = {
 CACHED, MOST_CACHED = "cache", 3
 
 
-def results_table(results: Sequence[Result], width: int, colour: bool, exhausted: Sequence[OutOfMemory] = ()) -> str:
+def results_table(rows: Sequence[Row], width: int, colour: bool, exhausted: Sequence[OutOfMemory] = ()) -> str:
     """Test, size, time, rates, roofline, limit, memory, compiling, difference with its interval, processes, verdict.
 
     The worst come first where a test failed.
     Behind them, without figures, stand the tests that ran out of memory. Where there is no room for names, tokens,
     limits, memory and compiling stand in a second table.
     """
-    failed = any(result.word in ("FAILED", Kind.REGRESSED.value) for result in results)
-    ordered = sorted(results, key=_badness) if failed else list(results)
-    rates = ["" if _unresolved(r.measurement) else rate_text(r.measurement, new_s(r)) for r in ordered]
+    failed = any(row.verdict in ("FAILED", Kind.REGRESSED) for row in rows)
+    ordered = sorted(rows, key=lambda row: badness(row.verdict, row.change)) if failed else list(rows)
+    rates = ["" if _unresolved(row) else rate_text(row) for row in ordered]
     # One unit for all goes into the heading, which leaves its room to the tests' names.
     units = {rate.rpartition(" ")[2] for rate in rates if rate}
     heading = units.pop() if len(units) == 1 else ""
-    rows = [_row(result, rate.removesuffix(heading).strip()) for result, rate in zip(ordered, rates, strict=True)]
-    rows += [_exhausted_row(record) for record in exhausted]
+    cells = [_cells(row, rate.removesuffix(heading).strip()) for row, rate in zip(ordered, rates, strict=True)]
+    cells += [_exhausted_cells(record) for record in exhausted]
     columns = [("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"),
                ("tokens/s", "right"), ("roof", "right"), ("limit", "right"), ("peak", "right"),
                ("held", "right"), ("compile", "right"), ("diff %", "right"), ("99 %", "right"), ("n", "right"),
                ("verdict", "left")]  # fmt: skip
     # A column with nothing in it only takes room from the tests' names.
-    filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
+    filled = [index for index in range(len(columns)) if any(row[index] for row in cells)]
     tables = [[columns[index][0] for index in filled]]
-    longest = max((cell_len(str(row[0])) for row in rows), default=0)
-    if _room(columns, rows, filled, width) < min(NAME_ROOM, longest):
+    longest = max((cell_len(str(row[0])) for row in cells), default=0)
+    if _room(columns, cells, filled, width) < min(NAME_ROOM, longest):
         apart = [name for name in tables[0] if name in APART]
         tables = [[name for name in tables[0] if name not in apart], *([["test", *apart]] if apart else [])]
-    return "\n".join(_rendered(columns, rows, names, width, colour) for names in tables)
+    return "\n".join(_rendered(columns, cells, names, width, colour) for names in tables)
 
 
 def _room(
@@ -89,139 +86,119 @@ def _rendered(
     return render(table, width, colour)
 
 
-def _row(result: Result, rate: str) -> list[str | Text]:
-    measurement, verdict = result.measurement, result.verdict
+def _cells(row: Row, rate: str) -> list[str | Text]:
+    one = row.measurement
+    assert one is not None
     return [
-        _short(result),
-        _size(result),
-        format_seconds(new_s(result) or measurement.median_s),
+        _short(row),
+        format_bytes(row.size_bytes) if row.size_bytes else "",
+        format_seconds(row.time_s or one.median_s),
         rate,
-        _tokens(result),
-        _roof(measurement),
-        limit_text(result),
-        f"{_memory(measurement.peak_bytes)} {_peak(verdict)}".strip(),
-        _memory(measurement.held_bytes),
-        "" if measurement.compile_s is None else format_seconds(measurement.compile_s),
-        "" if verdict is None or verdict.change is None else f"{verdict.change * 100:+.1f}",
-        _bounds(verdict),
-        _counts(verdict),
-        Text(result.word, style=STYLES.get(result.word, "")),
+        "" if row.tokens_per_second is None else three_digits(row.tokens_per_second),
+        _roof(row),
+        limit_text(row),
+        f"{_memory(one.peak_bytes)} {_peak(row)}".strip(),
+        _memory(row.held_bytes),
+        "" if row.compile_s is None else format_seconds(row.compile_s),
+        "" if row.change is None else f"{row.change * 100:+.1f}",
+        span_text(row).replace(" … ", "…").removesuffix(" %"),
+        _counts(row),
+        styled(row.verdict),
     ]
 
 
-def _exhausted_row(record: OutOfMemory) -> list[str | Text]:
-    return [printable(record.label), *[""] * 12, Text(record.word, style=STYLES[record.word])]
+def _exhausted_cells(record: OutOfMemory) -> list[str | Text]:
+    return [printable(record.label), *[""] * 12, styled(record.word)]
 
 
-def _tokens(result: Result) -> str:
-    """Tokens per second of the time that stands beside them."""
-    measurement = result.measurement
-    if measurement.tokens_per_s is None:
-        return ""
-    return three_digits(measurement.work.tokens / (new_s(result) or measurement.median_s))
+def styled(word: str) -> Text:
+    """A verdict in its colour."""
+    return Text(word, style=STYLES.get(word, ""))
 
 
 def _memory(size_bytes: int | None) -> str:
     return "" if size_bytes is None else format_memory(size_bytes)
 
 
-def _peak(verdict: Verdict | None) -> str:
+def _peak(row: Row) -> str:
     """By how much the peak differs from the baseline's."""
-    change = verdict.peak.change if verdict is not None and verdict.peak is not None else None
+    change = row.peak.change if row.peak is not None else None
     return "" if change is None else format_percent(change)
 
 
-def _bounds(verdict: Verdict | None) -> str:
-    """The interval of the difference, in percent, short enough for a column."""
-    if verdict is None or verdict.interval is None:
+def _counts(row: Row) -> str:
+    """New processes against those behind the baseline; a published limit has none behind it."""
+    if row.interval is None or row.processes is None:
         return ""
-    return "…".join(format_percent(growth(bound)).removesuffix(" %") for bound in verdict.interval)
+    return f"{row.processes}" + (f":{row.baseline_processes}" if row.baseline_processes else "")
 
 
-def _counts(verdict: Verdict | None) -> str:
-    """New processes against those behind the baseline."""
-    if verdict is None or verdict.interval is None:
-        return ""
-    # A published limit has no processes behind it.
-    return f"{verdict.processes}" + (f":{len(verdict.reference.medians_s)}" if verdict.reference is not None else "")
+def _unresolved(row: Row) -> bool:
+    return "unresolved" in (row.labels or ())
 
 
-def _unresolved(measurement: Measurement) -> bool:
-    return "unresolved" in measurement.samples.labels
-
-
-def _roof(measurement: Measurement) -> str:
+def _roof(row: Row) -> str:
     """The share of the roofline, with a star where that was measured; `cache` where a rate of bytes was a cache's."""
-    if measurement.share_of_ceiling is None or measurement.ceiling is None:
+    ceiling = row.measurement.ceiling if row.measurement is not None else None
+    if row.roofline_share is None or ceiling is None:
         return ""
-    if "cache_resident" in measurement.samples.labels and not is_arithmetic(measurement.ceiling):
+    if "cache_resident" in (row.labels or ()) and not is_arithmetic(ceiling):
         return CACHED
-    if measurement.share_of_ceiling >= 10:
+    if row.roofline_share >= 10:
         return ">999%"
-    return f"{measurement.share_of_ceiling:.0%}" + "*" * (measurement.ceiling.source == "measured")
+    return f"{row.roofline_share:.0%}" + "*" * (ceiling.source == "measured")
 
 
-def roofline_note(results: Sequence[Result]) -> str:
+def roofline_note(rows: Sequence[Row]) -> str:
     """What the column `roof` is a share of, and of which tests it is none; empty where nothing is known."""
-    measurements = [result.measurement for result in results]
-    cached = [m for m in measurements if _roof(m) == CACHED]
-    ceilings = {m.ceiling for m in measurements if m.ceiling is not None and _roof(m) != CACHED}
-    utilized = {m.ceiling for m in measurements if m.mfu is not None}
+    measured = [(row, row.measurement) for row in rows if row.measurement is not None]
+    cached = [row for row, _ in measured if _roof(row) == CACHED]
+    ceilings = {one.ceiling for row, one in measured if one.ceiling is not None and _roof(row) != CACHED}
+    utilized = {one.ceiling for _, one in measured if one.mfu is not None}
     parts = [
         f"{'* ' * (c.source == 'measured')}{c.metric} {format_ceiling(c)}, {c.source}: {printable(c.origin)}"
         + (_MFU[c.source] if c in utilized else "")
         for c in sorted(ceilings, key=lambda c: (c.source, c.metric))
     ]
     if cached:
-        names = ", ".join(printable(m.label) for m in cached[:MOST_CACHED])
-        more = f" and {len(cached) - MOST_CACHED} more" if len(cached) > MOST_CACHED else ""
+        names = listed([printable(row.label) for row in cached], MOST_CACHED)
         parts.append(
-            f"{CACHED}: the buffers of {names}{more} stay in the last-level cache, which no roofline of memory bounds"
+            f"{CACHED}: the buffers of {names} stay in the last-level cache, which no roofline of memory bounds"
         )
     return f"roof: {'; '.join(parts)}" if parts else ""
 
 
 def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     """The offline comparison, in the order given."""
-    peaks = any(_peak(row.verdict) for row in rows)
+    peaks = any(_peak(row) for row in rows)
     table = new_table(("test", "left"), ("old", "right"), ("new", "right"), ("diff", "right"),
                       ("99 % interval", "left"), ("n", "right"), *[("peak", "right")] * peaks,
                       ("verdict", "left"))  # fmt: skip
     for row in rows:
-        verdict = row.verdict
         table.add_row(
             printable(row.label),
             _old(row),
-            format_seconds(row.new_s),
-            "" if verdict.change is None else format_percent(verdict.change),
-            "" if verdict.interval is None else interval_text(verdict),
-            _counts(verdict),
-            *[_peak(verdict)] * peaks,
-            Text(verdict.overall.value, style=STYLES.get(verdict.overall.value, "")),
+            "" if row.time_s is None else format_seconds(row.time_s),
+            difference_text(row),
+            span_text(row),
+            _counts(row),
+            *[_peak(row)] * peaks,
+            styled(row.verdict),
         )
     return render(table, width, colour)
 
 
 def _old(row: Row) -> str:
     """The time before; where there is none but a limit, the time that just meets it."""
-    if row.old_s is None and row.verdict.limit is not None:
-        return f"≤ {format_seconds(row.verdict.limit.seconds)}"
-    return "" if row.old_s is None else format_seconds(row.old_s)
+    limit_s = row.judgement.limit_s if row.judgement is not None else None
+    if row.baseline_time_s is None:
+        return "" if limit_s is None else f"≤ {format_seconds(limit_s)}"
+    return format_seconds(row.baseline_time_s)
 
 
-def _short(result: Result) -> str:
+def _short(row: Row) -> str:
     """The benchmark with its parameters other than the size, which has a column of its own."""
-    key = result.measurement.key
-    if "size_bytes" not in key.parameters:
-        return printable(result.measurement.label)
-    rest = "-".join(f"{value}" for name, value in key.parameters.items() if name != "size_bytes")
-    return printable(key.benchmark + (f"[{rest}]" if rest else "") + (f".{key.name}" if key.name else ""))
-
-
-def _size(result: Result) -> str:
-    size_bytes = result.measurement.work.size_bytes
-    return format_bytes(size_bytes) if size_bytes else ""
-
-
-def _badness(result: Result) -> tuple[int, float]:
-    return badness(result.word, result.verdict.change if result.verdict is not None else None)
+    if "size_bytes" not in row.parameters:
+        return printable(row.label)
+    rest = "-".join(f"{value}" for name, value in row.parameters.items() if name != "size_bytes")
+    return printable(row.benchmark + (f"[{rest}]" if rest else "") + (f".{row.name}" if row.name else ""))

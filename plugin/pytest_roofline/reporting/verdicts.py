@@ -3,139 +3,115 @@
 import math
 from collections.abc import Sequence
 
+from ..core.records import Judgement
+from ..core.rows import Row
 from ..core.units import format_percent, format_tolerance, printable
 from ..judging.stats import CONFIDENCE
-from ..judging.verdicts import Kind, Verdict, changed_environment, interval_text
-from .remarks import remarks
-from .results import Result, figure, limit_text, new_s
+from ..judging.verdicts import Kind
+from .words import figure, limit_text, span_text
 
 
-def status_word(result: Result) -> str:
+def status_word(row: Row) -> str:
     """What stands behind PASSED in a verbose run: `1511 GB/s +0.2 % (-0.4 … +0.8 %, 1 against 5)`."""
-    verdict = result.verdict
-    text = figure(result.measurement, new_s(result))
-    if verdict is not None and verdict.change is not None:
-        text += f" {format_percent(verdict.change)}"
-        behind = against(verdict) if verdict.reference is not None else f"{verdict.processes} processes"
-        behind = f"against {verdict.siblings} siblings" if verdict.siblings else behind
-        text += f" ({interval_text(verdict)}, {behind})"
-    elif verdict is not None and verdict.limit is not None:
-        text += f" (limit {limit_text(result)})"
-    if verdict is not None and verdict.overall is not Kind.PASSED:
-        text += f" {verdict.overall.value}"
-    return text
+    text, judged = figure(row), row.judgement
+    if judged is not None and row.change is not None:
+        behind = against(row) if row.baseline_processes else f"{row.processes} processes"
+        behind = f"against {judged.siblings} siblings" if judged.siblings else behind
+        text += f" {format_percent(row.change)} ({span_text(row)}, {behind})"
+    elif limit_text(row):
+        text += f" (limit {limit_text(row)})"
+    return text if judged is None or row.verdict == Kind.PASSED else f"{text} {row.verdict}"
 
 
-def status_words(results: Sequence[Result]) -> list[str]:
+def status_words(rows: Sequence[Row]) -> list[str]:
     """One for each result; of siblings that all passed one for all of them: `8 siblings, 2891 … 2904 GB/s`."""
-    if len(results) < 2 or not all(r.verdict and r.verdict.siblings and r.verdict.kind is Kind.PASSED for r in results):
-        return [status_word(result) for result in results]
-    ordered = sorted((result.measurement for result in results), key=lambda one: -one.median_s)
-    return [f"{len(results)} siblings, {figure(ordered[0])} to {figure(ordered[-1])}"]
+    alike = all(row.judgement and row.judgement.siblings and row.verdict == Kind.PASSED for row in rows)
+    if len(rows) < 2 or not alike:
+        return [status_word(row) for row in rows]
+    ordered = sorted(rows, key=lambda row: -(row.time_s or 0.0))
+    return [f"{len(rows)} siblings, {figure(ordered[0])} to {figure(ordered[-1])}"]
 
 
-def against(verdict: Verdict) -> str:
+def against(row: Row) -> str:
     """How many processes stand on either side: `3 against 15`."""
-    assert verdict.reference is not None
-    return f"{verdict.processes} against {len(verdict.reference.medians_s)}"
+    return f"{row.processes} against {row.baseline_processes}"
 
 
-def _interval(verdict: Verdict) -> str:
-    return f"{CONFIDENCE * 100:.0f} % interval {interval_text(verdict)}"
+def _interval(row: Row) -> str:
+    return f"{CONFIDENCE * 100:.0f} % interval {span_text(row)}"
 
 
-def failure_message(result: Result, where: str, degraded: Sequence[str] = ()) -> str:
+def failure_message(row: Row, where: str, degraded: Sequence[str] = ()) -> str:
     """Why a test is red, the difference first, since short summaries truncate; a second line says what changed.
 
     Args:
-        result: a measurement with a failing verdict.
+        row: a measurement with a failing verdict.
         where: the run file that holds the samples.
         degraded: what the device itself lacks, which comes before all other causes.
     """
-    verdict = result.verdict
-    assert verdict is not None
+    judged, peak = row.judgement, row.peak
+    assert judged is not None
     details = f"Details: {where}" if where else "The run could not be saved"
-    peak = verdict.peak.reason if verdict.peak is not None and verdict.peak.outweighs else ""
-    if peak and verdict.overall is not verdict.kind:
-        return _more_memory(result, peak, details)
-    details = f"{printable(peak)}. {details}" if peak else details
+    more = peak.reason if peak is not None and peak.outweighs else ""
+    if more and row.by_peak:
+        return _more_memory(row, judged, details)
+    details = f"{printable(more)}. {details}" if more else details
     sick = f"\n  the device is DEGRADED: {printable('; '.join(degraded))}" if degraded else ""
-    if verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
-        return _without_difference(result, details) + sick
-    if verdict.limit is not None:
-        return _beyond_limit(result, details) + sick
-    if verdict.siblings:
-        return _behind_siblings(result, details) + sick
-    return _slower(result, details) + sick
+    if judged.verdict in (Kind.NO_BASELINE, Kind.INVALID):
+        return _without_difference(row, details) + sick
+    if judged.limit_s is not None:
+        return _beyond_limit(row, judged, details) + sick
+    if judged.siblings:
+        interval = f", {_interval(row)}" if row.interval is not None else ""
+        return f"{printable(row.label)}: {row.verdict}, {printable(judged.reason)}{interval}\n  {details}." + sick
+    return _slower(row, judged, details) + sick
 
 
-def _more_memory(result: Result, reason: str, details: str) -> str:
-    verdict = result.verdict
-    assert verdict is not None
-    first = f"{result.label}: {verdict.overall.value} {reason}"
-    now, before = dict(result.environment), verdict.reference.environments if verdict.reference is not None else ()
-    time = f"its time: {figure(result.measurement)} {verdict.kind.value}"
-    second = "; ".join([time, *changed_environment(now, before)])
-    accept = "; accept with `roofline baseline propose --accept-slower`" * (verdict.overall is Kind.REGRESSED)
+def _more_memory(row: Row, judged: Judgement, details: str) -> str:
+    first = f"{row.label}: {row.verdict} {row.reason}"
+    second = "; ".join([f"its time: {figure(row)} {judged.verdict}", *judged.changed])
+    accept = "; accept with `roofline baseline propose --accept-slower`" * (row.verdict == Kind.REGRESSED)
     return f"{printable(first)}\n  {printable(second)}. {details}{accept}."
 
 
-def _without_difference(result: Result, details: str) -> str:
-    measurement, verdict = result.measurement, result.verdict
-    assert verdict is not None
-    label, reason = printable(measurement.label), printable(verdict.reason)
-    if verdict.kind is Kind.INVALID:
-        return f"{label}: INVALID ({reason})\n  measured {figure(measurement)}, which must not be trusted. {details}"
+def _without_difference(row: Row, details: str) -> str:
+    label, reason = printable(row.label), printable(row.reason)
+    if row.verdict == Kind.INVALID:
+        return f"{label}: INVALID ({reason})\n  measured {figure(row)}, which must not be trusted. {details}"
     return (
         f"{label}: NO BASELINE ({reason}), and a baseline is required\n"
-        f"  measured {figure(measurement)}. {details}; record one with `roofline baseline propose`."
+        f"  measured {figure(row)}. {details}; record one with `roofline baseline propose`."
     )
 
 
-def _beyond_limit(result: Result, details: str) -> str:
-    verdict = result.verdict
-    assert verdict is not None
-    assert verdict.limit is not None
-    assert verdict.estimate is not None
-    assert verdict.change is not None
+def _beyond_limit(row: Row, judged: Judgement, details: str) -> str:
+    assert judged.limit_s is not None
+    assert judged.estimate is not None
+    assert row.change is not None
     # Of the processes as the limit's source sums them up, which may be their mean or their fastest call.
-    observed_s = verdict.limit.seconds * math.exp(verdict.estimate)
+    observed_s = judged.limit_s * math.exp(judged.estimate)
     return (
-        f"{printable(result.measurement.label)}: {format_percent(verdict.change)} time beyond its limit "
-        f"({figure(result.measurement, observed_s)}) {verdict.kind.value}, {printable(verdict.reason)}, "
-        f"{_interval(verdict)}\n  {details}."
+        f"{printable(row.label)}: {format_percent(row.change)} time beyond its limit "
+        f"({figure(row, observed_s)}) {judged.verdict}, {printable(judged.reason)}, {_interval(row)}\n  {details}."
     )
 
 
-def _behind_siblings(result: Result, details: str) -> str:
-    verdict = result.verdict
-    assert verdict is not None
-    interval = f", {_interval(verdict)}" if verdict.interval is not None else ""
-    label, reason = printable(result.measurement.label), printable(verdict.reason)
-    return f"{label}: {verdict.kind.value}, {reason}{interval}\n  {details}."
-
-
-def _slower(result: Result, details: str) -> str:
-    measurement, verdict = result.measurement, result.verdict
-    assert verdict is not None
-    assert verdict.change is not None
-    assert verdict.reference is not None
-    assert verdict.difference is not None
-    known = len(verdict.reference.medians_s)
+def _slower(row: Row, judged: Judgement, details: str) -> str:
+    assert row.change is not None
+    processes = f"{against(row)} process{'es' * ((row.baseline_processes or 0) > 1)}"
     first = (
-        f"{printable(measurement.label)}: {format_percent(verdict.change)} time ({figure(measurement, new_s(result))}, "
-        f"baseline {figure(measurement, verdict.difference.reference_s)}) {verdict.kind.value}, "
-        f"tolerance {format_tolerance(verdict.tolerance)}, {_interval(verdict)}, {against(verdict)} "
-        f"process{'es' * (known > 1)}"
+        f"{printable(row.label)}: {format_percent(row.change)} time ({figure(row)}, baseline "
+        f"{figure(row, row.baseline_time_s)}) {judged.verdict}, tolerance {format_tolerance(judged.tolerance)}, "
+        f"{_interval(row)}, {processes}"
     )
-    if verdict.kind is Kind.INCONCLUSIVE:
-        return f"{first}\n  {'; '.join([printable(verdict.reason), *remarks(result)])}. {details}"
-    second = "; ".join([*remarks(result), _agreement(verdict)])
+    if judged.verdict == Kind.INCONCLUSIVE:
+        return f"{first}\n  {'; '.join([printable(judged.reason), *judged.remarks])}. {details}"
+    second = "; ".join([*judged.remarks, _agreement(judged)])
     return f"{first}\n  {printable(second)}. {details}; accept with `roofline baseline propose --accept-slower`."
 
 
-def _agreement(verdict: Verdict) -> str:
-    count = verdict.compared_processes
+def _agreement(judged: Judgement) -> str:
+    count = judged.compared_processes
     if count == 1:
         return "one process behind the baseline"
-    return f"{verdict.slower_processes} of {count} processes behind the baseline were faster"
+    return f"{judged.slower_processes} of {count} processes behind the baseline were faster"

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.records import Judgement
-from pytest_roofline.judging.report_rows import report_rows
+from pytest_roofline.judging.rows import rows_of_run
 from pytest_roofline.reporting.bundle.choosing import chosen
 
 
@@ -19,7 +19,7 @@ def rows(make, tmp_path):
         word = "REGRESSED" if slower else "PASSED"
         judged = Judgement(one.test_id, one.label, word, 0.05, estimate=math.log1p(slower))
         records += [one, judged, make.outcome(one, "failed" if slower else "passed", by_verdict=bool(slower))]
-    return report_rows(make.run(tmp_path / "r.jsonl", *records))
+    return rows_of_run(make.run(tmp_path / "r.jsonl", *records))
 
 
 def labels(rows, *tests):
@@ -52,5 +52,5 @@ def test_where_nothing_failed_a_test_must_be_named(rows):
 
 def test_all_measurements_of_the_worst_test_are_meant(make, tmp_path):
     two = [make.measurement(key=make.key(name=name), test_id="t.py::test_two") for name in ("a", "b")]
-    rows = report_rows(make.run(tmp_path / "r.jsonl", *two, make.outcome(two[0], "failed")))
+    rows = rows_of_run(make.run(tmp_path / "r.jsonl", *two, make.outcome(two[0], "failed")))
     assert ["memcpy_d2d[64MiB].a", "memcpy_d2d[64MiB].b"] == labels(rows)

@@ -28,7 +28,7 @@ def made(path, redactor=None):
 @pytest.mark.parametrize("names", [("node1", "node1.corp.internal"), ("node1", "NODE1", "Node1.x")])
 def test_tests_that_differ_in_how_a_name_is_spelt_stay_two(make, tmp_path, names):
     bundle = made(saved(make, tmp_path, *names))
-    ids = {row.test_id for row in bundle.rows}
+    ids = {row.test for row in bundle.rows}
     assert len(names) == len(ids)
     assert not any("node1" in one.lower() for one in ids)
 

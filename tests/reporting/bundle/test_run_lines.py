@@ -13,7 +13,7 @@ from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.records import Ceiling, Judgement, SessionRecord
 from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Calibration, Samples
-from pytest_roofline.judging.report_rows import report_rows
+from pytest_roofline.judging.rows import rows_of_run
 from pytest_roofline.judging.runs import read_run
 from pytest_roofline.reporting.bundle.archive import zipped
 from pytest_roofline.reporting.bundle.making import make_bundle
@@ -137,8 +137,8 @@ def test_the_run_without_names_is_read_as_any_other_and_has_the_same_rows(everyt
     path.write_text(text, encoding="utf-8")
     again = read_run(path)
     assert run.measurements == again.measurements
-    before = [(row.what, row.red, row.seconds, row.change) for row in report_rows(read_run(everything))]
-    assert before == [(row.what, row.red, row.seconds, row.change) for row in report_rows(again)]
+    before = [(row.what, row.red, row.time_s, row.change) for row in rows_of_run(read_run(everything))]
+    assert before == [(row.what, row.red, row.time_s, row.change) for row in rows_of_run(again)]
 
 
 def test_a_host_has_one_placeholder_in_all_records(everything):

@@ -13,7 +13,6 @@ from pytest_roofline.core.resources import ExactJudgement, FigureChange, Resourc
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.runs import assemble
-from pytest_roofline.reporting.records import judgement_of
 
 MIB = 2**20
 PEAK = Ceiling("traffic_GBps", 4.8e12, "datasheet", "NVIDIA H200 datasheet")
@@ -64,7 +63,7 @@ def hostile(make, path):
         samples=Samples((1.3e-3, 1.4e-3), 1, 1e-9, blocks=(spoiled, Block(1))),
         ceiling=replace(PEAK, origin=HOSTILE),
     )
-    told = replace(judgement_of(result), reason=reason, remarks=(HOSTILE,), published=(HOSTILE,), source=HOSTILE)
+    told = replace(result.judgement, reason=reason, remarks=(HOSTILE,), published=(HOSTILE,), source=HOSTILE)
     kernel = _kernel("sm_90", name=HOSTILE)
     records = [
         one,
@@ -90,7 +89,7 @@ def hostile(make, path):
 
 def judged(make, *seconds, **changes):
     """The record of a verdict on processes of these times, against fifteen of a millisecond."""
-    return judgement_of(make.result(*seconds, **changes))
+    return make.result(*seconds, **changes).judgement
 
 
 def _copies(make):
@@ -108,8 +107,8 @@ def _copies(make):
         for index, value in enumerate(times):
             samples = Samples(tuple(value * (1 + 0.002 * (n % 5)) for n in range(20)), 10, 1e-9)
             records.append(replace(result.measurement, process=f"process-{index}", round=index + 1, samples=samples))
-        records.append(judgement_of(result))
-        failed = result.verdict.kind.value == "REGRESSED"
+        records.append(result.judgement)
+        failed = result.verdict == "REGRESSED"
         reason = f"{key.label}: +30 % time REGRESSED, tolerance 5 %" if failed else ""
         records.append(
             make.outcome(result.measurement, "failed" if failed else "passed", reason=reason, by_verdict=failed)

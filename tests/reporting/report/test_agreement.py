@@ -13,7 +13,7 @@ import pytest
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ExactJudgement, ResourceKey, Resources
-from pytest_roofline.judging.report_rows import rows_of
+from pytest_roofline.judging.rows import rows_of
 from pytest_roofline.reporting.report.annotations import annotations
 from pytest_roofline.reporting.report.page import page
 from pytest_roofline.reporting.report.results_csv import results_csv

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from pytest_roofline.core.records import Outcome
-from pytest_roofline.judging.report_rows import report_rows
+from pytest_roofline.judging.rows import rows_of_run
 from pytest_roofline.reporting.report.annotations import LONGEST, LONGEST_PROPERTY, MOST, annotations
 
 COMMAND = re.compile(r"::(error|warning) ((?:[a-z]+=[^,:\r\n]*,?)+)::([^\r\n]*)")
@@ -27,7 +27,7 @@ def decoded(text):
 @pytest.fixture
 def lines(make, tmp_path):
     def of(*records, **options):
-        rows = report_rows(make.run(tmp_path / "run.jsonl", *records))
+        rows = rows_of_run(make.run(tmp_path / "run.jsonl", *records))
         return annotations(rows, options.pop("place_of", lambda test_id: ("test_a.py", 7)), **options)
 
     return of

@@ -13,7 +13,8 @@ from html.parser import HTMLParser
 import pytest
 
 from pytest_roofline.core.records import Judgement, Outcome
-from pytest_roofline.judging.report_rows import report_rows, worst_first
+from pytest_roofline.core.rows import worst_first
+from pytest_roofline.judging.rows import rows_of_run
 from pytest_roofline.reporting.report.page import page, rendered
 from pytest_roofline.reporting.report.page_assets import asset, json_for_script, plotly_script
 from pytest_roofline.reporting.report.page_plots import drawn, legend, sections
@@ -64,7 +65,7 @@ def full(make, tmp_path_factory):
 
 
 def rows_of(run):
-    return worst_first(report_rows(run))
+    return worst_first(rows_of_run(run))
 
 
 def said(run):
@@ -281,7 +282,7 @@ def test_a_failed_test_of_very_many_measurements_leaves_room_for_others_and_coun
     ended = (Outcome(one, "failed", ("REGRESSED",), by_verdict=True), Outcome("test_own.py::test_other", "failed"))
     run = replace(run, measurements=tuple(measurements), judgements=tuple(judgements), outcomes=ended)
     rows = rows_of(run)
-    assert {"REGRESSED": MOST_OF_A_TEST, "FAILED": 1} == Counter(red.row.word for red in reds(rows))
+    assert {"REGRESSED": MOST_OF_A_TEST, "FAILED": 1} == Counter(red.row.verdict for red in reds(rows))
     assert (
         f"… and {60 - MOST_OF_A_TEST} more measurements of the tests above, in the table of all results."
         == not_told(rows)
@@ -464,5 +465,5 @@ def test_plots_that_nobody_can_trust_are_the_last(make, tmp_path):
     good = [make.measurement(key=make.key(size_bytes=size), test_id=f"t.py::test_copy[{size}]") for size in sizes]
     bad = make.measurement(key=make.key("stream", size_bytes=sizes[0]), invalid="busy")
     run = make.run(tmp_path / "run.jsonl", *good, bad, make.footer())
-    order = [plot.section for plot in plots_of(report_rows(run))]
+    order = [plot.section for plot in plots_of(rows_of_run(run))]
     assert (True, INVALID_SECTION) == (INVALID_SECTION not in order[:-1] and len(order) > 1, order[-1])

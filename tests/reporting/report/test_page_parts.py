@@ -9,7 +9,7 @@ from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Ceiling, Outcome
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.report_rows import report_rows, rows_of
+from pytest_roofline.judging.rows import rows_of, rows_of_run
 from pytest_roofline.reporting.report import page_steps
 from pytest_roofline.reporting.report.page import page
 from pytest_roofline.reporting.report.page_kernels import exhausted_table, kernels_table
@@ -42,7 +42,7 @@ def texts(table):
 
 
 def row_of(make, tmp_path, *records):
-    return report_rows(make.run(tmp_path / "run.jsonl", *records))
+    return rows_of_run(make.run(tmp_path / "run.jsonl", *records))
 
 
 def results(make, tmp_path, *records):
@@ -85,7 +85,7 @@ def test_a_time_below_the_clocks_resolution_has_no_rate(make, tmp_path):
 
 
 def test_the_model_steps_have_tokens_mfu_warm_up_and_memory(run):
-    eager, compiled = texts(steps_table(report_rows(run)))
+    eager, compiled = texts(steps_table(rows_of_run(run)))
     assert {
         "step": "transformer[small-eager]", "time": "140 ms", "tokens/s": "58514", "MFU": "4.3 %",
         "first call": "1.68 s", "steady from": "call 1", "peak": "9.00 GiB", "held": "1.00 GiB",
@@ -131,7 +131,7 @@ def test_memory_has_a_column_for_each_category_that_there_is(run):
 
 
 def test_kernels_have_their_figures_and_what_changed(run):
-    worse, fine = sorted(texts(kernels_table(report_rows(run))), key=lambda row: -len(row))
+    worse, fine = sorted(texts(kernels_table(rows_of_run(run))), key=lambda row: -len(row))
     assert "registers 198 → 255, spill_stores 0 → 12" == worse["changed"]
     assert ("sm_80", "198", "112 KiB", "0", "24") == tuple(
         fine[n] for n in ("target", "registers", "shared", "spills", "matrix")
@@ -145,7 +145,7 @@ def test_a_figure_that_was_not_read_is_no_zero(make, tmp_path, run):
 
 
 def test_what_ran_out_of_memory_says_what_it_asked_for_and_where(run):
-    table = exhausted_table(report_rows(run))
+    table = exhausted_table(rows_of_run(run))
     assert ("64.0 GiB", "40.0 GiB") == tuple(texts(table)[0][name] for name in ("asked for", "free"))
     assert any("in its calls" in cell.why for cell in table.rows[0])
 
@@ -181,7 +181,7 @@ def test_one_more_line_is_no_lines(make, tmp_path):
 
 
 def test_what_changed_is_told_once_with_how_many_results_say_so(run):
-    lines = changed_lines(report_rows(run))
+    lines = changed_lines(rows_of_run(run))
     assert ["driver 550.54 → 570.86 (16 of 17 results)", "triton 3.8.0 → 3.9.0 (1 of 17 results)"] == lines
 
 
@@ -190,18 +190,18 @@ def test_figures_and_published_numbers_stand_beside_their_tests(make, tmp_path):
     told = replace(judged(make, 1e-3, test_id=one.test_id, label=one.label), published=("a vendor's 4000 GB/s",))
     run = make.run(tmp_path / "run.jsonl", one, told, Figure("t", "ranks[2]", "p", "efficiency", 0.5, "share"))
     assert ["ranks[2]: efficiency 50.0 %"] == figures_of([run])
-    assert ["memcpy_d2d[64MiB]: a vendor's 4000 GB/s"] == published_of(report_rows(run))
+    assert ["memcpy_d2d[64MiB]: a vendor's 4000 GB/s"] == published_of(rows_of_run(run))
 
 
 def test_a_failed_test_without_a_number_has_its_message_and_a_command_and_no_processes(run):
-    red = next(one for one in reds(report_rows(run)) if one.row.word == "FAILED")
+    red = next(one for one in reds(rows_of_run(run)) if one.row.verdict == "FAILED")
     assert ("AssertionError: the copy differs in 3 of 4096 values", None) == (red.message, red.processes)
     assert ("python -m pytest test_own.py::test_data",) == red.commands
 
 
 def commands(make, tmp_path, *records, **changes):
     run = make.run(tmp_path / "run.jsonl", *records)
-    return [red.commands for red in reds(report_rows(replace(run, header=replace(run.header, **changes))))]
+    return [red.commands for red in reds(rows_of_run(replace(run, header=replace(run.header, **changes))))]
 
 
 def test_the_device_is_looked_at_again_by_the_run_that_it_failed_in_under_another_name(make, tmp_path):
@@ -248,7 +248,7 @@ def test_what_is_folded_away_is_cut_short_with_a_word(run, monkeypatch):
 
 
 def test_every_process_of_a_red_test_stands_beside_the_sessions_behind_the_baseline(run):
-    red = next(one for one in reds(report_rows(run)) if one.row.label == "memcpy_d2d[512KiB]")
+    red = next(one for one in reds(rows_of_run(run)) if one.row.label == "memcpy_d2d[512KiB]")
     found = texts(red.processes)
     assert ["round 1, process proces", "round 2, process proces", "round 3, process proces"] == [
         r["process"] for r in found[:3]

@@ -4,17 +4,17 @@ import csv
 import io
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from pytest_roofline.core.records import Outcome
+from pytest_roofline.core.rows import plain
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import printable
-from pytest_roofline.judging.report_rows import rows_of
+from pytest_roofline.judging.rows import rows_of
 from pytest_roofline.reporting.report.results_csv import COLUMNS, results_csv
-from pytest_roofline.reporting.rows import rows as plain_rows
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_pandas_reads_every_value_back(run):
     read_as = {"dtype": {"driver": str, "torch": str}, "keep_default_na": False, "na_values": [""]}
     read_as["float_precision"] = "round_trip"
     frame = pd.read_csv(io.StringIO(results_csv([run]), newline=""), **read_as)
-    rows = [asdict(row) for row in plain_rows(rows_of([run]))]
+    rows = [plain(columns) for row in rows_of([run]) for columns in row.columns()]
     assert (list(COLUMNS), len(rows)) == (list(frame.columns), len(frame))
     for row, (_, read) in zip(rows, frame.iterrows(), strict=True):
         for name, value in row.items():

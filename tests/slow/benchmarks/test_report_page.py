@@ -2,7 +2,8 @@
 
 import pytest
 
-from pytest_roofline.judging.report_rows import report_rows, worst_first
+from pytest_roofline.core.rows import worst_first
+from pytest_roofline.judging.rows import rows_of_run
 
 
 @pytest.fixture(scope="module")
@@ -16,14 +17,14 @@ def run(report_page):
 
 
 def test_a_run_has_as_many_measurements_as_asked_for_and_two_are_red(run):
-    rows = report_rows(run)
+    rows = rows_of_run(run)
     assert (400, 2, 400) == (len(rows), sum(row.red for row in rows), len({row.label for row in rows}))
 
 
 def test_the_peer_has_the_same_rows_and_figures_and_the_same_marks(report_page, run):
-    text = report_page.peers_page(worst_first(report_rows(run)))
+    text = report_page.peers_page(worst_first(rows_of_run(run)))
     assert 400 == text.count("<th>") - len(report_page.results_table([], several=False).columns) - 1
-    assert len(report_page.plots_of(worst_first(report_rows(run)))) == text.count('class="plotly-graph-div"')
+    assert len(report_page.plots_of(worst_first(rows_of_run(run)))) == text.count('class="plotly-graph-div"')
     marks = [report_page.MARK.format(name=name) for name in (report_page.TABLE, report_page.FIRST, report_page.DRAWN)]
     assert sorted(map(text.index, marks)) == list(map(text.index, marks))
 

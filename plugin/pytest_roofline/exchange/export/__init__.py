@@ -7,7 +7,7 @@ from typing import Any
 from ...core.errors import BadInput
 from ...judging.runs import Run
 from . import bencher, github_action_benchmark, pytest_benchmark
-from .standing import LeftOut, Standing, refuse_twice, standing
+from .choosing import Exportable, LeftOut, exportable, refuse_twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Format:
     """
 
     name: str
-    name_of: Callable[[Standing], str]
-    why_not: Callable[[Standing], str]
-    write: Callable[[Sequence[Standing]], Any]
+    name_of: Callable[[Exportable], str]
+    why_not: Callable[[Exportable], str]
+    write: Callable[[Sequence[Exportable]], Any]
 
 
 # A further format is a module with these functions, and a line here.
@@ -72,9 +72,9 @@ def export(runs: Sequence[Run], name: str) -> Exported:
     chosen = next((one for one in FORMATS if one.name == name), None)
     if chosen is None:
         raise BadInput(f"--to is {name!r}; expected one of {', '.join(NAMES)}")
-    fit, left_out = standing(runs)
+    fit, left_out = exportable(runs)
     reasons = [(one, chosen.why_not(one)) for one in fit]
-    left_out += [LeftOut(one.label, why, measured=True) for one, why in reasons if why]
+    left_out += [LeftOut(one.row.label, why, measured=True) for one, why in reasons if why]
     going = [one for one, why in reasons if not why]
     names = [chosen.name_of(one) for one in going]
     refuse_twice(zip(names, going, strict=True))

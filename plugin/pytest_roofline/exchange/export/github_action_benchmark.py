@@ -7,33 +7,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.units import three_digits
+from .choosing import Exportable
 from .facts import rate_of, sentence
-from .standing import Standing
 
 _NS = 1e9
 
 
-def name_of(one: Standing) -> str:
+def name_of(one: Exportable) -> str:
     """The label: it stays when a file moves, and a chart has room for it."""
-    return one.label
+    return one.row.label
 
 
-def never(_: Standing) -> str:
+def never(_: Exportable) -> str:
     """Every time can be written."""
     return ""
 
 
-def why_no_rate(one: Standing) -> str:
+def why_no_rate(one: Exportable) -> str:
     """Why a measurement is no rate; empty where it is one."""
     return "" if rate_of(one) else "it is a time without a rate; take `--to github-action-benchmark` for times"
 
 
-def write_times(found: Sequence[Standing]) -> list[dict[str, Any]]:
+def write_times(found: Sequence[Exportable]) -> list[dict[str, Any]]:
     """Nanoseconds per call, for `tool: customSmallerIsBetter`."""
     return [_entry(one, "ns", one.seconds * _NS, _in_ns(one.bounds_s)) for one in found]
 
 
-def write_rates(found: Sequence[Standing]) -> list[dict[str, Any]]:
+def write_rates(found: Sequence[Exportable]) -> list[dict[str, Any]]:
     """GB/s and TFLOP/s, for `tool: customBiggerIsBetter`; the name says how bytes are counted."""
     rates = ((one, rate_of(one)) for one in found)
     return [_entry(one, rate.unit, rate.value, rate.bounds, f"{rate.metric}\n") for one, rate in rates if rate]
@@ -44,9 +44,9 @@ def _in_ns(bounds_s: tuple[float, float] | None) -> tuple[float, float] | None:
 
 
 def _entry(
-    one: Standing, unit: str, value: float, bounds: tuple[float, float] | None, start: str = ""
+    one: Exportable, unit: str, value: float, bounds: tuple[float, float] | None, start: str = ""
 ) -> dict[str, Any]:
-    entry = {"name": one.label, "unit": unit, "value": value, "extra": start + sentence(one)}
+    entry = {"name": one.row.label, "unit": unit, "value": value, "extra": start + sentence(one)}
     if bounds is not None:
         entry["range"] = " … ".join(map(three_digits, bounds))
     return entry

@@ -6,10 +6,9 @@ from typing import Any, Literal
 from ...core.facts import DeviceFacts, Environment
 from ...core.samples import Samples
 from ...core.units import moment
-from ...judging.picking import is_imported
-from .facts import facts, origin
+from .choosing import Exportable
+from .facts import facts, header_of, origin
 from .round_stats import round_stats
-from .standing import Standing
 
 # The version of pytest-benchmark whose layout this is; a file of its own names there who wrote it.
 LAYOUT = "5.3.1"
@@ -17,21 +16,21 @@ LAYOUT = "5.3.1"
 _TIMERS = {"host": "perf_counter_ns", "events": "device_events", "graph": "device_events"}
 
 
-def name_of(one: Standing) -> str:
+def name_of(one: Exportable) -> str:
     """What pytest-benchmark calls it: the node id, which is how it finds the same test in another file."""
-    return one.test_id
+    return one.name
 
 
-def why_not(_: Standing) -> str:
+def why_not(_: Exportable) -> str:
     """Every time can be written."""
     return ""
 
 
-def write(found: Sequence[Standing]) -> dict[str, Any]:
+def write(found: Sequence[Exportable]) -> dict[str, Any]:
     """One session of pytest-benchmark: a benchmark each measurement, a round each sample of its processes."""
-    header = found[0].row.run.header
+    header = header_of(found[0].row)
     time = moment(header.started)
-    hosts = dict.fromkeys(one.row.run.header.environment.host.name for one in found)
+    hosts = dict.fromkeys(header_of(one.row).environment.host.name for one in found)
     return {
         "machine_info": _machine_info(header.environment, ", ".join(hosts)),
         "commit_info": _commit_info(header.environment.software.get("commit")),
@@ -51,15 +50,15 @@ def warmed_up(samples: Samples) -> int | Literal[False]:
     return samples.warmup_iterations or False
 
 
-def _benchmark(one: Standing) -> dict[str, Any]:
+def _benchmark(one: Exportable) -> dict[str, Any]:
     rounds, key = one.rounds_s, one.measurement.key
     return {
         "group": key.benchmark,
-        "name": _within(one.test_id),
-        "fullname": one.test_id,
+        "name": _within(one.name),
+        "fullname": one.name,
         "params": dict(key.parameters) or None,
         "param": _param(one),
-        "extra_info": facts(one.row, one.measurement, one.processes) | origin(one.row.run.header),
+        "extra_info": facts(one.row, one.processes) | origin(header_of(one.row)),
         "options": _options(one),
         "stats": round_stats(rounds) | {"data": list(rounds), "iterations": one.processes[0].samples.iterations},
     }
@@ -71,16 +70,16 @@ def _within(test_id: str) -> str:
     return function.rpartition("::")[2] + bracket + inside
 
 
-def _param(one: Standing) -> str | None:
+def _param(one: Exportable) -> str | None:
     """What stands in the brackets of the test, not in those that the name of a measurement may have."""
-    plain = one.test_id if is_imported(one.row.run) else one.row.test_id
+    plain = one.name if one.imported else one.row.test
     _, bracket, inside = _within(plain).partition("[")
     return inside.rpartition("]")[0] if bracket else None
 
 
-def _options(one: Standing) -> dict[str, Any]:
+def _options(one: Exportable) -> dict[str, Any]:
     """Those of pytest-benchmark that say something of how we measure; the others are not asked for, and None."""
-    samples, elsewhere = one.measurement.samples, is_imported(one.row.run)
+    samples, elsewhere = one.measurement.samples, one.imported
     return {
         "disable_gc": None if elsewhere else True,
         "timer": clock_of(samples),

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ...core.entries import Baseline, Entry, Session
+from ...core.rows import Row
 from ...core.samples import OVERSUBSCRIBED
 from ...judging.hardware import family_of
-from ...judging.report_rows import ReportRow
 from ...judging.runs import Run
 from ...judging.storage import to_plain
 from ...judging.writing import json_text
@@ -48,7 +48,7 @@ class Again:
         ]
 
 
-def again(redactor: Redactor, run: Run, rows: Sequence[ReportRow], original_ids: Sequence[str], root: Path) -> Again:
+def again(redactor: Redactor, run: Run, rows: Sequence[Row], original_ids: Sequence[str], root: Path) -> Again:
     """What measures some rows of a run again.
 
     Args:
@@ -62,7 +62,7 @@ def again(redactor: Redactor, run: Run, rows: Sequence[ReportRow], original_ids:
     settings = pytest_settings(root)
     options = options_of(settings, run.header.command)
     sources: list[Sources] = []
-    for test_id, original in dict(zip((row.test_id for row in rows), original_ids, strict=True)).items():
+    for test_id, original in dict(zip((row.test for row in rows), original_ids, strict=True)).items():
         found = sources_of(original, root, run.header.started, import_folders(settings))
         why = _copy(redactor, made, found, test_id)
         if why:
@@ -113,7 +113,7 @@ def _options(run: Run, options: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _baseline(run: Run, rows: Sequence[ReportRow]) -> dict[str, str]:
+def _baseline(run: Run, rows: Sequence[Row]) -> dict[str, str]:
     """The file of what the rows were held against; none where that was nothing."""
     entries = {entry.identity: entry for row in rows if (entry := _entry(run, row)) is not None}
     if not entries:
@@ -122,7 +122,7 @@ def _baseline(run: Run, rows: Sequence[ReportRow]) -> dict[str, str]:
     return {f"baselines/{family}.json": json_text(to_plain(Baseline(family, tuple(entries.values()))))}
 
 
-def _entry(run: Run, row: ReportRow) -> Entry | None:
+def _entry(run: Run, row: Row) -> Entry | None:
     judgement, one = row.judgement, row.measurement
     if judgement is None or one is None:
         return None
@@ -161,7 +161,7 @@ def _entry(run: Run, row: ReportRow) -> Entry | None:
 
 
 def _notes(
-    redactor: Redactor, rows: Sequence[ReportRow], sources: Sequence[Sources], options: Mapping[str, str]
+    redactor: Redactor, rows: Sequence[Row], sources: Sequence[Sources], options: Mapping[str, str]
 ) -> list[str]:
     """What whoever runs it should know."""
     newer, needs, data = (

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from ...core.errors import BadInput
+from ...core.rows import Row, worst_first
 from ...core.units import listed
-from ...judging.report_rows import ReportRow, worst_first
 
 # Of a run of hundreds, so many names are enough to see how tests are called.
 SHOWN = 8
 
 
-def chosen(rows: Sequence[ReportRow], tests: Sequence[str], run: str) -> list[int]:
+def chosen(rows: Sequence[Row], tests: Sequence[str], run: str) -> list[int]:
     """The places of the rows that are meant, worst first.
 
     Args:
@@ -30,21 +30,21 @@ def chosen(rows: Sequence[ReportRow], tests: Sequence[str], run: str) -> list[in
         raise BadInput(
             f"no test of {run} failed, so there is nothing to reproduce; name one with --test: {_names(rows)}"
         )
-    return [index for index in red if rows[index].test_id == rows[red[0]].test_id]
+    return [index for index in red if rows[index].test == rows[red[0]].test]
 
 
-def _by_badness(rows: Sequence[ReportRow]) -> list[int]:
+def _by_badness(rows: Sequence[Row]) -> list[int]:
     places = {id(row): index for index, row in enumerate(rows)}
     return [places[id(row)] for row in worst_first(rows)]
 
 
-def _matching(rows: Sequence[ReportRow], test: str, run: str) -> list[int]:
-    exact = [index for index, row in enumerate(rows) if test in (row.label, row.test_id)]
-    found = exact or [index for index, row in enumerate(rows) if test in row.label or test in row.test_id]
+def _matching(rows: Sequence[Row], test: str, run: str) -> list[int]:
+    exact = [index for index, row in enumerate(rows) if test in (row.label, row.test)]
+    found = exact or [index for index, row in enumerate(rows) if test in row.label or test in row.test]
     if not found or not test:
         raise BadInput(f"{run} has no test whose name holds {test!r}; it has {_names(rows)}")
     return found
 
 
-def _names(rows: Sequence[ReportRow]) -> str:
+def _names(rows: Sequence[Row]) -> str:
     return listed(list(dict.fromkeys(row.label for row in rows)), SHOWN) or "none at all"

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from ...core.errors import BadInput
 from ...core.facts import Environment
+from ...core.rows import Row
 from ...core.units import printable
-from ...judging.report_rows import ReportRow, report_rows
+from ...judging.rows import rows_of_run
 from ...judging.runs import Run
 from ...version import __version__
 from ..explain import explanation
-from ..ladder import ladder_lines, ladder_of_run
+from ..ladder import ladder_lines, ladder_of
 from ..notes import note_lines
 from ..resources import explanation as kernel_explanation
 from .again import FOLDER, Again, again
@@ -31,7 +32,7 @@ class Bundle:
     """What goes into an archive, by path, and what is to be said of it; names are replaced throughout."""
 
     files: dict[str, bytes]
-    rows: tuple[ReportRow, ...]
+    rows: tuple[Row, ...]
     again: Again
     summary: dict[str, tuple[int, int]]
 
@@ -49,13 +50,13 @@ def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) 
         BadInput: nothing failed and no test is named, a name fits nothing, or two tests cannot be told apart.
         BadFile: the run cannot be read any more.
     """
-    before = report_rows(run)
+    before = rows_of_run(run)
     about = chosen(before, tests, str(run.path))
     lines = plain_lines(run)
     learn(redactor, run, lines)
     clean, text, after = _without_names(redactor, run, lines, len(before))
     rows = [after[index] for index in about]
-    made = again(redactor, clean, rows, [before[index].test_id for index in about], root)
+    made = again(redactor, clean, rows, [before[index].test for index in about], root)
     files = {"explain.txt": explain_text(clean, rows), str(RUN_FILE): text}
     own = [data.decode() for name, data in made.files.items() if name != made.wheel]
     summary = redactor.summary([*files.values(), *own])
@@ -63,9 +64,7 @@ def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) 
     return Bundle({name: text.encode() for name, text in files.items()} | made.files, tuple(rows), made, summary)
 
 
-def _without_names(
-    redactor: Redactor, run: Run, lines: list[Plain], count: int
-) -> tuple[Run, str, Sequence[ReportRow]]:
+def _without_names(redactor: Redactor, run: Run, lines: list[Plain], count: int) -> tuple[Run, str, Sequence[Row]]:
     """The run without names, its text and its rows, of which there are as many as before.
 
     Two tests may differ in how they spell one name (`test[node1]`, `test[node1.corp.internal]`); then each spelling
@@ -75,7 +74,7 @@ def _without_names(
         if apart:
             redactor.tell_apart()
         clean, text = redacted_run(redactor, run, lines)
-        rows = report_rows(clean)
+        rows = rows_of_run(clean)
         if len(rows) == count:
             return clean, text, rows
     raise BadInput(
@@ -84,38 +83,38 @@ def _without_names(
     )
 
 
-def explain_text(run: Run, rows: Sequence[ReportRow]) -> str:
+def explain_text(run: Run, rows: Sequence[Row]) -> str:
     """Why each verdict is what it is, as `roofline explain` shows it."""
     blocks = [_explained(run, row) for row in {(row.label, row.what): row for row in rows}.values()]
-    if any(row.word == "REGRESSED" for row in rows):
-        blocks.append(ladder_lines(ladder_of_run(run)))
+    if any(row.verdict == "REGRESSED" for row in rows):
+        blocks.append(ladder_lines(ladder_of(rows_of_run(run))))
     return "\n".join("\n".join(lines) + "\n" for lines in blocks if lines)
 
 
-def _explained(run: Run, row: ReportRow) -> list[str]:
+def _explained(run: Run, row: Row) -> list[str]:
     lines: list[str] = []
     if row.what == "time":
         lines = explanation(run, row.label, WIDTH)
     elif row.resources is not None:
         lines = kernel_explanation(str(run.path), row.resources, row.exact)
     lines += note_lines(run, row.label, WIDTH)
-    return lines or [printable(line) for line in (f"{row.label}: {row.word}", *_why(row))]
+    return lines or [printable(line) for line in (f"{row.label}: {row.verdict}", *_why(row))]
 
 
-def _why(row: ReportRow) -> list[str]:
-    ended = row.outcome.reason if row.outcome is not None else ""
+def _why(row: Row) -> list[str]:
+    ended = row.ended.reason if row.ended is not None else ""
     return (ended or row.reason).splitlines()
 
 
 def readme(
-    run: Run, rows: Sequence[ReportRow], made: Again, summary: Mapping[str, tuple[int, int]], keep: Collection[str]
+    run: Run, rows: Sequence[Row], made: Again, summary: Mapping[str, tuple[int, int]], keep: Collection[str]
 ) -> str:
     """The first page: what happened, how to measure it again, what was taken out, of a run without names."""
     head = f"A bundle of `roofline bundle` (pytest-roofline {__version__}) of the run {run.header.run_id}, "
     inside = [f"{FOLDER}/       the test, what it imports, and its baseline", f"{made.wheel}  this package"]
     parts = [
         [f"{head}{run.header.started}.", f"It ran on {machine_text(run.header.environment)}."],
-        *([f"{row.word} {row.label}", f"  {row.test_id}", *(f"  {line}" for line in _told(run, row))] for row in rows),
+        *([f"{row.verdict} {row.label}", f"  {row.test}", *(f"  {line}" for line in _told(run, row))] for row in rows),
         ["How to measure it again", *_how(made)],
         ["What was redacted", *(f"  {line}" for line in summary_lines(summary, keep))],
         ["What is in it", *(f"  {line}" for line in [*_FILES.splitlines(), *(inside if made.tests else [])])],
@@ -123,7 +122,7 @@ def readme(
     return "\n\n".join("\n".join(map(printable, lines)) for lines in parts) + "\n"
 
 
-def _told(run: Run, row: ReportRow) -> list[str]:
+def _told(run: Run, row: Row) -> list[str]:
     """The last sentence of what explains it, or what its test raised."""
     return explanation(run, row.label, WIDTH)[-1:] if row.judgement is not None else _why(row)[:1]
 

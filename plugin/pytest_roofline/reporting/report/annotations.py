@@ -4,10 +4,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
+from ...core.rows import Row, worst_first
 from ...core.units import printable
-from ...judging.report_rows import ReportRow, worst_first
 from ...judging.verdicts import Kind
-from .words import sentence
+from ..words import sentence
 
 # GitHub shows so many of one kind for a step, and we show no more of both together.
 MOST = 10
@@ -20,7 +20,7 @@ Place = tuple[str, int | None]
 
 
 def annotations(
-    rows: Sequence[ReportRow], place_of: Callable[[str], Place | None], *, errors: bool = True, most: int = MOST
+    rows: Sequence[Row], place_of: Callable[[str], Place | None], *, errors: bool = True, most: int = MOST
 ) -> list[str]:
     """Workflow commands for what failed, and warnings for what could not be judged; one a test, worst first.
 
@@ -30,23 +30,23 @@ def annotations(
         errors: whether failed tests are told; without, another plugin tells of them.
         most: so many commands; how many were left out is said in a line of its own.
     """
-    worst: dict[str, ReportRow] = {}
+    worst: dict[str, Row] = {}
     for row in worst_first(rows):
-        worst.setdefault(row.test_id, row)
-    told = [row for row in worst.values() if (errors if row.red else row.word in _WARNED or _watched(row))]
-    lines = [_command(row, place_of(row.test_id)) for row in told[:most]]
+        worst.setdefault(row.test, row)
+    told = [row for row in worst.values() if (errors if row.red else row.verdict in _WARNED or _watched(row))]
+    lines = [_command(row, place_of(row.test)) for row in told[:most]]
     if len(told) > most:
         lines.append(f"roofline: {len(told) - most} more annotations left out, the worst {most} are shown")
     return lines
 
 
-def _watched(row: ReportRow) -> bool:
+def _watched(row: Row) -> bool:
     """Whether it would have failed, had the gate not only watched."""
-    return row.outcome is not None and row.outcome.shadow
+    return row.ended is not None and row.ended.shadow
 
 
-def _command(row: ReportRow, place: Place | None) -> str:
-    properties = {"title": f"{row.word} {row.label}"}
+def _command(row: Row, place: Place | None) -> str:
+    properties = {"title": f"{row.verdict} {row.label}"}
     if place is not None:
         file, number = place
         properties = {"file": file, **({"line": f"{number}"} if number is not None else {}), **properties}

@@ -5,8 +5,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ...core.rows import Row, worst_first
 from ...core.units import listed, printable, slug
-from ...judging.report_rows import ReportRow, rows_of, worst_first
+from ...judging.rows import rows_of
 from ...judging.runs import Run
 from .page_assets import asset, environment, plotly_script, policy
 from .page_kernels import exhausted_table, kernels_table
@@ -29,7 +30,7 @@ from .plots import plots_of
 from .plots.samples import SECTION as SAMPLES
 
 
-def page(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> str:
+def page(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
     """The whole page of one run, or of several beside each other, as text to write in UTF-8.
 
     Args:
@@ -37,10 +38,10 @@ def page(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> str:
         rows: what `rows_of` makes of them, where that is known already.
     """
     worst = worst_first(rows_of(runs) if rows is None else rows)
-    return rendered(runs, worst, plots_of(worst))
+    return rendered(runs, worst, plots_of(worst, runs))
 
 
-def rendered(runs: Sequence[Run], rows: Sequence[ReportRow], plots: Sequence[Plot]) -> str:
+def rendered(runs: Sequence[Run], rows: Sequence[Row], plots: Sequence[Plot]) -> str:
     """The page of rows and plots that are made already.
 
     Args:
@@ -65,7 +66,7 @@ def rendered(runs: Sequence[Run], rows: Sequence[ReportRow], plots: Sequence[Plo
     )
 
 
-def _content(runs: Sequence[Run], rows: Sequence[ReportRow], figures: Sequence[Drawn]) -> dict[str, Any]:
+def _content(runs: Sequence[Run], rows: Sequence[Row], figures: Sequence[Drawn]) -> dict[str, Any]:
     """Everything that the template shows, by its name there."""
     red = reds(rows)
     return {

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from ...core.resources import registers_of, spills_of
+from ...core.rows import Row
 from ...core.units import format_bytes, format_memory
-from ...judging.report_rows import ReportRow
 from ...observe.out_of_memory_text import circumstances
 from ..resources import changes_text
 from .page_tables import Cell, Column, Table, number
 
 
-def kernels_table(rows: Sequence[ReportRow]) -> Table | None:
+def kernels_table(rows: Sequence[Row]) -> Table | None:
     """Registers, shared memory, spills and matrix instructions, with what of all figures changed."""
     columns = (
         Column("kernel", number=False),
@@ -26,7 +26,7 @@ def kernels_table(rows: Sequence[ReportRow]) -> Table | None:
     return Table("Compiled kernels", columns, cells) if cells else None
 
 
-def _kernel(row: ReportRow) -> list[Cell]:
+def _kernel(row: Row) -> list[Cell]:
     assert row.resources is not None
     figures = row.resources.figures
     shared = figures.get("shared_bytes")
@@ -39,7 +39,7 @@ def _kernel(row: ReportRow) -> list[Cell]:
         _count(spills_of(figures)),
         _count(figures.get("matrix_instructions")),
         Cell(changes_text(changes, None)),
-        Cell(row.word, why=row.reason, word=row.word),
+        Cell(row.verdict, why=row.reason, word=row.verdict),
     ]
 
 
@@ -47,7 +47,7 @@ def _count(value: int | None) -> Cell:
     return Cell("not read") if value is None else number(f"{value}", value)
 
 
-def exhausted_table(rows: Sequence[ReportRow]) -> Table | None:
+def exhausted_table(rows: Sequence[Row]) -> Table | None:
     """Tests that ran out of memory: what they asked for, and what was there."""
     columns = (
         Column("test", number=False),
@@ -57,17 +57,17 @@ def exhausted_table(rows: Sequence[ReportRow]) -> Table | None:
         Column("says", number=False),
         Column("verdict", number=False),
     )
-    cells = [_exhausted(row) for row in rows if row.out_of_memory is not None]
+    cells = [_exhausted(row) for row in rows if row.lost is not None]
     return Table("Out of memory", columns, cells) if cells else None
 
 
-def _exhausted(row: ReportRow) -> list[Cell]:
-    found = row.out_of_memory
+def _exhausted(row: Row) -> list[Cell]:
+    found = row.lost
     assert found is not None
     sizes = (found.asked_bytes, found.free_bytes, found.allocated_bytes)
     return [
         Cell(row.label),
         *(Cell("") if size is None else number(format_memory(size), size) for size in sizes),
         Cell(found.message, why=circumstances(found)),
-        Cell(row.word, word=row.word),
+        Cell(row.verdict, word=row.verdict),
     ]

@@ -6,15 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 from ...core.facts import Environment
-from ...core.units import format_memory
-from ...judging.report_rows import ReportRow
+from ...core.rows import Row
+from ...core.units import count, format_memory
 from ...judging.run_names import run_names
 from ...judging.runs import Run
 from ..figures import figure_lines
 from ..first_calls import first_call_lines
 from ..messages import condition_lines, counts_line, curve_line
 from ..ranks import rank_lines
-from ..results import Result, count
 from ..tables import roofline_note
 from .page_tables import Cell, Column, Table
 
@@ -70,7 +69,7 @@ def _fact(name: str, value: Any) -> tuple[str, str]:
     return (words.replace("_", " "), form(value)) if words and form else (name.replace("_", " "), f"{value}")
 
 
-def changed_lines(rows: Sequence[ReportRow]) -> list[str]:
+def changed_lines(rows: Sequence[Row]) -> list[str]:
     """What is not as it was behind the baselines, with how many results say so."""
     found: Counter[str] = Counter()
     for row in rows:
@@ -86,11 +85,10 @@ def changed_lines(rows: Sequence[ReportRow]) -> list[str]:
 UNTOLD_SINCE = "neither the driver nor a library told of it"
 
 
-def known_lines(rows: Sequence[ReportRow]) -> list[str]:
+def known_lines(rows: Sequence[Row]) -> list[str]:
     """How the numbers were taken: the roofline, ranks, pace, excluded blocks, first calls."""
-    results = [Result(row.measurement, None, {}, ended=row.word) for row in rows if row.measurement is not None]
-    lines = [*filter(None, [roofline_note(results)]), *rank_lines(results), *condition_lines(results, 5, UNTOLD_SINCE)]
-    return lines + [f"first calls of {line}" for line in first_call_lines(results)]
+    lines = [*filter(None, [roofline_note(rows)]), *rank_lines(rows), *condition_lines(rows, 5, UNTOLD_SINCE)]
+    return lines + [f"first calls of {line}" for line in first_call_lines(rows)]
 
 
 def figures_of(runs: Sequence[Run]) -> list[str]:
@@ -103,7 +101,7 @@ def sweeps_of(runs: Sequence[Run]) -> list[str]:
     return [curve_line(curve) for run in runs if run.footer is not None for curve in run.footer.curves]
 
 
-def published_of(rows: Sequence[ReportRow]) -> list[str]:
+def published_of(rows: Sequence[Row]) -> list[str]:
     """Figures from elsewhere beside the results, which never gate."""
     lines = [f"{row.label}: {'; '.join(row.judgement.published)}" for row in rows if row.judgement is not None
              and row.judgement.published]  # fmt: skip

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from statistics import median
 
 from ...core.records import Judgement, Measurement
-from ...core.units import format_seconds, printable
-from ...judging.report_rows import ReportRow
+from ...core.rows import Row
+from ...core.units import count, format_seconds, printable
+from ...judging.rows import rows_of_run
 from ...judging.runs import Run
 from ..details import chance_text, difference_text, sides_text, spread_text
-from ..ladder import ladder_lines, ladder_of_run
+from ..ladder import ladder_lines, ladder_of
 from ..resources import changes_text
-from ..results import count
 from .page_results import reason
 from .page_tables import Cell, Column, Table, number
 
@@ -37,7 +37,7 @@ class Red:
         commands: that show more of it or try it again.
     """
 
-    row: ReportRow
+    row: Row
     message: str
     difference: str
     grounds: tuple[str, ...]
@@ -46,12 +46,12 @@ class Red:
     commands: tuple[str, ...]
 
 
-def reds(rows: Sequence[ReportRow]) -> list[Red]:
+def reds(rows: Sequence[Row]) -> list[Red]:
     """The measurements of failed tests, in the order given, up to the number that anybody reads."""
     return [_red(row) for test in list(_by_test(rows).values())[:MOST_DETAILED] for row in test[:MOST_OF_A_TEST]]
 
 
-def not_told(rows: Sequence[ReportRow]) -> str:
+def not_told(rows: Sequence[Row]) -> str:
     """How many failed tests, and measurements of those that are told, stand in the table of all results alone."""
     tests = list(_by_test(rows).values())
     measured = sum(len(test[MOST_OF_A_TEST:]) for test in tests[:MOST_DETAILED])
@@ -60,20 +60,20 @@ def not_told(rows: Sequence[ReportRow]) -> str:
     return f"… and {' and '.join(parts)}, in the table of all results." if parts else ""
 
 
-def _by_test(rows: Sequence[ReportRow]) -> dict[tuple[str, str], list[ReportRow]]:
-    tests: dict[tuple[str, str], list[ReportRow]] = {}
+def _by_test(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
+    tests: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.red:
-            tests.setdefault((row.run_name, row.test_id), []).append(row)
+            tests.setdefault((row.run or "", row.test), []).append(row)
     return tests
 
 
 def ladders(runs: Sequence[Run]) -> list[str]:
     """Which part of the machine is sick, as far as what regressed tells."""
-    return [line for run in runs for line in ladder_lines(ladder_of_run(run))]
+    return [line for run in runs for line in ladder_lines(ladder_of(rows_of_run(run)))]
 
 
-def _red(row: ReportRow) -> Red:
+def _red(row: Row) -> Red:
     told = row.judgement
     compared = told is not None and told.estimate is not None and told.interval is not None
     return Red(
@@ -82,13 +82,13 @@ def _red(row: ReportRow) -> Red:
         difference=difference_text(told) if told is not None and compared else "",
         grounds=_grounds(told),
         changed=_changed(row),
-        processes=_processes(row) if row.processes else None,
+        processes=_processes(row) if row.measurements else None,
         commands=_commands(row),
     )
 
 
-def _message(row: ReportRow) -> str:
-    ended = row.outcome.reason if row.outcome is not None else ""
+def _message(row: Row) -> str:
+    ended = row.ended.reason if row.ended is not None else ""
     # The message of a verdict begins with the name, which stands above it already.
     return ended.removeprefix(f"{row.label}: ") or reason(row)
 
@@ -100,28 +100,28 @@ def _grounds(told: Judgement | None) -> tuple[str, ...]:
     return (sides_text(told), spread_text(told), chance_text(told), *([told.reason] if told.reason else []))
 
 
-def _changed(row: ReportRow) -> tuple[str, ...]:
+def _changed(row: Row) -> tuple[str, ...]:
     if row.exact is not None:
         return (changes_text(row.exact.changes, None), *row.exact.remarks) if row.exact.changes else row.exact.remarks
     return row.judgement.remarks if row.judgement is not None else ()
 
 
-def _commands(row: ReportRow) -> tuple[str, ...]:
+def _commands(row: Row) -> tuple[str, ...]:
     again = _again(row)
     if row.what == "time":
         again = [f"{command} --roofline-rounds=auto" for command in again]
     # What holds no number explains nothing, and a run that could not be saved is told of by its report alone.
-    explained = row.what in ("time", "kernel") and row.run.path.is_file()
-    closer = [["roofline", "explain", str(row.run.path), row.label]] if explained else []
+    explained = row.what in ("time", "kernel") and row.path.is_file()
+    closer = [["roofline", "explain", str(row.path), row.label]] if explained else []
     return (*_typed(closer), *again)
 
 
-def _again(row: ReportRow) -> list[str]:
+def _again(row: Row) -> list[str]:
     """How to run its test once more; of the device the whole run, since its tests are the load."""
-    if row.test_id != DEVICE:
-        return _typed([["python", "-m", "pytest", row.test_id]])
+    if row.test != DEVICE:
+        return _typed([["python", "-m", "pytest", row.test]])
     # A name that a run was saved under is not given twice.
-    save, arguments = "--roofline-save", row.run.header.command[1:]
+    save, arguments = "--roofline-save", row.header.command[1:] if row.header is not None else ()
     pairs = zip(("", *arguments), arguments, strict=False)
     kept = [one for before, one in pairs if save not in (before, one) and not one.startswith(f"{save}=")]
     return _typed([["python", "-m", "pytest", *kept]])
@@ -132,7 +132,7 @@ def _typed(commands: Sequence[Sequence[str]]) -> list[str]:
     return [shlex.join(words) for words in commands if all(word == printable(word) for word in words)]
 
 
-def _processes(row: ReportRow) -> Table:
+def _processes(row: Row) -> Table:
     columns = (
         Column("process", number=False),
         Column("time", means="median, seconds per call"),
@@ -141,7 +141,7 @@ def _processes(row: ReportRow) -> Table:
         Column("samples", means="processes, of a session behind the baseline"),
         Column("does not count", number=False),
     )
-    table = [_new(measurement) for measurement in row.processes] + _known(row.judgement)
+    table = [_new(measurement) for measurement in row.measurements] + _known(row.judgement)
     return Table(f"{row.label} by process", columns, table)
 
 

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 
+from ...core.rows import Row
 from ...core.units import format_bytes, format_memory, format_percent, format_seconds
 from ...judging.hardware import is_arithmetic
-from ...judging.report_rows import ReportRow
 from ...judging.verdicts import span_text
 from ..resources import figures_text
-from ..results import rate_text
+from ..words import difference_text, now_text, rate_text
 from .page_summary import badness
 from .page_tables import Cell, Column, Table, number
-from .words import difference_text, now_text, why
 
 _COLUMNS = (
     Column("test", number=False),
@@ -29,7 +28,7 @@ _PEAK = Column("peak", means="the most memory that one call held, and by how muc
 _MOST_SHARE = 9.995
 
 
-def results_table(rows: Sequence[ReportRow], several: bool) -> Table:
+def results_table(rows: Sequence[Row], several: bool) -> Table:
     """All rows in the order given; with a column for the run where there are several."""
     run = [Column("run", number=False)] * several
     peaks = any(row.measurement is not None and row.measurement.peak_bytes is not None for row in rows)
@@ -37,34 +36,34 @@ def results_table(rows: Sequence[ReportRow], several: bool) -> Table:
     return Table("All results, worst first", columns, [_cells(row, several, peaks) for row in rows])
 
 
-def _cells(row: ReportRow, several: bool, peaks: bool) -> list[Cell]:
+def _cells(row: Row, several: bool, peaks: bool) -> list[Cell]:
     return [
-        Cell(row.label, full=row.test_id),
-        *([Cell(row.run_name)] if several else []),
+        Cell(row.label, full=row.test),
+        *([Cell(row.run or "")] if several else []),
         _size(row),
-        _seconds(row.seconds),
+        _seconds(row.time_s),
         _rate(row),
         _share(row),
-        _seconds(row.reference_s),
+        _seconds(row.baseline_time_s),
         Cell("") if row.change is None else number(format_percent(row.change), row.change),
         _interval(row),
         _processes(row),
         *[_peak(row)] * peaks,
-        Cell(row.word, badness(row.word), why=reason(row), word=row.word),
+        Cell(row.verdict, badness(row.verdict), why=reason(row), word=row.verdict),
     ]
 
 
-def reason(row: ReportRow) -> str:
+def reason(row: Row) -> str:
     """Why, in a sentence; of a kernel what it asks for, and what of that changed."""
-    told = [why(row)]
+    told = [row.reason]
     if row.resources is not None:
         told += [difference_text(row), f"{row.resources.target}: {figures_text(row.resources)}"]
-    elif row.out_of_memory is not None:
+    elif row.lost is not None:
         told.insert(0, now_text(row))
     return "; ".join(filter(None, told))
 
 
-def _peak(row: ReportRow) -> Cell:
+def _peak(row: Row) -> Cell:
     size = row.measurement.peak_bytes if row.measurement is not None else None
     if size is None:
         return Cell("")
@@ -72,7 +71,7 @@ def _peak(row: ReportRow) -> Cell:
     return number(format_memory(size) + (f" {format_percent(change)}" if change is not None else ""), size)
 
 
-def _size(row: ReportRow) -> Cell:
+def _size(row: Row) -> Cell:
     size = row.measurement.work.size_bytes if row.measurement is not None else 0
     return number(format_bytes(size), size) if size else Cell("")
 
@@ -81,14 +80,14 @@ def _seconds(seconds: float | None) -> Cell:
     return Cell("") if seconds is None else number(format_seconds(seconds), seconds)
 
 
-def _rate(row: ReportRow) -> Cell:
+def _rate(row: Row) -> Cell:
     if row.rate is None or row.measurement is None:
         return Cell("")
-    return number(rate_text(row.measurement, row.seconds), row.rate)
+    return number(rate_text(row), row.rate)
 
 
-def _share(row: ReportRow) -> Cell:
-    share, one = row.share_of_ceiling, row.measurement
+def _share(row: Row) -> Cell:
+    share, one = row.roofline_share, row.measurement
     if share is None or one is None or one.ceiling is None:
         return Cell("")
     if "cache_resident" in one.samples.labels and not is_arithmetic(one.ceiling):
@@ -98,14 +97,14 @@ def _share(row: ReportRow) -> Cell:
     return number(text + "*" * (one.ceiling.source == "measured"), share)
 
 
-def _interval(row: ReportRow) -> Cell:
+def _interval(row: Row) -> Cell:
     if row.judgement is None or row.judgement.interval is None or row.interval is None:
         return Cell("")
     return number(span_text(row.judgement.interval), row.interval[0])
 
 
-def _processes(row: ReportRow) -> Cell:
-    if row.counted is None:
+def _processes(row: Row) -> Cell:
+    if row.processes is None:
         return Cell("")
-    behind = len(row.reference_medians_s)
-    return number(f"{row.counted} : {behind}" if behind else f"{row.counted}", row.counted)
+    behind = len(row.baseline_medians_s)
+    return number(f"{row.processes} : {behind}" if behind else f"{row.processes}", row.processes)

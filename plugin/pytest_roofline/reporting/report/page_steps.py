@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ...core.memory_use import CATEGORIES, MemoryUse
 from ...core.profiles import Profile
 from ...core.records import Measurement
-from ...core.units import format_memory, format_seconds, format_share, three_digits
-from ...judging.report_rows import ReportRow
+from ...core.rows import Row
+from ...core.units import count, format_memory, format_seconds, format_share, three_digits
 from ...judging.runs import Run
 from ...observe.memory_text import use_lines
 from ...observe.profile_text import (
@@ -22,7 +22,6 @@ from ...observe.profile_text import (
     short_name,
 )
 from ..first_calls import first_call_text, steady_from
-from ..results import count
 from .page_tables import Cell, Column, Table, number, plain_table, without_empty
 
 # A sweep has dozens; the run file has all.
@@ -39,7 +38,7 @@ class Told:
     tables: tuple[Table, ...] = ()
 
 
-def steps_table(rows: Sequence[ReportRow]) -> Table | None:
+def steps_table(rows: Sequence[Row]) -> Table | None:
     """Everything that counts tokens: rates, warm-up against steady state, compiling and memory."""
     columns = (
         Column("step", number=False),
@@ -57,8 +56,8 @@ def steps_table(rows: Sequence[ReportRow]) -> Table | None:
     return without_empty(Table("Steps of language models", columns, cells)) if cells else None
 
 
-def _step(row: ReportRow, one: Measurement) -> list[Cell]:
-    seconds = row.seconds or one.median_s
+def _step(row: Row, one: Measurement) -> list[Cell]:
+    seconds = row.time_s or one.median_s
     tokens = row.tokens_per_second
     return [
         Cell(row.label),
@@ -68,12 +67,12 @@ def _step(row: ReportRow, one: Measurement) -> list[Cell]:
         *_warm_up(one),
         *(Cell("") if s is None else number(format_seconds(s), s) for s in (one.compile_s,)),
         *(Cell("") if size is None else number(format_memory(size), size) for size in (one.peak_bytes, one.held_bytes)),
-        Cell(row.word, word=row.word),
+        Cell(row.verdict, word=row.verdict),
     ]
 
 
-def _mfu(row: ReportRow, one: Measurement) -> Cell:
-    share = row.share_of_ceiling
+def _mfu(row: Row, one: Measurement) -> Cell:
+    share = row.roofline_share
     if one.mfu is None or one.ceiling is None or share is None:
         return Cell("")
     return number(format_share(share) + "*" * (one.ceiling.source == "measured"), share)

@@ -4,12 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from ...core.units import format_percent, printable, slug
-from ...judging.ending import DEGRADED, FAILED, INTERRUPTED, MEASURED, OUT_OF_MEMORY, SHADOW, SKIPPED, XFAIL
-from ...judging.report_rows import ReportRow, worst_first
+from ...core.rows import FAILED, MEASURED, Row, worst_first
+from ...core.units import count, format_percent, printable, slug
+from ...judging.ending import DEGRADED, INTERRUPTED, OUT_OF_MEMORY, SHADOW, SKIPPED, XFAIL
 from ...judging.verdicts import Kind
-from ..results import count
-from .words import compared
+from ..words import compared
 
 # A verdict is told by its word and by a shape, so that nobody has to see colours.
 SHAPES = {
@@ -73,13 +72,13 @@ def family(word: str) -> str:
     return _FAMILIES.get(word, "plain")
 
 
-def chips(rows: Sequence[ReportRow]) -> list[tuple[str, int, str]]:
+def chips(rows: Sequence[Row]) -> list[tuple[str, int, str]]:
     """Each verdict with how often it was given, worst first, and the name under which the page filters by it."""
-    counts = Counter(row.word for row in worst_first(rows))
+    counts = Counter(row.verdict for row in worst_first(rows))
     return [(word, number, slug(word)) for word, number in counts.items()]
 
 
-def sentence(rows: Sequence[ReportRow]) -> str:
+def sentence(rows: Sequence[Row]) -> str:
     """`2 of 34 measurements are slower: worst memcpy_d2d[64MiB], +104.2 % time.`"""
     held = [row for row in rows if compared(row)]
     timed = [row for row in held if row.measurement is not None]
@@ -87,13 +86,13 @@ def sentence(rows: Sequence[ReportRow]) -> str:
     parts = [_slower(timed), _larger(timed), _worse(kernels), _failed(rows)]
     if not held:
         parts.append(_nothing(rows))
-    elif not any(row.word == Kind.REGRESSED.value for row in held):
+    elif not any(row.verdict == Kind.REGRESSED.value for row in held):
         parts.append(_sound(timed, kernels))
     return " ".join(filter(None, parts))
 
 
-def _slower(timed: Sequence[ReportRow]) -> str:
-    slower = [row for row in timed if row.word == Kind.REGRESSED.value and not row.by_peak]
+def _slower(timed: Sequence[Row]) -> str:
+    slower = [row for row in timed if row.verdict == Kind.REGRESSED.value and not row.by_peak]
     if not slower:
         return ""
     worst = worst_first(slower)[0]
@@ -102,37 +101,37 @@ def _slower(timed: Sequence[ReportRow]) -> str:
     return f"{of} {_are(slower)} slower: {'worst ' * (len(slower) > 1)}{printable(worst.label)}{change}."
 
 
-def _larger(timed: Sequence[ReportRow]) -> str:
+def _larger(timed: Sequence[Row]) -> str:
     worst = [row for row in timed if row.peak is not None and row.peak.verdict == Kind.REGRESSED.value]
     of = f"{len(worst)} of {count(len(timed), 'measurement')} {'take' if len(worst) > 1 else 'takes'} more memory"
     return f"{of}: {printable(worst[0].label)}{', …' * (len(worst) > 1)}." if worst else ""
 
 
-def _worse(kernels: Sequence[ReportRow]) -> str:
-    worse = [row for row in kernels if row.word == Kind.REGRESSED.value]
+def _worse(kernels: Sequence[Row]) -> str:
+    worse = [row for row in kernels if row.verdict == Kind.REGRESSED.value]
     of = f"{len(worse)} of {count(len(kernels), 'compiled kernel')}"
     return f"{of} {_are(worse)} worse: {printable(worse[0].label)}{', …' * (len(worse) > 1)}." if worse else ""
 
 
-def _failed(rows: Sequence[ReportRow]) -> str:
+def _failed(rows: Sequence[Row]) -> str:
     """Tests that are red for something else than a verdict on their number."""
-    told = {(row.run.path, row.test_id) for row in rows if row.red and row.word == Kind.REGRESSED.value}
-    failed = [row for row in rows if row.red and (row.run.path, row.test_id) not in told]
-    tests = {(row.run.path, row.test_id) for row in failed}
+    told = {(row.path, row.test) for row in rows if row.red and row.verdict == Kind.REGRESSED.value}
+    failed = [row for row in rows if row.red and (row.path, row.test) not in told]
+    tests = {(row.path, row.test) for row in failed}
     if not failed:
         return ""
-    words = ", ".join(dict.fromkeys(row.word for row in failed))
+    words = ", ".join(dict.fromkeys(row.verdict for row in failed))
     first = printable(worst_first(failed)[0].label)
     return f"{count(len(tests), 'test')} failed otherwise ({words}): {first}{', …' * (len(tests) > 1)}."
 
 
-def _nothing(rows: Sequence[ReportRow]) -> str:
+def _nothing(rows: Sequence[Row]) -> str:
     measured = [row for row in rows if row.what != "test"]
     if not measured:
         return "Nothing was timed."
     reasons: dict[str, list[str]] = {}
     for row in measured:
-        told = _NO_REASON.get(row.word) or printable(row.reason or row.word)
+        told = _NO_REASON.get(row.verdict) or printable(row.reason or row.verdict)
         # Reasons that differ in their numbers alone are one.
         reasons.setdefault(_NUMBER.sub("", told), []).append(told)
     commonest = max(reasons.values(), key=len)
@@ -141,9 +140,9 @@ def _nothing(rows: Sequence[ReportRow]) -> str:
     return f"Nothing was compared: {commonest[0]}{of}{others}."
 
 
-def _sound(timed: Sequence[ReportRow], kernels: Sequence[ReportRow]) -> str:
-    faster = sum(row.word == Kind.IMPROVED.value for row in timed)
-    undecided = sum(row.word == Kind.INCONCLUSIVE.value for row in timed)
+def _sound(timed: Sequence[Row], kernels: Sequence[Row]) -> str:
+    faster = sum(row.verdict == Kind.IMPROVED.value for row in timed)
+    undecided = sum(row.verdict == Kind.INCONCLUSIVE.value for row in timed)
     extra = [f"{faster} faster"] * bool(faster) + [f"{undecided} undecided"] * bool(undecided)
     parts = [
         f"none of {count(len(timed), 'measurement')} is shown to be slower" + f" ({', '.join(extra)})" * bool(extra)
@@ -153,5 +152,5 @@ def _sound(timed: Sequence[ReportRow], kernels: Sequence[ReportRow]) -> str:
     return f"{told[:1].upper()}{told[1:]}."
 
 
-def _are(rows: Sequence[ReportRow]) -> str:
+def _are(rows: Sequence[Row]) -> str:
     return "are" if len(rows) > 1 else "is"

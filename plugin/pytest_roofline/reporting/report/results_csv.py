@@ -4,20 +4,17 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 
-from ...core.rows import Row
+from ...core.rows import COLUMNS, Row, plain
 from ...core.units import printable
-from ...judging.report_rows import ReportRow, rows_of
+from ...judging.rows import rows_of
 from ...judging.runs import Run
-from ..rows import rows as plain_rows
 
-COLUMNS = tuple(member.name for member in fields(Row))
 # What a spreadsheet takes for the beginning of a formula, also in its wide form.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
-def results_csv(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> str:
+def results_csv(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
     """The file as text, as RFC 4180 describes it: CRLF, quotes where a cell needs them, the names first.
 
     Args:
@@ -27,8 +24,8 @@ def results_csv(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) ->
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    for row in plain_rows(rows_of(runs) if rows is None else rows):
-        writer.writerow([_cell(getattr(row, name)) for name in COLUMNS])
+    for row in rows_of(runs) if rows is None else rows:
+        writer.writerows(map(_cell, plain(columns).values()) for columns in row.columns())
     return text.getvalue()
 
 

@@ -10,18 +10,16 @@ from typing import Any, Literal
 import msgspec
 
 from ...core.records import Measurement
-from ...core.rows import Row
+from ...core.rows import Columns, Row, plain
 from ...core.units import printable
-from ...judging.report_rows import ReportRow, rows_of
+from ...judging.rows import rows_of
 from ...judging.run_names import run_names
 from ...judging.runs import LINE_TYPES, Run
 from ...judging.storage import strict_twin, to_plain
 from ...version import __version__
-from ..rows import rows as plain_rows
 
 # The version of the file; the records in it have their own, in each run's header. 1 had other names in its results.
 SCHEMA = 2
-_FIELDS = tuple(member.name for member in fields(Row))
 # Where the lines of a run file go; of a header there is one, of a footer at most one.
 _LISTS = {
     "calibration": "calibrations",
@@ -37,7 +35,7 @@ _LISTS = {
 }
 
 
-def run_json(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> str:
+def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
     """The file as text, without NaN or infinities.
 
     Args:
@@ -47,14 +45,14 @@ def run_json(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> st
     return json.dumps(as_plain(runs, rows), ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def as_plain(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None) -> dict[str, Any]:
+def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str, Any]:
     """The file as plain data."""
-    names, results = run_names(runs), plain_rows(rows_of(runs) if rows is None else rows)
+    names, found = run_names(runs), rows_of(runs) if rows is None else rows
     return {
         "schema": SCHEMA,
         "tool": f"pytest-roofline {__version__}",
         "runs": [_run(run, names[run.path]) for run in runs],
-        "results": [{name: getattr(row, name) for name in _FIELDS} for row in results],
+        "results": [plain(columns) for row in found for columns in row.columns()],
     }
 
 
@@ -93,7 +91,7 @@ def schema() -> dict[str, Any]:
         ],
     )
     # Every field of a result is there, also where it is null.
-    result = _struct("Result", [(member.name, member.type) for member in fields(Row)])
+    result = _struct("Result", [(member.name, member.type) for member in fields(Columns)])
     report = _struct(
         "Report",
         [("schema", Literal[SCHEMA]), ("tool", str), ("runs", _list_of(run)), ("results", _list_of(result))],

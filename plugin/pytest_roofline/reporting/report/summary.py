@@ -5,14 +5,15 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...core.rows import Row, worst_first
 from ...core.samples import PROFILED
-from ...core.units import printable
-from ...judging.report_rows import SKIPPED, ReportRow, rows_of, worst_first
+from ...core.units import count, printable
+from ...judging.ending import SKIPPED
+from ...judging.rows import rows_of
 from ...judging.run_names import run_names
 from ...judging.runs import Run
-from ..results import count
+from ..words import baseline_text, compared, counts_text, difference_text, interval_text, now_text
 from .markdown import code, line
-from .words import baseline_text, compared, counts_text, difference_text, interval_text, now_text, why
 
 # GitHub takes less than a mebibyte for each step of a job.
 MOST_BYTES = 2**20 - 1
@@ -24,7 +25,7 @@ _HEADING = ("verdict", "test", "now", "baseline", "difference", "99 % interval",
 _RIGHT = ("now", "baseline", "difference", "99 % interval")
 
 
-def summary(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None, most_bytes: int = MOST_BYTES) -> str:
+def summary(runs: Sequence[Run], rows: Sequence[Row] | None = None, most_bytes: int = MOST_BYTES) -> str:
     """Verdicts, facts, what changed, and a table worst first, as Markdown.
 
     Args:
@@ -35,7 +36,7 @@ def summary(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None, most_b
     """
     worst = worst_first(rows_of(runs) if rows is None else rows)
     skipped, listed = (
-        [row for row in worst if (row.what == "test" and row.word == SKIPPED) == wanted] for wanted in (True, False)
+        [row for row in worst if (row.what == "test" and row.verdict == SKIPPED) == wanted] for wanted in (True, False)
     )
     head = _join([*_verdict(runs, worst), "", *_facts(runs, worst), *_changes(worst)])
     tail = _join([*_not_measured(skipped), *_commands(worst)])
@@ -44,9 +45,9 @@ def summary(runs: Sequence[Run], rows: Sequence[ReportRow] | None = None, most_b
     return text if len(text.encode()) <= most_bytes else ""
 
 
-def _verdict(runs: Sequence[Run], rows: Sequence[ReportRow]) -> list[str]:
+def _verdict(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     """The heading that is the verdict, and the counts."""
-    tests = {(row.run_name, row.test_id): row.red for row in rows}
+    tests = {(row.run, row.test): row.red for row in rows}
     failed = sum(tests.values())
     held = sum(map(compared, rows))
     if failed:
@@ -67,7 +68,7 @@ def _verdict(runs: Sequence[Run], rows: Sequence[ReportRow]) -> list[str]:
     return [f"## roofline: {heading}", "", f"**{counts_text(rows)}**"] if rows else [f"## roofline: {heading}"]
 
 
-def _facts(runs: Sequence[Run], rows: Sequence[ReportRow]) -> list[str]:
+def _facts(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     """A line a run: hardware, driver, torch, and how it ended."""
     names = run_names(runs)
     lines = [f"* {_run_line(run, names[run.path])}" for run in runs[:MOST_RUNS]]
@@ -96,12 +97,12 @@ def _ended(run: Run) -> str:
     return "" if run.footer.exit_status == 0 else f"which ended with status {run.footer.exit_status}"
 
 
-def _changes(rows: Sequence[ReportRow]) -> list[str]:
+def _changes(rows: Sequence[Row]) -> list[str]:
     """What is not as it was behind the baselines, as every result remarks on it."""
     judged = [found for row in rows for found in (row.judgement, row.exact) if found is not None]
     told = Counter(text for one in judged for text in dict.fromkeys(one.remarks))
     if not told:
-        known = any(row.exact is not None or row.reference_medians_s for row in rows)
+        known = any(row.exact is not None or row.baseline_medians_s for row in rows)
         return ["", "Nothing that is known of this machine changed since the baseline."] if known else []
     lines = ["", "Not as behind the baseline:", ""]
     for text, number in told.most_common(MOST_CHANGES):
@@ -110,7 +111,7 @@ def _changes(rows: Sequence[ReportRow]) -> list[str]:
     return lines + ([f"* and {count(more, 'more remark')}"] if more > 0 else [])
 
 
-def _not_measured(skipped: Sequence[ReportRow]) -> list[str]:
+def _not_measured(skipped: Sequence[Row]) -> list[str]:
     """Tests that were skipped without a number, by their reasons, since rows of them would hide the others."""
     reasons = Counter(row.reason for row in skipped)
     lines = [f"* {number} skipped: {code(reason)}" for reason, number in reasons.most_common(MOST_REASONS)]
@@ -118,7 +119,7 @@ def _not_measured(skipped: Sequence[ReportRow]) -> list[str]:
     return ["", *lines, *([f"* and {left} more for other reasons"] if left else [])] if lines else []
 
 
-def _table(rows: Sequence[ReportRow], *, several: bool, most_bytes: int) -> str:
+def _table(rows: Sequence[Row], *, several: bool, most_bytes: int) -> str:
     """The table worst first, as many whole rows as there is room for."""
     names = [*_HEADING, *(["run"] if several else [])]
     lines = ["", line(names), "|" + "|".join("---:" if name in _RIGHT else "---" for name in names) + "|"]
@@ -126,7 +127,7 @@ def _table(rows: Sequence[ReportRow], *, several: bool, most_bytes: int) -> str:
         return ""
     left_bytes = most_bytes - len(_join([*lines, *_left_out(len(rows))]).encode())
     for shown, row in enumerate(rows):
-        text = line([*_cells(row), *([code(row.run_name)] if several else [])])
+        text = line([*_cells(row), *([code(row.run or "")] if several else [])])
         left_bytes -= len(text.encode()) + 1
         if left_bytes < 0:
             return _join([*lines, *_left_out(len(rows) - shown)])
@@ -143,27 +144,27 @@ def _join(lines: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cells(row: ReportRow) -> list[str]:
-    word = f"**{row.word}**" if row.red else row.word
-    texts = (row.label, now_text(row), baseline_text(row), difference_text(row), interval_text(row), why(row))
+def _cells(row: Row) -> list[str]:
+    word = f"**{row.verdict}**" if row.red else row.verdict
+    texts = (row.label, now_text(row), baseline_text(row), difference_text(row), interval_text(row), row.reason)
     return [word, *map(code, texts)]
 
 
-def _commands(rows: Sequence[ReportRow]) -> list[str]:
+def _commands(rows: Sequence[Row]) -> list[str]:
     """What to type for the worst results."""
     told = [row for row in rows if row.what in ("time", "kernel")][:MOST_COMMANDS]
-    saved = [row for row in told if row.run.path.is_file()]
+    saved = [row for row in told if row.path.is_file()]
     if told and not saved:
         return ["", "The run file could not be saved; `run.json` has all that it would hold."]
-    commands = [f"roofline explain {shlex.quote(_run_argument(row.run))} {_quoted(row.label)}" for row in saved]
+    commands = [f"roofline explain {shlex.quote(_run_argument(row.path))} {_quoted(row.label)}" for row in saved]
     commands = [command for command in commands if len(command) <= LONGEST_COMMAND]
     return ["", "Why, with samples and every step:", "", "```sh", *commands, "```"] if commands else []
 
 
-def _run_argument(run: Run) -> str:
-    """Its name where `roofline` will find it from here, else its path."""
-    here = run.path.absolute().parent == Path.cwd() / ".roofline" / "runs" and run.path.suffix == ".jsonl"
-    return run.path.stem if here else printable(str(run.path))
+def _run_argument(path: Path) -> str:
+    """The name of its run where `roofline` will find it from here, else its path."""
+    here = path.absolute().parent == Path.cwd() / ".roofline" / "runs" and path.suffix == ".jsonl"
+    return path.stem if here else printable(str(path))
 
 
 def _quoted(label: str) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...core.errors import CannotStore, RooflineError
-from ...judging.report_rows import ReportRow, rows_of
+from ...core.rows import Row
+from ...judging.rows import rows_of
 from ...judging.runs import Run
 from ...judging.writing import write_atomically
 from .folder import FILES
@@ -14,7 +15,7 @@ from .run_json import run_json
 from .summary import MOST_BYTES, summary
 
 
-def write_report(runs: Sequence[Run], folder: Path, rows: Sequence[ReportRow] | None = None) -> list[Path]:
+def write_report(runs: Sequence[Run], folder: Path, rows: Sequence[Row] | None = None) -> list[Path]:
     """Write the report of some runs, over one that is there; the paths of its files.
 
     Args:
@@ -26,7 +27,7 @@ def write_report(runs: Sequence[Run], folder: Path, rows: Sequence[ReportRow] | 
         CannotStore: a file could not be made or written; the others have been.
     """
     found = rows_of(runs) if rows is None else rows
-    makers: tuple[Callable[[Sequence[Run], Sequence[ReportRow]], str], ...] = (run_json, results_csv, _summary, _page)
+    makers: tuple[Callable[[Sequence[Run], Sequence[Row]], str], ...] = (run_json, results_csv, _summary, _page)
     troubles = []
     for name, make in zip(FILES, makers, strict=True):
         try:
@@ -50,20 +51,20 @@ def reason(error: Exception) -> str:
     )
 
 
-def _summary(runs: Sequence[Run], rows: Sequence[ReportRow]) -> str:
+def _summary(runs: Sequence[Run], rows: Sequence[Row]) -> str:
     text = summary(runs, rows)
     if not text:
         raise CannotStore(f"the summary would be longer than the {MOST_BYTES} bytes that are shown of it")
     return text
 
 
-def _page(runs: Sequence[Run], rows: Sequence[ReportRow]) -> str:
+def _page(runs: Sequence[Run], rows: Sequence[Row]) -> str:
     from .page import page
 
     return page(runs, rows)
 
 
-def append_summary(runs: Sequence[Run], path: Path, rows: Sequence[ReportRow] | None = None) -> None:
+def append_summary(runs: Sequence[Run], path: Path, rows: Sequence[Row] | None = None) -> None:
     """Append the summary to the file that GitHub shows, which stays below a mebibyte with what is in it.
 
     Raises:

@@ -12,11 +12,16 @@ from pytest_roofline.core.profiles import ClassTime, Profile
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.report_rows import report_rows
-from pytest_roofline.reporting.records import judgement_of
+from pytest_roofline.judging.rows import rows_of_run
+from pytest_roofline.judging.runs import read_run
 
 MIB = 2**20
 H200 = Ceiling("traffic_GBps", 4.8e12, "datasheet", "the datasheet", "high")
+
+
+def runs_of(rows):
+    """The runs that rows are from."""
+    return [read_run(path) for path in dict.fromkeys(row.path for row in rows)]
 
 
 class Bench:
@@ -32,7 +37,7 @@ class Bench:
         samples = Samples((seconds * 0.999, seconds, seconds * 1.001), iterations=10, tick_s=1e-9)
         facts = {"key": key or make.key(), "samples": samples} | changes
         result = make.result(seconds, known=known_s is not None, reference=reference, **facts)
-        return [result.measurement, judgement_of(result)]
+        return [result.measurement, result.judgement]
 
     def rows(self, *records, run_id=None, failed=(), **environment):
         """What a run of these records says; the tests named in `failed` turned red."""
@@ -41,7 +46,7 @@ class Bench:
         measured = {one.test_id: one for one in flat if hasattr(one, "samples")}
         flat += [self.make.outcome(measured[test_id], "failed", by_verdict=True) for test_id in failed]
         path = self.folder / f"{run_id or f'run-{self.runs}'}.jsonl"
-        return report_rows(self.make.run(path, *flat, **environment))
+        return rows_of_run(self.make.run(path, *flat, **environment))
 
     def sweep(self, sizes, slower=(), known=True, rate=4e12, ceiling=H200, **changes):
         """Copies of some sizes at a rate that a latency of 2 µs eats into; those in `slower` take a fifth longer."""

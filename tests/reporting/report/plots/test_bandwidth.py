@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.core.records import Ceiling
+from pytest_roofline.core.rows import worst_first
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.report_rows import worst_first
 from pytest_roofline.reporting.report.plots import plots_of
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -126,7 +125,7 @@ def test_rooflines_of_several_devices_name_theirs(bench, traces):
     rows = bench.sweep(SIZES[:3]) + bench.sweep(
         SIZES[:3], ceiling=Ceiling("traffic_GBps", 8e12, "datasheet", "a sheet")
     )
-    object.__setattr__(rows[-1].run.header.environment, "device", DeviceFacts("cuda", "NVIDIA B200"))
+    rows[-3:] = [replace(row, device="NVIDIA B200") for row in rows[-3:]]
     (plot,) = sweep_plots(rows)
     found = {name for name in traces(plot) if name.startswith("Roofline")}
     assert {"Roofline 4.8 TB/s (datasheet, NVIDIA H200)", "Roofline 8 TB/s (datasheet, NVIDIA B200)"} == found
@@ -235,8 +234,6 @@ def test_the_order_of_series_does_not_depend_on_what_failed(bench, traces):
 
 
 def test_pairs_of_devices_are_told_by_both(bench, traces):
-    rows = [row for size in (2**15, 2**20, 2**29) for row in bench.peers(2, size=size)]
-    for row in rows:
-        object.__setattr__(row, "run_name", "one")
+    rows = [replace(row, run="one") for size in (2**15, 2**20, 2**29) for row in bench.peers(2, size=size)]
     (plot,) = sweep_plots(rows)
     assert {"source 0, target 1", "source 1, target 0"} <= set(traces(plot))

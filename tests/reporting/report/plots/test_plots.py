@@ -10,8 +10,10 @@ from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.core.records import Ceiling, SessionRecord
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.report_rows import rows_of
+from pytest_roofline.judging.rows import rows_of
 from pytest_roofline.reporting.report.plots import plots_of
+
+from .conftest import runs_of
 
 HOSTILE = '<a href="javascript:alert(1)">x</a><b>%{y}\x1b[31m&lt;'
 
@@ -36,7 +38,7 @@ def test_a_single_size_is_a_row_of_the_table_and_no_plot(bench):
 def test_every_kind_has_its_plot_and_all_are_valid(bench, checked):
     rows = bench.sweep([2**12, 2**16, 2**20], slower=[2**20]) + bench.collectives() + bench.peers(4)
     rows += bench.attention() + bench.step() + bench.streams()
-    sections = [checked(plot).section for plot in plots_of(rows)]
+    sections = [checked(plot).section for plot in plots_of(rows, runs_of(rows))]
     assert [
         "Samples of what failed",
         "Bandwidth against size",
@@ -58,7 +60,7 @@ def test_names_cannot_inject(bench, make, checked):
                for size in (2**12, 2**16, 2**20)]  # fmt: skip
     rows = bench.rows(*records, failed=[records[0][0].test_id], product=HOSTILE)
     rows += bench.step(label=HOSTILE, test_id=HOSTILE)
-    plots = plots_of(rows)
+    plots = plots_of(rows, runs_of(rows))
     assert {"Samples of what failed", "Bandwidth against size", "First calls", "Where the memory goes", "Roofline"} <= {
         plot.section for plot in plots
     }
@@ -74,8 +76,7 @@ def test_names_cannot_inject(bench, make, checked):
 @pytest.mark.parametrize("device", [DeviceFacts("cpu", "AMD EPYC"), DeviceFacts("mps", "Apple M3")])
 def test_any_device_is_named_as_it_calls_itself(bench, checked, device):
     rows = bench.sweep([2**12, 2**16, 2**20], known=False, ceiling=None)
-    environment = rows[0].run.header.environment
-    object.__setattr__(environment, "device", device)
+    rows = [replace(row, device=device.product) for row in rows]
     (plot,) = plots_of(rows)
     assert f"memcpy_d2d on {device.product}" == checked(plot).title
     assert "none of 3 sizes compared" in plot.says
@@ -127,9 +128,10 @@ def test_no_figure_fails_on_any_first_call(bench, checked, seconds):
 
 def test_a_share_beyond_all_numbers_is_left_out_and_counted(bench, checked):
     (row,) = bench.step()
-    first, *others = row.run.profiles[0].classes
-    profile = replace(row.run.profiles[0], classes=(replace(first, share=1.7e308), *others))
-    plots = plots_of([replace(row, run=replace(row.run, profiles=(profile,)))])
+    (run,) = runs_of([row])
+    first, *others = run.profiles[0].classes
+    profile = replace(run.profiles[0], classes=(replace(first, share=1.7e308), *others))
+    plots = plots_of([row], [replace(run, profiles=(profile,))])
     (plot,) = [plot for plot in plots if plot.section == "Where the time goes"]
     assert "4 of 5 shares are shown" in checked(plot).says
 

@@ -3,7 +3,6 @@
 import pytest
 
 from pytest_roofline.core.samples import Block, Samples
-from pytest_roofline.reporting.records import judgement_of
 from pytest_roofline.reporting.report.plots import plots_of
 
 
@@ -28,7 +27,7 @@ def failed(bench, make):
         make.measurement(samples=samples(seconds), process=f"process-{number}", round=number)
         for number, seconds in enumerate(times, 1)
     ]
-    return bench.rows(*measured, judgement_of(make.result(*times)), failed=[measured[0].test_id])
+    return bench.rows(*measured, make.result(*times).judgement, failed=[measured[0].test_id])
 
 
 def test_every_process_stands_beside_those_of_the_baseline_and_its_tolerance(failed, checked, traces):
@@ -83,7 +82,7 @@ def test_processes_that_do_not_count_are_not_held_against_the_baseline(bench, ma
     times = (1.2e-3, 1.21e-3, 1.22e-3)
     measured = [make.measurement(seconds, round=number) for number, seconds in enumerate(times, 1)]
     measured.append(make.measurement(9e-3, round=4, invalid="a neighbour"))
-    (plot,) = plots(bench.rows(*measured, judgement_of(make.result(*times)), failed=[measured[0].test_id]))
+    (plot,) = plots(bench.rows(*measured, make.result(*times).judgement, failed=[measured[0].test_id]))
     assert "3 of 3 processes slower than all 15 of the baseline" in plot.says
     assert 4 == len(plot.rows)
 

@@ -5,9 +5,11 @@ import pytest
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.reporting.report.plots import plots_of
 
+from .conftest import runs_of
 
-def one(rows, section):
-    (plot,) = (plot for plot in plots_of(rows) if plot.section == section)
+
+def one(rows, section, runs=None):
+    (plot,) = (plot for plot in plots_of(rows, runs or runs_of(rows)) if plot.section == section)
     return plot
 
 
@@ -75,8 +77,9 @@ def test_several_runs_stand_below_each_other_by_name(bench):
 def test_many_calls_are_thinned_and_said(bench, checked):
     from dataclasses import replace
 
-    (row,) = bench.step()
-    uses = tuple(replace(row.run.memory_uses[0], test_id=f"test_{number}") for number in range(60))
-    plot = one([replace(row, run=replace(row.run, memory_uses=uses))], "Where the memory goes")
+    rows = bench.step()
+    (run,) = runs_of(rows)
+    uses = tuple(replace(run.memory_uses[0], test_id=f"test_{number}") for number in range(60))
+    plot = one(rows, "Where the memory goes", [replace(run, memory_uses=uses)])
     assert "20 of 60 calls are shown" in checked(plot).says
     assert 20 == len(plot.figure["layout"]["yaxis"]["tickvals"])

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ....judging.report_rows import ReportRow
+from ....core.rows import Row
+from ....judging.runs import Run
 from ..plot import Plot
 from .attention import attention_plots
 from .bandwidth import bandwidth_plots, collective_plots
@@ -13,8 +14,13 @@ from .samples import INVALID_SECTION, sample_plots
 from .shares import memory_plots, time_plots
 
 
-def plots_of(rows: Sequence[ReportRow]) -> list[Plot]:
-    """The plots of one run or several, in the order in which they are read; none where there is nothing to plot."""
+def plots_of(rows: Sequence[Row], runs: Sequence[Run] = ()) -> list[Plot]:
+    """The plots of one run or several, in the order in which they are read; none where there is nothing to plot.
+
+    Args:
+        rows: of the runs.
+        runs: with what else they tell of their calls: profiles, and what memory goes into.
+    """
     measured = [row for row in rows if row.measurement is not None]
     samples = sample_plots(measured)
     return [
@@ -23,9 +29,9 @@ def plots_of(rows: Sequence[ReportRow]) -> list[Plot]:
         *collective_plots(measured),
         *peer_plots(measured),
         *attention_plots(rows),
-        *time_plots(rows),
+        *time_plots(runs),
         *first_call_plots(measured),
-        *memory_plots(rows),
+        *memory_plots(runs),
         *roofline_plots(measured),
         # What nobody can trust answers nothing; it stands behind what does.
         *(plot for plot in samples if plot.section == INVALID_SECTION),

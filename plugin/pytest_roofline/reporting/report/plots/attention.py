@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ....core.keys import Scalar
+from ....core.rows import Row
 from ....core.units import format_flops, format_share, printable
 from ....core.work import rate_suffix
-from ....judging.report_rows import OUT_OF_MEMORY, ReportRow
+from ....judging.ending import OUT_OF_MEMORY
 from ..plot import Plot
 from .attention_bars import Bar, bar_cells, bars_of
 from .axes import axis
@@ -46,7 +47,7 @@ class _Group:
         return len(self.bars) > 1 and any(bar.row.rate is not None for bar in self.bars)
 
 
-def attention_plots(rows: Sequence[ReportRow]) -> list[Plot]:
+def attention_plots(rows: Sequence[Row]) -> list[Plot]:
     """A plot for each benchmark and shape: those with a parameter `sequence` and one that names the back end."""
     groups: dict[str, list[Bar]] = {}
     for row in rows:
@@ -68,9 +69,9 @@ def _by_run(bars: Sequence[Bar]) -> list[Bar]:
     return [replace(bar, back_end=bar.back_end + of_run(bar.row, several)) for bar in bars]
 
 
-def _asked(row: ReportRow) -> tuple[str, dict[str, Scalar]] | None:
+def _asked(row: Row) -> tuple[str, dict[str, Scalar]] | None:
     """The benchmark and its parameters, of a measurement of arithmetic or of memory that ran out."""
-    one, lacking = row.measurement, row.out_of_memory
+    one, lacking = row.measurement, row.lost
     if one is not None and rate_suffix(one.key.metric) == "TFLOPS":
         return one.key.benchmark + (f".{one.key.name}" if one.key.name else ""), one.key.parameters
     if lacking is not None:
@@ -124,10 +125,10 @@ def _drawn(group: _Group) -> Plot:
 
 def _says(group: _Group) -> str:
     """Who is fastest at the longest sequence that was measured, by how much, and who ran out of memory."""
-    sound = [bar for bar in group.bars if bar.row.rate is not None and bar.row.word != INVALID]
+    sound = [bar for bar in group.bars if bar.row.rate is not None and bar.row.verdict != INVALID]
     measured = [bar.row for bar in group.bars if bar.row.measurement is not None]
     parts = [*_fastest(sound), verdicts(measured, "measurement", lambda row: row.label)]
-    failed = [bar for bar in group.bars if bar.row.word == OUT_OF_MEMORY or bar.row.out_of_memory is not None]
+    failed = [bar for bar in group.bars if bar.row.verdict == OUT_OF_MEMORY or bar.row.lost is not None]
     by_name: dict[str, int] = {}
     for bar in failed:
         by_name[bar.back_end] = min(bar.sequence, by_name.get(bar.back_end, bar.sequence))
@@ -141,7 +142,7 @@ def _fastest(sound: Sequence[Bar]) -> list[str]:
     longest = max(bar.sequence for bar in sound)
     ordered = sorted((bar for bar in sound if bar.sequence == longest), key=lambda bar: -(bar.row.rate or 0.0))
     first = ordered[0]
-    share = first.row.share_of_ceiling
+    share = first.row.roofline_share
     ceiling = first.row.measurement.ceiling if first.row.measurement is not None else None
     whose = f", {format_share(share)} of the {ceiling_words(ceiling)}" if share is not None and ceiling else ""
     parts = [f"at {longest} tokens {first.back_end} is fastest with {format_flops(first.row.rate or 0.0)}{whose}"]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ....core.rows import Row
 from ....core.units import format_memory, three_digits
-from ....judging.report_rows import ReportRow
 from .drawing import Trace, bar_marker, lines_of, safe, short
 from .words import COLUMNS, INVALID, cells, hover
 
@@ -15,7 +15,7 @@ class Bar:
 
     back_end: str
     sequence: int
-    row: ReportRow
+    row: Row
 
 
 def bars_of(bars: Sequence[Bar], index: int, scale: float, *, numbered: bool) -> Trace:
@@ -25,7 +25,7 @@ def bars_of(bars: Sequence[Bar], index: int, scale: float, *, numbered: bool) ->
         "type": "bar",
         "y": [(row.rate or 0.0) / scale for row in rows],
         "name": safe(short(bars[0].back_end)),
-        "marker": bar_marker(index, opacity=[0.35 if row.word == INVALID else 1.0 for row in rows]),
+        "marker": bar_marker(index, opacity=[0.35 if row.verdict == INVALID else 1.0 for row in rows]),
         "text": [_mark(row, three_digits((row.rate or 0.0) / scale) if numbered else "") for row in rows],
         "textposition": "outside",
         # Otherwise what stands above narrow bars is shrunk until nobody reads it.
@@ -38,18 +38,18 @@ def bars_of(bars: Sequence[Bar], index: int, scale: float, *, numbered: bool) ->
     }
 
 
-def _mark(row: ReportRow, number: str) -> str:
+def _mark(row: Row, number: str) -> str:
     """What stands above a bar: that memory ran out, that it is not to be trusted, or its number where there is room."""
-    if row.out_of_memory is not None:
+    if row.lost is not None:
         return "OOM"
-    if row.word == INVALID or row.rate is None:
+    if row.verdict == INVALID or row.rate is None:
         return "?" if row.rate is None else "inv."
     return f"{number} ✕".strip() if row.red else number
 
 
 def _hover(bar: Bar) -> list[str]:
     name = f"{bar.back_end}, {bar.sequence} tokens"
-    lacking = bar.row.out_of_memory
+    lacking = bar.row.lost
     if lacking is None:
         return hover(bar.row, name)
     asked = [f"asked for {format_memory(lacking.asked_bytes)}"] if lacking.asked_bytes is not None else []
@@ -57,6 +57,6 @@ def _hover(bar: Bar) -> list[str]:
     return [name, "out of memory", ", ".join(asked + free)]
 
 
-def bar_cells(row: ReportRow) -> tuple[str, ...]:
+def bar_cells(row: Row) -> tuple[str, ...]:
     """A row of the table without its back end and its length."""
-    return cells(row, "")[2:] if row.measurement is not None else (*[""] * (len(COLUMNS) - 3), row.word)
+    return cells(row, "")[2:] if row.measurement is not None else (*[""] * (len(COLUMNS) - 3), row.verdict)

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from ....core.rows import Row
 from ....core.work import rate_suffix
-from ....judging.report_rows import ReportRow
 from ..plot import Plot
 from .drawing import MOST_SERIES, limited
 from .series import FEWEST_SIZES, Series, series_of
@@ -22,12 +22,12 @@ _COLLECTIVE = {"busbw_GBps": "bus bandwidth", "algbw_GBps": "algorithm bandwidth
 _FEWEST_OF_WORLD = 2
 
 
-def bandwidth_plots(rows: Sequence[ReportRow]) -> list[Plot]:
+def bandwidth_plots(rows: Sequence[Row]) -> list[Plot]:
     """A plot for each benchmark with three sizes or more; with many series it takes several."""
     return _plots(BANDWIDTH, rows, _MOVED, FEWEST_SIZES)
 
 
-def collective_plots(rows: Sequence[ReportRow]) -> list[Plot]:
+def collective_plots(rows: Sequence[Row]) -> list[Plot]:
     """A plot for each operation with two sizes or more, a series for each world."""
     return _plots(COLLECTIVES, rows, _COLLECTIVE, _FEWEST_OF_WORLD)
 
@@ -41,7 +41,7 @@ class _Sheet:
     series: Sequence[Series]
 
 
-def _plots(section: str, rows: Sequence[ReportRow], counted: dict[str, str], fewest: int) -> list[Plot]:
+def _plots(section: str, rows: Sequence[Row], counted: dict[str, str], fewest: int) -> list[Plot]:
     sheets = _sheets(rows, counted, fewest)
     return limited(
         sheets,
@@ -50,7 +50,7 @@ def _plots(section: str, rows: Sequence[ReportRow], counted: dict[str, str], few
     )
 
 
-def _sheets(rows: Sequence[ReportRow], counted: dict[str, str], fewest: int) -> list[_Sheet]:
+def _sheets(rows: Sequence[Row], counted: dict[str, str], fewest: int) -> list[_Sheet]:
     sheets = []
     for (benchmark, suffix), members in _by_benchmark(rows, counted).items():
         found = series_of(members, fewest)
@@ -61,8 +61,8 @@ def _sheets(rows: Sequence[ReportRow], counted: dict[str, str], fewest: int) -> 
     return sheets
 
 
-def _by_benchmark(rows: Sequence[ReportRow], suffixes: Collection[str]) -> dict[tuple[str, str], list[ReportRow]]:
-    groups: dict[tuple[str, str], list[ReportRow]] = {}
+def _by_benchmark(rows: Sequence[Row], suffixes: Collection[str]) -> dict[tuple[str, str], list[Row]]:
+    groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         one = row.measurement
         suffix = rate_suffix(one.key.metric) if one is not None else None

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ....core.records import Measurement
+from ....core.rows import Row
 from ....core.units import format_factor, format_seconds, printable
-from ....judging.report_rows import ReportRow
 from ..plot import Plot
 from .axes import axis, drawable, log_axis
 from .drawing import (
@@ -26,7 +26,7 @@ from .words import of_run, sentence, several_runs
 SECTION = "First calls"
 
 
-def first_call_plots(rows: Sequence[ReportRow]) -> list[Plot]:
+def first_call_plots(rows: Sequence[Row]) -> list[Plot]:
     """First calls as multiples of the steady one, for those who asked for more than the first alone."""
     several = several_runs(rows)
     found = [

@@ -9,9 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ....core.units import format_share, printable
-from ....judging.report_rows import ReportRow
-from ...results import count
+from ....core.rows import Row
+from ....core.units import count, format_share, printable
 from ..plot import Plot
 from .axes import axis, log_axis
 from .drawing import MOST_POINTS, MOST_ROWS, limited, plain_figure, thinned, thinned_note
@@ -27,9 +26,9 @@ _STRIP, _LEAST_STRIP = 0.3, 0.5
 _MOST_NUMBERS = 3
 
 
-def roofline_plots(rows: Sequence[ReportRow]) -> list[Plot]:
+def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
     """One plot for each kind of device that did work with FLOPs; bytes alone are read better against their size."""
-    by_device: dict[tuple[str, str], list[ReportRow]] = {}
+    by_device: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.measurement is not None:
             by_device.setdefault((device(row), f"{row.measurement.key.hardware.alone}"), []).append(row)
@@ -41,7 +40,7 @@ def roofline_plots(rows: Sequence[ReportRow]) -> list[Plot]:
     )
 
 
-def _plot(name: str, rows: Sequence[ReportRow]) -> Plot:
+def _plot(name: str, rows: Sequence[Row]) -> Plot:
     roofs, points = roofs_of(rows), points_of(rows)
     drawn = thinned(points, MOST_POINTS, lambda point: point.row.red)
     inner, outer = _spans(drawn, roofs)
@@ -95,14 +94,14 @@ def _across(inner: tuple[float, float], outer: tuple[float, float]) -> dict[str,
 
 
 def _says(points: Sequence[Point], measured: int, roofs: Roofs) -> str:
-    sound = [(share, one) for one in points if one.row.word != INVALID and (share := share_of(one, roofs))]
+    sound = [(share, one) for one in points if one.row.verdict != INVALID and (share := share_of(one, roofs))]
     parts = []
     if sound:
         best, worst = max(sound, key=lambda pair: pair[0]), min(sound, key=lambda pair: pair[0])
         parts.append(f"nearest to its roof {best[1].row.label} ({format_share(best[0])})")
         parts += [f"farthest {worst[1].row.label} ({format_share(worst[0])})"] if worst[1] is not best[1] else []
     else:
-        trusted, known = any(one.row.word != INVALID for one in points), roofs.bytes or roofs.flops
+        trusted, known = any(one.row.verdict != INVALID for one in points), roofs.bytes or roofs.flops
         why = "no roof is known for what is shown" if not known else "none of them can be held to a roof"
         parts.append(why if trusted else "none of them to be trusted")
     text = f"{count(len(points), 'measurement')}: {', '.join(parts)}."

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ....core.rows import Row
 from ....core.units import format_flops, format_rate, format_share, printable
-from ....judging.report_rows import ReportRow
 from .axes import drawable
 from .drawing import GREY, MOST_SERIES, RED_SYMBOL, Trace, legend_only, lines_of, safe, short, style
 from .roofs import Roofs
@@ -28,7 +28,7 @@ class Point:
             nobody counted any.
     """
 
-    row: ReportRow
+    row: Row
     flops: float | None
     moved: float | None
 
@@ -38,18 +38,18 @@ class Point:
         return self.flops / self.moved if self.flops is not None and self.moved is not None else None
 
 
-def points_of(rows: Sequence[ReportRow]) -> list[Point]:
+def points_of(rows: Sequence[Row]) -> list[Point]:
     """A point for each measurement that has a rate of bytes or of FLOPs."""
-    found = [_point(row) for row in rows if row.measurement is not None and row.measurement.has_rate and row.seconds]
+    found = [_point(row) for row in rows if row.measurement is not None and row.measurement.has_rate and row.time_s]
     return [point for point in found if point.flops is not None or point.moved is not None]
 
 
-def _point(row: ReportRow) -> Point:
-    flops, traffic = rate_at(row, row.seconds, "TFLOPS"), rate_at(row, row.seconds, "traffic_GBps")
-    return Point(row, flops, traffic if flops is not None else rate_at(row, row.seconds, _counting(row)))
+def _point(row: Row) -> Point:
+    flops, traffic = rate_at(row, row.time_s, "TFLOPS"), rate_at(row, row.time_s, "traffic_GBps")
+    return Point(row, flops, traffic if flops is not None else rate_at(row, row.time_s, _counting(row)))
 
 
-def _counting(row: ReportRow) -> str:
+def _counting(row: Row) -> str:
     """How the bytes of a measurement without FLOPs are counted: as its roof is, or else as its metric is."""
     one = row.measurement
     assert one is not None
@@ -76,7 +76,7 @@ def series_traces(points: Sequence[Point], inner: tuple[float, float], outer: tu
     xs |= _spread([point for point in ordered if point.moved is None], inner[1], outer[1])
     traces = [_series(name, members, index, xs) for index, (name, members) in enumerate(groups.items())]
     red = [legend_only("test failed", RED_SYMBOL)] if any(point.row.red for point in points) else []
-    invalid = any(point.row.word == INVALID and not point.row.red for point in points)
+    invalid = any(point.row.verdict == INVALID and not point.row.red for point in points)
     return traces + red + ([legend_only("INVALID: not to be trusted", "circle-open")] if invalid else [])
 
 
@@ -89,7 +89,7 @@ def _spread(points: Sequence[Point], start: float, end: float) -> dict[int, floa
 def _series(name: str, points: Sequence[Point], index: int, xs: Mapping[int, float | None]) -> Trace:
     colour, symbol, _ = style(index)
     rows = [point.row for point in points]
-    symbols = [RED_SYMBOL if row.red else f"{symbol}-open" if row.word == INVALID else symbol for row in rows]
+    symbols = [RED_SYMBOL if row.red else f"{symbol}-open" if row.verdict == INVALID else symbol for row in rows]
     size = 10 if len(xs) <= _MOST_LARGE else 6
     marker = {"color": colour, "symbol": symbols, "size": size, "line": {"color": GREY, "width": 1}, "opacity": 1}
     return {
@@ -139,5 +139,5 @@ def point_cells(point: Point, roofs: Roofs) -> tuple[str, ...]:
         "" if point.flops is None else format_flops(point.flops),
         "" if point.moved is None else format_rate(point.moved),
         "" if share is None else format_share(share),
-        printable(point.row.word),
+        printable(point.row.verdict),
     )

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from ....core.rows import Row
 from ....core.units import printable, size_label, three_digits
 from ....core.work import rate_suffix
-from ....judging.report_rows import ReportRow
 from ...matrix import FEWEST_PAIRS, pair_of
 from ..plot import Plot
 from .axes import axis
@@ -26,20 +26,20 @@ _MOST_NUMBERED = 16
 @dataclass(frozen=True, slots=True)
 class _Matrix:
     title: str
-    rows: Sequence[ReportRow]
+    rows: Sequence[Row]
 
     @property
     def red(self) -> bool:
         return any(row.red for row in self.rows)
 
 
-def peer_plots(rows: Sequence[ReportRow]) -> list[Plot]:
+def peer_plots(rows: Sequence[Row]) -> list[Plot]:
     """A heat map for every benchmark and size that was measured between three pairs of devices or more."""
-    groups: dict[tuple[str, str], list[ReportRow]] = {}
+    groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         one = row.measurement
         if one is not None and _pair(row) and rate_suffix(one.key.metric) is not None:
-            groups.setdefault((_title(row), row.run_name), []).append(row)
+            groups.setdefault((_title(row), row.run or ""), []).append(row)
     several = len({run for _, run in groups}) > 1
     found = [
         _Matrix(f"{title} on {devices(members)}" + (f", run {run}" if several else ""), members)
@@ -49,15 +49,15 @@ def peer_plots(rows: Sequence[ReportRow]) -> list[Plot]:
     return limited(found, _drawn, lambda matrix: matrix.red)
 
 
-def _pair(row: ReportRow) -> tuple[int, int] | None:
-    return pair_of(row.measurement.key) if row.measurement is not None else None
+def _pair(row: Row) -> tuple[int, int] | None:
+    return pair_of(row) if row.measurement is not None else None
 
 
-def _between(row: ReportRow) -> str:
+def _between(row: Row) -> str:
     return "→".join(f"{index}" for index in _pair(row) or ())
 
 
-def _title(row: ReportRow) -> str:
+def _title(row: Row) -> str:
     """The benchmark with its parameters other than the pair."""
     one = row.measurement
     assert one is not None
@@ -70,7 +70,7 @@ def _title(row: ReportRow) -> str:
     return one.key.benchmark + inside + (f".{one.key.name}" if one.key.name else "") + f", {one.key.metric}"
 
 
-def _shown(by_pair: dict[tuple[int, int], ReportRow]) -> dict[tuple[int, int], ReportRow]:
+def _shown(by_pair: dict[tuple[int, int], Row]) -> dict[tuple[int, int], Row]:
     """The pairs of so many sources and targets as a figure has room for, those of failed tests first."""
     sources: set[int] = set()
     targets: set[int] = set()
@@ -127,34 +127,34 @@ def _drawn(matrix: _Matrix) -> Plot:
     )
 
 
-def _expected(rows: Sequence[ReportRow]) -> str:
+def _expected(rows: Sequence[Row]) -> str:
     """The roofline of a link where all pairs have the same; else empty."""
     found = {row.measurement.ceiling for row in rows if row.measurement is not None}
     only = found.pop() if len(found) == 1 else None
     return ceiling_words(only) if only is not None else ""
 
 
-def _height(row: ReportRow | None, unit: float) -> float | None:
-    return None if row is None or row.rate is None or row.word == INVALID else row.rate / unit
+def _height(row: Row | None, unit: float) -> float | None:
+    return None if row is None or row.rate is None or row.verdict == INVALID else row.rate / unit
 
 
-def _cell(row: ReportRow | None, unit: float, numbered: bool) -> str:
+def _cell(row: Row | None, unit: float, numbered: bool) -> str:
     height = _height(row, unit)
     if row is None or height is None:
         return ""
     return "<br>".join([three_digits(height)] * numbered + [_RED] * row.red)
 
 
-def _hover(row: ReportRow | None) -> str:
+def _hover(row: Row | None) -> str:
     return "" if row is None else lines_of(hover(row, row.label))
 
 
-def _beside(by_pair: dict[tuple[int, int], ReportRow]) -> list[dict[str, object]]:
+def _beside(by_pair: dict[tuple[int, int], Row]) -> list[dict[str, object]]:
     """What stands in a cell without a number, whose background is the page's."""
     texts = {
-        pair: "inv." if row.word == INVALID else "?"
+        pair: "inv." if row.verdict == INVALID else "?"
         for pair, row in by_pair.items()
-        if row.word == INVALID or row.rate is None
+        if row.verdict == INVALID or row.rate is None
     }
     return [
         {"x": f"{target}", "y": f"{source}", "text": text, "showarrow": False, "font": {"size": 10}}
@@ -162,9 +162,9 @@ def _beside(by_pair: dict[tuple[int, int], ReportRow]) -> list[dict[str, object]
     ]
 
 
-def _says(by_pair: dict[tuple[int, int], ReportRow]) -> str:
+def _says(by_pair: dict[tuple[int, int], Row]) -> str:
     """`Lowest 312 GB/s for 2→5, median 390 GB/s, highest 395 GB/s for 0→1; …`."""
-    sound = {pair: row for pair, row in by_pair.items() if row.word != INVALID and row.rate is not None}
+    sound = {pair: row for pair, row in by_pair.items() if row.verdict != INVALID and row.rate is not None}
     told = f"{verdicts(list(by_pair.values()), 'pair', _between)}."
     if not sound:
         return f"No pair has a number to be trusted; {told}"

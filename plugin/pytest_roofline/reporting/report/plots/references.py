@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....core.records import Ceiling
-from ....judging.report_rows import ReportRow
+from ....core.rows import Row
 from .axes import median_of
 from .drawing import GREY, Trace, level, lines_of, safe, short, style
 from .series import Series
@@ -31,14 +31,14 @@ class Roof:
     told: Sequence[str]
 
 
-def roofs_of(rows: Sequence[ReportRow]) -> list[Roof]:
+def roofs_of(rows: Sequence[Row]) -> list[Roof]:
     """Each roofline once: those of datasheets, and for each device the median of what its runs measured."""
     found: dict[tuple[object, ...], list[tuple[str, Ceiling]]] = {}
     for row in rows:
         ceiling = row.measurement.ceiling if row.measurement is not None else None
         if ceiling is not None:
             value = ceiling.value if ceiling.source == "datasheet" else None
-            found.setdefault((ceiling.metric, device(row), value), []).append((row.run_name, ceiling))
+            found.setdefault((ceiling.metric, device(row), value), []).append((row.run or "", ceiling))
     devices = len({product for _, product, _ in found}) > 1
     return [_roof(same, f", {product}" if devices else "") for (_, product, _), same in found.items()]
 
@@ -75,7 +75,7 @@ def baseline_traces(one: Series, index: int, unit: float, *, explained: bool) ->
         ys += [*(high for _, _, high in run), *(low for _, low, _ in reversed(run)), None]
     group = {"legendgroup": f"series {index}", "type": "scatter", "hoverinfo": "skip", "mode": "lines"}
     band = {"x": xs[:-1], "y": [None if y is None else y / unit for y in ys[:-1]], "fill": "toself"}
-    centres = [rate_at(row, row.reference_s) for row in one.rows]
+    centres = [rate_at(row, row.baseline_time_s) for row in one.rows]
     return [
         {
             **group,
@@ -100,7 +100,7 @@ def _neighbours(one: Series) -> list[list[tuple[float, float, float]]]:
     """Size, lowest and highest rate of the baseline's processes, in runs of sizes that all have them."""
     runs: list[list[tuple[float, float, float]]] = [[]]
     for size, row in one.points:
-        rates = [rate for seconds in row.reference_medians_s if (rate := rate_at(row, seconds)) is not None]
+        rates = [rate for seconds in row.baseline_medians_s if (rate := rate_at(row, seconds)) is not None]
         if rates:
             runs[-1].append((size, min(rates), max(rates)))
         elif runs[-1]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....core.records import Ceiling
+from ....core.rows import Row
 from ....core.units import format_flops
 from ....core.work import MOST, rate_suffix
-from ....judging.report_rows import ReportRow
 from .axes import drawable, median_of
 from .drawing import GREY, Trace, safe
 from .words import rate_words
@@ -39,7 +39,7 @@ class Roofs:
         return [ridge for ridge in found if 1 / MOST <= ridge <= MOST]
 
 
-def roofs_of(rows: Sequence[ReportRow]) -> Roofs:
+def roofs_of(rows: Sequence[Row]) -> Roofs:
     """The roofs that measurements were held against."""
     found: dict[str, list[Ceiling]] = {}
     for row in rows:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from ....core.records import Measurement
+from ....core.rows import Row
 from ....core.units import format_seconds, format_tolerance
-from ....judging.report_rows import ReportRow
 from .axes import drawable, median_of
 from .drawing import COLOURS, GREY, MOST_POINTS, Trace, level, lines_of, thinned
 
@@ -40,18 +40,18 @@ def blocks_of(one: Measurement) -> Iterator[Block]:
         at += block.samples
 
 
-def name_of(row: ReportRow, one: Measurement) -> str:
+def name_of(row: Row, one: Measurement) -> str:
     """`round 2`; with the process where a round has several attempts."""
-    same = [other for other in row.processes if other.round == one.round]
+    same = [other for other in row.measurements if other.round == one.round]
     return f"round {one.round}" if len(same) == 1 else f"round {one.round}, attempt {same.index(one) + 1}"
 
 
-def strips(row: ReportRow, drawn: Sequence[Sequence[Block]], scale: float, first: int) -> list[Trace]:
+def strips(row: Row, drawn: Sequence[Sequence[Block]], scale: float, first: int) -> list[Trace]:
     """What counts as filled circles, what was left out as hollow ones."""
     traces = []
     for excluded in (False, True):
         points = [
-            (first + process + _offset(index, len(blocks)), block, name_of(row, row.processes[process]))
+            (first + process + _offset(index, len(blocks)), block, name_of(row, row.measurements[process]))
             for process, blocks in enumerate(drawn)
             for index, block in enumerate(blocks)
             if bool(block.excluded) is excluded
@@ -84,9 +84,9 @@ def _strip(points: Sequence[tuple[float, Block, str]], scale: float, excluded: b
     }  # fmt: skip
 
 
-def reference_marks(row: ReportRow, scale: float) -> list[Trace]:
+def reference_marks(row: Row, scale: float) -> list[Trace]:
     """The processes behind the baseline, in a place of their own ahead of this run's."""
-    medians = thinned([value for value in row.reference_medians_s if drawable(value / scale)], MOST_POINTS // 4)
+    medians = thinned([value for value in row.baseline_medians_s if drawable(value / scale)], MOST_POINTS // 4)
     if not medians:
         return []
     return [
@@ -103,13 +103,13 @@ def reference_marks(row: ReportRow, scale: float) -> list[Trace]:
     ]
 
 
-def levels(row: ReportRow, scale: float, span: Sequence[float]) -> list[Trace]:
+def levels(row: Row, scale: float, span: Sequence[float]) -> list[Trace]:
     """Where the baseline lies, and how far from it its tolerance reaches."""
-    if row.reference_s is None or row.judgement is None:
+    if row.baseline_time_s is None or row.judgement is None:
         return []
-    limit_s = row.reference_s * (1 + row.judgement.tolerance)
+    limit_s = row.baseline_time_s * (1 + row.judgement.tolerance)
     told = [
-        (row.reference_s, "baseline", "dot"),
+        (row.baseline_time_s, "baseline", "dot"),
         (limit_s, f"tolerance {format_tolerance(row.judgement.tolerance)}:", "dash"),
     ]
     return [

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ....core.records import Measurement
-from ....core.units import format_percent, format_seconds, printable
-from ....judging.report_rows import ReportRow, worst_first
-from ...results import count
+from ....core.rows import Row, worst_first
+from ....core.units import count, format_percent, format_seconds, printable
 from ..plot import Plot
 from .axes import axis, drawable
 from .drawing import MOST_POINTS, MOST_ROWS, plain_figure, safe, short, thinned, thinned_note
@@ -19,15 +18,15 @@ COLUMNS = ("process", "median", "blocks", "excluded", "why", "fastest block", "s
 MOST_DRAWN = 10
 
 
-def sample_plots(rows: Sequence[ReportRow]) -> list[Plot]:
+def sample_plots(rows: Sequence[Row]) -> list[Plot]:
     """A plot for each measurement whose test failed, the worst first, at most ten; then so for other INVALID ones."""
-    known = [row for row in worst_first(rows) if row.processes]
+    known = [row for row in worst_first(rows) if row.measurements]
     failed = [row for row in known if row.red]
-    invalid = [row for row in known if row.word == INVALID and not row.red]
+    invalid = [row for row in known if row.verdict == INVALID and not row.red]
     return _drawn(SECTION, failed, "failed") + _drawn(INVALID_SECTION, invalid, "cannot be trusted")
 
 
-def _drawn(section: str, rows: Sequence[ReportRow], how: str) -> list[Plot]:
+def _drawn(section: str, rows: Sequence[Row], how: str) -> list[Plot]:
     several = several_runs(rows)
     plots = [_plot(section, row, several) for row in rows[:MOST_DRAWN]]
     if len(rows) > MOST_DRAWN:
@@ -36,13 +35,13 @@ def _drawn(section: str, rows: Sequence[ReportRow], how: str) -> list[Plot]:
     return plots
 
 
-def _plot(section: str, row: ReportRow, several: bool) -> Plot:
-    scale, unit = unit_of([one.median_s for one in row.processes])
-    taken = [list(blocks_of(one)) for one in row.processes]
+def _plot(section: str, row: Row, several: bool) -> Plot:
+    scale, unit = unit_of([one.median_s for one in row.measurements])
+    taken = [list(blocks_of(one)) for one in row.measurements]
     room = max(2, MOST_POINTS // len(taken)) if sum(map(len, taken)) > MOST_POINTS else MOST_POINTS
     placed = [[block for block in blocks if drawable(block.seconds / scale)] for blocks in taken]
     drawn = [thinned(blocks, room, lambda block: bool(block.excluded)) for blocks in placed]
-    names = ["baseline"] * bool(row.reference_medians_s) + [name_of(row, one) for one in row.processes]
+    names = ["baseline"] * bool(row.baseline_medians_s) + [name_of(row, one) for one in row.measurements]
     span = [-0.5, len(names) - 0.5]
     labelled = _few(range(len(names)))
     layout = {
@@ -56,12 +55,12 @@ def _plot(section: str, row: ReportRow, several: bool) -> Plot:
         "yaxis": axis(f"time of a call ({unit})"),
     }
     traces = reference_marks(row, scale) + strips(row, drawn, scale, len(names) - len(drawn)) + levels(row, scale, span)
-    listed = list(zip(row.processes, taken, strict=True))[:MOST_ROWS]
+    listed = list(zip(row.measurements, taken, strict=True))[:MOST_ROWS]
     notes = thinned_note(sum(map(len, drawn)), sum(map(len, taken)), "blocks")
     notes += thinned_note(len(listed), len(taken), "rows")
     return Plot(
         section=section,
-        title=printable(f"{row.label} on {device(row)}: {row.word}{of_run(row, several)}"),
+        title=printable(f"{row.label} on {device(row)}: {row.verdict}{of_run(row, several)}"),
         says=_says(row, taken) + notes,
         figure=plain_figure(traces, layout),
         columns=COLUMNS,
@@ -73,23 +72,23 @@ def _few(indices: Sequence[int], at_most: int = 12) -> list[int]:
     return list(indices)[:: -(-len(indices) // at_most)]
 
 
-def _says(row: ReportRow, taken: Sequence[Sequence[Block]]) -> str:
+def _says(row: Row, taken: Sequence[Sequence[Block]]) -> str:
     """What the verdict says, how the processes lie to the baseline's, and how many blocks do not count."""
     parts = []
     if row.change is not None:
-        held = "the baseline" if row.reference_s is not None else "the limit"
+        held = "the baseline" if row.baseline_time_s is not None else "the limit"
         parts.append(f"{format_percent(row.change)} time against {held}")
-    known, counted = row.reference_medians_s, [one for one in row.processes if not one.invalid]
+    known, counted = row.baseline_medians_s, [one for one in row.measurements if not one.invalid]
     if known and counted:
         beyond = sum(one.median_s > max(known) for one in counted)
         parts.append(f"{beyond} of {count(len(counted), 'process', 'es')} slower than all {len(known)} of the baseline")
     total, excluded = sum(map(len, taken)), sum(bool(block.excluded) for blocks in taken for block in blocks)
     parts += [f"{excluded} of {count(total, 'block')} left out"] if excluded else []
-    text = "; ".join(parts) or f"{count(len(row.processes), 'process', 'es')} measured"
+    text = "; ".join(parts) or f"{count(len(row.measurements), 'process', 'es')} measured"
     return printable(sentence(text) + (f" {sentence(row.reason)}" if row.reason else ""))
 
 
-def _cells(row: ReportRow, one: Measurement, blocks: Sequence[Block]) -> tuple[str, ...]:
+def _cells(row: Row, one: Measurement, blocks: Sequence[Block]) -> tuple[str, ...]:
     excluded = [block.excluded for block in blocks if block.excluded]
     seconds = [block.seconds for block in blocks if not block.excluded] or [block.seconds for block in blocks]
     texts = (

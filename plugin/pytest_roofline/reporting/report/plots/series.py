@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from ....core.facts import HardwareKey
 from ....core.keys import Scalar
+from ....core.rows import Row
 from ....core.units import size_label
-from ....judging.report_rows import ReportRow
 from .axes import drawable
 
 FEWEST_SIZES = 3
@@ -27,11 +27,11 @@ class Series:
     """
 
     name: str
-    points: tuple[tuple[int, ReportRow], ...]
+    points: tuple[tuple[int, Row], ...]
     unresolved: int = 0
 
     @property
-    def rows(self) -> list[ReportRow]:
+    def rows(self) -> list[Row]:
         return [row for _, row in self.points]
 
     @property
@@ -43,7 +43,7 @@ class Series:
         return [size for size, _ in self.points]
 
 
-def series_of(rows: Sequence[ReportRow], fewest: int = FEWEST_SIZES) -> list[Series]:
+def series_of(rows: Sequence[Row], fewest: int = FEWEST_SIZES) -> list[Series]:
     """The series of one benchmark by name, each of at least so many sizes; none where no parameter is the size.
 
     Args:
@@ -53,7 +53,7 @@ def series_of(rows: Sequence[ReportRow], fewest: int = FEWEST_SIZES) -> list[Ser
     parameter = size_parameter(rows)
     if parameter is None:
         return []
-    found: dict[tuple[str, ...], dict[int, ReportRow]] = {}
+    found: dict[tuple[str, ...], dict[int, Row]] = {}
     unresolved: Counter[tuple[str, ...]] = Counter()
     for row in rows:
         size = _size(row, parameter)
@@ -78,7 +78,7 @@ def natural(name: str) -> list[tuple[str, int]]:
     return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,18})", name)]
 
 
-def size_parameter(rows: Iterable[ReportRow]) -> str | None:
+def size_parameter(rows: Iterable[Row]) -> str | None:
     """The parameter that is the size: `size_bytes`, else a whole number that the work's size is a multiple of."""
     factors: dict[str, set[float]] = {}
     values: dict[str, set[int]] = {}
@@ -96,7 +96,7 @@ def size_parameter(rows: Iterable[ReportRow]) -> str | None:
     return next(fixed, None)
 
 
-def _size(row: ReportRow, parameter: str) -> int | None:
+def _size(row: Row, parameter: str) -> int | None:
     one = row.measurement
     if one is None:
         return None
@@ -106,14 +106,14 @@ def _size(row: ReportRow, parameter: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _parts(row: ReportRow, size_parameter: str) -> tuple[str, ...]:
+def _parts(row: Row, size_parameter: str) -> tuple[str, ...]:
     """What may tell a row's series from the others of its benchmark."""
     one = row.measurement
     assert one is not None
     key = one.key
     parameters = ", ".join(told(name, value) for name, value in key.parameters.items() if name != size_parameter)
     hardware = _without_count(key.hardware)
-    return parameters, key.name, key.metric, key.cache, key.timing, hardware, f"run {row.run_name}"
+    return parameters, key.name, key.metric, key.cache, key.timing, hardware, f"run {row.run}"
 
 
 @lru_cache(maxsize=256)

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 from ....core.memory_use import CATEGORIES, MemoryUse
 from ....core.profiles import CLASSES, ClassTime, Profile
-from ....core.units import GIB, MIB, format_memory, format_seconds, format_share, printable
-from ....judging.report_rows import ReportRow
+from ....core.units import GIB, MIB, count, format_memory, format_seconds, format_share, printable
+from ....judging.run_names import run_names
 from ....judging.runs import Run
-from ...results import count
 from ..plot import Plot
 from .axes import axis
 from .drawing import MOST_ROWS, Trace, bar_marker, lines_of, plain_figure, thinned, thinned_note, wrapped
-from .words import of_run, several_runs
 
 TIME, MEMORY = "Where the time goes", "Where the memory goes"
 # Bars below each other that a person still reads.
@@ -28,10 +26,10 @@ class _Bar:
     parts: dict[str, tuple[float, Sequence[str]]]
 
 
-def time_plots(rows: Sequence[ReportRow]) -> list[Plot]:
+def time_plots(runs: Sequence[Run]) -> list[Plot]:
     """Shares of a call by class of kernel; of a measurement that was profiled again the last time stands."""
     latest = {(id(run), one.test_id, one.name): (one.label + behind, one)
-              for run, behind in _runs(rows) for one in run.profiles if one.classes}  # fmt: skip
+              for run, behind in _named(runs) for one in run.profiles if one.classes}  # fmt: skip
     found = list(latest.values())
     if not found:
         return []
@@ -63,10 +61,10 @@ def _known(one: ClassTime) -> bool:
     return math.isfinite(100 * one.share)
 
 
-def memory_plots(rows: Sequence[ReportRow]) -> list[Plot]:
+def memory_plots(runs: Sequence[Run]) -> list[Plot]:
     """Memory at the peak by category; of a call that was followed again the last time stands."""
     latest = {(id(run), use.test_id, use.name): (use.label + behind, use)
-              for run, behind in _runs(rows) for use in run.memory_uses if use.peak_bytes}  # fmt: skip
+              for run, behind in _named(runs) for use in run.memory_uses if use.peak_bytes}  # fmt: skip
     found = list(latest.values())
     if not found:
         return []
@@ -94,10 +92,10 @@ def memory_plots(rows: Sequence[ReportRow]) -> list[Plot]:
     ]
 
 
-def _runs(rows: Sequence[ReportRow]) -> list[tuple[Run, str]]:
-    """Every run once, with what stands behind a label of it where there are several."""
-    several = several_runs(rows)
-    return list({id(row.run): (row.run, of_run(row, several)) for row in rows}.values())
+def _named(runs: Sequence[Run]) -> list[tuple[Run, str]]:
+    """Every run, with what stands behind a label of it where there are several."""
+    names = run_names(runs)
+    return [(run, f", run {names[run.path]}" if len(runs) > 1 else "") for run in runs]
 
 
 def _class_texts(one: ClassTime, profile: Profile) -> list[str]:

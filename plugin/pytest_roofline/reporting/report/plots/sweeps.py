@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ....core.rows import Row
 from ....core.units import printable
-from ....judging.report_rows import ReportRow
 from ..plot import Plot
 from .axes import log_axis, size_axis
 from .drawing import (
@@ -44,7 +44,7 @@ def sweep_plot(section: str, title: str, all_series: Sequence[Series], rate_name
     sizes = [size for one in drawn for size in one.sizes]
     roofs = roofs_of([row for one in drawn for row in one.rows])
     traces = [roof_level(sizes, roof, unit) for roof in roofs]
-    banded = [index for index, one in enumerate(drawn) if any(row.reference_medians_s for row in one.rows)]
+    banded = [index for index, one in enumerate(drawn) if any(row.baseline_medians_s for row in one.rows)]
     for index, one in enumerate(drawn):
         # One entry of the legend explains all bands, which have their series' colours.
         traces += baseline_traces(one, index, unit, explained=index == banded[0]) if index in banded else []
@@ -97,13 +97,13 @@ def _points(one: Series, index: int, unit: float) -> Trace:
     }
 
 
-def _symbol(row: ReportRow, symbol: str) -> str:
+def _symbol(row: Row, symbol: str) -> str:
     if row.red:
         return RED_SYMBOL
-    return f"{symbol}-open" if row.word == INVALID else symbol
+    return f"{symbol}-open" if row.verdict == INVALID else symbol
 
 
-def _legend(rows: Sequence[ReportRow]) -> list[Trace]:
+def _legend(rows: Sequence[Row]) -> list[Trace]:
     red = [legend_only("test failed", RED_SYMBOL)] if any(row.red for row in rows) else []
-    invalid = any(row.word == INVALID and not row.red for row in rows)
+    invalid = any(row.verdict == INVALID and not row.red for row in rows)
     return red + ([legend_only("INVALID: not to be trusted", "circle-open")] if invalid else [])

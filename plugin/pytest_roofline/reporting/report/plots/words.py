@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from ....core.records import Ceiling
+from ....core.rows import Row
 from ....core.units import (
+    count,
     format_bytes,
     format_flops,
     format_percent,
@@ -13,9 +15,7 @@ from ....core.units import (
     printable,
 )
 from ....core.work import RATE_UNITS, rate_suffix
-from ....judging.report_rows import ReportRow
 from ....judging.verdicts import Kind
-from ...results import count
 from .axes import drawable
 
 REGRESSED, INVALID = Kind.REGRESSED.value, Kind.INVALID.value
@@ -23,7 +23,7 @@ COLUMNS = ("series", "size", "time", "rate", "of the roofline", "baseline", "dif
            "processes", "verdict")  # fmt: skip
 
 
-def metric_of(row: ReportRow) -> str:
+def metric_of(row: Row) -> str:
     """The metric of a row with a measurement."""
     assert row.measurement is not None
     return row.measurement.key.metric
@@ -42,7 +42,7 @@ def rate_words(value: float, metric: str) -> str:
     return f"{value / 1e12:.3g} TB/s" if value >= 1e12 else format_rate(value)
 
 
-def rate_at(row: ReportRow, seconds: float | None, metric: str | None = None) -> float | None:
+def rate_at(row: Row, seconds: float | None, metric: str | None = None) -> float | None:
     """What of a row's work is done in so many seconds, as a rate; None where that has no place on an axis.
 
     Args:
@@ -74,42 +74,42 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
-def hover(row: ReportRow, name: str) -> list[str]:
+def hover(row: Row, name: str) -> list[str]:
     """All that is known of a point, a line each."""
     one = row.measurement
     assert one is not None
     size = [format_bytes(one.work.size_bytes)] if one.work.size_bytes else []
-    spent = [format_seconds(row.seconds)] if row.seconds is not None else []
+    spent = [format_seconds(row.time_s)] if row.time_s is not None else []
     reached = [rate_words(row.rate, one.key.metric)] if row.rate is not None else []
     parts = [name, ", ".join([*size, *spent, *reached])]
-    if row.share_of_ceiling is not None and one.ceiling is not None:
-        parts.append(f"{format_share(row.share_of_ceiling)} of the {ceiling_words(one.ceiling)}")
+    if row.roofline_share is not None and one.ceiling is not None:
+        parts.append(f"{format_share(row.roofline_share)} of the {ceiling_words(one.ceiling)}")
     parts += _beside(row) + _compared(row)
-    parts.append(f"{count(row.counted, 'process', 'es')}: {row.word}" if row.counted else row.word)
+    parts.append(f"{count(row.processes, 'process', 'es')}: {row.verdict}" if row.processes else row.verdict)
     labels = ", ".join(one.samples.labels)
     parts.append(f"measured: {labels}" if labels else "")
-    return [*parts, row.reason if row.red or row.word == INVALID else ""]
+    return [*parts, row.reason if row.red or row.verdict == INVALID else ""]
 
 
-def _beside(row: ReportRow) -> list[str]:
+def _beside(row: Row) -> list[str]:
     """The other ways in which a collective's bytes are counted."""
     one = row.measurement
-    if one is None or one.work.algbw_bytes == 0 or row.seconds is None:
+    if one is None or one.work.algbw_bytes == 0 or row.time_s is None:
         return []
     counted = {"algbw": one.work.algbw_bytes, "busbw": one.work.busbw_bytes, "wirebw": one.work.wire_bytes}
-    told = [f"{name} {format_rate(amount / row.seconds)}" for name, amount in counted.items() if amount]
+    told = [f"{name} {format_rate(amount / row.time_s)}" for name, amount in counted.items() if amount]
     return [", ".join(told)] if row.rate is not None else []
 
 
-def _compared(row: ReportRow) -> list[str]:
+def _compared(row: Row) -> list[str]:
     if row.change is None:
         return []
-    held = "the baseline" if row.reference_s is not None else "the limit"
+    held = "the baseline" if row.baseline_time_s is not None else "the limit"
     inside = f", 99 % interval {interval(row)}" if row.interval is not None else ""
     return [f"{format_percent(row.change)} time against {held}{inside}"]
 
 
-def interval(row: ReportRow) -> str:
+def interval(row: Row) -> str:
     """`-1.2 … +3.4 %`; empty without one."""
     if row.interval is None:
         return ""
@@ -117,28 +117,28 @@ def interval(row: ReportRow) -> str:
     return f"{low} … {high} %"
 
 
-def cells(row: ReportRow, name: str) -> tuple[str, ...]:
+def cells(row: Row, name: str) -> tuple[str, ...]:
     """A row of the table, under `COLUMNS`."""
     one = row.measurement
     assert one is not None
-    metric, reference = one.key.metric, row.reference_s
+    metric, reference = one.key.metric, row.baseline_time_s
     held = rate_at(row, reference)
     texts = (
         name,
         format_bytes(one.work.size_bytes) if one.work.size_bytes else "",
-        format_seconds(row.seconds) if row.seconds is not None else "",
+        format_seconds(row.time_s) if row.time_s is not None else "",
         rate_words(row.rate, metric) if row.rate is not None else "",
-        format_share(row.share_of_ceiling) if row.share_of_ceiling is not None else "",
+        format_share(row.roofline_share) if row.roofline_share is not None else "",
         rate_words(held, metric) if held is not None else format_seconds(reference) if reference is not None else "",
         format_percent(row.change) if row.change is not None else "",
         interval(row),
-        str(row.counted or ""),
-        row.word,
+        str(row.processes or ""),
+        row.verdict,
     )
     return tuple(printable(text) for text in texts)
 
 
-def verdicts(rows: Sequence[ReportRow], what: str, where: Callable[[ReportRow], str]) -> str:
+def verdicts(rows: Sequence[Row], what: str, where: Callable[[Row], str]) -> str:
     """How many of the rows are slower than what they were held against, and which the most; how many do not count.
 
     Args:
@@ -147,7 +147,7 @@ def verdicts(rows: Sequence[ReportRow], what: str, where: Callable[[ReportRow], 
         where: what tells one of them from the others.
     """
     judged = [row for row in rows if row.change is not None]
-    slower = [row for row in rows if row.word == REGRESSED]
+    slower = [row for row in rows if row.verdict == REGRESSED]
     parts = []
     if slower:
         worst = max(slower, key=lambda row: row.change or 0.0)
@@ -157,29 +157,29 @@ def verdicts(rows: Sequence[ReportRow], what: str, where: Callable[[ReportRow], 
         parts.append(f"{len(judged)} of {count(len(rows), what)} compared, none found slower")
     else:
         parts.append(f"none of {count(len(rows), what)} compared")
-    others = [row for row in rows if row.red and row.word != REGRESSED]
-    invalid = [row for row in rows if row.word == INVALID and not row.red]
+    others = [row for row in rows if row.red and row.verdict != REGRESSED]
+    invalid = [row for row in rows if row.verdict == INVALID and not row.red]
     parts += [f"{len(others)} failed"] if others else []
     parts += [f"{len(invalid)} invalid"] if invalid else []
     return "; ".join(parts)
 
 
-def device(row: ReportRow) -> str:
+def device(row: Row) -> str:
     """What was measured, as it calls itself."""
-    return row.run.header.environment.device.product
+    return row.device or ""
 
 
-def several_runs(rows: Iterable[ReportRow]) -> bool:
+def several_runs(rows: Iterable[Row]) -> bool:
     """Whether what is of one run has to be told from what is of another."""
-    return len({row.run_name for row in rows}) > 1
+    return len({row.run for row in rows}) > 1
 
 
-def of_run(row: ReportRow, several: bool) -> str:
+def of_run(row: Row, several: bool) -> str:
     """What stands behind the name of something of a row where there are several runs: `, run nightly`."""
-    return f", run {row.run_name}" if several else ""
+    return f", run {row.run}" if several else ""
 
 
-def devices(rows: Sequence[ReportRow], at_most: int = 2) -> str:
+def devices(rows: Sequence[Row], at_most: int = 2) -> str:
     """The devices of rows: `NVIDIA H200`, at most a few of them."""
     names = list(dict.fromkeys(device(row) for row in rows))
     more = f" and {len(names) - at_most} more" if len(names) > at_most else ""

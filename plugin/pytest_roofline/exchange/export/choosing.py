@@ -5,36 +5,37 @@ from dataclasses import dataclass, replace
 
 from ...core.errors import BadInput, OtherHardware
 from ...core.records import Measurement
+from ...core.rows import Row
 from ...judging.picking import hardware_of, is_imported
-from ...judging.report_rows import ReportRow, report_rows
+from ...judging.rows import rows_of_run, timed_row
 from ...judging.runs import Run
 from ...judging.trials import Trial
 from ...judging.verdicts import Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """One measurement that goes out.
+class Exportable:
+    """One measurement that goes out, with its row; `row.measurements` are those of processes that may be trusted.
 
     Args:
         row: what its run says of it.
-        test_id: the node id of the test, with the name of the measurement behind it where that was not its first. Of
-            what another tool measured there is none, and the name of its file is another one tomorrow: the label.
+        name: the node id of the test, with the name of the measurement behind it where that was not its first. Of what
+            another tool measured there is none, and the name of its file is another one tomorrow: the label.
         measurement: the one that stands for all processes.
-        processes: of each process that may be trusted its slowest attempt, in the order taken.
         seconds: per call; the centre of the processes where several were judged.
+        imported: whether another tool measured it.
     """
 
-    row: ReportRow
-    test_id: str
+    row: Row
+    name: str
     measurement: Measurement
-    processes: tuple[Measurement, ...]
     seconds: float
+    imported: bool = False
 
     @property
-    def label(self) -> str:
-        """As people call it, without the file that the test lives in: `memcpy_d2d[64MiB]`."""
-        return self.row.label
+    def processes(self) -> tuple[Measurement, ...]:
+        """Of each process that may be trusted its slowest attempt, in the order taken."""
+        return self.row.measurements
 
     @property
     def bounds_s(self) -> tuple[float, float] | None:
@@ -61,7 +62,7 @@ class LeftOut:
     measured: bool
 
 
-def standing(runs: Sequence[Run]) -> tuple[list[Standing], list[LeftOut]]:
+def exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[LeftOut]]:
     """What of these runs goes out, in the order measured, and what does not.
 
     A test that failed only because it is slower goes out: a dashboard without it would show that all is well.
@@ -70,17 +71,19 @@ def standing(runs: Sequence[Run]) -> tuple[list[Standing], list[LeftOut]]:
         OtherHardware: they are of several.
     """
     _refuse_several(runs)
-    fit: list[Standing] = []
+    fit: list[Exportable] = []
     left_out: list[LeftOut] = []
     for run in runs:
-        places = _places(run)
+        places, imported = _places(run), is_imported(run)
         for row in _joined(run):
-            why = _why_not(row)
+            why, one = _why_not(run, row), row.measurement
             if why:
                 left_out.append(LeftOut(row.label, why, row.what == "time"))
-            elif row.measurement is not None and row.seconds is not None:
-                place = places[row.test_id].index(row.measurement.key.name)
-                fit.append(Standing(row, _test_id(row, place), row.measurement, _trusted(row), row.seconds))
+            elif one is not None and row.time_s is not None:
+                place = places[row.test].index(one.key.name)
+                numbered = f"{row.test}.{one.key.name or place + 1}" if place else row.test
+                trusted = replace(row, measurements=_trusted(run, row))
+                fit.append(Exportable(trusted, row.label if imported else numbered, one, row.time_s, imported))
     return fit, left_out
 
 
@@ -94,42 +97,36 @@ def _places(run: Run) -> dict[str, list[str]]:
     return known
 
 
-def _test_id(row: ReportRow, place: int) -> str:
-    if is_imported(row.run):
-        return row.label
-    name = row.measurement.key.name if row.measurement is not None else ""
-    return f"{row.test_id}.{name or place + 1}" if place else row.test_id
-
-
-def _joined(run: Run) -> list[ReportRow]:
+def _joined(run: Run) -> list[Row]:
     """The rows of a run. Several files of another tool that hold one measurement are several processes of it."""
-    rows = report_rows(run)
+    rows = rows_of_run(run)
     if not is_imported(run):
         return rows
-    alone = [row for row in rows if row.measurement is None or _why_not(row)]
-    known: dict[str, list[ReportRow]] = {}
+    alone = [row for row in rows if row.measurement is None or _why_not(run, row)]
+    known: dict[str, list[Row]] = {}
     for row in rows:
-        if row.measurement is not None and not _why_not(row):
+        if row.measurement is not None and not _why_not(run, row):
             known.setdefault(row.measurement.key.identity, []).append(row)
     return [*(_as_one(same) for same in known.values()), *alone]
 
 
-def _as_one(rows: Sequence[ReportRow]) -> ReportRow:
-    processes = tuple(one for row in rows for one in row.processes)
-    return replace(rows[0], processes=processes, measurement=Trial(list(processes)).standing(None))
+def _as_one(rows: Sequence[Row]) -> Row:
+    first, measurements = rows[0], tuple(one for row in rows for one in row.measurements)
+    facts = {name: getattr(first, name) for name in ("verdict", "reason", "run", "header", "path", "red", "ended")}
+    return timed_row(measurements, first.judgement, test=first.test, label=first.label, **facts)
 
 
-def refuse_twice(names: Iterable[tuple[str, Standing]]) -> None:
+def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:
     """Raise where one name stands for two measurements: a reader would keep one of them.
 
     Raises:
         BadInput: with the name and the runs.
     """
-    known: dict[str, Standing] = {}
+    known: dict[str, Exportable] = {}
     for name, one in names:
         first = known.setdefault(name, one)
         if first is not one:
-            runs = " and ".join(dict.fromkeys(str(each.row.run.path) for each in (first, one)))
+            runs = " and ".join(dict.fromkeys(str(each.row.path) for each in (first, one)))
             raise BadInput(
                 f"{name} stands twice in {runs}; expected each measurement once, so export each run into a file of its "
                 "own"
@@ -147,21 +144,21 @@ def _refuse_several(runs: Sequence[Run]) -> None:
         )
 
 
-def _why_not(row: ReportRow) -> str:
+def _why_not(run: Run, row: Row) -> str:
     """Why a row does not go out; empty where it does, and where a test measured nothing and need not have."""
     if row.measurement is not None:
-        unfit = row.run.unfit(row.measurement, accept_slower=True)
-        return unfit or (row.reason or row.word if row.word == Kind.INVALID.value else "")
+        unfit = run.unfit(row.measurement, accept_slower=True)
+        return unfit or (row.reason or row.verdict if row.verdict == Kind.INVALID else "")
     if row.what == "kernel":
         return "a compiled kernel has no time"
-    if row.what == "memory":
-        return f"memory ran out: {row.reason}"
-    if row.outcome is None or row.outcome.outcome == "passed":
+    if row.lost is not None:
+        return f"memory ran out: {row.lost.message}"
+    if row.ended is None or row.ended.outcome == "passed":
         return ""
-    return f"its test {'failed' if row.outcome.outcome == 'failed' else 'was skipped'}: {row.reason}"
+    return f"its test {'failed' if row.ended.outcome == 'failed' else 'was skipped'}: {row.reason}"
 
 
-def _trusted(row: ReportRow) -> tuple[Measurement, ...]:
+def _trusted(run: Run, row: Row) -> tuple[Measurement, ...]:
     """Of each process that may be trusted its slowest attempt."""
-    fit = [one for one in row.processes if not row.run.unfit(one, accept_slower=True)]
+    fit = [one for one in row.measurements if not run.unfit(one, accept_slower=True)]
     return tuple(Trial(fit).sound(None))

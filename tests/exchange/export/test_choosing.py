@@ -12,7 +12,7 @@ from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.exchange import read
 from pytest_roofline.exchange.building import build, save
 from pytest_roofline.exchange.export import NAMES, export
-from pytest_roofline.exchange.export.standing import standing
+from pytest_roofline.exchange.export.choosing import exportable
 from pytest_roofline.exchange.records import Given
 from pytest_roofline.judging.runs import encode_line, read_run
 
@@ -22,8 +22,8 @@ def kept(make, tmp_path):
     """What a run of these records gives out, and what it keeps, each by label."""
 
     def kept(*records, **changes):
-        fit, left_out = standing([make.run(tmp_path / "run.jsonl", *records, **changes)])
-        return {one.label: one for one in fit}, {one.label: one for one in left_out}
+        fit, left_out = exportable([make.run(tmp_path / "run.jsonl", *records, **changes)])
+        return {one.row.label: one for one in fit}, {one.label: one for one in left_out}
 
     return kept
 
@@ -139,14 +139,14 @@ def test_a_test_that_measures_nothing_and_passes_is_not_missed(kept):
 def test_every_measurement_of_a_test_but_the_first_has_its_name_behind_the_node_id(kept, make, names, endings):
     test_id = "test_m.py::test_m[64MiB]"
     fit, _ = kept(*(make.measurement(key=make.key(name=name), test_id=test_id) for name in names))
-    assert [test_id + ending for ending in endings] == [one.test_id for one in fit.values()]
+    assert [test_id + ending for ending in endings] == [one.name for one in fit.values()]
 
 
 def test_the_first_is_that_of_the_test_also_where_it_stays_at_home(kept, make):
     test_id = "test_m.py::test_m"
     broken = make.measurement(key=make.key(name="forward"), test_id=test_id, invalid="busy neighbours")
     fit, _ = kept(broken, make.measurement(key=make.key(name="backward"), test_id=test_id))
-    assert [f"{test_id}.backward"] == [one.test_id for one in fit.values()]
+    assert [f"{test_id}.backward"] == [one.name for one in fit.values()]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -200,9 +200,9 @@ def test_two_files_of_another_tool_are_two_processes_under_one_name(tmp_path):
     ]
     path = tmp_path / "imported.jsonl"
     save(build(read_files, given, "imported", "pytest-roofline", ("roofline", "import", "a.csv", "b.csv")), path)
-    fit, left_out = standing([read_run(path)])
+    fit, left_out = exportable([read_run(path)])
     mean = next(one for one in fit if one.measurement.key.name == "mean")
-    assert ("babelstream.triad[2GiB-fp64].mean", (0.00166, 0.0017)) == (mean.test_id, mean.rounds_s)
+    assert ("babelstream.triad[2GiB-fp64].mean", (0.00166, 0.0017)) == (mean.name, mean.rounds_s)
     assert ((0.00166, 0.0017), 3, []) == (mean.bounds_s, len(fit), left_out)
     assert 3 == len(export([read_run(path)], "bencher").document)
 
@@ -213,6 +213,6 @@ def test_a_file_of_another_tool_with_wrong_data_stays_at_home_and_the_other_goes
     header = replace(make.header(), command=("roofline", "import", "a.log", "b.log"))
     path = tmp_path / "imported.jsonl"
     path.write_text("".join(map(encode_line, (header, right, wrong, make.outcome(right), make.outcome(wrong)))))
-    fit, left_out = standing([read_run(path)])
+    fit, left_out = exportable([read_run(path)])
     assert [("a",)] == [tuple(process.process for process in one.processes) for one in fit]
     assert ["5 elements are wrong"] == [one.reason for one in left_out]
