@@ -21,7 +21,7 @@ def score_fleet(plan: Plan, report: dict[str, Any]) -> Score:
     wanted = {fault.name: _part(fault) for fault in plan.faults if fault.name.startswith("slow")}
     struck = {part for _, part in wanted.values()} | {_part(fault)[1] for fault in plan.faults if fault.name == "drift"}
     for finding in report["findings"]:
-        part, kinds = (finding["level"], finding["part"]), {one["class"] for one in finding["slow"]}
+        part, kinds = (finding["level"], finding["part"]), {one["kind"] for one in finding["slow"]}
         name = next((name for name, place in wanted.items() if place == part), None)
         fault = next((fault for fault in plan.faults if fault.name == name), None)
         if fault is not None and set(fault.kinds) <= kinds and not kinds - {*fault.kinds, "latency"}:
@@ -41,7 +41,7 @@ def score_history(plan: Plan, report: dict[str, Any]) -> Score:
         if right and fault is not None:
             found.append(fault.name)
         else:
-            invented.append(f"{change['kind']} of {change['found'][0]['test']} on {', '.join(change['units'][:3])}")
+            invented.append(f"{change['kind']} of {change['found'][0]['label']} on {', '.join(change['units'][:3])}")
     return Score(tuple(found), tuple(invented))
 
 

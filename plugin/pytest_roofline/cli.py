@@ -9,11 +9,9 @@ import click
 from .cli_baseline import baseline
 from .cli_bundle import bundle
 from .cli_export import export
-from .cli_fleet import fleet
 from .cli_gone import GONE, gone
 from .cli_hardware import hardware
 from .cli_help import Commands
-from .cli_history import history
 from .cli_import import import_
 from .cli_init import init
 from .cli_machine import doctor, selftest
@@ -22,6 +20,7 @@ from .cli_report import report
 from .cli_runs import drill, explain
 from .core.facts import HARDWARE_FILE
 from .core.units import parse_tolerance, printable
+from .many.cli import fleet, history
 from .version import __version__
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from pytest_roofline.core.records import PeakJudgement, SpreadRecord
 from pytest_roofline.core.samples import Block, Calibration, Samples
 from pytest_roofline.judging.baselines import write_baseline
 from pytest_roofline.judging.hardware.specs import Architecture, Catalogue, Name, Peak, Product
-from pytest_roofline.judging.many import read_many
-from pytest_roofline.judging.many.index import NAME as INDEX
 from pytest_roofline.judging.runs import LINE_TYPES, encode_line
 from pytest_roofline.judging.storage import to_plain
+from pytest_roofline.many.index import NAME as INDEX
+from pytest_roofline.many.reading import read_many
 from pytest_roofline.starting_plan import Manifest
 
 from ..conftest import MIB, Make

@@ -22,11 +22,10 @@ from pytest_roofline.exchange.records import Given
 from pytest_roofline.judging.baselines import read_baseline
 from pytest_roofline.judging.expectation import read_expectation
 from pytest_roofline.judging.hardware.lookup import merged
-from pytest_roofline.judging.many import index, read_many
-from pytest_roofline.judging.many.decoding import RunDecoder
-from pytest_roofline.judging.many.frame import _many as _many_of
 from pytest_roofline.judging.pruning import read_plan
 from pytest_roofline.judging.runs import ends_of, read_run
+from pytest_roofline.many import index
+from pytest_roofline.many.reading import many_of, read_many
 from pytest_roofline.reporting.bundle.settings_of import pytest_settings
 from pytest_roofline.starting_plan import read_manifest
 
@@ -74,7 +73,6 @@ def targets(seeds: dict[str, Seed]) -> list[Target]:
     }
     return [
         Target("read_run", "runs", RUNS, _loader(read_run), 4),
-        Target("RunDecoder", "runs", RUNS, _loader(RunDecoder().read), 4),
         Target("ends_of", "runs", RUNS, _ends, 1),
         Target("read_many", "runs", RUNS, _many, 0.1),
         *(Target(name, "own", (seed,), _loader(call)) for name, (call, seed) in own.items()),
@@ -111,11 +109,14 @@ def _ends(path: Path) -> bool:
 
 
 def _index(path: Path) -> None:
-    columns, note = index.load(path.parent)
-    if note:
+    (files, rows), notes = index.load(path.parent)
+    if notes:
         # It is read anew then, from the runs.
-        raise BadFile(note)
-    _many_of(columns, [], 0)
+        raise BadFile(notes[0])
+    try:
+        many_of(files, rows)
+    except (LookupError, TypeError, ValueError) as error:
+        raise BadFile(f"read anew: {type(error).__name__}") from None
 
 
 def _many(path: Path) -> bool:

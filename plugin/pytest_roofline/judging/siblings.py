@@ -2,7 +2,7 @@
 
 Each is held against the median of the others, in the same process and taken in turns, so that no published figure and
 no recorded baseline is needed. How far siblings lie apart is what the others show, joined with what is assumed of
-their kind (`fleet.outliers.scale_of`); of two camps, as on two sockets, neither is called slow. A link is held against
+their kind (`outliers.scale_of`); of two camps, as on two sockets, neither is called slow. A link is held against
 those that share no end with it, where there are four: a slow card is at the end of a quarter of all links of eight.
 
 Named is one whose estimate lies beyond 6 %, and beyond the one-sided 99 % bound of Student's t, paid for as often as
@@ -24,7 +24,7 @@ from ..core.keys import Key
 from ..core.records import Measurement, rate
 from ..core.units import format_flops, format_rate, format_seconds
 from ..core.work import rate_suffix
-from .fleet.outliers import scale_of
+from .outliers import scale_of
 from .stats import CONFIDENCE, growth, quantile
 from .verdicts import Kind, Verdict
 

@@ -32,8 +32,8 @@ def json_text(plain: dict[str, Any]) -> str:
     return json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file whole: whoever reads it sees the old text or the new, never half.
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace a file whole: whoever reads it sees the old content or the new, never half.
 
     A link goes on leading to its file, and a file keeps its permissions.
 
@@ -45,7 +45,7 @@ def write_atomically(path: Path, text: str) -> None:
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         with _temporary_beside(target) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
             temporary.chmod(mode)
             temporary.replace(target)
     except (OSError, UnicodeEncodeError) as error:

@@ -55,7 +55,7 @@ def test_a_fault_counts_only_at_the_right_level_and_in_the_right_class(faults, f
     plan = fleets.Plan(10, faults=fleets.planted(10, 25))
 
     def finding(level, part, *kinds):
-        return {"level": level, "part": part, "slow": [{"class": kind} for kind in kinds]}
+        return {"level": level, "part": part, "slow": [{"kind": kind} for kind in kinds]}
 
     right = finding("gpu", "GPU-00000001-0002", "memory", "arithmetic", "latency")
     link = finding("link", "node005 GPU 1 – GPU 3", "peer link")
@@ -73,7 +73,7 @@ def test_a_step_counts_only_in_the_right_night_and_on_all_devices(faults, fleets
 
     def change(day, units):
         after = {"started": f"2026-01-{day:02}T02:00:00+00:00"}
-        return {"kind": "step", "slower": True, "units": units, "after": after, "found": [{"test": "matmul"}]}
+        return {"kind": "step", "slower": True, "units": units, "after": after, "found": [{"label": "matmul"}]}
 
     assert faults.score_history(plan, {"changes": [change(20, ["a", "b"])]}).found == ("step",)
     for wrong in (change(21, ["a", "b"]), change(20, ["a"])):

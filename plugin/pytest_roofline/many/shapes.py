@@ -1,4 +1,4 @@
-"""What a series did: the steps and the slope that explain it best, before anybody asks whether chance could have.
+"""Series of a history, and what each did: the steps and the slope that explain it best, whatever chance could do.
 
 Steps are located by `ruptures` (exact search with pruning, PELT, of Killick et al. 2012, under squared error) on values
 whose single outliers are drawn in. Steps, a slope, or both are chosen by the Bayesian information criterion.
@@ -9,21 +9,67 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .series import SHORTEST
-
 if TYPE_CHECKING:
     from numpy import ndarray
 
+    Values = ndarray[Any, Any]
+
+# Two segments of three runs: fewer cannot show a step that is more than an outlier.
+FEWEST_RUNS, SHORTEST = 6, 3
 # An outlier is drawn in to so many standard deviations from the middle of its neighbours.
-DRAWN_IN = 3.0
-NEIGHBOURS = 5
-# The middle absolute deviation of a normal distribution, as a share of its standard deviation; of differences, √2 more.
-MAD = 0.6745
+DRAWN_IN, NEIGHBOURS = 3.0, 5
 # A step takes two parameters, its place and its size, each at the criterion's price of log(n); one more since its
 # place was searched for (Zhang & Siegmund 2007).
 STEP_PRICE = 3.0
 # From one fit to the next: places of steps, then sizes and slope, then places again.
 MOST_FITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One test over time on one unit, or in the middle of all units.
+
+    Args:
+        test: number of the test.
+        unit: device, node, or empty where all of a hardware are one series.
+        runs: number of each point's run, in the order of time; of a common series the last one of each point.
+        days: since the first run of the history, of each point.
+        logs: log seconds of each point; of a common series, above each unit's own median.
+        kind: class of the noise that is assumed: `device` or `host`.
+        raw: of a common series, the runs and logs that its points are the middles of, in the order of time.
+        steadier: what is assumed of a point's noise, as a share of that of one run.
+    """
+
+    test: int
+    unit: str
+    runs: "Values"
+    days: "Values"
+    logs: "Values"
+    kind: str = "device"
+    raw: "tuple[Values, Values] | None" = None
+    steadier: float = 1.0
+
+    @property
+    def common(self) -> bool:
+        """Whether it is the middle of all units."""
+        return self.raw is not None
+
+    def around(self, cut: int, low: float, high: float) -> tuple[int, int]:
+        """The last run before the step in front of point `cut`, from level `low` to `high`, and the first behind it.
+
+        A point of a common series has a run of every unit; among these the step is where both levels fit best.
+        """
+        if self.raw is None:
+            return int(self.runs[cut - 1]), int(self.runs[cut])
+        import numpy
+
+        runs, logs = self.raw
+        start = int(numpy.searchsorted(runs, self.runs[cut - 2], side="right")) if cut > 1 else 0
+        end = int(numpy.searchsorted(runs, self.runs[cut], side="right"))
+        apart = numpy.abs(logs[start:end] - low) - numpy.abs(logs[start:end] - high)
+        # At least one run stays on either side.
+        place = start + 1 + int(numpy.argmin(numpy.cumsum(apart)[:-1]))
+        return int(runs[place - 1]), int(runs[place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +86,17 @@ class Shape:
     cuts: tuple[int, ...]
     slope: float
     levels: tuple[float, ...]
-    rest: "ndarray[Any, Any]"
+    rest: "Values"
+
+    @property
+    def bounds(self) -> list[int]:
+        """The first point of each segment, and the end."""
+        return [0, *self.cuts, len(self.rest)]
 
     @property
     def freedom(self) -> int:
         """Degrees of freedom of what is left."""
-        return len(self.rest) - len(self.levels) - bool(self.slope)
+        return max(0, len(self.rest) - len(self.levels) - bool(self.slope))
 
     @property
     def cost(self) -> float:
@@ -55,24 +106,7 @@ class Shape:
         return count * math.log(square) + (STEP_PRICE * len(self.cuts) + bool(self.slope)) * math.log(count)
 
 
-def noise_of(logs: "ndarray[Any, Any]") -> float:
-    """The standard deviation of a series, from the differences of neighbours, which steps and drifts hardly touch."""
-    import numpy
-
-    return float(numpy.median(numpy.abs(numpy.diff(logs)))) / MAD / math.sqrt(2)
-
-
-def draw_in(logs: "ndarray[Any, Any]", noise: float) -> "ndarray[Any, Any]":
-    """The series with single outliers drawn in towards the middle of their neighbours."""
-    import numpy
-    from scipy.ndimage import median_filter
-
-    middle = median_filter(logs, size=NEIGHBOURS, mode="nearest")
-    drawn: ndarray[Any, Any] = numpy.clip(logs, middle - DRAWN_IN * noise, middle + DRAWN_IN * noise)
-    return drawn
-
-
-def locate(values: "ndarray[Any, Any]", noise: float) -> tuple[int, ...]:
+def locate(values: "Values", noise: float) -> tuple[int, ...]:
     """The first points behind each step."""
     import ruptures
 
@@ -81,12 +115,11 @@ def locate(values: "ndarray[Any, Any]", noise: float) -> tuple[int, ...]:
     return tuple(int(cut) for cut in search.fit_predict(scaled, pen=STEP_PRICE * math.log(len(values)))[:-1])
 
 
-def fit(days: "ndarray[Any, Any]", values: "ndarray[Any, Any]", cuts: tuple[int, ...], *, slope: bool) -> Shape:
+def fit(days: "Values", values: "Values", cuts: tuple[int, ...], *, slope: bool) -> Shape:
     """Levels, and a slope through all of them where one is asked for, by least squares."""
     import numpy
 
-    bounds = [0, *cuts, len(values)]
-    parts = [slice(start, end) for start, end in pairwise(bounds)]
+    parts = [slice(start, end) for start, end in pairwise([0, *cuts, len(values)])]
     steepness = 0.0
     if slope:
         apart = numpy.concatenate([days[part] - days[part].mean() for part in parts])
@@ -99,7 +132,7 @@ def fit(days: "ndarray[Any, Any]", values: "ndarray[Any, Any]", cuts: tuple[int,
     return Shape(cuts, steepness, levels, rest)
 
 
-def best_shape(days: "ndarray[Any, Any]", values: "ndarray[Any, Any]", noise: float) -> Shape:
+def best_shape(days: "Values", values: "Values", noise: float) -> Shape:
     """Of steps, a slope, and both, what explains a drawn-in series best."""
     found = [fit(days, values, locate(values, noise), slope=False), fit(days, values, (), slope=True)]
     if found[0].cuts:
@@ -108,7 +141,7 @@ def best_shape(days: "ndarray[Any, Any]", values: "ndarray[Any, Any]", noise: fl
     return min(found, key=lambda shape: shape.cost)
 
 
-def _both(days: "ndarray[Any, Any]", values: "ndarray[Any, Any]", noise: float, start: Shape) -> Shape:
+def _both(days: "Values", values: "Values", noise: float, start: Shape) -> Shape:
     shape = fit(days, values, start.cuts, slope=True)
     for _ in range(MOST_FITS):
         again = fit(days, values, locate(values - shape.slope * days, noise), slope=True)
@@ -116,3 +149,13 @@ def _both(days: "ndarray[Any, Any]", values: "ndarray[Any, Any]", noise: float, 
             break
         shape = again
     return shape
+
+
+def drawn_in(logs: "Values", noise: float) -> "Values":
+    """The series with single outliers drawn in towards the middle of their neighbours."""
+    import numpy
+    from scipy.ndimage import median_filter
+
+    middle = median_filter(logs, size=NEIGHBOURS, mode="nearest")
+    drawn: Values = numpy.clip(logs, middle - DRAWN_IN * noise, middle + DRAWN_IN * noise)
+    return drawn

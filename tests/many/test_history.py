@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from pytest_roofline.judging.history import history
-from pytest_roofline.judging.history.series import Series
-from pytest_roofline.judging.history.testing import LEVEL, examine
 from pytest_roofline.judging.spread import priors
+from pytest_roofline.many.history import history
+from pytest_roofline.many.shapes import Series
+from pytest_roofline.many.steps import LEVEL, examine
+from pytest_roofline.many.text import history_text
 
 
 def noisy(count, spread=0.01, seed=0):
@@ -28,34 +29,42 @@ def only(found):
     return change
 
 
+def names(*runs):
+    return [f"run-{number}" for number in runs]
+
+
+def around(change):
+    return [change.before.run_id, change.after.run_id]
+
+
 @pytest.mark.parametrize("cut", [4, 12, 20])
 def test_a_step_is_found_where_it_is_with_its_size(made, cut):
     many = made.night_by_night(stepped(24, cut, 0.08))
     change = only(history(many))
-    assert ("step", True, cut - 1, cut) == (change.kind, change.slower, change.before, change.after)
-    low, high = change.worst.interval
-    assert low < math.log(1.08) < high
-    assert high - low < 0.03
+    assert ("step", True, *names(cut - 1, cut)) == (change.kind, change.slower, *around(change))
+    (worst,) = change.found
+    assert worst.change_low < 0.08 < worst.change_high
+    assert worst.change_high - worst.change_low < 0.03
 
 
 def test_a_step_to_the_better_is_told_and_nothing_is_slower(made):
     found = history(made.night_by_night(stepped(24, 12, -0.08)))
-    assert only(found).worst.size < -0.05
-    assert not found.slower
+    assert only(found).change < -0.05
+    assert not only(found).slower
 
 
 def test_two_steps_are_two_changes(made):
     logs = noisy(36) + np.where(np.arange(36) >= 12, 0.08, 0) + np.where(np.arange(36) >= 24, 0.12, 0)
     changes = history(made.night_by_night(times(logs))).changes
-    assert sorted(change.after for change in changes) == [12, 24]
+    assert sorted(change.after.run_id for change in changes) == names(12, 24)
 
 
 def test_a_drift_is_a_drift_and_no_step(made):
     many = made.night_by_night(times(noisy(30) + np.linspace(0, math.log(1.10), 30)))
     change = only(history(many))
-    assert ("drift", 0, 29) == (change.kind, change.before, change.after)
-    low, high = change.worst.interval
-    assert low < math.log(1.10) < high
+    assert ("drift", *names(0, 29)) == (change.kind, *around(change))
+    (worst,) = change.found
+    assert worst.change_low < 0.10 < worst.change_high
 
 
 def test_a_drift_that_no_two_neighbours_show_is_found(made):
@@ -68,9 +77,9 @@ def test_a_step_within_a_drift_is_both(made):
     logs = noisy(60, 0.004) + np.linspace(0, 0.06, 60) + np.where(np.arange(60) >= 30, 0.10, 0.0)
     found = {change.kind: change for change in history(made.night_by_night(times(logs))).changes}
     assert {"drift", "step"} == set(found)
-    assert found["step"].after == 30
-    assert found["step"].worst.size == pytest.approx(0.10, abs=0.015)
-    assert found["drift"].worst.size == pytest.approx(0.06, abs=0.015)
+    assert [found["step"].after.run_id] == names(30)
+    assert found["step"].change == pytest.approx(math.expm1(0.10), abs=0.015)
+    assert found["drift"].change == pytest.approx(math.expm1(0.06), abs=0.015)
 
 
 @pytest.mark.parametrize("places", [(10,), (0,), (23,), (3, 15), (22, 23)])
@@ -83,13 +92,13 @@ def test_single_outliers_are_no_step(made, places):
 def test_an_outlier_does_not_hide_a_step(made):
     logs = noisy(24) + np.where(np.arange(24) >= 12, 0.08, 0.0)
     logs[5] += 0.3
-    assert only(history(made.night_by_night(times(logs)))).after == 12
+    assert around(only(history(made.night_by_night(times(logs)))))[1:] == names(12)
 
 
 def test_less_than_the_least_is_not_told(made):
     many = made.night_by_night(stepped(60, 30, 0.03, spread=0.003))
     assert history(many, least=0.05).changes == ()
-    assert only(history(many, least=0.02)).worst.size == pytest.approx(0.03, abs=0.005)
+    assert only(history(many, least=0.02)).change == pytest.approx(0.03, abs=0.005)
 
 
 def test_what_changed_in_the_environment_is_named(made):
@@ -111,7 +120,7 @@ def test_several_tests_that_step_together_are_one_change_the_largest_first(made)
             day=day,
         )
     many = runs.many
-    assert [many.tests[number].key.benchmark for number in only(history(many)).tests] == ["stream", "memcpy_d2d"]
+    assert [label.partition("[")[0] for label in only(history(many)).tests] == ["stream", "memcpy_d2d"]
 
 
 def test_what_all_devices_do_is_said_once_of_all(made):
@@ -122,9 +131,8 @@ def test_what_all_devices_do_is_said_once_of_all(made):
     )
     change = only(history(many))
     assert (32, 32) == (len(change.units), change.of_units)
-    assert [many.tests[number].key for number in change.tests] == [made.MATMUL]
-    assert many.runs["started"][change.before].day == 8
-    assert many.runs["started"][change.after].day == 9
+    assert [made.MATMUL.label] == change.tests
+    assert ["2026-01-08", "2026-01-09"] == [run.started[:10] for run in (change.before, change.after)]
 
 
 def test_a_device_that_does_not_follow_the_others_is_no_change_of_its_own(made):
@@ -154,7 +162,22 @@ def test_hosts_of_cpus_are_one_series(made):
     for day, value in enumerate(stepped(40, 20, 0.8, spread=0.03)):
         runs.add(made.measured(made.COPY, float(value)), day=day, node=f"runner-{day}", uuid=None, kind="cpu")
     change = only(history(runs.many))
-    assert ((), 20) == (change.units, change.after)
+    assert ((), names(20)) == (change.units, around(change)[1:])
+
+
+@pytest.mark.parametrize("by", ["device", "node"])
+def test_cpus_of_nodes_that_stay_are_each_a_series_and_what_all_do_is_blamed_on_none(made, by):
+    many = made.a_cpu_fleet(effect=lambda node, night: 0.08 * (night >= 6) + 0.26 * (node == 30 and night >= 5))
+    one, everyone = history(many, by=by).changes
+    assert (("node30",), 40) == (one.units, one.of_units)
+    assert one.change == pytest.approx(0.30, abs=0.03)
+    assert everyone.change == pytest.approx(0.083, abs=0.02)
+    assert len(everyone.units) >= 38
+    assert ["2026-01-05", "2026-01-06"] == [run.started[:10] for run in (one.before, one.after)]
+    assert ["2026-01-06", "2026-01-07"] == [run.started[:10] for run in (everyone.before, everyone.after)]
+    text = history_text(many, history(many, by=by), 100, colour=False)
+    assert "on: node30 (1 of 40); " in text
+    assert "?" not in text
 
 
 def test_a_series_of_five_runs_is_too_short_and_counted(made):

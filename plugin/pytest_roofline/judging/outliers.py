@@ -1,4 +1,4 @@
-"""Which of many like parts is slower than its fellows are apart, so that none is invented among thousands.
+"""Which of many like parts is slower than its peers are apart, so that none is invented among thousands.
 
 The scale is robust: Qn of few parts, which makes more of them than the median absolute deviation does, and that of
 many; or the distance to the 84th percentile where that is far more, so that two camps are not called outliers of each
@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..stats import quantile
-
 if TYPE_CHECKING:
     from numpy import ndarray
 
+# Of a median, in standard errors of a mean.
+MEDIAN_ERROR = 1.2533
 # The chance of one invented outlier in a whole fleet, over all levels.
 LEVEL = 0.01
 # The spread that is assumed is worth so many degrees of freedom.
@@ -41,15 +41,12 @@ class Scale:
     spread: float
     freedom: float
 
-    def p(self, value: float) -> float:
-        """One-sided p of a part that is as slow as this."""
+    def p(self, size: "ndarray[Any, Any]") -> "ndarray[Any, Any]":
+        """One-sided p of parts that lie so far above the middle."""
         from scipy import special
 
-        return float(special.stdtr(self.freedom, -(value - self.centre) / self.spread))
-
-    def reach(self, times: int) -> float:
-        """How far above the middle a part must be to be found, where its p counts so many times."""
-        return quantile(1 - LEVEL / times, self.freedom) * self.spread
+        found: ndarray[Any, Any] = special.stdtr(self.freedom, -size / self.spread)
+        return found
 
 
 def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:

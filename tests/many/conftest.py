@@ -16,8 +16,9 @@ from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.records import Header, Measurement, Outcome
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.many import columns, frame
 from pytest_roofline.judging.runs import Run
+from pytest_roofline.many.index import frames
+from pytest_roofline.many.reading import facts_of, many_of, rows_of
 
 ONE = HardwareKey("h200-sxm", "141gb", "none", 1, "none")
 GIB = 2**30
@@ -69,7 +70,7 @@ class Runs:
     """Runs, taken in one by one."""
 
     def __init__(self):
-        self.columns = columns.Columns()
+        self.files, self.rows = [], []
 
     def add(
         self, *measurements, day=0.0, node="node0", uuid="GPU-0", index=0, driver="570.86", kind="cuda", started=None
@@ -78,15 +79,16 @@ class Runs:
         device = DeviceFacts(kind, product, index=index, uuid=uuid, driver=driver, memory_bytes=150_000_000_000)
         host = HostFacts(node, "Xeon", 96, 96, 2**41, 2**41, kernel="6.8")
         started = (FIRST + day * DAY).strftime("%Y-%m-%dT%H:%M:%SZ") if started is None else started
-        number = len(self.columns.files)
+        number = len(self.files)
         header = Header(f"run-{number}", started, ("pytest",), "pytest-roofline", Environment(device, host, {}))
         outcomes = tuple(Outcome(one.test_id, "passed") for one in measurements)
         run = Run(Path(f"{number:06}.jsonl"), header, measurements, outcomes, None)
-        self.columns.add(str(run.path), columns.FileFacts(1, 1), run)
+        self.files.append(facts_of(run, str(run.path), 1, 1))
+        self.rows += rows_of(run, str(run.path))
 
     @property
     def many(self):
-        return frame._many(self.columns, [], len(self.columns.files))
+        return many_of(*frames(self.files, self.rows))
 
 
 def night_by_night(seconds, key=COPY, **changes):
@@ -114,4 +116,15 @@ def a_fleet(nodes=8, gpus=4, nights=6, keys=(COPY, STREAM, UPLOAD, MATMUL), link
         mine += [taken(key, 2e-3, node, None, night) for key in pairs if gpu == 0]
         identity = f"GPU-{node}-{gpu}" if uuid else None
         runs.add(*mine, day=night + node / 100 + gpu / 1000, node=f"node{node}", index=gpu, uuid=identity)
+    return runs.many
+
+
+def a_cpu_fleet(nodes=40, nights=10, effect=None):
+    """2 % between runs, 4 % between nodes; `effect(node, night)` is added in log seconds."""
+    rng = np.random.default_rng(4)
+    own = rng.normal(0, 0.04, nodes)
+    runs = Runs()
+    for night, node in itertools.product(range(nights), range(nodes)):
+        seconds = 1e-3 * math.exp(own[node] + rng.normal(0, 0.02) + effect(node, night))
+        runs.add(measured(COPY, seconds), day=night + node / 1000, node=f"node{node}", uuid=None, kind="cpu")
     return runs.many

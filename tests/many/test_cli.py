@@ -54,13 +54,13 @@ def test_fleet_names_the_slow_gpu_its_node_and_what_to_look_at_and_fails(runs, c
     assert "1. GPU GPU-3 on node3, h200-sxm, 141gb" in done.stdout
     assert "slow in memory: memcpy_d2d[64MiB] in 10 runs" in done.stdout
     assert "look at: memory clock" in done.stdout
-    assert done.stdout.splitlines()[-1] == "slower than their fellows: 1 GPU"
+    assert done.stdout.splitlines()[-1] == "slower than their peers: 1 GPU"
     assert "12 nodes, 12 devices, 0 links, 1 test in 120 runs; would have found" in done.stdout
 
 
 def test_fleet_without_outlier_ends_with_0(runs, command):
     done = command("fleet", runs(lambda node, night: 0.0))
-    assert (0, "slower than their fellows: none") == (done.exit_code, done.stdout.splitlines()[-1])
+    assert (0, "slower than their peers: none") == (done.exit_code, done.stdout.splitlines()[-1])
 
 
 def test_fleet_as_json_is_in_shares_of_time(runs, command):
@@ -75,7 +75,7 @@ def test_fleet_as_json_is_in_shares_of_time(runs, command):
 
 def test_fleet_by_link_shows_links_alone(runs, command):
     done = command("fleet", runs(lambda node, night: SLOW * (node == 3)), "--by", "link")
-    assert (0, "slower than their fellows: none") == (done.exit_code, done.stdout.splitlines()[-1])
+    assert (0, "slower than their peers: none") == (done.exit_code, done.stdout.splitlines()[-1])
 
 
 def test_fleet_of_too_few_says_so_and_ends_with_2(runs, command):

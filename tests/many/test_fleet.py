@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pytest_roofline.judging.fleet import fleet
-from pytest_roofline.judging.fleet.effects import effects_of
-from pytest_roofline.judging.fleet.outliers import qn
+from pytest_roofline.judging.outliers import qn
+from pytest_roofline.many.fleet import fleet
+from pytest_roofline.many.levels import levels_of
+from pytest_roofline.many.text import fleet_text
 
 SLOW = math.log(1.35)
 
@@ -32,8 +33,8 @@ def test_a_slow_gpu_is_named_with_what_is_slow_and_what_is_not(made):
     assert {"memory", "arithmetic"} == slow_kinds(finding)
     assert ("host link",) == finding.fine
     for one in finding.slow:
-        assert one.interval[0] < SLOW + 0.08
-        assert one.interval[1] > SLOW - 0.08
+        assert one.change_low < 0.35 + 0.1
+        assert one.change_high > 0.35 - 0.1
         assert one.runs == 6
 
 
@@ -121,7 +122,7 @@ def test_collectives_of_one_node_are_the_nodes_and_those_over_nodes_nobodys(made
             runs.add(inside, *([across] if node else []), day=night, node=f"node{node}", uuid=f"GPU-{node}")
     found = fleet(runs.many)
     assert ("node", "node3", {"collectives"}) == (only(found).level, only(found).part, slow_kinds(only(found)))
-    assert found.several_nodes == 28
+    assert found.over_several_nodes == 28
 
 
 def test_nodes_of_cpus_are_nodes(made):
@@ -132,6 +133,17 @@ def test_nodes_of_cpus_are_nodes(made):
             seconds = 1e-3 * math.exp(rng.normal(0, 0.05) + 1.2 * (node == 3))
             runs.add(made.measured(made.COPY, seconds), day=night, node=f"node{node}", uuid=None, kind="cpu")
     assert ("node", "node3") == (only(fleet(runs.many)).level, only(fleet(runs.many)).part)
+
+
+def test_a_node_that_is_slow_in_half_of_its_runs_is_told_so_and_a_cpu_gets_advice_for_cpus(made):
+    many = made.a_cpu_fleet(effect=lambda node, night: 0.8 * (node == 30 and night >= 5))
+    found = fleet(many)
+    (one,) = only(found).slow
+    assert one.change_low < 0 < one.change
+    text = fleet_text(many, found, found.findings, 100, colour=False)
+    assert "node30: memory, sometimes" in text
+    assert "in 10 runs, not in all of them; roofline history tells since when" in text
+    assert "look at: other load, memory channels" in text
 
 
 def test_a_device_without_uuid_is_known_by_host_and_index(made):
@@ -146,9 +158,9 @@ def test_a_gpu_that_is_slow_in_some_runs_only_is_told_so(made):
     finding = only(fleet(many))
     assert (("GPU-1-1", ()), (5, 20)) == (
         (finding.part, finding.slow),
-        (finding.sometimes.slow, finding.sometimes.runs),
+        (finding.sometimes.slow_runs, finding.sometimes.runs),
     )
-    assert finding.size == pytest.approx(0.15, abs=0.03)
+    assert finding.change == pytest.approx(0.16, abs=0.03)
 
 
 def test_what_differs_from_the_others_is_named(made):
@@ -171,8 +183,8 @@ def test_worst_first(made):
 
 def test_of_three_devices_nothing_can_be_said(made):
     found = fleet(made.a_fleet(nodes=1, gpus=3, effect=of_gpu(0, 1, ("matmul",))))
-    assert ((), False) == (found.findings, found.judged)
-    assert [(3, False)] == [(part.devices, part.judged) for part in found.parts]
+    assert () == found.findings
+    assert [(3, False)] == [(one.devices, one.judged) for one in found.hardware]
 
 
 def test_two_camps_are_no_outliers_of_each_other(made):
@@ -186,9 +198,9 @@ def test_less_than_the_least_is_not_told(made):
 
 def test_what_would_have_been_found_is_told_and_is_what_is_found(made):
     clean = fleet(made.a_fleet(nodes=20))
-    (part,) = clean.parts
+    (part,) = clean.hardware
     assert clean.findings == ()
-    reach = part.reach["gpu"]
+    reach = math.log1p(part.detectable["gpu"])
     assert 0.1 < reach < 0.4
     effect = lambda key, n, g, night: (reach + 0.1) * ((n, g) == (3, 2) and key is made.MATMUL)  # noqa: E731
     assert [one.part for one in fleet(made.a_fleet(nodes=20, effect=effect)).findings] == ["GPU-3-2"]
@@ -209,10 +221,11 @@ def test_of_fleets_without_faults_nothing_is_invented():
                 "node": np.tile(np.repeat([f"{number // gpus:03}" for number in range(count)], 2), 3),
                 "first": -1,
                 "second": -1,
+                "test": 0,
                 "excess": device + rng.normal(0, 0.01, 6 * count),
             }
         )
-        invented += bool(effects_of(cells, 0.02, 0.04).found)
+        invented += bool(levels_of(cells, 0.02, 0.04).found)
     # One in a hundred is allowed: four of sixty would happen by chance in 1 of 300 cases.
     assert invented < 4
 

@@ -1,0 +1,183 @@
+"""`roofline history` and `roofline fleet`: thousands of run files named, read, chosen from and judged."""
+
+import fnmatch
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..cli_options import folder_option, json_option, print_json, width
+from ..core.errors import BadInput
+from ..core.units import parse_fraction, printable
+
+if TYPE_CHECKING:
+    from .fleet import Finding, Fleet
+    from .history import History
+    from .reading import Many
+
+# Reading that takes less is not worth a word; then a word every so often where no terminal shows one line anew.
+QUIET_S, WORD_S = 1.0, 10.0
+# Files that cannot be used are named up to so many.
+MOST_NAMED = 5
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """What both commands take."""
+    for option in (
+        folder_option,
+        click.option("--cache/--no-cache", default=True, show_default=True, help="Keep what was read in DIR/cache."),
+        json_option,
+        click.option("--since", metavar="DATE", help="Only runs from this date on (ISO 8601)."),
+        click.option("--tests", "patterns", multiple=True, metavar="PATTERN",
+                     help="Only tests whose name matches: 'memcpy_*'. Repeatable."),
+        click.argument("runs", nargs=-1, required=True, metavar="RUNS..."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command(short_help="Show tests over time: steps, and drift that no comparison sees.")
+@_options
+@click.option("--minimum", default="2%", show_default=True, help="The smallest change that is reported: 2% or 0.02.")
+@click.option("--by", type=click.Choice(["device", "node", "hardware"]), default="device", show_default=True,
+              help="What a series is of; CPUs are nodes where these stay, else all of a kind.")  # fmt: skip
+def history(minimum: str, by: str, as_json: bool, **chosen: Any) -> None:
+    """Show every test of RUNS over time: steps, and drift that no single comparison sees; worst first.
+
+    RUNS are saved names, paths, folders, patterns, or - for a list on stdin.
+
+    Example: roofline history .roofline/runs --minimum 5%
+
+    Exit status: 0 nothing became slower, 1 something did, 2 the input cannot be used.
+    """
+    from .history import history as history_of
+    from .text import history_text
+
+    least = parse_fraction(minimum, "--minimum")
+    many = _read(**chosen)
+    found = history_of(many, least, by)
+    if not found.series:
+        raise BadInput(
+            f"no test has 6 runs that count on one {by}, and fewer show no history; "
+            f"the {many.rows['run'].nunique()} runs hold {found.short} shorter series; "
+            "what is INVALID or failed is left out"
+        )
+    if as_json:
+        print_json(_history_as_json(many, found))
+    else:
+        click.echo(history_text(many, found, width(), sys.stdout.isatty()))
+    sys.exit(1 if any(change.slower for change in found.changes) else 0)
+
+
+def _history_as_json(many: "Many", found: "History") -> dict[str, Any]:
+    return {
+        "changes": [{name: value for name, value in asdict(one).items() if name != "trend"} for one in found.changes],
+        "series": sum(not series.common for series in found.series),
+        "too_short": found.short,
+        "undated_runs": found.undated,
+        "runs": int(many.rows["run"].nunique()),
+        "left_out": list(many.left_out),
+        "unfit": many.unfit,
+    }
+
+
+@click.command(short_help="Find the node, GPU or link that is slower than its peers.")
+@_options
+@click.option("--minimum", default="5%", show_default=True, help="The smallest slowdown that is reported: 5% or 0.05.")
+@click.option("--by", type=click.Choice(["node", "gpu", "link"]), help="Only these (default: all).")
+def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
+    """Show which node, GPU or link of RUNS is slower than its peers of the same hardware; worst first.
+
+    RUNS are saved names, paths, folders, patterns, or - for a list on stdin.
+
+    Example: roofline fleet runs/ --since 2026-03-01 --tests 'memcpy_*'
+
+    Exit status: 0 none is, 1 one is, 2 the input cannot be used, or holds too few devices to say.
+    """
+    from .fleet import fleet as fleet_of
+    from .text import fleet_text
+
+    least = parse_fraction(minimum, "--minimum")
+    many = _read(**chosen)
+    found = fleet_of(many, least)
+    findings = [finding for finding in found.findings if by in (None, finding.level)]
+    if not as_json:
+        click.echo(fleet_text(many, found, findings, width(), sys.stdout.isatty()))
+    if not any(one.judged for one in found.hardware):
+        raise BadInput("no hardware has 4 devices, nodes or links that ran the same tests; expected runs of more")
+    if as_json:
+        print_json(_fleet_as_json(many, found, findings))
+    sys.exit(1 if findings else 0)
+
+
+def _fleet_as_json(many: "Many", found: "Fleet", findings: "Sequence[Finding]") -> dict[str, Any]:
+    told = {"findings": [asdict(one) for one in findings], "left_out": list(many.left_out), "unfit": many.unfit}
+    return {name: value for name, value in asdict(found).items() if name != "findings"} | told
+
+
+def _read(runs: Sequence[str], folder: Path, cache: bool, since: str | None, patterns: Sequence[str]) -> "Many":
+    """The runs that a user names, with what had to be left out said on stderr.
+
+    Raises:
+        BadInput: none can be used, or none is left.
+    """
+    from ..judging.run_paths import expand
+    from .reading import read_many
+
+    paths = expand(runs, folder, sys.stdin if "-" in runs else ())
+    many = read_many(paths, folder / "cache" if cache else None, _progress())
+    for note in many.notes[:MOST_NAMED]:
+        click.echo(f"note: {printable(note)}", err=True)
+    if many.left_out:
+        click.echo(f"note: {len(many.left_out)} of {many.files} files are left out:", err=True)
+        for why in many.left_out[:MOST_NAMED]:
+            click.echo(f"  {printable(why)}", err=True)
+        if len(many.left_out) > MOST_NAMED:
+            click.echo(f"  … and {len(many.left_out) - MOST_NAMED} more", err=True)
+    return _matching(_since(many, since), patterns)
+
+
+def _progress() -> Callable[[int, int], None]:
+    """Says how far reading is, on stderr, once it takes a while."""
+    begun = last = time.monotonic()
+    terminal = sys.stderr.isatty()
+
+    def tell(done: int, of: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - begun < QUIET_S or (not terminal and now - last < WORD_S):
+            return
+        last = now
+        text = f"reading {done:,} of {of:,} run files"
+        click.echo(f"\r{text}" if terminal else text, err=True, nl=not terminal or done == of)
+
+    return tell
+
+
+def _since(many: "Many", since: str | None) -> "Many":
+    if since is None:
+        return many
+    from ..judging.picking import parse_moment
+
+    later = many.runs["started"] >= parse_moment(since, "--since")
+    if not later.any():
+        raise BadInput(f"no run began on {since} or later; the last one began {many.runs['started'].max()}")
+    return replace(many, rows=many.rows[many.rows["run"].map(later)])
+
+
+def _matching(many: "Many", patterns: Sequence[str]) -> "Many":
+    if not patterns:
+        return many
+    matched = [
+        number
+        for number, test in enumerate(many.tests)
+        if any(fnmatch.fnmatchcase(name, pattern) for name in (test.label, test.key.benchmark) for pattern in patterns)
+    ]
+    if not matched:
+        known = ", ".join(list(dict.fromkeys(test.key.benchmark for test in many.tests))[:8])
+        raise BadInput(f"no test matches --tests {', '.join(patterns)}; there are {printable(known)}")
+    return replace(many, rows=many.rows[many.rows["test"].isin(matched)])

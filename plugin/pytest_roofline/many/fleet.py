@@ -1,0 +1,290 @@
+"""Which node, GPU or link of a fleet is slower than its peers, each once, with how much, how surely, what to look at.
+
+A node is slow where most of its GPUs are, a GPU where most of the tests of a class or most of its links are. What a
+higher level explains is taken out before a lower one is looked at: eight slow GPUs of a slow node are one finding.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..judging.outliers import LEVEL, MEDIAN_ERROR
+from ..judging.spread import class_of, priors
+from ..judging.stats import growth, quantile
+from .cells import FEWEST, GPU, HOST, LINK, LOOK, LOOK_AT_CPU, NODE, cells_of, gpu_name
+from .levels import LEVELS, Effect, Levels, levels_of
+from .reading import Many
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# A run is slow by itself where it lies so many standard deviations above its part's middle.
+FAR = 4.0
+# Fewer runs, or fewer slow ones, are no habit.
+FEWEST_RUNS, FEWEST_SLOW = 8, 3
+# Runs are this often slow at least, whatever this fleet shows: something always happens.
+USUAL = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class SlowClass:
+    """A class of tests in which a part is slow.
+
+    Args:
+        kind: of the class.
+        change: share of the time above the middle of its peers; the bounds are those of 95 %.
+        p: of so slow a part by chance, after everything that it counts for.
+        tests: labels, the slowest first.
+        runs: behind it.
+    """
+
+    kind: str
+    change: float
+    change_low: float
+    change_high: float
+    p: float
+    tests: tuple[str, ...]
+    runs: int
+
+    @property
+    def steady(self) -> bool:
+        """Whether it is so in nearly all of its runs."""
+        return self.change_low > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sometimes:
+    """A part that is slow in `slow_runs` of its `runs`, by `change` in the middle of these."""
+
+    kind: str
+    slow_runs: int
+    runs: int
+    change: float
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A part that is slower than its peers.
+
+    Args:
+        level: `node`, `gpu` or `link`.
+        part: its name: a node, the identity of a GPU, a link's ends.
+        node: where it is.
+        hardware: the product.
+        change: share of the time, where it is slowest.
+        slow: the classes in which it is slow, the slowest first; empty where it is so sometimes only.
+        fine: the classes in which it was looked at and is not.
+        differs: what of its environment is not as in most others: `driver 570.86 (others 580.10)`.
+        look_at: where the cause may be.
+        sometimes: where it is slow in some runs only.
+    """
+
+    level: str
+    part: str
+    node: str
+    hardware: str
+    change: float
+    slow: tuple[SlowClass, ...]
+    fine: tuple[str, ...]
+    differs: tuple[str, ...]
+    look_at: str
+    sometimes: Sometimes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OfHardware:
+    """How much there is of one hardware.
+
+    `detectable` says, by level, from which share of the time on a slow part would have been found in every class.
+    """
+
+    hardware: str
+    nodes: int
+    devices: int
+    links: int
+    tests: int
+    runs: int
+    judged: bool
+    detectable: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What is slow in a fleet, worst first, and what was looked at.
+
+    Args:
+        findings: always slow ones before those that are so sometimes.
+        hardware: what there is.
+        over_several_nodes: measurements that say nothing of a single node.
+    """
+
+    findings: tuple[Finding, ...]
+    hardware: tuple[OfHardware, ...]
+    over_several_nodes: int
+
+
+def fleet(many: Many, least: float = 0.05) -> Fleet:
+    """Which nodes, GPUs and links are slower than their peers of the same hardware.
+
+    Args:
+        many: the runs.
+        least: the smallest effect that is reported, a share of the time.
+    """
+    findings: list[Finding] = []
+    hardware = []
+    several_nodes = 0
+    for name in sorted({test.hardware for test in many.tests}):
+        cells, several = cells_of(many, name)
+        several_nodes += several
+        reach: dict[str, float] = {}
+        if len(cells):
+            search = _Search(many, name, cells, math.log1p(least))
+            findings += [*search.findings(), *search.sometimes()]
+            reach = search.levels.reach
+        hardware.append(_of_hardware(many, name, cells, reach))
+    findings.sort(key=lambda one: (not one.slow, -one.change, one.part))
+    return Fleet(tuple(findings), tuple(hardware), several_nodes)
+
+
+def _of_hardware(many: Many, name: str, cells: "DataFrame", reach: dict[str, float]) -> OfHardware:
+    """How much there is. Those whose tests have no middle to compare with are counted, too."""
+    rows = many.fit[many.fit["test"].isin([at for at, test in enumerate(many.tests) if test.hardware == name])]
+    runs = many.runs.loc[rows["run"].unique()]
+    return OfHardware(
+        name,
+        nodes=runs["node"].nunique(),
+        devices=runs["device"][runs["device"] != ""].nunique(),
+        links=cells["part"][cells["sort"] == LINK].nunique(),
+        tests=rows["test"].nunique(),
+        runs=len(runs),
+        judged=bool(len(cells)),
+        detectable={level: growth(size) for level, size in reach.items()},
+    )
+
+
+class _Search:
+    """What is slow of one hardware."""
+
+    def __init__(self, many: Many, hardware: str, cells: "DataFrame", least: float) -> None:
+        self.many, self.hardware, self.cells, self.least = many, hardware, cells, least
+        kind = str(many.runs["type"][int(cells["run"].iloc[0])])
+        self.look = LOOK_AT_CPU if kind == "cpu" else LOOK
+        self.levels: Levels = levels_of(cells, least, priors()[class_of(kind)].device)
+        self._known: set[tuple[str, str]] = set()
+
+    def findings(self) -> Iterator[Finding]:
+        """Parts that are slow on the whole, each once with all of its classes."""
+        names = _identities(self.many)
+        groups: dict[tuple[str, str], list[Effect]] = {}
+        for effect in self.levels.found:
+            groups.setdefault((effect.level, names.get(effect.part, effect.part)), []).append(effect)
+        for (level, part), effects in groups.items():
+            effects.sort(key=lambda one: -one.size)
+            yield self._finding(level, part, effects)
+
+    def _finding(self, level: str, part: str, effects: Sequence[Effect]) -> Finding:
+        node, kinds = effects[0].node, [one.kind for one in effects]
+        self._known |= {(place, kind) for kind in kinds for place in (part, node if level == NODE else part)}
+        aliases = {part, *(one.part for one in effects)}
+        looked = set().union(*(self.levels.seen.get((level, name), set()) for name in aliases))
+        return Finding(
+            # A GPU that is slow at its host's link alone is a slow link.
+            LINK if level == GPU and set(kinds) == {HOST} else level,
+            part,
+            node,
+            self.hardware,
+            growth(effects[0].size),
+            tuple(map(self._slow, effects)),
+            tuple(sorted(looked - set(kinds))),
+            _differs(self.many, part, node, level),
+            "; ".join(self.look[kind] for kind in kinds),
+        )
+
+    def _slow(self, effect: Effect) -> SlowClass:
+        """The effect with its interval and the tests behind it."""
+        from scipy.stats import median_abs_deviation
+
+        rows = self._rows_of(effect)
+        by_run = rows.groupby(["run", "part"])["excess"].median()
+        count = len(by_run)
+        spread = float(median_abs_deviation(by_run, scale="normal")) if count > 1 else effect.spread
+        error = MEDIAN_ERROR * math.hypot(spread / math.sqrt(count), effect.spread / math.sqrt(effect.fellows))
+        half = quantile(0.975, max(1, count - 1)) * error
+        tests = rows.groupby("test")["excess"].median().sort_values(ascending=False, kind="stable").index
+        labels = tuple(dict.fromkeys(self.many.tests[int(number)].label for number in tests))
+        change, low, high = (growth(effect.size + side * half) for side in (0, -1, 1))
+        return SlowClass(effect.kind, change, low, high, min(1.0, effect.p), labels, rows["run"].nunique())
+
+    def _rows_of(self, effect: Effect) -> "DataFrame":
+        cells = self.cells
+        mine = (cells["sort"] == effect.sort) & (cells["class"] == effect.kind) & (cells["node"] == effect.node)
+        return cells[mine & effect.holds(cells)]
+
+    def sometimes(self) -> Iterator[Finding]:
+        """Parts that are slow in more of their runs than chance allows: two modes, which no median shows."""
+        from scipy.stats import binom, median_abs_deviation
+
+        keys = ["sort", "class", "part", "node"]
+        by_run = self.cells.groupby([*keys, "run"], sort=True)["excess"].median().reset_index()
+        by_run["rest"] = by_run["excess"] - by_run.groupby(keys)["excess"].transform("median")
+        times = LEVELS * len(by_run[keys].drop_duplicates())
+        for (sort, kind), group in by_run.groupby(["sort", "class"], sort=True):
+            spread = float(median_abs_deviation(group["rest"], scale="normal"))
+            slow = group["rest"] > max(self.least, FAR * spread)
+            usual = max(USUAL, float(slow.mean()))
+            counts = slow.groupby([group["part"], group["node"]]).agg(["sum", "count"])
+            for (part, node), (slow_runs, count) in zip(counts.index, counts.to_numpy().tolist(), strict=True):
+                p = float(binom.sf(slow_runs - 1, count, usual)) * times
+                known = {(part, kind), (node, kind)} & self._known
+                if slow_runs >= FEWEST_SLOW and count >= FEWEST_RUNS and p <= LEVEL and not known:
+                    change = growth(float(group["rest"][slow & (group["part"] == part)].median()))
+                    told = Sometimes(str(kind), slow_runs, count, change, min(1.0, p))
+                    yield self._at_times(str(sort), part, node, told)
+
+    def _at_times(self, level: str, part: str, node: str, told: Sometimes) -> Finding:
+        differs = _differs(self.many, part, node, level)
+        return Finding(level, part, node, self.hardware, told.change, (), (), differs, self.look[told.kind], told)
+
+
+def _identities(many: Many) -> dict[str, str]:
+    """The identity of each GPU that copies between GPUs know by its number only.
+
+    Numbers tell only where every number of a node belongs to one GPU, and every GPU has one number: not where each run
+    saw one GPU alone, as number 0.
+    """
+    names = {}
+    for node, pairs in many.runs[["node", "index", "device"]].drop_duplicates().groupby("node"):
+        if pairs["index"].is_unique and pairs["device"].is_unique:
+            told = zip(pairs["index"], pairs["device"], strict=True)
+            names.update({gpu_name(str(node), int(index)): device for index, device in told if device})
+    return names
+
+
+def _differs(many: Many, part: str, node: str, level: str) -> tuple[str, ...]:
+    """What of the environment of a part is not as that of most other devices."""
+    last = many.runs.drop_duplicates(["node", "device"], keep="last")
+    mine = last[last["device"] == part] if level == GPU else last[last["node"] == node]
+    mine = mine if len(mine) else last[last["node"] == node]
+    others = last[last["node"] != node]
+    if not len(mine) or len(others) < FEWEST:
+        return ()
+    own = many.environments[mine["environment"].iloc[-1]].comparable()
+    return tuple(
+        f"{name} {own.get(name, 'unknown')} (others {value})"
+        for name, value in _usual(many, others["environment"]).items()
+        if own.get(name, "unknown") != value
+    )
+
+
+def _usual(many: Many, environments: Iterable[str]) -> dict[str, str]:
+    """What at least three quarters of the environments agree on."""
+    facts = [many.environments[text].comparable() for text in environments]
+    usual = {}
+    for name in dict.fromkeys(name for one in facts for name in one):
+        value, count = Counter(one.get(name, "unknown") for one in facts).most_common(1)[0]
+        if count >= 0.75 * len(facts):
+            usual[name] = value
+    return usual

@@ -1,0 +1,322 @@
+"""What happened to tests over time, said once: steps of many tests at one time are one change, with what else changed.
+
+What the middle of at least four units does is common: it is taken out before each unit is looked at by itself.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..judging.spread import class_of, priors
+from ..judging.stats import growth
+from .reading import Many
+from .shapes import FEWEST_RUNS, Series
+from .steps import Found, examine
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from .shapes import Values
+
+# A common change needs so many units: of fewer, one alone moves the middle.
+FEWEST_UNITS = 4
+# The error of a median, in errors of a mean.
+MEDIAN_ERROR = 1.2533
+# Of the units that a change is about, so many are asked what changed in their environment.
+MOST_ASKED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """A run, as a report names it; `started` in ISO 8601."""
+
+    run_id: str
+    started: str
+    path: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class TestChange:
+    """What one test did on one unit, in shares of time; `common` is what the middle of all units did."""
+
+    label: str
+    parameters: dict[str, Any]
+    unit: str
+    common: bool
+    change: float
+    change_low: float
+    change_high: float
+    p: float
+    before: RunName
+    after: RunName
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A step or a drift, of one test or of many at the same time, on one unit or on many.
+
+    Args:
+        kind: `step` or `drift`.
+        slower: whether it is for the worse.
+        change: share of the time, where it is largest.
+        hardware: as one device.
+        units: devices or nodes that it was seen on, sorted; empty where all of a hardware are one series.
+        of_units: how many there are that ran these tests often enough.
+        before: the last run before it; `after` the first behind it. Of a drift the first and the last.
+        changed: what differs between these runs: `driver 570.86 → 580.10`.
+        found: of each test and unit, the largest first.
+        trend: log seconds where it is largest, in the order of time.
+    """
+
+    kind: str
+    slower: bool
+    change: float
+    hardware: str
+    units: tuple[str, ...]
+    of_units: int
+    before: RunName
+    after: RunName
+    changed: tuple[str, ...]
+    found: tuple[TestChange, ...]
+    trend: tuple[float, ...]
+
+    @property
+    def tests(self) -> list[str]:
+        """Labels of the tests, the one with the largest change first."""
+        return list(dict.fromkeys(one.label for one in self.found))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What became of the tests.
+
+    Args:
+        changes: those for the worse first, the largest first.
+        series: every series that was long enough; the common ones of tests that have one come first.
+        short: how many were too short to be looked at.
+        undated: runs without a date, which count nowhere.
+    """
+
+    changes: tuple[Change, ...]
+    series: tuple[Series, ...]
+    short: int
+    undated: int
+
+
+def history(many: Many, least: float = 0.02, by: str = "device") -> History:
+    """Steps and drifts of all tests.
+
+    Args:
+        many: the runs.
+        least: the smallest change that is reported, a share of the time.
+        by: what a series is of: `device`, `node`, or `hardware`.
+    """
+    single, short = _series(many, by)
+    by_test: dict[int, list[Series]] = {}
+    for series in single:
+        by_test.setdefault(series.test, []).append(series)
+    common = [middle for mine in by_test.values() if (middle := _middle(mine)) is not None]
+    together = examine(common, priors(), least)
+    followed: dict[int, list[str]] = {}
+    alone = [
+        _without(series, [one for one in together if one.series.test == series.test], followed) for series in single
+    ]
+    units = {number: {one.unit for one in mine} - {""} for number, mine in by_test.items()}
+    groups = [
+        (group, {unit for one in group for unit in followed.get(id(one), ())}) for group in _grouped(many, together)
+    ]
+    own = _grouped(many, examine(alone, priors(), least))
+    groups += [(group, {one.series.unit for one in group} - {""}) for group in own]
+    changes = [_change(many, group, sorted(mine), units) for group, mine in groups]
+    changes.sort(key=lambda change: (not change.slower, -abs(change.change)))
+    return History(tuple(changes), (*common, *single), short, int(many.runs["started"].isna().sum()))
+
+
+def _series(many: Many, by: str) -> tuple[list[Series], int]:
+    """The series that are long enough, and how many are too short; a point is the median of a run's processes."""
+    import numpy
+
+    dated = many.runs["started"].notna()
+    rows = many.fit[many.fit["run"].map(dated)]
+    points = rows.assign(log=numpy.log(rows["seconds"])).groupby(["test", "run"])["log"].median().reset_index()
+    days = (many.runs["started"] - many.runs["started"].min()).dt.total_seconds() / 86_400
+    points["days"] = points["run"].map(days)
+    points["unit"] = _units(many, points, by)
+    types = dict(zip(many.runs["hardware"], many.runs["type"], strict=True))
+    run, day, log = (points[name].to_numpy() for name in ("run", "days", "log"))
+    found, short = [], 0
+    # Runs are numbered in the order of time.
+    for (number, unit), place in points.groupby(["test", "unit"]).indices.items():
+        if len(place) < FEWEST_RUNS:
+            short += 1
+            continue
+        test = many.tests[number]
+        kind = class_of(types.get(test.hardware, "cuda"), test.key.metric)
+        found.append(Series(int(number), unit, run[place], day[place], log[place], kind))
+    return found, short
+
+
+def _units(many: Many, points: "DataFrame", by: str) -> "Values":
+    """What each point is of. Hosts of CPUs that come and go under new names are one series together."""
+    import numpy
+
+    runs = many.runs
+    counts = runs.groupby(["hardware", "node"])["path"].transform("size")
+    stay = counts.groupby(runs["hardware"]).transform("median") >= FEWEST_RUNS
+    device = runs["device"].where((runs["device"] != "") | ~stay, runs["node"])
+    unit = {"node": runs["node"], "hardware": runs["node"].map(lambda _: ""), "device": device}[by]
+    # What several devices do together is no device's own.
+    several = numpy.array([test.several for test in many.tests], dtype=bool)[points["test"]] & (by == "device")
+    node, own = (column.to_numpy(dtype=object)[points["run"]] for column in (runs["node"], unit))
+    found: Values = numpy.where(several, node, own)
+    return found
+
+
+def _middle(series: Sequence[Series]) -> Series | None:
+    """The middle of all units of one test: what they did together; None of fewer units or points than that takes.
+
+    Every unit counts from its own median, so that it does not matter which of them were measured when. As many runs as
+    there are units make one point.
+    """
+    import numpy
+
+    if len(series) < FEWEST_UNITS:
+        return None
+    runs = numpy.concatenate([one.runs for one in series])
+    logs = numpy.concatenate([one.logs - numpy.median(one.logs) for one in series])
+    days = numpy.concatenate([one.days for one in series])
+    order = numpy.argsort(runs, kind="stable")
+    if len(order) // len(series) < FEWEST_RUNS:
+        return None
+    parts = numpy.array_split(order, len(order) // len(series))
+    return Series(
+        series[0].test,
+        "",
+        runs=numpy.array([runs[part[-1]] for part in parts]),
+        days=numpy.array([numpy.median(days[part]) for part in parts]),
+        logs=numpy.array([numpy.median(logs[part]) for part in parts]),
+        kind=series[0].kind,
+        raw=(runs[order], logs[order]),
+        steadier=MEDIAN_ERROR / len(series) ** 0.5,
+    )
+
+
+def _without(series: Series, common: Sequence[Found], followed: dict[int, list[str]]) -> Series:
+    """A series without the common changes that it follows, which are noted by their `id`.
+
+    One that a unit does not follow, such as the update that its node never got, must not become a step of its own.
+    """
+    import numpy
+
+    logs = series.logs
+    for found in common:
+        if found.kind == "step":
+            path = numpy.where(series.runs >= found.after, found.size, 0.0)
+        else:
+            days = found.series.days
+            path = found.size * (series.days - days[0]) / (days[-1] - days[0])
+        without = logs - path
+        if abs(without - numpy.median(without)).sum() < abs(logs - numpy.median(logs)).sum():
+            logs = without
+            followed.setdefault(id(found), []).append(series.unit)
+    return replace(series, logs=logs)
+
+
+def _grouped(many: Many, found: Sequence[Found]) -> list[list[Found]]:
+    """Steps of one hardware in one direction whose times may be the same; drifts of one unit in one direction.
+
+    The intervals of all in a group meet, so that a chain of neighbours does not join what lies far apart.
+    """
+    groups: dict[tuple[object, ...], list[tuple[int, int, list[Found]]]] = {}
+    for one in sorted(found, key=lambda one: (one.before, one.after)):
+        unit = one.series.unit if one.kind == "drift" else ""
+        mine = groups.setdefault((many.tests[one.series.test].hardware, one.kind, one.size > 0, unit), [])
+        low, high = _span(one)
+        for place, (least, most, members) in enumerate(mine):
+            if max(low, least) <= min(high, most):
+                mine[place] = max(low, least), min(high, most), [*members, one]
+                break
+        else:
+            mine.append((low, high, [one]))
+    return [sorted(members, key=lambda one: -abs(one.size)) for mine in groups.values() for *_, members in mine]
+
+
+def _span(found: Found) -> tuple[int, int]:
+    """The runs between which a step may lie: noise can move it by one of its own runs."""
+    import numpy
+
+    runs = found.series.runs if found.series.raw is None else found.series.raw[0]
+    place = int(numpy.searchsorted(runs, found.after))
+    return int(runs[max(0, place - 2)]), int(runs[min(len(runs) - 1, place + 1)])
+
+
+def _change(many: Many, group: Sequence[Found], mine: list[str], units: dict[int, set[str]]) -> Change:
+    worst = group[0]
+    return Change(
+        worst.kind,
+        worst.size > 0,
+        growth(worst.size),
+        many.tests[worst.series.test].hardware,
+        tuple(mine),
+        len(set().union(*(units[one.series.test] for one in group))),
+        _run_name(many, worst.before),
+        _run_name(many, worst.after),
+        _changed(many, _pairs(many, worst, mine)),
+        tuple(_test_change(many, one) for one in group),
+        tuple(worst.series.logs.tolist()),
+    )
+
+
+def _test_change(many: Many, one: Found) -> TestChange:
+    test = many.tests[one.series.test]
+    low, high = (growth(bound) for bound in one.interval)
+    return TestChange(
+        test.label,
+        test.key.parameters,
+        one.series.unit,
+        one.series.common,
+        growth(one.size),
+        low,
+        high,
+        one.p,
+        _run_name(many, one.before),
+        _run_name(many, one.after),
+    )
+
+
+def _run_name(many: Many, run: int) -> RunName:
+    row = many.runs.loc[run]
+    return RunName(str(row["run_id"]), row["started"].isoformat(), str(row["path"]), str(row["node"]))
+
+
+def _pairs(many: Many, found: Found, units: Sequence[str]) -> list[tuple[int, int]]:
+    """Of each unit, its last run before a change and its first behind it."""
+    if not found.series.common:
+        return [(found.before, found.after)]
+    runs = many.runs
+    pairs = []
+    for unit in units[:MOST_ASKED]:
+        mine = runs.index[(runs["device"] == unit) | (runs["node"] == unit)]
+        before, after = mine[mine <= found.before], mine[mine >= found.after]
+        if len(before) and len(after):
+            pairs.append((int(before[-1]), int(after[0])))
+    return pairs or [(found.before, found.after)]
+
+
+def _changed(many: Many, pairs: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+    """What changed in the environment of at least half of the pairs of runs."""
+    told: Counter[str] = Counter()
+    for pair in pairs:
+        old, new = (_environment(many, run) for run in pair)
+        for name in dict.fromkeys([*old, *new]):
+            was, is_now = old.get(name, "unknown"), new.get(name, "unknown")
+            if was != is_now:
+                told[f"{name} {was} → {is_now}"] += 1
+    return tuple(text for text, count in told.most_common() if count * 2 >= len(pairs))
+
+
+def _environment(many: Many, run: int) -> dict[str, str]:
+    row = many.runs.loc[run]
+    return many.environments[row["environment"]].comparable() | {"measured by": str(row["tool"])}

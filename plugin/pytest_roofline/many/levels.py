@@ -1,0 +1,182 @@
+"""How much slower each part is in each class of tests, from nodes to links, each level without what explains it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..judging.outliers import LEVEL, MEDIAN_ERROR, scale_of
+from ..judging.stats import quantile
+from .cells import FEWEST, GPU, LINK, NODE, gpu_name
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+# Fewer links than this say nothing of the GPU at their end.
+FEWEST_LINKS = 3
+# Nodes, GPUs, links, and parts that are slow sometimes.
+LEVELS = 4
+# A link has no clocks of its own: links of one class lie closer together than GPUs, by this share of their spread.
+LINK_SHARE = 0.25
+VALUES = ["part", "node", "excess", "count"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A part that is slower than its peers in one class of tests.
+
+    Args:
+        level: `node`, `gpu` or `link`.
+        part: its name; of a link's GPU the node and the number.
+        node: where it is.
+        sort: of the cells that say so: `gpu`, `link` or `node`.
+        kind: the class of tests.
+        size: log seconds above the middle, without what a higher level explains.
+        p: after everything that it counts for.
+        spread: of all like it, in log seconds.
+        fellows: how many like it were looked at.
+    """
+
+    level: str
+    part: str
+    node: str
+    sort: str
+    kind: str
+    size: float
+    p: float
+    spread: float
+    fellows: int
+
+    def holds(self, cells: "DataFrame") -> "Series[bool]":
+        """Which cells of its node are its own."""
+        if self.level == NODE:
+            return cells["node"] == self.node
+        if self.level == LINK or self.sort == GPU:
+            return cells["part"] == self.part
+        ends = [cells[end].map(lambda index: gpu_name(self.node, index)) == self.part for end in ("first", "second")]
+        return ends[0] | ends[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Every part that is slower than chance allows.
+
+    Args:
+        found: these parts, nodes first.
+        seen: by level and part, the classes in which it was looked at.
+        reach: by level, the log seconds from which a part would have been found in every class.
+    """
+
+    found: tuple[Effect, ...]
+    seen: dict[tuple[str, str], set[str]]
+    reach: dict[str, float]
+
+
+def levels_of(cells: "DataFrame", least: float, device_spread: float) -> Levels:
+    """Every part that is slower than chance allows, level by level.
+
+    Args:
+        cells: of one hardware, as `cells_of` gives them.
+        least: the smallest effect that is reported, in log seconds.
+        device_spread: what is assumed between devices, in log seconds.
+    """
+    keys = ["sort", "class", "part", "node", "first", "second"]
+    # The middle of a part's runs, test by test, and then of its tests.
+    by_test = cells.groupby([*keys, "test"], sort=True)["excess"].median()
+    parts = by_test.groupby(level=keys).median().reset_index()
+    slow_gpus = _slow(_level(GPU, parts, device_spread), GPU, least, set())
+    suspects = {(one.node, one.sort, one.kind) for one in slow_gpus}
+    found: list[Effect] = []
+    seen: dict[tuple[str, str], set[str]] = {}
+    reach: dict[str, float] = {}
+    for name in (NODE, GPU, LINK):
+        level = _level(name, parts, device_spread)
+        if level is None:
+            continue
+        for part, kind in level[["part", "kind"]].itertuples(index=False):
+            seen.setdefault((name, part), set()).add(kind)
+        scales = level[["freedom", "spread"]].drop_duplicates().itertuples(index=False)
+        surely = 1 - LEVEL / (LEVELS * len(level))
+        reach[name] = max(least, *(quantile(surely, freedom) * spread for freedom, spread in scales))
+        new = _slow(level, name, least, suspects if name == NODE else set())
+        found += new
+        for one in new:
+            mine = (parts["sort"] == one.sort) & (parts["class"] == one.kind) & (parts["node"] == one.node)
+            parts.loc[mine & one.holds(parts), "excess"] -= one.size
+    return Levels(tuple(found), seen, reach)
+
+
+def _level(name: str, parts: "DataFrame", device_spread: float) -> "DataFrame | None":
+    """All parts of one level, in all classes with four or more, each with its p as if there were no others."""
+    from pandas import concat
+
+    found: list[DataFrame] = []
+    for (sort, kind), group in parts.groupby(["sort", "class"], sort=True):
+        values = _gathered(name, str(sort), group)
+        if len(values) < FEWEST:
+            continue
+        # The middle of several lies closer to that of others than each of them.
+        several = max(1.0, float(values["count"].median()))
+        assumed = device_spread * (LINK_SHARE if sort == LINK else 1.0) * min(1.0, MEDIAN_ERROR / math.sqrt(several))
+        scale = scale_of(values["excess"].to_numpy(), assumed)
+        size = values["excess"] - scale.centre
+        facts = {"spread": scale.spread, "freedom": scale.freedom, "fellows": len(values), "sort": sort, "kind": kind}
+        found.append(values.assign(size=size, p=scale.p(size), group=len(found), **facts))
+    return concat(found, ignore_index=True) if found else None
+
+
+def _gathered(name: str, sort: str, group: "DataFrame") -> "DataFrame":
+    """What of one sort and class tells of a level: `part`, `node`, `excess`, `count`; empty where nothing does."""
+    if name == NODE and sort != NODE:
+        return _nodes(sort, group)
+    if name == GPU and sort == LINK:
+        return _ends(group)
+    return group.assign(count=1)[VALUES] if name == sort else group.iloc[:0].assign(count=0)[VALUES]
+
+
+def _nodes(sort: str, group: "DataFrame") -> "DataFrame":
+    """What at least two thirds of a node's GPUs, or half of its links, exceed."""
+    share = 0.5 if sort == LINK else 1 / 3
+    by_node = group.groupby("node", sort=True)["excess"]
+    found = by_node.agg(["median", "count"]).join(by_node.quantile(share, interpolation="lower").rename("low"))
+    # Of one GPU alone nobody can tell whether it or its node is slow.
+    found = found[found["count"] > 1].reset_index()
+    excess = found["median"].where(found["low"] > found["median"] / 2, found["low"])
+    return found.assign(part=found["node"], excess=excess)[VALUES]
+
+
+def _ends(group: "DataFrame") -> "DataFrame":
+    """The middle of all links that end at a GPU."""
+    from pandas import concat
+
+    ends = concat([group.assign(end=group[name]) for name in ("first", "second")])
+    found = ends.groupby(["node", "end"])["excess"].agg(["median", "count"]).reset_index()
+    found = found[found["count"] >= FEWEST_LINKS]
+    names = [gpu_name(node, end) for node, end in zip(found["node"], found["end"], strict=True)]
+    return found.rename(columns={"median": "excess"}).assign(part=names)[VALUES]
+
+
+def _slow(level: "DataFrame | None", name: str, least: float, suspects: set[tuple[str, str, str]]) -> Sequence[Effect]:
+    """The parts that are slow. A p counts for every part and class, and for every level.
+
+    What is known to be slow was not picked from many: in its other classes its p counts for these alone. So it does of
+    a node one of whose GPUs is slow: whether it is the node is then the question.
+
+    Args:
+        level: as `_level` gives it.
+        name: of the level.
+        least: the smallest effect, in log seconds.
+        suspects: such nodes, with the sort of cells and the class.
+    """
+    if level is None:
+        return []
+    every = level[level["size"] > least]
+    surely = set(every["part"][every["p"] * LEVELS * len(level) <= LEVEL])
+    columns = ["part", "node", "sort", "kind", "size", "p", "spread", "fellows"]
+    found = []
+    for part, node, sort, kind, size, p, spread, fellows in every[columns].itertuples(index=False):
+        known = part in surely or (node, sort, kind) in suspects
+        times = LEVELS * (level["group"].nunique() if known else len(level))
+        if p * times <= LEVEL:
+            found.append(Effect(name, part, node, sort, kind, size, p * times, spread, fellows))
+    return found

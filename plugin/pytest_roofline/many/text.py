@@ -1,0 +1,192 @@
+"""What `roofline history` and `roofline fleet` print, the worst first."""
+
+import datetime
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
+from ..core.units import format_percent, format_seconds, listed, printable
+from ..reporting.layout import new_table, render
+from .fleet import Finding, Fleet, OfHardware
+from .history import Change, History, RunName
+from .reading import Many
+from .shapes import Series
+
+TICKS = "▁▂▃▄▅▆▇█"
+# Log seconds from the lowest tick to the highest, at least.
+LEAST_REACH = 0.04
+# Reasons for which measurements do not count.
+MOST_REASONS = 3
+# Changes and findings that are told in full; the others are in --json.
+MOST_TOLD = 20
+# Tests, devices and facts that are named of one.
+MOST_NAMED, MOST_FACTS = 4, 6
+# Rows of the table of all tests.
+MOST_TESTS = 60
+WORDS = {"node": "node", "gpu": "GPU", "link": "link"}
+
+
+def trend(logs: Sequence[float], width: int = 16) -> str:
+    """Log seconds in the order of time as ticks of eight heights, the middle of each stretch where there are many.
+
+    From the lowest tick to the highest it is 4 % of time at least, so that noise does not look like a mountain.
+    """
+    if not logs:
+        return ""
+    count = min(width, len(logs))
+    cuts = [len(logs) * place // count for place in range(count + 1)]
+    heights = [median(logs[start:end]) for start, end in pairwise(cuts)]
+    middle, reach = (min(heights) + max(heights)) / 2, max(LEAST_REACH, max(heights) - min(heights))
+    return "".join(TICKS[round(((height - middle) / reach + 0.5) * (len(TICKS) - 1))] for height in heights)
+
+
+def _unfit_lines(many: Many) -> list[str]:
+    """Why measurements do not count, those that differ in numbers only as one; empty where all do."""
+    counts: Counter[str] = Counter()
+    example: dict[str, str] = {}
+    for reason, count in many.unfit.items():
+        kind = re.sub(r"\d[\d.]*", "#", reason)
+        counts[kind] += count
+        example.setdefault(kind, reason)
+    if not counts:
+        return []
+    told = [f"{count} × {example[kind]}" for kind, count in counts.most_common()]
+    whole = f"{sum(counts.values())} of {len(many.rows)} measurements do not count"
+    return [printable(f"{whole}: {listed(told, MOST_REASONS, '; ')}")]
+
+
+def _span(low: float, high: float) -> str:
+    """An interval of shares in percent: `5.2 … 7.0`."""
+    return f"{low * 100:.1f} … {high * 100:.1f}"
+
+
+def history_text(many: Many, found: History, width: int, colour: bool) -> str:
+    """Every change, then every test with its trend, then what was looked at."""
+    lines = []
+    for change in found.changes[:MOST_TOLD]:
+        lines += [*map(printable, _change_lines(many, change)), ""]
+    if len(found.changes) > MOST_TOLD:
+        lines += [f"… and {len(found.changes) - MOST_TOLD} smaller changes; --json has all of them", ""]
+    return "\n".join([*lines, _tests_table(many, found, width, colour), "", *_closing(many, found)])
+
+
+def _change_lines(many: Many, change: Change) -> list[str]:
+    worst, step = change.found[0], change.kind == "step"
+    size = f"{format_percent(change.change)} of time ({_span(worst.change_low, worst.change_high)})"
+    first, between, then = ("between", "and", "then") if step else ("from", "to", "from the first to the last")
+    return [
+        f"{'SLOWER' if change.slower else 'faster'} {change.kind} {size}, "
+        f"{first} {_when(change.before)} {between} {_when(change.after)}",
+        f"  tests: {listed(change.tests, MOST_NAMED)}" + (", the largest first" if len(change.tests) > 1 else ""),
+        f"  on: {_where(many, change)}; {change.hardware}",
+        f"  runs: {' → '.join(f'{run.run_id} ({run.node})' for run in (change.before, change.after))}",
+        f"  trend: {trend(change.trend, 40)}",
+        f"  changed {then}: {listed(change.changed, MOST_FACTS) or 'nothing that a run file knows of'}",
+    ]
+
+
+def _when(run: RunName) -> str:
+    return f"{datetime.datetime.fromisoformat(run.started):%Y-%m-%d %H:%M}"
+
+
+def _where(many: Many, change: Change) -> str:
+    if not change.units:
+        return "this hardware"
+    if len(change.units) == change.of_units and change.of_units > 1:
+        return f"all {change.of_units} of {change.of_units}"
+    node_of = dict(zip(many.runs["device"], many.runs["node"], strict=True))
+    told = [f"{unit} on {node_of[unit]}" if unit in node_of else unit for unit in change.units]
+    return f"{listed(told, MOST_NAMED)} ({len(change.units)} of {change.of_units})"
+
+
+def _tests_table(many: Many, found: History, width: int, colour: bool) -> str:
+    """A row for each test of each hardware: what is common to its units, or its only one."""
+    shown: dict[int, Series] = {}
+    for series in found.series:
+        # Common series come first, and stand for all others.
+        shown.setdefault(series.test, series)
+    counts = Counter(series.test for series in found.series if not series.common)
+    table = new_table(("test", "left"), ("series", "right"), ("runs", "right"), ("median", "right"), ("trend", "left"))
+    told = many.fit.groupby("test").agg(seconds=("seconds", "median"), runs=("run", "nunique"))
+    order = sorted(shown, key=lambda number: (many.tests[number].hardware, many.tests[number].label))
+    for number in order[:MOST_TESTS]:
+        seconds, runs = told.loc[number]
+        label = printable(many.tests[number].label)
+        ticks = trend(shown[number].logs.tolist())
+        table.add_row(label, str(counts[number]), f"{runs:.0f}", format_seconds(float(seconds)), ticks)
+    more = f"\n… and {len(order) - MOST_TESTS} more tests; choose with --tests" if len(order) > MOST_TESTS else ""
+    return render(table, width, colour) + more
+
+
+def _closing(many: Many, found: History) -> list[str]:
+    lines = _unfit_lines(many)
+    if found.undated:
+        lines.append(f"{found.undated} runs have no date and count nowhere")
+    if found.short:
+        lines.append(f"{found.short} series are too short: a series needs 6 runs that count")
+    single = [series.test for series in found.series if not series.common]
+    worse = sum(change.slower for change in found.changes)
+    return [
+        *lines,
+        f"{len(single)} series of {len(set(single))} tests in {many.rows['run'].nunique()} runs: "
+        f"{worse} changes for the worse, {len(found.changes) - worse} for the better",
+    ]
+
+
+def fleet_text(many: Many, found: Fleet, findings: Sequence[Finding], width: int, colour: bool) -> str:
+    """The table, what stands behind each row, and what was looked at."""
+    lines = []
+    if findings:
+        lines += [_findings_table(findings, width, colour), ""]
+        for number, finding in enumerate(findings[:MOST_TOLD], 1):
+            lines += [*map(printable, _behind(number, finding)), ""]
+    lines += _unfit_lines(many)
+    if found.over_several_nodes:
+        lines.append(f"{found.over_several_nodes} measurements are over several nodes, and say nothing of a single one")
+    lines += [printable(_hardware_line(one)) for one in found.hardware]
+    counts = Counter(finding.level for finding in findings)
+    told = [f"{counts[level]} {word}{'s' * (counts[level] > 1)}" for level, word in WORDS.items() if counts[level]]
+    return "\n".join([*lines, f"slower than their peers: {', '.join(told) or 'none'}"])
+
+
+def _findings_table(findings: Sequence[Finding], width: int, colour: bool) -> str:
+    table = new_table(("#", "right"), ("what", "left"), ("test", "left"), ("slower", "right"), ("95 %", "right"))
+    for number, finding in enumerate(findings, 1):
+        name, word = printable(finding.part), WORDS[finding.level]
+        for one in finding.slow:
+            kind = one.kind if one.steady else f"{one.kind}, sometimes"
+            span = _span(one.change_low, one.change_high)
+            table.add_row(str(number), word, f"{name}: {kind}", format_percent(one.change), span)
+        if finding.sometimes is not None:
+            told, often = finding.sometimes, f"in {finding.sometimes.slow_runs} of {finding.sometimes.runs}"
+            table.add_row(str(number), word, f"{name}: {told.kind}, sometimes", format_percent(told.change), often)
+    return render(table, width, colour)
+
+
+def _behind(number: int, finding: Finding) -> list[str]:
+    where = f" on {finding.node}" if finding.node != finding.part else ""
+    lines = [f"{number}. {WORDS[finding.level]} {finding.part}{where}, {finding.hardware}"]
+    history = "; roofline history tells since when"
+    for one in finding.slow:
+        often = "" if one.steady else f", not in all of them{history}"
+        lines.append(f"   slow in {one.kind}: {listed(one.tests, MOST_NAMED)} in {one.runs} runs{often}")
+    if finding.sometimes is not None:
+        told = finding.sometimes
+        lines.append(f"   slow in {told.kind} in {told.slow_runs} of {told.runs} runs only{history}")
+    if finding.fine:
+        lines.append(f"   as fast as others in {', '.join(finding.fine)}")
+    if finding.differs:
+        lines.append(f"   differs: {listed(finding.differs, MOST_FACTS)}")
+    return [*lines, f"   look at: {finding.look_at}"]
+
+
+def _hardware_line(one: OfHardware) -> str:
+    counts = {"node": one.nodes, "device": one.devices, "link": one.links, "test": one.tests, "run": one.runs}
+    *parts, runs = (f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items())
+    much = f"{one.hardware}: {', '.join(parts)} in {runs}"
+    if not one.judged:
+        return f"{much}: too few to say which of them is slow; expected 4 that ran the same tests"
+    reach = ", ".join(f"a {WORDS[level]} from {format_percent(share)}" for level, share in one.detectable.items())
+    return f"{much}; would have found, in any class of tests, {reach}"
