@@ -18,7 +18,7 @@ from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.core.errors import RooflineError
 from pytest_roofline.core.resources import matrix_generation, registers_of, spills_of
 from pytest_roofline.judging.baselines import read_baseline
-from pytest_roofline.judging.targets import shared_limits
+from pytest_roofline.kernel_gate.targets import shared_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = ROOT / "baselines/resources.json"

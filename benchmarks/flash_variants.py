@@ -23,7 +23,7 @@ from rank_figures.page import filled, table
 from tuning.candidates import name_of, variants
 
 from pytest_roofline.core.errors import CompileFailed
-from pytest_roofline.measuring.compiling.compile import compile_for
+from pytest_roofline.kernel_gate.compile import compile_for
 from roofline_kernels.attention.ahead import Shape, compile_arguments, launch_ahead
 from roofline_kernels.attention.architectures import SHARED_BYTES
 from roofline_kernels.attention.configurations import Configuration, chosen, shipped

@@ -17,6 +17,7 @@ import pytest_roofline.cli
 import pytest_roofline.display
 import pytest_roofline.distributed.seen
 import pytest_roofline.judging.comparing
+import pytest_roofline.kernel_gate.compile
 import pytest_roofline.measuring.ceiling
 import pytest_roofline.measuring.devices.amd
 import pytest_roofline.measuring.devices.cpu

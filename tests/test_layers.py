@@ -19,16 +19,18 @@ TOP = "pytest layer"
 # A folder of the plugin and the folders that it may import; the pytest layer stands above all of them.
 MAY_IMPORT = {
     "core": {"core"},
-    "judging": {"judging", "core"},
+    "judging": {"judging", "kernel_gate", "core"},
     "measuring": {"measuring", "core"},
     "distributed": {"distributed", "measuring", "core"},
+    # Compiled kernels have baselines beside those of times: each of the two knows the other.
+    "kernel_gate": {"kernel_gate", "judging", "core"},
     "observe": {"observe", "measuring", "core"},
-    "reporting": {"reporting", "observe", "judging", "core"},
+    "reporting": {"reporting", "observe", "kernel_gate", "judging", "core"},
     "exchange": {"exchange", "judging", "core"},
     "many": {"many", "reporting", "judging", "core"},
-    TOP: {TOP, "many", "reporting", "observe", "exchange", "distributed", "measuring", "judging", "core"},
+    TOP: {TOP, "many", "reporting", "observe", "kernel_gate", "exchange", "distributed", "measuring", "judging", "core"},
 }
-TORCH_LIVES_IN = {"measuring", "distributed", "observe"}
+TORCH_LIVES_IN = {"measuring", "distributed", "observe", "kernel_gate"}
 # The fixtures hand torch's device on, and ask for it only when a test measures.
 TORCH_GUESTS = {"fixture.py"}
 PYTEST_LIVES_IN = {TOP}

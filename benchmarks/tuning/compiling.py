@@ -55,8 +55,8 @@ def figures(candidate: Candidate) -> dict[str, int]:
     import torch
     import triton
 
-    from pytest_roofline.measuring.compiling.compile import read
-    from pytest_roofline.measuring.compiling.targets import gpu_target
+    from pytest_roofline.kernel_gate.compile import read
+    from pytest_roofline.kernel_gate.targets import gpu_target
     from roofline_kernels.attention.ahead import Shape, launch_ahead
 
     problem, setting = candidate.problem, candidate.problem.setting

@@ -16,7 +16,7 @@ from .core.errors import BadFile, CannotStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .judging.exact_renewal import ExactChange
+    from .kernel_gate.recording import ExactChange
 
 
 @click.group(cls=InOrder, short_help="Make, renew and check baselines.")
@@ -59,9 +59,9 @@ def approve(
     cannot be written.
     """
     from .judging.baselines import read_baseline
-    from .judging.exact_renewal import approve_exact, exact_path
     from .judging.renewal import approve as approve_entries
     from .judging.renewal import changes, kernel_changes
+    from .kernel_gate.recording import approve_exact, exact_path
     from .reporting.baseline_json import changes_as_json
     from .reporting.baseline_tables import changes_table, counted
 

@@ -61,9 +61,9 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
 
 
 def _print_explanation(read: "Run", labels: list[str]) -> None:
+    from .kernel_gate.text import explanation as kernel_explanation
     from .reporting.explain import explanation
     from .reporting.notes import note_lines
-    from .reporting.resources import explanation as kernel_explanation
 
     timed = {measurement.label for measurement in read.measurements}
     kernels = {resources.label: resources for resources in read.resources}

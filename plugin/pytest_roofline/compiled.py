@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from .core.resources import ExactJudgement, ResourceKey, Resources
 from .core.rows import FAILED, Row
 from .judging.baselines import Shelf
-from .judging.exact import entry_of, judge_exact
-from .judging.exact_known import ExactKnown, known_by, known_in_baselines
 from .judging.rows import compiled_row
+from .kernel_gate.judging import ExactKnown, entry_of, judge_exact, known_by, known_in_baselines
 from .settings import Options
 
 # In place of a verdict, where a test expected that.

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from .core.errors import BadInput, DoesNotFit
 from .core.resources import ResourceKey, Resources, with_target
-from .judging.exact import check_slack
-from .judging.targets import above_limit, shared_limits
+from .kernel_gate.judging import check_slack
+from .kernel_gate.targets import above_limit, shared_limits
 from .subject import Subject
 
 if TYPE_CHECKING:
-    from .measuring.compiling.compile import Compiled
+    from .kernel_gate.compile import Compiled
 
 
 def take(
@@ -64,7 +64,7 @@ def _compile(
     options: Mapping[str, object] | None,
 ) -> "Compiled":
     __tracebackhide__ = True
-    from .measuring.compiling.compile import compile_for, is_compiled, read
+    from .kernel_gate.compile import compile_for, is_compiled, read
 
     if is_compiled(kernel):
         given = {"target": target, "arguments": arguments, "options": options}

@@ -14,13 +14,13 @@ from .gate_item import fail_together
 from .holding import Held, call_key, held_key, issue, may_hold, test_id_of, undecided
 from .holding import run as run_item
 from .judging.verdicts import Kind
+from .kernel_gate.text import failure_message as kernel_message
+from .kernel_gate.text import properties as kernel_properties
 from .launcher import launcher_of
 from .observe.out_of_memory_text import failure_message as exhausted_message
 from .observe.out_of_memory_text import out_of_memory_properties
 from .outcomes import name_failed, note
 from .profiling import profiled_labels
-from .reporting.resources import failure_message as kernel_message
-from .reporting.resources import properties as kernel_properties
 from .reporting.verdicts import failure_message
 from .reporting.words import properties
 from .rounds import Rounds

@@ -17,6 +17,7 @@ from .judging.hardware import family_of, unknown_line
 from .judging.nights import watched
 from .judging.spread import class_of
 from .judging.verdicts import DEFAULT_TOLERANCES
+from .kernel_gate.text import difference_lines
 from .observe.memory_text import memory_lines, snapshot_lines
 from .observe.out_of_memory_text import out_of_memory_lines
 from .observe.profile_text import profile_lines
@@ -38,7 +39,6 @@ from .reporting.messages import (
 from .reporting.overview import curve_verdict_line, overview_lines, power_lines
 from .reporting.published import idle_lines, limit_lines, published_lines
 from .reporting.ranks import rank_lines
-from .reporting.resources import difference_lines
 from .reporting.tables import results_table, roofline_note
 from .reporting.transfers import transfer_lines
 from .selection import unmet_need

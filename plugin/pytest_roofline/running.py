@@ -14,12 +14,12 @@ from .display import header_lines, progress_line, summary_lines
 from .fixture import Roofline
 from .foreseen import remember
 from .holding import call_key, ended_well, failure_key, held_key, may_hold, setup_key, test_id_of, undecided
+from .kernel_gate.text import status_word as kernel_word
 from .launcher import by_world, launcher_of, uses_ranks
 from .memory import forget_locals, ran_out, watched
 from .observe.out_of_memory_text import status_word as exhausted_word
 from .options import NOT_RUNNING, SAVED_VARIABLE
 from .outcomes import name_failed, note
-from .reporting.resources import status_word as kernel_word
 from .reporting.verdicts import status_words
 from .selection import measures, plan, select, skip_for_device
 from .session import RooflineSession, session_key

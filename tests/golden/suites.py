@@ -66,7 +66,7 @@ import json
 from pathlib import Path
 
 import pytest
-from pytest_roofline.measuring.compiling import compile as compiling
+from pytest_roofline.kernel_gate import compile as compiling
 
 FIGURES = Path(__file__).with_name("figures.json")
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.judging.targets import shared_limits
+from pytest_roofline.kernel_gate.targets import shared_limits
 from roofline_kernels import attention as package
 from roofline_kernels.attention.ahead import architectures
 from roofline_kernels.attention.architectures import (

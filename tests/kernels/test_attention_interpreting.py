@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triton.runtime import interpreter
 
-from pytest_roofline.measuring.compiling.compile import compile_for
+from pytest_roofline.kernel_gate.compile import compile_for
 from roofline_kernels.attention import flash_attention
 from roofline_kernels.attention.ahead import architectures
 from roofline_kernels.attention.configurations import PASSES, TILES, configuration

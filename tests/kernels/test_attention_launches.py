@@ -17,10 +17,9 @@ from triton.runtime.errors import OutOfResources
 
 from pytest_roofline.core.resources import registers_of
 from pytest_roofline.judging.baselines import read_baseline
-from pytest_roofline.judging.targets import shared_limits
-from pytest_roofline.measuring.compiling.arguments import signature_of
-from pytest_roofline.measuring.compiling.compile import compile_for
-from pytest_roofline.measuring.compiling.targets import gpu_target
+from pytest_roofline.kernel_gate.arguments import signature_of
+from pytest_roofline.kernel_gate.compile import compile_for
+from pytest_roofline.kernel_gate.targets import gpu_target, shared_limits
 from roofline_kernels.attention import flash_attention, launches, launching, operators
 from roofline_kernels.attention.ahead import Shape, architectures, compile_arguments, launch_ahead
 from roofline_kernels.attention.architectures import SHARED_BYTES, NoSuchArchitecture

@@ -22,10 +22,10 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from pytest_roofline.core.errors import BadInput, CompileFailed
 from pytest_roofline.core.resources import COUNTED_AMD, COUNTED_NVIDIA, JUDGED, SHOWN
-from pytest_roofline.measuring.compiling import amd, nvidia
-from pytest_roofline.measuring.compiling.arguments import signature_of
-from pytest_roofline.measuring.compiling.compile import compile_for, is_compiled, read
-from pytest_roofline.measuring.compiling.targets import canonical, gpu_target, name_of
+from pytest_roofline.kernel_gate import amd, nvidia
+from pytest_roofline.kernel_gate.arguments import signature_of
+from pytest_roofline.kernel_gate.compile import compile_for, is_compiled, read
+from pytest_roofline.kernel_gate.targets import canonical, gpu_target, name_of
 
 
 @triton.jit
@@ -623,7 +623,7 @@ def test_where_triton_itself_is_interpreted_the_error_names_the_variable(tmp_pat
     )
     program = (
         "from kernels import one\n"
-        "from pytest_roofline.measuring.compiling.compile import compile_for\n"
+        "from pytest_roofline.kernel_gate.compile import compile_for\n"
         "compile_for(one, 'sm_90', {'x': '*fp32'})\n"
     )
     done = subprocess.run(

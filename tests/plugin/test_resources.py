@@ -9,10 +9,10 @@ import pytest
 # pytester forgets every module that an inner run imported first, and Triton does not survive a second import.
 import triton.language  # noqa: F401
 
-import pytest_roofline.measuring.compiling.compile  # noqa: F401
+import pytest_roofline.kernel_gate.compile  # noqa: F401
 from pytest_roofline.core.errors import CannotStore
-from pytest_roofline.judging import exact_renewal
 from pytest_roofline.judging.baselines import read_baseline
+from pytest_roofline.kernel_gate import recording
 
 NVIDIA = {
     "shared_bytes": 114688, "registers": 198, "stack_bytes": 0, "spill_stores": 0, "spill_loads": 0,
@@ -30,7 +30,7 @@ from pathlib import Path
 
 import pytest
 from pytest_roofline import Work
-from pytest_roofline.measuring.compiling import compile as compiling
+from pytest_roofline.kernel_gate import compile as compiling
 
 SCRIPT = Path(__file__).parent / "figures.json"
 
@@ -338,7 +338,7 @@ def test_an_approval_that_ends_between_its_files_says_what_is_written(lab, monke
     def full(path, baseline):
         raise CannotStore(f"{path} cannot be written: No space left on device")
 
-    monkeypatch.setattr(exact_renewal, "write_baseline", full)
+    monkeypatch.setattr(recording, "write_baseline", full)
     approved = lab.desk.cli("baseline", "approve", "p.json")
     assert approved.exit_code == 2
     assert "No space left on device; baselines/h100.json has been written already" in approved.stderr

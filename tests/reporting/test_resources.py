@@ -7,17 +7,10 @@ import pytest
 from pytest_roofline.compiled import DOES_NOT_FIT
 from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources, with_target
-from pytest_roofline.judging.exact import entry_of, judge_exact
-from pytest_roofline.judging.exact_renewal import ExactChange
 from pytest_roofline.judging.rows import compiled_row, kernel_row
-from pytest_roofline.reporting.exact_tables import (
-    exact_change_lines,
-    exact_reason_lines,
-    exact_table,
-    kernels_table,
-)
-from pytest_roofline.reporting.messages import counts_line, gate_lines
-from pytest_roofline.reporting.resources import (
+from pytest_roofline.kernel_gate.judging import entry_of, judge_exact
+from pytest_roofline.kernel_gate.recording import ExactChange
+from pytest_roofline.kernel_gate.text import (
     changes_text,
     difference_lines,
     explanation,
@@ -25,6 +18,13 @@ from pytest_roofline.reporting.resources import (
     properties,
     status_word,
 )
+from pytest_roofline.reporting.exact_tables import (
+    exact_change_lines,
+    exact_reason_lines,
+    exact_table,
+    kernels_table,
+)
+from pytest_roofline.reporting.messages import counts_line, gate_lines
 
 HOSTILE = "x\x1b[31m\r\ny\u202e[bold]"
 FIGURES = {

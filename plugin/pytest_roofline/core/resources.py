@@ -208,7 +208,7 @@ class FigureChange:
 
 @dataclass(frozen=True, slots=True)
 class ExactJudgement:
-    """The verdict on one compiled kernel, as a run file keeps it: see `judging.exact`."""
+    """The verdict on one compiled kernel, as a run file keeps it: see `kernel_gate.judging`."""
 
     test_id: str
     label: str

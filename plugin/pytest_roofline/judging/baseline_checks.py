@@ -11,9 +11,9 @@ from ..core.facts import HardwareKey
 from ..core.resources import registers_of
 from ..core.units import format_seconds, moment
 from ..core.work import RATE_SUFFIXES, rate_suffix
+from ..kernel_gate.targets import above_limit
 from .hardware import product_like
 from .plausible import Flaw, absurd_entry, beyond_peak, published_beyond_peak
-from .targets import above_limit
 
 # Processes of one entry lie a few percent apart, on a bad CPU a factor of two.
 MOST_APART = 3.0

@@ -11,6 +11,7 @@ from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.samples import CANARY, SIBLINGS
 from ..core.work import Work
+from ..kernel_gate.judging import compare_exact, known_by
 from .baselines import nearest
 from .comparators import (
     BaselineComparator,
@@ -22,8 +23,6 @@ from .comparators import (
     open_comparator,
     prior_of,
 )
-from .exact_comparing import compare_exact
-from .exact_known import known_by
 from .exhausted import Lost, kernels_lost_since, lost_since
 from .judgements import judgement_of
 from .limits import MEDIANS_ONLY, IdleLimit, Limit, Summary

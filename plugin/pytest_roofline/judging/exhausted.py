@@ -9,8 +9,8 @@ from ..core.keys import Key, canonical, label_of
 from ..core.memory import OutOfMemory
 from ..core.units import format_seconds
 from ..core.work import Work
+from ..kernel_gate.judging import ExactKnown
 from .comparators import Comparator, RunComparator, find_reference
-from .exact_known import ExactKnown
 from .hardware import key_of
 
 

@@ -9,9 +9,9 @@ from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key, told_by_position
 from ..core.records import Measurement
 from ..core.units import printable
+from ..kernel_gate.recording import propose_exact
 from .comparators import key_of_entry, pooled_median, reference_of, typical_clock
 from .disagreement import Apart, Sessions, runs_apart, sessions_apart
-from .exact_proposals import propose_exact
 from .hardware import family_of, identity_of
 from .peaks import typical_peak
 from .picking import is_fake

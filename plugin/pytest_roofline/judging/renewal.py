@@ -16,11 +16,11 @@ from typing import Literal, TypeVar
 from ..core.entries import Baseline, Entry, ExactEntry, Session
 from ..core.errors import BadInput
 from ..core.units import format_memory, format_percent
+from ..kernel_gate.recording import ExactChange, exact_changes
 from .baseline_checks import family_of_key
 from .baselines import read_baseline, write_baseline
 from .comparators import class_of_key, default_tolerance, key_of_entry, prior_of, reference_of
 from .creep import in_order, on_known_devices, refuse, renewed
-from .exact_renewal import ExactChange, exact_changes
 from .peaks import judge_peak, moved_text
 from .plausible import absurd_entry
 from .spread import Prior, priors
@@ -122,7 +122,7 @@ def approve(
 
     Of several at once each merges into what the one before it left. For the arguments see `changes`.
 
-    Exact entries have a file of their own: see `exact_renewal.approve_exact`.
+    Exact entries have a file of their own: see `kernel_gate.recording.approve_exact`.
 
     Raises:
         BadFile: the file that is there cannot be read, so merging would lose it.

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from ..core.entries import Entry
-from ..judging.exact_renewal import ExactChange
 from ..judging.plausible import Flaw
 from ..judging.proposals import Proposal
 from ..judging.pruning import Unused
 from ..judging.renewal import Change
+from ..kernel_gate.recording import ExactChange
 
 
 def proposal_as_json(proposal: Proposal, output: Path, notes: Sequence[str], provisional: str) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from ..core.entries import ExactEntry
 from ..core.resources import registers_of, spills_of
 from ..core.rows import Row, badness
 from ..core.units import format_bytes, printable
-from ..judging.exact_renewal import ExactChange
+from ..kernel_gate.recording import ExactChange
+from ..kernel_gate.text import changes_text
 from .layout import new_table, render
-from .resources import changes_text
 from .tables import styled
 
 _FIGURES = (("registers", "right"), ("shared", "right"), ("spills", "right"), ("matrix", "right"))

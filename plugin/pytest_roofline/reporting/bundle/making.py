@@ -10,11 +10,11 @@ from ...core.rows import Row
 from ...core.units import printable
 from ...judging.rows import rows_of_run
 from ...judging.runs import Run
+from ...kernel_gate.text import explanation as kernel_explanation
 from ...version import __version__
 from ..explain import explanation
 from ..ladder import ladder_lines, ladder_of
 from ..notes import note_lines
-from ..resources import explanation as kernel_explanation
 from .again import FOLDER, Again, again
 from .choosing import chosen
 from .redacting import Redactor, summary_lines

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from ...core.resources import registers_of, spills_of
 from ...core.rows import Row
 from ...core.units import format_bytes, format_memory
+from ...kernel_gate.text import changes_text
 from ...observe.out_of_memory_text import circumstances
-from ..resources import changes_text
 from .page_tables import Cell, Column, Table, number
 
 

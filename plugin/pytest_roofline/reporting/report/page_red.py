@@ -10,9 +10,9 @@ from ...core.rows import Row
 from ...core.units import count, format_seconds, printable
 from ...judging.rows import rows_of_run
 from ...judging.runs import Run
+from ...kernel_gate.text import changes_text
 from ..details import chance_text, difference_text, sides_text, spread_text
 from ..ladder import ladder_lines, ladder_of
-from ..resources import changes_text
 from .page_results import reason
 from .page_tables import Cell, Column, Table, number
 

@@ -6,7 +6,7 @@ from ...core.rows import Row
 from ...core.units import format_bytes, format_memory, format_percent, format_seconds
 from ...judging.hardware import is_arithmetic
 from ...judging.verdicts import span_text
-from ..resources import figures_text
+from ...kernel_gate.text import figures_text
 from ..words import difference_text, now_text, rate_text
 from .page_summary import badness
 from .page_tables import Cell, Column, Table, number

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import CompileFailed
-from ...core.resources import COUNTED_NVIDIA, matrix_generation
+from ..core.errors import CompileFailed
+from ..core.resources import COUNTED_NVIDIA, matrix_generation
 
 # One of each takes under a second; a tool that takes so long hangs.
 TIMEOUT_S = 120.0

@@ -1,9 +1,14 @@
-"""Names of targets: how users spell them, and what Triton calls them."""
+"""Targets: how users spell them, what Triton calls them, and what one can give to a block."""
 
+import functools
+import json
 import re
+from collections.abc import Mapping
+from importlib import resources
 from typing import Any
 
-from ...core.errors import BadInput, CompileFailed
+from ..core.errors import BadInput, CompileFailed
+from ..core.units import format_bytes
 
 _NVIDIA = re.compile(r"sm_?(?P<capability>\d{2,3})a?", re.IGNORECASE)
 _AMD = re.compile(r"gfx(?P<major>\d{1,2})(?P<stepping>[0-9a-f]{2})", re.IGNORECASE)
@@ -53,3 +58,34 @@ def name_of(gpu: Any) -> str:
             "binaries can be read"
         )
     return f"sm_{gpu.arch}" if gpu.backend == "cuda" else str(gpu.arch)
+
+
+def shared_limits() -> dict[str, int]:
+    """Bytes of shared memory (LDS) that a block can have at most, by target."""
+    return _limits("shared_limit_bytes")
+
+
+def tensor_memory_limits() -> dict[str, int]:
+    """Columns of tensor memory that a block can have at most, by target."""
+    return _limits("tensor_memory_columns")
+
+
+@functools.cache
+def _limits(what: str) -> dict[str, int]:
+    text = resources.files(__package__).joinpath("targets.json").read_text(encoding="utf-8")
+    tables = json.loads(text)[what]
+    return {target: limit for table in tables for target, limit in table["targets"].items()}
+
+
+def above_limit(target: str, figures: Mapping[str, int]) -> str:
+    """Why a kernel cannot run on its target at all; empty where it can, or where nobody told us the limits."""
+    shared, shared_limit = figures.get("shared_bytes", 0), shared_limits().get(target)
+    if shared_limit is not None and shared > shared_limit:
+        return (
+            f"needs {shared:,} bytes of shared memory ({format_bytes(shared)}), {target} has {shared_limit:,} "
+            f"({format_bytes(shared_limit)}) for a block"
+        )
+    columns, columns_limit = figures.get("tmem_columns", 0), tensor_memory_limits().get(target)
+    if columns_limit is not None and columns > columns_limit:
+        return f"needs {columns} columns of tensor memory, {target} has {columns_limit} for a block"
+    return ""

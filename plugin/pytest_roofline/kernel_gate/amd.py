@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core.errors import CompileFailed
-from ...core.resources import COUNTED_AMD, matrix_generation
+from ..core.errors import CompileFailed
+from ..core.resources import COUNTED_AMD, matrix_generation
 
 # Metadata of the code object, by our name (LLVM's AMDGPUUsage, "AMDHSA Code Object V5 Kernel Metadata").
 _METADATA = {

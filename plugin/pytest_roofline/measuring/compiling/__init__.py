@@ -1,1 +1,0 @@
-"""Triton kernels compiled ahead of time for targets that need not be here, and their binaries read."""
