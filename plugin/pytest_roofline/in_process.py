@@ -142,6 +142,6 @@ def open_named(subject: Subject, name: str) -> "Device":
             f"devices names {name}, and {ground.device.name} is measured; several devices of one process can "
             "be timed together where they are CUDA or ROCm devices"
         )
-    from .measuring.devices.peers import open_peer
+    from .measuring.devices.several import open_peer
 
     return open_peer(name)

@@ -116,7 +116,7 @@ def skip_for_device(session: RooflineSession, item: pytest.Item) -> None:
 def unmet_need(session: RooflineSession, needs: str | None) -> str | None:
     """Why a test that needs a kind of device is not for this one; None where it is."""
     if needs == "siblings":
-        from .measuring.siblings import siblings_of
+        from .measuring.conditions import siblings_of
 
         count = len(siblings_of(session.ground.device))
         return f"needs {FEWEST} visible GPUs of one product, found {count}" if count < FEWEST else None

@@ -103,7 +103,7 @@ class Siblings:
             WrongData: one holds wrong data; it is named.
             Exception: whatever the function raises.
         """
-        from .measuring.siblings import siblings_of
+        from .measuring.conditions import siblings_of
 
         ours = self._session.ground.device
         wanted = [(name,) for name in siblings_of(ours)] if among is None else [tuple(names) for names in among]

@@ -216,7 +216,7 @@ import os
 import time
 import pytest
 from pytest_roofline import Work
-from pytest_roofline.measuring.neighbours import CoreWatch
+from pytest_roofline.measuring.peers import CoreWatch
 
 # Ranks load this file too; whatever else runs on the machine, the numbers are to count.
 CoreWatch.disturbed = lambda self: ""

@@ -8,11 +8,11 @@ from pytest_roofline.core.work import Work
 from pytest_roofline.ground import Ground
 from pytest_roofline.judging.hardware import above_peak
 from pytest_roofline.measuring import ceiling as ceilings
-from pytest_roofline.measuring import multiplying
 from pytest_roofline.measuring.ceiling import (
     LONGEST_PRODUCT_S,
     SMALLEST_PRODUCT,
     Product,
+    float32_settings,
     measure_product,
     measure_triad,
 )
@@ -189,18 +189,18 @@ def test_what_a_test_set_for_itself_is_neither_used_nor_changed(products, precis
     seen = set()
 
     def look(rows, _):
-        seen.update(setting.fp32_precision for setting in multiplying.settings())
+        seen.update(setting.fp32_precision for setting in float32_settings())
         return 2 * rows**3 / 1e12
 
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
-    settings = [setting.fp32_precision for setting in multiplying.settings()]
+    settings = [setting.fp32_precision for setting in float32_settings()]
     try:
         with torch.autocast("cpu"):
             measure_product(products(look).device, "cpu", "fp32_TFLOPS")
             assert torch.is_autocast_enabled("cpu")
         assert torch.get_float32_matmul_precision() == precision
-        assert [setting.fp32_precision for setting in multiplying.settings()] == settings
+        assert [setting.fp32_precision for setting in float32_settings()] == settings
     finally:
         torch.set_float32_matmul_precision(before)
     assert seen == {"ieee"}

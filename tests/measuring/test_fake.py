@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from pytest_roofline.core.machine import Gpu
 from pytest_roofline.judging.health import degraded
+from pytest_roofline.measuring.blocks import within
 from pytest_roofline.measuring.devices.base import BRAKE, POWER_CAP, THERMAL, Counters, Traits
 from pytest_roofline.measuring.devices.fake import FakeDevice
 from pytest_roofline.measuring.timing import Engine, Plan
-from pytest_roofline.measuring.watchdog import within
 
 MIB = 2**20
 # A tick without a rounding error of its own.

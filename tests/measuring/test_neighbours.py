@@ -6,8 +6,7 @@ import time
 import pytest
 
 from pytest_roofline.measuring import host
-from pytest_roofline.measuring.neighbours import UNKNOWN, CoreWatch, most_taken
-from pytest_roofline.measuring.peers import ALONE
+from pytest_roofline.measuring.peers import ALONE, UNKNOWN, CoreWatch, most_taken
 
 HERE, THERE = 1.0, 2.0
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_roofline.core.errors import BadInput, DeviceError
-from pytest_roofline.measuring.devices import peers
+from pytest_roofline.measuring.devices import several
 from pytest_roofline.measuring.devices.base import THERMAL, Counters, Traits
 from pytest_roofline.measuring.devices.fake import FakeDevice
 from pytest_roofline.measuring.devices.several import SeveralDevices
@@ -331,20 +331,20 @@ def cuda(monkeypatch):
 
 
 def test_opening_a_peer_leaves_the_current_gpu_current(cuda):
-    assert (peers.open_peer("cuda:2").index, cuda.current) == (2, 0)
+    assert (several.open_peer("cuda:2").index, cuda.current) == (2, 0)
 
 
 def test_a_peer_is_stamped_on_its_own_gpu(cuda):
-    assert (peers.open_peer("cuda:2").stamp().recorded_on, cuda.current) == (2, 0)
+    assert (several.open_peer("cuda:2").stamp().recorded_on, cuda.current) == (2, 0)
 
 
 def test_a_peer_spins_on_its_own_gpu(cuda):
-    peers.open_peer("cuda:3").spin(17)
+    several.open_peer("cuda:3").spin(17)
     assert (cuda.spun, cuda.current) == ([(3, 17)], 0)
 
 
 def test_peers_meet_by_events_on_their_own_streams(cuda):
-    group = SeveralDevices([peers.open_peer("cuda:1"), peers.open_peer("cuda:3")])
+    group = SeveralDevices([several.open_peer("cuda:1"), several.open_peer("cuda:3")])
     group.spin(1000)
     group.stamp(), group.stamp()
     waited = [[event.recorded_on for event in stream.waited] for stream in cuda.streams]
@@ -353,4 +353,4 @@ def test_peers_meet_by_events_on_their_own_streams(cuda):
 
 def test_a_gpu_that_is_not_there_is_named_with_what_is(cuda):
     with pytest.raises(DeviceError, match="devices asks for cuda:7, found 4 devices, cuda:0 to cuda:3"):
-        peers.open_peer("cuda:7")
+        several.open_peer("cuda:7")

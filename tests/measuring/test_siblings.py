@@ -5,9 +5,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from pytest_roofline.measuring.conditions import FORGOTTEN_S, busy_text, siblings_of
 from pytest_roofline.measuring.devices import amd, nvidia
 from pytest_roofline.measuring.devices.fake import FakeDevice
-from pytest_roofline.measuring.siblings import FORGOTTEN_S, busy_text, siblings_of
 
 
 class Card(FakeDevice):

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pytest_roofline.measuring.watchdog import within
+from pytest_roofline.measuring.blocks import within
 
 PATIENT_S = 60.0
 

@@ -20,7 +20,7 @@ def pytest_configure(config):
 
     def measured(device, hardware, process, name):
         one = canary.Canary(lambda: device.work(1e-3), Work(calls=1), {"dtype": "fp32"}, "time_s")
-        return canary.timed(device, hardware, process, name, one)
+        return canary.measure_canary(device, hardware, process, name, one)
 
     canary._measure = measured
 

@@ -5,13 +5,13 @@ if the device has not reached the block's first stamp when the host has submitte
 """
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..core.errors import DeviceError
 from .devices import Device, Stamp
 from .peers import ALONE, Meeting, Peers
-from .watchdog import within
 
 # The spin behind a block that tells the clock it ran at, in seconds: some 2·10⁵ cycles.
 PROBE_S = 1e-4
@@ -302,3 +302,28 @@ class Stopwatch:
 
 def _both(before_hz: float | None, after_hz: float | None) -> tuple[float, float] | None:
     return (before_hz, after_hz) if before_hz and after_hz else None
+
+
+def within(seconds: float, question: Callable[[], float]) -> float:
+    """The answer, if it comes in time.
+
+    Raises:
+        TimeoutError: it does not. The thread goes on waiting and ends with the process.
+        Exception: whatever the question raises.
+    """
+    answers: list[float | BaseException] = []
+
+    def ask() -> None:
+        try:
+            answers.append(question())
+        except BaseException as error:  # Handed on to whoever waits.
+            answers.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True, name="roofline-watchdog")
+    thread.start()
+    thread.join(seconds)
+    if not answers:
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    if isinstance(answers[0], BaseException):
+        raise answers[0]
+    return answers[0]

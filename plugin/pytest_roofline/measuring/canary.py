@@ -15,7 +15,7 @@ from ..core.units import MIB
 from ..core.work import Work
 from .cache import is_cold
 from .devices import Device
-from .timing import Engine, Plan
+from .timing import Plan, time_plan
 
 TEST_ID = "roofline::canary"
 # Of each, in seconds.
@@ -57,22 +57,18 @@ def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> lis
 
 
 def _measure(device: Device, hardware: HardwareKey, process: str, name: str) -> Measurement:
-    from .multiplying import multiplying
+    from .ceiling import multiplying
 
     with multiplying(device.name, "fp32"):
-        return timed(device, hardware, process, name, canary_of(device, name))
+        return measure_canary(device, hardware, process, name, canary_of(device, name))
 
 
-def timed(device: Device, hardware: HardwareKey, process: str, name: str, canary: Canary) -> Measurement:
+def measure_canary(device: Device, hardware: HardwareKey, process: str, name: str, canary: Canary) -> Measurement:
     """One of them, measured."""
     # A graph would leave out the launches, which one of them is about.
     plan = Plan(canary.fn, sets=[()], budget_s=BUDGET_S, timing=canary.timing, graph=False)
-    engine = Engine(device, plan)
     cold = is_cold(1, canary.work, device.facts().last_level_cache_bytes or 0)
-    engine.log.labels |= {CANARY} | (set() if cold else {"cache_resident"})
-    engine.run()
-    samples = engine.samples()
-    assert samples is not None
+    samples = time_plan(device, plan, CANARY, *(() if cold else ("cache_resident",)))
     key = Key(CANARY_BENCHMARK, canary.parameters, canary.metric, hardware, "warm", canary.timing, name)
     return Measurement(key, TEST_ID, key.label, process, canary.work, samples, invalid=samples.trouble)
 

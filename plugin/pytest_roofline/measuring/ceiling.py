@@ -3,8 +3,11 @@
 Of traffic it is the bandwidth of a STREAM-like triad, of arithmetic the rate of a square matrix product.
 """
 
+import contextlib
 import mmap
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -14,8 +17,7 @@ from ..core.records import Ceiling
 from ..core.units import MIB, format_amount
 from .cache import ROTATION_FACTOR
 from .devices import Device
-from .multiplying import multiplying
-from .timing import Engine, Plan
+from .timing import Plan, time_plan
 
 BUDGET_S = 0.3
 # Three arrays of this many times the last-level cache, as STREAM asks.
@@ -43,11 +45,7 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
     if 3 * array_bytes > device.free_bytes() / 2:
         return None
     out, left, right = (array(array_bytes, kind).fill_(value) for value in (0.0, 1.0, 2.0))
-    engine = Engine(device, Plan(lambda: torch.add(left, right, alpha=3.0, out=out), sets=[()], budget_s=BUDGET_S))
-    engine.run()
-    samples = engine.samples()
-    if samples is None:
-        return None
+    samples = time_plan(device, Plan(lambda: torch.add(left, right, alpha=3.0, out=out), sets=[()], budget_s=BUDGET_S))
     # The best sample: a ceiling is what the machine can reach, not what it usually does.
     return Ceiling(
         metric="traffic_GBps",
@@ -108,11 +106,7 @@ def _best_product(device: Device, kind: str, name: str) -> Product:
     rows = matrices[0].shape[0]
     if cut and rows < FAIR_PRODUCT:
         return Product(None, settled=False)
-    engine = Engine(device, Plan(lambda: _multiply(*matrices), sets=[()], budget_s=BUDGET_S))
-    engine.run()
-    samples = engine.samples()
-    if samples is None:
-        return Product(None)
+    samples = time_plan(device, Plan(lambda: _multiply(*matrices), sets=[()], budget_s=BUDGET_S))
     ceiling = Ceiling(
         metric=f"{name}_TFLOPS",
         value=2 * rows**3 / min(samples.seconds),
@@ -175,3 +169,24 @@ def _once_s(device: Device, matrices: tuple[torch.Tensor, ...]) -> float:
 
 def _multiply(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
     torch.mm(left, right, out=out)
+
+
+@contextlib.contextmanager
+def multiplying(kind: str, name: str) -> Iterator[None]:
+    """In the type that is asked for, whatever the test that measures has chosen for itself."""
+    backends = float32_settings()
+    before = [backend.fp32_precision for backend in backends]
+    with torch.no_grad(), torch.autocast(kind.partition(":")[0], enabled=False):
+        try:
+            for backend in backends:
+                backend.fp32_precision = "tf32" if name == "tf32" else "ieee"
+            yield
+        finally:
+            for backend, precision in zip(backends, before, strict=True):
+                backend.fp32_precision = precision
+
+
+def float32_settings() -> list[Any]:
+    """What says how float32 is multiplied, one setting a library."""
+    libraries: list[Any] = [torch.backends.cuda, torch.backends.mkldnn]
+    return [library.matmul for library in libraries]

@@ -7,10 +7,12 @@ questions is dear, several blocks go by between two rounds, and the later one te
 up while a cause is active has grown, or it has not.
 """
 
+import time
+from collections.abc import Callable
 from typing import Literal
 
 from .devices import Counters, Device
-from .devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL
+from .devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL, Sibling
 
 CAUSES = (THERMAL, HARDWARE, BRAKE)
 HOST_GAP = "host gap"
@@ -30,6 +32,8 @@ OTHERS_BYTES = 256 * 2**20
 PROBE_SPREAD = 0.10
 # Of the time, for questions.
 MOST_ASKING = 0.05
+# Management libraries average over a second at most: what this process did before is forgotten by then.
+FORGOTTEN_S = 1.2
 
 
 class Conditions:
@@ -198,3 +202,26 @@ class Conditions:
             if seconds >= SHORTEST_TOLD_S:
                 return after - before > LEAST_TAKEN * seconds + TAKEN_ERROR_S
         return True
+
+
+def siblings_of(device: Device) -> tuple[str, ...]:
+    """The names of all devices like this one that the process sees; of a kind without siblings none."""
+    return device.siblings() if isinstance(device, Sibling) else ()
+
+
+def busy_text(device: Device, pause: Callable[[float], object] = time.sleep) -> str:
+    """Which other devices of the machine are at work, in words; empty where none is seen, or nobody tells.
+
+    Args:
+        device: that is measured, by this process alone.
+        pause: waits so many seconds before the second question: what is busy once may be what this process just did.
+    """
+    if not isinstance(device, Sibling) or not _busy(device):
+        return ""
+    pause(FORGOTTEN_S)
+    found = _busy(device)
+    return ", ".join(f"{name} was {share * 100:.0f} % busy" for name, share in found.items())
+
+
+def _busy(device: Sibling) -> dict[str, float]:
+    return {name: share for name, share in device.busy_siblings().items() if share > MOST_OTHERS_BUSY}

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from ..core.memory import Phase
 from ..core.samples import Calibration, Samples
 from . import cache
+from .calls import renewal, verified
+from .conditions import busy_text
 from .devices import Device
 from .drill import slowed
 from .freshness import Look, refill_of
-from .neighbours import CoreWatch
-from .peers import ALONE, Peers
+from .peers import ALONE, CoreWatch, Peers
 from .request import Request
-from .siblings import busy_text
 from .timing import Engine, Plan
-from .verifying import renewal, verified
 
 # Calls of a look at whether they do their work, where they do.
 LOOK_CALLS = 6

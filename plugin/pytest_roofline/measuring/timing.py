@@ -465,6 +465,16 @@ class Engine:
             log.labels.add("unresolved")
 
 
+def time_plan(device: Device, plan: Plan, *labels: str) -> Samples:
+    """The samples of a plan on its own, with what must be said of them."""
+    engine = Engine(device, plan)
+    engine.log.labels |= {*labels}
+    engine.run()
+    samples = engine.samples()
+    assert samples is not None
+    return samples
+
+
 def _sets_the_pace(taken: Taken, calls: int) -> bool:
     """Whether the host and not the device decided how long a block without a spin took.
 

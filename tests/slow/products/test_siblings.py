@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.cli import main
-from pytest_roofline.measuring import siblings
+from pytest_roofline.measuring import conditions as siblings
 
 from .conftest import ROOT, SUITE
 from .group import Group, Member

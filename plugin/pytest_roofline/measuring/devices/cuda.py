@@ -14,8 +14,7 @@ from ...core.facts import DeviceFacts
 from ...core.machine import Gpu
 from .. import inventory
 from . import amd, nvidia
-from .allocator import CountedMemory
-from .base import Counters, RealDevice, Stamp, Traits, last_level_cache
+from .base import CountedMemory, Counters, RealDevice, Stamp, Traits, last_level_cache
 
 # Events resolve about 0.5 µs under CUDA and 1 µs under HIP (the vendors' manuals).
 CUDA = Traits(tick_s=0.5e-6, shortest_span_s=100e-6, spins=True, graphs=True)

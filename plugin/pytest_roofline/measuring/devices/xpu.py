@@ -6,8 +6,7 @@ import torch
 
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts
-from .allocator import CountedMemory
-from .base import RealDevice, Stamp, Traits
+from .base import CountedMemory, RealDevice, Stamp, Traits
 
 # Large enough that submitting one takes less time than running it, small enough to be a fine measure of time.
 SPIN_SIZE = 1024
