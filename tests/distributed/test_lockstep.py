@@ -11,6 +11,7 @@ import pytest
 import torch.distributed as dist
 
 from pytest_roofline.distributed.lockstep import own_of, samples_of
+from pytest_roofline.measuring.log import TimedBlock
 
 from .. import warm
 
@@ -191,7 +192,7 @@ def test_what_a_rank_raises_is_its_own_error(outcomes):
 def test_blocks_of_the_warm_up_are_told_apart_by_their_index():
     def told(index, seconds):
         common = {"iterations": 1, "tick_s": 1e-9, "labels": ()}
-        return {"index": index, "seconds": seconds, "own": seconds, "block": None, "wall_s": 1.0, "common": common}
+        return {"index": index, "kept": TimedBlock(None, seconds, 1.0, False, seconds), "common": common}
 
     assert own_of([told(0, (9.0,)), told(1, (8.0,)), told(0, (1.0, 2.0)), told(1, (3.0,))]) == (1.0, 2.0, 3.0)
 

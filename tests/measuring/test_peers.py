@@ -284,7 +284,7 @@ def test_the_coarsest_clock_of_the_ranks_sizes_the_samples_of_all():
     traits = Traits(tick_s=1e-9, shortest_span_s=1e-5, spins=True)
     devices = [FakeDevice(tick_s=tick_s, traits=replace(traits, tick_s=tick_s)) for tick_s in (1e-7, 5e-6)]
     ran, calls = engines(devices, [1e-4, 1e-4])
-    assert [engine.calibration.tick_s for engine in ran] == [5e-6] * 2
+    assert [engine.log.calibration.tick_s for engine in ran] == [5e-6] * 2
     assert ran[0].log.iterations * 1e-4 >= 200 * 5e-6
     assert len(set(calls)) == 1
 

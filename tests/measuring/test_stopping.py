@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.measuring.stopping import ending, known, median_half_width, trend
+from pytest_roofline.measuring.steady import ending, known, median_half_width, trend
 
 PRECISION = 0.01
 positive = st.floats(1e-9, 10.0)

@@ -12,7 +12,7 @@ from pytest_roofline.core.errors import DeviceError
 from pytest_roofline.measuring.calibration import calibrate
 from pytest_roofline.measuring.devices.fake import FakeDevice
 from pytest_roofline.measuring.shape import TICKS_PER_SAMPLE
-from pytest_roofline.measuring.stopping import median_half_width
+from pytest_roofline.measuring.steady import median_half_width
 from pytest_roofline.measuring.timing import Engine, Plan
 
 # Powers of two, so that scripted times add up without rounding.

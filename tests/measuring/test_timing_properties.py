@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.measuring.devices.fake import FakeDevice
 from pytest_roofline.measuring.shape import TICKS_PER_SAMPLE
-from pytest_roofline.measuring.stopping import known, median_half_width
+from pytest_roofline.measuring.steady import known, median_half_width
 from pytest_roofline.measuring.timing import Engine, Plan
 
 # Accelerators as they are: calls from 2 µs to 0.1 s, ticks up to 2 µs, launches and stamps of host time.

@@ -7,8 +7,8 @@ import pytest
 
 from pytest_roofline.measuring.devices.base import Traits
 from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.measuring.steady import CLOCK_AGREEMENT, WarmUp
 from pytest_roofline.measuring.timing import Engine, Plan
-from pytest_roofline.measuring.warming import CLOCK_AGREEMENT, WarmUp
 
 TRAITS = Traits(tick_s=1e-9, shortest_span_s=2e-7)
 

@@ -6,14 +6,14 @@ Every rank measures the same request on its own device, and all that decides how
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any
 
 from ..core.errors import BadInput, NoRoom
 from ..core.samples import Samples
+from ..measuring import log
 from ..measuring.measure import Measured, Observer, measure_request
 from ..measuring.request import Request, Timed
-from ..measuring.timing import WITH_WALL, Engine
+from ..measuring.timing import Engine
 from . import straggler
 from .context import Rank
 
@@ -111,17 +111,8 @@ class _RankObserver(Observer):
 
     def block_taken(self, engine: Engine) -> None:
         """Send the block that was just taken, and what holds for all so far."""
-        kept = engine.log.kept[-1]
-        self._tell(
-            {
-                "index": len(engine.log.kept) - 1,
-                "seconds": kept.seconds,
-                "own": kept.own,
-                "block": kept.block,
-                "wall_s": kept.wall_s,
-                "common": engine.common(),
-            }
-        )
+        kept = engine.log.kept
+        self._tell({"index": len(kept) - 1, "kept": kept[-1], "common": engine.log.common()})
 
     def found(self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> None:
         """Find the late rank, unless the data are wrong."""
@@ -132,24 +123,16 @@ class _RankObserver(Observer):
 
 def samples_of(progress: Sequence[dict[str, Any]]) -> Samples | None:
     """What had been measured when a rank told this; None where there is no sample yet."""
-    told = _kept(progress)
-    if not told:
-        return None
-    common = told[-1]["common"]
-    return Samples(
-        seconds=tuple(value for each in told for value in each["seconds"]),
-        blocks=tuple(each["block"] for each in told),
-        wall_s=median(each["wall_s"] for each in told) if WITH_WALL & set(common["labels"]) else None,
-        **common,
-    )
+    told = _counted(progress)
+    return log.samples_of([each["kept"] for each in told], told[-1]["common"]) if told else None
 
 
 def own_of(progress: Sequence[dict[str, Any]]) -> tuple[float, ...]:
     """Every sample of the rank that told this, in seconds per call."""
-    return tuple(value for each in _kept(progress) for value in each["own"])
+    return tuple(value for each in _counted(progress) for value in each["kept"].own)
 
 
-def _kept(progress: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _counted(progress: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What still counts: an index that comes again says that the blocks from there on were part of the warm-up."""
     told: list[dict[str, Any]] = []
     for each in progress:

@@ -22,6 +22,7 @@ _OURS = (
     "pytest_roofline.distributed.",
     "pytest_roofline.measuring.request",
     "pytest_roofline.measuring.measure",
+    "pytest_roofline.measuring.log",
 )
 _BUILTINS = ("complex", "bytearray", "range", "slice", "set", "frozenset", "int", "tuple")
 _EXPECTED = "expected numbers, text, bytes, None, tuples, lists, sets, dicts, tensors and dtypes"

@@ -20,7 +20,7 @@ LEAD_IN_S = 2e-4
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class BlockTimes:
     """A block as it was taken.
 
     Args:
@@ -41,7 +41,7 @@ class Taken:
     clocks_hz: tuple[float, float] | None = None
     alone: bool = False
     left_s: float = 0.0
-    own: "Taken | None" = None
+    own: "BlockTimes | None" = None
 
 
 class Stopwatch:
@@ -164,7 +164,7 @@ class Stopwatch:
         self._fall_back(True)
         return wall_s
 
-    def plain(self, submit: Callable[[], None], samples: int) -> Taken:
+    def plain(self, submit: Callable[[], None], samples: int) -> BlockTimes:
         """Samples one after the other, each waited for."""
         self._begin(isolated=False)
         began_s, submitting_s, spans = self.device.host_s(), 0.0, []
@@ -173,9 +173,9 @@ class Stopwatch:
                 self._begin(isolated=True)
             spans.append(self._own_span_s(submit))
             submitting_s += self.submit_s
-        return self._agreed(Taken(tuple(spans), None, submitting_s, self.device.host_s() - began_s, alone=True))
+        return self._agreed(BlockTimes(tuple(spans), None, submitting_s, self.device.host_s() - began_s, alone=True))
 
-    def behind(self, submit: Callable[[], None], samples: int) -> Taken:
+    def behind(self, submit: Callable[[], None], samples: int) -> BlockTimes:
         """Samples in a row on a device that the host cannot stay ahead of: gaps are inside, and `wall_s` tells."""
         self._begin(isolated=False)
         self.settle()
@@ -184,9 +184,9 @@ class Stopwatch:
         host_s = self.device.host_s() - began_s
         spans, left_s = self._read_pairs(pairs), self._left_s()
         wall_s = self.device.host_s() - began_s
-        return self._agreed(Taken(spans, None, host_s, wall_s, left_s=left_s))
+        return self._agreed(BlockTimes(spans, None, host_s, wall_s, left_s=left_s))
 
-    def ahead(self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int) -> Taken:
+    def ahead(self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int) -> BlockTimes:
         """Samples behind a spin, a clock probe at either end; isolated ones each behind a spin of its own."""
         if self.isolated:
             return self._agreed(self._one_by_one(submit, samples, spin_cycles, probe_cycles))
@@ -203,7 +203,7 @@ class Stopwatch:
         clocks_hz = _both(self._clock_hz(lead, spin_cycles), self._clock_hz(tail, probe_cycles))
         left_s = self._left_s()
         wall_s = self.device.host_s() - began_s
-        return self._agreed(Taken(self._read_pairs(pairs), ahead, host_s, wall_s, clocks_hz, left_s=left_s))
+        return self._agreed(BlockTimes(self._read_pairs(pairs), ahead, host_s, wall_s, clocks_hz, left_s=left_s))
 
     def _left_s(self) -> float:
         """Host seconds until all is done, after the last stamp was waited for: work that no stamp is behind."""
@@ -211,7 +211,7 @@ class Stopwatch:
         self.settle()
         return self.device.host_s() - began_s
 
-    def _one_by_one(self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int) -> Taken:
+    def _one_by_one(self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int) -> BlockTimes:
         began_s, before_hz = self.device.host_s(), self.clock_hz(probe_cycles)
         host_s, ahead, spans = 0.0, True, []
         for _ in range(samples):
@@ -223,9 +223,9 @@ class Stopwatch:
             host_s += self.device.host_s() - submitting_s
             spans.append(self._read_s(start, end))
         clocks_hz = _both(before_hz, self.clock_hz(probe_cycles))
-        return Taken(tuple(spans), ahead, host_s, self.device.host_s() - began_s, clocks_hz)
+        return BlockTimes(tuple(spans), ahead, host_s, self.device.host_s() - began_s, clocks_hz)
 
-    def _agreed(self, own: Taken) -> Taken:
+    def _agreed(self, own: BlockTimes) -> BlockTimes:
         """A block as all ranks agree upon it: only what every rank was ahead of is ahead."""
         if self.meeting.alone:
             return own
@@ -235,7 +235,7 @@ class Stopwatch:
         self._fall_back(bool(fell_back))
         ahead = None if own.ahead is None else not behind
         clocks_hz = _both(-lowest[0], -lowest[1])
-        return Taken(spans, ahead, host_s, wall_s, clocks_hz, own.alone, own=own)
+        return BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, own.alone, own=own)
 
     def clock_hz(self, probe_cycles: int) -> float | None:
         """This device's clock right now: cycles per second of a spin; None where it is too short for the stamps."""

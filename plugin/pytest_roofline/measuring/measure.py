@@ -216,5 +216,4 @@ class _Steps:
     def _measured(self, engine: Engine) -> Measured:
         samples = engine.samples()
         assert samples is not None
-        assert engine.calibration is not None
-        return Measured(samples, engine.calibration, tuple(engine.log.own))
+        return Measured(samples, engine.log.calibration, engine.log.own)

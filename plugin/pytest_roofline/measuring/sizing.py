@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from ..core.samples import Calibration, Mode
 from ..core.units import format_seconds
-from .blocks import LEAD_IN_S, PROBE_S, Stopwatch, Taken
+from .blocks import LEAD_IN_S, PROBE_S, BlockTimes, Stopwatch
 from .calls import Calls
 from .devices import Device
 from .shape import (
@@ -54,7 +54,7 @@ EMPTY_REPLAYS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class BlockPlan:
     """How the blocks of a measurement are taken.
 
     Args:
@@ -120,11 +120,11 @@ class Sizing:
         """The device's clock right now; None where it cannot be probed."""
         return self.watch.clock_hz(self.cycles(PROBE_S)) if self.spins else None
 
-    def at_once(self) -> Way:
+    def at_once(self) -> BlockPlan:
         """One call a sample, for a function that is as slow as the whole budget."""
         return self._way(Shape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host")
 
-    def way(self, call_s: float, idle_s: float = 0.0, flush_s: float = 0.0, until_s: float = math.inf) -> Way:
+    def way(self, call_s: float, idle_s: float = 0.0, flush_s: float = 0.0, until_s: float = math.inf) -> BlockPlan:
         """How to time a function.
 
         Args:
@@ -150,7 +150,7 @@ class Sizing:
         queued = search(call_s, idle_s, now_s + min(SIZING_SHARE * self.budget_s, left_s))
         return queued or self._behind(call_s)
 
-    def _one_ahead(self, idle_s: float) -> Way | None:
+    def _one_ahead(self, idle_s: float) -> BlockPlan | None:
         """Blocks of a single call behind a spin as long as its host needs; None where that does not help."""
         shape = Shape(1, 1, spin_for(idle_s))
         self.tried += 1
@@ -159,7 +159,7 @@ class Sizing:
             return None
         return self._way(shape, "events", ahead=True, call_s=taken.spans[0])
 
-    def block(self, way: Way) -> Taken:
+    def block(self, way: BlockPlan) -> BlockTimes:
         """One block, taken this way."""
         if way.ahead:
             return self._ahead(way.submit, way.shape)
@@ -167,14 +167,14 @@ class Sizing:
             return self.watch.behind(way.submit, way.shape.samples)
         return self.watch.plain(way.submit, way.shape.samples)
 
-    def _way(self, shape: Shape, mode: Mode, **more: object) -> Way:
+    def _way(self, shape: Shape, mode: Mode, **more: object) -> BlockPlan:
         overhead_s = self.calibration.event_pair_s / shape.calls if mode == "events" else 0.0
-        return Way(shape, self._submit(shape.calls), mode, overhead_s=overhead_s, **more)  # type: ignore[arg-type]
+        return BlockPlan(shape, self._submit(shape.calls), mode, overhead_s=overhead_s, **more)  # type: ignore[arg-type]
 
     def _submit(self, calls: int) -> Callable[[], None]:
         return lambda: self.calls(calls)
 
-    def _directly(self, call_s: float, until_s: float) -> Way:
+    def _directly(self, call_s: float, until_s: float) -> BlockPlan:
         """Samples long enough for the clock; looked at again, if there is time, where the warm-up misjudged them."""
         for _ in range(3):
             shape = self._direct_shape(call_s)
@@ -192,7 +192,7 @@ class Sizing:
             call_s, self.shortest_s(call_s), self.budget_s, self.most_calls, self._flush_s, batch=not self.watch.wall
         )
 
-    def _behind(self, call_s: float, *labels: str) -> Way:
+    def _behind(self, call_s: float, *labels: str) -> BlockPlan:
         """Samples with whatever gaps the host leaves in them; whether it set the pace shows in the blocks."""
         return self._way(self._direct_shape(call_s), "events", labels=frozenset(labels))
 
@@ -202,7 +202,7 @@ class Sizing:
         self.tried += 1
         return self.watch.host_cost_s(self._submit(1), self.cycles(spin_s)) - idle_s >= WAITED_SHARE * spin_s
 
-    def _queued(self, call_s: float, host_s: float, until_s: float) -> Way | None:
+    def _queued(self, call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
         """A block that the host stays ahead of; None where none was found until then."""
         most_calls, failures = self.most_calls, 0
         shape = self._queued_shape(call_s, host_s, most_calls)
@@ -232,7 +232,7 @@ class Sizing:
                 break
         return None
 
-    def _each_ahead(self, _call_s: float, host_s: float, until_s: float) -> Way | None:
+    def _each_ahead(self, _call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
         """Isolated samples, each behind a spin that the host needs for it; None where none is long enough."""
         spin_s = spin_for(host_s)
         for _ in range(1 + LAST_TRIES):
@@ -252,10 +252,10 @@ class Sizing:
         depth, span_s = self.calibration.queue_depth, self.shortest_s(call_s)
         return queued_shape(call_s, host_s, span_s, self.budget_s, most_calls, depth, self._flush_s)
 
-    def _ahead(self, submit: Callable[[], None], shape: Shape) -> Taken:
+    def _ahead(self, submit: Callable[[], None], shape: Shape) -> BlockTimes:
         return self.watch.ahead(submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S))
 
-    def graphed(self, way: Way, wanted: bool | None = None, until_s: float = math.inf) -> Way:
+    def graphed(self, way: BlockPlan, wanted: bool | None = None, until_s: float = math.inf) -> BlockPlan:
         """The same by replaying a graph of calls, where they are too short for launches and stamps of their own.
 
         Args:

@@ -10,22 +10,20 @@ import contextlib
 import gc
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import Any
 
 from ..core.keys import Timing
-from ..core.samples import Block, Calibration, Mode, Samples
-from .blocks import Stopwatch, Taken
+from ..core.samples import Block, Calibration, Samples
+from .blocks import BlockTimes, Stopwatch
 from .calibration import calibrate
 from .calls import Calls
 from .conditions import HOST_GAP, PREEMPTED, Conditions
 from .devices import Device
+from .log import Log, TimedBlock, samples_of
 from .peers import ALONE, Peers, State, agreed_calibration, agreed_state, require_alike
-from .shape import TICKS_PER_SAMPLE
-from .sizing import Sizing, Way
-from .stopping import FEWEST_BLOCKS, ending, known
-from .warming import SHARE_DIRECT, WarmUp
+from .sizing import BlockPlan, Sizing
+from .steady import FEWEST_BLOCKS, SHARE_DIRECT, WarmUp, known
 
 # Of the budget, before agreeing blocks may be believed: a burst is no steady state. Clocks settle, and a virtual
 # machine changes its speed for half a second at a time (measured).
@@ -40,8 +38,6 @@ LEAST_LEFT_S, LEFT_SHARE = 2e-4, 0.05
 FEW = 3
 # Warm calls to compare the first with, and the share of the budget from which on one is enough.
 WARM_CALLS, WARM_SHARE = 5, 0.1
-# Labels with which the host's time is stored beside the device's.
-WITH_WALL = {"host_bound", "waits_inside"}
 # The cause of a block whose device failed when it was asked about itself.
 UNKNOWN = "state of the device unknown"
 
@@ -72,73 +68,17 @@ class Plan:
     """How many of the very first calls to time alone and to keep; with 0, one is made and not kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A block in the log.
-
-    Args:
-        block: its record.
-        seconds: per call, of every sample; of ranks the longest.
-        wall_s: host seconds per call.
-        paced: whether the host set its pace.
-        own: as `seconds`, but this rank's own.
-    """
-
-    block: Block
-    seconds: tuple[float, ...]
-    wall_s: float
-    paced: bool
-    own: tuple[float, ...]
-
-
-@dataclass(slots=True)
-class Log:
-    """What was taken so far; readable after an exception or Ctrl-C in the middle."""
-
-    kept: list[Kept] = field(default_factory=list)
-    iterations: int = 1
-    warmup_iterations: int = 0
-    warmup_s: float = 0.0
-    measuring_s: float = 0.0
-    mode: Mode = "unknown"
-    overhead_s: float = 0.0
-    labels: set[str] = field(default_factory=set)
-    first_calls_s: list[float] = field(default_factory=list)
-    warm_calls_s: list[float] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> list[float]:
-        """Every sample, in seconds per call."""
-        return [value for kept in self.kept for value in kept.seconds]
-
-    @property
-    def own(self) -> list[float]:
-        """Every sample as this rank took it, in seconds per call."""
-        return [value for kept in self.kept for value in kept.own]
-
-    @property
-    def blocks(self) -> list[Block]:
-        """Every block."""
-        return [kept.block for kept in self.kept]
-
-    def counted(self) -> list[float]:
-        """The medians of the blocks that count."""
-        return [median(kept.seconds) for kept in self.kept if not kept.block.excluded]
-
-
 class Engine:
     """Times one function on one device."""
 
     def __init__(self, device: Device, plan: Plan) -> None:
         self.device = device
         self.plan = plan
-        self.log = Log()
-        self.calibration: Calibration | None = None
+        self.log = Log(len(plan.sets), plan.first_calls)
         self._calls = Calls(plan.fn, plan.sets)
         before = plan.flush if plan.refill is None else self._refilled
         self._watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
         self._conditions = Conditions(device)
-        self._state = State()
         self.refused = ""
         """Why there was no graph, where one was wanted."""
         self._before_s = 0.0
@@ -148,15 +88,14 @@ class Engine:
     def run(self) -> None:
         """Take the samples; whatever is raised on the way, `log` keeps what there is."""
         with _collector_off():
-            self._calibrate()
-            assert self.calibration is not None
-            sizing = Sizing(self._watch, self._calls, self.calibration, self.plan.budget_s)
+            calibration = self.log.calibration = self._calibrate()
+            sizing = Sizing(self._watch, self._calls, calibration, self.plan.budget_s)
             if not self._first_calls() or not self._slow_for_good(sizing):
                 way = self._warm_up(sizing)
                 self._warm_calls()
                 self._renew()
                 self._take(sizing, self._graphed(sizing, way))
-            self._say()
+            self.log.say(self.device.traits.precision, fell_back=self._watch.fell_back)
 
     def _refilled(self) -> None:
         """Before a sample: the next set with other values, then what evicts them where that was asked for."""
@@ -165,13 +104,14 @@ class Engine:
         if self.plan.flush is not None:
             self.plan.flush()
 
-    def _calibrate(self) -> None:
+    def _calibrate(self) -> Calibration:
         with self._watch.answering():
-            self.calibration = calibrate(self.device)
+            calibration = calibrate(self.device)
             self._conditions.pace()
-        if not self._watch.meeting.alone:
-            require_alike(self._watch.meeting, self.device.traits)
-            self.calibration = agreed_calibration(self._watch.meeting, self.calibration)
+        if self._watch.meeting.alone:
+            return calibration
+        require_alike(self._watch.meeting, self.device.traits)
+        return agreed_calibration(self._watch.meeting, calibration)
 
     @property
     def sets_touched(self) -> Sequence[tuple[object, ...]]:
@@ -215,35 +155,7 @@ class Engine:
 
     def samples(self) -> Samples | None:
         """The record of what was taken; None where there is no sample yet."""
-        log = self.log
-        if not log.kept or self.calibration is None:
-            return None
-        return Samples(
-            seconds=tuple(log.seconds),
-            blocks=tuple(log.blocks),
-            wall_s=median(kept.wall_s for kept in log.kept) if log.labels & WITH_WALL else None,
-            **self.common(),
-        )
-
-    def common(self) -> dict[str, Any]:
-        """What the record says of all samples, by its field names; only after the first block."""
-        log = self.log
-        assert self.calibration is not None
-        return {
-            "iterations": log.iterations,
-            "tick_s": self.calibration.tick_s,
-            "warmup_iterations": log.warmup_iterations,
-            "warmup_s": log.warmup_s,
-            "measuring_s": log.measuring_s,
-            "argument_sets": len(self.plan.sets),
-            "labels": tuple(sorted(log.labels)),
-            "mode": log.mode,
-            "overhead_s": log.overhead_s,
-            "first_calls_s": tuple(log.first_calls_s[: self.plan.first_calls]),
-            "warm_calls_s": tuple(log.warm_calls_s),
-            "neighbours": self._state.neighbours,
-            "throttle_known": self._state.throttle_known,
-        }
+        return samples_of(self.log.kept, self.log.common()) if self.log.kept else None
 
     def _first_calls(self) -> bool:
         """Make the very first calls, each alone: they may compile or load. Whether the last was too slow to warm up.
@@ -280,16 +192,13 @@ class Engine:
             self._begin_block()
             taken = sizing.block(way)
             if taken.wall_s < SHARE_DIRECT * budget_s:
-                log.warmup_iterations += len(log.kept) + 1
-                log.warmup_s += log.measuring_s + taken.wall_s
-                log.measuring_s = 0.0
-                log.kept.clear()
+                log.forget(1, taken.wall_s)
                 return False
             log.measuring_s += taken.wall_s
             self._keep(taken, way)
         return True
 
-    def _warm_up(self, sizing: Sizing) -> Way:
+    def _warm_up(self, sizing: Sizing) -> BlockPlan:
         """Call until nothing moves any more, then find out how to time."""
         log, first_s = self.log, self.log.warmup_s
         everyone = self._watch.meeting.everyone
@@ -305,7 +214,7 @@ class Engine:
             idle_s = min(idle_s, self._watch.submit_s / count)
             return lasted_s
 
-        def found() -> Way:
+        def found() -> BlockPlan:
             call_s = warm.run(span_s, sizing.clock_hz, self._watch.now_s)
             flush_s = warm.beside_s if self.plan.flush is not None else 0.0
             return sizing.way(call_s, idle_s, flush_s, until_s)
@@ -317,7 +226,7 @@ class Engine:
             log.warmup_iterations += sizing.tried
             log.warmup_s = first_s + self._before_s
 
-    def _graphed(self, sizing: Sizing, way: Way) -> Way:
+    def _graphed(self, sizing: Sizing, way: BlockPlan) -> BlockPlan:
         before, spent_s = sizing.tried, self._before_s
         wanted = self.plan.graph if self._watch.meeting.alone else False
         until_s = self._watch.now_s() + self.plan.budget_s - spent_s
@@ -328,7 +237,7 @@ class Engine:
             self.log.warmup_s += self._before_s - spent_s - sizing.capturing_s
             self.refused = sizing.refused
 
-    def _timed(self, step: Callable[[], Way]) -> Way:
+    def _timed(self, step: Callable[[], BlockPlan]) -> BlockPlan:
         """The result of a step that is paid for by the budget."""
         began_s = self._watch.now_s()
         try:
@@ -344,7 +253,7 @@ class Engine:
             self.plan.renew(min(self._calls.made, len(self.plan.sets)))
             self._calls.restart()
 
-    def _take(self, sizing: Sizing, way: Way) -> None:
+    def _take(self, sizing: Sizing, way: BlockPlan) -> None:
         """Blocks until the median is known well enough, or the budget is spent."""
         log = self.log
         log.labels |= way.labels
@@ -370,23 +279,13 @@ class Engine:
             asked = self._conditions.rest()
         if not asked and self._watch.meeting.alone:
             return True
-        self._state = agreed_state(self._watch.meeting, self._own_state(""))
-        self._judge(self._state)
+        self.log.state = agreed_state(self._watch.meeting, self._own_state(""))
+        self.log.judge(self.log.state)
         return self._at_an_end()
 
-    def _judge(self, state: State) -> None:
-        """Write down of earlier blocks what is known of them only now."""
-        kept = self.log.kept
-        for index in range(len(kept) - min(state.judged, len(kept)), len(kept)):
-            block = kept[index].block
-            capped = block.power_capped if state.power_capped is None else state.power_capped
-            known = replace(block, excluded=block.excluded or state.spoiled, power_capped=capped)
-            kept[index] = replace(kept[index], block=known)
-
-    def _keep(self, taken: Taken, way: Way) -> str:
+    def _keep(self, taken: BlockTimes, way: BlockPlan) -> str:
         """Write a block down, whatever it is and whatever goes wrong; the cause for which it does not count."""
         log, calls = self.log, way.shape.calls
-        assert self.calibration is not None
         log.iterations, log.mode, log.overhead_s = calls, way.mode, way.overhead_s
         own = taken.own or taken
         self._left.append(own.left_s > max(LEAST_LEFT_S, LEFT_SHARE * own.wall_s))
@@ -397,18 +296,18 @@ class Engine:
         paced = free and _sets_the_pace(taken, calls)
         state = State(UNKNOWN, said=UNKNOWN)
         try:
-            state = self._state = agreed_state(self._watch.meeting, self._asked(own))
+            state = log.state = agreed_state(self._watch.meeting, self._asked(own))
         finally:
+            # Below one tick: the time is certainly not above it.
+            seconds, own_s = (tuple(max(s, log.tick_s) / calls for s in each.spans) for each in (taken, own))
             block = Block(len(taken.spans), state.said, clock_hz, state.power_capped)
-            log.kept.append(
-                Kept(block, self._per_call(taken.spans, calls), wall_s, paced, self._per_call(own.spans, calls))
-            )
-        self._judge(state)
+            log.kept.append(TimedBlock(block, seconds, wall_s, paced, own_s))
+        log.judge(state)
         if self.plan.after_block is not None:
             self.plan.after_block()
         return state.cause
 
-    def _asked(self, own: Taken) -> State:
+    def _asked(self, own: BlockTimes) -> State:
         """What this rank's device tells of the block that ends now."""
         with self._watch.answering():
             return self._own_state(self._conditions.cause(own.ahead, own.clocks_hz, own.wall_s))
@@ -428,11 +327,6 @@ class Engine:
             clock_moved=conditions.clock_moved,
         )
 
-    def _per_call(self, spans: tuple[float, ...], calls: int) -> tuple[float, ...]:
-        assert self.calibration is not None
-        # Below one tick: the time is certainly not above it.
-        return tuple(max(span_s, self.calibration.tick_s) / calls for span_s in spans)
-
     def _at_an_end(self) -> bool:
         """Whether the budget is spent, the median known, or no clock moves (which only a scripted one can do)."""
         log, budget_s = self.log, self.plan.budget_s
@@ -445,25 +339,6 @@ class Engine:
         horizon = (budget_s - self._before_s) / log.measuring_s if log.measuring_s else 1.0
         return known(log.counted(), self.device.traits.precision, horizon)
 
-    def _say(self) -> None:
-        """Label what a reader must know of the samples as a whole."""
-        log = self.log
-        assert self.calibration is not None
-        label = ending(log.counted(), self.device.traits.precision)
-        log.labels |= {label} if label else set()
-        if self._state.clock_moved:
-            log.labels.add("clock_moved")
-        if self._watch.fell_back:
-            log.labels.add("wall_clock")
-            log.mode = "host"
-        counted = [kept for kept in log.kept if not kept.block.excluded] or log.kept
-        # Of most blocks, since one hiccup of the host says nothing of the rest.
-        if 2 * sum(kept.paced for kept in counted) > len(counted):
-            log.labels.add("host_bound")
-        span_s = median(median(kept.seconds) for kept in counted) * log.iterations
-        if span_s < TICKS_PER_SAMPLE * self.calibration.tick_s:
-            log.labels.add("unresolved")
-
 
 def time_plan(device: Device, plan: Plan, *labels: str) -> Samples:
     """The samples of a plan on its own, with what must be said of them."""
@@ -475,7 +350,7 @@ def time_plan(device: Device, plan: Plan, *labels: str) -> Samples:
     return samples
 
 
-def _sets_the_pace(taken: Taken, calls: int) -> bool:
+def _sets_the_pace(taken: BlockTimes, calls: int) -> bool:
     """Whether the host and not the device decided how long a block without a spin took.
 
     Either the device was done as soon as the host was, within a call; or samples stand alone, each begins on an idle
