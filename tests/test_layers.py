@@ -28,7 +28,18 @@ MAY_IMPORT = {
     "reporting": {"reporting", "observe", "kernel_gate", "judging", "core"},
     "exchange": {"exchange", "judging", "core"},
     "many": {"many", "reporting", "judging", "core"},
-    TOP: {TOP, "many", "reporting", "observe", "kernel_gate", "exchange", "distributed", "measuring", "judging", "core"},
+    TOP: {
+        TOP,
+        "many",
+        "reporting",
+        "observe",
+        "kernel_gate",
+        "exchange",
+        "distributed",
+        "measuring",
+        "judging",
+        "core",
+    },
 }
 TORCH_LIVES_IN = {"measuring", "distributed", "observe", "kernel_gate"}
 # The fixtures hand torch's device on, and ask for it only when a test measures.

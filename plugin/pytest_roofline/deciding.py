@@ -19,8 +19,8 @@ from .kernel_gate.text import properties as kernel_properties
 from .launcher import launcher_of
 from .observe.out_of_memory_text import failure_message as exhausted_message
 from .observe.out_of_memory_text import out_of_memory_properties
+from .observing import profiled_labels
 from .outcomes import name_failed, note
-from .profiling import profiled_labels
 from .reporting.verdicts import failure_message
 from .reporting.words import properties
 from .rounds import Rounds

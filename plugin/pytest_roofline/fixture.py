@@ -15,12 +15,8 @@ from .core.records import Measurement
 from .core.resources import Resources
 from .core.units import format_amount
 from .core.work import Work
-from .figures import note_figure
 from .measuring.request import Request, Timed, check_callable, check_work, one_of, positive
-from .memory_snapshots import warn_of_ranks as warn_of_snapshots
-from .memory_uses import take_memory
-from .profiling import profiled_labels
-from .profiling import warn_of_ranks as warn_of_profiles
+from .observing import note_figure, profiled_labels, take_memory, warn_of_ranks
 from .session import RooflineSession
 from .settings import WIDE_MARK, Marks
 from .shadow import lack
@@ -444,7 +440,6 @@ class Roofline:
         return chosen
 
     def _require_ranks(self, distributed: object) -> None:
-        warn_of_profiles(self._session)
+        warn_of_ranks(self._session)
         over_ranks.check_distributed(distributed)
         self._subject.require_open()
-        warn_of_snapshots(self._session)

@@ -17,8 +17,7 @@ from .judging.comparators import find_reference
 from .measuring.measure import Measured, Observer, measure_request
 from .measuring.request import Request
 from .memory import Place, notice
-from .memory_snapshots import take_snapshot, take_snapshot_of_failure
-from .profiling import profiled_labels, take_profile
+from .observing import profiled_labels, take_profile, take_snapshot, take_snapshot_of_failure
 from .recording import key_for, record, why_partial
 from .shadow import lack
 from .subject import Subject

@@ -13,15 +13,15 @@ from pytest_roofline.core.profiles import ClassTime, KernelTime, Profile
 from pytest_roofline.judging.runs import encode_line
 from pytest_roofline.measuring.devices.cpu import CpuDevice
 from pytest_roofline.observe import capture
-from pytest_roofline.profiling import (
+from pytest_roofline.observe.external import tool_for
+from pytest_roofline.observing import (
     FLUSHED,
     GRAPH,
+    NO_PROFILES,
     NOT_TOLD,
-    RANKS,
     REPLACED,
     not_as_measured,
     take_profile,
-    tool_for,
     warn_of_ranks,
 )
 
@@ -263,7 +263,8 @@ def run_of(profile="torch", in_round=None):
     """As much of a session as a profile looks at."""
     warnings = []
     return SimpleNamespace(
-        options=SimpleNamespace(profile=profile), round=in_round, noted=SimpleNamespace(warn=warnings.append),
+        options=SimpleNamespace(profile=profile, memory_snapshot=None), round=in_round,
+        noted=SimpleNamespace(warn=warnings.append),
         warnings=warnings,
     )  # fmt: skip
 
@@ -282,7 +283,7 @@ def test_ranks_are_not_profiled_and_only_who_asked_hears_of_it():
     asked, other, repeated = run_of(), run_of(profile=None), run_of(in_round=object())
     for session in (asked, other, repeated):
         warn_of_ranks(session)
-    assert ([RANKS], [], []) == (asked.warnings, other.warnings, repeated.warnings)
+    assert ([NO_PROFILES], [], []) == (asked.warnings, other.warnings, repeated.warnings)
 
 
 def test_an_attached_profiler_takes_the_place_of_torchs_on_a_gpu():

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from ..core.profiles import Tool
+
 # Variables that profilers set in the processes that they start, or that name a library of theirs to load.
 ATTACHED = {
     "NSYS_PROFILING_SESSION_ID": "Nsight Systems",
@@ -22,3 +24,19 @@ def attached(environment: Mapping[str, str]) -> str:
 def is_bracketed(device: str) -> bool:
     """Whether an external profiler can be told what to look at on a device: through CUDA or ROCm."""
     return device.partition(":")[0] == "cuda"
+
+
+def tool_for(wanted: str, environment: Mapping[str, str], device: str) -> tuple[Tool, str]:
+    """Which profiler to use, and what to say where it is not the one asked for.
+
+    Two tools cannot both listen to one driver (CUPTI's and ROCprofiler's rule); on the host nobody is in the way.
+    """
+    if wanted == "external":
+        return "external", ""
+    found = attached(environment) if is_bracketed(device) else ""
+    if not found:
+        return "torch", ""
+    return "external", (
+        f"this process runs under {found}, which excludes torch.profiler: its ranges are set for that one "
+        "(--roofline-profile=external)"
+    )
