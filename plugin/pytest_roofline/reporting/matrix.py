@@ -25,7 +25,7 @@ def matrix_lines(rows: Sequence[Row], width: int) -> list[str]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.counting is not None and pair_of(row) is not None and rate_suffix(row.counting) is not None:
-            groups.setdefault((_title(row), row.counting), []).append(row)
+            groups.setdefault((title_of(row), row.counting), []).append(row)
     lines = []
     for (title, metric), members in groups.items():
         if len({pair_of(row) for row in members}) >= FEWEST_PAIRS:
@@ -46,7 +46,7 @@ def index_of(row: Row, name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _title(row: Row) -> str:
+def title_of(row: Row) -> str:
     """The benchmark with its parameters other than the pair."""
     rest = [
         size_label(value) if name.endswith("_bytes") and isinstance(value, int) else f"{value}"

@@ -78,7 +78,7 @@ def test_hundreds_of_points_in_a_strip_each_have_a_place(bench, make, checked, t
     (plot,) = plots(bench.rows(*records, make.measurement(key=make.key("product"), work=Work(flops=10**9))))
     found = traces(checked(plot))["memcpy_d2d"]
     assert 300 == len(set(found["x"]))
-    assert 6 == found["marker"]["size"]
+    assert {6} == set(found["marker"]["size"])
 
 
 def test_bytes_from_a_cache_are_no_share_of_the_memorys_roof(bench, make):

@@ -6,12 +6,12 @@ from ....core.rows import Row
 from ....judging.runs import Run
 from ..plot import Plot
 from .attention import attention_plots
-from .bandwidth import bandwidth_plots, collective_plots
 from .first_calls import first_call_plots
-from .intensity import roofline_plots
 from .peers import peer_plots
+from .roofline import roofline_plots
 from .samples import INVALID_SECTION, sample_plots
 from .shares import memory_plots, time_plots
+from .sweeps import sweep_plots
 
 
 def plots_of(rows: Sequence[Row], runs: Sequence[Run] = ()) -> list[Plot]:
@@ -25,8 +25,7 @@ def plots_of(rows: Sequence[Row], runs: Sequence[Run] = ()) -> list[Plot]:
     samples = sample_plots(measured)
     return [
         *(plot for plot in samples if plot.section != INVALID_SECTION),
-        *bandwidth_plots(measured),
-        *collective_plots(measured),
+        *sweep_plots(measured),
         *peer_plots(measured),
         *attention_plots(rows),
         *time_plots(runs),

@@ -3,17 +3,19 @@
 import json
 import math
 
-import numpy as np
 import pytest
 
-from pytest_roofline.reporting.report.plots.axes import drawable, log_axis, median_of, size_axis
-from pytest_roofline.reporting.report.plots.drawing import (
+from pytest_roofline.reporting.report.plots.chart import (
     COLOURS,
     MOST_SERIES,
     bar_marker,
+    drawable,
     lines_of,
+    log_axis,
+    median_of,
     plain_figure,
     safe,
+    size_axis,
     style,
     thinned,
     wrapped,
@@ -83,12 +85,6 @@ def test_a_figure_is_plain_and_has_no_template_even_where_a_person_has_set_one()
     assert "template" not in figure["layout"]
     assert "rgba(0,0,0,0)" == figure["layout"]["paper_bgcolor"]
     assert figure == json.loads(json.dumps(figure, allow_nan=False))
-
-
-@pytest.mark.parametrize("values", [[1.0, math.nan], [math.inf], np.array([1.0, 2.0])])
-def test_what_json_has_no_number_for_is_no_figure(values):
-    with pytest.raises(ValueError):
-        plain_figure([{"type": "scatter", "y": values}], {})
 
 
 def test_a_property_that_plotly_does_not_know_is_no_figure():
