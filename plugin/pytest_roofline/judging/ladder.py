@@ -1,12 +1,12 @@
-"""Which part of a device is sick where tests regressed, and which is fine: read from the verdicts of the run itself.
+"""Which parts of a device are slower where tests regressed, and which are fine: read from the run's own verdicts.
 
 Every rung stands for one part. Its state comes from the tests that exercise little else; what no test exercised is not
-known, and is never called fine.
+known, and is never called fine. It says where to look, never what the cause is.
 """
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -19,16 +19,34 @@ from .verdicts import WORTH_REPORTING, Kind
 
 # A clock that fell by less explains no slowdown that a tolerance would find.
 CLOCK_FELL = 0.02
-# Of a slowdown, what a fallen clock has to make up at least to be its cause.
-EXPLAINS = 0.5
 # A part is sick where at least so many of its decided tests are: one size alone may have got another algorithm.
 SICK_FROM = 1 / 3
+# Of so many sick parts the cause is hardly in one of them.
+NEARLY_ALL = 4
+MEMORY = (
+    "memory: ECC errors and row remapping (nvidia-smi -q -d ECC,ROW_REMAPPER, amd-smi bad-pages) and its clock "
+    "(nvidia-smi -q -d CLOCK, amd-smi metric --clock)"
+)
+SHARED = "what all share: the driver, other processes on the device, its power limit and its partition"
+ITSELF = "the regressed tests themselves: their kernels, their libraries, the host between their launches"
+LOOK = {
+    Rung.CLOCK: "power limit, temperature and locked clocks (nvidia-smi -q -d POWER,TEMPERATURE,PERFORMANCE,CLOCK, "
+    "amd-smi metric)",
+    Rung.ENGINE: "what the driver chooses for copies within a device, and the partition (MIG has fewer copy engines)",
+    Rung.MULTIPROCESSORS: "the compiler of the kernels that copy (Triton, torch), and other processes",
+    Rung.HOST_LINK: "the link's generation and width under load (nvidia-smi -q, lspci -vv), the IOMMU, and whether the "
+    "process runs on the socket of the device (nvidia-smi topo -m)",
+    Rung.PEER_LINK: "the links that are up (nvidia-smi nvlink --status, amd-smi xgmi), the fabric manager, and access "
+    "control on PCIe bridges",
+    Rung.PRODUCT: "the clock under load, and the library that multiplies (versions of torch, cuBLAS, Triton; TF32)",
+    Rung.LAUNCH: "how the driver submits work, the host's clock and governor, and the kernel's mitigations",
+}
 
 
 class State(enum.Enum):
     """What is known of a rung."""
 
-    SICK = "sick"
+    SICK = "slower"
     FINE = "fine"
     UNKNOWN = "not known"
 
@@ -44,7 +62,7 @@ class Seen:
         estimate: how much slower, in log seconds; None where nothing was compared.
         interval: of that.
         clock: how the device's clock moved since the baseline, in logs; negative is slower. None is unknown.
-        slowed: the cause that spoiled most of its blocks, or is named for it; empty where none did.
+        slowed: the cause that spoiled most of its blocks; empty where none did.
     """
 
     key: Key
@@ -73,12 +91,9 @@ class Step:
     """One rung with what is known of it.
 
     Args:
-        change: the middle change of what is sick, as log time; the clock's own, also where it is fine, as the log of
-            its frequency. None where it is not known; of a sick clock, where only the device says that it slowed down.
+        change: the middle change of what is sick, as log time; of a clock, as the log of its frequency.
         sick: how many measurements are sick, of `seen` that were compared.
         cause: why a clock is slow, where the device tells.
-        clocked: whether a clock that fell would explain what is sick, as far as it is known under what clock that ran.
-        alone: of a part that is not sick, the tests that are all the same, by name.
     """
 
     rung: Rung
@@ -87,25 +102,6 @@ class Step:
     sick: int = 0
     seen: int = 0
     cause: str = ""
-    clocked: bool = False
-    alone: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Ladder:
-    """Every rung, in a fixed order, and how many regressed measurements stand on none."""
-
-    steps: tuple[Step, ...]
-    regressed: int
-    elsewhere: int
-
-    def of(self, state: State) -> list[Step]:
-        """The rungs in a state."""
-        return [step for step in self.steps if step.state is state]
-
-    def step(self, rung: Rung) -> Step:
-        """What is known of a rung."""
-        return next(step for step in self.steps if step.rung is rung)
 
 
 def slowed_by(measurement: Measurement) -> str:
@@ -117,19 +113,18 @@ def slowed_by(measurement: Measurement) -> str:
     return ""
 
 
-def climb(found: Iterable[Seen]) -> Ladder | None:
-    """The ladder of a run; None where nothing regressed on an accelerator, or nothing tells of a part by itself."""
+def climb(found: Iterable[Seen]) -> tuple[Step, ...]:
+    """Every rung in a fixed order; none where nothing regressed on an accelerator, or nothing tells of a part alone."""
     everything = [seen for seen in found if "-cores" not in (seen.key.hardware.partition or "")]
-    regressed = [seen for seen in everything if seen.word == Kind.REGRESSED.value]
-    if not regressed:
-        return None
+    if not any(seen.word == Kind.REGRESSED.value for seen in everything):
+        return ()
     by_rung: dict[Rung | None, list[Seen]] = {}
     for seen in everything:
         by_rung.setdefault(rung_of(seen.key), []).append(seen)
     clock, parts = _clock(everything), [_step(rung, by_rung.get(rung, [])) for rung in Rung if rung is not Rung.CLOCK]
-    if clock.state is not State.SICK and not any(step.state is not State.UNKNOWN or step.alone for step in parts):
-        return None
-    return Ladder((clock, *parts), len(regressed), sum(rung_of(seen.key) is None for seen in regressed))
+    if clock.state is not State.SICK and all(step.state is State.UNKNOWN for step in parts):
+        return ()
+    return clock, *parts
 
 
 def _clock(found: Sequence[Seen]) -> Step:
@@ -141,36 +136,37 @@ def _clock(found: Sequence[Seen]) -> Step:
     sick = [seen for seen in found if seen.sick]
     asked = [seen for seen in sick if rung_of(seen.key) is Rung.PRODUCT] or sick
     moved = [seen.clock for seen in asked if seen.clock is not None]
-    fell = [seen for seen in asked if seen.clock is not None and seen.clock < math.log1p(-CLOCK_FELL)]
+    fell = [clock for clock in moved if clock < math.log1p(-CLOCK_FELL)]
     causes = [seen.slowed for seen in found if seen.slowed]
     cause = max(causes, key=causes.count, default="")
     if fell and len(fell) >= SICK_FROM * len(moved):
-        change = median(seen.clock for seen in fell if seen.clock is not None)
-        return Step(Rung.CLOCK, State.SICK, change, len(fell), len(moved), cause, _clocked(fell))
+        return Step(Rung.CLOCK, State.SICK, median(fell), len(fell), len(moved), cause)
     if causes:
         return Step(Rung.CLOCK, State.SICK, None, len(causes), len(found), cause)
     state = State.FINE if moved and not fell else State.UNKNOWN
-    return Step(Rung.CLOCK, state, median(moved) if moved else None, seen=len(moved))
-
-
-def _clocked(sick: Sequence[Seen]) -> bool:
-    """Whether the clock fell by enough to explain by how much these are slower; where it is not known, it may have."""
-    known = [(seen.estimate, seen.clock) for seen in sick if seen.estimate is not None and seen.clock is not None]
-    if not known:
-        return True
-    return -median(clock for _, clock in known) >= EXPLAINS * median(slower for slower, _ in known)
+    return Step(Rung.CLOCK, state, seen=len(moved))
 
 
 def _step(rung: Rung, found: Sequence[Seen]) -> Step:
     compared = [seen for seen in found if seen.estimate is not None]
-    sick = [seen for seen in compared if seen.sick]
-    fine = [seen for seen in compared if seen.fine]
+    sick = [seen.estimate for seen in compared if seen.sick and seen.estimate is not None]
+    fine = sum(seen.fine for seen in compared)
     # Every pair of devices is a link of its own, of which one may be sick.
-    enough = rung is Rung.PEER_LINK or len(sick) >= SICK_FROM * (len(sick) + len(fine))
-    if sick and enough:
-        change = median(seen.estimate for seen in sick if seen.estimate is not None)
-        return Step(rung, State.SICK, change, len(sick), len(compared), clocked=_clocked(sick))
+    if sick and (rung is Rung.PEER_LINK or len(sick) >= SICK_FROM * (len(sick) + fine)):
+        return Step(rung, State.SICK, median(sick), len(sick), len(compared))
     # One open test among many that are fine says nothing against a part; as many open ones as fine ones do.
-    shown = bool(fine) and 2 * len(fine) > len(compared)
-    state = State.FINE if shown else State.UNKNOWN
-    return Step(rung, state, seen=len(compared), alone=tuple(seen.key.label for seen in sick))
+    shown = not sick and 2 * fine > len(compared)
+    return Step(rung, State.FINE if shown else State.UNKNOWN, seen=len(compared))
+
+
+def look_at(sick: Collection[Rung]) -> str:
+    """Where to look, by the rungs that are sick."""
+    if not sick:
+        return ITSELF
+    if len(set(sick) - {Rung.CLOCK}) >= NEARLY_ALL:
+        return SHARED
+    copies = {Rung.ENGINE, Rung.MULTIPROCESSORS}
+    # Copies of both kinds share the memory alone.
+    memory = [MEMORY] if copies <= set(sick) else []
+    others = [LOOK[rung] for rung in sick if not (memory and rung in copies)]
+    return "; then at ".join([*others[:1], *memory, *others[1:]] if Rung.CLOCK in sick else [*memory, *others])

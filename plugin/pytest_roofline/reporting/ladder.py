@@ -1,53 +1,41 @@
-"""The ladder in words: one sentence that names what is sick, what is fine and where to look."""
+"""The ladder in words: one sentence that names what is slower, what is fine and where to look."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..core.keys import Key
 from ..core.rows import Row
-from ..core.units import format_percent, listed, printable
-from ..judging.ladder import Ladder, Seen, State, Step, climb, slowed_by
-from ..judging.ladder_causes import cause_of
+from ..core.units import format_percent, printable
+from ..judging.ladder import Seen, State, Step, climb, look_at, slowed_by
 from ..judging.rungs import Rung
 from ..judging.runs import Run
 from ..judging.stats import growth
 
-# Of the tests that are slower where their part is not.
-MOST_NAMED = 3
 
-
-def ladder_lines(ladder: Ladder | None) -> list[str]:
-    """One sentence, and more where tests are slower alone or stand on no rung; nothing where nothing regressed."""
-    if ladder is None:
+def ladder_lines(steps: Sequence[Step]) -> list[str]:
+    """One sentence; nothing where nothing regressed."""
+    if not steps:
         return []
-    cause, sick = cause_of(ladder), [_sick_text(step) for step in ladder.of(State.SICK)]
-    parts = [f"ladder: {cause.what}" + (f" ({', '.join(sick)})" if sick else "")]
-    for state in (State.FINE, State.UNKNOWN):
-        named = [step.rung.value for step in ladder.of(state)]
+    parts = []
+    for state in State:
+        named = [_sick_text(step) if state is State.SICK else step.rung.value for step in steps if step.state is state]
         parts += [f"{state.value}: {', '.join(named)}"] if named else []
-    lines = [printable(f"{'; '.join(parts)}. Look at {cause.look}")]
-    for step in ladder.steps:
-        if step.alone:
-            told = f"of {step.seen} tests only {listed(step.alone, MOST_NAMED)} got slower"
-            lines.append(printable(f"ladder: {step.rung.value}: {told}, which is no sign of the whole part"))
-    if ladder.elsewhere and sick:
-        count = f"{ladder.elsewhere} of {ladder.regressed}"
-        lines.append(f"ladder: {count} regressed tests are no measure of one part, and may have causes of their own")
-    return lines
+    look = look_at([step.rung for step in steps if step.state is State.SICK])
+    return [printable(f"ladder: {'; '.join(parts)}. Look at {look}")]
 
 
 def _sick_text(step: Step) -> str:
     told = f" in {step.sick} of {step.seen}"
-    if step.rung is Rung.CLOCK:
-        if step.change is None:
-            return f"{step.cause}{told}"
-        moved = f" {format_percent(growth(step.change))}{told}"
-        return f"{step.rung.value}{moved}" + (f", {step.cause}" if step.cause else "")
-    change = "" if step.change is None else f" {format_percent(growth(step.change))} time"
-    return f"{step.rung.value}{change}{told}"
+    if step.rung is Rung.CLOCK and step.change is None:
+        return f"clock, by {step.cause}{told}"
+    assert step.change is not None
+    unit = "" if step.rung is Rung.CLOCK else " time"
+    return f"{step.rung.value} {format_percent(growth(step.change))}{unit}{told}" + (
+        f", {step.cause}" if step.cause else ""
+    )
 
 
-def ladder_of(rows: Iterable[Row], runs: Iterable[Run] = ()) -> Ladder | None:
+def ladder_of(rows: Iterable[Row], runs: Iterable[Run] = ()) -> tuple[Step, ...]:
     """The ladder of the results of a run or a comparison.
 
     Args:
