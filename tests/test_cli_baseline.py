@@ -384,8 +384,8 @@ def test_check_names_what_is_wrong_and_fails(command, make, shelf):
     assert result.exit_code == 1
     (line,) = [line for line in result.stdout.splitlines() if line.startswith("baselines/h200.json")]
     assert line == (
-        "baselines/h200.json: memcpy_d2d[64MiB]: 2796% of the datasheet's peak, 4800 GB/s, in session r0; expected at "
-        "most 102%; the work was not done, or not counted: mend the test, and record it anew"
+        "baselines/h200.json: memcpy_d2d[64MiB]: 134218 GB/s, 2796% of the highest peak that applies; expected at "
+        "most 110%; the work was not done, or not counted: mend the test, and record it anew"
     )
     assert result.stdout.splitlines()[-1] == "1 wrong in 2 entries of 2 files"
 

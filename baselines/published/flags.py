@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from figures import Figure, Told
+from peaks import most_share, published_ceiling
 from seed_lines import Line
 
 from pytest_roofline.core.entries import Entry
@@ -16,7 +17,6 @@ from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Scalar
 from pytest_roofline.core.work import RATE_UNITS, rate_suffix
 from pytest_roofline.judging.hardware import UPPER_BOUND, catalogue, format_ceiling
-from pytest_roofline.judging.published_peaks import most_share, published_ceiling
 from roofline_kernels.decoder.config import SIZES
 from roofline_kernels.work import attention_flops, transformer_flops
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.core.entries import Baseline, Session
-from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.baseline_checks import check
 from pytest_roofline.judging.baselines import read_baseline
@@ -69,46 +68,39 @@ def test_a_flaw_names_its_entry_and_says_what_to_do(make):
     assert flaw.remedy == "record it anew with `roofline baseline propose`"
 
 
-@pytest.mark.parametrize(("share", "sane"), [(1.0, True), (1.019, True), (1.03, False), (2.0, False)])
+@pytest.mark.parametrize(("share", "sane"), [(1.0, True), (1.09, True), (1.12, False), (2.0, False)])
 @pytest.mark.parametrize("place", [0, 1])
-def test_nothing_is_faster_than_the_datasheet_and_two_percent(make, share, sane, place):
+def test_nothing_is_much_faster_than_the_datasheet(make, share, sane, place):
     shares = [0.9, 0.9]
     shares[place] = share
-    found = wrong(copy(make, *shares))
-    assert (found == []) == sane
-    if not sane:
-        assert found == [
-            f"{share:.0%} of the datasheet's peak, 4800 GB/s, in session run-{place}; expected at most 102%"
-        ]
+    told = f"{share * 4800:.0f} GB/s, {share:.0%} of the highest peak that applies; expected at most 110%"
+    assert wrong(copy(make, *shares)) == ([] if sane else [told])
 
 
-@pytest.mark.parametrize(("share", "sane"), [(0.21, True), (0.19, False), (0.01, False)])
-def test_nothing_big_is_slower_than_a_fifth_of_the_datasheet(make, share, sane):
-    found = wrong(copy(make, share))
-    assert (found == []) == sane
-    if not sane:
-        assert found[0].endswith("in session run-0; expected at least 20% from 64 MiB up")
+@pytest.mark.parametrize(("share", "sane"), [(0.011, True), (0.009, False)])
+def test_nothing_big_is_slower_than_a_hundredth_of_the_datasheet(make, share, sane):
+    told = "43.2 GB/s, 0.90% of the lowest peak that applies; expected at least 1% of work that saturates"
+    assert wrong(copy(make, share)) == ([] if sane else [told])
 
 
 @pytest.mark.parametrize(("size_mib", "too_fast", "too_slow"), [(8, 0, 0), (16, 1, 0), (63, 1, 0), (64, 1, 1)])
 def test_small_sizes_are_bounded_less(make, size_mib, too_fast, too_slow):
-    found = [len(wrong(copy(make, share, size_bytes=size_mib * MIB))) for share in (2.0, 0.1)]
+    found = [len(wrong(copy(make, share, size_bytes=size_mib * MIB))) for share in (2.0, 0.005)]
     assert found == [too_fast, too_slow]
 
 
-@pytest.mark.parametrize("share", [3.0, 0.01])
-def test_what_stayed_in_a_cache_is_not_held_against_the_memory(make, share):
-    assert wrong(copy(make, share, labels=("cache_resident",))) == []
+def test_what_stayed_in_a_cache_is_not_held_against_the_memory(make):
+    assert wrong(copy(make, 3.0, labels=("cache_resident",))) == []
 
 
-def test_a_slice_of_a_device_may_be_slower_than_a_fifth_but_never_faster_than_the_whole(make):
+def test_a_slice_of_a_device_may_be_slow_but_never_faster_than_the_whole(make):
     key = make.key(hardware=make.hardware(partition="1g.18gb"))
-    assert [len(wrong(copy(make, share, key=key))) for share in (0.1, 2.0)] == [0, 1]
+    assert [len(wrong(copy(make, share, key=key))) for share in (0.005, 2.0)] == [0, 1]
 
 
 def test_a_pageable_copy_is_the_hosts_work(make):
     work = Work(payload_bytes=256 * MIB, wire_bytes=256 * MIB)
-    times = (make.session(256 * MIB / 5e9, run_id="r"),)
+    times = (make.session(256 * MIB / 3e8, run_id="r"),)
     found = {}
     for metric in ("payload_GBps", "pageable_payload_GBps"):
         key = make.key("memcpy_h2d", size_bytes=256 * MIB, metric=metric)
@@ -123,11 +115,10 @@ def arithmetic(make, share, **changes):
     return copy(make, key=key, work=work, sessions=(make.session(1e12 / (share * 989e12), **changes),))
 
 
-# Rated at 1.83 GHz, an H200's matrix units may run at 1.98 GHz, and then do 1071 TFLOP/s.
-def test_no_arithmetic_is_faster_than_the_highest_clock_and_two_percent(make):
-    assert wrong(arithmetic(make, 1.10)) == []
-    assert wrong(arithmetic(make, 1.11)) == [
-        "111% of the datasheet's peak, 989 TFLOP/s, in session run-1; expected at most 110%"
+def test_no_arithmetic_is_much_faster_than_the_highest_clock(make):
+    assert wrong(arithmetic(make, 1.18)) == []
+    assert wrong(arithmetic(make, 1.20)) == [
+        "1187 TFLOP/s, 111% of the highest peak that applies; expected at most 110%"
     ]
 
 
@@ -148,18 +139,6 @@ def test_a_cache_excuses_no_arithmetic_above_the_peak(make):
 
 def test_arithmetic_of_no_named_type_has_no_peak(make):
     assert wrong(arithmetic(make, 2.0, metric="TFLOPS")) == []
-
-
-@pytest.mark.parametrize(("kind", "hint"), [("threshold", False), ("reference", True)])
-def test_published_arithmetic_above_the_peak_is_flagged_and_low_one_is_not(make, kind, hint):
-    facts = {"metric": "bf16_TFLOPS", "unit": "TFLOP/s", "hardware": make.hardware(), "provenance": PROVENANCE}
-    (flaw,) = flaws(make.published(kind, value=1978.0, **facts))
-    assert (flaw.observed, flaw.expected, flaw.hint) == (
-        "200% of the datasheet's peak, 989 TFLOP/s, as published",
-        "at most 110%",
-        hint,
-    )
-    assert flaws(make.published(kind, value=30.0, **facts)) == []
 
 
 def test_what_computes_much_may_move_little(make):
@@ -207,16 +186,15 @@ def pair(make, gbps, metric="payload_GBps", size_bytes=64 * MIB):
 @pytest.mark.parametrize(
     ("gbps", "size_bytes", "said"),
     [
-        (455, 64 * MIB, []),
-        (465, 64 * MIB, ["103% of the datasheet's peak, 450 GB/s, in session run-1; expected at most 102%"]),
-        (465, 16 * MIB - 1, []),
-        (95, 64 * MIB, []),
+        (490, 64 * MIB, []),
+        (500, 64 * MIB, ["500 GB/s, 111% of the highest peak that applies; expected at most 110%"]),
+        (500, 16 * MIB - 1, []),
         (
-            85,
+            4,
             64 * MIB,
-            ["18.9% of the datasheet's peak, 450 GB/s, in session run-1; expected at least 20% from 64 MiB up"],
+            ["4.00 GB/s, 0.89% of the lowest peak that applies; expected at least 1% of work that saturates"],
         ),
-        (85, 32 * MIB, []),
+        (4, 32 * MIB, []),
     ],
 )
 def test_a_copy_between_two_devices_is_bounded_by_their_link(make, gbps, size_bytes, said):
@@ -233,145 +211,26 @@ def all_reduce(make, busbw_gbps, ranks=8, benchmark="all_reduce", factor=2):
 
 
 # Eight GPUs whose links carry 450 GB/s one way; a switch that adds up lets the bus bandwidth reach 14/9 of it.
-@pytest.mark.parametrize(("gbps", "sane"), [(480, True), (720, False)])
+@pytest.mark.parametrize(("gbps", "sane"), [(480, True), (800, False)])
 def test_the_bus_bandwidth_of_an_all_reduce_is_bounded_by_what_a_switch_carries(make, gbps, sane):
     assert sane == (wrong(all_reduce(make, gbps)) == [])
 
 
 @pytest.mark.parametrize(("operation", "sane"), [("all_gather", False), ("all_to_all_v", True)])
 def test_other_collectives_are_bounded_by_their_links_but_for_uneven_ones(make, operation, sane):
-    assert sane == (wrong(all_reduce(make, 480, benchmark=operation, factor=1)) == [])
-
-
-# An H100's 479 GB/s are published, above the 450 GB/s of its links.
-@pytest.mark.parametrize(
-    ("operation", "gbps", "sane"),
-    [("all_reduce", 479.0, True), ("all_reduce", 720.0, False), ("all_gather", 479.0, False)],
-)
-def test_a_published_bus_bandwidth_is_bounded_likewise(make, operation, gbps, sane):
-    hardware = make.hardware(devices=8, link="nvlink-switch")
-    entry = make.published("threshold", value=gbps, benchmark=operation, metric="busbw_GBps", hardware=hardware)
-    assert sane == (wrong(entry) == [])
-
-
-def test_a_peak_that_nobody_could_look_up_calls_no_baseline_wrong(make):
-    # An RTX 4090 at 200 bf16 TFLOP/s: boosted beyond the clock that its 165 are rated at.
-    hardware = make.hardware(product="rtx-4090", memory="24gb")
-    facts = {"metric": "bf16_TFLOPS", "unit": "TFLOP/s", "hardware": hardware}
-    assert flaws(limit(make, 200.0, **facts), family="rtx-4090", name="rtx-4090.json") == []
-    # But no clock is five times as high.
-    assert len(wrong(limit(make, 2000.0, **facts), family="rtx-4090", name="rtx-4090.json")) == 1
+    assert sane == (wrong(all_reduce(make, 520, benchmark=operation, factor=1)) == [])
 
 
 def test_several_devices_together_have_no_datasheet(make):
     assert wrong(copy(make, 1.5, key=make.key(hardware=make.hardware(devices=2)))) == []
 
 
-@pytest.mark.parametrize(("kind", "hint"), [("threshold", False), ("reference", True)])
-def test_a_published_figure_above_the_peak_fails_a_threshold_and_only_flags_a_reference(make, kind, hint):
-    (flaw,) = flaws(make.published(kind, value=9600.0, hardware=make.hardware(), provenance=PROVENANCE))
-    assert flaw.observed == "200% of the datasheet's peak, 4800 GB/s, as published"
-    assert flaw.hint is hint
-
-
-@pytest.mark.parametrize(("kind", "told"), [("threshold", 1), ("reference", 0)])
-def test_a_reference_that_is_marked_already_is_no_matter_of_the_user(make, kind, told):
-    entry = make.published(kind, value=9600.0, hardware=make.hardware(), provenance=PROVENANCE, implausible="sparse")
-    assert told == len(flaws(entry))
-
-
 def test_no_key_of_the_provenance_switches_a_check_off(make):
     provenance = PROVENANCE | {"made_by": "baselines/published", "imported": "yes"}
-    entry = make.published("reference", value=9600.0, hardware=make.hardware(), provenance=provenance)
-    assert len(flaws(entry)) == 1
     assert len(wrong(copy(make, 2.0, provenance=provenance))) == 1
 
 
-@pytest.mark.parametrize(("kind", "hint"), [("threshold", False), ("reference", True)])
-def test_a_low_figure_is_flagged_only_where_the_size_should_reach_the_peak(make, kind, hint):
-    low = make.published(kind, value=10.0, hardware=make.hardware(), provenance=PROVENANCE)
-    small = replace(low, parameters={"size_bytes": 4096})
-    assert [(flaw.entry, flaw.observed, flaw.expected, flaw.hint) for flaw in flaws(low, small)] == [
-        ("memcpy_d2d", "0.21% of the datasheet's peak, 4800 GB/s, as published", "20% to 102%", hint)
-    ]
-
-
 SLOW = {"benchmark": "memcpy_h2d", "metric": "payload_GBps", "value": 4.8}
-
-
-@pytest.mark.parametrize(
-    ("changes", "sane"),
-    [
-        (SLOW, False),
-        (SLOW | {"metric": "pageable_payload_GBps"}, True),
-        (SLOW | {"parameters": {"memory": "pageable"}}, True),
-        # What one device copies may have stayed in a storage, or on the device.
-        (SLOW | {"benchmark": "read_file"}, True),
-        ({"value": 500.0}, False),
-        ({"value": 500.0, "partition": "1g.18gb"}, True),
-        ({"benchmark": "all_reduce", "metric": "busbw_GBps", "value": 20.0, "devices": 8}, True),
-        ({"benchmark": "all_reduce", "metric": "busbw_GBps", "value": 20.0, "devices": 8, "link": "pcie"}, True),
-        ({"benchmark": "all_reduce", "metric": "busbw_GBps", "value": 20.0, "devices": 8, "link": "nvlink"}, False),
-    ],
-)
-def test_a_limit_may_be_low_for_a_good_reason_only(make, changes, sane):
-    hardware = make.hardware(partition="none", devices=1, link=None)
-    own = {name: changes[name] for name in ("partition", "devices", "link") if name in changes}
-    facts = {name: value for name, value in changes.items() if name not in own}
-    entry = limit(make, facts.pop("value"), hardware=replace(hardware, **own), **facts)
-    assert (wrong(entry) == []) == sane
-
-
-@pytest.mark.parametrize(("path", "entry"), GATING, ids=lambda one: getattr(one, "label", getattr(one, "stem", "")))
-def test_every_limit_that_ships_is_refused_where_it_is_off_by_a_power_of_ten(path, entry):
-    found = {
-        factor: wrong(replace(entry, value=entry.value * factor), family=path.stem, name=path.name)
-        for factor in (1, 10, 0.1, 1000, 0.001)
-    }
-    assert {factor: len(said) for factor, said in found.items()} == {1: 0, 10: 1, 0.1: 1, 1000: 1, 0.001: 1}
-
-
-def test_so_every_limit_was_tried():
-    assert len(GATING) == 12
-
-
-PAIR = {"product": "h200-sxm", "memory": "141gb", "partition": "none", "link": None}
-
-
-@pytest.mark.parametrize(
-    ("name", "metric", "devices", "most_gbps"),
-    [
-        ("peer_copy_one_way", "payload_GBps", 2, 1.02 * 450),
-        ("peer_copy_both_ways", "bidir_sum_auto_payload_GBps", 2, 1.02 * 900),
-        ("all_reduce", "busbw_GBps", 8, 1.02 * 14 / 9 * 450),
-        ("all_reduce", "algbw_GBps", 8, 1.02 * 14 / 9 * 450 * 8 / 14),
-        # Among two a switch saves nothing.
-        ("all_reduce", "busbw_GBps", 2, 1.02 * 450),
-        ("all_gather", "busbw_GBps", 8, 1.02 * 450),
-        ("all_gather", "algbw_GBps", 8, 1.02 * 450 * 8 / 7),
-        ("broadcast", "algbw_GBps", 8, 1.02 * 450),
-        ("all_reduce", "wirebw_GBps", 8, 1.02 * 450),
-        # Across nodes a network takes part, and of uneven shares nobody knows what crossed it.
-        ("all_reduce", "busbw_GBps", 16, None),
-        ("all_to_all_v", "busbw_GBps", 8, None),
-    ],
-)
-def test_a_figure_of_an_open_link_is_bounded_by_the_fastest_of_its_product(make, name, metric, devices, most_gbps):
-    facts = {"benchmark": name, "metric": metric, "hardware": HardwareKey(**PAIR, devices=devices)}
-    if most_gbps is None:
-        assert flaws(make.published("reference", value=1e5, **facts)) == []
-        return
-    below, above = (make.published("reference", value=factor * most_gbps, **facts) for factor in (0.999, 1.001))
-    assert (len(flaws(below)), len(flaws(above))) == (0, 1)
-
-
-def test_a_figure_of_an_open_variant_is_bounded_by_the_fastest_of_its_family(make):
-    hardware = HardwareKey(None, "80gb", "none", 1, "none")
-    entries = [
-        make.published("reference", value=value, hardware=hardware, note="SXM4 or PCIe") for value in (2039.0, 2200.0)
-    ]
-    found = [len(flaws(entry, family="a100", name="a100.json")) for entry in entries]
-    assert found == [0, 1]
 
 
 @pytest.mark.parametrize("field", ["product", "memory", "partition"])

@@ -13,7 +13,7 @@ from ..core.units import format_seconds, moment
 from ..core.work import RATE_SUFFIXES, rate_suffix
 from ..kernel_gate.targets import above_limit
 from .hardware import product_like
-from .plausible import Flaw, absurd_entry, beyond_peak, published_beyond_peak
+from .plausible import Flaw, absurd_entry
 
 # Processes of one entry lie a few percent apart, on a bad CPU a factor of two.
 MOST_APART = 3.0
@@ -36,7 +36,7 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
             Flaw(f"the file is {path.name}", name, "approve it, or rename it: files are found by name", hint=True)
         )
     for entry in baseline.entries:
-        looks = _measured(entry, now) if entry.kind == "measured" else _published(entry, baseline.family)
+        looks = _measured(entry, now) if entry.kind == "measured" else _published(entry)
         flaws += [replace(flaw, entry=entry.label) for flaw in (*_hardware(entry, baseline.family), *looks)]
     for exact in baseline.exact:
         flaws += [replace(flaw, entry=exact.label) for flaw in _exact(exact, baseline.family)]
@@ -88,9 +88,9 @@ def _measured(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
             "find the odd session, and propose without its run",
         )
     yield from _sessions(entry, now)
-    found = list(beyond_peak(entry))
     flaw = absurd_entry(entry)
-    yield from found or ([flaw] if flaw is not None else [])
+    if flaw is not None:
+        yield flaw
 
 
 def _sessions(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
@@ -109,7 +109,7 @@ def _sessions(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
             )
 
 
-def _published(entry: Entry, family: str) -> Iterator[Flaw]:
+def _published(entry: Entry) -> Iterator[Flaw]:
     needed = ("unit", "source") if entry.kind == "floor" else ("unit", "convention", "source")
     missing = [name for name in needed if not str(getattr(entry, name)).strip()]
     if missing:
@@ -117,12 +117,6 @@ def _published(entry: Entry, family: str) -> Iterator[Flaw]:
             f"no {' and no '.join(missing)}", f"{', '.join(needed[:-1])} and {needed[-1]}", "say what the figure means"
         )
     yield from _limit(entry) if entry.kind in ("threshold", "floor") else _shown(entry)
-    if entry.kind == "floor":
-        # A share of a peak, which its record bounds.
-        return
-    # Of one that is marked, its source was read; the reader of a hint can do nothing about it.
-    marked = bool(entry.implausible)
-    yield from (flaw for flaw in published_beyond_peak(entry, family) if not (flaw.hint and marked))
 
 
 def _limit(entry: Entry) -> Iterator[Flaw]:

@@ -3,12 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..core.entries import Entry
-from ..core.facts import HardwareKey
-from ..core.records import Ceiling
-from ..core.work import Work, rate_suffix
-from .hardware import BOUNDED_FROM_BYTES, UPPER_BOUND, Product, catalogue, collective_ceiling, product_ceiling
-from .hardware.ceilings import ceiling_of
+from pytest_roofline.core.entries import Entry
+from pytest_roofline.core.facts import HardwareKey
+from pytest_roofline.core.records import Ceiling
+from pytest_roofline.core.work import Work, rate_suffix
+from pytest_roofline.judging.hardware import (
+    BOUNDED_FROM_BYTES,
+    UPPER_BOUND,
+    Product,
+    catalogue,
+    collective_ceiling,
+    product_ceiling,
+)
+from pytest_roofline.judging.hardware.ceilings import ceiling_of
+from pytest_roofline.judging.plausible import BEYOND_DOUBT
 
 HOST_LINK = ("memcpy_h2d", "memcpy_d2h")
 # The collective that a switch can do with fewer bytes on the links.
@@ -17,9 +25,6 @@ ALL = "all_reduce"
 UNEVEN = "all_to_all_v"
 # Beyond a node a network takes part, which no datasheet of a device rates.
 NODE = 8
-# A peak that bounds nothing still tells a power of ten. What goes furthest past one: a V100 reaches some hosts over
-# NVLink at 75 GB/s, 4.8 times its 15.75 GB/s of PCIe.
-BEYOND_DOUBT = 5.0
 _BY_LINK = {
     "nvlink-switch": "nvlink_GBps",
     "nvlink": "nvlink_GBps",
