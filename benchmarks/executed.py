@@ -31,6 +31,13 @@ def test_scale(roofline):
     work = Work(read_bytes=x.nbytes, write_bytes=out.nbytes)
     roofline.measure(lambda: torch.mul(x, 2, out=out), work=work, verify=lambda: bool((out == 2).all()))
 """
+# Neighbours on the cores would make it INVALID, and nothing would be compared.
+QUIET = """
+from pytest_roofline.measuring import conditions, host
+
+host.too_busy = lambda taken: ""
+conditions.MOST_PREEMPTIONS_HZ = float("inf")
+"""
 OPTIONS = ("--roofline-device=cpu", "--roofline-rounds=1")
 # Bodies of modules and classes run when they are imported, whoever comes first; comprehensions are a part of the
 # function that they stand in.
@@ -90,6 +97,7 @@ def count() -> Counted:
     with tempfile.TemporaryDirectory() as folder:
         test = Path(folder, "test_executed.py")
         test.write_text(TEST, encoding="utf-8")
+        Path(folder, "conftest.py").write_text(QUIET, encoding="utf-8")
         own = ["-q", "-p", "no:cacheprovider", f"--rootdir={folder}", f"--roofline-dir={folder}/runs", *OPTIONS]
         # In a process of its own, since what this one has found out once it would not ask again.
         before = [sys.executable, "-m", "pytest", *own, "--roofline-save=before", str(test)]

@@ -15,7 +15,7 @@ from .core.records import Measurement
 from .core.resources import Resources
 from .core.units import format_amount
 from .core.work import Work
-from .measuring.request import Request, Timed, check_callable, check_work, one_of, positive
+from .measuring.request import Request, Timed, check_work, one_of, positive
 from .observing import note_figure, profiled_labels, take_memory, warn_of_ranks
 from .session import RooflineSession
 from .settings import WIDE_MARK, Marks
@@ -116,9 +116,9 @@ class Roofline:
         request = Request(
             work=check_work(work),
             budget_s=self._budget_s(budget),
-            timed=Timed(check_callable(fn), make_args=make_args, verify=verify, args=args),
+            timed=Timed(fn, make_args=make_args, verify=verify, args=args),
             name=self._subject.fresh_name(name),
-            cache=self._cache(cache),
+            cache=cache or self._marks.cache or "warm",
             timing=one_of("timing", timing, TIMINGS),
             metric=metric,
             tolerance=self._tolerance(tolerance),
@@ -179,7 +179,7 @@ class Roofline:
             cache=one_of("cache", cache, ("warm", "rotate")),
             metric=metric,
         )
-        timed = Timed(check_callable(fn), verify=verify)
+        timed = Timed(fn, verify=verify)
         found, why_not = Siblings(self._subject, request, timed, make_args, needs_bytes).measure(among)
         if why_not:
             pytest.skip(why_not)
@@ -246,7 +246,7 @@ class Roofline:
             work=check_work(work),
             budget_s=self._budget_s(budget),
             name=self._subject.fresh_name(name),
-            cache=self._cache(cache),
+            cache=cache or self._marks.cache or "warm",
             timing=one_of("timing", timing, RANK_TIMINGS),
             metric=metric,
             tolerance=self._tolerance(tolerance),
@@ -428,10 +428,6 @@ class Roofline:
 
     def _budget_s(self, asked: float | None) -> float:
         return positive("budget", asked) or self._marks.budget or self._session.options.budget_s
-
-    def _cache(self, asked: Cache | None) -> Cache:
-        chosen: Cache | None = asked or self._marks.cache  # type: ignore[assignment]
-        return chosen or "warm"
 
     def _tolerance(self, asked: float | None) -> float | None:
         """The tolerance of a measurement: its own, or that of the marker; wider ones only with a reason."""

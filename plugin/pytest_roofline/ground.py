@@ -141,8 +141,9 @@ class Ground:
         What a CPU can do at most is measured for that once, and only where a rate looks impossible.
         """
         moved = max(work.traffic_bytes, work.payload_bytes, work.algbw_bytes)
-        bounds = device_bounds(self.environment.device)
-        if self.environment.device.type == "cpu":
+        if self.environment.device.type != "cpu":
+            bounds = device_bounds(self.environment.device)
+        else:
             cores = self.environment.host.usable_cores
             triad = self._triad() if moved / seconds > SUSPECT_BYTES_PER_S * cores else None
             suspect = work.flops / seconds > SUSPECT_FLOPS * cores

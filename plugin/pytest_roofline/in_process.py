@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .core.errors import BadInput, NoRoom, WrongData
-from .core.facts import HardwareKey
 from .core.keys import Key
 from .core.memory import Phase
 from .core.records import Measurement
@@ -34,13 +33,16 @@ def measure(subject: Subject, request: Request) -> Measurement:
         Exception: whatever the function raises.
     """
     session = subject.session
-    device, hardware = _measured_on(subject, request.devices)
+    ground = session.ground
+    device, hardware = ground.device, ground.hardware
+    if request.devices is not None:
+        device, hardware = ground.among(tuple(request.devices), lambda name: open_named(subject, name))
     key = key_for(subject, request, hardware)
     request = replace(
         request,
         instead=subject.replacement(request.name, request.target.call),
         drill=session.options.drill,
-        graph=_graph_before(subject, key, request.work),
+        graph=_graph_before(subject, key, request.work) if device.traits.graphs else None,
         labels=tuple(profiled_labels(session)),
     )
     recorder = _Recorder(subject, request, device, key)
@@ -103,7 +105,7 @@ class _Recorder(Observer):
     def _record(self, measured: Measured, invalid: str = "") -> Measurement:
         right = measured.verified is not False
         work, key = self._request.work, self._key
-        ceiling = self._session.ceiling(work, key.metric, key.hardware) if right else None
+        ceiling = self._session.ground.ceiling(work, key.metric, key.hardware) if right else None
         return record(self._subject, self._request, measured, key, ceiling, invalid=invalid)
 
 
@@ -115,14 +117,6 @@ def _graph_before(subject: Subject, key: Key, work: Work) -> bool | None:
     reference, _ = find_reference(subject.session.ground.comparator, key, work)
     seen = {"graph" in achieved for achieved in reference.achieved} if reference is not None else set()
     return seen.pop() if len(seen) == 1 else None
-
-
-def _measured_on(subject: Subject, names: Sequence[str] | None) -> "tuple[Device, HardwareKey]":
-    """The device of the run, or the named ones as one, with its hardware key."""
-    ground = subject.session.ground
-    if names is None:
-        return ground.device, ground.hardware
-    return ground.among(tuple(names), lambda name: open_named(subject, name))
 
 
 def open_named(subject: Subject, name: str) -> "Device":

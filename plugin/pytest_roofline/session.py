@@ -10,14 +10,12 @@ import pytest
 
 from .compiled import CompiledKernels
 from .core.errors import RooflineError
-from .core.facts import HardwareKey
 from .core.keys import Key, told_by_position
 from .core.memory import OutOfMemory
-from .core.records import Ceiling, Footer, Header, Measurement, Outcome
+from .core.records import Footer, Header, Measurement, Outcome
 from .core.resources import ResourceKey, Resources
 from .core.rows import Row
 from .core.samples import Calibration
-from .core.work import Work
 from .ground import Ground, open_ground
 from .judging.curves import judge_curves, summarise
 from .judging.looks import Looks
@@ -70,7 +68,7 @@ class RooflineSession:
         self._ground: Ground | None = None
         self._closed = False
         self._calibrated = False
-        self._ended: set[str] = set()
+        self.ended: set[str] = set()
         # Every measuring test that was found, before any was left out, and how each that ran has ended.
         self.collected: tuple[pytest.Item, ...] = ()
         self.outcomes: dict[str, Outcome] = {}
@@ -104,10 +102,6 @@ class RooflineSession:
         """How many processes a test may take; None where nobody said, and each test takes as many as it needs."""
         most = 1 if self.rounds_refused else self.options.rounds
         return None if most is None else Looks(most)
-
-    def ceiling(self, work: Work, metric: str, hardware: HardwareKey | None = None) -> Ceiling | None:
-        """The roofline of a metric on this device, or on several of them where `hardware` says so."""
-        return self.ground.ceiling(work, metric, hardware)
 
     def record(self, measurement: Measurement, calibration: Calibration | None = None) -> None:
         """Write a measurement down at once, whatever becomes of its test; before the first, what stamps cost here."""
@@ -215,16 +209,12 @@ class RooflineSession:
 
     def end_measuring(self, item: pytest.Item) -> None:
         """From here on the test measures no more: its verdicts are out."""
-        self._ended.add(item.nodeid)
+        self.ended.add(item.nodeid)
 
     def start_measuring(self, item: pytest.Item) -> None:
         """A test, or a rerun of it, begins."""
-        self._ended.discard(item.nodeid)
+        self.ended.discard(item.nodeid)
         self.exhausted.forget_unrecorded(encodable(item.nodeid))
-
-    def may_measure(self, item: pytest.Item) -> bool:
-        """Whether a verdict will still be given on what the test measures."""
-        return item.nodeid not in self._ended
 
     def note_outcome(self, outcome: Outcome) -> None:
         """Write down how a test that measured, or would have, ended."""

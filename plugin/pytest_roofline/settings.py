@@ -5,12 +5,15 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from .options import LAUNCHERS, MARKER, MARKER_KEYWORDS, NEEDS, OOM, PROFILERS, SHADOW, TIERS, option_value
 from .round_child import in_round
+
+if TYPE_CHECKING:
+    from .core.keys import Cache
 
 # `--roofline-rounds=auto`; `judging.looks` plans for the same number.
 MOST_ROUNDS = 12
@@ -356,7 +359,7 @@ class Marks:
 
     tolerance: float | None = None
     tolerance_reason: str | None = None
-    cache: str | None = None
+    cache: "Cache | None" = None
     budget: float | None = None
     ranks: int | None = None
     gate: bool = False

@@ -216,7 +216,7 @@ class Siblings:
                 continue
             key = self._key(replace(one, name=self._subject.fresh_name(one.name)))
             like_ours = key.hardware.alone == session.ground.hardware
-            ceiling = session.ceiling(work, key.metric, key.hardware) if like_ours else None
+            ceiling = session.ground.ceiling(work, key.metric, key.hardware) if like_ours else None
             found.append(
                 record(self._subject, self._request, one.measured, key, ceiling, invalid=invalid, device=one.uuid)
             )

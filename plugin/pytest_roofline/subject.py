@@ -91,7 +91,7 @@ class Subject:
         Raises:
             BadInput: the test's verdicts are out.
         """
-        if not self.session.may_measure(self.item):
+        if self.item.nodeid in self.session.ended:
             raise BadInput("roofline was used in a teardown, after the verdict; expected it in the test or its set-up")
 
     def replacement(self, name: str, fn: Callable[..., object]) -> Callable[..., object] | None:

@@ -105,17 +105,17 @@ BAD = {
         "'go' is async*expected a plain function*",
     ),
     "async generator": ("async def fn(): yield", "fn, work=WORK", "'fn' is async*expected a plain function*"),
-    "no function": ("fn = 5", "fn, work=WORK", "measure was given 5; expected a function to time, such as lambda: …"),
-    "a result": ("fn = None", "fn, work=WORK", "measure was given None; expected a function to time, *"),
+    "no function": ("fn = 5", "fn, work=WORK", "what is to be timed is 5; expected a function, such as lambda: …"),
+    "a result": ("fn = None", "fn, work=WORK", "what is to be timed is None; expected a function, *"),
     "a tensor": (
         "import torch; fn = torch.zeros(1000, 2)",
         "fn, work=WORK",
-        "measure was given a Tensor of shape (1000, 2); expected a function to time, *",
+        "what is to be timed is a Tensor of shape (1000, 2); expected a function, *",
     ),
     "a long value": (
         "fn = [1] * 1000",
         "fn, work=WORK",
-        "measure was given [1, 1, *1…; expected a function to time, *",
+        "what is to be timed is [1, 1, *1…; expected a function, *",
     ),
     "a tensor for bytes": (
         "import torch; fn = print; n = torch.arange(3)",

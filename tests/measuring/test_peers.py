@@ -327,7 +327,7 @@ def test_fresh_sets_are_made_on_all_ranks_equally_often():
 def test_after_every_block_the_log_holds_one_more():
     lengths = []
     device = direct()
-    engine = Engine(device, Plan(lambda: device.work(1e-3), [()], 0.2, after_block=lambda: lengths.append(engine)))
+    engine = Engine(device, Plan(lambda: device.work(1e-3), [()], 0.2, after_block=lengths.append))
     engine.run()
     assert len(lengths) == len(engine.log.kept) >= 5
 

@@ -417,7 +417,7 @@ def test_after_a_refused_graph_only_sets_count_as_touched_whose_work_was_done(ki
             done.add((number,))
 
     engine = engine_of(device, fn, sets=[(number,) for number in range(4000)], renew=lambda _: done.clear())
-    assert set(engine.sets_touched) <= done
+    assert set(engine.calls.touched) <= done
 
 
 @pytest.mark.parametrize("graphs", [True, False])

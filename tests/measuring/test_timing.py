@@ -432,12 +432,12 @@ def test_rotation_carries_its_position_from_one_batch_to_the_next():
 
 def test_every_set_that_was_called_counts_as_touched():
     engine, _ = rotation("abc")
-    assert list(engine.sets_touched) == [("a",), ("b",), ("c",)]
+    assert list(engine.calls.touched) == [("a",), ("b",), ("c",)]
 
 
 def test_a_set_whose_turn_never_came_does_not_count_as_touched():
     engine, called = rotation(range(1000), seconds=2.0**-5)
-    assert [(name,) for name in called] == list(engine.sets_touched)
+    assert [(name,) for name in called] == list(engine.calls.touched)
 
 
 def test_after_an_exception_no_set_counts_as_touched_that_was_not_called():
@@ -452,7 +452,7 @@ def test_after_an_exception_no_set_counts_as_touched_that_was_not_called():
     engine = engine_for(device, fn=fn, sets=[(name,) for name in range(10)])
     with pytest.raises(RuntimeError):
         engine.run()
-    assert set(engine.sets_touched) <= set(called)
+    assert set(engine.calls.touched) <= set(called)
 
 
 def test_the_record_says_how_many_sets_there_were():

@@ -154,17 +154,14 @@ class Measurement:
         of_datasheet = self.ceiling is None or self.ceiling.source == "datasheet"
         derived = {
             "median_s": self.median_s,
-            "traffic_GBps": self.traffic_GBps,
-            "payload_GBps": self.payload_GBps,
-            "algbw_GBps": self.algbw_GBps,
-            "busbw_GBps": self.busbw_GBps,
-            "wirebw_GBps": self.wirebw_GBps,
-            "flops_per_s": self.flops_per_s,
+            **{metric: self._scaled(metric) for metric in RATE_UNITS if metric != "TFLOPS"},
+            "flops_per_s": self._rate("TFLOPS"),
             "operational_intensity": self.work.operational_intensity,
             "share_of_ceiling": self.share_of_ceiling,
-            "tokens_per_s": self.tokens_per_s,
-            "mfu" if of_datasheet else "mfu_of_measured_product": self.mfu,
         }
+        if self.work.tokens:
+            derived["tokens_per_s"] = self.tokens_per_s
+            derived["mfu" if of_datasheet else "mfu_of_measured_product"] = self.mfu
         return {name: value for name, value in derived.items() if value is not None}
 
     def _scaled(self, metric: str) -> float | None:

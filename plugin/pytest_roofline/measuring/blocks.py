@@ -80,10 +80,6 @@ class Stopwatch:
         with self.answering():
             self.device.synchronize()
 
-    def now_s(self) -> float:
-        """The time in seconds, the same on every rank: as of the last span or block that they agreed upon."""
-        return self.meeting.now_s()
-
     def span_s(self, submit: Callable[[], None]) -> float:
         """Seconds of what `submit` submits, waited for; the host may well be behind."""
         self._begin(isolated=self.isolated)
@@ -96,7 +92,8 @@ class Stopwatch:
 
     def alone_s(self, submit: Callable[[], None]) -> float:
         """Host seconds of what `submit` submits until all of it is done; it begins on every rank at once."""
-        self._flush()
+        if self.flush is not None:
+            self._flush(self.flush)
         self.settle()
         self.meeting.meet_s()
         began_s = self.device.host_s()
@@ -128,7 +125,8 @@ class Stopwatch:
             self.wall = self.fell_back = True
 
     def _own_span_s(self, submit: Callable[[], None]) -> float:
-        self._flush()
+        if self.flush is not None:
+            self._flush(self.flush)
         if self.wall:
             self.settle()
             began_s = self.device.host_s()
@@ -260,7 +258,8 @@ class Stopwatch:
     def _submit_pairs(self, submit: Callable[[], None], samples: int) -> list[tuple[Stamp, Stamp]]:
         pairs = []
         for _ in range(samples):
-            self._flush()
+            if self.flush is not None:
+                self._flush(self.flush)
             start = self._stamp()
             submit()
             pairs.append((start, self._stamp()))
@@ -269,10 +268,9 @@ class Stopwatch:
     def _read_pairs(self, pairs: list[tuple[Stamp, Stamp]]) -> tuple[float, ...]:
         return tuple(self._read_s(start, end) for start, end in pairs)
 
-    def _flush(self) -> None:
-        if self.flush is not None:
-            with self.answering():
-                self.flush()
+    def _flush(self, flush: Callable[[], object]) -> None:
+        with self.answering():
+            flush()
 
     def _stamp(self) -> Stamp:
         with self.answering():

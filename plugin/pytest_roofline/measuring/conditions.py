@@ -66,12 +66,12 @@ class Conditions:
 
         The first of a process opens the library, which is not the cost of asking.
         """
-        self._every_s = min(self._cost_s() for _ in range(2)) / MOST_ASKING
-
-    def _cost_s(self) -> float:
-        began_s = self._device.host_s()
-        self._device.counters()
-        return self._device.host_s() - began_s
+        costs = []
+        for _ in range(2):
+            began_s = self._device.host_s()
+            self._device.counters()
+            costs.append(self._device.host_s() - began_s)
+        self._every_s = min(costs) / MOST_ASKING
 
     def begin(self, anew: bool = False) -> None:
         """A block begins.
@@ -98,7 +98,7 @@ class Conditions:
         """
         self._waiting += 1
         self._wall_s += wall_s
-        self._forget()
+        self.spoiled, self.judged, self.power_capped = "", 0, None
         moved = clocks_hz is not None and abs(clocks_hz[1] / clocks_hz[0] - 1) > PROBE_SPREAD
         self._moved = self._moved or moved
         if self._due():
@@ -116,16 +116,13 @@ class Conditions:
 
     def rest(self) -> bool:
         """The row of blocks has ended: ask about those of which nobody was asked; whether there were any."""
-        self._forget()
+        self.spoiled, self.judged, self.power_capped = "", 0, None
         if not self._waiting:
             return False
         self._judge()
         self._waiting = 0
         self._explain()
         return True
-
-    def _forget(self) -> None:
-        self.spoiled, self.judged, self.power_capped = "", 0, None
 
     def _due(self) -> bool:
         return self._device.host_s() - self._asked_s >= self._every_s

@@ -177,7 +177,13 @@ class Look:
         if not any(_is_changeable(one) and all(one is not other for other in written) for one in self._own):
             return []
         # The first is held, or the second would be given its memory.
-        first, second = self._results(fn), self._results(fn)
+        own = {_storage(one) for one in dense(self._sets[0]) if _is_plain(one)}
+        first, second = fn(*self._sets[0]), fn(*self._sets[0])
+        # Beside its arguments.
+        first, second = (
+            [one for one in dense(result) if not _is_plain(one) or _storage(one) not in own]
+            for result in (first, second)
+        )
         spots = _apart([*written, *second])
         if [_storage(one) for one in first] != [_storage(one) for one in second] or not all(map(_is_changeable, spots)):
             return []
@@ -192,12 +198,6 @@ class Look:
         """Which of its tensors the calls have changed since the first."""
         before = self._before
         return [one for one in self._own if _storage(one) in before and before[_storage(one)] != _State.of(one)]
-
-    def _results(self, fn: Callable[..., object]) -> list[Any]:
-        """What a call returns beside its arguments."""
-        result = fn(*self._sets[0])
-        own = {_storage(one) for one in dense(self._sets[0]) if _is_plain(one)}
-        return [one for one in dense(result) if not _is_plain(one) or _storage(one) not in own]
 
     def _remembers(
         self, fn: Callable[..., object], parts: list[Any], written: list[Any], free_bytes: Callable[[], int]
@@ -301,7 +301,7 @@ def _is_changeable(tensor: Any) -> bool:
     # Two numbers in a byte, which torch converts into nothing.
     if "float4" in str(tensor.dtype):
         return False
-    by_stride = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
+    by_stride = [dim for _, dim in sorted(zip(tensor.stride(), range(tensor.dim()), strict=True), reverse=True)]
     return bool(tensor.permute(by_stride).is_contiguous())
 
 

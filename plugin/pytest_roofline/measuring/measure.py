@@ -121,18 +121,21 @@ class _Steps:
         plan, look = self._plan(renew), self._look(renewed=renew is not None)
         siblings_busy = busy_text(device) if request.over_host_link else ""
         engine = self.engine = Engine(device, plan)
-        engine.log.labels |= self._labels(cold=cold)
+        said = {"cache_resident": not cold, "replaced": self.fn is not request.target.call, "refilled": request.refill}
+        engine.log.labels |= {*request.labels, *(label for label, holds in said.items() if holds)}
         watch = CoreWatch(self.peers, on_processors=self.facts.type == "cpu")
         self.phase = "calls"
         engine.run()
-        measured = replace(self._measured(engine), disturbed=watch.disturbed(), siblings_busy=siblings_busy)
+        measured = self.partial()
+        assert measured is not None
+        measured = replace(measured, disturbed=watch.disturbed(), siblings_busy=siblings_busy)
         self.phase = "peak_bytes"
         peak_bytes = engine.peak_bytes() if request.peak_bytes else None
         self.phase = "held_bytes"
         held_bytes = engine.held_bytes() if request.held_bytes else None
         self.phase = "verify"
         engine.settle()
-        right, wrong = verified(self.peers, device, request.target, engine.sets_touched)
+        right, wrong = verified(self.peers, device, request.target, engine.calls.touched)
         doubted = engine.left_running or ("" if wrong or look is None else self._stale(look, engine, measured.samples))
         measured = replace(
             measured, verified=right, wrong=wrong, doubted=doubted, peak_bytes=peak_bytes, held_bytes=held_bytes
@@ -143,7 +146,10 @@ class _Steps:
     def partial(self) -> Measured | None:
         """What there is where something went wrong; None where there is no sample."""
         engine = self.engine
-        return None if engine is None or not engine.log.kept else self._measured(engine)
+        samples = engine.samples() if engine is not None else None
+        if engine is None or samples is None:
+            return None
+        return Measured(samples, engine.log.calibration, engine.log.own)
 
     def once_more(self) -> object:
         """The same call again; before there was any, its arguments."""
@@ -186,17 +192,8 @@ class _Steps:
             graph=request.graph,
             peers=self.peers,
             isolated=request.timing == "isolated",
-            after_block=self._after_block,
+            after_block=self.observer.block_taken,
         )
-
-    def _after_block(self) -> None:
-        assert self.engine is not None
-        self.observer.block_taken(self.engine)
-
-    def _labels(self, *, cold: bool) -> set[str]:
-        replaced = self.fn is not self.request.target.call
-        said = {"cache_resident": not cold, "replaced": replaced, "refilled": self.request.refill}
-        return {*self.request.labels, *(label for label, holds in said.items() if holds)}
 
     def _look(self, *, renewed: bool) -> Look | None:
         """What looks at the calls; none where nobody wants it, every sample has other values, or ranks would differ."""
@@ -212,8 +209,3 @@ class _Steps:
         if samples.median_s * LOOK_CALLS > self.request.budget_s:
             return ""
         return look.why_stale(engine.plan.fn, engine.settle, self.device.free_bytes)
-
-    def _measured(self, engine: Engine) -> Measured:
-        samples = engine.samples()
-        assert samples is not None
-        return Measured(samples, engine.log.calibration, engine.log.own)

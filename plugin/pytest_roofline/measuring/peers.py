@@ -256,6 +256,8 @@ class CoreWatch:
         """Why the times tell nothing of the machine, the same on every rank; empty where they do."""
         own = (time.process_time() - self._own_s) / max(time.perf_counter() - self._began_s, 1e-9)
         taken = self._watch.cores_taken() if self._on_processors else None
+        if self._peers.size == 1:
+            return host.too_busy(taken)
         rows = self._peers.gather((UNKNOWN if taken is None else taken, own, host_number(self._peers)))
         return host.too_busy(most_taken([(row[0], row[1], row[2]) for row in rows]))
 

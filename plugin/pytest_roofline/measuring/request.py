@@ -18,7 +18,6 @@ from ..core.work import RATE_SUFFIXES, Work, rate_suffix
 MOST_FIRST_CALLS = 1000
 # What the functions of a `Timed` are for, as errors say it.
 FUNCTIONS = {
-    "call": "to time",
     "make_args": "that makes one set of arguments",
     "verify": "of the same arguments as what is timed",
     "refill": "of the same arguments as what is timed",
@@ -53,11 +52,11 @@ class Timed:
     args: tuple[object, ...] | list[object] | None = None
 
     def __post_init__(self) -> None:
+        _check_callable(self.call)
         for name, what in FUNCTIONS.items():
             value = getattr(self, name)
-            if not callable(value) and not (value is None and name != "call"):
+            if value is not None and not callable(value):
                 raise BadInput(f"{name} is {shown(value)}; expected a function {what}")
-        _refuse_async(self.call)
         if self.args is not None and self.make_args is not None:
             raise BadInput("both args and make_args were given; expected one of them")
         if self.args is not None and not isinstance(self.args, tuple | list):
@@ -142,7 +141,8 @@ class Request:
     ranks: RankOptions | None = None
 
     def __post_init__(self) -> None:
-        _check_metric(self.metric, check_work(self.work))
+        if self.metric is not None:
+            _check_metric(self.metric, check_work(self.work))
         one_of("cache", self.cache, CACHES if self.ranks is None else ("warm", "rotate"))
         # A whole program over ranks is timed by the host's clock.
         one_of("timing", self.timing, TIMINGS if self.ranks is None else (*RANK_TIMINGS, "wall"))
@@ -150,7 +150,8 @@ class Request:
         if self.cache == "rotate" and self.timed is not None and self.timed.make_args is None:
             raise BadInput("cache='rotate' needs make_args, which makes each fresh set of arguments to rotate through")
         _check_first_calls(self.first_calls)
-        _check_devices(self.devices)
+        if self.devices is not None:
+            _check_devices(self.devices)
         if self.model is not None and not callable(getattr(self.model, "named_modules", None)):
             kind = type(self.model).__name__
             raise BadInput(f"model is a {kind}; expected a torch.nn.Module, whose parts a profile names")
@@ -215,19 +216,10 @@ def check_work(work: object) -> Work:
     return work
 
 
-def check_callable(fn: Callable[..., object]) -> Callable[..., object]:
-    """A function that can be called as it was given.
-
-    Raises:
-        BadInput: it is none, or an async one, whose call does no work.
-    """
+def _check_callable(fn: Callable[..., object]) -> None:
+    """Refuse what cannot be called, and an async function, whose call does no work."""
     if not callable(fn):
-        raise BadInput(f"measure was given {shown(fn)}; expected a function to time, such as lambda: …")
-    _refuse_async(fn)
-    return fn
-
-
-def _refuse_async(fn: Callable[..., object]) -> None:
+        raise BadInput(f"what is to be timed is {shown(fn)}; expected a function, such as lambda: …")
     inner: Any = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -239,9 +231,7 @@ def _refuse_async(fn: Callable[..., object]) -> None:
         )
 
 
-def _check_metric(metric: str | None, work: Work) -> None:
-    if metric is None:
-        return
+def _check_metric(metric: str, work: Work) -> None:
     if not isinstance(metric, str) or (metric != JOB_METRIC and rate_suffix(metric) is None):
         raise BadInput(f"metric is {shown(metric)}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}")
     if metric != JOB_METRIC and work.amount(metric) is None:
@@ -253,9 +243,7 @@ def _check_first_calls(count: object) -> None:
         raise BadInput(f"first_calls is {shown(count)}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}")
 
 
-def _check_devices(devices: Sequence[str] | None) -> None:
-    if devices is None:
-        return
+def _check_devices(devices: Sequence[str]) -> None:
     if isinstance(devices, str) or not all(isinstance(name, str) for name in devices):
         raise BadInput(f"devices is {shown(devices)}; expected names of devices, such as ('cuda:0', 'cuda:1')")
     if len(set(devices)) < max(2, len(devices)):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from weakref import WeakKeyDictionary
 
@@ -137,7 +138,7 @@ class Sizing:
         self._flush_s = flush_s
         if not self.spins:
             return self._directly(call_s, until_s)
-        now_s = self.watch.now_s()
+        now_s = self.watch.meeting.now_s()
         left_s = until_s - now_s
         if idle_s > DEAREST_SHARE * self.budget_s or TRIAL_CALLS * (call_s + flush_s) > left_s:
             # No time for tries: a single block with a head start as long as this host needs, or none.
@@ -154,7 +155,7 @@ class Sizing:
         """Blocks of a single call behind a spin as long as its host needs; None where that does not help."""
         shape = Shape(1, 1, spin_for(idle_s))
         self.tried += 1
-        taken = self._ahead(self._submit(1), shape)
+        taken = self._ahead(partial(self.calls, 1), shape)
         if not taken.ahead or taken.spans[0] < self.resolved_s:
             return None
         return self._way(shape, "events", ahead=True, call_s=taken.spans[0])
@@ -169,19 +170,16 @@ class Sizing:
 
     def _way(self, shape: Shape, mode: Mode, **more: object) -> BlockPlan:
         overhead_s = self.calibration.event_pair_s / shape.calls if mode == "events" else 0.0
-        return BlockPlan(shape, self._submit(shape.calls), mode, overhead_s=overhead_s, **more)  # type: ignore[arg-type]
-
-    def _submit(self, calls: int) -> Callable[[], None]:
-        return lambda: self.calls(calls)
+        return BlockPlan(shape, partial(self.calls, shape.calls), mode, overhead_s=overhead_s, **more)  # type: ignore[arg-type]
 
     def _directly(self, call_s: float, until_s: float) -> BlockPlan:
         """Samples long enough for the clock; looked at again, if there is time, where the warm-up misjudged them."""
         for _ in range(3):
             shape = self._direct_shape(call_s)
-            if self.watch.now_s() + shape.calls * call_s + self._flush_s > until_s:
+            if self.watch.meeting.now_s() + shape.calls * call_s + self._flush_s > until_s:
                 break
             self.tried += shape.calls
-            span_s = self.watch.span_s(self._submit(shape.calls))
+            span_s = self.watch.span_s(partial(self.calls, shape.calls))
             if span_s >= self.resolved_s or shape.calls == self.most_calls:
                 break
             call_s = max(span_s, self.calibration.tick_s) / shape.calls
@@ -200,17 +198,17 @@ class Sizing:
         """Whether a call waits for the device: then the length of a spin in front of it is in its host time."""
         spin_s = max(TRIAL_SPIN_S, 4 * idle_s)
         self.tried += 1
-        return self.watch.host_cost_s(self._submit(1), self.cycles(spin_s)) - idle_s >= WAITED_SHARE * spin_s
+        return self.watch.host_cost_s(partial(self.calls, 1), self.cycles(spin_s)) - idle_s >= WAITED_SHARE * spin_s
 
     def _queued(self, call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
         """A block that the host stays ahead of; None where none was found until then."""
         most_calls, failures = self.most_calls, 0
         shape = self._queued_shape(call_s, host_s, most_calls)
         for attempt in range(TRIES):
-            if attempt and self.watch.now_s() > until_s:
+            if attempt and self.watch.meeting.now_s() > until_s:
                 break
             self.tried += shape.calls * shape.samples
-            taken = self._ahead(self._submit(shape.calls), shape)
+            taken = self._ahead(partial(self.calls, shape.calls), shape)
             if taken.ahead:
                 call_s = max(median(taken.spans), self.calibration.tick_s) / shape.calls
                 better = self._queued_shape(call_s, taken.host_s / (shape.calls * shape.samples), most_calls)
@@ -237,13 +235,13 @@ class Sizing:
         spin_s = spin_for(host_s)
         for _ in range(1 + LAST_TRIES):
             self.tried += 1
-            taken = self._ahead(self._submit(1), Shape(1, 1, spin_s))
+            taken = self._ahead(partial(self.calls, 1), Shape(1, 1, spin_s))
             if taken.ahead:
                 call_s = max(taken.spans[0], self.calibration.tick_s)
                 room = BLOCK_SHARE * self.budget_s / (spin_s + call_s)
                 shape = Shape(1, max(1, min(MOST_SAMPLES, int(room))), spin_s)
                 return self._way(shape, "events", ahead=True, call_s=call_s)
-            if self.watch.now_s() > until_s:
+            if self.watch.meeting.now_s() > until_s:
                 break
             spin_s = min(2 * spin_s, LONGEST_SPIN_S)
         return None
@@ -271,7 +269,7 @@ class Sizing:
         count, made = graph_calls(way.call_s, len(self.calls.sets)), self.calls.made
         if count is None:
             return way
-        replay = self._captured(self._submit(count))
+        replay = self._captured(partial(self.calls, count))
         timed = self._replayed(replay, way.call_s * count, count, until_s) if replay is not None else None
         if replay is None or timed is None:
             # What was captured may not have been done, so its sets do not count as called with.
@@ -297,7 +295,7 @@ class Sizing:
         host_s, lasted_s = self.watch.host_cost_s(replay, 0), 0.0
         spans: list[float] = []
         for _ in range(REPLAYS):
-            if spans and self.watch.now_s() + lasted_s > until_s:
+            if spans and self.watch.meeting.now_s() + lasted_s > until_s:
                 break
             self.tried += count
             taken = self._ahead(replay, Shape(count, 1, spin_for(host_s)))
@@ -320,7 +318,7 @@ class Sizing:
         self.refused = _refused.get(device, "")
         if self.refused:
             return None
-        began_s = self.watch.now_s()
+        began_s = self.watch.meeting.now_s()
         try:
             return device.capture(submit)
         except RuntimeError as error:  # torch's, for whatever a capture may not contain; the events are there anyway.
@@ -328,11 +326,11 @@ class Sizing:
             self.watch.settle()
             return None
         finally:
-            self.capturing_s += self.watch.now_s() - began_s
+            self.capturing_s += self.watch.meeting.now_s() - began_s
 
     def _empty_replay_s(self, until_s: float) -> float:
         """What the replay of a graph without work shows between two stamps; without time for it, what stamps do."""
-        fits = self.watch.now_s() + 2 * TRIAL_SPIN_S <= until_s
+        fits = self.watch.meeting.now_s() + 2 * TRIAL_SPIN_S <= until_s
         replay = self._captured(lambda: None) if fits else None
         if replay is None:
             return self.calibration.event_pair_s

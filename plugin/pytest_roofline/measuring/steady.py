@@ -32,10 +32,6 @@ class _Window:
     lasted_s: float = 0.0
     clock_hz: float | None = None
 
-    @property
-    def median_s(self) -> float:
-        return median(self.seconds)
-
 
 class WarmUp:
     """Calls in spans of growing count, gathered into windows.
@@ -93,7 +89,7 @@ class WarmUp:
         window = self._windows[-1]
         window.seconds.append(seconds)
         window.lasted_s += lasted_s
-        self._last_s = window.median_s
+        self._last_s = median(window.seconds)
         if window.lasted_s >= self._window_s:
             window.clock_hz = clock_hz()
             self._windows = [*self._windows[-2:], _Window()]
@@ -104,17 +100,13 @@ class WarmUp:
         if self.lasted_s < self.floor_s or not enough_calls or len(self._windows) < 3:
             return False
         before, last = self._windows[-3], self._windows[-2]
-        if abs(last.median_s - before.median_s) > self.precision * before.median_s:
+        before_s, last_s = median(before.seconds), median(last.seconds)
+        if abs(last_s - before_s) > self.precision * before_s:
             return False
+        probed = last.clock_hz is not None and before.clock_hz is not None
+        agree = not probed or abs(last.clock_hz / before.clock_hz - 1) <= CLOCK_AGREEMENT  # type: ignore[operator]
         # All ranks come here, since all that was asked so far is agreed upon.
-        return self._everyone(_clocks_agree(before.clock_hz, last.clock_hz))
-
-
-def _clocks_agree(before_hz: float | None, last_hz: float | None) -> bool:
-    """Whether two probes do; yes where there were none."""
-    if last_hz is None or before_hz is None:
-        return True
-    return abs(last_hz / before_hz - 1) <= CLOCK_AGREEMENT
+        return self._everyone(agree)
 
 
 def median_half_width(seconds: Sequence[float]) -> float:
@@ -122,15 +114,10 @@ def median_half_width(seconds: Sequence[float]) -> float:
 
     Distribution-free, from order statistics: ranks n/2 ± 1.96·√n/2 (Conover, Practical Nonparametric Statistics, 3.2).
     """
-    ordered = sorted(seconds)
-    low, high = _interval(ordered)
-    return (high - low) / 2 / ordered[len(ordered) // 2]
-
-
-def _interval(ordered: Sequence[float]) -> tuple[float, float]:
-    count = len(ordered)
+    ordered, count = sorted(seconds), len(seconds)
     reach = 1.96 * math.sqrt(count) / 2
-    return ordered[max(0, math.floor(count / 2 - reach))], ordered[min(count - 1, math.ceil(count / 2 + reach))]
+    low, high = max(0, math.floor(count / 2 - reach)), min(count - 1, math.ceil(count / 2 + reach))
+    return (ordered[high] - ordered[low]) / 2 / ordered[count // 2]
 
 
 def trend(seconds: Sequence[float]) -> float:

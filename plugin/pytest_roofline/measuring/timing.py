@@ -11,6 +11,7 @@ import gc
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean, median
 
 from ..core.keys import Timing
@@ -62,8 +63,8 @@ class Plan:
     """The ranks that measure together, each with an engine and the same plan."""
     isolated: bool = False
     """Whether every call is a sample of its own, behind a barrier of the ranks and on idle devices."""
-    after_block: Callable[[], object] | None = None
-    """Called when the log holds one block more."""
+    after_block: "Callable[[Engine], object] | None" = None
+    """Called with the engine when its log holds one block more."""
     first_calls: int = 0
     """How many of the very first calls to time alone and to keep; with 0, one is made and not kept."""
 
@@ -75,7 +76,7 @@ class Engine:
         self.device = device
         self.plan = plan
         self.log = Log(len(plan.sets), plan.first_calls)
-        self._calls = Calls(plan.fn, plan.sets)
+        self.calls = Calls(plan.fn, plan.sets)
         before = plan.flush if plan.refill is None else self._refilled
         self._watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
         self._conditions = Conditions(device)
@@ -89,18 +90,20 @@ class Engine:
         """Take the samples; whatever is raised on the way, `log` keeps what there is."""
         with _collector_off():
             calibration = self.log.calibration = self._calibrate()
-            sizing = Sizing(self._watch, self._calls, calibration, self.plan.budget_s)
+            sizing = Sizing(self._watch, self.calls, calibration, self.plan.budget_s)
             if not self._first_calls() or not self._slow_for_good(sizing):
                 way = self._warm_up(sizing)
-                self._warm_calls()
-                self._renew()
-                self._take(sizing, self._graphed(sizing, way))
+                if self.plan.first_calls:
+                    self._warm_calls()
+                if self.plan.renew is not None:
+                    self._renew(self.plan.renew)
+                self._take(sizing, self._graphed(sizing, way) if self.device.traits.graphs else way)
             self.log.say(self.device.traits.precision, fell_back=self._watch.fell_back)
 
     def _refilled(self) -> None:
         """Before a sample: the next set with other values, then what evicts them where that was asked for."""
         assert self.plan.refill is not None
-        self.plan.refill(self._calls.made % len(self.plan.sets))
+        self.plan.refill(self.calls.made % len(self.plan.sets))
         if self.plan.flush is not None:
             self.plan.flush()
 
@@ -112,11 +115,6 @@ class Engine:
             return calibration
         require_alike(self._watch.meeting, self.device.traits)
         return agreed_calibration(self._watch.meeting, calibration)
-
-    @property
-    def sets_touched(self) -> Sequence[tuple[object, ...]]:
-        """The argument sets that were called with, since they were last renewed."""
-        return self._calls.touched
 
     def close(self) -> None:
         """Let go of every buffer, so that a traceback that holds on to this engine does not hold on to them."""
@@ -140,18 +138,18 @@ class Engine:
 
     def peak_bytes(self) -> int | None:
         """The most memory that one call holds above what is allocated before it, by a call of its own."""
-        made = self._calls.made
+        made = self.calls.made
         with _collector_off():
-            peak_bytes = self.device.peak_bytes(lambda: self._calls(1))
-            if self._calls.made == made and not self._watch.meeting.alone:
+            peak_bytes = self.device.peak_bytes(lambda: self.calls(1))
+            if self.calls.made == made and not self._watch.meeting.alone:
                 # A device that does not tell makes no call, but the other ranks may have made theirs.
-                self._calls(1)
+                self.calls(1)
         return peak_bytes
 
     def held_bytes(self) -> int | None:
         """What one call leaves allocated as long as its result is kept, by a call of its own; never with peers."""
         with _collector_off():
-            return self.device.held_bytes(self._calls.kept)
+            return self.device.held_bytes(self.calls.kept)
 
     def samples(self) -> Samples | None:
         """The record of what was taken; None where there is no sample yet."""
@@ -166,7 +164,7 @@ class Engine:
         log, wanted = self.log, self.plan.first_calls
         for index in range(max(1, wanted)):
             log.warmup_iterations += 1
-            log.first_calls_s.append(self._watch.alone_s(self._calls.first if index == 0 else lambda: self._calls(1)))
+            log.first_calls_s.append(self._watch.alone_s(self.calls.first if index == 0 else partial(self.calls, 1)))
             log.warmup_s += log.first_calls_s[-1]
         warm = wanted > 1 and not self.device.traits.queues
         return log.first_calls_s[-1] >= (SHARE_DIRECT if warm else 1) * self.plan.budget_s
@@ -174,11 +172,11 @@ class Engine:
     def _warm_calls(self) -> None:
         """Time a few warm calls as the first were timed, where samples are not: behind a queue, or across ranks."""
         log, in_a_row = self.log, not (self.plan.isolated or self._watch.meeting.alone)
-        if not self.plan.first_calls or not (self.device.traits.queues or in_a_row):
+        if not (self.device.traits.queues or in_a_row):
             return
         while len(log.warm_calls_s) < WARM_CALLS and sum(log.warm_calls_s) < WARM_SHARE * self.plan.budget_s:
             log.warmup_iterations += 1
-            log.warm_calls_s.append(self._watch.alone_s(lambda: self._calls(1)))
+            log.warm_calls_s.append(self._watch.alone_s(partial(self.calls, 1)))
         log.warmup_s += sum(log.warm_calls_s)
 
     def _slow_for_good(self, sizing: Sizing) -> bool:
@@ -189,7 +187,8 @@ class Engine:
         """
         log, way, budget_s = self.log, sizing.at_once(), self.plan.budget_s
         while not self._enough():
-            self._begin_block()
+            with self._watch.answering():
+                self._conditions.begin(anew=not log.kept)
             taken = sizing.block(way)
             if taken.wall_s < SHARE_DIRECT * budget_s:
                 log.forget(1, taken.wall_s)
@@ -209,67 +208,56 @@ class Engine:
         def span_s(count: int) -> float:
             nonlocal idle_s
             log.warmup_iterations += count
-            lasted_s = self._watch.span_s(lambda: self._calls(count))
+            lasted_s = self._watch.span_s(partial(self.calls, count))
             # The least is that of a span too short to fill the queue.
             idle_s = min(idle_s, self._watch.submit_s / count)
             return lasted_s
 
-        def found() -> BlockPlan:
-            call_s = warm.run(span_s, sizing.clock_hz, self._watch.now_s)
-            flush_s = warm.beside_s if self.plan.flush is not None else 0.0
-            return sizing.way(call_s, idle_s, flush_s, until_s)
-
-        until_s = self._watch.now_s() + self.plan.budget_s
+        began_s = self._watch.meeting.now_s()
         try:
-            return self._timed(found)
+            call_s = warm.run(span_s, sizing.clock_hz, self._watch.meeting.now_s)
+            flush_s = warm.beside_s if self.plan.flush is not None else 0.0
+            return sizing.way(call_s, idle_s, flush_s, began_s + self.plan.budget_s)
         finally:
             log.warmup_iterations += sizing.tried
+            self._before_s = self._watch.meeting.now_s() - began_s
             log.warmup_s = first_s + self._before_s
 
     def _graphed(self, sizing: Sizing, way: BlockPlan) -> BlockPlan:
-        before, spent_s = sizing.tried, self._before_s
+        """The same by a graph, where that is better; it is paid for by the budget too."""
+        before, began_s = sizing.tried, self._watch.meeting.now_s()
         wanted = self.plan.graph if self._watch.meeting.alone else False
-        until_s = self._watch.now_s() + self.plan.budget_s - spent_s
         try:
-            return self._timed(lambda: sizing.graphed(way, wanted, until_s))
+            return sizing.graphed(way, wanted, began_s + self.plan.budget_s - self._before_s)
         finally:
+            lasted_s = self._watch.meeting.now_s() - began_s
+            self._before_s += lasted_s
             self.log.warmup_iterations += sizing.tried - before
-            self.log.warmup_s += self._before_s - spent_s - sizing.capturing_s
+            self.log.warmup_s += lasted_s - sizing.capturing_s
             self.refused = sizing.refused
 
-    def _timed(self, step: Callable[[], BlockPlan]) -> BlockPlan:
-        """The result of a step that is paid for by the budget."""
-        began_s = self._watch.now_s()
-        try:
-            return step()
-        finally:
-            self._before_s += self._watch.now_s() - began_s
-
-    def _renew(self) -> None:
-        if self.plan.renew is not None:
-            self.settle()
-            # Nobody frees what another rank still reads.
-            self._watch.meeting.barrier()
-            self.plan.renew(min(self._calls.made, len(self.plan.sets)))
-            self._calls.restart()
+    def _renew(self, renew: Callable[[int], object]) -> None:
+        self.settle()
+        # Nobody frees what another rank still reads.
+        self._watch.meeting.barrier()
+        renew(min(self.calls.made, len(self.plan.sets)))
+        self.calls.restart()
 
     def _take(self, sizing: Sizing, way: BlockPlan) -> None:
         """Blocks until the median is known well enough, or the budget is spent."""
         log = self.log
         log.labels |= way.labels
-        self._begin_block()
+        with self._watch.answering():
+            self._conditions.begin(anew=True)
         began_s = self._watch.meeting.meet_s()
         while not self._enough():
             if log.kept:
-                self._begin_block()
+                with self._watch.answering():
+                    self._conditions.begin()
             taken = sizing.block(way)
-            log.measuring_s = self._watch.now_s() - began_s
+            log.measuring_s = self._watch.meeting.now_s() - began_s
             if self._keep(taken, way) == HOST_GAP:
                 way = replace(way, shape=way.shape.relaxed())
-
-    def _begin_block(self) -> None:
-        with self._watch.answering():
-            self._conditions.begin(anew=not self.log.kept)
 
     def _enough(self) -> bool:
         """Whether to stop. Before that, blocks of which nobody was asked are asked about: they may not count."""
@@ -296,7 +284,9 @@ class Engine:
         paced = free and _sets_the_pace(taken, calls)
         state = State(UNKNOWN, said=UNKNOWN)
         try:
-            state = log.state = agreed_state(self._watch.meeting, self._asked(own))
+            with self._watch.answering():
+                cause = self._conditions.cause(own.ahead, own.clocks_hz, own.wall_s)
+            state = log.state = agreed_state(self._watch.meeting, self._own_state(cause))
         finally:
             # Below one tick: the time is certainly not above it.
             seconds, own_s = (tuple(max(s, log.tick_s) / calls for s in each.spans) for each in (taken, own))
@@ -304,15 +294,11 @@ class Engine:
             log.kept.append(TimedBlock(block, seconds, wall_s, paced, own_s))
         log.judge(state)
         if self.plan.after_block is not None:
-            self.plan.after_block()
+            self.plan.after_block(self)
         return state.cause
 
-    def _asked(self, own: BlockTimes) -> State:
-        """What this rank's device tells of the block that ends now."""
-        with self._watch.answering():
-            return self._own_state(self._conditions.cause(own.ahead, own.clocks_hz, own.wall_s))
-
     def _own_state(self, cause: str) -> State:
+        """What this rank's device tells of the blocks so far, and of the one that ends now."""
         conditions = self._conditions
         # A collective wakes its own threads some 4000 times a second (measured), which tells of no neighbour.
         harmless = PREEMPTED if not self._watch.meeting.alone else ""

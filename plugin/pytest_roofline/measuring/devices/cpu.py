@@ -28,6 +28,8 @@ class CpuDevice(RealDevice):
 
     def __init__(self) -> None:
         self.name = "cpu"
+        # Asked for by every measurement, and none of it changes but the clock, which is that of the beginning.
+        self._facts: DeviceFacts | None = None
         self.traits = Traits(
             tick_s=_tick_s(),
             # Long enough that one interrupt of the operating system does not double a sample.
@@ -81,6 +83,11 @@ class CpuDevice(RealDevice):
 
     def facts(self) -> DeviceFacts:
         """Model, family, cores and last-level cache."""
+        if self._facts is None:
+            self._facts = self._read_facts()
+        return self._facts
+
+    def _read_facts(self) -> DeviceFacts:
         facts = host.host_facts()
         return DeviceFacts(
             type="cpu",
