@@ -22,7 +22,7 @@ MOST_REASONS = 3
 # Changes and findings that are told in full; the others are in --json.
 MOST_TOLD = 20
 # Tests, devices and facts that are named of one.
-MOST_NAMED, MOST_FACTS = 4, 6
+MOST_NAMED, MOST_FACTS = 3, 6
 # Rows of the table of all tests.
 MOST_TESTS = 60
 WORDS = {"node": "node", "gpu": "GPU", "link": "link"}
