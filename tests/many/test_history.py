@@ -73,15 +73,6 @@ def test_a_drift_that_no_two_neighbours_show_is_found(made):
     assert "drift" == only(history(made.night_by_night(seconds))).kind
 
 
-def test_a_step_within_a_drift_is_both(made):
-    logs = noisy(60, 0.004) + np.linspace(0, 0.06, 60) + np.where(np.arange(60) >= 30, 0.10, 0.0)
-    found = {change.kind: change for change in history(made.night_by_night(times(logs))).changes}
-    assert {"drift", "step"} == set(found)
-    assert [found["step"].after.run_id] == names(30)
-    assert found["step"].change == pytest.approx(math.expm1(0.10), abs=0.015)
-    assert found["drift"].change == pytest.approx(math.expm1(0.06), abs=0.015)
-
-
 @pytest.mark.parametrize("places", [(10,), (0,), (23,), (3, 15), (22, 23)])
 def test_single_outliers_are_no_step(made, places):
     logs = noisy(24)

@@ -1,12 +1,11 @@
-"""Series of a history, and what each did: the steps and the slope that explain it best, whatever chance could do.
+"""Series of a history, and what each did: the steps or the slope that explain it best, whatever chance could do.
 
 Steps are located by `ruptures` (exact search with pruning, PELT, of Killick et al. 2012, under squared error) on values
-whose single outliers are drawn in. Steps, a slope, or both are chosen by the Bayesian information criterion.
+whose single outliers are drawn in. Steps or a slope are chosen by the Bayesian information criterion.
 """
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ DRAWN_IN, NEIGHBOURS = 3.0, 5
 # A step takes two parameters, its place and its size, each at the criterion's price of log(n); one more since its
 # place was searched for (Zhang & Siegmund 2007).
 STEP_PRICE = 3.0
-# From one fit to the next: places of steps, then sizes and slope, then places again.
-MOST_FITS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +71,15 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Steps before points `cuts`, levels between them, and a slope in log seconds a day through all.
+    """Steps before points `cuts` with levels between them, or a slope through all.
 
     Args:
         cuts: number of the first point behind each step.
-        slope: 0 without drift.
-        levels: of each segment, once the slope is taken out.
+        levels: of each segment, in log seconds; none of a slope.
         rest: of each point, what is left of the drawn-in value.
     """
 
     cuts: tuple[int, ...]
-    slope: float
     levels: tuple[float, ...]
     rest: "Values"
 
@@ -95,60 +90,44 @@ class Shape:
 
     @property
     def freedom(self) -> int:
-        """Degrees of freedom of what is left."""
-        return max(0, len(self.rest) - len(self.levels) - bool(self.slope))
+        """Degrees of freedom of what is left: a slope takes two, with its level."""
+        return len(self.rest) - (len(self.levels) or 2)
 
     @property
     def cost(self) -> float:
         """The Bayesian information criterion; less is better."""
         count = len(self.rest)
         square = max(float(self.rest @ self.rest) / count, 1e-12)
-        return count * math.log(square) + (STEP_PRICE * len(self.cuts) + bool(self.slope)) * math.log(count)
+        return count * math.log(square) + (STEP_PRICE * len(self.cuts) + (not self.levels)) * math.log(count)
 
 
-def locate(values: "Values", noise: float) -> tuple[int, ...]:
-    """The first points behind each step."""
+def stepped(values: "Values", noise: float) -> Shape:
+    """The steps that explain a drawn-in series best."""
     import ruptures
 
     search = ruptures.KernelCPD(kernel="linear", min_size=SHORTEST)
     scaled = ((values - values.mean()) / noise).reshape(-1, 1)
-    return tuple(int(cut) for cut in search.fit_predict(scaled, pen=STEP_PRICE * math.log(len(values)))[:-1])
+    found = search.fit_predict(scaled, pen=STEP_PRICE * math.log(len(values)))
+    return levelled(values, tuple(int(cut) for cut in found[:-1]))
 
 
-def fit(days: "Values", values: "Values", cuts: tuple[int, ...], *, slope: bool) -> Shape:
-    """Levels, and a slope through all of them where one is asked for, by least squares."""
+def levelled(values: "Values", cuts: tuple[int, ...]) -> Shape:
+    """Steps at these places, with the mean of each segment as its level."""
     import numpy
 
-    parts = [slice(start, end) for start, end in pairwise([0, *cuts, len(values)])]
-    steepness = 0.0
-    if slope:
-        apart = numpy.concatenate([days[part] - days[part].mean() for part in parts])
-        level = numpy.concatenate([values[part] - values[part].mean() for part in parts])
-        square = float(apart @ apart)
-        steepness = float(apart @ level) / square if square > 0 else 0.0
-    flat = values - steepness * days
-    levels = tuple(float(flat[part].mean()) for part in parts)
-    rest = numpy.concatenate([flat[part] - level for part, level in zip(parts, levels, strict=True)])
-    return Shape(cuts, steepness, levels, rest)
+    parts = numpy.split(values, cuts)
+    levels = tuple(float(part.mean()) for part in parts)
+    return Shape(cuts, levels, numpy.concatenate([part - level for part, level in zip(parts, levels, strict=True)]))
 
 
-def best_shape(days: "Values", values: "Values", noise: float) -> Shape:
-    """Of steps, a slope, and both, what explains a drawn-in series best."""
-    found = [fit(days, values, locate(values, noise), slope=False), fit(days, values, (), slope=True)]
-    if found[0].cuts:
-        # A step looks like a slope and a slope like steps, so the search for both begins from either.
-        found += [_both(days, values, noise, start) for start in tuple(found)]
-    return min(found, key=lambda shape: shape.cost)
+def sloped(days: "Values", values: "Values") -> Shape:
+    """A slope through all of a drawn-in series, by least squares."""
+    import numpy
 
-
-def _both(days: "Values", values: "Values", noise: float, start: Shape) -> Shape:
-    shape = fit(days, values, start.cuts, slope=True)
-    for _ in range(MOST_FITS):
-        again = fit(days, values, locate(values - shape.slope * days, noise), slope=True)
-        if again.cuts == shape.cuts:
-            break
-        shape = again
-    return shape
+    apart, flat = days - days.mean(), values - values.mean()
+    square = float(apart @ apart)
+    rest: Values = flat - (float(apart @ flat) / square if square > 0 else 0.0) * apart
+    return Shape((), (), numpy.asarray(rest))
 
 
 def drawn_in(logs: "Values", noise: float) -> "Values":

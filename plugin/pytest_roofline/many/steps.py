@@ -9,13 +9,12 @@ must be more than that many outliers in a row, as often as this series and all o
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
 from ..judging.spread import Prior, borrow
 from ..judging.stats import quantile
-from .shapes import DRAWN_IN, Series, Shape, best_shape, drawn_in, fit, locate
+from .shapes import DRAWN_IN, Series, Shape, drawn_in, levelled, sloped, stepped
 
 if TYPE_CHECKING:
     from .shapes import Values
@@ -69,7 +68,7 @@ def examine(series: Sequence[Series], priors: dict[str, Prior], least: float) ->
     cases = []
     for one, noise in zip(series, _noises(series), strict=True):
         values = drawn_in(one.logs, noise)
-        shape = best_shape(one.days, values, noise)
+        shape = min(stepped(values, noise), sloped(one.days, values), key=lambda shape: shape.cost)
         away = one.logs - (values - shape.rest)
         cases.append(_Case(one, values, shape, int((abs(away) > DRAWN_IN * noise).sum())))
     outliers = max(LEAST_OUTLIERS, sum(case.outliers for case in cases) / sum(len(case.values) for case in cases))
@@ -151,25 +150,18 @@ class _Judge:
     def settle(self) -> list[Found]:
         """What stands."""
         shape = self.shape
+        if not shape.levels:
+            drift = self._drift()
+            if drift is not None:
+                return [drift]
+            shape = stepped(self.values, math.sqrt(self._variance(shape)[0]))
         while True:
-            drift = self._drift(shape) if shape.slope else None
-            if shape.slope and drift is None:
-                shape = self._simpler(shape)
-                continue
             steps = [self._step(shape, number) for number in range(len(shape.cuts))]
             weak = [step for step in steps if not self._stands(step)]
             if not weak:
-                return ([drift] if drift else []) + steps
+                return steps
             worst = steps.index(max(weak, key=lambda step: (step.p, -abs(step.size))))
-            cuts = shape.cuts[:worst] + shape.cuts[worst + 1 :]
-            shape = fit(self.series.days, self.values, cuts, slope=bool(shape.slope))
-
-    def _simpler(self, shape: Shape) -> Shape:
-        """Steps, or of a shape with both a slope alone, whichever explains more."""
-        noise = math.sqrt(self._variance(shape)[0])
-        steps = fit(self.series.days, self.values, locate(self.values, noise), slope=False)
-        line = fit(self.series.days, self.values, (), slope=True)
-        return line if shape.cuts and line.cost < steps.cost else steps
+            shape = levelled(self.values, shape.cuts[:worst] + shape.cuts[worst + 1 :])
 
     def _stands(self, found: Found) -> bool:
         return found.p <= LEVEL and abs(found.size) > self.least
@@ -185,15 +177,14 @@ class _Judge:
         variance, freedom = self._variance(shape)
         start, cut, end = shape.bounds[number : number + 3]
         means = self._of_mean(shape, start, cut, variance) + self._of_mean(shape, cut, end, variance)
-        error = math.sqrt(self.inflation * (means + self._of_slope(shape, start, cut, end, variance)))
+        error = math.sqrt(self.inflation * means)
         size = shape.levels[number + 1] - shape.levels[number]
         score = (abs(size) - WORTH * self.least) / error
         p = 2 * float(special.stdtr(freedom, -score)) * _places(len(self.values))
         # As many outliers in a row, wherever in the series.
         p = self.times * max(p, len(self.values) * self.outliers ** min(cut - start, end - cut))
         half = quantile(0.975, freedom) * error
-        levels = (shape.levels[place] + shape.slope * self.series.days[cut] for place in (number, number + 1))
-        before, after = self.series.around(cut, *levels)
+        before, after = self.series.around(cut, *shape.levels[number : number + 2])
         return Found(self.series, "step", size, (size - half, size + half), min(1.0, p), before, after)
 
     def _of_mean(self, shape: Shape, start: int, end: int, variance: float) -> float:
@@ -201,52 +192,21 @@ class _Judge:
         rest = shape.rest[start:end]
         return max(variance, float(rest @ rest) / max(1, len(rest) - 1)) / len(rest)
 
-    def _of_slope(self, shape: Shape, start: int, cut: int, end: int, variance: float) -> float:
-        """What not knowing the slope better adds to the variance of a step; nothing without one."""
-        if not shape.slope:
-            return 0.0
-        days = self.series.days
-        square = sum(
-            float(((part := days[a:b]) - part.mean()) @ (part - part.mean())) for a, b in pairwise(shape.bounds)
-        )
-        return variance * float(days[cut:end].mean() - days[start:cut].mean()) ** 2 / square
-
-    def _drift(self, shape: Shape) -> Found | None:
-        """The drift, by Mann and Kendall's test between the steps, and Theil and Sen's slope; None without."""
-        import numpy
+    def _drift(self) -> Found | None:
+        """The drift, by Mann and Kendall's test, and Theil and Sen's slope; None where it does not stand."""
         from scipy import special, stats
 
-        # Without the steps, which keep the slope.
-        flat = self.values - numpy.repeat(shape.levels, numpy.diff(shape.bounds))
-        days = self.series.days
-        span = float(days[-1] - days[0])
-        if not span:
-            return None
-        score = _trend(flat, shape.bounds) / math.sqrt(self.inflation)
-        places = _places(len(flat)) if shape.cuts else 1
-        p = min(1.0, 2 * float(special.ndtr(-abs(score))) * places * self.times)
-        slope = stats.theilslopes(flat, days)
+        days, values = self.series.days, self.values
+        chance = float(stats.kendalltau(days, values).pvalue)
+        # Neighbours that go together make the statistic wider.
+        p = 2 * float(special.ndtr(special.ndtri(chance / 2) / math.sqrt(self.inflation)))
+        slope, span = stats.theilslopes(values, days), float(days[-1] - days[0])
         size, low, high = (float(one) * span for one in (slope.slope, slope.low_slope, slope.high_slope))
         runs = self.series.runs if self.series.raw is None else self.series.raw[0]
-        found = Found(self.series, "drift", size, (low, high), p, int(runs[0]), int(runs[-1]))
+        found = Found(self.series, "drift", size, (low, high), min(1.0, p * self.times), int(runs[0]), int(runs[-1]))
         return found if self._stands(found) else None
 
 
 def _places(count: int) -> float:
     """How many pairs of neighbouring segments a series of `count` points has: three ends among n + 1 places."""
     return math.comb(count + 1, 3)
-
-
-def _trend(values: "Values", bounds: Sequence[int]) -> float:
-    """Mann and Kendall's score of a trend, added up over segments (Hirsch et al. 1982), with its continuity correction.
-
-    Values are in the order of time, so that the pairs that agree with it are those that grow.
-    """
-    import numpy
-
-    total = variance = 0.0
-    for start, end in pairwise(bounds):
-        part, count = values[start:end], end - start
-        total += float(numpy.sign(part[None, :] - part[:, None])[numpy.triu_indices(count, 1)].sum())
-        variance += count * (count - 1) * (2 * count + 5) / 18
-    return math.copysign(max(0.0, abs(total) - 1), total) / math.sqrt(variance)
