@@ -55,54 +55,40 @@ def day(text):
     return parse_moment(text, "--before")
 
 
-def test_without_a_choice_all_saved_runs_are_taken(saved):
-    picked = scan(saved, Choice())
-    assert (names(picked), picked.notes) == (["r0", "r1", "r2", "r3", "r4"], ())
+FEBRUARY, ALL = ["r0", "r1", "r2"], ["r0", "r1", "r2", "r3", "r4"]
 
 
-@pytest.mark.parametrize(
-    ("driver", "taken"),
-    [
-        ("550", ["r0", "r1", "r2"]),
-        ("550.54", ["r0", "r1"]),
-        ("550.54.14", ["r0"]),
-        ("550.", ["r0", "r1", "r2"]),
-        ("570.86", ["r3", "r4"]),
-    ],
-)
-def test_a_driver_is_chosen_by_its_version_or_the_first_parts_of_it(saved, driver, taken):
-    assert names(scan(saved, Choice(driver=driver))) == taken
-
-
-@pytest.mark.parametrize("driver", ["55", "550.5", "50", "550.54.145", "5500"])
-def test_a_piece_of_a_number_is_no_driver(saved, driver):
-    with pytest.raises(BadInput, match="no run matches"):
-        scan(saved, Choice(driver=driver))
-
-
-@pytest.mark.parametrize(
-    ("choice", "taken"),
-    [
+def test_runs_are_chosen_by_their_driver_or_the_first_parts_of_it_and_by_when_they_began(saved):
+    cases = [
+        (Choice(), ALL),
+        (Choice(driver="550"), FEBRUARY),
+        (Choice(driver="550."), FEBRUARY),
+        (Choice(driver="550.54"), ["r0", "r1"]),
+        (Choice(driver="550.54.14"), ["r0"]),
         (Choice(before=day("2026-02-10")), ["r0"]),
         (Choice(before=day("2026-02-10T03:00:00Z")), ["r0"]),
         (Choice(before=day("2026-02-10T03:00:01Z")), ["r0", "r1"]),
-        (Choice(after=day("2026-03-01")), ["r3", "r4"]),
+        (Choice(before=day("2026-02-10T04:00:00+02:00")), ["r0"]),
         (Choice(after=day("2026-03-01T03:00:00Z")), ["r3", "r4"]),
         (Choice(after=day("2026-03-01T03:00:01Z")), ["r4"]),
         (Choice(after=day("2026-02-05"), before=day("2026-03-05")), ["r1", "r2", "r3"]),
         (Choice(driver="550", after=day("2026-02-05")), ["r1", "r2"]),
-        (Choice(before=day("2026-02-10T04:00:00+02:00")), ["r0"]),
-    ],
-)
-def test_runs_are_chosen_by_when_they_began(saved, choice, taken):
-    assert names(scan(saved, choice)) == taken
+    ]
+    for choice, taken in cases:
+        picked = scan(saved, choice)
+        note = () if taken == ALL else (f"{len(taken)} of 5 runs match {choice}",)
+        assert (choice, names(picked), picked.notes) == (choice, taken, note)
+    runs = [read_run(path) for path in sorted((saved / "runs").glob("*.jsonl"))]
+    assert names(pick(runs, Choice(driver="570"))) == ["r3", "r4"]
 
 
-def test_how_many_were_chosen_is_noted(saved):
-    assert scan(saved, Choice(driver="550")).notes == ("3 of 5 runs match --driver 550",)
+def test_a_piece_of_a_number_is_no_driver(saved):
+    for driver in ("55", "550.5", "50", "550.54.145", "5500"):
+        with pytest.raises(BadInput, match="no run matches"):
+            scan(saved, Choice(driver=driver))
 
 
-def test_nothing_that_matches_is_a_sentence_with_the_drivers_and_dates_there_are(saved):
+def test_nothing_that_matches_is_a_sentence_with_the_drivers_and_dates_there_are(make, saved):
     with pytest.raises(BadInput) as error:
         scan(saved, Choice(driver="560", before=day("2026-03-01")))
     assert str(error.value) == (
@@ -112,155 +98,75 @@ def test_nothing_that_matches_is_a_sentence_with_the_drivers_and_dates_there_are
     )
 
 
-def test_a_run_without_a_date_is_neither_before_nor_after(make, folder):
-    save(make, folder / "runs" / "r.jsonl", started="one day")
+def test_a_run_without_a_date_or_a_driver_is_taken_by_no_choice_of_one(make, folder):
+    save(make, folder / "runs" / "r.jsonl", started="one day", driver=None)
     assert names(scan(folder, Choice())) == ["r"]
-    for choice in (Choice(before=day("9999-01-01")), Choice(after=day("0002-01-01"))):
-        with pytest.raises(BadInput, match="begun nobody knows when"):
+    for choice in (Choice(before=day("9999-01-01")), Choice(after=day("0002-01-01")), Choice(driver="550")):
+        with pytest.raises(BadInput, match="there is one, of driver unknown, begun nobody knows when"):
             scan(folder, choice)
 
 
-def test_a_device_without_a_driver_has_none_to_choose(make, folder):
-    save(make, folder / "runs" / "r.jsonl", driver=None)
-    with pytest.raises(BadInput, match="there is one, of driver unknown"):
-        scan(folder, Choice(driver="550"))
-
-
-def test_named_runs_are_chosen_from_too(saved):
-    runs = [read_run(path) for path in sorted((saved / "runs").glob("*.jsonl"))]
-    picked = pick(runs, Choice(driver="570"))
-    assert (names(picked), picked.notes) == (["r3", "r4"], ("2 of 5 runs match --driver 570",))
-
-
-def test_an_empty_folder_says_how_to_record_a_run(folder):
+def test_a_folder_without_a_run_that_can_be_read_says_why(folder):
     with pytest.raises(BadInput, match=r"no run in .*runs; record one with `pytest --roofline-save=NAME`"):
         scan(folder, Choice())
-
-
-def test_a_file_that_cannot_be_read_is_named_and_left_out(saved):
-    (saved / "runs" / "broken.jsonl").write_text("{\n")
-    picked = scan(saved, Choice())
-    assert names(picked) == ["r0", "r1", "r2", "r3", "r4"]
-    (note,) = picked.notes
-    assert note.startswith("left out: run file ")
-    assert "broken.jsonl, line 1 is not JSON" in note
-
-
-def test_a_folder_of_broken_files_says_what_is_wrong_with_them(folder):
     (folder / "runs").mkdir(parents=True)
     (folder / "runs" / "broken.jsonl").write_text("{\n")
     with pytest.raises(BadInput, match=r"no run in .* that can be used \(left out: run file .*broken"):
         scan(folder, Choice())
 
 
-def test_a_copy_of_a_run_counts_once(make, saved):
-    save(make, saved / "runs" / "s.jsonl", run_id="r0")
+def test_what_is_left_out_of_a_folder_is_named_with_the_reason(make, saved):
+    runs = saved / "runs"
+    strange = {
+        "copy": ({"run_id": "r0"}, f"it is the same run as {runs / 'r0.jsonl'}"),
+        "empty": ({"empty": True}, "it holds no measurement"),
+        "fake": ({"device_type": "fake"}, "it is of a fake device"),
+        "nccl": ({"command": ("roofline", "import", "all_reduce.log")}, "it was imported from another tool"),
+    }
+    for name, (facts, why) in strange.items():
+        path = save(make, runs / f"s-{name}.jsonl", **facts)
+        picked = scan(saved, Choice())
+        assert (names(picked), picked.notes) == (ALL, (f"{path} is left out: {why}",))
+        path.unlink()
+    (runs / "broken.jsonl").write_text("{\n")
     picked = scan(saved, Choice())
-    assert names(picked) == ["r0", "r1", "r2", "r3", "r4"]
-    assert picked.notes == (
-        f"{saved / 'runs' / 's.jsonl'} is left out: it is the same run as {saved / 'runs' / 'r0.jsonl'}",
-    )
+    assert names(picked) == ALL
+    assert "broken.jsonl, line 1 is not JSON" in picked.notes[0]
 
 
-def test_a_run_that_measured_nothing_is_left_out(make, saved):
-    save(make, saved / "runs" / "s.jsonl", empty=True)
-    picked = scan(saved, Choice())
-    assert "s" not in names(picked)
-    assert picked.notes == (f"{saved / 'runs' / 's.jsonl'} is left out: it holds no measurement",)
+def test_runs_of_a_fake_device_or_of_another_tool_alone_are_taken(make, folder):
+    for facts in ({"device_type": "fake"}, {"command": ("roofline", "import", "all_reduce.log")}):
+        save(make, folder / "runs" / "one.jsonl", **facts)
+        assert names(scan(folder, Choice())) == ["one"]
 
 
-def test_runs_of_a_fake_device_are_left_out_where_there_are_real_ones(make, saved):
-    save(make, saved / "runs" / "fake.jsonl", device_type="fake")
-    picked = scan(saved, Choice())
-    assert "fake" not in names(picked)
-    assert picked.notes == (f"{saved / 'runs' / 'fake.jsonl'} is left out: it is of a fake device",)
-
-
-def test_imported_runs_are_left_out_where_there_are_others(make, saved):
-    save(make, saved / "runs" / "nccl.jsonl", command=("roofline", "import", "all_reduce.log"))
-    picked = scan(saved, Choice())
-    assert "nccl" not in names(picked)
-    assert picked.notes == (f"{saved / 'runs' / 'nccl.jsonl'} is left out: it was imported from another tool",)
-
-
-def test_imported_runs_alone_are_taken(make, folder):
-    save(make, folder / "runs" / "nccl.jsonl", command=("roofline", "import", "all_reduce.log"))
-    assert names(scan(folder, Choice())) == ["nccl"]
-
-
-def test_runs_of_a_fake_device_alone_are_taken(make, folder):
-    save(make, folder / "runs" / "fake.jsonl", device_type="fake")
-    assert names(scan(folder, Choice())) == ["fake"]
-
-
-def partition(make):
-    return make.hardware(partition="1g.18gb")
-
-
-def h100(make):
-    return make.hardware(product="h100-sxm5", memory="80gb")
-
-
-@pytest.fixture
-def mixed(make, saved):
-    """The five runs, one of a slice of the same product, one of another product."""
-    save(make, saved / "runs" / "slice.jsonl", hardware=partition(make))
-    save(make, saved / "runs" / "h100.jsonl", hardware=h100(make), product="NVIDIA H100 80GB HBM3")
-    return saved
-
-
-def test_several_hardware_are_refused_with_their_keys_and_how_to_choose(mixed):
+def test_hardware_is_chosen_by_its_key_or_words_of_it_and_several_are_refused(make, saved):
+    h100 = make.hardware(product="h100-sxm5", memory="80gb")
+    save(make, saved / "runs" / "slice.jsonl", hardware=make.hardware(partition="1g.18gb"))
+    save(make, saved / "runs" / "h100.jsonl", hardware=h100, product="NVIDIA H100 80GB HBM3")
+    cases = {
+        "h100-sxm5": ["h100"],
+        "1g.18gb": ["slice"],
+        "h200-sxm 1g.18gb": ["slice"],
+        "h200-sxm, 141gb, 1g.18gb": ["slice"],
+        "h200-sxm, 141gb": ALL,
+    }
+    assert {product: names(scan(saved, Choice(product=product))) for product in cases} == cases
     with pytest.raises(OtherHardware) as error:
-        scan(mixed, Choice())
+        scan(saved, Choice())
     assert str(error.value) == (
         "the runs are of different hardware: h200-sxm, 141gb (5); h100-sxm5, 80gb (1); h200-sxm, 141gb, 1g.18gb (1); "
         'expected one, choose it with --product "h200-sxm, 141gb"'
     )
-
-
-@pytest.mark.parametrize(
-    ("product", "taken"),
-    [
-        ("h100-sxm5", ["h100"]),
-        ("1g.18gb", ["slice"]),
-        ("h200-sxm 1g.18gb", ["slice"]),
-        ("h200-sxm, 141gb, 1g.18gb", ["slice"]),
-        ("h200-sxm, 141gb", ["r0", "r1", "r2", "r3", "r4"]),
-    ],
-)
-def test_hardware_is_chosen_by_its_key_or_words_of_it(mixed, product, taken):
-    assert names(scan(mixed, Choice(product=product))) == taken
-
-
-def test_a_product_that_names_several_keys_is_refused(mixed):
     with pytest.raises(OtherHardware, match=r"1g\.18gb"):
-        scan(mixed, Choice(product="h200-sxm"))
+        scan(saved, Choice(product="h200-sxm"))
+    with pytest.raises(BadInput, match=r"no run matches --product h20; there are 7, .* on h200-sxm, 141gb \(5\); h100"):
+        scan(saved, Choice(product="h20"))
 
 
-def test_a_part_of_a_products_name_is_another_product(mixed):
-    with pytest.raises(
-        BadInput, match=r"no run matches --product h20; there are 7, .* on h200-sxm, 141gb \(5\); h100-sxm5"
-    ):
-        scan(mixed, Choice(product="h20"))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2026-03-01", datetime.datetime(2026, 3, 1, tzinfo=UTC)),
-        ("2026-03-01T06:30", datetime.datetime(2026, 3, 1, 6, 30, tzinfo=UTC)),
-        ("2026-03-01T06:30Z", datetime.datetime(2026, 3, 1, 6, 30, tzinfo=UTC)),
-        ("2026-03-01T06:30+02:00", datetime.datetime(2026, 3, 1, 4, 30, tzinfo=UTC)),
-        ("", None),
-        ("yesterday", None),
-        ("2026-13-01", None),
-    ],
-)
-def test_a_date_is_its_midnight_in_utc(text, expected):
-    assert moment(text) == expected
-
-
-@pytest.mark.parametrize("text", ["yesterday", "2026-02-30", "1", ""])
-def test_what_is_no_date_is_refused_with_an_example(text):
-    with pytest.raises(BadInput, match=r"--after is .*; expected a date or time in ISO 8601: 2026-03-01"):
-        parse_moment(text, "--after")
+def test_a_date_is_its_midnight_in_utc_and_what_is_none_is_refused_with_an_example():
+    assert moment("2026-03-01") == datetime.datetime(2026, 3, 1, tzinfo=UTC)
+    assert moment("2026-03-01T06:30") == moment("2026-03-01T06:30Z") == moment("2026-03-01T08:30+02:00")
+    for text in ("yesterday", "2026-02-30", "2026-13-01", "1", ""):
+        with pytest.raises(BadInput, match=r"--after is .*; expected a date or time in ISO 8601: 2026-03-01"):
+            parse_moment(text, "--after")

@@ -1,5 +1,4 @@
 import re
-from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -9,14 +8,10 @@ from pytest_roofline.judging.baseline_health import health_of
 from pytest_roofline.judging.renewal import Change
 from pytest_roofline.reporting.baseline_tables import (
     LEGEND,
-    capped,
     changes_table,
-    health_as_json,
     health_table,
     provisional_lines,
     provisional_note,
-    published_as_json,
-    published_lines,
 )
 
 HOSTILE = ["[red]", "[/red]", "a[pinned]", "\x1b[31mx", "two\nlines", "\r", ":smile:", "x" * 300, "\u202e", "宽" * 60]
@@ -83,11 +78,6 @@ def test_no_line_is_wider_than_80_columns_or_steers_the_terminal(make, text):
         assert not set(table) & set("\x1b\r\u202e")
 
 
-@pytest.mark.parametrize("text", ["[red]", "[/red]", "a[pinned]", ":smile:"])
-def test_markup_in_a_name_is_shown_as_it_is(make, text):
-    assert text in changes_table([Change(entry(make, (1.0,), benchmark=text), None, "new")], 120, False)
-
-
 def test_a_full_renewal_folds_its_name_at_80_columns_and_loses_nothing(make):
     one = change(make, [(1.0,) * 5] * 20, [(0.9,) * 5] * 30, "replaced", "IMPROVED -10.0 %")
     first, *rest = changes_table([one], 80, False).split("\n")[2:]
@@ -144,36 +134,3 @@ def test_how_many_entries_are_provisional_is_told_with_the_reasons(make):
         "few[64MiB] is provisional",
         "blind[64MiB] is provisional",
     ]
-
-
-def test_published_figures_have_a_line_each_under_their_benchmark(make):
-    assert published_lines([make.published(), entry(make, (1.0,))]) == [
-        "memcpy_d2d: 1 published figure, 1 limit gates",
-        "  memcpy_d2d: threshold 100 GB/s (read + write; the vendor's guide), confidence high",
-    ]
-
-
-def test_long_lists_end_in_how_many_more_there_are():
-    assert capped(["a"] * 12) == ["a"] * 12
-    assert capped(["a"] * 13) == [*["a"] * 12, "and 1 more"]
-
-
-def test_json_has_every_figure(make):
-    (health,) = health_of([entry(make, (1e-3, 1e-3), tolerance=0.1)])
-    plain = health_as_json(health)
-    expected = {
-        "label": "memcpy_d2d[64MiB]",
-        "kind": "measured",
-        "hardware": "h200-sxm, 141gb",
-        "devices": 1,
-        "sessions": 1,
-        "processes": 2,
-        "tolerance": 0.1,
-        "drivers": ["570.86"],
-        "newest": "2026-01-01T03:00:00Z",
-        "provisional": health.provisional,
-    }
-    assert {name: plain[name] for name in expected} == expected
-    assert (plain["time_s"], plain["detectable"]) == (pytest.approx(1e-3), health.mde)
-    assert plain["session_spread"] == {"value": 0.01, "origin": "prior, recorded in one sitting"}
-    assert published_as_json(replace(make.published(), value=(1.0, 2.0)))["value"] == (1.0, 2.0)
