@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-import pytest_roofline.cli_prune
+import pytest_roofline.cli_upkeep
 from pytest_roofline.cli import main
 from pytest_roofline.core.entries import Baseline, Session
 from pytest_roofline.judging.baselines import read_baseline, write_baseline
@@ -344,7 +344,7 @@ def collection(monkeypatch):
                 file.writelines(lines)
             return subprocess.CompletedProcess(command, status, stdout="ERROR test_x.py: no\n", stderr="")
 
-        monkeypatch.setattr(pytest_roofline.cli_prune.subprocess, "run", run)
+        monkeypatch.setattr(pytest_roofline.cli_upkeep.subprocess, "run", run)
         return calls
 
     return of

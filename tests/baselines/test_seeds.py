@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.cli_prune import _collect
+from pytest_roofline.cli_upkeep import _collect
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.work import Work

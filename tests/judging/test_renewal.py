@@ -10,7 +10,7 @@ from statistics import fmean
 import pytest
 from filelock import SoftFileLock
 
-from pytest_roofline.cli_prune import _remove
+from pytest_roofline.cli_upkeep import _remove
 from pytest_roofline.core.entries import Baseline, Session
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
 from pytest_roofline.core.work import Work
