@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..plugin.conftest import NOISY, ONE, SUITE, Desk
-from .suites import CARDS, KERNEL, NUMBERS, OUT_OF_MEMORY, PEAK, SIBLINGS, UNEVEN
+from .suites import CARDS, KERNEL, NUMBERS, OUT_OF_MEMORY, PEAK, RANKS, SIBLINGS, UNEVEN
 
 REPORTED = "--roofline-report=out --junitxml=junit.xml --roofline-save=run"
 DAYS = "day1,day2,day3,day4,day5"
@@ -25,6 +25,7 @@ class Case:
         steps: commands, files, devices.
         suite: the file of tests.
         days: how long sessions of the suite took that were saved before, one a day; none by default.
+        alone: whether pytest runs in a process of its own, for ranks are processes as well.
         keeps: patterns of the files that are stored beside what the commands print.
     """
 
@@ -32,6 +33,7 @@ class Case:
     suite: str = ONE.format(marks="")
     days: tuple[float, ...] = ()
     keeps: tuple[str, ...] = FILES
+    alone: bool = False
 
 
 SOUND = {
@@ -130,6 +132,15 @@ RUNS = {
     ),
     "numbers": Case(("pytest {reported}",), NUMBERS),
     "siblings": Case((siblings, "pytest {reported} --roofline-rounds=1", "roofline explain run"), SIBLINGS),
+    "ranks": Case(
+        (
+            ("conftest.py", ""),
+            "pytest -v -p no:hypothesispytest --roofline-device=cpu --roofline-budget=0.5 --junitxml=junit.xml",
+        ),
+        RANKS,
+        keeps=("junit.xml",),
+        alone=True,
+    ),
     "github": Case(
         (
             {"slow": 1.5},

@@ -130,7 +130,7 @@ COMMANDS = {
             "roofline report new -o out",
             "pytest -q --roofline-against=old",
         ),
-        ONE.format(marks="").replace("test_one", "test_next"),
+        ONE.format(marks="").replace("test_one", "test_next").replace("payload_bytes=10**9", "tokens=500"),
         keeps=("out/*.json", "out/*.csv", "out/*.md", "proposal.json"),
     ),
     "history": Case(

@@ -39,6 +39,9 @@ PATTERNS = tuple(
         (r"\bprocess [0-9a-f]{6}\b", "process <id>"),
         (r"\b(pytest-roofline|roofline) \d+\.\d+\.\d+\S*?(?=[:\",]|$)", r"\1 <version>"),
         (r"\btorch (`?)\d+\.\d+[^`, ]*", r"torch \1<version>"),
+        (r"\bcpu \([^()]*(\([^()]*\)[^()]*)*, [\d.]+ GiB\)", "cpu (<cpu>)"),
+        (r"^(ranks: .*, on) \S+$", r"\1 <host>"),
+        (r"^(changed since the baseline: kernel 6\.8\.0 → )\S+$", r"\1<kernel>"),
         (r", on `[^`]+`, run ", ", on `<host>`, run "),
     )
 )

@@ -172,3 +172,43 @@ def test_all(roofline, spend):
     work = Work(read_bytes=10**9, write_bytes=10**9)
     roofline.measure_siblings(lambda: spend(1e-3), make_args=lambda device: tuple, work=work, cache="warm")
 """
+
+# On two processors whose clock moves only where a test says so, and a little where it is read.
+RANKS = """
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+from pytest_roofline import Work
+from pytest_roofline.measuring import host
+from pytest_roofline.measuring.devices.cpu import CpuDevice
+
+CLOCK_NS = [0]
+WORK = Work(algbw_bytes=2**20, busbw_bytes=2**20)
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+host.too_busy = lambda taken: ""
+
+
+def stamp(device):
+    CLOCK_NS[0] += 100
+    return CLOCK_NS[0]
+
+
+CpuDevice.stamp = stamp
+
+
+def reduces(rank, seconds):
+    values = torch.ones(8)
+
+    def call():
+        dist.all_reduce(values)
+        CLOCK_NS[0] += round(seconds * 1e9)
+
+    return call
+
+
+@pytest.mark.roofline(ranks=2)
+def test_all_reduce(roofline, distributed):
+    roofline.measure_ranks(distributed, reduces, 0.01, work=WORK, collective="all_reduce")
+"""

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from .. import warm
 from ..plugin.conftest import NOISY
 from .cases import REPORTED, RUNS
 from .commands import COMMANDS
@@ -23,13 +24,13 @@ def play(case, desk):
     """Run a case's steps; its files by name, the first what a terminal showed of the commands."""
     against = desk.sessions(case.suite, case.days, together=case.days != NOISY) if case.days else []
     desk.suite(case.suite)
-    said = "".join(_step(step, desk, against) for step in case.steps)
+    said = "".join(_step(step, case, desk, against) for step in case.steps)
     found = {path.name: path for pattern in case.keeps for path in sorted(desk.path.glob(pattern))}
     texts = {"terminal.txt": said} | {name: path.read_text(encoding="utf-8") for name, path in found.items()}
     return {name: normal(name, text, desk.path) for name, text in texts.items()}
 
 
-def _step(step, desk, against):
+def _step(step, case, desk, against):
     """What one step shows on a terminal: the command, its output, its exit status."""
     if callable(step):
         step(desk)
@@ -48,7 +49,10 @@ def _step(step, desk, against):
     with pytest.MonkeyPatch.context() as patch:
         for variable in variables:
             patch.setenv(*variable.split("="))
-        if program == "pytest":
+        if program == "pytest" and case.alone:
+            result = warm.run(["-m", "pytest", *arguments], cwd=desk.path, timeout=60.0)
+            said, status = result.stdout + result.stderr, result.returncode
+        elif program == "pytest":
             result = desk.run(*arguments)
             said, status = result.stdout.str() + result.stderr.str(), int(result.ret)
         else:
