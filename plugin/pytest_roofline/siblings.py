@@ -32,7 +32,7 @@ MakerOn = Callable[..., Callable[[], object]]
 
 
 @dataclass(slots=True)
-class _One:
+class _Sibling:
     """One sibling with what was taken on it: a device, or two as one."""
 
     name: str
@@ -122,7 +122,7 @@ class Siblings:
             raise
         return self._write(ones, ""), ""
 
-    def _open(self, names: tuple[str, ...]) -> _One:
+    def _open(self, names: tuple[str, ...]) -> _Sibling:
         ground, subject = self._session.ground, self._subject
 
         def opened(name: str) -> "Device":
@@ -141,14 +141,14 @@ class Siblings:
             device, hardware = ground.among(names, opened)
         else:
             device, hardware = parts[0], key_of(replace(ground.environment, device=facts[0]))
-        return _One(BETWEEN.join(names), uuid, device, parts, hardware)
+        return _Sibling(BETWEEN.join(names), uuid, device, parts, hardware)
 
     def _too_few(self, links: bool, count: int) -> str:
         products = ", ".join(sorted({facts.product for _, facts in self._opened.values()}))
         what = "links of one class" if links else "visible GPUs of one product"
         return f"needs {FEWEST} {what}, found {count} in all" + (f" ({products})" if products else "")
 
-    def _no_room(self, ones: Sequence[_One]) -> str:
+    def _no_room(self, ones: Sequence[_Sibling]) -> str:
         for one in ones:
             free = min(part.free_bytes() for part in one.parts)
             if free < self._needs_bytes:
@@ -168,11 +168,11 @@ class Siblings:
         count = cache.rotation_sets(work, facts.last_level_cache_bytes or 0, facts.memory_bytes)
         return cache.no_room(count, cache.bytes_per_set(work), free_bytes)
 
-    def _pass(self, one: _One) -> None:
-        from .measuring.devices.base import Sibling
+    def _pass(self, one: _Sibling) -> None:
+        from .measuring.devices.base import SiblingDevice
 
         first = one.parts[0]
-        with first.current() if isinstance(first, Sibling) else contextlib.nullcontext():
+        with first.current() if isinstance(first, SiblingDevice) else contextlib.nullcontext():
             try:
                 self._take(one)
             except NoRoom as error:
@@ -188,7 +188,7 @@ class Siblings:
                     f"{one.called} failed while it was measured alone: {type(error).__name__}: {error}; {REMEDY}"
                 ) from error
 
-    def _take(self, one: _One) -> None:
+    def _take(self, one: _Sibling) -> None:
         """One pass on one sibling; its buffers are gone afterwards."""
         from .measuring.devices import torch_device
 
@@ -205,10 +205,10 @@ class Siblings:
         if measured.wrong:
             raise WrongData(f"{one.called}: {measured.wrong}")
 
-    def _key(self, one: _One) -> Key:
+    def _key(self, one: _Sibling) -> Key:
         return key_for(self._subject, replace(self._request, name=one.name), one.hardware)
 
-    def _write(self, ones: Sequence[_One], invalid: str) -> list[Measurement]:
+    def _write(self, ones: Sequence[_Sibling], invalid: str) -> list[Measurement]:
         """A record for each sibling that gave samples."""
         session, work, found = self._session, self._request.work, []
         for one in ones:
@@ -223,7 +223,7 @@ class Siblings:
         return found
 
 
-def _alike(ones: Sequence[_One]) -> list[_One]:
+def _alike(ones: Sequence[_Sibling]) -> list[_Sibling]:
     """Those of which there are enough of one product, or of one class of links."""
     kinds = [one.hardware for one in ones]
     return [one for one in ones if kinds.count(one.hardware) >= FEWEST]

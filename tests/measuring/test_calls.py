@@ -3,13 +3,13 @@
 import pytest
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.measuring.calls import Calls
+from pytest_roofline.measuring.calls import CallSequence
 
 
 def recorded(names):
     """Calls of a function that notes its argument, and its notes."""
     called = []
-    return Calls(called.append, [(name,) for name in names]), called
+    return CallSequence(called.append, [(name,) for name in names]), called
 
 
 @pytest.mark.parametrize("batches", [[7], [1] * 7, [3, 4], [2, 0, 5]])
@@ -63,7 +63,7 @@ def test_nothing_is_touched_after_a_restart():
 
 def test_sets_that_were_replaced_in_place_are_called_with():
     called, sets = [], [("old",)]
-    calls = Calls(called.append, sets)
+    calls = CallSequence(called.append, sets)
     calls(1)
     sets[0] = ("new",)
     calls.restart()
@@ -76,7 +76,7 @@ def test_an_async_function_is_refused_at_its_first_call():
         """Does its work only when awaited."""
 
     with pytest.raises(BadInput, match="the measured function returned coroutine, which does its work only when await"):
-        Calls(fn, [()]).first()
+        CallSequence(fn, [()]).first()
 
 
 def test_an_async_function_hidden_in_another_is_refused():
@@ -85,7 +85,7 @@ def test_an_async_function_hidden_in_another_is_refused():
             yield
 
     with pytest.raises(BadInput, match="returned Promise"):
-        Calls(Promise, [()]).first()
+        CallSequence(Promise, [()]).first()
 
 
 def test_an_exception_of_the_function_is_raised_as_it_is():
@@ -95,5 +95,5 @@ def test_an_exception_of_the_function_is_raised_as_it_is():
         raise error
 
     with pytest.raises(RuntimeError) as caught:
-        Calls(fn, [()])(1)
+        CallSequence(fn, [()])(1)
     assert caught.value is error

@@ -11,7 +11,7 @@ from pytest_roofline.measuring import ceiling as ceilings
 from pytest_roofline.measuring.ceiling import (
     LONGEST_PRODUCT_S,
     SMALLEST_PRODUCT,
-    Product,
+    MeasuredProduct,
     float32_settings,
     measure_product,
     measure_triad,
@@ -119,7 +119,7 @@ def test_the_product_is_in_the_type_that_the_metric_names(products, metric, dtyp
 @pytest.mark.parametrize("metric", ["TFLOPS", "x_fp32_TFLOPS", "fp8_TFLOPS", "traffic_GBps", "tf32_TFLOPS", "fp32"])
 def test_no_other_metric_has_a_product_and_a_processor_none_in_tf32(products, metric):
     made = products()
-    assert measure_product(made.device, "cpu", metric) == Product(None)
+    assert measure_product(made.device, "cpu", metric) == MeasuredProduct(None)
     assert made.seen == []
 
 
@@ -155,7 +155,7 @@ def test_a_product_takes_a_quarter_of_free_memory_at_most(products, monkeypatch)
 
 def test_a_product_that_memory_kept_small_is_no_ceiling(products):
     made = products(memory_bytes=4 * 3 * 256**2 * 4)
-    assert measure_product(made.device, "cpu", "fp32_TFLOPS") == Product(None, settled=False)
+    assert measure_product(made.device, "cpu", "fp32_TFLOPS") == MeasuredProduct(None, settled=False)
 
 
 FULL = "DefaultCPUAllocator: can't allocate memory"
@@ -181,7 +181,7 @@ def test_a_type_that_cannot_be_multiplied_has_no_ceiling(products, message, sett
     def refuse(*_):
         raise RuntimeError(message)
 
-    assert measure_product(products(refuse).device, "cpu", "fp16_TFLOPS") == Product(None, settled)
+    assert measure_product(products(refuse).device, "cpu", "fp16_TFLOPS") == MeasuredProduct(None, settled)
 
 
 @pytest.mark.parametrize("precision", ["highest", "high", "medium"])

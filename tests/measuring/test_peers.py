@@ -14,7 +14,7 @@ from pytest_roofline.measuring.calibration import calibrate
 from pytest_roofline.measuring.conditions import HOST_GAP, NEIGHBOUR, PREEMPTED, THERMAL
 from pytest_roofline.measuring.devices.base import Counters, Traits
 from pytest_roofline.measuring.devices.fake import FakeDevice
-from pytest_roofline.measuring.peers import ALONE, Meeting, State, agreed_calibration, agreed_state, of_ranks
+from pytest_roofline.measuring.peers import ALONE, Agreement, BlockState, agreed_calibration, agreed_state, of_ranks
 from pytest_roofline.measuring.timing import Engine, Plan
 
 # A rank that makes another number of calls than its peers leaves them waiting; the test must fail then, not hang.
@@ -334,18 +334,18 @@ def test_after_every_block_the_log_holds_one_more():
 
 def test_alone_nothing_is_gathered():
     assert ALONE.gather((1.0, 2.0)) == [(1.0, 2.0)]
-    meeting = Meeting(ALONE, iter([1.0, 5.0, 7.0]).__next__)
-    assert (meeting.now_s(), meeting.meet_s(), meeting.most(3.0, 4.0)) == (5.0, 7.0, (3.0, 4.0))
+    agreement = Agreement(ALONE, iter([1.0, 5.0, 7.0]).__next__)
+    assert (agreement.now_s(), agreement.meet_s(), agreement.most(3.0, 4.0)) == (5.0, 7.0, (3.0, 4.0))
 
 
 def test_the_agreed_time_is_that_of_the_last_meeting():
     def body(seat):
         device = FakeDevice(skew_s=50.0 * seat.number)
-        meeting = Meeting(seat, device.host_s)
+        agreement = Agreement(seat, device.host_s)
         device.pass_time(1.0 + seat.number)
-        at_s = meeting.meet_s()
+        at_s = agreement.meet_s()
         device.pass_time(10.0)
-        return at_s, meeting.now_s(), seat.gathered
+        return at_s, agreement.now_s(), seat.gathered
 
     assert together(2, body) == [(2.0, 2.0, 1)] * 2
 
@@ -359,31 +359,35 @@ def test_of_calibrations_the_dearest_holds_and_the_shallowest_queue(depths, agre
         replace(CALIBRATION, queue_depth=depths[0]),
         replace(CALIBRATION, queue_depth=depths[1], tick_s=5e-6, call_host_s=1e-6, spin_hz=1e9),
     ]
-    both = together(2, lambda seat: agreed_calibration(Meeting(seat, lambda: 0.0), own[seat.number]))
+    both = together(2, lambda seat: agreed_calibration(Agreement(seat, lambda: 0.0), own[seat.number]))
     expected = replace(CALIBRATION, tick_s=5e-6, queue_depth=agreed)
     assert both == [expected, replace(expected, spin_hz=1e9)]
 
 
 def test_of_states_the_worst_holds():
     own = [
-        State("", False, "none", throttle_known=True),
-        State(NEIGHBOUR, True, "seen", throttle_known=True),
-        State("", None, "unknown", throttle_known=False),
+        BlockState("", False, "none", throttle_known=True),
+        BlockState(NEIGHBOUR, True, "seen", throttle_known=True),
+        BlockState("", None, "unknown", throttle_known=False),
     ]
-    states = together(3, lambda seat: agreed_state(Meeting(seat, lambda: 0.0), own[seat.number]))
-    assert set(states) == {State(NEIGHBOUR, True, "seen", throttle_known=False, said=f"{NEIGHBOUR} (rank 1)")}
+    states = together(3, lambda seat: agreed_state(Agreement(seat, lambda: 0.0), own[seat.number]))
+    assert set(states) == {BlockState(NEIGHBOUR, True, "seen", throttle_known=False, said=f"{NEIGHBOUR} (rank 1)")}
 
 
 def test_what_one_rank_finds_of_earlier_blocks_holds_for_all():
     # The first was asked of this block alone, the second of five, the last of none yet.
-    own = [State("", False, judged=1), State(THERMAL, None, spoiled=THERMAL, judged=5), State("", clock_moved=True)]
-    (state,) = set(together(3, lambda seat: agreed_state(Meeting(seat, lambda: 0.0), own[seat.number])))
+    own = [
+        BlockState("", False, judged=1),
+        BlockState(THERMAL, None, spoiled=THERMAL, judged=5),
+        BlockState("", clock_moved=True),
+    ]
+    (state,) = set(together(3, lambda seat: agreed_state(Agreement(seat, lambda: 0.0), own[seat.number])))
     assert (state.cause, state.spoiled, state.judged, state.clock_moved) == (THERMAL, THERMAL, 5, True)
 
 
 def test_blocks_of_which_not_every_rank_was_asked_are_not_known():
-    own = [State("", False, judged=3), State("", None, judged=0)]
-    (state,) = set(together(2, lambda seat: agreed_state(Meeting(seat, lambda: 0.0), own[seat.number])))
+    own = [BlockState("", False, judged=3), BlockState("", None, judged=0)]
+    (state,) = set(together(2, lambda seat: agreed_state(Agreement(seat, lambda: 0.0), own[seat.number])))
     assert (state.spoiled, state.judged, state.power_capped) == ("", 0, None)
 
 

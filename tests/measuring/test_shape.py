@@ -13,7 +13,7 @@ from pytest_roofline.measuring.shape import (
     LONGEST_SPIN_S,
     MOST_CALLS,
     MOST_SAMPLES,
-    Shape,
+    BlockShape,
     direct_shape,
     graph_calls,
     is_short,
@@ -99,9 +99,9 @@ def test_a_spin_is_one_and_a_half_times_the_hosts_time_and_a_fifth_of_a_millisec
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
-        (Shape(4, 50, 1e-3), Shape(4, 25, 2e-3)),
-        (Shape(4, 1, 1e-3), Shape(4, 1, 2e-3)),
-        (Shape(1, 3, 0.8), Shape(1, 1, 1)),
+        (BlockShape(4, 50, 1e-3), BlockShape(4, 25, 2e-3)),
+        (BlockShape(4, 1, 1e-3), BlockShape(4, 1, 2e-3)),
+        (BlockShape(1, 3, 0.8), BlockShape(1, 1, 1)),
     ],
 )
 def test_a_host_that_fell_behind_gets_half_the_samples_behind_twice_the_spin(shape, expected):
@@ -111,19 +111,24 @@ def test_a_host_that_fell_behind_gets_half_the_samples_behind_twice_the_spin(sha
 @given(st.floats(1e-4, 10.0))
 def test_a_host_that_fell_behind_never_gets_a_shorter_spin(spin_s):
     # Sizing doubles spins beyond the longest where nothing else helps.
-    assert Shape(1, 1, spin_s).relaxed().spin_s >= spin_s
+    assert BlockShape(1, 1, spin_s).relaxed().spin_s >= spin_s
 
 
 @pytest.mark.parametrize(
     ("shape", "expected"),
-    [(Shape(8, 50), Shape(8, 12)), (Shape(8, 3), Shape(8, 1)), (Shape(8, 1), Shape(2, 1)), (Shape(2, 1), Shape(1, 1))],
+    [
+        (BlockShape(8, 50), BlockShape(8, 12)),
+        (BlockShape(8, 3), BlockShape(8, 1)),
+        (BlockShape(8, 1), BlockShape(2, 1)),
+        (BlockShape(2, 1), BlockShape(1, 1)),
+    ],
 )
 def test_a_queue_that_was_full_gets_a_quarter_of_the_samples_and_then_of_the_calls(shape, expected):
     assert shape.smaller() == expected
 
 
 def test_nothing_is_smaller_than_one_call():
-    assert Shape(1, 1).smaller() is None
+    assert BlockShape(1, 1).smaller() is None
 
 
 @pytest.mark.parametrize(

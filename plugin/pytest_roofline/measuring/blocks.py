@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..core.errors import DeviceError
 from .devices import Device, Stamp
-from .peers import ALONE, Meeting, Peers
+from .peers import ALONE, Agreement, Peers
 
 # The spin behind a block that tells the clock it ran at, in seconds: some 2·10⁵ cycles.
 PROBE_S = 1e-4
@@ -70,7 +70,7 @@ class Stopwatch:
         self.flush = flush
         self.wall = wall
         self.isolated = isolated
-        self.meeting = Meeting(peers, device.host_s)
+        self.agreement = Agreement(peers, device.host_s)
         self.fell_back = False
         self.submit_s = 0.0
         """Host seconds that submitting the last span took."""
@@ -84,9 +84,9 @@ class Stopwatch:
         """Seconds of what `submit` submits, waited for; the host may well be behind."""
         self._begin(isolated=self.isolated)
         span_s = self._own_span_s(submit)
-        if self.meeting.alone:
+        if self.agreement.alone:
             return span_s
-        span_s, self.submit_s, fell_back = self.meeting.most(span_s, self.submit_s, self.fell_back)
+        span_s, self.submit_s, fell_back = self.agreement.most(span_s, self.submit_s, self.fell_back)
         self._fall_back(bool(fell_back))
         return span_s
 
@@ -95,11 +95,11 @@ class Stopwatch:
         if self.flush is not None:
             self._flush(self.flush)
         self.settle()
-        self.meeting.meet_s()
+        self.agreement.meet_s()
         began_s = self.device.host_s()
         submit()
         self.settle()
-        return self.meeting.most(self.device.host_s() - began_s)[0]
+        return self.agreement.most(self.device.host_s() - began_s)[0]
 
     def host_cost_s(self, submit: Callable[[], None], spin_cycles: int) -> float:
         """Host seconds to submit what `submit` submits, behind a spin."""
@@ -111,13 +111,13 @@ class Stopwatch:
         self._submit(submit)
         cost_s = self.submit_s
         self.settle()
-        return self.meeting.most(cost_s)[0]
+        return self.agreement.most(cost_s)[0]
 
     def _begin(self, isolated: bool) -> None:
         """Start with the other ranks, each done with what it had. Alone, only an isolated sample starts idle."""
-        if isolated or not self.meeting.alone:
+        if isolated or not self.agreement.alone:
             self.settle()
-            self.meeting.barrier()
+            self.agreement.barrier()
 
     def _fall_back(self, fell_back: bool) -> None:
         """To the host's clock on every rank, if one of them had to."""
@@ -225,10 +225,10 @@ class Stopwatch:
 
     def _agreed(self, own: BlockTimes) -> BlockTimes:
         """A block as all ranks agree upon it: only what every rank was ahead of is ahead."""
-        if self.meeting.alone:
+        if self.agreement.alone:
             return own
         clocks = (-clock_hz for clock_hz in own.clocks_hz or (0.0, 0.0))
-        most = self.meeting.most(*own.spans, own.host_s, own.wall_s, own.ahead is False, self.fell_back, *clocks)
+        most = self.agreement.most(*own.spans, own.host_s, own.wall_s, own.ahead is False, self.fell_back, *clocks)
         spans, (host_s, wall_s, behind, fell_back, *lowest) = most[: len(own.spans)], most[len(own.spans) :]
         self._fall_back(bool(fell_back))
         ahead = None if own.ahead is None else not behind

@@ -14,7 +14,7 @@ from .request import Timed
 MOST_REFILLED = 4
 
 
-class Calls:
+class CallSequence:
     """Calls a function with the next argument set, and the next, and counts.
 
     It holds no set beside the list that it was given: whoever empties that list has freed the buffers.

@@ -65,7 +65,7 @@ def array(size_bytes: int, kind: str) -> torch.Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class MeasuredProduct:
     """What multiplying showed.
 
     Args:
@@ -77,7 +77,7 @@ class Product:
     settled: bool = True
 
 
-def measure_product(device: Device, kind: str, metric: str) -> Product:
+def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
     """The FLOP/s that the product of two square matrices reaches in the type that a metric names.
 
     2n³ FLOPs are counted for n rows. The product is as large as a budget of its own allows, found by doubling.
@@ -92,20 +92,20 @@ def measure_product(device: Device, kind: str, metric: str) -> Product:
     """
     name = metric.removesuffix("_TFLOPS")
     if name not in TYPES or not metric.endswith("_TFLOPS") or (name == "tf32" and not kind.startswith("cuda")):
-        return Product(None)
+        return MeasuredProduct(None)
     try:
         with multiplying(kind, name):
             return _best_product(device, kind, name)
     except (RuntimeError, DeviceError) as error:
         # No room, no kernel for this type, or a device that failed: the measurement itself tells of that.
-        return Product(None, settled=not isinstance(error, DeviceError) and out_of_memory(error) is None)
+        return MeasuredProduct(None, settled=not isinstance(error, DeviceError) and out_of_memory(error) is None)
 
 
-def _best_product(device: Device, kind: str, name: str) -> Product:
+def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
     matrices, cut = _largest_matrices(device, kind, TYPES[name])
     rows = matrices[0].shape[0]
     if cut and rows < FAIR_PRODUCT:
-        return Product(None, settled=False)
+        return MeasuredProduct(None, settled=False)
     samples = time_plan(device, Plan(lambda: _multiply(*matrices), sets=[()], budget_s=BUDGET_S))
     ceiling = Ceiling(
         metric=f"{name}_TFLOPS",
@@ -113,7 +113,7 @@ def _best_product(device: Device, kind: str, name: str) -> Product:
         source="measured",
         origin=f"product of two {rows} x {rows} matrices, best of {len(samples.seconds)}",
     )
-    return Product(ceiling, settled=not cut)
+    return MeasuredProduct(ceiling, settled=not cut)
 
 
 def _largest_matrices(device: Device, kind: str, dtype: torch.dtype) -> tuple[tuple[torch.Tensor, ...], bool]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from .devices import Counters, Device
-from .devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL, Sibling
+from .devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL, SiblingDevice
 
 CAUSES = (THERMAL, HARDWARE, BRAKE)
 HOST_GAP = "host gap"
@@ -203,7 +203,7 @@ class Conditions:
 
 def siblings_of(device: Device) -> tuple[str, ...]:
     """The names of all devices like this one that the process sees; of a kind without siblings none."""
-    return device.siblings() if isinstance(device, Sibling) else ()
+    return device.siblings() if isinstance(device, SiblingDevice) else ()
 
 
 def busy_text(device: Device, pause: Callable[[float], object] = time.sleep) -> str:
@@ -213,12 +213,12 @@ def busy_text(device: Device, pause: Callable[[float], object] = time.sleep) -> 
         device: that is measured, by this process alone.
         pause: waits so many seconds before the second question: what is busy once may be what this process just did.
     """
-    if not isinstance(device, Sibling) or not _busy(device):
+    if not isinstance(device, SiblingDevice) or not _busy(device):
         return ""
     pause(FORGOTTEN_S)
     found = _busy(device)
     return ", ".join(f"{name} was {share * 100:.0f} % busy" for name, share in found.items())
 
 
-def _busy(device: Sibling) -> dict[str, float]:
+def _busy(device: SiblingDevice) -> dict[str, float]:
     return {name: share for name, share in device.busy_siblings().items() if share > MOST_OTHERS_BUSY}

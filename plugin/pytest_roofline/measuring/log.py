@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from ..core.samples import Block, Calibration, Mode, Samples
-from .peers import State
+from .peers import BlockState
 from .shape import TICKS_PER_SAMPLE
 from .steady import ending
 
@@ -58,7 +58,7 @@ class Log:
     first_calls_s: list[float] = field(default_factory=list)
     warm_calls_s: list[float] = field(default_factory=list)
     calibration: Calibration | None = None
-    state: State = field(default_factory=State)
+    state: BlockState = field(default_factory=BlockState)
 
     @property
     def tick_s(self) -> float:
@@ -92,7 +92,7 @@ class Log:
         self.measuring_s = 0.0
         self.kept.clear()
 
-    def judge(self, state: State) -> None:
+    def judge(self, state: BlockState) -> None:
         """Write down of earlier blocks what is known of them only now."""
         for index in range(len(self.kept) - min(state.judged, len(self.kept)), len(self.kept)):
             block = self.kept[index].block

@@ -67,7 +67,7 @@ def host_number(peers: Peers) -> float:
     return float(crc32(peers.host.encode()))
 
 
-class Meeting:
+class Agreement:
     """Agrees on numbers and, beside them, on the time: there is no collective of its own for reading a clock.
 
     Args:
@@ -114,7 +114,7 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class BlockState:
     """The state of the devices in a block.
 
     Args:
@@ -138,19 +138,19 @@ class State:
     clock_moved: bool = False
 
 
-def agreed_state(meeting: Meeting, own: State) -> State:
+def agreed_state(agreement: Agreement, own: BlockState) -> BlockState:
     """The state of all devices: what spoiled the block on one rank spoiled it for all, who waited for that one."""
-    if meeting.alone:
+    if agreement.alone:
         return replace(own, said=own.cause)
     capped = UNKNOWN if own.power_capped is None else float(own.power_capped)
     codes = float(CODES.index(own.cause)), capped, float(NEIGHBOURS.index(own.neighbours)), float(own.throttle_known)
     before = float(CODES.index(own.spoiled)), float(own.judged), float(own.clock_moved)
-    causes, caps, neighbours, known, spoils, judged, moved = zip(*meeting.rows(*codes, *before), strict=True)
+    causes, caps, neighbours, known, spoils, judged, moved = zip(*agreement.rows(*codes, *before), strict=True)
     code, spoil = (min((code for code in codes if code), default=0.0) for codes in (causes, spoils))
     cause = CODES[int(code)]
     # Every rank asks at its own pace: those that found something wrong say how far back it reaches.
     reaches = max((count for count, code in zip(judged, spoils, strict=True) if code), default=min(judged))
-    return State(
+    return BlockState(
         cause,
         power_capped=True if 1.0 in caps else None if UNKNOWN in caps else False,
         neighbours=NEIGHBOURS[int(max(neighbours))],
@@ -206,11 +206,11 @@ def agreed_room(peers: Peers, own: Room) -> Room:
     )
 
 
-def agreed_calibration(meeting: Meeting, own: Calibration) -> Calibration:
+def agreed_calibration(agreement: Agreement, own: Calibration) -> Calibration:
     """What stamps and launches cost at most on any rank; the spin's rate stays this rank's own."""
-    costs = meeting.most(own.tick_s, own.event_pair_s, own.record_host_s, own.call_host_s)
+    costs = agreement.most(own.tick_s, own.event_pair_s, own.record_host_s, own.call_host_s)
     tick_s, event_pair_s, record_host_s, call_host_s = costs
-    (shallow,) = meeting.most(-float("inf") if own.queue_depth is None else -own.queue_depth)
+    (shallow,) = agreement.most(-float("inf") if own.queue_depth is None else -own.queue_depth)
     return replace(
         own,
         tick_s=tick_s,
@@ -221,14 +221,14 @@ def agreed_calibration(meeting: Meeting, own: Calibration) -> Calibration:
     )
 
 
-def require_alike(meeting: Meeting, traits: Traits) -> None:
+def require_alike(agreement: Agreement, traits: Traits) -> None:
     """Refuse ranks that would have to be timed in different ways.
 
     Raises:
         BadInput: their devices are of different kinds.
     """
     values = [getattr(traits, name) for name in DECISIVE]
-    rows = meeting.rows(*(UNKNOWN if value is None else float(value) for value in values))
+    rows = agreement.rows(*(UNKNOWN if value is None else float(value) for value in values))
     for rank, row in enumerate(rows):
         for name, first, other in zip(DECISIVE, rows[0], row, strict=True):
             if first != other:

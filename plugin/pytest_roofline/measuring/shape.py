@@ -34,23 +34,23 @@ MOST_GRAPH_CALLS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class BlockShape:
     """A block's shape: `calls` per sample, `samples` per block, `spin_s` of spinning in front; 0 is none."""
 
     calls: int
     samples: int
     spin_s: float = 0.0
 
-    def relaxed(self) -> "Shape":
+    def relaxed(self) -> "BlockShape":
         """Easier for a host that fell behind: half the samples behind twice the spin."""
         longer_s = max(self.spin_s, min(2 * self.spin_s, LONGEST_SPIN_S))
-        return Shape(self.calls, max(1, self.samples // 2), longer_s)
+        return BlockShape(self.calls, max(1, self.samples // 2), longer_s)
 
-    def smaller(self) -> "Shape | None":
+    def smaller(self) -> "BlockShape | None":
         """A quarter of the entries, since the queue may have been full; None where there is nothing to take away."""
         if self.samples > 1:
-            return Shape(self.calls, self.samples // 4 or 1, self.spin_s)
-        return Shape(self.calls // 4 or 1, 1, self.spin_s) if self.calls > 1 else None
+            return BlockShape(self.calls, self.samples // 4 or 1, self.spin_s)
+        return BlockShape(self.calls // 4 or 1, 1, self.spin_s) if self.calls > 1 else None
 
 
 def resolved_span_s(traits: Traits, calibration: Calibration) -> float:
@@ -60,7 +60,7 @@ def resolved_span_s(traits: Traits, calibration: Calibration) -> float:
 
 def direct_shape(
     call_s: float, span_s: float, budget_s: float, most_calls: int, flush_s: float = 0.0, batch: bool = True
-) -> Shape:
+) -> BlockShape:
     """For a device without a queue, or without a spin: samples are waited for one by one.
 
     Args:
@@ -73,7 +73,7 @@ def direct_shape(
     """
     aim_s = min(DIRECT_SHARE * budget_s, DIRECT_BLOCK_S)
     calls = _calls(call_s, max(span_s, batch * aim_s / MOST_SAMPLES), most_calls)
-    return Shape(calls, _samples(calls * call_s + flush_s, aim_s))
+    return BlockShape(calls, _samples(calls * call_s + flush_s, aim_s))
 
 
 def queued_shape(
@@ -84,7 +84,7 @@ def queued_shape(
     most_calls: int,
     depth: int | None,
     flush_s: float = 0.0,
-) -> Shape:
+) -> BlockShape:
     """For a device that is kept busy while the host submits the whole block.
 
     Args:
@@ -104,7 +104,7 @@ def queued_shape(
     # Better few samples than short ones, and better short ones than a full queue.
     calls = min(calls, max(1, room - 2))
     samples = min(_samples(calls * each_s + flush_s, aim_s), max(1, room // (calls + 2)))
-    return Shape(calls, samples, spin_for(calls * samples * host_s))
+    return BlockShape(calls, samples, spin_for(calls * samples * host_s))
 
 
 def spin_for(host_s: float) -> float:

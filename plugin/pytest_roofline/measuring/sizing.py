@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from ..core.samples import Calibration, Mode
 from ..core.units import format_seconds
 from .blocks import LEAD_IN_S, PROBE_S, BlockTimes, Stopwatch
-from .calls import Calls
+from .calls import CallSequence
 from .devices import Device
 from .shape import (
     BLOCK_SHARE,
@@ -18,7 +18,7 @@ from .shape import (
     MOST_CALLS,
     MOST_SAMPLES,
     PLANNED_LONGER,
-    Shape,
+    BlockShape,
     direct_shape,
     graph_calls,
     is_short,
@@ -68,7 +68,7 @@ class BlockPlan:
         overhead_s: what stamps or an empty replay add to a call.
     """
 
-    shape: Shape
+    shape: BlockShape
     submit: Callable[[], None]
     mode: Mode
     ahead: bool = False
@@ -87,7 +87,7 @@ class Sizing:
         budget_s: of the measurement.
     """
 
-    def __init__(self, watch: Stopwatch, calls: Calls, calibration: Calibration, budget_s: float) -> None:
+    def __init__(self, watch: Stopwatch, calls: CallSequence, calibration: Calibration, budget_s: float) -> None:
         self.watch = watch
         self.calls = calls
         self.calibration = calibration
@@ -123,7 +123,7 @@ class Sizing:
 
     def at_once(self) -> BlockPlan:
         """One call a sample, for a function that is as slow as the whole budget."""
-        return self._way(Shape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host")
+        return self._way(BlockShape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host")
 
     def way(self, call_s: float, idle_s: float = 0.0, flush_s: float = 0.0, until_s: float = math.inf) -> BlockPlan:
         """How to time a function.
@@ -138,7 +138,7 @@ class Sizing:
         self._flush_s = flush_s
         if not self.spins:
             return self._directly(call_s, until_s)
-        now_s = self.watch.meeting.now_s()
+        now_s = self.watch.agreement.now_s()
         left_s = until_s - now_s
         if idle_s > DEAREST_SHARE * self.budget_s or TRIAL_CALLS * (call_s + flush_s) > left_s:
             # No time for tries: a single block with a head start as long as this host needs, or none.
@@ -153,7 +153,7 @@ class Sizing:
 
     def _one_ahead(self, idle_s: float) -> BlockPlan | None:
         """Blocks of a single call behind a spin as long as its host needs; None where that does not help."""
-        shape = Shape(1, 1, spin_for(idle_s))
+        shape = BlockShape(1, 1, spin_for(idle_s))
         self.tried += 1
         taken = self._ahead(partial(self.calls, 1), shape)
         if not taken.ahead or taken.spans[0] < self.resolved_s:
@@ -168,7 +168,7 @@ class Sizing:
             return self.watch.behind(way.submit, way.shape.samples)
         return self.watch.plain(way.submit, way.shape.samples)
 
-    def _way(self, shape: Shape, mode: Mode, **more: object) -> BlockPlan:
+    def _way(self, shape: BlockShape, mode: Mode, **more: object) -> BlockPlan:
         overhead_s = self.calibration.event_pair_s / shape.calls if mode == "events" else 0.0
         return BlockPlan(shape, partial(self.calls, shape.calls), mode, overhead_s=overhead_s, **more)  # type: ignore[arg-type]
 
@@ -176,7 +176,7 @@ class Sizing:
         """Samples long enough for the clock; looked at again, if there is time, where the warm-up misjudged them."""
         for _ in range(3):
             shape = self._direct_shape(call_s)
-            if self.watch.meeting.now_s() + shape.calls * call_s + self._flush_s > until_s:
+            if self.watch.agreement.now_s() + shape.calls * call_s + self._flush_s > until_s:
                 break
             self.tried += shape.calls
             span_s = self.watch.span_s(partial(self.calls, shape.calls))
@@ -185,7 +185,7 @@ class Sizing:
             call_s = max(span_s, self.calibration.tick_s) / shape.calls
         return self._way(shape, "events" if self.traits.queues and not self.watch.wall else "host", call_s=call_s)
 
-    def _direct_shape(self, call_s: float) -> Shape:
+    def _direct_shape(self, call_s: float) -> BlockShape:
         return direct_shape(
             call_s, self.shortest_s(call_s), self.budget_s, self.most_calls, self._flush_s, batch=not self.watch.wall
         )
@@ -205,7 +205,7 @@ class Sizing:
         most_calls, failures = self.most_calls, 0
         shape = self._queued_shape(call_s, host_s, most_calls)
         for attempt in range(TRIES):
-            if attempt and self.watch.meeting.now_s() > until_s:
+            if attempt and self.watch.agreement.now_s() > until_s:
                 break
             self.tried += shape.calls * shape.samples
             taken = self._ahead(partial(self.calls, shape.calls), shape)
@@ -225,7 +225,7 @@ class Sizing:
                 shape = replace(smaller, spin_s=spin_s)
             elif failures < LAST_TRIES:
                 failures += 1
-                shape = Shape(1, 1, 2 * shape.spin_s)
+                shape = BlockShape(1, 1, 2 * shape.spin_s)
             else:
                 break
         return None
@@ -235,22 +235,22 @@ class Sizing:
         spin_s = spin_for(host_s)
         for _ in range(1 + LAST_TRIES):
             self.tried += 1
-            taken = self._ahead(partial(self.calls, 1), Shape(1, 1, spin_s))
+            taken = self._ahead(partial(self.calls, 1), BlockShape(1, 1, spin_s))
             if taken.ahead:
                 call_s = max(taken.spans[0], self.calibration.tick_s)
                 room = BLOCK_SHARE * self.budget_s / (spin_s + call_s)
-                shape = Shape(1, max(1, min(MOST_SAMPLES, int(room))), spin_s)
+                shape = BlockShape(1, max(1, min(MOST_SAMPLES, int(room))), spin_s)
                 return self._way(shape, "events", ahead=True, call_s=call_s)
-            if self.watch.meeting.now_s() > until_s:
+            if self.watch.agreement.now_s() > until_s:
                 break
             spin_s = min(2 * spin_s, LONGEST_SPIN_S)
         return None
 
-    def _queued_shape(self, call_s: float, host_s: float, most_calls: int) -> Shape:
+    def _queued_shape(self, call_s: float, host_s: float, most_calls: int) -> BlockShape:
         depth, span_s = self.calibration.queue_depth, self.shortest_s(call_s)
         return queued_shape(call_s, host_s, span_s, self.budget_s, most_calls, depth, self._flush_s)
 
-    def _ahead(self, submit: Callable[[], None], shape: Shape) -> BlockTimes:
+    def _ahead(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
         return self.watch.ahead(submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S))
 
     def graphed(self, way: BlockPlan, wanted: bool | None = None, until_s: float = math.inf) -> BlockPlan:
@@ -295,10 +295,10 @@ class Sizing:
         host_s, lasted_s = self.watch.host_cost_s(replay, 0), 0.0
         spans: list[float] = []
         for _ in range(REPLAYS):
-            if spans and self.watch.meeting.now_s() + lasted_s > until_s:
+            if spans and self.watch.agreement.now_s() + lasted_s > until_s:
                 break
             self.tried += count
-            taken = self._ahead(replay, Shape(count, 1, spin_for(host_s)))
+            taken = self._ahead(replay, BlockShape(count, 1, spin_for(host_s)))
             host_s, lasted_s = taken.host_s, taken.wall_s
             if taken.ahead:
                 spans.append(taken.spans[0])
@@ -318,7 +318,7 @@ class Sizing:
         self.refused = _refused.get(device, "")
         if self.refused:
             return None
-        began_s = self.watch.meeting.now_s()
+        began_s = self.watch.agreement.now_s()
         try:
             return device.capture(submit)
         except RuntimeError as error:  # torch's, for whatever a capture may not contain; the events are there anyway.
@@ -326,12 +326,12 @@ class Sizing:
             self.watch.settle()
             return None
         finally:
-            self.capturing_s += self.watch.meeting.now_s() - began_s
+            self.capturing_s += self.watch.agreement.now_s() - began_s
 
     def _empty_replay_s(self, until_s: float) -> float:
         """What the replay of a graph without work shows between two stamps; without time for it, what stamps do."""
-        fits = self.watch.meeting.now_s() + 2 * TRIAL_SPIN_S <= until_s
+        fits = self.watch.agreement.now_s() + 2 * TRIAL_SPIN_S <= until_s
         replay = self._captured(lambda: None) if fits else None
         if replay is None:
             return self.calibration.event_pair_s
-        return max(0.0, median(self._ahead(replay, Shape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans))
+        return max(0.0, median(self._ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans))

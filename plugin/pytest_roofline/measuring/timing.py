@@ -18,11 +18,11 @@ from ..core.keys import Timing
 from ..core.samples import Block, Calibration, Samples
 from .blocks import BlockTimes, Stopwatch
 from .calibration import calibrate
-from .calls import Calls
+from .calls import CallSequence
 from .conditions import HOST_GAP, PREEMPTED, Conditions
 from .devices import Device
 from .log import Log, TimedBlock, samples_of
-from .peers import ALONE, Peers, State, agreed_calibration, agreed_state, require_alike
+from .peers import ALONE, BlockState, Peers, agreed_calibration, agreed_state, require_alike
 from .sizing import BlockPlan, Sizing
 from .steady import FEWEST_BLOCKS, SHARE_DIRECT, WarmUp, known
 
@@ -76,7 +76,7 @@ class Engine:
         self.device = device
         self.plan = plan
         self.log = Log(len(plan.sets), plan.first_calls)
-        self.calls = Calls(plan.fn, plan.sets)
+        self.calls = CallSequence(plan.fn, plan.sets)
         before = plan.flush if plan.refill is None else self._refilled
         self._watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
         self._conditions = Conditions(device)
@@ -111,10 +111,10 @@ class Engine:
         with self._watch.answering():
             calibration = calibrate(self.device)
             self._conditions.pace()
-        if self._watch.meeting.alone:
+        if self._watch.agreement.alone:
             return calibration
-        require_alike(self._watch.meeting, self.device.traits)
-        return agreed_calibration(self._watch.meeting, calibration)
+        require_alike(self._watch.agreement, self.device.traits)
+        return agreed_calibration(self._watch.agreement, calibration)
 
     def close(self) -> None:
         """Let go of every buffer, so that a traceback that holds on to this engine does not hold on to them."""
@@ -141,7 +141,7 @@ class Engine:
         made = self.calls.made
         with _collector_off():
             peak_bytes = self.device.peak_bytes(lambda: self.calls(1))
-            if self.calls.made == made and not self._watch.meeting.alone:
+            if self.calls.made == made and not self._watch.agreement.alone:
                 # A device that does not tell makes no call, but the other ranks may have made theirs.
                 self.calls(1)
         return peak_bytes
@@ -171,7 +171,7 @@ class Engine:
 
     def _warm_calls(self) -> None:
         """Time a few warm calls as the first were timed, where samples are not: behind a queue, or across ranks."""
-        log, in_a_row = self.log, not (self.plan.isolated or self._watch.meeting.alone)
+        log, in_a_row = self.log, not (self.plan.isolated or self._watch.agreement.alone)
         if not (self.device.traits.queues or in_a_row):
             return
         while len(log.warm_calls_s) < WARM_CALLS and sum(log.warm_calls_s) < WARM_SHARE * self.plan.budget_s:
@@ -200,7 +200,7 @@ class Engine:
     def _warm_up(self, sizing: Sizing) -> BlockPlan:
         """Call until nothing moves any more, then find out how to time."""
         log, first_s = self.log, self.log.warmup_s
-        everyone = self._watch.meeting.everyone
+        everyone = self._watch.agreement.everyone
         warm = WarmUp(self.device.traits, self.plan.budget_s, sizing.most_calls, everyone)
 
         idle_s = math.inf
@@ -213,24 +213,24 @@ class Engine:
             idle_s = min(idle_s, self._watch.submit_s / count)
             return lasted_s
 
-        began_s = self._watch.meeting.now_s()
+        began_s = self._watch.agreement.now_s()
         try:
-            call_s = warm.run(span_s, sizing.clock_hz, self._watch.meeting.now_s)
+            call_s = warm.run(span_s, sizing.clock_hz, self._watch.agreement.now_s)
             flush_s = warm.beside_s if self.plan.flush is not None else 0.0
             return sizing.way(call_s, idle_s, flush_s, began_s + self.plan.budget_s)
         finally:
             log.warmup_iterations += sizing.tried
-            self._before_s = self._watch.meeting.now_s() - began_s
+            self._before_s = self._watch.agreement.now_s() - began_s
             log.warmup_s = first_s + self._before_s
 
     def _graphed(self, sizing: Sizing, way: BlockPlan) -> BlockPlan:
         """The same by a graph, where that is better; it is paid for by the budget too."""
-        before, began_s = sizing.tried, self._watch.meeting.now_s()
-        wanted = self.plan.graph if self._watch.meeting.alone else False
+        before, began_s = sizing.tried, self._watch.agreement.now_s()
+        wanted = self.plan.graph if self._watch.agreement.alone else False
         try:
             return sizing.graphed(way, wanted, began_s + self.plan.budget_s - self._before_s)
         finally:
-            lasted_s = self._watch.meeting.now_s() - began_s
+            lasted_s = self._watch.agreement.now_s() - began_s
             self._before_s += lasted_s
             self.log.warmup_iterations += sizing.tried - before
             self.log.warmup_s += lasted_s - sizing.capturing_s
@@ -239,7 +239,7 @@ class Engine:
     def _renew(self, renew: Callable[[int], object]) -> None:
         self.settle()
         # Nobody frees what another rank still reads.
-        self._watch.meeting.barrier()
+        self._watch.agreement.barrier()
         renew(min(self.calls.made, len(self.plan.sets)))
         self.calls.restart()
 
@@ -249,13 +249,13 @@ class Engine:
         log.labels |= way.labels
         with self._watch.answering():
             self._conditions.begin(anew=True)
-        began_s = self._watch.meeting.meet_s()
+        began_s = self._watch.agreement.meet_s()
         while not self._enough():
             if log.kept:
                 with self._watch.answering():
                     self._conditions.begin()
             taken = sizing.block(way)
-            log.measuring_s = self._watch.meeting.now_s() - began_s
+            log.measuring_s = self._watch.agreement.now_s() - began_s
             if self._keep(taken, way) == HOST_GAP:
                 way = replace(way, shape=way.shape.relaxed())
 
@@ -265,9 +265,9 @@ class Engine:
             return False
         with self._watch.answering():
             asked = self._conditions.rest()
-        if not asked and self._watch.meeting.alone:
+        if not asked and self._watch.agreement.alone:
             return True
-        self.log.state = agreed_state(self._watch.meeting, self._own_state(""))
+        self.log.state = agreed_state(self._watch.agreement, self._own_state(""))
         self.log.judge(self.log.state)
         return self._at_an_end()
 
@@ -282,11 +282,11 @@ class Engine:
         # Of a call that waits inside, the host's time is the device's too: that label stands for both.
         free = not way.ahead and way.mode == "events" and not self._watch.fell_back and "waits_inside" not in way.labels
         paced = free and _sets_the_pace(taken, calls)
-        state = State(UNKNOWN, said=UNKNOWN)
+        state = BlockState(UNKNOWN, said=UNKNOWN)
         try:
             with self._watch.answering():
                 cause = self._conditions.cause(own.ahead, own.clocks_hz, own.wall_s)
-            state = log.state = agreed_state(self._watch.meeting, self._own_state(cause))
+            state = log.state = agreed_state(self._watch.agreement, self._own_state(cause))
         finally:
             # Below one tick: the time is certainly not above it.
             seconds, own_s = (tuple(max(s, log.tick_s) / calls for s in each.spans) for each in (taken, own))
@@ -297,13 +297,13 @@ class Engine:
             self.plan.after_block(self)
         return state.cause
 
-    def _own_state(self, cause: str) -> State:
+    def _own_state(self, cause: str) -> BlockState:
         """What this rank's device tells of the blocks so far, and of the one that ends now."""
         conditions = self._conditions
         # A collective wakes its own threads some 4000 times a second (measured), which tells of no neighbour.
-        harmless = PREEMPTED if not self._watch.meeting.alone else ""
+        harmless = PREEMPTED if not self._watch.agreement.alone else ""
         cause, spoiled = ("" if each == harmless else each for each in (cause, conditions.spoiled))
-        return State(
+        return BlockState(
             cause,
             conditions.power_capped,
             conditions.neighbours,

@@ -20,7 +20,7 @@ __all__ = [
     "Device",
     "Managed",
     "RealDevice",
-    "Sibling",
+    "SiblingDevice",
     "Stamp",
     "Traits",
 ]
@@ -161,7 +161,7 @@ class Device(Protocol):
 
 
 @runtime_checkable
-class Sibling(Protocol):
+class SiblingDevice(Protocol):
     """A device of a kind of which a process may see several."""
 
     def siblings(self) -> tuple[str, ...]:
