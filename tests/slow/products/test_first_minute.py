@@ -33,7 +33,7 @@ WAIT_S = 60e-6
 VIEW_S = 3e-6
 # What one processor reads and writes; two cores of a virtual machine copy 8 to 12 GB/s.
 HOST_BYTES_PER_S = 4e9
-# First touch in huge pages took 0.5 s for 4.2 GB (docs/design.md); to lock pages is predicted to take longer.
+# First touch in huge pages took 0.5 s for 4.2 GB (docs/decisions.md); to lock pages is predicted to take longer.
 TOUCHED_BYTES_PER_S, LOCKED_BYTES_PER_S = 8e9, 2.5e9
 # Whose result the host waits for.
 ANSWERS = {ATEN.equal.default, ATEN._local_scalar_dense.default, ATEN.nonzero.default}
