@@ -61,10 +61,10 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("error", "asked", "free"), ERRORS, ids=[str(error)[:40] for error, *_ in ERRORS])
-def test_an_allocators_error_is_known_with_what_it_tells(error, asked, free):
-    assert out_of_memory(error) is error
-    assert (asked_bytes(str(error)), told_free_bytes(str(error))) == (asked, free)
+def test_an_allocators_error_is_known_with_what_it_tells():
+    for error, asked, free in ERRORS:
+        assert out_of_memory(error) is error
+        assert (asked_bytes(str(error)), told_free_bytes(str(error))) == (asked, free), error
 
 
 def test_torchs_own_error_on_this_cpu_is_known():
@@ -78,9 +78,8 @@ class OutOfResources(Exception):
     """As Triton calls a tile that does not fit into shared memory."""
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+def test_everything_else_is_no_lack_of_memory():
+    for error in (
         RuntimeError("shape '[2]' is invalid for input of size 3"),
         RuntimeError("the pool is out of memory of its past"),
         ValueError(CPU),
@@ -90,11 +89,8 @@ class OutOfResources(Exception):
         ExceptionGroup("several", [AssertionError("out of memory")]),
         KeyboardInterrupt(),
         None,
-    ],
-    ids=repr,
-)
-def test_everything_else_is_no_lack_of_memory(error):
-    assert out_of_memory(error) is None
+    ):
+        assert out_of_memory(error) is None, error
 
 
 def raised_from(error, cause):
@@ -102,39 +98,21 @@ def raised_from(error, cause):
     return error
 
 
-def test_an_error_that_was_raised_from_one_tells_of_it():
-    cause = RuntimeError(CPU)
-    assert out_of_memory(raised_from(RuntimeError("cuda:0 stopped answering"), cause)) is cause
-
-
-def test_a_group_all_of_whose_members_tell_of_it_is_the_first_of_them():
-    first, second = RuntimeError(CPU), MemoryError()
+def test_what_led_to_an_error_may_tell_of_it():
+    first, second, other = RuntimeError(CPU), MemoryError(), RuntimeError("while cleaning up")
+    assert out_of_memory(raised_from(RuntimeError("cuda:0 stopped answering"), first)) is first
     assert out_of_memory(ExceptionGroup("several", [raised_from(ValueError(), first), second])) is first
+    # One that merely came after it, and a conclusion of the test's own, do not.
+    other.__context__ = first
+    assert out_of_memory(other) is None
+    assert out_of_memory(raised_from(AssertionError("should fit"), first)) is None
+    circle = raised_from(ValueError("a"), ValueError("b"))
+    circle.__cause__.__cause__ = circle
+    assert out_of_memory(circle) is None
 
 
-def test_an_error_that_merely_came_after_one_does_not():
-    error = RuntimeError("while cleaning up")
-    error.__context__ = RuntimeError(CPU)
-    assert out_of_memory(error) is None
-
-
-def test_an_assertion_about_one_stays_an_assertion():
-    assert out_of_memory(raised_from(AssertionError("should fit"), RuntimeError(CPU))) is None
-
-
-def test_a_circle_of_causes_comes_to_an_end():
-    first, second = ValueError("a"), ValueError("b")
-    first.__cause__, second.__cause__ = second, first
-    assert out_of_memory(first) is None
-
-
-@pytest.mark.parametrize(
-    "message", ["", "Tried to allocate nothing", "allocate 2.00 GiB", "Tried to allocate 2 apples"]
-)
-def test_sizes_that_are_not_told_are_unknown(message):
-    assert (asked_bytes(message), told_free_bytes(message)) == (None, None)
-
-
-@pytest.mark.parametrize(("unit", "size"), [("B", 1), ("KiB", KIB), ("MiB", MIB), ("GiB", GIB), ("TiB", 2**40)])
-def test_units_count_by_1024(unit, size):
-    assert asked_bytes(f"Tried to allocate 3.50 {unit}.") == round(3.5 * size)
+def test_sizes_count_by_1024_and_are_unknown_where_they_are_not_told():
+    for message in ("", "Tried to allocate nothing", "allocate 2.00 GiB", "Tried to allocate 2 apples"):
+        assert (asked_bytes(message), told_free_bytes(message)) == (None, None)
+    for unit, size in (("B", 1), ("KiB", KIB), ("MiB", MIB), ("GiB", GIB), ("TiB", 2**40)):
+        assert asked_bytes(f"Tried to allocate 3.50 {unit}.") == round(3.5 * size)

@@ -102,40 +102,6 @@ def printed(result):
     return result.stdout.str()
 
 
-def test_the_first_run_gates_nothing_and_says_how_to_change_that(lab):
-    lab.suite()
-    result = lab.desk.run()
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(
-        [
-            "test * target * registers * shared * spills * matrix * verdict*",
-            "flash[[]sm_90]   sm_90         198  112 KiB       0      24  NO BASELINE",
-            "flash[[]gfx942]  gfx942        200   32 KiB       0      48  NO BASELINE",
-            "THIS RUN GATES NOTHING: 0 of 2 compared (no baseline recorded). Record a baseline with",
-            "  roofline baseline propose * -o resources-proposal.json",
-            "  roofline baseline approve resources-proposal.json",
-            "0 measured, 2 compiled",
-        ]
-    )
-
-
-def test_the_printed_commands_make_the_next_run_compare(lab):
-    lab.suite()
-    for line in printed(lab.desk.run()).splitlines():
-        if line.startswith("  roofline baseline "):
-            answer = lab.desk.cli(*line.split()[1:])
-            assert answer.exit_code == 0, answer.output
-    result = lab.desk.run()
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(
-        [
-            "*against no baseline, */resources.json for compiled kernels",
-            "2 of 2 compared: 2 PASSED",
-            "0 measured, 2 compiled",
-        ]
-    )
-
-
 def test_a_baseline_is_a_file_of_its_own_that_a_person_can_review(lab):
     lab.recorded()
     assert [path.name for path in lab.baseline.parent.iterdir()] == ["resources.json"]
@@ -144,37 +110,6 @@ def test_a_baseline_is_a_file_of_its_own_that_a_person_can_review(lab):
     assert baseline.exact[1].figures == NVIDIA
     assert baseline.exact[1].provenance.keys() == {"tool", "run_id", "started"}
     assert lab.baseline.read_text() == json.dumps(json.loads(lab.baseline.read_text()), indent=2, sort_keys=True) + "\n"
-
-
-def test_a_kernel_that_starts_to_spill_is_red_with_what_changed_first(lab):
-    lab.recorded()
-    lab.compiler(registers=255, spill_stores=12, stack_bytes=48, instructions=960)
-    result = lab.desk.run("-rN")
-    assert result.ret == 1
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "flash[[]sm_90]: registers 198 → 255, stack_bytes 0 → 48, spill_stores 0 → 12 REGRESSED; exact; triton *",
-            "  also instructions 900 → 960. Details: .roofline/runs/*; accept with `roofline baseline propose *`.",
-            "2 of 2 compared: 1 REGRESSED, 1 PASSED",
-        ]
-    )
-
-
-def test_a_kernel_that_loses_its_warpgroup_instructions_is_red(lab):
-    lab.recorded()
-    lab.compiler(HGMMA=None, HMMA=96, matrix_instructions=96)
-    result = lab.desk.run("-k", "sm_90")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["flash[[]sm_90]: HGMMA 24 → 0 REGRESSED; exact; triton 3.9.0"])
-
-
-def test_another_compiler_is_named_and_the_rule_stays_the_same(lab):
-    lab.recorded()
-    lab.compiler(triton="3.10.0", registers=200)
-    result = lab.desk.run("-k", "sm_90")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["flash[[]sm_90]: registers 198 → 200 REGRESSED; exact; triton 3.9.0 → 3.10.0"])
 
 
 def test_an_improvement_is_green_and_asks_for_a_new_baseline(lab):
@@ -252,22 +187,6 @@ def test_a_test_may_expect_a_kernel_not_to_fit(lab):
     assert [one.target for one in lab.desk.last_run().exact] == ["sm_90"]
 
 
-def test_a_test_that_expects_it_is_red_where_the_kernel_fits(lab):
-    lab.suite(EXPECTED_NOT_TO_FIT)
-    result = lab.desk.run()
-    result.assert_outcomes(failed=1)
-    assert "DID NOT RAISE" in printed(result)
-
-
-def test_a_kernel_of_an_interrupted_test_is_said_to_be_that(lab):
-    lab.suite(
-        "def test_flash(roofline):\n    roofline.resources('kernel', target='sm_90')\n    raise KeyboardInterrupt\n"
-    )
-    result = lab.desk.run()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["flash *sm_90 * INTERRUPTED"])
-
-
 EXHAUSTED = """
 @pytest.mark.roofline(oom="record")
 def test_flash(roofline):
@@ -295,14 +214,6 @@ def test_a_kernel_that_was_not_reached_for_want_of_memory_is_missed(lab):
     assert "where it was compiled before" in compared.stdout
     assert "only in" not in compared.stderr
     assert lab.desk.cli("compare", "full", "first").exit_code == 0
-
-
-def test_a_kernel_that_was_reached_before_memory_ran_out_is_not_missed(lab):
-    lab.recorded(EXHAUSTED)
-    raw = json.loads(lab.baseline.read_text())
-    lab.baseline.write_text(json.dumps(raw | {"exact": [one for one in raw["exact"] if one["target"] == "sm_90"]}))
-    (lab.desk.path / "full").touch()
-    lab.desk.run().assert_outcomes(passed=1)
 
 
 def test_what_got_worse_becomes_a_baseline_only_where_it_is_accepted(lab):
@@ -402,16 +313,6 @@ def test_a_missing_baseline_is_red_where_one_is_required(lab):
     )
 
 
-def test_a_gate_in_ci_is_red_without_a_baseline_and_green_with_it(lab):
-    lab.suite()
-    # Both kernels, and the gate that compared nothing.
-    lab.desk.run("--roofline-ci").assert_outcomes(failed=3)
-    lab.approve("first")
-    result = lab.desk.run("--roofline-ci")
-    assert result.ret == 0
-    assert "2 of 2 compared: 2 PASSED" in printed(result)
-
-
 def test_a_target_without_an_entry_names_those_that_have_one(lab):
     lab.recorded()
     raw = json.loads(lab.baseline.read_text())
@@ -453,14 +354,6 @@ def test_what_can_no_longer_be_read_replaces_no_baseline_unasked(lab):
     assert "sm_90" in [entry.target for entry in read_baseline(lab.desk.path / "q.json").exact]
 
 
-def test_verdicts_are_out_at_once_so_that_the_first_red_stops_the_run(lab):
-    lab.recorded()
-    lab.compiler(registers=255)
-    result = lab.desk.run("-x", "--roofline-rounds=3")
-    result.assert_outcomes(failed=1)
-    assert "round 2" not in printed(result)
-
-
 def test_an_acknowledged_regression_is_an_expected_failure(lab):
     lab.recorded()
     marked = '@pytest.mark.xfail(reason="known", strict=True)' + FLASH.format(more="")
@@ -487,59 +380,12 @@ def test_a_test_that_fails_for_itself_gets_no_verdict_and_no_baseline(lab):
     assert "its test failed" in proposed.stderr
 
 
-def test_junit_gets_the_figures_and_the_verdict(lab):
-    lab.recorded()
-    lab.compiler(registers=255)
-    lab.desk.run("--junitxml=junit.xml")
-    found = dict(re.findall(r'name="roofline\.(\S+)" value="(\S+)"', (lab.desk.path / "junit.xml").read_text()))
-    assert found["sm_90.registers"] == "255"
-    assert found["sm_90.baseline_registers"] == "198"
-    assert (found["sm_90.verdict"], found["gfx942.verdict"]) == ("REGRESSED", "PASSED")
-
-
-def test_a_verbose_run_shows_the_figures_in_the_status_word(lab):
-    lab.recorded()
-    result = lab.desk.run("-v")
-    assert "PASSED sm_90 198 registers, 112 KiB shared, 0 spills, 24 matrix instructions" in printed(result)
-
-
-def test_a_run_file_tells_all_of_it(lab):
-    lab.recorded()
-    lab.compiler(registers=255)
-    lab.desk.run()
-    run = lab.desk.last_run()
-    assert [one.label for one in run.resources] == ["flash[sm_90]", "flash[gfx942]"]
-    assert run.resources[0].shared_limit_bytes == 232448
-    assert [(one.label, one.verdict) for one in run.exact] == [
-        ("flash[sm_90]", "REGRESSED"),
-        ("flash[gfx942]", "PASSED"),
-    ]
-    assert [(one.figure, one.before, one.after, one.verdict) for one in run.exact[0].changes] == [
-        ("registers", 198, 255, "worse")
-    ]
-    assert run.outcomes[0].by_verdict
-    assert run.footer.compiled == 2
-
-
 BOTH = """
 def test_flash(roofline, busy):
     roofline.measure(lambda: busy(1e-3), work=Work(flops=10**9), name="time")
     for target in ("sm_90", "gfx942"):
         roofline.resources("kernel", target=target)
 """
-
-
-def test_a_test_may_time_and_compile_and_has_a_baseline_of_both(lab):
-    lab.suite(BOTH)
-    _, proposed, approved = lab.approve("both")
-    assert "1 entry for h100-sxm5" in proposed.stdout
-    assert "2 exact entries for gfx942, sm_90, in both.json" in proposed.stdout
-    assert sorted(path.name for path in lab.baseline.parent.iterdir()) == ["h100.json", "resources.json"]
-    assert "2 exact entries written to baselines/resources.json" in approved.stdout
-    result = lab.desk.run()
-    result.stdout.fnmatch_lines(["3 of 3 compared: 3 PASSED", "1 measured, 2 compiled"])
-    again = lab.desk.run("--roofline-against=both.json")
-    again.stdout.fnmatch_lines(["3 of 3 compared: 3 PASSED"])
 
 
 def test_a_red_kernel_ends_a_test_whose_time_is_still_open(lab):
@@ -632,14 +478,6 @@ def test_two_runs_are_compared_offline_by_the_same_rule(lab):
     ]
 
 
-def test_a_run_is_compared_offline_with_a_baseline_file(lab):
-    lab.recorded()
-    lab.compiler(registers=255)
-    lab.desk.run("-q", "--roofline-save=new")
-    assert lab.desk.cli("compare", str(lab.baseline), "new").exit_code == 1
-    assert lab.desk.cli("compare", "new", str(lab.baseline)).exit_code == 0
-
-
 def test_a_kernel_that_no_longer_fits_is_a_regression_offline_too(lab):
     lab.suite()
     lab.desk.run("-q", "--roofline-save=old")
@@ -658,16 +496,6 @@ def test_a_kernel_that_no_longer_fits_is_a_regression_offline_too(lab):
     assert alone.exit_code == 0
 
 
-def test_a_kernel_that_fits_again_is_judged_by_its_newest_figures(lab):
-    lab.suite()
-    lab.compiler(gfx942={"shared_bytes": 98304})
-    lab.desk.run("-q", "--roofline-save=big")
-    lab.compiler()
-    lab.desk.run("-q", "--roofline-save=old")
-    assert "PASSED" in lab.desk.cli("compare", "old", "big,old").stdout
-    assert "INVALID" not in lab.desk.cli("compare", "old", "big,old").stdout
-
-
 def test_kernels_that_only_one_side_has_are_named(lab):
     lab.suite()
     lab.desk.run("-q", "--roofline-save=old")
@@ -677,26 +505,6 @@ def test_kernels_that_only_one_side_has_are_named(lab):
     assert "NO BASELINE flash[gfx942]: old has" not in compared.stdout
     back = lab.desk.cli("compare", "new", "old")
     assert "NO BASELINE flash[gfx942]: no entry for gfx942; known for sm_90" in back.stdout
-
-
-def test_a_verdict_is_explained(lab):
-    lab.recorded()
-    lab.compiler(registers=255, triton="3.10.0", FFMA=3)
-    lab.desk.run("-q", "--roofline-save=new")
-    told = lab.desk.cli("explain", "new", "sm_90")
-    assert told.exit_code == 0
-    lines = told.stdout.splitlines()
-    assert "compiled for sm_90 by triton 3.10.0" in lines
-    assert "shared memory: 114,688 of 232,448 bytes" in lines
-    assert "  registers 198 → 255 (worse)" in lines
-    assert "  FFMA 0 → 3 (not judged)" in lines
-    assert lines[-2:] == ["note: triton 3.9.0 → 3.10.0", "REGRESSED"]
-    both = lab.desk.cli("explain", "new").stdout
-    assert "flash[gfx942] in" in both
-    assert (
-        "measured nothing whose name holds 'nothing'; it measured flash[sm_90]"
-        in lab.desk.cli("explain", "new", "nothing").stderr
-    )
 
 
 def test_show_and_check_know_exact_entries(lab):
@@ -714,14 +522,6 @@ def test_show_and_check_know_exact_entries(lab):
     assert checked.exit_code == 1
     assert "flash[gfx942]: needs 98,304 bytes of shared memory" in checked.stdout
     assert "flash[sm_90]: no provenance" in checked.stdout
-
-
-def test_an_exact_entry_in_another_file_is_found_fault_with(lab):
-    lab.recorded()
-    moved = lab.baseline.with_name("h100.json")
-    moved.write_text(lab.baseline.read_text().replace('"family": "resources"', '"family": "h100"'))
-    checked = lab.desk.cli("baseline", "check", str(moved))
-    assert "flash[sm_90]: an exact entry in h100.json; expected it in resources.json" in checked.stdout
 
 
 def test_prune_finds_kernels_that_no_test_compiles_any_more(lab):
