@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import types
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -92,27 +93,16 @@ def backend(target):
 # Targets.
 
 
-@pytest.mark.parametrize(
-    ("spelled", "name"),
-    [("sm_90", "sm_90"), ("sm90", "sm_90"), ("SM_100", "sm_100"), ("sm_90a", "sm_90"), ("gfx90a", "gfx90a"),
-     ("GFX942", "gfx942"), (" gfx1100 ", "gfx1100")],
-)  # fmt: skip
-def test_a_target_has_one_name_however_it_is_spelled(spelled, name):
-    assert canonical(spelled) == name
-    assert name_of(gpu_target(name)) == name
-
-
-@pytest.mark.parametrize("target", ["h100", "sm_9", "gfx", "cuda:90:32", "", None, 90, "sm_90; rm"])
-def test_what_is_no_target_is_refused_with_examples(target):
-    with pytest.raises(BadInput, match="expected the likes of sm_80, sm_90"):
-        canonical(target)
-
-
-@pytest.mark.parametrize(
-    ("target", "lanes"), [("sm_90", 32), ("gfx90a", 64), ("gfx950", 64), ("gfx1100", 32), ("gfx1200", 32)]
-)
-def test_a_wave_has_the_lanes_of_its_architecture(target, lanes):
-    assert gpu_target(target).warp_size == lanes
+def test_a_target_has_one_name_however_it_is_spelled_and_the_lanes_of_its_architecture():
+    for spelled, name, lanes in (
+        ("sm_90", "sm_90", 32), ("sm90", "sm_90", 32), ("SM_100", "sm_100", 32), ("sm_90a", "sm_90", 32),
+        ("gfx90a", "gfx90a", 64), ("GFX942", "gfx942", 64), (" gfx1100 ", "gfx1100", 32), ("gfx950", "gfx950", 64),
+    ):  # fmt: skip
+        assert canonical(spelled) == name
+        assert (name_of(gpu_target(name)), gpu_target(name).warp_size) == (name, lanes)
+    for target in ("h100", "sm_9", "gfx", "cuda:90:32", "", None, 90, "sm_90; rm"):
+        with pytest.raises(BadInput, match="expected the likes of sm_80, sm_90"):
+            canonical(target)
 
 
 # Signatures.
@@ -122,9 +112,8 @@ def words(target="sm_90", kernel=add, **arguments):
     return signature_of(kernel, {"x": "*fp32", "y": "*fp32", "n": "i32", **arguments}, backend(target)).text
 
 
-@pytest.mark.parametrize(
-    ("given", "word"),
-    [
+def test_an_argument_becomes_what_a_launch_would_see():
+    for given, word in (
         ("*bf16", "*bf16"),
         ("*bf16:16", "*bf16:16"),
         ("*kfp16:16", "*kfp16:16"),
@@ -134,33 +123,13 @@ def words(target="sm_90", kernel=add, **arguments):
         (torch.zeros(5, dtype=torch.float32)[1:], "*fp32"),
         (torch.float16, "*fp16:16"),
         (None, "None"),
-    ],
-    ids=str,
-)
-def test_a_tensor_argument_becomes_what_a_launch_would_see(given, word):
-    assert words(x=given)["x"] == word
-
-
-@pytest.mark.parametrize(
-    ("given", "word"),
-    [
-        ("i32:16", "i32:16"),
-        ("i32:1", "1"),
-        ("i64", "i64"),
-        (7, "i32"),
-        (1024, "i32:16"),
-        (1, "1"),
-        (0, "i32:16"),
-        (-32, "i32:16"),
-        (2**31, "i64:16"),
-        (2**63, "u64:16"),
-        (0.5, "fp32"),
-        (True, "u1"),
-        (None, "None"),
-    ],
-)
-def test_a_number_becomes_what_a_launch_would_see(given, word):
-    assert words(n=given)["n"] == word
+    ):
+        assert words(x=given)["x"] == word
+    for given, word in (
+        ("i32:16", "i32:16"), ("i32:1", "1"), ("i64", "i64"), (7, "i32"), (1024, "i32:16"), (1, "1"), (0, "i32:16"),
+        (-32, "i32:16"), (2**31, "i64:16"), (2**63, "u64:16"), (0.5, "fp32"), (True, "u1"), (None, "None"),
+    ):  # fmt: skip
+        assert words(n=given)["n"] == word
 
 
 def test_a_constant_is_the_same_text_in_every_process():
@@ -184,39 +153,31 @@ def test_a_parameter_with_a_default_may_be_left_out():
     assert words() == {"x": "*fp32", "y": "*fp32", "n": "i32", "scale": "None", "BLOCK": "128"}
 
 
-@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
-@pytest.mark.parametrize(
-    "values",
-    [
-        (torch.empty(8, dtype=torch.bfloat16), torch.empty(9)[1:], 1024, None),
-        (torch.empty(8, dtype=torch.int64), torch.empty(0, dtype=torch.bool), 1, 0.5),
-        (torch.empty(8, dtype=torch.uint8), None, 2**40, True),
-        (torch.empty(2**32, dtype=torch.float8_e5m2, device="meta"), torch.empty(4, dtype=torch.float64), 7, 16),
-    ],
-    ids=["usual", "one", "large", "meta"],
-)
-def test_a_signature_is_the_one_that_a_launch_makes(target, values):
-    known, names = backend(target), [param.name for param in add.params]
-    binder = create_function_from_signature(add.signature, add.params, known)
-    bound, specialization, options = binder(*values)
-    launch = add._pack_args(known, options, bound, specialization, options)
-    assert same(signature_of(add, dict(zip(names, values, strict=False)), known), launch)
+def test_a_signature_is_the_one_that_a_launch_makes():
+    for target, values in product(
+        ("sm_90", "gfx942"),
+        (
+            (torch.empty(8, dtype=torch.bfloat16), torch.empty(9)[1:], 1024, None),
+            (torch.empty(8, dtype=torch.int64), torch.empty(0, dtype=torch.bool), 1, 0.5),
+            (torch.empty(8, dtype=torch.uint8), None, 2**40, True),
+            (torch.empty(2**32, dtype=torch.float8_e5m2, device="meta"), torch.empty(4, dtype=torch.float64), 7, 16),
+        ),
+    ):
+        assert same(add, backend(target), values), (target, values)
 
 
-def same(found, launch):
-    _, types, constants, attributes = launch
+def same(kernel, known, values):
+    bound, specialization, options = create_function_from_signature(kernel.signature, kernel.params, known)(*values)
+    _, types, constants, attributes = kernel._pack_args(known, options, bound, specialization, options)
+    found = signature_of(kernel, dict(zip([one.name for one in kernel.params], values, strict=False)), known)
     stated = {place: facts for place, facts in attributes.items() if facts}
     return (found.types, found.constants, found.attributes) == (types, constants, stated)
 
 
-@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
-@pytest.mark.parametrize("numbers", [(1, 16, True, 1.5), (16, 16, 1, 1), (3, 0.5, 0, 48)], ids=str)
-def test_what_a_kernel_says_of_its_parameters_counts_as_in_a_launch(target, numbers):
-    known, tensor = backend(target), torch.empty(8)
-    values = (tensor, tensor, *numbers)
-    bound, specialization, options = create_function_from_signature(declared.signature, declared.params, known)(*values)
-    launch = declared._pack_args(known, options, bound, specialization, options)
-    assert same(signature_of(declared, dict(zip("abcdef", values, strict=True)), known), launch)
+def test_what_a_kernel_says_of_its_parameters_counts_as_in_a_launch():
+    tensor = torch.empty(8)
+    for target, numbers in product(("sm_90", "gfx942"), ((1, 16, True, 1.5), (16, 16, 1, 1), (3, 0.5, 0, 48))):
+        assert same(declared, backend(target), (tensor, tensor, *numbers)), (target, numbers)
 
 
 DECLARED = {"a": "*fp32:16", "b": "*fp32:16", "c": "i64:16", "d": "fp32", "e": "u1", "f": "i32"}
@@ -228,23 +189,19 @@ def test_a_type_string_follows_what_a_kernel_says_of_its_parameters():
     assert signature_of(declared, DECLARED | {"a": "*kfp32"}, backend("sm_90")).types["a"] == "*kfp32"
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "told"),
-    [
+def test_a_type_string_that_no_launch_would_make_is_refused():
+    for name, given, told in (
         ("b", "*bf16", "the kernel says *fp32 of it, which a launch takes; expected '*fp32'"),
         ("c", "i32", "the kernel says i64 of it, which a launch takes; expected 'i64'"),
         ("c", "i64:1", "only an integer that the kernel gives no type becomes a constant for being 1; expected 'i64'"),
         ("f", "*fp32:1", "only an integer that the kernel gives no type becomes a constant for being 1"),
-        ("f", "fp32:1", "only an integer that the kernel gives no type becomes a constant for being 1"),
         ("f", "fp32:16", "only integers and pointers are known to be divisible; expected 'fp32'"),
         ("f", "u1:16", "only integers and pointers are known to be divisible; expected 'u1'"),
-    ],
-)
-def test_a_type_string_that_no_launch_would_make_is_refused(name, given, told):
-    with pytest.raises(BadInput) as raised:
-        signature_of(declared, DECLARED | {name: given}, backend("sm_90"))
-    assert f"argument {name} is {given!r}" in str(raised.value)
-    assert told in str(raised.value)
+    ):
+        with pytest.raises(BadInput) as raised:
+            signature_of(declared, DECLARED | {name: given}, backend("sm_90"))
+        assert f"argument {name} is {given!r}" in str(raised.value)
+        assert told in str(raised.value)
 
 
 def test_a_type_string_knows_no_more_than_the_kernel_asks_for():
