@@ -23,7 +23,10 @@ from .options import SAVED_VARIABLE
 NO_TESTS = 5
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .core.records import Judgement
+    from .core.rows import Row
     from .judging.runs import Run
 
 
@@ -45,49 +48,32 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
     """
     from .judging.rows import rows_of_run
     from .judging.runs import read_run, resolve_run
-    from .reporting.explain_json import explanation_as_json
+    from .reporting.explain import explanation, explanation_as_json, note_lines
     from .reporting.ladder import ladder_lines, ladder_of
 
     read = read_run(resolve_run(run, folder))
-    found = _matching(read, test)
-    red = {judgement.label for judgement in read.judgements if judgement.verdict == "REGRESSED"}
-    told = ladder_lines(ladder_of(rows_of_run(read))) if red & found.keys() else []
+    rows = rows_of_run(read)
+    found = _matching(read, rows, test)
+    red = {row.label for row in rows if row.judgement is not None and row.judgement.verdict == "REGRESSED"}
+    told = ladder_lines(ladder_of(rows)) if red & found.keys() else []
     if as_json:
         print_json(explanation_as_json(read, list(found.items()), told))
         return
-    _print_explanation(read, list(found))
-    for line in ["", *told] if told else []:
-        click.echo(line)
+    blocks = []
+    for label in found:
+        lines = [line for row in rows if row.label == label for line in explanation(row, width())]
+        blocks.append([*lines, *note_lines(read, label, width())])
+    click.echo("\n\n".join("\n".join(lines) for lines in [*blocks, *[told] * bool(told)]))
 
 
-def _print_explanation(read: "Run", labels: list[str]) -> None:
-    from .kernel_gate.text import explanation as kernel_explanation
-    from .reporting.explain import explanation
-    from .reporting.notes import note_lines
-
-    timed = {measurement.label for measurement in read.measurements}
-    kernels = {resources.label: resources for resources in read.resources}
-    exact = {judgement.label: judgement for judgement in read.exact}
-    for index, label in enumerate(labels):
-        if index:
-            click.echo("")
-        lines = explanation(read, label, width()) if label in timed else []
-        if label in kernels:
-            lines += kernel_explanation(str(read.path), kernels[label], exact.get(label))
-        lines += note_lines(read, label, width())
-        for line in lines:
-            click.echo(line)
-
-
-def _matching(run: "Run", test: str) -> dict[str, str]:
+def _matching(run: "Run", rows: "Sequence[Row]", test: str) -> dict[str, str]:
     """What a run has whose label or test id holds the text, with its test id.
 
     Those alone that are called so, or have a parameter that is, where there are any: `4MiB` is not `2004MiB`.
     """
-    from .reporting.notes import note_labels
+    from .reporting.explain import note_labels
 
-    ids = {m.label: m.test_id for m in run.tested} | {r.label: r.test_id for r in run.resources}
-    ids |= note_labels(run)
+    ids = {row.label: row.test for row in rows if row.what != "test"} | note_labels(run)
     labels = list(ids)
     exact = [label for label in labels if test in (label, ids[label], *_parameters(label))]
     found = exact or [label for label in labels if test in label or test in ids[label]]

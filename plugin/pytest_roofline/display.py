@@ -21,8 +21,8 @@ from .kernel_gate.text import difference_lines
 from .observe.memory_text import memory_lines, snapshot_lines
 from .observe.out_of_memory_text import out_of_memory_lines
 from .observe.profile_text import profile_lines
-from .reporting.details import detail_lines
 from .reporting.exact_tables import kernels_table
+from .reporting.explain import detail_lines
 from .reporting.figures import figure_lines
 from .reporting.first_calls import first_call_lines
 from .reporting.ladder import ladder_lines, ladder_of

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.looks import Looks
+from pytest_roofline.judging.rows import rows_of_run
 from pytest_roofline.judging.verdicts import Policy
 from pytest_roofline.reporting.explain import explanation
 
@@ -31,7 +32,8 @@ def judged(make, *seconds, **changes):
 
 
 def explained(make, folder, *records, width=80):
-    return explanation(make.run(folder / "r.jsonl", *records), LABEL, width)
+    rows = rows_of_run(make.run(folder / "r.jsonl", *records))
+    return [line for row in rows if row.label == LABEL for line in explanation(row, width)]
 
 
 def test_every_process_has_a_line_with_its_median_samples_and_blocks(make, tmp_path):

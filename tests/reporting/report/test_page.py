@@ -180,9 +180,9 @@ def test_a_lone_surrogate_does_not_keep_the_page_from_being_written(make, tmp_pa
 def test_a_red_test_is_told_with_its_interval_its_grounds_its_processes_and_a_command(full):
     red = html.unescape(full[full.index('id="red"') : full.index('id="samples"')])
     assert "▲</span> REGRESSED</span> memcpy_d2d[512KiB]" in red
-    assert "+30.0 % time (99 % interval +27.8 … +32.4 %), tolerance 5 %" in red
+    assert "difference +30.0 % time (99 % interval +27.8 … +32.4 %), tolerance 5 %" in red
     assert "driver 550.54 → 570.86" in red
-    assert "baseline, session of 2026-01-01T03:04:05Z on GPU-1" in red
+    assert "session of 2026-01-01T03:04:05Z on GPU-1" in red
     assert re.search(r"roofline explain \S+full\.jsonl 'memcpy_d2d\[512KiB\]'", red)
     assert "AssertionError: the copy differs in 3 of 4096 values" in red
 

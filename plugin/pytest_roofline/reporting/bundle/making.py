@@ -10,11 +10,9 @@ from ...core.rows import Row
 from ...core.units import printable
 from ...judging.rows import rows_of_run
 from ...judging.runs import Run
-from ...kernel_gate.text import explanation as kernel_explanation
 from ...version import __version__
-from ..explain import explanation
+from ..explain import explanation, note_lines
 from ..ladder import ladder_lines, ladder_of
-from ..notes import note_lines
 from .again import FOLDER, Again, again
 from .choosing import chosen
 from .redacting import Redactor, summary_lines
@@ -92,11 +90,7 @@ def explain_text(run: Run, rows: Sequence[Row]) -> str:
 
 
 def _explained(run: Run, row: Row) -> list[str]:
-    lines: list[str] = []
-    if row.what == "time":
-        lines = explanation(run, row.label, WIDTH)
-    elif row.resources is not None:
-        lines = kernel_explanation(str(run.path), row.resources, row.exact)
+    lines = explanation(row, WIDTH) if row.what in ("time", "kernel") else []
     lines += note_lines(run, row.label, WIDTH)
     return lines or [printable(line) for line in (f"{row.label}: {row.verdict}", *_why(row))]
 
@@ -114,7 +108,7 @@ def readme(
     inside = [f"{FOLDER}/       the test, what it imports, and its baseline", f"{made.wheel}  this package"]
     parts = [
         [f"{head}{run.header.started}.", f"It ran on {machine_text(run.header.environment)}."],
-        *([f"{row.verdict} {row.label}", f"  {row.test}", *(f"  {line}" for line in _told(run, row))] for row in rows),
+        *([f"{row.verdict} {row.label}", f"  {row.test}", *(f"  {line}" for line in _told(row))] for row in rows),
         ["How to measure it again", *_how(made)],
         ["What was redacted", *(f"  {line}" for line in summary_lines(summary, keep))],
         ["What is in it", *(f"  {line}" for line in [*_FILES.splitlines(), *(inside if made.tests else [])])],
@@ -122,9 +116,9 @@ def readme(
     return "\n\n".join("\n".join(map(printable, lines)) for lines in parts) + "\n"
 
 
-def _told(run: Run, row: Row) -> list[str]:
+def _told(row: Row) -> list[str]:
     """The last sentence of what explains it, or what its test raised."""
-    return explanation(run, row.label, WIDTH)[-1:] if row.judgement is not None else _why(row)[:1]
+    return explanation(row, WIDTH)[-1:] if row.judgement is not None else _why(row)[:1]
 
 
 def machine_text(environment: Environment) -> str:

@@ -9,6 +9,7 @@ from ...core.rows import Row, worst_first
 from ...core.units import listed, printable, slug
 from ...judging.rows import rows_of
 from ...judging.runs import Run
+from ..ladder import ladder_lines, ladder_of
 from .page_assets import asset, environment, plotly_script, policy
 from .page_kernels import exhausted_table, kernels_table
 from .page_machine import (
@@ -21,7 +22,7 @@ from .page_machine import (
     sweeps_of,
 )
 from .page_plots import Drawn, drawn, sections
-from .page_red import ladders, not_told, reds
+from .page_red import not_told, reds
 from .page_results import results_table
 from .page_steps import memory_of, memory_table, profiles_of, steps_table
 from .page_summary import MEANINGS, chips, sentence
@@ -76,7 +77,7 @@ def _content(runs: Sequence[Run], rows: Sequence[Row], figures: Sequence[Drawn])
         "chips": chips(rows),
         "reds": red,
         "more_red": not_told(rows),
-        "ladders": ladders(runs) if red else [],
+        "ladders": _ladders(runs, rows) if red else [],
         "samples": [one for one in figures if one.plot.section == SAMPLES],
         "results": results_table(rows, len(runs) > 1),
         "sweeps": sweeps_of(runs),
@@ -95,6 +96,12 @@ def _content(runs: Sequence[Run], rows: Sequence[Row], figures: Sequence[Drawn])
         "words": MEANINGS,
         "tool": listed(list(dict.fromkeys(run.header.tool for run in runs)), 3),
     }
+
+
+def _ladders(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
+    """Which part of the machine is sick, as far as what regressed tells."""
+    own = ([row for row in rows if row.path == run.path] for run in runs)
+    return [line for found in own for line in ladder_lines(ladder_of(found))]
 
 
 def _title(runs: Sequence[Run]) -> str:
