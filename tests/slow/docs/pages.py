@@ -32,7 +32,8 @@ ROOT = Path(__file__).resolve().parents[3]
 # Directives of Sphinx, which the build of the site executes.
 DIRECTIVES = ("{toctree}", "{eval-rst}")
 # Folders that may lie in a checkout.
-NOT_OURS = {"build", "dist", "shared", "site-packages"}
+# A golden summary is an output, which its own test compares.
+NOT_OURS = {"build", "dist", "golden", "shared", "site-packages"}
 LANGUAGES = ("sh", "python", "text", "json", "csv", "diff", "yaml", *DIRECTIVES)
 ALLOWED = {
     "sh": {"parse", "exit", "elsewhere", "compared"},
