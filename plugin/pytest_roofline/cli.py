@@ -85,7 +85,7 @@ def compare(
     if compared.only_old:
         click.echo(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)
     if as_json:
-        from .reporting.comparison_json import comparison_as_json
+        from .reporting.comparison import comparison_as_json
 
         print_json(comparison_as_json(compared))
     else:
@@ -121,7 +121,7 @@ def _compare_rollout(
 
 def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Sequence[Path]") -> None:
     from .core.rows import worst_first
-    from .reporting.differences import comparison_lines
+    from .reporting.comparison import comparison_lines
     from .reporting.exact_tables import exact_reason_lines, kernels_table
     from .reporting.ladder import ladder_lines, ladder_of
     from .reporting.messages import peak_lines

@@ -21,8 +21,8 @@ from pytest_roofline.reporting.report.page_plots import drawn, legend, sections
 from pytest_roofline.reporting.report.page_red import MOST_DETAILED, MOST_OF_A_TEST, not_told, reds
 from pytest_roofline.reporting.report.page_summary import sentence
 from pytest_roofline.reporting.report.page_tables import SHOWN_ROWS, Cell, number, plain_table, quantity
-from pytest_roofline.reporting.report.plot import Plot
 from pytest_roofline.reporting.report.plots import plots_of
+from pytest_roofline.reporting.report.plots.chart import Plot
 from pytest_roofline.reporting.report.plots.samples import INVALID_SECTION, SECTION
 
 from .page_runs import everything, hostile, judged, many

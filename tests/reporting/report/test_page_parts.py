@@ -12,7 +12,6 @@ from pytest_roofline.core.work import Work
 from pytest_roofline.judging.rows import rows_of, rows_of_run
 from pytest_roofline.reporting.report import page_steps
 from pytest_roofline.reporting.report.page import page
-from pytest_roofline.reporting.report.page_kernels import exhausted_table, kernels_table
 from pytest_roofline.reporting.report.page_machine import (
     MOST_ENDED,
     changed_lines,
@@ -22,7 +21,7 @@ from pytest_roofline.reporting.report.page_machine import (
     published_of,
 )
 from pytest_roofline.reporting.report.page_red import reds
-from pytest_roofline.reporting.report.page_results import results_table
+from pytest_roofline.reporting.report.page_results import exhausted_table, kernels_table, results_table
 from pytest_roofline.reporting.report.page_steps import memory_of, memory_table, profiles_of, steps_table
 
 from .page_runs import everything, judged

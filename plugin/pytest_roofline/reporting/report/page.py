@@ -11,7 +11,6 @@ from ...judging.rows import rows_of
 from ...judging.runs import Run
 from ..ladder import ladder_lines, ladder_of
 from .page_assets import asset, environment, plotly_script, policy
-from .page_kernels import exhausted_table, kernels_table
 from .page_machine import (
     changed_lines,
     ended_lines,
@@ -23,11 +22,11 @@ from .page_machine import (
 )
 from .page_plots import Drawn, drawn, sections
 from .page_red import not_told, reds
-from .page_results import results_table
+from .page_results import exhausted_table, kernels_table, results_table
 from .page_steps import memory_of, memory_table, profiles_of, steps_table
 from .page_summary import MEANINGS, chips, sentence
-from .plot import Plot
 from .plots import plots_of
+from .plots.chart import Plot
 from .plots.samples import SECTION as SAMPLES
 
 

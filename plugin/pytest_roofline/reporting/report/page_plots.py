@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from .page_assets import json_for_script
 from .page_tables import Table, plain_table
-from .plot import Plot
+from .plots.chart import Plot
 
 # Pixels, where a figure does not say; the room is kept before it is drawn, so that nothing jumps.
 HEIGHT = 420

@@ -62,11 +62,6 @@ def shape(word: str) -> str:
     return SHAPES.get(word, "·")
 
 
-def badness(word: str) -> float:
-    """A number that sorts verdicts as the page explains them, the worst first."""
-    return list(SHAPES).index(word) if word in SHAPES else len(SHAPES)
-
-
 def family(word: str) -> str:
     """`bad`, `doubt`, `good` or `plain`: the colour of a verdict."""
     return _FAMILIES.get(word, "plain")

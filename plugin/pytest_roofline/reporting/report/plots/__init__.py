@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ....core.rows import Row
 from ....judging.runs import Run
-from ..plot import Plot
 from .attention import attention_plots
+from .chart import Plot
 from .first_calls import first_call_plots
 from .peers import peer_plots
 from .roofline import roofline_plots

@@ -8,9 +8,9 @@ from ....core.rows import Row
 from ....core.units import format_flops, format_memory, format_share, printable, three_digits
 from ....core.work import rate_suffix
 from ....judging.verdicts import Kind
-from ..plot import Plot
 from .chart import (
     MOST_ROWS,
+    Plot,
     Trace,
     axis,
     bar_marker,

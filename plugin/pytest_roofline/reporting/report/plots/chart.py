@@ -4,14 +4,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, TypeGuard, TypeVar
 
 from ....core.rows import Row
 from ....core.units import format_bytes, printable
 from ....judging.verdicts import Kind
-from ..plot import Plot
 
 Trace = dict[str, Any]
 Item = TypeVar("Item")
@@ -32,6 +31,29 @@ MOST_POINTS, MOST_PLOTS, MOST_ROWS = 2000, 12, 200
 _MOST_LARGE = 100
 _MOST_TICKS = 6
 _TRANSPARENT = "rgba(0,0,0,0)"
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One figure of the page, with the same content in words and as a table for who cannot see it.
+
+    Args:
+        section: the heading under which it stands; plots of one section follow each other.
+        title: what is shown, in a line.
+        says: what it says at a glance, in a sentence or two: the page's text below the title, and the figure's
+            description for a screen reader.
+        figure: `data` and `layout` as Plotly's JavaScript takes them, plain data only; without colours of the page
+            itself (background, text, grid), which follow the light or dark mode.
+        columns: headings of the same content as a table.
+        rows: its cells as text.
+    """
+
+    section: str
+    title: str
+    says: str
+    figure: dict[str, Any]
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
 
 
 def safe(text: str) -> str:

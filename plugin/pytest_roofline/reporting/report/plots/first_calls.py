@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from ....core.records import Measurement
 from ....core.rows import Row
 from ....core.units import format_factor, format_seconds, printable
-from ..plot import Plot
 from .chart import (
     MOST_POINTS,
     MOST_ROWS,
     MOST_SERIES,
+    Plot,
     axis,
     dashed,
     drawable,

@@ -15,11 +15,11 @@ from ....core.rows import Row
 from ....core.units import count, format_flops, format_rate, format_share, printable
 from ....core.work import MOST, rate_suffix
 from ....judging.verdicts import Kind
-from ..plot import Plot
 from .chart import (
     MOST_POINTS,
     MOST_ROWS,
     MOST_SERIES,
+    Plot,
     Trace,
     axis,
     dashed,

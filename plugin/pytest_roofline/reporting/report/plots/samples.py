@@ -8,12 +8,12 @@ from ....core.records import Measurement
 from ....core.rows import Row, worst_first
 from ....core.units import count, format_percent, format_seconds, format_tolerance, printable
 from ....judging.verdicts import Kind
-from ..plot import Plot
 from .chart import (
     COLOURS,
     GREY,
     MOST_POINTS,
     MOST_ROWS,
+    Plot,
     Trace,
     axis,
     dashed,

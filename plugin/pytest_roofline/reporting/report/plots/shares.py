@@ -9,8 +9,7 @@ from ....core.profiles import CLASSES, ClassTime, Profile
 from ....core.units import GIB, MIB, count, format_memory, format_seconds, format_share, printable
 from ....judging.run_names import run_names
 from ....judging.runs import Run
-from ..plot import Plot
-from .chart import MOST_ROWS, Trace, axis, bar_marker, lines_of, plain_figure, thinned, thinned_note, wrapped
+from .chart import MOST_ROWS, Plot, Trace, axis, bar_marker, lines_of, plain_figure, thinned, thinned_note, wrapped
 
 TIME, MEMORY = "Where the time goes", "Where the memory goes"
 # Bars below each other that a person still reads.

@@ -13,12 +13,12 @@ from ....core.rows import Row
 from ....core.units import format_bytes, format_share, printable, size_label
 from ....core.work import rate_suffix
 from ....judging.verdicts import Kind
-from ..plot import Plot
 from .chart import (
     GREY,
     MOST_POINTS,
     MOST_ROWS,
     MOST_SERIES,
+    Plot,
     Trace,
     dashed,
     drawable,
