@@ -5,9 +5,10 @@ import pytest
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Judgement, Outcome, SessionRecord
 from pytest_roofline.core.resources import ExactJudgement, ResourceKey, Resources
-from pytest_roofline.core.rows import worst_first
+from pytest_roofline.core.rows import plain, worst_first
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
+from pytest_roofline.judging.limits import Limit
 from pytest_roofline.judging.rows import rows_of_run
 
 MIB = 2**20
@@ -288,3 +289,25 @@ def test_the_worst_come_first_and_the_slower_before_the_slow(rows, make):
         row.label for row in worst_first(found)[:5]
     ]
     assert [f"memcpy_d2d[{size}MiB]" for size in (16, 4, 32, 1)] == [row.label for row in worst_first(found)[5:]]
+
+
+CONTEXT = ("run", "run_id", "started", "device", "driver", "torch", "host", "outcome", "reason")
+
+
+def test_a_row_that_a_run_has_made_is_read_back_from_its_file_with_the_same_columns(make, tmp_path):
+    """But for what only the whole run, and the end of its test, tell."""
+    live = [
+        make.result(1.24e-3, key=make.key("slower")),
+        make.result(1e-3, key=make.key("same"), peak_bytes=2**20, held_bytes=2**10),
+        make.result(0.5e-3, key=make.key("faster", metric="TFLOPS"), work=Work(flops=10**9, tokens=8)),
+        make.result(1e-3, key=make.key("new"), known=False),
+        make.result(1e-3, key=make.key("wrong"), invalid="busy neighbours"),
+        make.result(2e-3, key=make.key("limit"), known=False, limits=[Limit(make.published(), 1e-3)]),
+    ]
+    run = make.run(tmp_path / "run.jsonl", *(record for row in live for record in (row.measurement, row.judgement)))
+    for made, read in zip(live, rows_of_run(run), strict=True):
+        columns = [[plain(one) for one in row.columns()] for row in (made, read)]
+        for one, other in zip(*columns, strict=True):
+            assert {name: one[name] for name in one if name not in CONTEXT} == {
+                name: other[name] for name in other if name not in CONTEXT
+            }
