@@ -80,32 +80,31 @@ def test_blocks_of_one_sample_are_like_no_blocks(seconds):
     assert in_blocks(*([value] for value in seconds)).median_s == median(seconds)
 
 
-@pytest.mark.parametrize("blocks", [(1,), (1, 1, 1), (4,)])
-def test_blocks_that_do_not_add_up_are_refused_with_both_counts(blocks):
-    with pytest.raises(BadInput) as error:
-        Samples((1.0, 2.0), iterations=1, tick_s=1e-9, blocks=tuple(map(Block, blocks)))
-    assert str(error.value) == f"the blocks hold {sum(blocks)} samples; expected the 2 that were taken"
+def test_blocks_that_do_not_add_up_are_refused_with_both_counts():
+    for blocks in [(1,), (1, 1, 1), (4,)]:
+        with pytest.raises(BadInput) as error:
+            Samples((1.0, 2.0), iterations=1, tick_s=1e-9, blocks=tuple(map(Block, blocks)))
+        assert str(error.value) == f"the blocks hold {sum(blocks)} samples; expected the 2 that were taken", blocks
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_a_block_holds_at_least_one_sample(count):
-    with pytest.raises(BadInput, match=f"a block holds {count} samples; expected 1 or more"):
-        Block(count)
+def test_a_block_holds_at_least_one_sample():
+    for count in [0, -1]:
+        with pytest.raises(BadInput, match=f"a block holds {count} samples; expected 1 or more"):
+            Block(count)
 
 
-@pytest.mark.parametrize("clock_hz", [0.0, *BAD_NUMBERS])
-def test_the_clock_of_a_block_is_a_finite_number_above_zero(clock_hz):
-    with pytest.raises(BadInput):
-        Block(1, clock_hz=clock_hz)
+def test_the_clock_of_a_block_is_a_finite_number_above_zero():
+    for clock_hz in [0.0, *BAD_NUMBERS]:
+        with pytest.raises(BadInput):
+            Block(1, clock_hz=clock_hz)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("overhead_s", value) for value in BAD_NUMBERS] + [("wall_s", value) for value in (0.0, *BAD_NUMBERS)],
-)
-def test_times_beside_the_samples_must_be_possible(field, value):
-    with pytest.raises(BadInput, match=field):
-        Samples((1.0,), iterations=1, tick_s=1e-9, **{field: value})
+def test_times_beside_the_samples_must_be_possible():
+    for field, value in [("overhead_s", value) for value in BAD_NUMBERS] + [
+        ("wall_s", value) for value in (0.0, *BAD_NUMBERS)
+    ]:
+        with pytest.raises(BadInput, match=field):
+            Samples((1.0,), iterations=1, tick_s=1e-9, **{field: value})
 
 
 def test_excluded_blocks_are_counted_by_cause():
@@ -122,9 +121,9 @@ def test_the_clock_is_the_median_of_the_blocks_that_count_and_were_probed():
     assert of_blocks(*clocks, Block(1, clock_hz=1.5e9)).clock_hz == 1.8e9
 
 
-@pytest.mark.parametrize("blocks", [(), (Block(1),), (Block(1, THERMAL, clock_hz=1e9), Block(1))])
-def test_a_clock_that_was_not_probed_is_unknown(blocks):
-    assert of_blocks(*blocks, seconds=(1.0,) * max(1, len(blocks))).clock_hz is None
+def test_a_clock_that_was_not_probed_is_unknown():
+    for blocks in [(), (Block(1),), (Block(1, THERMAL, clock_hz=1e9), Block(1))]:
+        assert of_blocks(*blocks, seconds=(1.0,) * max(1, len(blocks))).clock_hz is None, blocks
 
 
 def test_the_share_at_the_power_cap_is_of_the_blocks_where_it_is_known():
@@ -136,14 +135,14 @@ def test_a_power_cap_that_was_never_active_is_no_unknown_one():
     assert of_blocks(Block(1, power_capped=False)).power_capped_share == 0.0
 
 
-@pytest.mark.parametrize("blocks", [(), (Block(1), Block(1))])
-def test_a_power_cap_of_which_the_device_does_not_tell_is_unknown(blocks):
-    assert of_blocks(*blocks, seconds=(1.0,) * max(1, len(blocks))).power_capped_share is None
+def test_a_power_cap_of_which_the_device_does_not_tell_is_unknown():
+    for blocks in [(), (Block(1), Block(1))]:
+        assert of_blocks(*blocks, seconds=(1.0,) * max(1, len(blocks))).power_capped_share is None, blocks
 
 
-@pytest.mark.parametrize("capped", [True, None])
-def test_the_power_cap_is_no_trouble(capped):
-    assert of_blocks(*[Block(1, power_capped=capped)] * 4).trouble == ""
+def test_the_power_cap_is_no_trouble():
+    for capped in [True, None]:
+        assert of_blocks(*[Block(1, power_capped=capped)] * 4).trouble == "", capped
 
 
 def test_a_majority_of_spoiled_blocks_is_trouble_that_says_causes_and_counts():
@@ -155,9 +154,9 @@ def test_where_nothing_counts_the_trouble_says_so():
     assert in_blocks([1.0], [2.0], excluded=[0, 1]).trouble.startswith("2 of 2 blocks of samples were spoiled")
 
 
-@pytest.mark.parametrize(("spoiled", "count"), [(0, 1), (1, 2), (2, 4), (2, 5), (3, 6)])
-def test_up_to_half_of_the_blocks_may_be_spoiled(spoiled, count):
-    assert in_blocks(*[[1.0]] * count, excluded=range(spoiled)).trouble == ""
+def test_up_to_half_of_the_blocks_may_be_spoiled():
+    for spoiled, count in [(0, 1), (1, 2), (2, 4), (2, 5), (3, 6)]:
+        assert in_blocks(*[[1.0]] * count, excluded=range(spoiled)).trouble == "", (spoiled, count)
 
 
 def test_blocks_and_not_samples_make_the_majority():
@@ -175,15 +174,15 @@ def test_an_unresolved_time_is_told_even_of_a_clock_of_unknown_resolution():
     assert Samples((1e-9,), iterations=1, tick_s=0.0, labels=("unresolved",)).trouble != ""
 
 
-@pytest.mark.parametrize("label", ["noisy", "drifting", *ACHIEVED])
-def test_a_label_alone_is_no_trouble(label):
-    assert Samples((1.0,), iterations=1, tick_s=1e-9, labels=(label,)).trouble == ""
+def test_a_label_alone_is_no_trouble():
+    for label in ["noisy", "drifting", *ACHIEVED]:
+        assert Samples((1.0,), iterations=1, tick_s=1e-9, labels=(label,)).trouble == "", label
 
 
-@pytest.mark.parametrize("label", ["host_bound", "cache_resident", "waits_inside", "wall_clock"])
-def test_what_was_measured_in_place_of_what_was_asked_for_is_told_from_other_labels(label):
-    samples = Samples((1.0,), iterations=1, tick_s=1e-9, labels=("noisy", label, "drifting"))
-    assert samples.achieved == (label,)
+def test_what_was_measured_in_place_of_what_was_asked_for_is_told_from_other_labels():
+    for label in ["host_bound", "cache_resident", "waits_inside", "wall_clock"]:
+        samples = Samples((1.0,), iterations=1, tick_s=1e-9, labels=("noisy", label, "drifting"))
+        assert samples.achieved == (label,), label
 
 
 def test_what_was_achieved_does_not_depend_on_the_order_of_labels():
@@ -194,14 +193,14 @@ def test_what_was_achieved_does_not_depend_on_the_order_of_labels():
     assert one == other == ("host_bound", "wall_clock")
 
 
-@pytest.mark.parametrize("labels", [(), ("drifting", "noisy")])
-def test_what_was_timed_as_asked_achieved_nothing_else(labels):
-    assert Samples((1.0,), iterations=1, tick_s=1e-9, labels=labels).achieved == ()
+def test_what_was_timed_as_asked_achieved_nothing_else():
+    for labels in [(), ("drifting", "noisy")]:
+        assert Samples((1.0,), iterations=1, tick_s=1e-9, labels=labels).achieved == (), labels
 
 
-@pytest.mark.parametrize("mode", ["events", "graph", "host"])
-def test_the_way_of_timing_is_named_in_a_comparison(mode):
-    assert Samples((1.0,), iterations=1, tick_s=1e-9, mode=mode).comparable() == {"timed by": mode}
+def test_the_way_of_timing_is_named_in_a_comparison():
+    for mode in ["events", "graph", "host"]:
+        assert Samples((1.0,), iterations=1, tick_s=1e-9, mode=mode).comparable() == {"timed by": mode}, mode
 
 
 def test_passes_become_one_by_their_blocks_in_a_row():

@@ -1,5 +1,6 @@
 """The attentions that are measured side by side: which there are, what of them is timed, and what counts as right."""
 
+import itertools
 import warnings
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch.nn.attention import SDPBackend
 
 from roofline_kernels.attention import implementations, operators
-from roofline_kernels.attention.checking import FACTOR, FACTOR_3XTF32, float32_factor, right, tolerance
+from roofline_kernels.attention.checking import FACTOR, FACTOR_3XTF32, float32_factor, right
 from roofline_kernels.attention.implementations import (
     IMPLEMENTATIONS,
     PASSES,
@@ -70,28 +71,11 @@ def test_every_implementation_is_tried_here():
     assert sorted(IMPLEMENTATIONS) == sorted([*ON_A_CPU, *NOT_ON_A_CPU, "compiled"])
 
 
-@pytest.mark.parametrize("name", ON_A_CPU)
-@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-def test_what_runs_on_a_cpu_is_right(name, causal):
-    case = case_of(causal=causal)
-    once(implementation(name), case, "both")
-    assert right(case, passes="both")
-
-
-@pytest.mark.parametrize("name", ["triton", "sdpa_flash", "eager"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
-def test_what_runs_on_a_cpu_is_right_in_two_bytes(name, dtype):
-    case = case_of(dtype)
-    once(implementation(name), case, "both")
-    assert right(case, passes="both")
-
-
-def test_a_tile_is_that_of_our_kernels(monkeypatch):
-    asked = []
-    monkeypatch.setattr(implementations, "flash_attention", lambda q, k, v, **options: asked.append(options))
-    for tile in (None, 16, 128):
-        implementation("triton", tile=tile)(None, None, None, True)
-    assert asked == [{"causal": True, "tile": tile} for tile in (None, 16, 128)]
+def test_what_runs_on_a_cpu_is_right():
+    for name, causal in itertools.product(ON_A_CPU, [False, True]):
+        case = case_of(causal=causal)
+        once(implementation(name), case, "both")
+        assert right(case, passes="both"), (name, causal)
 
 
 @pytest.mark.parametrize("name", NOT_ON_A_CPU)
@@ -99,13 +83,6 @@ def test_a_tile_is_that_of_our_kernels(monkeypatch):
 def test_a_back_end_that_a_cpu_does_not_have_is_unavailable_in_words(name, passes):
     with pytest.raises(Unavailable, match=r"No viable backend|No available kernel"):
         pass_of(passes, implementation(name), case_of())
-
-
-def test_a_back_end_that_this_torch_does_not_know_is_unavailable_with_its_version(monkeypatch):
-    monkeypatch.delattr(SDPBackend, "CUDNN_ATTENTION")
-    sentence = rf"needs sdpa_cudnn, found torch {torch.__version__.replace('+', '[+]')}, which does not have"
-    with pytest.raises(Unavailable, match=sentence):
-        once(implementation("sdpa_cudnn"), case_of(), "both")
 
 
 @pytest.mark.parametrize("architecture", ["sm_60", "sm_70", "sm_75"])
@@ -141,28 +118,12 @@ def test_the_reasons_that_pytorch_gives_are_told_without_where_they_arose():
     assert [word for word in ("Triggered", "Exception raised", "\n") if word in message] == []
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("out of luck"),
-        torch.OutOfMemoryError("CUDA out of memory"),
-        ValueError("D"),
-        ModuleNotFoundError("No module named 'numpy'", name="numpy"),
-    ],
-)
-def test_other_errors_are_told_as_they_are(error):
-    def failing(q, k, v, causal):
-        raise error
-
-    with pytest.raises(type(error)) as told:
-        once(failing, case_of(), "both")
-    assert told.value is error
-
-
-@pytest.mark.parametrize("name", ["flash", "sdpa", "sdpa_FLASH_ATTENTION", "", "compiled"])
-def test_a_name_that_there_is_not_is_refused_with_those_that_there_are(name):
-    with pytest.raises(ValueError, match=rf"implementation is {name!r}; expected one of {', '.join(IMPLEMENTATIONS)}"):
-        implementation(name)
+def test_a_name_that_there_is_not_is_refused_with_those_that_there_are():
+    for name in ["flash", "sdpa", "sdpa_FLASH_ATTENTION", "", "compiled"]:
+        with pytest.raises(
+            ValueError, match=rf"implementation is {name!r}; expected one of {', '.join(IMPLEMENTATIONS)}"
+        ):
+            implementation(name)
 
 
 def test_sdpa_is_held_to_the_back_end_of_its_name(monkeypatch):
@@ -192,21 +153,6 @@ def test_a_case_has_the_same_values_at_every_call():
     assert same((*one.inputs, one.d_out), (*other.inputs, other.d_out))
 
 
-def test_tensors_of_a_case_are_of_its_shape_and_type_and_differ():
-    case = make_case(2, 3, 40, 24, torch.bfloat16, CPU, causal=False)
-    tensors = (*case.inputs, case.d_out)
-    assert {(tuple(tensor.shape), tensor.dtype) for tensor in tensors} == {((2, 3, 40, 24), torch.bfloat16)}
-    assert not any(torch.equal(one, other) for i, one in enumerate(tensors) for other in tensors[:i])
-    assert [tensor.requires_grad for tensor in tensors] == [True, True, True, False]
-
-
-def test_values_of_a_case_are_standard_normal():
-    case = case_of(sequence=1024, head_dim=64)
-    for tensor in (*case.inputs, case.d_out):
-        assert float(tensor.detach().mean()) == pytest.approx(0.0, abs=0.02)
-        assert float(tensor.detach().std()) == pytest.approx(1.0, abs=0.02)
-
-
 # What is timed
 
 
@@ -217,14 +163,6 @@ def test_forward_is_one_call_that_leaves_no_graph():
     call(case)
     assert run.modes[before:] == [False]
     assert (case.out.requires_grad, case.out.grad_fn) == (False, None)
-    assert right(case, passes="forward")
-
-
-def test_forward_is_what_was_just_made():
-    case = case_of()
-    call = pass_of("forward", implementation("eager"), case)
-    case.out = None
-    call(case)
     assert right(case, passes="forward")
 
 
@@ -262,27 +200,17 @@ def test_both_is_one_call_with_a_graph_that_is_gone_afterwards():
 
 
 @EVERY_PASS
-def test_gradients_do_not_add_up(passes):
-    case = case_of()
-    call = pass_of(passes, implementation("eager"), case)
-    for _ in range(3):
-        call(case)
-    assert [tensor.grad for tensor in case.inputs] == [None] * 3
-    assert right(case, passes=passes)
-
-
-@EVERY_PASS
 def test_inputs_stay_as_they_were(passes):
     case, untouched = case_of(), case_of()
     pass_of(passes, implementation("triton"), case)(case)
     assert same((*case.inputs, case.d_out), (*untouched.inputs, untouched.d_out))
 
 
-@pytest.mark.parametrize(("passes", "graph"), [("forward", False), ("backward", True), ("both", True)])
-def test_what_an_implementation_compiles_or_refuses_comes_before_what_is_timed(passes, graph):
-    run = Counted()
-    pass_of(passes, run, case_of())
-    assert run.modes[0] is graph
+def test_what_an_implementation_compiles_or_refuses_comes_before_what_is_timed():
+    for passes, graph in [("forward", False), ("backward", True), ("both", True)]:
+        run = Counted()
+        pass_of(passes, run, case_of())
+        assert run.modes[0] is graph, (passes, graph)
 
 
 def no_way_back(q, k, v, causal):
@@ -304,14 +232,6 @@ def test_a_forward_pass_does_not_need_the_backward_pass():
     for passes in ("backward", "both"):
         with pytest.raises(Unavailable, match="No available kernel"):
             pass_of(passes, no_way_back, case)
-
-
-@pytest.mark.parametrize("name", ["", "fwd", "Forward"])
-def test_another_pass_is_refused_before_anything_runs(name):
-    run = Counted()
-    with pytest.raises(ValueError, match=rf"passes is {name!r}; expected one of forward, backward, both"):
-        pass_of(name, run, case_of())
-    assert run.calls == 0
 
 
 # What counts as right
@@ -362,12 +282,6 @@ ERRORS = {
 
 
 @EVERY_DTYPE
-@EVERY_PASS
-def test_what_pytorch_makes_of_it_is_right(dtype, passes):
-    assert right(done(dtype), passes=passes)
-
-
-@EVERY_DTYPE
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("name", RESULTS)
 def test_an_error_in_any_result_is_refused_by_name(dtype, name, error):
@@ -376,14 +290,6 @@ def test_an_error_in_any_result_is_refused_by_name(dtype, name, error):
     for passes in PASSES if name == "output" else ("backward", "both"):
         with pytest.raises(AssertionError, match=rf"{name} is off by \S+; accepted is \d"):
             right(case, passes=passes)
-
-
-def stale(dtype, **shape):
-    """Results of other values of the same shape."""
-    other = case_of(dtype, **shape)
-    other.q, other.k = (tensor.detach().clone().requires_grad_() for tensor in (other.k, other.q))
-    once(implementation("sdpa_math"), other, "both")
-    return other
 
 
 @pytest.mark.parametrize(
@@ -406,15 +312,6 @@ def test_three_products_of_tf32_are_accepted_only_where_they_are_made(
     assert float32_factor(name, torch.device(device)) == factor
 
 
-@EVERY_DTYPE
-@pytest.mark.parametrize("name", RESULTS)
-def test_a_result_that_another_case_left_is_refused(dtype, name):
-    case = done(dtype)
-    spoil(case, name, lambda _: results(stale(dtype))[name])
-    with pytest.raises(AssertionError, match=f"{name} is off by"):
-        right(case, passes="both")
-
-
 WRONG_ATTENTIONS = {
     "no mask": lambda q, k, v: attention(q, k, v)[0],
     "mask off by one": lambda q, k, v: attention(q, torch.roll(k, 1, 2), torch.roll(v, 1, 2), causal=True)[0],
@@ -434,24 +331,12 @@ def test_another_attention_is_refused(dtype, passes, kind):
         right(case, passes=passes)
 
 
-def test_forward_alone_asks_for_no_gradients():
-    case = done()
-    case.gradients = ()
-    assert right(case, passes="forward")
-
-
-@pytest.mark.parametrize("passes", ["backward", "both"])
-def test_gradients_that_were_never_made_are_not_right(passes):
-    case = done()
-    case.gradients = ()
-    with pytest.raises((AssertionError, ValueError)):
-        right(case, passes=passes)
-
-
-@EVERY_PASS
-def test_an_output_that_was_never_made_is_not_right(passes):
-    with pytest.raises(AssertionError):
-        right(case_of(), passes=passes)
+def test_gradients_that_were_never_made_are_not_right():
+    for passes in ["backward", "both"]:
+        case = done()
+        case.gradients = ()
+        with pytest.raises((AssertionError, ValueError)):
+            right(case, passes=passes)
 
 
 def test_an_error_of_another_batch_or_head_shows_in_the_last():
@@ -459,25 +344,3 @@ def test_an_error_of_another_batch_or_head_shows_in_the_last():
     spoil(case, "output", lambda tensor: tensor.roll(1, 0))
     with pytest.raises(AssertionError, match="output is off by"):
         right(case, passes="forward")
-
-
-@EVERY_DTYPE
-def test_checking_changes_neither_case_nor_gradients(dtype):
-    case = done(dtype)
-    before = [tensor.detach().clone() for tensor in (*case.inputs, case.d_out, *results(case).values())]
-    right(case, passes="both")
-    assert same(before, (*case.inputs, case.d_out, *results(case).values()))
-    assert [tensor.grad for tensor in case.inputs] == [None] * 3
-
-
-def test_what_is_accepted_is_twice_the_error_of_pytorch_and_two_roundings():
-    # 100.3 lies 3/160 above the float16 below it, and so much is lost; 2 is off by a half.
-    expected = torch.tensor([1.0, 100.3, 2.0])
-    lost = float((expected.half() + 0.3 - 0.3 - expected).abs().max())
-    assert lost > 0.01
-    assert tolerance(expected, torch.tensor([1.0, 100.3, 2.5]).half()) == pytest.approx(2 * 0.5 + 2 * lost)
-
-
-def test_nothing_is_off_by_nothing():
-    case = done(sequence=0)
-    assert right(case, passes="both")

@@ -1,7 +1,7 @@
 """From tensors to launches of the attention kernels: grids, constants, strides, descriptors, and what is refused."""
 
 import contextlib
-import inspect
+import itertools
 import math
 from dataclasses import dataclass, replace
 from itertools import product
@@ -22,7 +22,7 @@ from pytest_roofline.kernel_gate.compile import compile_for
 from pytest_roofline.kernel_gate.targets import gpu_target, shared_limits
 from roofline_kernels.attention import flash_attention, launches, launching, operators
 from roofline_kernels.attention.ahead import Shape, architectures, compile_arguments, launch_ahead
-from roofline_kernels.attention.architectures import SHARED_BYTES, NoSuchArchitecture
+from roofline_kernels.attention.architectures import SHARED_BYTES
 from roofline_kernels.attention.configurations import (
     PASSES,
     TILES,
@@ -38,11 +38,9 @@ from roofline_kernels.attention.launches import Problem, Saved
 from roofline_kernels.attention.launching import Launch, TileTooLarge
 from roofline_kernels.attention.triton_tiles import place
 
-LOG2E = math.log2(math.e)
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 TILES_OF_TEST = Configuration(block_m=32, block_n=64, num_warps=4, num_stages=2)
 DESCRIBED = replace(TILES_OF_TEST, descriptors=True)
-KERNELS = (*PASSES, "delta")
 RESOURCES = Path(__file__).parents[2] / "baselines/resources.json"
 
 
@@ -150,84 +148,9 @@ def test_a_program_for_each_block_of_keys_of_each_key_head_of_each_batch(tensors
     assert made.programs == -(-tensors.seq_k // made.tiles.block_n) * tensors.heads_k * tensors.batch
 
 
-@given(tensors=sizes)
-def test_row_sums_have_blocks_of_their_own_that_are_the_same_everywhere(tensors):
-    made = launch("delta", tensors)
-    block = made.tiles.block_m
-    assert block in TILES
-    assert made.programs == -(-tensors.seq_q // block) * tensors.heads * tensors.batch
-    assert (made.arguments["BLOCK_M"], made.arguments["EVEN_Q"]) == (block, tensors.seq_q % block == 0)
-    assert {launch("delta", tensors, architecture).tiles for architecture in architectures()} == {made.tiles}
-
-
-@given(tensors=sizes, architecture=anywhere, tile=tiles, kernel=st.sampled_from(PASSES))
-def test_constants_are_those_of_the_shape_and_of_the_configuration(tensors, architecture, tile, kernel):
-    assume_it_fits(architecture, kernel, tensors, tile)
-    made = launch(kernel, tensors, architecture, tile=tile)
-    expected = {
-        "GROUP": tensors.group,
-        "HEAD_DIM": tensors.head_dim,
-        "BLOCK_D": max(16, 1 << (tensors.head_dim - 1).bit_length()),
-        "BLOCK_M": made.tiles.block_m,
-        "BLOCK_N": made.tiles.block_n,
-        "EVEN_Q": tensors.seq_q % made.tiles.block_m == 0,
-        "EVEN_K": tensors.seq_k % made.tiles.block_n == 0,
-        "WARP_SPECIALIZE": made.tiles.warp_specialize,
-        "seq_q": tensors.seq_q,
-        "seq_k": tensors.seq_k,
-    }
-    assert {name: made.arguments[name] for name in expected} == expected
-
-
-@pytest.mark.parametrize("kernel", PASSES)
-@pytest.mark.parametrize("seq", [1, 16, 31, 32, 33, 64, 96, 100, 128])
-def test_a_sequence_is_even_where_its_own_blocks_divide_it(kernel, seq):
-    with chosen_for_all(TILES_OF_TEST):
-        queries, keys = (launch(kernel, Tensors(**{which: seq})).arguments for which in ("seq_q", "seq_k"))
-    assert (queries["EVEN_Q"], keys["EVEN_K"]) == (seq % 32 == 0, seq % 64 == 0)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("configuration", [TILES_OF_TEST, DESCRIBED], ids=["pointers", "descriptors"])
-def test_arguments_are_the_parameters_of_the_kernel_and_no_others(kernel, configuration):
-    with chosen_for_all(configuration):
-        made = launch(kernel)
-    assert set(made.arguments) == set(inspect.signature(made.kernel.fn).parameters)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "name", "heads"),
-    [("forward", "heads", 6), ("d_queries", "heads", 6), ("d_keys", "heads_k", 3), ("delta", "heads", 6)],
-)
-def test_heads_are_those_of_the_rows_that_a_program_owns(kernel, name, heads):
-    assert launch(kernel, Tensors(heads_k=3, group=2)).arguments[name] == heads
-
-
-@pytest.mark.parametrize("kernel", PASSES)
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("shift", [-100, 0, 64])
-def test_the_mask_is_told_by_shift_and_causal(kernel, causal, shift):
-    arguments = launch(kernel, shift=shift, causal=causal).arguments
-    assert (arguments["shift"], arguments["CAUSAL"]) == (shift, causal)
-
-
-@pytest.mark.parametrize("kernel", PASSES)
-def test_only_under_a_mask_do_neighbours_have_other_heads(kernel):
-    assert [launch(kernel, causal=causal).arguments["HEADS_FIRST"] for causal in (False, True)] == [False, True]
-
-
-@pytest.mark.parametrize("scale", [0.125, -0.125, 0.0, 3.0])
-def test_forward_takes_the_magnitude_of_the_scale_and_its_sign_apart(scale):
-    arguments = launch("forward", scale=scale).arguments
-    assert arguments["scale_log2"] == pytest.approx(abs(scale) * LOG2E)
-    assert arguments["NEGATIVE"] == (scale < 0)
-
-
-@pytest.mark.parametrize("kernel", ["d_keys", "d_queries"])
-@pytest.mark.parametrize("scale", [0.125, -0.125, 0.0])
-def test_backward_takes_the_scale_with_its_sign(kernel, scale):
-    arguments = launch(kernel, scale=scale).arguments
-    assert (arguments["scale"], arguments["scale_log2"]) == (scale, pytest.approx(scale * LOG2E))
+def test_only_under_a_mask_do_neighbours_have_other_heads():
+    for kernel in PASSES:
+        assert [launch(kernel, causal=causal).arguments["HEADS_FIRST"] for causal in (False, True)] == [False, True]
 
 
 # Strides
@@ -254,7 +177,6 @@ def apart(*shape, dtype=BF16, device="meta"):
     return torch.empty(*shape[:2], shape[3], shape[2], dtype=dtype, device=device).transpose(2, 3)
 
 
-LAYOUTS = (transposed, sliced, expanded, apart)
 STRIDED = {
     "forward": {"q": "q", "k": "k", "v": "v", "out": "o"},
     "d_keys": {"q": "q", "k": "k", "v": "v", "d_out": "g", "d_k": "dk", "d_v": "dv"},
@@ -263,30 +185,18 @@ STRIDED = {
 }
 
 
-@pytest.mark.parametrize("lay_out", LAYOUTS)
-@pytest.mark.parametrize(("kernel", "name"), [(kernel, name) for kernel in STRIDED for name in STRIDED[kernel]])
-def test_each_tensor_has_its_own_strides(kernel, name, lay_out):
-    tensors = Tensors(heads_k=2, group=2)
-    setattr(tensors, name, lay_out(*getattr(tensors, name).shape))
-    arguments = launch(kernel, tensors).arguments
-    found = {
-        other: tuple(arguments[f"stride_{short}{axis}"] for axis in "bhsd") for other, short in STRIDED[kernel].items()
-    }
-    assert found == {other: getattr(tensors, other).stride() for other in STRIDED[kernel]}
-
-
-@pytest.mark.parametrize(("kernel", "name"), [(kernel, name) for kernel in STRIDED for name in STRIDED[kernel]])
-@pytest.mark.parametrize("axis", [2, 3], ids=["rows", "elements"])
-def test_rows_too_far_apart_for_offsets_of_32_bits_are_refused(kernel, name, axis):
-    tensors = Tensors()
-    shape = getattr(tensors, name).shape
-    pitches = [0, 0, 64, 1]
-    pitches[axis] = MOST_STRIDE + 1
-    setattr(tensors, name, torch.empty_strided(shape, pitches, dtype=BF16, device="meta"))
-    with pytest.raises(
-        ValueError, match=rf"{STRIDED[kernel][name]} has a stride of {MOST_STRIDE + 1} .* {MOST_STRIDE}"
-    ):
-        launch(kernel, tensors)
+def test_rows_too_far_apart_for_offsets_of_32_bits_are_refused():
+    strided = [(kernel, name) for kernel, names in STRIDED.items() for name in names]
+    for (kernel, name), axis in itertools.product(strided, [2, 3]):
+        tensors = Tensors()
+        shape = getattr(tensors, name).shape
+        pitches = [0, 0, 64, 1]
+        pitches[axis] = MOST_STRIDE + 1
+        setattr(tensors, name, torch.empty_strided(shape, pitches, dtype=BF16, device="meta"))
+        with pytest.raises(
+            ValueError, match=rf"{STRIDED[kernel][name]} has a stride of {MOST_STRIDE + 1} .* {MOST_STRIDE}"
+        ):
+            launch(kernel, tensors)
 
 
 def test_the_largest_stride_is_one_of_which_a_tile_of_256_rows_fits_into_32_bits():
@@ -296,21 +206,13 @@ def test_the_largest_stride_is_one_of_which_a_tile_of_256_rows_fits_into_32_bits
     assert launch("forward", tensors).arguments["stride_qs"] == MOST_STRIDE
 
 
-@pytest.mark.parametrize(("seq", "head_dim"), [(1, 64), (64, 1)])
-def test_of_one_row_or_column_the_stride_does_not_matter(seq, head_dim):
-    tensors = Tensors(seq_q=seq, head_dim=head_dim)
-    pitches = (64, 64, 2**40 if seq == 1 else 1, 2**40 if head_dim == 1 else 1)
-    tensors.q = torch.empty_strided(tensors.q.shape, pitches, dtype=BF16, device="meta")
-    assert launch("forward", tensors).programs > 0
-
-
-@pytest.mark.parametrize("axis", [0, 1], ids=["batch", "heads"])
-def test_heads_may_be_as_far_apart_as_memory_has_room(axis):
-    tensors = Tensors()
-    pitches = [0, 0, 64, 1]
-    pitches[axis] = 2**40
-    tensors.k = torch.empty_strided(tensors.k.shape, pitches, dtype=BF16, device="meta")
-    assert launch("forward", tensors).arguments[f"stride_k{'bh'[axis]}"] == 2**40
+def test_heads_may_be_as_far_apart_as_memory_has_room():
+    for axis in [0, 1]:
+        tensors = Tensors()
+        pitches = [0, 0, 64, 1]
+        pitches[axis] = 2**40
+        tensors.k = torch.empty_strided(tensors.k.shape, pitches, dtype=BF16, device="meta")
+        assert launch("forward", tensors).arguments[f"stride_k{'bh'[axis]}"] == 2**40, axis
 
 
 # Descriptors
@@ -372,85 +274,66 @@ NOT_ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("kind", ALLOWED)
-def test_where_hardware_can_all_three_come_by_descriptors(kind):
-    arguments = described(ALLOWED[kind]())
-    assert arguments["DESCRIPTORS"] is True
-    assert [hasattr(arguments[name], "block_shape") for name in ("q", "k", "v", "out", "lse")] == [True] * 3 + [
-        False
-    ] * 2
+def test_where_hardware_can_all_three_come_by_descriptors():
+    for kind in ALLOWED:
+        arguments = described(ALLOWED[kind]())
+        assert arguments["DESCRIPTORS"] is True, kind
+        assert [hasattr(arguments[name], "block_shape") for name in ("q", "k", "v", "out", "lse")] == [True] * 3 + [
+            False
+        ] * 2
 
 
-@pytest.mark.parametrize("kind", NOT_ALLOWED)
-def test_where_hardware_cannot_all_three_stay_tensors(kind):
-    tensor = NOT_ALLOWED[kind]()
-    arguments = described(tensor)
-    assert arguments["DESCRIPTORS"] is False
-    assert all(arguments[name] is tensor for name in ("q", "k", "v"))
+def test_where_hardware_cannot_all_three_stay_tensors():
+    for kind in NOT_ALLOWED:
+        tensor = NOT_ALLOWED[kind]()
+        arguments = described(tensor)
+        assert arguments["DESCRIPTORS"] is False, kind
+        assert all(arguments[name] is tensor for name in ("q", "k", "v")), kind
 
 
-@pytest.mark.parametrize("which", range(3), ids=["q", "k", "v"])
-def test_one_that_cannot_keeps_the_others_from_it(which):
-    tensors = [blank(2, 3, 64, 64) for _ in range(3)]
-    tensors[which] = at_offset(1, 2, 3, 64, 64)
-    arguments = described(*tensors)
-    assert arguments["DESCRIPTORS"] is False
-    assert all(arguments[name] is tensor for name, tensor in zip("qkv", tensors, strict=True))
+def test_one_that_cannot_keeps_the_others_from_it():
+    for which in range(3):
+        tensors = [blank(2, 3, 64, 64) for _ in range(3)]
+        tensors[which] = at_offset(1, 2, 3, 64, 64)
+        arguments = described(*tensors)
+        assert arguments["DESCRIPTORS"] is False, which
+        assert all(arguments[name] is tensor for name, tensor in zip("qkv", tensors, strict=True)), which
 
 
-def test_descriptors_are_for_configurations_that_want_them():
-    assert described(blank(2, 3, 64, 64), configuration=TILES_OF_TEST)["DESCRIPTORS"] is False
+def test_backward_describes_the_gradient_as_well():
+    for kernel in ["d_keys", "d_queries"]:
+        with chosen_for_all(DESCRIBED):
+            arguments = launch(kernel).arguments
+        assert arguments["DESCRIPTORS"] is True, kernel
+        assert [list(arguments[name].block_shape) for name in ("q", "k", "v", "d_out")] == [
+            [1, 1, rows, 64] for rows in (32, 64, 64, 32)
+        ]
 
 
-@pytest.mark.parametrize("kernel", ["d_keys", "d_queries"])
-def test_backward_describes_the_gradient_as_well(kernel):
-    with chosen_for_all(DESCRIBED):
-        arguments = launch(kernel).arguments
-    assert arguments["DESCRIPTORS"] is True
-    assert [list(arguments[name].block_shape) for name in ("q", "k", "v", "d_out")] == [
-        [1, 1, rows, 64] for rows in (32, 64, 64, 32)
-    ]
+def test_blocks_are_rows_of_a_tile_by_the_power_of_two_from_the_head_dimension_up():
+    for head_dim, block_d in [(8, 16), (64, 64), (80, 128), (256, 256)]:
+        arguments = described(blank(2, 3, 70, head_dim), blank(2, 3, 90, head_dim))
+        assert list(arguments["q"].block_shape) == [1, 1, DESCRIBED.block_m, block_d], (head_dim, block_d)
+        assert [list(arguments[name].block_shape) for name in "kv"] == [[1, 1, DESCRIBED.block_n, block_d]] * 2
 
 
-@pytest.mark.parametrize("kernel", ["d_keys", "d_queries"])
-def test_a_gradient_that_cannot_be_described_keeps_the_inputs_from_it(kernel):
-    tensors = Tensors()
-    tensors.d_out = expanded(*tensors.d_out.shape)
-    with chosen_for_all(DESCRIBED):
-        arguments = launch(kernel, tensors).arguments
-    assert (arguments["DESCRIPTORS"], arguments["d_out"] is tensors.d_out) == (False, True)
+def test_a_descriptor_tells_shape_pitches_and_the_tensor_itself():
+    for kind in ALLOWED:
+        tensor = ALLOWED[kind]()
+        found = described(tensor)["q"]
+        assert found.base is tensor, kind
+        assert list(found.shape) == list(tensor.shape), kind
+        told = [(size, pitch) for size, pitch in zip(tensor.shape, found.strides, strict=True) if size > 1]
+        assert told == [(size, pitch) for size, pitch in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
 
 
-@pytest.mark.parametrize(("head_dim", "block_d"), [(8, 16), (64, 64), (80, 128), (256, 256)])
-def test_blocks_are_rows_of_a_tile_by_the_power_of_two_from_the_head_dimension_up(head_dim, block_d):
-    arguments = described(blank(2, 3, 70, head_dim), blank(2, 3, 90, head_dim))
-    assert list(arguments["q"].block_shape) == [1, 1, DESCRIBED.block_m, block_d]
-    assert [list(arguments[name].block_shape) for name in "kv"] == [[1, 1, DESCRIBED.block_n, block_d]] * 2
-
-
-@pytest.mark.parametrize("kind", ALLOWED)
-def test_a_descriptor_tells_shape_pitches_and_the_tensor_itself(kind):
-    tensor = ALLOWED[kind]()
-    found = described(tensor)["q"]
-    assert found.base is tensor
-    assert list(found.shape) == list(tensor.shape)
-    told = [(size, pitch) for size, pitch in zip(tensor.shape, found.strides, strict=True) if size > 1]
-    assert told == [(size, pitch) for size, pitch in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
-
-
-@pytest.mark.parametrize("kind", ALLOWED)
-def test_pitches_are_such_as_hardware_takes(kind):
+def test_pitches_are_such_as_hardware_takes():
     """CUDA's cuTensorMapEncodeTiled: multiples of 16 bytes, below 2^40, none of zero."""
-    found = described(ALLOWED[kind]())["q"]
-    pitches = [pitch * found.base.element_size() for pitch in found.strides[:-1]]
-    assert [pitch for pitch in pitches if pitch % 16 or not 0 < pitch < 2**40] == []
-    assert found.strides[-1] == 1
-
-
-def test_no_shipped_configuration_describes_what_the_interpreter_runs(monkeypatch):
-    with captured(monkeypatch, "interpreter") as made:
-        backward_of(*(blank(1, 2, 64, 64).requires_grad_() for _ in range(3)))
-    assert [one.arguments.get("DESCRIPTORS") for one in made] == [False, None, False, False]
+    for kind in ALLOWED:
+        found = described(ALLOWED[kind]())["q"]
+        pitches = [pitch * found.base.element_size() for pitch in found.strides[:-1]]
+        assert [pitch for pitch in pitches if pitch % 16 or not 0 < pitch < 2**40] == [], kind
+        assert found.strides[-1] == 1, kind
 
 
 # What attention launches
@@ -492,34 +375,6 @@ def test_where_there_is_nothing_to_do_nothing_is_launched(monkeypatch, architect
         )
     assert made == []
     assert [float(gradient.abs().sum()) for gradient in gradients] == [0.0] * 3
-
-
-@pytest.mark.parametrize(
-    ("options", "shift"),
-    [
-        ({}, 48),
-        ({"causal": True, "alignment": "top-left"}, 0),
-        ({"causal": True, "alignment": "bottom-right"}, -16),
-    ],
-    ids=["full", "top-left", "bottom-right"],
-)
-def test_the_alignment_becomes_the_shift_of_every_kernel(monkeypatch, options, shift):
-    with captured(monkeypatch, "sm_80") as made:
-        backward_of(*(blank(1, 2, seq, 64).requires_grad_() for seq in (64, 48, 48)), **options)
-    assert [one.arguments["shift"] for one in made if "shift" in one.arguments] == [shift] * 3
-
-
-def test_the_scale_is_one_over_the_root_of_the_head_dimension_unless_it_is_given(monkeypatch):
-    for scale, expected in ((None, 1 / 8), (-2.0, -2.0)):
-        with captured(monkeypatch, "sm_80") as made:
-            backward_of(*(blank(1, 1, 32, 64).requires_grad_() for _ in range(3)), scale=scale)
-        told = [
-            (one.arguments["scale_log2"], one.arguments.get("NEGATIVE", False))
-            for one in made
-            if "scale_log2" in one.arguments
-        ]
-        assert told[0] == (pytest.approx(abs(expected) * LOG2E), expected < 0)
-        assert [value for value, _ in told[1:]] == [pytest.approx(expected * LOG2E)] * 2
 
 
 @pytest.mark.parametrize("layout", ["BSHD", "BS(HD)", "HSD"])
@@ -572,12 +427,6 @@ def test_a_gradient_whose_elements_lie_apart_or_on_each_other_is_written_out_onc
         assert [one.arguments[f"stride_g{axis}"] for axis in "bhsd"] == list(dense.stride())
 
 
-def test_what_was_written_out_can_be_described(monkeypatch):
-    with chosen_for_all(DESCRIBED):
-        _, d_keys, d_queries = made_from(monkeypatch, SPREAD["a sum's"]())
-    assert [one.arguments["DESCRIPTORS"] for one in (d_keys, d_queries)] == [True, True]
-
-
 @pytest.mark.parametrize("kind", SIDE_BY_SIDE)
 def test_a_gradient_whose_elements_lie_side_by_side_is_read_where_it_is(monkeypatch, kind):
     d_out = SIDE_BY_SIDE[kind]()
@@ -593,11 +442,6 @@ def test_the_gradient_of_the_log_sum_exp_is_read_where_there_is_one(monkeypatch,
         found = flash_attention(*(blank(1, 2, 64, 64).requires_grad_() for _ in range(3)), return_lse=with_lse)
         (found[0].sum() + found[1].sum() if with_lse else found.sum()).backward()
     assert made[1].arguments["WITH_LSE"] is with_lse
-
-
-def test_one_column_is_never_apart(monkeypatch):
-    d_out = torch.empty_strided((2, 2, 64, 1), (1024, 512, 8, 8), dtype=BF16).zero_()
-    assert made_from(monkeypatch, d_out, head_dim=1, architecture="sm_80")[0].arguments["WRITE_DENSE"] is False
 
 
 # What is compiled ahead is what would be launched
@@ -656,22 +500,6 @@ def test_row_sums_are_compiled_ahead_as_the_gradient_of_a_sum_would_launch_them(
     assert (ahead.kernel, ahead.tiles, ahead.programs) == (launched.kernel, launched.tiles, launched.programs)
     assert plain(ahead) == plain(launched)
     assert what_is_compiled(ahead, architecture) == what_is_compiled(launched, architecture)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_nothing_is_compiled_ahead_for_what_is_refused(kernel):
-    with pytest.raises(NoSuchArchitecture, match="sm_75"):
-        launch_ahead("sm_75", kernel, Shape(64))
-
-
-# 256 is refused.
-@pytest.mark.parametrize("tile", TILES[:-1])
-def test_a_tile_is_compiled_ahead_as_it_would_be_launched(monkeypatch, tile):
-    with captured(monkeypatch, "sm_90") as made:
-        backward_of(*(blank(1, 2, 512, 64).requires_grad_() for _ in range(3)), causal=True, tile=tile)
-    shape = Shape(64, seq_q=512, seq_k=512, heads=2, heads_k=2)
-    ahead = [launch_ahead("sm_90", kernel, shape, tile=tile).tiles for kernel in PASSES]
-    assert ahead == [made[index].tiles for index in (0, 2, 3)]
 
 
 def test_descriptors_are_told_to_the_compiler_by_the_name_of_their_type():
@@ -733,33 +561,31 @@ def test_too_much_memory_of_a_multiprocessor_is_a_tile_too_large_with_both_numbe
     )
 
 
-@pytest.mark.parametrize("kernel", PASSES)
-@pytest.mark.parametrize("head_dim", [64, 128, 256])
-def test_a_tile_that_must_spill_is_refused_before_it_is_compiled(kernel, head_dim):
-    with pytest.raises(TileTooLarge) as refusal:
-        launch_ahead("sm_90", kernel, Shape(head_dim), tile=256)
-    rows = 512 if kernel == "d_keys" else 256
-    needed = (rows * head_dim + 256 * 256) // 256
-    assert (refusal.value.needed, refusal.value.limit, refusal.value.memory) == (needed, 255, "registers")
-    assert f"needs {needed:,} registers for its accumulators and scores alone; sm_90 has 255 for a thread" in str(
-        refusal.value
-    )
+def test_a_tile_that_must_spill_is_refused_before_it_is_compiled():
+    for kernel, head_dim in itertools.product(PASSES, [64, 128, 256]):
+        with pytest.raises(TileTooLarge) as refusal:
+            launch_ahead("sm_90", kernel, Shape(head_dim), tile=256)
+        rows = 512 if kernel == "d_keys" else 256
+        needed = (rows * head_dim + 256 * 256) // 256
+        assert (refusal.value.needed, refusal.value.limit, refusal.value.memory) == (needed, 255, "registers")
+        assert f"needs {needed:,} registers for its accumulators and scores alone; sm_90 has 255 for a thread" in str(
+            refusal.value
+        )
 
 
-@pytest.mark.parametrize(
-    ("architecture", "kernel", "tile", "needed", "limit"),
-    [
+def test_a_tile_that_cannot_be_loaded_is_refused_before_it_is_compiled():
+    for architecture, kernel, tile, needed, limit in [
         # Two stages of 128 keys and 128 values; 256 columns of two bytes each.
         ("sm_90", "forward", 128, 2 * 2 * 128 * 256 * 2, 232_448),
         ("sm_90", "d_queries", 128, 2 * 2 * 128 * 256 * 2, 232_448),
         ("sm_100", "forward", 256, 2 * 2 * 256 * 256 * 2, 232_448),
-    ],
-)
-def test_a_tile_that_cannot_be_loaded_is_refused_before_it_is_compiled(architecture, kernel, tile, needed, limit):
-    with pytest.raises(TileTooLarge) as refusal:
-        launch_ahead(architecture, kernel, Shape(256), tile=tile)
-    assert (refusal.value.needed, refusal.value.limit, refusal.value.memory) == (needed, limit, "shared memory")
-    assert f"needs {needed:,} bytes of shared memory; {architecture} has {limit:,} for a program" in str(refusal.value)
+    ]:
+        with pytest.raises(TileTooLarge) as refusal:
+            launch_ahead(architecture, kernel, Shape(256), tile=tile)
+        assert (refusal.value.needed, refusal.value.limit, refusal.value.memory) == (needed, limit, "shared memory")
+        assert f"needs {needed:,} bytes of shared memory; {architecture} has {limit:,} for a program" in str(
+            refusal.value
+        )
 
 
 def test_with_one_stage_a_tile_may_lie_where_another_was():
@@ -780,17 +606,6 @@ def test_what_comes_by_pointers_is_left_to_the_compiler():
         problem = Problem("sm_90", 0, True, 1.0)
         made = launches.forward(problem, rows, rows, rows, rows, meta(1, 1, 128, dtype=FP32))
     assert made.arguments["DESCRIPTORS"] is False
-
-
-@pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("stages", [1, 3, 4])
-@pytest.mark.parametrize("kernel", ["forward", "d_keys"])
-def test_the_compiler_takes_no_less_shared_memory_than_is_foreseen(kernel, stages):
-    tiles = Configuration(64, 64, 4, stages, descriptors=True)
-    with chosen(**{kernel: tiles}):
-        made = launch_ahead("sm_90", kernel, Shape(64))
-    figures = compile_for(made.kernel, "sm_90", compile_arguments(made), tiles.options()).figures
-    assert loaded_bytes(kernel, 64, 2, tiles) <= figures["shared_bytes"]
 
 
 def test_what_is_foreseen_of_a_kernel_is_no_more_than_the_compiler_makes_of_it():
@@ -826,47 +641,41 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    ("seq_q", "seq_k", "causal"),
-    [(64, 64, True), (64, 64, False), (50, 70, True), (70, 50, True), (20, 5, False), (33, 129, True)],
-)
-def test_every_way_through_the_loop_gives_the_same_attention(way, seq_q, seq_k, causal):
-    generator = torch.Generator().manual_seed(7)
-    q, k, v = (torch.randn(1, 3, seq, 32, generator=generator) for seq in (seq_q, seq_k, seq_k))
-    # Maxima that grow from key to key, so that rows are rescaled on the way.
-    k *= torch.linspace(0.2, 6.0, seq_k)[:, None]
-    with chosen(forward=Configuration(32, 16, 4, 1, **WAYS[way])):
-        out, lse = flash_attention(
-            q, k, v, causal=causal, alignment="bottom-right" if causal else None, return_lse=True
-        )
-    scores = (q.double() @ k.double().transpose(2, 3)) / math.sqrt(32)
-    if causal:
-        scores = scores.masked_fill(~torch.ones(seq_q, seq_k, dtype=torch.bool).tril(seq_k - seq_q), -math.inf)
-    expected = scores.softmax(3).nan_to_num(0.0) @ v.double()
-    assert torch.allclose(out.double(), expected, rtol=1e-5, atol=1e-5)
-    assert torch.allclose(lse.double(), scores.logsumexp(3), rtol=1e-5, atol=1e-5)
+def test_every_way_through_the_loop_gives_the_same_attention():
+    for way, (seq_q, seq_k, causal) in itertools.product(
+        WAYS, [(64, 64, True), (64, 64, False), (50, 70, True), (70, 50, True), (20, 5, False), (33, 129, True)]
+    ):
+        generator = torch.Generator().manual_seed(7)
+        q, k, v = (torch.randn(1, 3, seq, 32, generator=generator) for seq in (seq_q, seq_k, seq_k))
+        # Maxima that grow from key to key, so that rows are rescaled on the way.
+        k *= torch.linspace(0.2, 6.0, seq_k)[:, None]
+        with chosen(forward=Configuration(32, 16, 4, 1, **WAYS[way])):
+            out, lse = flash_attention(
+                q, k, v, causal=causal, alignment="bottom-right" if causal else None, return_lse=True
+            )
+        scores = (q.double() @ k.double().transpose(2, 3)) / math.sqrt(32)
+        if causal:
+            scores = scores.masked_fill(~torch.ones(seq_q, seq_k, dtype=torch.bool).tril(seq_k - seq_q), -math.inf)
+        expected = scores.softmax(3).nan_to_num(0.0) @ v.double()
+        assert torch.allclose(out.double(), expected, rtol=1e-5, atol=1e-5), (way, seq_q, seq_k, causal)
+        assert torch.allclose(lse.double(), scores.logsumexp(3), rtol=1e-5, atol=1e-5), (way, seq_q, seq_k, causal)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_gradients_follow_every_way_through_the_forward_pass(way):
-    generator = torch.Generator().manual_seed(8)
-    q, k, v = (torch.randn(1, 2, 48, 16, generator=generator).requires_grad_() for _ in range(3))
-    with chosen(forward=Configuration(16, 16, 4, 1, **WAYS[way])):
-        found = torch.autograd.grad(flash_attention(q, k, v, causal=True).square().sum(), (q, k, v))
-    plain = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    expected = torch.autograd.grad(plain.square().sum(), (q, k, v))
-    assert all(torch.allclose(one, other, rtol=1e-4, atol=1e-4) for one, other in zip(found, expected, strict=True))
+def test_gradients_follow_every_way_through_the_forward_pass():
+    for way in WAYS:
+        generator = torch.Generator().manual_seed(8)
+        q, k, v = (torch.randn(1, 2, 48, 16, generator=generator).requires_grad_() for _ in range(3))
+        with chosen(forward=Configuration(16, 16, 4, 1, **WAYS[way])):
+            found = torch.autograd.grad(flash_attention(q, k, v, causal=True).square().sum(), (q, k, v))
+        plain = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        expected = torch.autograd.grad(plain.square().sum(), (q, k, v))
+        assert all(torch.allclose(one, other, rtol=1e-4, atol=1e-4) for one, other in zip(found, expected, strict=True))
 
 
 def test_a_persistent_grid_is_no_larger_than_the_multiprocessors():
     with chosen(forward=Configuration(128, 128, 8, 2, persistent=True)):
         many, few = (launch_ahead("sm_90", "forward", Shape(64, seq_q=seq, heads=2)) for seq in (16_384, 128))
     assert (many.programs, few.programs) == (4, 2)
-
-
-def test_a_tile_too_large_is_a_value_error():
-    assert issubclass(TileTooLarge, ValueError)
 
 
 @pytest.mark.parametrize(
@@ -878,15 +687,6 @@ def test_what_else_goes_wrong_is_told_as_it_is(on_a_gpu, error):
     with pytest.raises(type(error)) as told:
         on_a_gpu(Refusing(error))
     assert told.value is error
-
-
-def test_a_kernel_is_launched_on_the_device_of_its_tensors_with_grid_and_options(on_a_gpu):
-    kernel = Refusing(OSError())
-    with pytest.raises(OSError):
-        on_a_gpu(kernel)
-    assert on_a_gpu.entered == [torch.device("cuda", 1)]
-    assert kernel.grid == (12,)
-    assert kernel.arguments == {"q": 1, **TILES_OF_TEST.options()}
 
 
 def shared_bytes(architecture, **options):
@@ -924,21 +724,13 @@ def places(blocks, heads, batches, *, heads_first):
 GRIDS = [(1, 1, 1), (4, 1, 1), (1, 3, 2), (5, 3, 2), (2, 4, 3)]
 
 
-@pytest.mark.parametrize("heads_first", [False, True], ids=["blocks first", "heads first"])
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
-def test_each_block_of_each_head_of_each_batch_has_one_program(grid, heads_first):
-    found = places(*grid, heads_first=heads_first)
-    assert sorted(found) == sorted(product(*map(range, grid)))
+def test_each_block_of_each_head_of_each_batch_has_one_program():
+    for heads_first, grid in itertools.product([False, True], GRIDS):
+        found = places(*grid, heads_first=heads_first)
+        assert sorted(found) == sorted(product(*map(range, grid))), (heads_first, grid)
 
 
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
-def test_neighbours_share_a_head_where_blocks_come_first(grid):
-    blocks, heads, batches = grid
-    expected = [(block, head, batch) for batch in range(batches) for head in range(heads) for block in range(blocks)]
-    assert places(*grid, heads_first=False) == expected
-
-
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
-def test_later_blocks_come_first_where_heads_do(grid):
-    order = [block for block, _, _ in places(*grid, heads_first=True)]
-    assert order == sorted(order, reverse=True)
+def test_later_blocks_come_first_where_heads_do():
+    for grid in GRIDS:
+        order = [block for block, _, _ in places(*grid, heads_first=True)]
+        assert order == sorted(order, reverse=True), grid

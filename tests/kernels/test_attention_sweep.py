@@ -34,19 +34,12 @@ def test_inputs_are_of_the_sweeps_shape_alike_every_time_and_differ_from_each_ot
     assert not torch.equal(inputs[1], inputs[2])
 
 
-@pytest.mark.parametrize("sequence", [1, 2, 15, 16, 17, 64])
-def test_right_results_are_right(sequence):
-    inputs = sweep.inputs(sequence, D_MODEL, CPU)
-    sweep.check_output(sweep.forward(*inputs), *inputs)
-    grad, gradients = gradients_of(inputs)
-    sweep.check_gradients(gradients, grad, *inputs)
-
-
-def test_pytorchs_own_attention_is_right_too(inputs):
-    output = torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=True)
-    sweep.check_output(output, *inputs)
-    grad = sweep.output_gradient(output)
-    sweep.check_gradients(sweep.backward(output, grad, *inputs), grad, *inputs)
+def test_right_results_are_right():
+    for sequence in [1, 2, 15, 16, 17, 64]:
+        inputs = sweep.inputs(sequence, D_MODEL, CPU)
+        sweep.check_output(sweep.forward(*inputs), *inputs)
+        grad, gradients = gradients_of(inputs)
+        sweep.check_gradients(gradients, grad, *inputs)
 
 
 def test_attention_without_a_mask_is_wrong(inputs):
@@ -77,13 +70,6 @@ def test_a_gradient_that_is_not_finite_is_seen_anywhere(inputs, which):
     gradients[which][3, 0, 7, 5] = torch.nan
     with pytest.raises(AssertionError, match=f"d{'qkv'[which]} is not finite"):
         sweep.check_gradients(gradients, grad, *inputs)
-
-
-def test_an_output_that_is_not_finite_is_seen_anywhere(inputs):
-    output = sweep.forward(*inputs).detach()
-    output[3, 0, 7, 5] = torch.inf
-    with pytest.raises(AssertionError, match="not finite"):
-        sweep.check_output(output, *inputs)
 
 
 def test_a_backward_pass_can_be_repeated_and_adds_nothing_up(inputs):

@@ -117,41 +117,41 @@ def test_a_missing_scale_is_noticed(name, missing):
     assert not product.check(operands, out)
 
 
-@pytest.mark.parametrize("name", ["bf16", "fp16", "fp32"])
-def test_operands_of_too_few_digits_are_noticed(name):
-    below = {"bf16": torch.float8_e4m3fn, "fp16": torch.bfloat16, "fp32": torch.bfloat16}[name]
-    product, operands, out = multiplied(name, SAMPLED)
-    left, weight = (one.to(below).to(one.dtype) for one in (operands.left, operands.weight))
-    product.multiply(Operands(left, weight, None), out)
-    assert not product.check(operands, out)
+def test_operands_of_too_few_digits_are_noticed():
+    for name in ["bf16", "fp16", "fp32"]:
+        below = {"bf16": torch.float8_e4m3fn, "fp16": torch.bfloat16, "fp32": torch.bfloat16}[name]
+        product, operands, out = multiplied(name, SAMPLED)
+        left, weight = (one.to(below).to(one.dtype) for one in (operands.left, operands.weight))
+        product.multiply(Operands(left, weight, None), out)
+        assert not product.check(operands, out), name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_operands_are_normal_and_never_zero_throughout(name):
-    operands, _ = Gemm(KINDS[name], LARGE, CPU).make()
-    unit = gemm.fp8_deviation(operands.left.dtype) if operands.scales else 1.0
-    for matrix in (operands.left, operands.weight):
-        values = matrix.double() / unit
-        assert float(values.mean()) == pytest.approx(0, abs=0.01)
-        assert float(values.std()) == pytest.approx(1, abs=0.01)
-        assert float((values == 0).double().mean()) < 0.01
+def test_operands_are_normal_and_never_zero_throughout():
+    for name in NAMES:
+        operands, _ = Gemm(KINDS[name], LARGE, CPU).make()
+        unit = gemm.fp8_deviation(operands.left.dtype) if operands.scales else 1.0
+        for matrix in (operands.left, operands.weight):
+            values = matrix.double() / unit
+            assert float(values.mean()) == pytest.approx(0, abs=0.01), name
+            assert float(values.std()) == pytest.approx(1, abs=0.01), name
+            assert float((values == 0).double().mean()) < 0.01, name
 
 
-@pytest.mark.parametrize("name", ["bf16", "fp8_rowwise"])
-def test_each_set_has_other_numbers_and_each_run_the_same(name):
-    first, again = Gemm(KINDS[name], WHOLE, CPU), Gemm(KINDS[name], WHOLE, CPU)
-    sets = [first.make()[0] for _ in range(3)]
-    for one, other in pairwise(sets):
-        assert not torch.equal(one.left.float(), other.left.float())
-    assert torch.equal(sets[0].weight.float(), again.make()[0].weight.float())
+def test_each_set_has_other_numbers_and_each_run_the_same():
+    for name in ["bf16", "fp8_rowwise"]:
+        first, again = Gemm(KINDS[name], WHOLE, CPU), Gemm(KINDS[name], WHOLE, CPU)
+        sets = [first.make()[0] for _ in range(3)]
+        for one, other in pairwise(sets):
+            assert not torch.equal(one.left.float(), other.left.float()), name
+        assert torch.equal(sets[0].weight.float(), again.make()[0].weight.float()), name
 
 
-@pytest.mark.parametrize("name", ["tf32", "fp32"])
-def test_how_float32_is_multiplied_is_set_for_the_call_and_restored(name):
-    before = torch.get_float32_matmul_precision()
-    with gemm.arithmetic(KINDS[name], CPU):
-        assert torch.get_float32_matmul_precision() == {"tf32": "high", "fp32": "highest"}[name]
-    assert torch.get_float32_matmul_precision() == before
+def test_how_float32_is_multiplied_is_set_for_the_call_and_restored():
+    for name in ["tf32", "fp32"]:
+        before = torch.get_float32_matmul_precision()
+        with gemm.arithmetic(KINDS[name], CPU):
+            assert torch.get_float32_matmul_precision() == {"tf32": "high", "fp32": "highest"}[name], name
+        assert torch.get_float32_matmul_precision() == before, name
 
 
 def test_it_is_restored_after_an_error():
@@ -207,17 +207,17 @@ def test_cdna_3_has_an_e4m3_of_its_own(monkeypatch, architecture, dtype):
     assert gemm.fp8_type(torch.device("cuda")) == getattr(torch, f"float8_{dtype}")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_shape_that_memory_bounds_is_bound_by_it_on_every_product_with_a_datasheet(name):
-    kind = KINDS[name]
-    single = [kind.metric, kind.metric.replace("_TFLOPS", "_matrix_TFLOPS")]
-    ridges = [
-        1e3 * known.peaks[peak].value / known.peaks["memory_GBps"].value
-        for known in catalogue().products
-        for peak in single
-        if peak in known.peaks and "memory_GBps" in known.peaks
-    ]
-    assert 0.95 * min(ridges) < kind.least_ridge <= min(ridges)
+def test_a_shape_that_memory_bounds_is_bound_by_it_on_every_product_with_a_datasheet():
+    for name in NAMES:
+        kind = KINDS[name]
+        single = [kind.metric, kind.metric.replace("_TFLOPS", "_matrix_TFLOPS")]
+        ridges = [
+            1e3 * known.peaks[peak].value / known.peaks["memory_GBps"].value
+            for known in catalogue().products
+            for peak in single
+            if peak in known.peaks and "memory_GBps" in known.peaks
+        ]
+        assert 0.95 * min(ridges) < kind.least_ridge <= min(ridges), name
 
 
 def test_one_token_is_bound_by_memory_and_thousands_are_not():

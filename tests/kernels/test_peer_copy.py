@@ -1,7 +1,7 @@
 """Copies between GPUs, on the CPU and on streams with scripted clocks; messages between two processes."""
 
+import itertools
 import socket
-import sys
 import threading
 from functools import partial
 
@@ -16,44 +16,22 @@ CPU = torch.device("cpu")
 SIZES = [4096, 65_537]
 
 
-@pytest.mark.parametrize("devices", [2, 3, 8])
-def test_every_ordered_pair_is_there_once_and_nobody_copies_to_itself(devices):
-    pairs = ordered_pairs(devices)
-    assert (len(pairs), len(set(pairs))) == (devices * (devices - 1), devices * (devices - 1))
-    assert all(source != target for source, target in pairs)
-
-
-@pytest.mark.parametrize("devices", [0, 1])
-def test_with_fewer_than_two_devices_a_pair_is_left_to_be_skipped(devices):
-    assert (0, 1) in ordered_pairs(devices)
-    assert all(source != target for source, target in ordered_pairs(devices))
-
-
-def test_one_to_all_leaves_nobody_out_but_itself():
-    assert one_to_all(1, 4) == [(1, 0), (1, 2), (1, 3)]
-
-
-def test_all_to_one_is_one_to_all_turned_round():
-    assert [(target, source) for source, target in one_to_all(2, 5)] == all_to_one(2, 5)
+def test_every_ordered_pair_is_there_once_and_nobody_copies_to_itself():
+    for devices in [2, 3, 8]:
+        pairs = ordered_pairs(devices)
+        assert (len(pairs), len(set(pairs))) == (devices * (devices - 1), devices * (devices - 1)), devices
+        assert all(source != target for source, target in pairs), devices
 
 
 def test_seven_links_carry_seven_times_the_payload_of_one():
     assert peer_copy.work_at_once(100, 7) == {"payload_bytes": 700, "wire_bytes": 100}
 
 
-def test_gpus_stand_for_their_indices():
-    assert on_gpus(both_ways(0, 1)) == [
-        (torch.device("cuda", 0), torch.device("cuda", 1)),
-        (torch.device("cuda", 1), torch.device("cuda", 0)),
-    ]
-
-
-@pytest.mark.parametrize("ways", [1, 3])
-@pytest.mark.parametrize("size_bytes", SIZES)
-def test_every_copy_arrives(size_bytes, ways):
-    buffers = PeerBuffers(size_bytes, [(CPU, CPU)] * ways).make()
-    AtOnce([(CPU, CPU)] * ways)(*buffers)
-    assert (len(buffers), peer_copy.same(*buffers)) == (2 * ways, True)
+def test_every_copy_arrives():
+    for ways, size_bytes in itertools.product([1, 3], SIZES):
+        buffers = PeerBuffers(size_bytes, [(CPU, CPU)] * ways).make()
+        AtOnce([(CPU, CPU)] * ways)(*buffers)
+        assert (len(buffers), peer_copy.same(*buffers)) == (2 * ways, True), (ways, size_bytes)
 
 
 def nothing(*buffers):
@@ -78,27 +56,25 @@ def turned_round(*buffers):
         target.copy_(source)
 
 
-@pytest.mark.parametrize("mutant", [nothing, without_the_last, only_the_first, turned_round])
-@pytest.mark.parametrize("size_bytes", SIZES)
-def test_every_mutant_is_caught(size_bytes, mutant):
-    ways = [(CPU, CPU)] * 2
-    buffers = PeerBuffers(size_bytes, ways).make()
-    mutant(*buffers)
-    assert not peer_copy.same(*buffers)
+def test_every_mutant_is_caught():
+    for mutant, size_bytes in itertools.product([nothing, without_the_last, only_the_first, turned_round], SIZES):
+        ways = [(CPU, CPU)] * 2
+        buffers = PeerBuffers(size_bytes, ways).make()
+        mutant(*buffers)
+        assert not peer_copy.same(*buffers), (mutant, size_bytes)
 
 
-@pytest.mark.parametrize("ways", [1, 3])
-@pytest.mark.parametrize("size_bytes", SIZES)
-def test_among_all_sets_that_were_timed_the_first_with_a_wrong_copy_is_named(size_bytes, ways):
-    made = PeerBuffers(size_bytes, [(CPU, CPU)] * ways)
-    sets = [made.make() for _ in range(40)]
-    for buffers in sets:
-        AtOnce([(CPU, CPU)] * ways)(*buffers)
-    assert peer_copy.same.first_wrong(sets) is None
-    # In the last copy of one set, and in the first of a later one.
-    sets[17][-1][-1] ^= 1
-    sets[23][1][0] ^= 1
-    assert peer_copy.same.first_wrong(sets) == 17
+def test_among_all_sets_that_were_timed_the_first_with_a_wrong_copy_is_named():
+    for ways, size_bytes in itertools.product([1, 3], SIZES):
+        made = PeerBuffers(size_bytes, [(CPU, CPU)] * ways)
+        sets = [made.make() for _ in range(40)]
+        for buffers in sets:
+            AtOnce([(CPU, CPU)] * ways)(*buffers)
+        assert peer_copy.same.first_wrong(sets) is None, (ways, size_bytes)
+        # In the last copy of one set, and in the first of a later one.
+        sets[17][-1][-1] ^= 1
+        sets[23][1][0] ^= 1
+        assert peer_copy.same.first_wrong(sets) == 17, (ways, size_bytes)
 
 
 def test_ruined_sets_are_all_wrong_until_they_are_copied_again():
@@ -232,22 +208,17 @@ def carry(messages_of_ranks):
         first.incoming.copy_(second.outgoing)
 
 
-@pytest.mark.parametrize("returns", [False, True])
-@pytest.mark.parametrize("size_bytes", SIZES)
-def test_a_message_arrives_on_every_pass(size_bytes, returns):
-    both = ranks_of(size_bytes, returns=returns)
-    seen = []
-    for _ in range(3):
-        seen.append(both[1].arrived())
-        carry(both)
-        seen.append(all(message.arrived() for message in both))
-        for message in both:
-            message.fill()
-    assert seen == [False, True] * 3
-
-
-def test_the_sender_of_what_does_not_return_has_nothing_to_wait_for():
-    assert ranks_of(100)[0].arrived()
+def test_a_message_arrives_on_every_pass():
+    for returns, size_bytes in itertools.product([False, True], SIZES):
+        both = ranks_of(size_bytes, returns=returns)
+        seen = []
+        for _ in range(3):
+            seen.append(both[1].arrived())
+            carry(both)
+            seen.append(all(message.arrived() for message in both))
+            for message in both:
+                message.fill()
+        assert seen == [False, True] * 3, (returns, size_bytes)
 
 
 def test_what_does_not_come_back_is_seen_by_who_sent_it():
@@ -256,34 +227,23 @@ def test_what_does_not_come_back_is_seen_by_who_sent_it():
     assert (second.arrived(), first.arrived()) == (True, False)
 
 
-@pytest.mark.parametrize("size_bytes", [4096, 65_537])
-def test_the_data_of_another_message_or_pass_are_seen(size_bytes):
-    first, second = ranks_of(size_bytes, number=1)
-    second.incoming.copy_(ranks_of(size_bytes, number=2)[0].outgoing)
-    other_message = second.arrived()
-    stale = first.outgoing.clone()
-    first.fill(), second.fill()
-    second.incoming.copy_(stale)
-    assert (other_message, second.arrived()) == (False, False)
+def test_the_data_of_another_message_or_pass_are_seen():
+    for size_bytes in [4096, 65_537]:
+        first, second = ranks_of(size_bytes, number=1)
+        second.incoming.copy_(ranks_of(size_bytes, number=2)[0].outgoing)
+        other_message = second.arrived()
+        stale = first.outgoing.clone()
+        first.fill(), second.fill()
+        second.incoming.copy_(stale)
+        assert (other_message, second.arrived()) == (False, False), size_bytes
 
 
-def test_a_message_without_its_last_byte_is_seen():
-    first, second = ranks_of(65_537)
-    second.incoming[:-1].copy_(first.outgoing[:-1])
-    assert not second.arrived()
-
-
-@pytest.mark.parametrize("returns", [False, True])
-def test_a_message_takes_no_more_memory_than_announced(returns):
-    size_bytes = 2**20
-    held = sum(len(message._all) * size_bytes for message in ranks_of(size_bytes, returns=returns))
-    # And the shared memory between them.
-    assert held + size_bytes <= messages.memory_needed(size_bytes)
-
-
-def test_there_and_back_counts_both_ways():
-    assert messages.work_of(100, returns=True) == {"payload_bytes": 200, "wire_bytes": 100}
-    assert messages.work_of(100, returns=False) == {"payload_bytes": 100, "wire_bytes": 100}
+def test_a_message_takes_no_more_memory_than_announced():
+    for returns in [False, True]:
+        size_bytes = 2**20
+        held = sum(len(message._all) * size_bytes for message in ranks_of(size_bytes, returns=returns))
+        # And the shared memory between them.
+        assert held + size_bytes <= messages.memory_needed(size_bytes), returns
 
 
 pytestmark_shared = pytest.mark.skipif(not shared_copy.supported(), reason="needs memfd_create, which is Linux's")
@@ -358,8 +318,3 @@ def test_a_rank_that_never_comes_is_an_error_and_no_hang(monkeypatch):
     monkeypatch.setattr(shared_copy, "PATIENCE_S", 0.05)
     with pytest.raises(TimeoutError):
         shared_copy.SharedMemory.between(0, 4096, lambda name: None)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
-def test_linux_can_share_memory_without_a_name():
-    assert shared_copy.supported()

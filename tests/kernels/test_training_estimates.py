@@ -2,7 +2,6 @@
 
 import itertools
 
-import pytest
 import torch
 
 from roofline_kernels.training.estimates import activation_bytes, bytes_at_least, cast_bytes, saved_bytes
@@ -45,31 +44,27 @@ def least(precision, passes, attention="sdpa", execution="eager", config=CONFIG,
     )
 
 
-@pytest.mark.parametrize(
-    ("precision", "attention"), [("fp32", "sdpa"), ("fp32", "naive"), ("bf16_autocast", "naive"), ("bf16", "sdpa")]
-)
-def test_a_step_needs_no_less_and_less_than_twice_as_much(precision, attention):
-    found, bound = measured(precision, "step", attention), least(precision, "step", attention)
-    assert bound <= found < 2 * bound
+def test_a_step_needs_no_less_and_less_than_twice_as_much():
+    for precision, attention in [("fp32", "sdpa"), ("fp32", "naive"), ("bf16_autocast", "naive"), ("bf16", "sdpa")]:
+        found, bound = measured(precision, "step", attention), least(precision, "step", attention)
+        assert bound <= found < 2 * bound, (precision, attention)
 
 
-@pytest.mark.parametrize(
-    ("precision", "passes"),
-    [("fp32", "forward"), ("bf16_autocast", "forward"), ("fp32", "forward_backward"), ("fp32", "backward")],
-)
-def test_no_pass_needs_less(precision, passes):
-    found, bound = measured(precision, passes, "sdpa"), least(precision, passes)
-    assert bound <= found < 2 * bound
+def test_no_pass_needs_less():
+    for precision, passes in [
+        ("fp32", "forward"),
+        ("bf16_autocast", "forward"),
+        ("fp32", "forward_backward"),
+        ("fp32", "backward"),
+    ]:
+        found, bound = measured(precision, passes, "sdpa"), least(precision, passes)
+        assert bound <= found < 2 * bound, (precision, passes)
 
 
 def test_the_optimizer_holds_parameters_gradients_and_two_moments():
     small = SIZES["small"]
     assert least("fp32", "optimizer", config=small) == 4 * 4 * 120_945_408
     assert least("bf16", "optimizer", config=small) == 4 * 2 * 120_945_408
-
-
-def test_inference_holds_parameters_and_logits():
-    assert least("fp32", "forward", config=SIZES["small"], batch=4, context=128) == 4 * (120_945_408 + 4 * 128 * 10_000)
 
 
 def test_autocast_keeps_every_matrix_a_second_time_in_two_bytes():
@@ -95,8 +90,3 @@ def test_of_a_compiled_step_nothing_is_counted_that_a_compiler_may_compute_again
 def test_one_activation_is_what_the_seeds_report_for_the_largest_model():
     # "size = batch_size * context_length * d_model * 4 bytes = 2.5MB", of one sequence of 256 tokens.
     assert activation_bytes(SIZES["2.7B"], 1, 256, torch.float32) == 2.5 * 2**20
-
-
-def test_a_pass_that_does_not_exist_is_an_error():
-    with pytest.raises(ValueError, match="passes is 'sideways'; expected one of forward"):
-        least("fp32", "sideways")

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from roofline_kernels.training.adamw import visible_rate
 from roofline_kernels.training.precisions import precision_named
-from roofline_kernels.training.steps import LEARNING_RATE, PASSES, Training
+from roofline_kernels.training.steps import LEARNING_RATE, Training
 
 from .training_cases import CPU, TINY, make_training
 
@@ -24,13 +24,6 @@ def values(training):
 
 def plain_loss(model, training):
     return cross_entropy(model(training.tokens).flatten(0, 1), training.targets.flatten())
-
-
-def test_forward_is_inference():
-    training = make_training()
-    training.pass_of("forward")()
-    assert training.logits.shape == (2, 16, 100)
-    assert (training.logits.grad_fn, training.model.training) == (None, False)
 
 
 def test_forward_and_backward_leave_the_loss_and_no_gradient():
@@ -101,10 +94,6 @@ def test_in_float16_the_loss_is_scaled_and_the_step_is_not():
     assert max(moved) == pytest.approx(LEARNING_RATE, rel=0.05)
 
 
-def test_without_a_scaler_the_scale_is_one():
-    assert (make_training().scale, make_training("fp16_autocast").scale) == (1.0, 4096.0)
-
-
 def test_pure_bfloat16_has_no_float32_beside_it():
     training = make_training("bf16")
     training.pass_of("step")()
@@ -120,11 +109,6 @@ def test_letting_go_of_a_training_frees_its_memory():
         weights = weakref.ref(training.parameters[0])
         del training
     assert weights() is None
-
-
-def test_a_pass_that_does_not_exist_is_an_error():
-    with pytest.raises(ValueError, match=f"passes is 'sideways'; expected one of {', '.join(PASSES)}"):
-        make_training().pass_of("sideways")
 
 
 def test_a_step_for_a_graph_reads_its_rate_from_the_device():

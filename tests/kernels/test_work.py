@@ -1,5 +1,6 @@
 """Bytes and FLOPs of what is measured, against numbers worked out by hand."""
 
+import itertools
 from fractions import Fraction
 
 import pytest
@@ -10,7 +11,6 @@ from pytest_roofline import Work
 from roofline_kernels.transformer import SIZES, Config, Transformer, loss_of, make_batch
 from roofline_kernels.work import (
     COLLECTIVES,
-    STREAM,
     adamw_bytes,
     attention_flops,
     bus_factor,
@@ -36,46 +36,21 @@ def test_a_matrix_product_has_two_flops_a_term_and_moves_each_matrix_once():
     assert gemm_work(2, 3, 5, operand_bytes=2, result_bytes=4) == {"flops": 60, "read_bytes": 50, "write_bytes": 24}
 
 
-def test_a_copy_within_a_memory_is_shown_as_traffic():
-    assert Work(**copy_bytes(7)).metric == "traffic_GBps"
-
-
-def test_a_copy_over_a_link_is_shown_as_payload():
-    assert Work(**link_copy_bytes(7)).metric == "payload_GBps"
-
-
 # BabelStream at its default size, 2^25 doubles: 2 arrays of 268,435,456 bytes for copy, mul and dot, 3 for add, triad.
-@pytest.mark.parametrize(
-    ("operation", "moved_bytes"),
-    [
+def test_traffic_is_that_of_babelstream():
+    for operation, moved_bytes in [
         ("copy", 536_870_912),
         ("scale", 536_870_912),
         ("add", 805_306_368),
         ("triad", 805_306_368),
         ("dot", 536_870_912),
-    ],
-)
-def test_traffic_is_that_of_babelstream(operation, moved_bytes):
-    assert moved_bytes == Work(**stream_work(operation, 2**25, 8)).traffic_bytes
+    ]:
+        assert moved_bytes == Work(**stream_work(operation, 2**25, 8)).traffic_bytes, (operation, moved_bytes)
 
 
-@pytest.mark.parametrize(
-    ("operation", "flops"), [("copy", 0), ("scale", 100), ("add", 100), ("triad", 200), ("dot", 200)]
-)
-def test_an_operation_counts_its_flops_for_each_element(operation, flops):
-    assert flops == stream_work(operation, 100, 8)["flops"]
-
-
-def test_dot_writes_no_array():
-    assert stream_work("dot", 100, 8)["write_bytes"] == 0
-
-
-def test_single_precision_moves_half_the_bytes():
-    assert 2 * stream_work("triad", 100, 4)["read_bytes"] == stream_work("triad", 100, 8)["read_bytes"]
-
-
-def test_the_five_operations_are_babelstreams():
-    assert list(STREAM) == ["copy", "scale", "add", "triad", "dot"]
+def test_an_operation_counts_its_flops_for_each_element():
+    for operation, flops in [("copy", 0), ("scale", 100), ("add", 100), ("triad", 200), ("dot", 200)]:
+        assert flops == stream_work(operation, 100, 8)["flops"], (operation, flops)
 
 
 def test_an_unknown_operation_is_an_error():
@@ -84,27 +59,23 @@ def test_an_unknown_operation_is_an_error():
 
 
 # What the nccl-tests printed on eight A100, 8 GiB, out of place: algbw and busbw in GB/s (superbenchmark's test data).
-@pytest.mark.parametrize(
-    ("operation", "algbw", "busbw"),
-    [
+def test_bus_bandwidth_is_that_of_the_nccl_tests():
+    for operation, algbw, busbw in [
         ("all_reduce", 134.44, 235.26),
         ("all_gather", 255.31, 223.39),
         ("reduce_scatter", 264.60, 231.52),
         ("all_to_all", 256.36, 224.31),
         ("broadcast", 232.81, 232.81),
         ("reduce", 228.38, 228.38),
-    ],
-)
-def test_bus_bandwidth_is_that_of_the_nccl_tests(operation, algbw, busbw):
-    size_bytes = 8 * 2**30
-    work = Work(**collective_bytes(operation, size_bytes, 8))
-    seconds = size_bytes / (algbw * 1e9)
-    assert work.amount("busbw_GBps") / seconds / 1e9 == pytest.approx(busbw, abs=0.02)
+    ]:
+        size_bytes = 8 * 2**30
+        work = Work(**collective_bytes(operation, size_bytes, 8))
+        seconds = size_bytes / (algbw * 1e9)
+        assert work.amount("busbw_GBps") / seconds / 1e9 == pytest.approx(busbw, abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("operation", "factors"),
-    [
+def test_the_factor_of_every_operation_at_1_2_4_and_8_ranks():
+    for operation, factors in [
         ("all_reduce", (0, 1, "3/2", "7/4")),
         ("all_gather", (0, "1/2", "3/4", "7/8")),
         ("reduce_scatter", (0, "1/2", "3/4", "7/8")),
@@ -115,34 +86,20 @@ def test_bus_bandwidth_is_that_of_the_nccl_tests(operation, algbw, busbw):
         ("gather", (0, "1/2", "3/4", "7/8")),
         ("scatter", (0, "1/2", "3/4", "7/8")),
         ("send_recv", (1, 1, 1, 1)),
-    ],
-)
-def test_the_factor_of_every_operation_at_1_2_4_and_8_ranks(operation, factors):
-    assert [Fraction(factor) for factor in factors] == [bus_factor(operation, ranks) for ranks in (1, 2, 4, 8)]
+    ]:
+        assert [Fraction(factor) for factor in factors] == [bus_factor(operation, ranks) for ranks in (1, 2, 4, 8)]
 
 
-def test_there_are_ten_collectives():
-    assert len(COLLECTIVES) == 10
-
-
-def test_a_collective_is_shown_by_its_bus_bandwidth():
-    assert Work(**collective_bytes("all_reduce", 1024, 2)).metric == "busbw_GBps"
-
-
-@pytest.mark.parametrize("operation", COLLECTIVES)
-def test_among_one_rank_nothing_fails_and_an_empty_bus_is_flagged_by_the_metric(operation):
-    work = Work(**collective_bytes(operation, 1024, 1))
-    crosses = operation in ("broadcast", "reduce", "send_recv")
-    assert work.metric == ("busbw_GBps" if crosses else "algbw_GBps")
+def test_among_one_rank_nothing_fails_and_an_empty_bus_is_flagged_by_the_metric():
+    for operation in COLLECTIVES:
+        work = Work(**collective_bytes(operation, 1024, 1))
+        crosses = operation in ("broadcast", "reduce", "send_recv")
+        assert work.metric == ("busbw_GBps" if crosses else "algbw_GBps"), operation
 
 
 def test_bytes_are_whole():
     # 1000 · 2 · 5 / 6 is 1666 and two thirds.
     assert collective_bytes("all_reduce", 1000, 6) == {"algbw_bytes": 1000, "busbw_bytes": 1667}
-
-
-def test_half_a_byte_on_the_bus_still_counts():
-    assert collective_bytes("all_gather", 1, 2)["busbw_bytes"] == 1
 
 
 def test_no_rank_at_all_is_refused():
@@ -164,60 +121,33 @@ def test_attention_is_four_flops_for_each_query_key_and_dimension():
     assert attention_flops(2, 3, 5, 7, 11) == {"flops": 4 * 2 * 3 * 5 * 7 * 11}
 
 
-@pytest.mark.parametrize("sequence", [0, 1, 7, 512])
-def test_a_causal_square_is_exactly_half(sequence):
-    whole = attention_flops(2, 3, sequence, sequence, 64)["flops"]
-    assert 2 * attention_flops(2, 3, sequence, sequence, 64, causal=True)["flops"] == whole
+def test_causal_attention_counts_visible_pairs_less_half_a_key_for_each_query_on_the_diagonal():
+    for alignment, seq_k, seq_q in itertools.product(
+        ["top-left", "bottom-right"], [0, 1, 2, 8, 13, 64], [0, 1, 3, 8, 13, 50]
+    ):
+        shift = seq_k - seq_q if alignment == "bottom-right" else 0
+        pairs = sum(key <= query + shift for query in range(seq_q) for key in range(seq_k))
+        flops = attention_flops(1, 1, seq_q, seq_k, 1, causal=True, alignment=alignment)["flops"]
+        assert flops == 4 * pairs - 2 * min(seq_q, seq_k), (alignment, seq_k, seq_q)
 
 
-# The half of an odd number of FLOPs would not be whole: 4 · 7² · 1 / 2 is, and so is 2.5 times as much.
-@pytest.mark.parametrize(("passes", "fifths"), [("forward", 2), ("backward", 5), ("both", 7)])
-@pytest.mark.parametrize("causal", [False, True])
-def test_backward_is_two_and_a_half_times_forward(passes, fifths, causal):
-    forward = attention_flops(1, 1, 7, 7, 1, causal=causal)["flops"]
-    flops = attention_flops(1, 1, 7, 7, 1, causal=causal, passes=passes)["flops"]
-    assert (2 * flops, type(flops)) == (fifths * forward, int)
+def test_bottom_right_with_more_keys_is_flash_attention_3s_count():
+    for seq_q, seq_k in [(1, 1024), (512, 1024), (1024, 1024)]:
+        mean_keys = (max(0, seq_k - seq_q) + seq_k) / 2
+        flops = attention_flops(2, 4, seq_q, seq_k, 64, causal=True, alignment="bottom-right")["flops"]
+        assert flops == 2 * 4 * 2 * seq_q * mean_keys * (64 + 64), (seq_q, seq_k)
 
 
-@pytest.mark.parametrize("alignment", ["top-left", "bottom-right"])
-@pytest.mark.parametrize("seq_k", [0, 1, 2, 8, 13, 64])
-@pytest.mark.parametrize("seq_q", [0, 1, 3, 8, 13, 50])
-def test_causal_attention_counts_visible_pairs_less_half_a_key_for_each_query_on_the_diagonal(seq_q, seq_k, alignment):
-    shift = seq_k - seq_q if alignment == "bottom-right" else 0
-    pairs = sum(key <= query + shift for query in range(seq_q) for key in range(seq_k))
-    flops = attention_flops(1, 1, seq_q, seq_k, 1, causal=True, alignment=alignment)["flops"]
-    assert flops == 4 * pairs - 2 * min(seq_q, seq_k)
-
-
-@pytest.mark.parametrize(("seq_q", "seq_k"), [(1, 1024), (512, 1024), (1024, 1024)])
-def test_bottom_right_with_more_keys_is_flash_attention_3s_count(seq_q, seq_k):
-    mean_keys = (max(0, seq_k - seq_q) + seq_k) / 2
-    flops = attention_flops(2, 4, seq_q, seq_k, 64, causal=True, alignment="bottom-right")["flops"]
-    assert flops == 2 * 4 * 2 * seq_q * mean_keys * (64 + 64)
-
-
-def test_queries_that_see_no_key_do_no_work():
-    few = attention_flops(1, 1, 64, 64, 64, causal=True)
-    assert attention_flops(1, 1, 4096, 64, 64, causal=True, alignment="bottom-right") == few
-
-
-def test_attention_over_many_devices_worth_of_work_stays_exact():
-    assert attention_flops(64, 128, 2**20, 2**20, 128)["flops"] == 4 * 64 * 128 * 2**40 * 128
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
+def test_what_is_no_attention_has_no_flops():
+    for changes, told in [
         ({"passes": "fwd"}, "passes 'fwd'; expected one of forward, backward, both"),
         ({"heads": -1}, "expected zero or more"),
         ({"seq_k": 9, "causal": True}, "no alignment; expected alignment='top-left'"),
         ({"alignment": "left"}, "alignment 'left'; expected 'top-left' or 'bottom-right'"),
-    ],
-)
-def test_what_is_no_attention_has_no_flops(changes, told):
-    sizes = {"batch": 1, "heads": 1, "seq_q": 8, "seq_k": 8, "head_dim": 64}
-    with pytest.raises(ValueError, match=told):
-        attention_flops(**(sizes | changes))
+    ]:
+        sizes = {"batch": 1, "heads": 1, "seq_q": 8, "seq_k": 8, "head_dim": 64}
+        with pytest.raises(ValueError, match=told):
+            attention_flops(**(sizes | changes))
 
 
 # Small enough to count by hand, and of such sizes that no two of them can be taken for each other.
@@ -246,27 +176,19 @@ def test_a_transformers_flops_are_its_matrix_products():
     assert flops_of(TINY, 5, 7) == 5 * (7 * token + scores_and_values)
 
 
-@pytest.mark.parametrize("passes", ["forward", "forward_backward"])
-@pytest.mark.parametrize("device", ["cpu", "meta"])
-@pytest.mark.parametrize(
-    ("config", "batch", "context"),
-    [(TINY, 5, 7), (TINY, 1, 1), (Config(64, 128, 2, 4, vocab=96), 2, 32)],
-    ids=["odd", "one token", "even"],
-)
-def test_naive_attention_has_exactly_the_flops_that_torch_counts(config, batch, context, device, passes):
-    assert counted(config, batch, context, device=device, passes=passes) == flops_of(config, batch, context, passes)
+def test_naive_attention_has_exactly_the_flops_that_torch_counts():
+    for passes, device, (config, batch, context) in itertools.product(
+        ["forward", "forward_backward"],
+        ["cpu", "meta"],
+        [(TINY, 5, 7), (TINY, 1, 1), (Config(64, 128, 2, 4, vocab=96), 2, 32)],
+    ):
+        assert counted(config, batch, context, device=device, passes=passes) == flops_of(config, batch, context, passes)
 
 
-@pytest.mark.parametrize("passes", ["forward", "forward_backward"])
-@pytest.mark.parametrize("context", [128, 1024])
-def test_the_small_size_has_exactly_the_flops_that_torch_counts(context, passes):
-    found = counted(SIZES["small"], 4, context, device="meta", passes=passes)
-    assert found == flops_of(SIZES["small"], 4, context, passes)
-
-
-@pytest.mark.parametrize("passes", ["forward", "forward_backward"])
-def test_where_fused_attention_is_taken_apart_torch_counts_as_much(passes):
-    assert counted(TINY, 5, 7, attention="sdpa", device="meta", passes=passes) == flops_of(TINY, 5, 7, passes)
+def test_the_small_size_has_exactly_the_flops_that_torch_counts():
+    for passes, context in itertools.product(["forward", "forward_backward"], [128, 1024]):
+        found = counted(SIZES["small"], 4, context, device="meta", passes=passes)
+        assert found == flops_of(SIZES["small"], 4, context, passes), (passes, context)
 
 
 def test_torch_leaves_out_the_fused_attention_of_cpus():
@@ -275,9 +197,9 @@ def test_torch_leaves_out_the_fused_attention_of_cpus():
     assert counted(TINY, 5, 7, attention="sdpa", passes="forward") in (without, flops_of(TINY, 5, 7))
 
 
-@pytest.mark.parametrize(("passes", "forwards"), [("backward", 2), ("forward_backward", 3), ("step", 3)])
-def test_a_transformers_backward_pass_is_twice_its_forward_pass(passes, forwards):
-    assert flops_of(TINY, 5, 7, passes) == forwards * flops_of(TINY, 5, 7)
+def test_a_transformers_backward_pass_is_twice_its_forward_pass():
+    for passes, forwards in [("backward", 2), ("forward_backward", 3), ("step", 3)]:
+        assert flops_of(TINY, 5, 7, passes) == forwards * flops_of(TINY, 5, 7), (passes, forwards)
 
 
 def test_the_count_is_palms_over_the_parameters_of_products():
@@ -288,21 +210,14 @@ def test_the_count_is_palms_over_the_parameters_of_products():
     assert flops_of(small, 4, 2048, "step") == 4 * 2048 * token
 
 
-def test_no_token_costs_nothing():
-    assert (flops_of(TINY, 0, 7), flops_of(TINY, 5, 0)) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
+def test_what_is_no_transformer_has_no_flops():
+    for changes, told in [
         ({"passes": "optimizer"}, "passes 'optimizer'; expected one of forward, backward, forward_backward, step"),
         ({"context": -1}, r"sizes \(12, 20, 3, 34, 5, -1\); expected zero or more"),
-    ],
-)
-def test_what_is_no_transformer_has_no_flops(changes, told):
-    sizes = {"d_model": 12, "d_ff": 20, "layers": 3, "vocab": 34, "batch": 5, "context": 7}
-    with pytest.raises(ValueError, match=told):
-        transformer_flops(**(sizes | changes))
+    ]:
+        sizes = {"d_model": 12, "d_ff": 20, "layers": 3, "vocab": 34, "batch": 5, "context": 7}
+        with pytest.raises(ValueError, match=told):
+            transformer_flops(**(sizes | changes))
 
 
 def test_adamw_reads_four_arrays_and_writes_three():
@@ -310,12 +225,12 @@ def test_adamw_reads_four_arrays_and_writes_three():
     assert adamw_bytes(10, 2) == {"read_bytes": 80, "write_bytes": 60}
 
 
-@pytest.mark.parametrize(("dtype", "element_bytes"), [(torch.float32, 4), (torch.bfloat16, 2)])
-def test_what_adamw_reads_is_what_it_holds(dtype, element_bytes):
-    parameter = torch.nn.Parameter(torch.zeros(1000, dtype=dtype))
-    parameter.grad = torch.ones_like(parameter)
-    optimizer = torch.optim.AdamW([parameter])
-    optimizer.step()
-    moments = [value for value in optimizer.state[parameter].values() if value.shape == parameter.shape]
-    held = sum(value.nbytes for value in (parameter.data, parameter.grad, *moments))
-    assert adamw_bytes(1000, element_bytes)["read_bytes"] == held
+def test_what_adamw_reads_is_what_it_holds():
+    for dtype, element_bytes in [(torch.float32, 4), (torch.bfloat16, 2)]:
+        parameter = torch.nn.Parameter(torch.zeros(1000, dtype=dtype))
+        parameter.grad = torch.ones_like(parameter)
+        optimizer = torch.optim.AdamW([parameter])
+        optimizer.step()
+        moments = [value for value in optimizer.state[parameter].values() if value.shape == parameter.shape]
+        held = sum(value.nbytes for value in (parameter.data, parameter.grad, *moments))
+        assert adamw_bytes(1000, element_bytes)["read_bytes"] == held, (dtype, element_bytes)
