@@ -2,8 +2,6 @@
 
 from dataclasses import fields, replace
 
-import pytest
-
 from pytest_roofline.core.facts import HostFacts
 from pytest_roofline.core.machine import Gpu, Machine
 from pytest_roofline.judging.diagnosis import diagnose
@@ -107,41 +105,41 @@ FINE = {
 WORST = changed(**{name: value for facts, *_ in FOUND.values() for name, value in facts.items()})
 
 
-@pytest.mark.parametrize("fact", FOUND)
-def test_a_fact_that_limits_trust_is_found_once(fact):
-    facts, kind, subject, observed = FOUND[fact]
-    (finding,) = added(changed(**facts))
-    assert (kind, subject) == (finding.kind, finding.subject)
-    assert observed in finding.observed
+def test_a_fact_that_limits_trust_is_found_once():
+    for fact in FOUND:
+        facts, kind, subject, observed = FOUND[fact]
+        (finding,) = added(changed(**facts))
+        assert (kind, subject) == (finding.kind, finding.subject), fact
+        assert observed in finding.observed, fact
 
 
-@pytest.mark.parametrize("fact", FINE)
-def test_a_fact_that_limits_nothing_is_not_found(fact):
-    assert added(changed(**FINE[fact])) == []
+def test_a_fact_that_limits_nothing_is_not_found():
+    for fact in FINE:
+        assert added(changed(**FINE[fact])) == [], fact
 
 
-@pytest.mark.parametrize("fact", FOUND)
-def test_every_finding_says_what_it_does_and_what_would_mend_it(fact):
-    (finding,) = added(changed(**FOUND[fact][0]))
-    assert all((finding.effect.strip(), finding.remedy.strip()))
+def test_every_finding_says_what_it_does_and_what_would_mend_it():
+    for fact in FOUND:
+        (finding,) = added(changed(**FOUND[fact][0]))
+        assert all((finding.effect.strip(), finding.remedy.strip())), fact
 
 
 def test_a_good_node_without_gpus_has_no_findings():
     assert diagnose(CPU_NODE) == []
 
 
-@pytest.mark.parametrize("facts", [{"memlock_bytes": 0}, {"memlock_known": False}])
-def test_memlock_limits_nothing_where_there_is_no_accelerator(facts):
-    assert diagnose(replace(CPU_NODE, **facts)) == []
+def test_memlock_limits_nothing_where_there_is_no_accelerator():
+    for facts in [{"memlock_bytes": 0}, {"memlock_known": False}]:
+        assert diagnose(replace(CPU_NODE, **facts)) == [], facts
 
 
 def test_of_a_good_gpu_node_only_time_slicing_is_unknown():
     assert [("unknown", "time slicing")] == [(finding.kind, finding.subject) for finding in diagnose(GPU_NODE)]
 
 
-@pytest.mark.parametrize("torch_devices", [0, None])
-def test_a_machine_without_accelerators_misses_no_torch_and_no_library(torch_devices):
-    assert diagnose(replace(CPU_NODE, torch_devices=torch_devices, libraries=())) == []
+def test_a_machine_without_accelerators_misses_no_torch_and_no_library():
+    for torch_devices in [0, None]:
+        assert diagnose(replace(CPU_NODE, torch_devices=torch_devices, libraries=())) == [], torch_devices
 
 
 def test_limits_stand_before_what_is_unknown():
@@ -171,8 +169,8 @@ def test_a_lowered_power_limit_names_the_gpu_and_the_limit_to_set():
     assert "nvidia-smi -i 5 -pl 700" in finding.remedy
 
 
-@pytest.mark.parametrize(("pairs", "told"), [(6, "0–6 cannot"), (7, "0–6 and 1 more"), (28, "0–6 and 22 more")])
-def test_many_pairs_without_peer_access_are_counted(pairs, told):
-    no_peers = tuple((0, other) for other in range(1, pairs + 1))
-    (finding,) = added(changed(no_peers=no_peers))
-    assert told in finding.observed
+def test_many_pairs_without_peer_access_are_counted():
+    for pairs, told in [(6, "0–6 cannot"), (7, "0–6 and 1 more"), (28, "0–6 and 22 more")]:
+        no_peers = tuple((0, other) for other in range(1, pairs + 1))
+        (finding,) = added(changed(no_peers=no_peers))
+        assert told in finding.observed, (pairs, told)

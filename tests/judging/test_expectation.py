@@ -74,19 +74,15 @@ def test_an_expectation_holds_on_the_machine_that_it_was_written_from(machine):
     assert differences(expectation_of(machine), machine) == []
 
 
-@pytest.mark.parametrize(
-    "machine",
-    [
+def test_an_expectation_holds_on_an_odd_machine_that_it_was_written_from():
+    for machine in [
         with_gpu(3, pcie_width=8),
         with_gpu(3, pcie_generation=4),
         replace(NODE, gpus=(replace(GPU, pcie_generation=4),)),
         with_gpu(3, driver=None),
         with_gpu(3, driver="amdgpu 6.12"),
-    ],
-    ids=["a narrow link", "a slow link", "a card that its slot holds down", "a driver withheld", "a second driver"],
-)
-def test_an_expectation_holds_on_an_odd_machine_that_it_was_written_from(machine):
-    assert differences(expectation_of(machine), machine) == []
+    ]:
+        assert differences(expectation_of(machine), machine) == [], machine
 
 
 @given(machines())
@@ -102,13 +98,16 @@ def test_gpus_of_a_product_are_one_group_with_their_count():
     assert [(H100, 8), ("NVIDIA T4", 1)] == [(group.product, group.count) for group in groups]
 
 
-@pytest.mark.parametrize(
-    ("fact", "value"),
-    [("memory_bytes", 79 * GIB), ("power_limit_w", 500.0), ("ecc", False), ("links", 12), ("partition", "mig")],
-)
-def test_a_fact_in_which_gpus_of_a_product_differ_may_be_anything(fact, value):
-    (group,) = expectation_of(with_gpu(3, **{fact: value})).gpus
-    assert getattr(group, fact) is None
+def test_a_fact_in_which_gpus_of_a_product_differ_may_be_anything():
+    for fact, value in [
+        ("memory_bytes", 79 * GIB),
+        ("power_limit_w", 500.0),
+        ("ecc", False),
+        ("links", 12),
+        ("partition", "mig"),
+    ]:
+        (group,) = expectation_of(with_gpu(3, **{fact: value})).gpus
+        assert getattr(group, fact) is None, (fact, value)
 
 
 def test_a_fact_that_all_gpus_share_is_expected():
@@ -130,24 +129,24 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("fact", CHANGED)
-def test_a_changed_fact_of_a_gpu_is_exactly_its_difference(fact):
-    value, expected, observed = CHANGED[fact]
-    machine = with_gpu(3, **{fact: value})
-    assert [Difference(f"GPU 3 ({H100})", fact, expected, observed)] == differences(EXPECTED, machine)
+def test_a_changed_fact_of_a_gpu_is_exactly_its_difference():
+    for fact in CHANGED:
+        value, expected, observed = CHANGED[fact]
+        machine = with_gpu(3, **{fact: value})
+        assert [Difference(f"GPU 3 ({H100})", fact, expected, observed)] == differences(EXPECTED, machine), fact
 
 
-@pytest.mark.parametrize("fact", CHANGED)
-def test_an_expected_fact_that_is_withheld_is_a_difference_and_never_fine(fact):
-    expected = CHANGED[fact][1]
-    machine = with_gpu(3, **{fact: None})
-    assert [Difference(f"GPU 3 ({H100})", fact, expected, "unknown")] == differences(EXPECTED, machine)
+def test_an_expected_fact_that_is_withheld_is_a_difference_and_never_fine():
+    for fact in CHANGED:
+        expected = CHANGED[fact][1]
+        machine = with_gpu(3, **{fact: None})
+        assert [Difference(f"GPU 3 ({H100})", fact, expected, "unknown")] == differences(EXPECTED, machine), fact
 
 
-@pytest.mark.parametrize("memory_bytes", [40 * GIB, None])
-def test_other_memory_of_a_gpu_is_one_difference(memory_bytes):
-    (found,) = differences(EXPECTED, with_gpu(3, memory_bytes=memory_bytes))
-    assert (f"GPU 3 ({H100})", "memory_bytes") == (found.subject, found.fact)
+def test_other_memory_of_a_gpu_is_one_difference():
+    for memory_bytes in [40 * GIB, None]:
+        (found,) = differences(EXPECTED, with_gpu(3, memory_bytes=memory_bytes))
+        assert (f"GPU 3 ({H100})", "memory_bytes") == (found.subject, found.fact), memory_bytes
 
 
 def test_other_memory_of_the_host_is_one_difference():
@@ -155,20 +154,17 @@ def test_other_memory_of_the_host_is_one_difference():
     assert ("host", "memory_bytes") == (found.subject, found.fact)
 
 
-@pytest.mark.parametrize(("fact", "value"), [("pcie_generation", 6), ("links", 20), ("power_limit_w", 1000.0)])
-def test_what_is_better_than_expected_is_a_difference_too(fact, value):
-    assert [fact] == [found.fact for found in differences(EXPECTED, with_gpu(3, **{fact: value}))]
+def test_what_is_better_than_expected_is_a_difference_too():
+    for fact, value in [("pcie_generation", 6), ("links", 20), ("power_limit_w", 1000.0)]:
+        assert [fact] == [found.fact for found in differences(EXPECTED, with_gpu(3, **{fact: value}))]
 
 
-@pytest.mark.parametrize(
-    ("facts", "found"),
-    [
+def test_a_changed_fact_of_the_host_is_exactly_its_difference():
+    for facts, found in [
         ({"cpu_model": "Intel Xeon"}, Difference("host", "cpu_model", "AMD EPYC", "Intel Xeon")),
         ({"usable_cores": 32}, Difference("host", "usable_cores", "64", "32")),
-    ],
-)
-def test_a_changed_fact_of_the_host_is_exactly_its_difference(facts, found):
-    assert [found] == differences(EXPECTED, with_host(**facts))
+    ]:
+        assert [found] == differences(EXPECTED, with_host(**facts)), (facts, found)
 
 
 def test_a_missing_gpu_is_one_difference():
@@ -195,10 +191,10 @@ def test_a_gpu_of_another_product_is_one_too_few_and_one_too_many():
     ] == differences(EXPECTED, machine)
 
 
-@pytest.mark.parametrize(("product", "differing"), [("NVIDIA H100", True), (H100, False)])
-def test_a_product_is_expected_by_its_whole_name(product, differing):
-    machine = replace(NODE, gpus=tuple(replace(gpu, product=product) for gpu in NODE.gpus))
-    assert differing == bool(differences(EXPECTED, machine))
+def test_a_product_is_expected_by_its_whole_name():
+    for product, differing in [("NVIDIA H100", True), (H100, False)]:
+        machine = replace(NODE, gpus=tuple(replace(gpu, product=product) for gpu in NODE.gpus))
+        assert differing == bool(differences(EXPECTED, machine)), (product, differing)
 
 
 def test_a_count_of_zero_refuses_a_product():
@@ -211,22 +207,22 @@ def test_another_driver_is_one_difference_however_many_gpus():
     assert [Difference("driver", "version", "570.86", "550.54")] == differences(EXPECTED, machine)
 
 
-@pytest.mark.parametrize("gpus", [(), (replace(GPU, driver=None),)])
-def test_a_driver_that_nobody_tells_is_a_difference(gpus):
-    expected = Expectation(tuple(ExpectedGpus(gpu.product, 1) for gpu in gpus), driver="570.86")
-    machine = replace(NODE, gpus=gpus)
-    assert [Difference("driver", "version", "570.86", "unknown")] == differences(expected, machine)
+def test_a_driver_that_nobody_tells_is_a_difference():
+    for gpus in [(), (replace(GPU, driver=None),)]:
+        expected = Expectation(tuple(ExpectedGpus(gpu.product, 1) for gpu in gpus), driver="570.86")
+        machine = replace(NODE, gpus=gpus)
+        assert [Difference("driver", "version", "570.86", "unknown")] == differences(expected, machine), gpus
 
 
 def test_a_gpu_that_was_partitioned_since_is_a_difference():
     assert ["partition"] == [found.fact for found in differences(EXPECTED, with_gpu(3, partition="mig"))]
 
 
-@pytest.mark.parametrize("seen", [None, "cpx"])
-def test_another_partition_than_expected_is_a_difference(seen):
-    expected = Expectation((ExpectedGpus(H100, 1, partition="mig"),))
-    found = differences(expected, replace(NODE, gpus=(replace(GPU, partition=seen),)))
-    assert ["partition"] == [difference.fact for difference in found]
+def test_another_partition_than_expected_is_a_difference():
+    for seen in [None, "cpx"]:
+        expected = Expectation((ExpectedGpus(H100, 1, partition="mig"),))
+        found = differences(expected, replace(NODE, gpus=(replace(GPU, partition=seen),)))
+        assert ["partition"] == [difference.fact for difference in found], seen
 
 
 @given(machines())
@@ -241,14 +237,14 @@ def test_what_is_omitted_may_be_anything(machine):
 SHARES = [(0.979, True), (0.981, False), (1.0, False), (1.019, False), (1.021, True)]
 
 
-@pytest.mark.parametrize(("share", "differs"), SHARES)
-def test_memory_of_a_gpu_within_two_percent_is_the_same(share, differs):
-    assert differs == bool(differences(EXPECTED, with_gpu(3, memory_bytes=int(share * 80 * GIB))))
+def test_memory_of_a_gpu_within_two_percent_is_the_same():
+    for share, differs in SHARES:
+        assert differs == bool(differences(EXPECTED, with_gpu(3, memory_bytes=int(share * 80 * GIB))))
 
 
-@pytest.mark.parametrize(("share", "differs"), SHARES)
-def test_memory_of_the_host_within_two_percent_is_the_same(share, differs):
-    assert differs == bool(differences(EXPECTED, with_host(usable_memory_bytes=int(share * 512 * GIB))))
+def test_memory_of_the_host_within_two_percent_is_the_same():
+    for share, differs in SHARES:
+        assert differs == bool(differences(EXPECTED, with_host(usable_memory_bytes=int(share * 512 * GIB))))
 
 
 def test_a_cgroup_limit_is_what_the_host_s_memory_is_held_against():
@@ -316,16 +312,13 @@ def test_a_file_where_none_can_be_written_is_named(tmp_path):
         write_expectation(tmp_path / "file" / "node.json", EXPECTED)
 
 
-@pytest.mark.parametrize(
-    ("record", "sentence"),
-    [
+def test_an_impossible_expectation_is_refused():
+    for record, sentence in [
         (lambda: ExpectedGpus(H100, -1), "count is -1; expected 0 or more"),
         (lambda: Expectation((ExpectedGpus(H100, 1), ExpectedGpus(H100, 2))), "twice"),
-    ],
-)
-def test_an_impossible_expectation_is_refused(record, sentence):
-    with pytest.raises(BadInput, match=sentence):
-        record()
+    ]:
+        with pytest.raises(BadInput, match=sentence):
+            record()
 
 
 def test_a_card_is_rated_by_what_its_site_expects_of_it():

@@ -63,10 +63,10 @@ def test_an_unknown_device_has_a_family_and_a_key_of_its_own(make):
     assert key_of(environment) == make.hardware(product="nvidia-h20", memory="unknown")
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "..", "\x00", "-"])
-def test_the_family_of_a_device_with_a_hostile_name_stays_a_file_name(name):
-    family = family_of(DeviceFacts("cuda", name))
-    assert check_name(family, "family") == family
+def test_the_family_of_a_device_with_a_hostile_name_stays_a_file_name():
+    for name in ["../../etc/passwd", "a/b", "..", "\x00", "-"]:
+        family = family_of(DeviceFacts("cuda", name))
+        assert check_name(family, "family") == family, name
 
 
 def test_a_known_device_is_keyed_by_its_rated_facts(make):
@@ -118,9 +118,9 @@ def test_a_payload_across_the_hosts_link_is_held_against_pcie():
     assert found.value == products()[name].peaks["pcie_GBps"].value * 1e9
 
 
-@pytest.mark.parametrize(("work", "metric"), [(COPY, "payload_GBps"), (Work(flops=1), "TFLOPS"), (COPY, "time_s")])
-def test_what_no_datasheet_bounds_has_no_roofline(work, metric):
-    assert datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), work, metric) is None
+def test_what_no_datasheet_bounds_has_no_roofline():
+    for work, metric in [(COPY, "payload_GBps"), (Work(flops=1), "TFLOPS"), (COPY, "time_s")]:
+        assert datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), work, metric) is None, (work, metric)
 
 
 ATTENTION = Work(flops=10**12)
@@ -134,25 +134,23 @@ def test_flops_are_held_against_the_peak_of_their_type():
 
 
 # NVIDIA rates matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz.
-@pytest.mark.parametrize(("tflops", "believed"), [(1070, True), (1090, True), (1100, False)])
-def test_what_the_units_can_do_at_the_highest_clock_is_believed(tflops, believed):
-    found = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, "bf16_TFLOPS")
-    assert found.limit == pytest.approx(132 * 1.98e9 * 4096)
-    assert believed == (above_peak(found, ATTENTION, tflops * 1e12 / found.value, ()) == "")
+def test_what_the_units_can_do_at_the_highest_clock_is_believed():
+    for tflops, believed in [(1070, True), (1090, True), (1100, False)]:
+        found = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, "bf16_TFLOPS")
+        assert found.limit == pytest.approx(132 * 1.98e9 * 4096), (tflops, believed)
+        assert believed == (above_peak(found, ATTENTION, tflops * 1e12 / found.value, ()) == ""), (tflops, believed)
 
 
 # Libraries multiply in full single precision on the matrix units, which an MI250X has twice as many of as vector units.
-@pytest.mark.parametrize(
-    ("name", "tflops"), [("AMD Instinct MI250X", 47.85), ("AMD Instinct MI300X", 163.4), ("NVIDIA H200", 67)]
-)
-def test_single_precision_is_held_against_the_faster_of_its_units(name, tflops):
-    found = datasheet_ceiling(DeviceFacts("cuda", name), ATTENTION, "fp32_TFLOPS")
-    assert (found.metric, found.value) == ("fp32_TFLOPS", tflops * 1e12)
+def test_single_precision_is_held_against_the_faster_of_its_units():
+    for name, tflops in [("AMD Instinct MI250X", 47.85), ("AMD Instinct MI300X", 163.4), ("NVIDIA H200", 67)]:
+        found = datasheet_ceiling(DeviceFacts("cuda", name), ATTENTION, "fp32_TFLOPS")
+        assert (found.metric, found.value) == ("fp32_TFLOPS", tflops * 1e12), (name, tflops)
 
 
-@pytest.mark.parametrize("metric", ["TFLOPS", "fp64_TFLOPS", "causal_bf16_TFLOPS", "bf16_tflops", "memory_GBps"])
-def test_flops_of_no_known_type_have_no_roofline(metric):
-    assert datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, metric) is None
+def test_flops_of_no_known_type_have_no_roofline():
+    for metric in ["TFLOPS", "fp64_TFLOPS", "causal_bf16_TFLOPS", "bf16_tflops", "memory_GBps"]:
+        assert datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, metric) is None, metric
 
 
 def test_a_type_that_a_product_has_no_units_for_has_no_roofline():
@@ -184,21 +182,18 @@ def test_arithmetic_above_its_peak_cannot_be_true():
     )
 
 
-@pytest.mark.parametrize(
-    ("roof", "amount", "seconds", "told"),
-    [
+def test_twenty_times_a_roofline_cannot_be_true_whatever_caches_there_are():
+    for roof, amount, seconds, told in [
         (PEAK, 2 * 10**13, 1.0, ""),
         (PEAK, 2.1 * 10**13, 1.0, "21000 GB/s is 21 times the datasheet's peak (1000 GB/s): "),
         (replace(PEAK, source="measured"), 2**30, 2e-8, "53687091 GB/s is 53,687 times what was measured here (1000 "),
         (MATRIX_PEAK, 2 * 10**13, 1e-3, "20000 TFLOP/s is 20 times the datasheet's peak (989 TFLOP/s): "),
         (replace(PEAK, bounds=False), 2.1 * 10**13, 1.0, ""),
-    ],
-)
-def test_twenty_times_a_roofline_cannot_be_true_whatever_caches_there_are(roof, amount, seconds, told):
-    found = beyond_belief(roof, amount, seconds)
-    assert found.startswith(told)
-    assert bool(found) == bool(told)
-    assert not told or found.endswith("is `work` right, and does the function do it?")
+    ]:
+        found = beyond_belief(roof, amount, seconds)
+        assert found.startswith(told), (roof, amount, seconds, told)
+        assert bool(found) == bool(told), (roof, amount, seconds, told)
+        assert not told or found.endswith("is `work` right, and does the function do it?")
 
 
 def test_a_device_is_bounded_by_its_memory_and_its_fastest_arithmetic_whatever_a_metric_names():
@@ -268,26 +263,23 @@ def test_a_slice_of_all_memory_and_fewer_units_is_a_part_too(make):
     assert key_of(replace(environment, device=whole)).partition == "none"
 
 
-@pytest.mark.parametrize(
-    ("confidence", "bounds"), [("high", True), ("medium", True), ("low", False), ("recalled", False)]
-)
-def test_a_figure_that_nobody_could_look_up_is_shown_and_bounds_nothing(confidence, bounds):
-    product = replace(products()["NVIDIA H200"], peaks={"memory_GBps": Peak(4800, "a table", confidence)})
-    found = product_ceiling(product, COPY, "traffic_GBps")
-    assert (found.value, found.bounds, found.confidence) == (4.8e12, bounds, confidence)
-    assert bounds == bool(above_peak(found, COPY, 9.0, ()))
-    assert bounds == (found.origin == "a table")
+def test_a_figure_that_nobody_could_look_up_is_shown_and_bounds_nothing():
+    for confidence, bounds in [("high", True), ("medium", True), ("low", False), ("recalled", False)]:
+        product = replace(products()["NVIDIA H200"], peaks={"memory_GBps": Peak(4800, "a table", confidence)})
+        found = product_ceiling(product, COPY, "traffic_GBps")
+        assert (found.value, found.bounds, found.confidence) == (4.8e12, bounds, confidence), (confidence, bounds)
+        assert bounds == bool(above_peak(found, COPY, 9.0, ())), (confidence, bounds)
+        assert bounds == (found.origin == "a table"), (confidence, bounds)
 
 
-@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf])
-def test_no_figure_is_zero_or_none(value):
-    with pytest.raises(BadInput, match="above zero"):
-        Peak(value, "a table", "high")
+def test_no_figure_is_zero_or_none():
+    for value in [0, -1, math.nan, math.inf]:
+        with pytest.raises(BadInput, match="above zero"):
+            Peak(value, "a table", "high")
 
 
-@pytest.mark.parametrize(
-    ("name", "facts", "key"),
-    [
+def test_a_name_that_several_products_share_is_told_by_what_else_is_known():
+    for name, facts, key in [
         ("AMD Instinct MI250X / MI250", {"units": 110}, ("mi250x-oam", "64gb")),
         ("AMD Instinct MI250X / MI250", {"units": 104}, ("mi250-oam", "64gb")),
         ("AMD Instinct MI250X / MI250", {"units": 96}, None),
@@ -295,11 +287,9 @@ def test_no_figure_is_zero_or_none(value):
         ("AMD Radeon Graphics", {"units": 304, "memory_bytes": 274_861_129_728}, ("mi325x-oam", "256gb")),
         ("AMD Radeon Graphics", {"units": 80, "memory_bytes": 206_141_652_992}, None),
         ("AMD Radeon Graphics", {"units": 304}, None),
-    ],
-)
-def test_a_name_that_several_products_share_is_told_by_what_else_is_known(name, facts, key):
-    found = product_of(DeviceFacts("cuda", name, architecture="gfx942:sramecc+:xnack-", **facts))
-    assert (found and found.key) == key
+    ]:
+        found = product_of(DeviceFacts("cuda", name, architecture="gfx942:sramecc+:xnack-", **facts))
+        assert (found and found.key) == key, (name, facts, key)
 
 
 def test_bytes_of_ranks_cross_links_and_have_no_roofline_of_one_device(make):
@@ -308,14 +298,12 @@ def test_bytes_of_ranks_cross_links_and_have_no_roofline_of_one_device(make):
     assert rank_ceiling(None, Work(flops=8), "bf16_TFLOPS") is None
 
 
-@pytest.mark.parametrize(
-    ("generation", "rated", "GBps"), [(5, 5, 63), (4, 5, 31.5), (3, 5, 15.75), (None, 5, 63), (4, None, 63), (5, 4, 63)]
-)
-def test_a_host_of_an_older_generation_has_half_the_link_and_may_still_be_faster_than_it_says(generation, rated, GBps):
-    link = Ceiling("payload_GBps", 63e9, "datasheet", "the maker", "high")
-    gpu = Gpu(0, "NVIDIA H100", pcie_generation=generation, pcie_generation_rated=rated)
-    found = at_generation(link, gpu)
-    assert found.value == GBps * 1e9
-    work = Work(payload_bytes=2**30, wire_bytes=2**30)
-    assert above_peak(found, work, 60e9 / found.value, ()) == ""
-    assert above_peak(found, work, 70e9 / found.value, ()) != ""
+def test_a_host_of_an_older_generation_has_half_the_link_and_may_still_be_faster_than_it_says():
+    for generation, rated, GBps in [(5, 5, 63), (4, 5, 31.5), (3, 5, 15.75), (None, 5, 63), (4, None, 63), (5, 4, 63)]:
+        link = Ceiling("payload_GBps", 63e9, "datasheet", "the maker", "high")
+        gpu = Gpu(0, "NVIDIA H100", pcie_generation=generation, pcie_generation_rated=rated)
+        found = at_generation(link, gpu)
+        assert found.value == GBps * 1e9, (generation, rated, GBps)
+        work = Work(payload_bytes=2**30, wire_bytes=2**30)
+        assert above_peak(found, work, 60e9 / found.value, ()) == "", (generation, rated, GBps)
+        assert above_peak(found, work, 70e9 / found.value, ()) != "", (generation, rated, GBps)

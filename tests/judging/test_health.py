@@ -1,5 +1,6 @@
 """What makes a device DEGRADED: a finding exactly where its fact is below its rating, and the worst one first."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -80,24 +81,24 @@ def measured(make):
     return measured
 
 
-@pytest.mark.parametrize("fact", SICK)
-def test_a_fact_below_its_rating_is_found_once(fact):
-    changed, observed = SICK[fact]
-    gpu = replace(GPU, **changed)
-    (finding,) = degraded(gpu, gpu, ())
-    assert ("degraded", GPU.label, True) == (finding.kind, finding.subject, observed in finding.observed)
+def test_a_fact_below_its_rating_is_found_once():
+    for fact in SICK:
+        changed, observed = SICK[fact]
+        gpu = replace(GPU, **changed)
+        (finding,) = degraded(gpu, gpu, ())
+        assert ("degraded", GPU.label, True) == (finding.kind, finding.subject, observed in finding.observed), fact
 
 
-@pytest.mark.parametrize("fact", SICK)
-def test_every_finding_says_what_it_does_and_what_would_mend_it(fact):
-    gpu = replace(GPU, **SICK[fact][0])
-    (finding,) = degraded(gpu, gpu, ())
-    assert all((finding.effect.strip(), finding.remedy.strip()))
+def test_every_finding_says_what_it_does_and_what_would_mend_it():
+    for fact in SICK:
+        gpu = replace(GPU, **SICK[fact][0])
+        (finding,) = degraded(gpu, gpu, ())
+        assert all((finding.effect.strip(), finding.remedy.strip())), fact
 
 
-@pytest.mark.parametrize("fact", FINE)
-def test_a_normal_state_is_no_finding(fact):
-    assert seen(replace(GPU, **FINE[fact])) == []
+def test_a_normal_state_is_no_finding():
+    for fact in FINE:
+        assert seen(replace(GPU, **FINE[fact])) == [], fact
 
 
 def test_the_worst_comes_first():
@@ -106,16 +107,16 @@ def test_the_worst_comes_first():
     assert [told in text for text, (_, told) in zip(observed, SICK.values(), strict=True)] == [True] * len(SICK)
 
 
-@pytest.mark.parametrize("fact", SICK)
-def test_a_fact_that_is_not_told_is_no_finding(fact):
-    assert seen(replace(GPU, **dict.fromkeys(SICK[fact][0]))) == []
+def test_a_fact_that_is_not_told_is_no_finding():
+    for fact in SICK:
+        assert seen(replace(GPU, **dict.fromkeys(SICK[fact][0]))) == [], fact
 
 
-@pytest.mark.parametrize("fact", ["power_default_w", "pcie_generation_rated", "pcie_width_rated", "product"])
-def test_a_fact_whose_rating_is_not_told_is_no_finding(fact):
-    low = {"power_limit_w": 1.0, "pcie_generation": 1, "pcie_width": 1, "links": 1}
-    known, unknown = replace(GPU, **low), replace(GPU, **low | {fact: "NVIDIA Z1" if fact == "product" else None})
-    assert len(seen(known)) - 1 == len(seen(unknown))
+def test_a_fact_whose_rating_is_not_told_is_no_finding():
+    for fact in ["power_default_w", "pcie_generation_rated", "pcie_width_rated", "product"]:
+        low = {"power_limit_w": 1.0, "pcie_generation": 1, "pcie_width": 1, "links": 1}
+        known, unknown = replace(GPU, **low), replace(GPU, **low | {fact: "NVIDIA Z1" if fact == "product" else None})
+        assert len(seen(known)) - 1 == len(seen(unknown)), fact
 
 
 def test_of_a_device_of_which_nothing_is_told_nothing_is_found():
@@ -128,66 +129,56 @@ def test_one_end_that_nobody_saw_changes_nothing_of_what_the_other_shows(changed
     assert degraded(gpu, None, ()) == degraded(None, gpu, ()) == degraded(gpu, gpu, ())
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
+def test_a_power_limit_that_was_low_at_either_end_counts_and_says_when():
+    for before, after, told in [
         (400.0, 700.0, "power limit 400 W, shipped with 700 W (400 W before the run, 700 W after it)"),
         (700.0, 400.0, "power limit 400 W, shipped with 700 W (700 W before the run, 400 W after it)"),
         (400.0, None, "power limit 400 W, shipped with 700 W"),
         (None, 400.0, "power limit 400 W, shipped with 700 W"),
-    ],
-)
-def test_a_power_limit_that_was_low_at_either_end_counts_and_says_when(before, after, told):
-    assert [told] == seen(replace(GPU, power_limit_w=before), replace(GPU, power_limit_w=after))
+    ]:
+        assert [told] == seen(replace(GPU, power_limit_w=before), replace(GPU, power_limit_w=after))
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
+def test_memory_errors_count_at_either_end_and_those_of_the_run_are_said():
+    for before, after, told in [
         (2, 5, "5 uncorrected ECC errors since the driver was loaded, 3 of them during the run, expected none"),
         (0, 1, "1 uncorrected ECC error since the driver was loaded, 1 of them during the run, expected none"),
         (2, 2, "2 uncorrected ECC errors since the driver was loaded, expected none"),
         (2, 0, "2 uncorrected ECC errors since the driver was loaded, expected none"),
         (None, 2, "2 uncorrected ECC errors since the driver was loaded, expected none"),
-    ],
-)
-def test_memory_errors_count_at_either_end_and_those_of_the_run_are_said(before, after, told):
-    assert [told] == seen(replace(GPU, ecc_errors=before), replace(GPU, ecc_errors=after))
+    ]:
+        assert [told] == seen(replace(GPU, ecc_errors=before), replace(GPU, ecc_errors=after))
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [(18, 17, "17 of 18 NVLinks up (18 before the run, 17 after it)"), (18, 0, "0 of 18 NVLinks up (18 before"),
-     (16, 18, "16 of 18 NVLinks up (16 before the run, 18 after it)"), (None, 17, "17 of 18 NVLinks up")],
-)  # fmt: skip
-def test_a_link_that_was_down_at_either_end_counts(before, after, told):
-    (observed,) = seen(replace(GPU, links=before), replace(GPU, links=after))
-    assert observed.startswith(told)
+def test_a_link_that_was_down_at_either_end_counts():
+    for before, after, told in [
+        (18, 17, "17 of 18 NVLinks up (18 before the run, 17 after it)"),
+        (18, 0, "0 of 18 NVLinks up (18 before"),
+        (16, 18, "16 of 18 NVLinks up (16 before the run, 18 after it)"),
+        (None, 17, "17 of 18 NVLinks up"),
+    ]:
+        (observed,) = seen(replace(GPU, links=before), replace(GPU, links=after))
+        assert observed.startswith(told), (before, after, told)
 
 
-@pytest.mark.parametrize("fact", ["pcie_generation", "pcie_width"])
-@pytest.mark.parametrize("idle", ["before", "after"])
-def test_a_pcie_link_that_was_whole_at_one_end_only_idled_at_the_other(fact, idle):
-    low = replace(GPU, **{fact: 1})
-    assert seen(*((low, GPU) if idle == "before" else (GPU, low))) == []
+def test_a_pcie_link_that_was_whole_at_one_end_only_idled_at_the_other():
+    for fact, idle in itertools.product(["pcie_generation", "pcie_width"], ["before", "after"]):
+        low = replace(GPU, **{fact: 1})
+        assert seen(*((low, GPU) if idle == "before" else (GPU, low))) == [], (fact, idle)
 
 
-@pytest.mark.parametrize(
-    ("fact", "told"), [("pcie_generation", "PCIe generation 4 of 5"), ("pcie_width", "PCIe width")]
-)
-def test_a_pcie_link_that_was_never_whole_counts_by_its_better_end(fact, told):
-    (observed,) = seen(replace(GPU, **{fact: 1}), replace(GPU, **{fact: 4}))
-    assert observed.startswith(told)
-    assert " 4 of " in observed
+def test_a_pcie_link_that_was_never_whole_counts_by_its_better_end():
+    for fact, told in [("pcie_generation", "PCIe generation 4 of 5"), ("pcie_width", "PCIe width")]:
+        (observed,) = seen(replace(GPU, **{fact: 1}), replace(GPU, **{fact: 4}))
+        assert observed.startswith(told), (fact, told)
+        assert " 4 of " in observed, (fact, told)
 
 
-@pytest.mark.parametrize(
-    ("product", "rated"), [("NVIDIA A100-SXM4-80GB", 12), (H100, 18), ("NVIDIA H200", 18), ("NVIDIA B200", 18)]
-)
-def test_links_are_held_against_what_every_board_of_the_product_wires(product, rated):
-    gpu = replace(GPU, product=product)
-    assert [] == seen(replace(gpu, links=rated))
-    assert [f"{rated - 1} of {rated} NVLinks up"] == seen(replace(gpu, links=rated - 1))
+def test_links_are_held_against_what_every_board_of_the_product_wires():
+    for product, rated in [("NVIDIA A100-SXM4-80GB", 12), (H100, 18), ("NVIDIA H200", 18), ("NVIDIA B200", 18)]:
+        gpu = replace(GPU, product=product)
+        assert [] == seen(replace(gpu, links=rated)), (product, rated)
+        assert [f"{rated - 1} of {rated} NVLinks up"] == seen(replace(gpu, links=rated - 1)), (product, rated)
 
 
 def test_rated_links_are_whole_numbers():
@@ -272,21 +263,18 @@ def test_a_slowdown_stands_behind_wrong_memory_and_before_the_power_limit(measur
     assert ("ECC" in errors, THERMAL in slowdown, "power limit" in power) == (True, True, True)
 
 
-@pytest.mark.parametrize(
-    ("difference", "told"),
-    [
+def test_every_difference_from_the_expectation_is_a_finding_with_a_remedy():
+    for difference, told in [
         (Difference("GPUs", H100, "8", "7"), f"7 × {H100}, expected 8"),
         (Difference("GPUs", "NVIDIA T4", "0", "1"), "1 × NVIDIA T4, expected 0"),
         (Difference(GPU.label, "pcie_width", "16", "8"), "PCIe width 8, expected 16"),
         (Difference(GPU.label, "ecc", "True", "unknown"), "ECC unknown, expected True"),
         (Difference("driver", "version", "570.86", "550.54"), "version 550.54, expected 570.86"),
         (Difference("host", "usable_cores", "64", "32"), "usable cores 32, expected 64"),
-    ],
-)
-def test_every_difference_from_the_expectation_is_a_finding_with_a_remedy(difference, told):
-    (finding,) = degraded(GPU, GPU, (), [difference])
-    assert (finding.kind, finding.subject, finding.observed) == ("degraded", difference.subject, told)
-    assert finding.remedy == difference.remedy != ""
+    ]:
+        (finding,) = degraded(GPU, GPU, (), [difference])
+        assert (finding.kind, finding.subject, finding.observed) == ("degraded", difference.subject, told)
+        assert finding.remedy == difference.remedy != "", (difference, told)
 
 
 def test_a_fact_that_is_found_anyway_is_not_said_twice():
@@ -310,10 +298,10 @@ def test_a_missing_gpu_is_looked_for_and_another_one_makes_another_node():
 FACTS = ["pcie_generation", "pcie_width", "power_limit_w", "ecc", "links", "partition", "memory_bytes", "version"]
 
 
-@pytest.mark.parametrize("fact", [*FACTS, "usable_cores", "cpu_model"])
-def test_the_remedy_of_a_difference_is_that_of_its_fact(fact):
-    others = {Difference("x", other, "1", "2").remedy for other in {*FACTS, "usable_cores", "cpu_model"} - {fact}}
-    assert Difference("x", fact, "1", "2").remedy not in {*others, ""}
+def test_the_remedy_of_a_difference_is_that_of_its_fact():
+    for fact in [*FACTS, "usable_cores", "cpu_model"]:
+        others = {Difference("x", other, "1", "2").remedy for other in {*FACTS, "usable_cores", "cpu_model"} - {fact}}
+        assert Difference("x", fact, "1", "2").remedy not in {*others, ""}, fact
 
 
 def test_of_a_device_of_which_all_is_told_nothing_is_unknown():
@@ -331,9 +319,9 @@ WITHHELD = {
 }
 
 
-@pytest.mark.parametrize("name", WITHHELD)
-def test_what_is_withheld_is_named(name):
-    assert unknown_health(replace(GPU, **WITHHELD[name])) == f"{name} withheld"
+def test_what_is_withheld_is_named():
+    for name in WITHHELD:
+        assert unknown_health(replace(GPU, **WITHHELD[name])) == f"{name} withheld", name
 
 
 def test_all_that_is_withheld_is_one_sentence():
@@ -341,9 +329,8 @@ def test_all_that_is_withheld_is_one_sentence():
     assert unknown_health(Gpu(0, H100)) == everything
 
 
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
+def test_what_cannot_be_judged_is_said_and_nothing_else():
+    for changed, told in [
         ({"power_default_w": None}, "power limit withheld"),
         ({"ecc": False, "ecc_errors": None}, "ECC is off, so memory errors show nowhere"),
         ({"links": 0}, "none of 18 links is up, which is right only for a GPU that stands alone"),
@@ -355,10 +342,8 @@ def test_all_that_is_withheld_is_one_sentence():
             {"links": None, "ecc": False, "ecc_errors": None},
             "links withheld; ECC is off, so memory errors show nowhere",
         ),
-    ],
-)
-def test_what_cannot_be_judged_is_said_and_nothing_else(changed, told):
-    assert unknown_health(replace(GPU, **changed)) == told
+    ]:
+        assert unknown_health(replace(GPU, **changed)) == told, (changed, told)
 
 
 def test_a_device_that_no_library_knows_is_never_fine():

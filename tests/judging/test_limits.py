@@ -109,10 +109,10 @@ def test_of_several_attempts_of_a_process_the_slowest_stands_under_each_statisti
     assert (found.kind, found.processes) == (Kind.REGRESSED, 1)
 
 
-@pytest.mark.parametrize(("statistic", "seconds"), [("mean", 2.0), ("best", 1.0), ("median", 2.0)])
-def test_samples_of_blocks_that_do_not_count_are_in_no_statistic(statistic, seconds):
-    spoiled = Samples((9.0, 9.0, 0.1, 1.0, 2.0, 3.0), 1, 1e-9, blocks=(Block(3, "host gap"), Block(3)))
-    assert process_s(spoiled, statistic) == seconds
+def test_samples_of_blocks_that_do_not_count_are_in_no_statistic():
+    for statistic, seconds in [("mean", 2.0), ("best", 1.0), ("median", 2.0)]:
+        spoiled = Samples((9.0, 9.0, 0.1, 1.0, 2.0, 3.0), 1, 1e-9, blocks=(Block(3, "host gap"), Block(3)))
+        assert process_s(spoiled, statistic) == seconds, (statistic, seconds)
 
 
 def test_without_a_block_that_counts_every_sample_is_kept():

@@ -1,6 +1,7 @@
 """The chances of error that looks and tests are paid with: what is spent is what was claimed."""
 
 import contextlib
+import itertools
 import math
 
 import numpy as np
@@ -55,24 +56,23 @@ def information(most, reference):
     return 1 / (1 / np.arange(1, most + 1) + 1 / reference)
 
 
-@pytest.mark.parametrize("reference", REFERENCES)
-@pytest.mark.parametrize("exponent", [1.0, 3.0])
-def test_the_boundaries_of_every_look_spend_what_they_claim(reference, exponent):
-    known = information(8, reference)
-    spent = 0.05 * (known / known[-1]) ** exponent
-    found = first_crossings(statistics(8, reference), scipy.stats.norm.sf(boundaries(spent, known)))
-    due = np.diff(spent, prepend=0.0)
-    assert np.all(np.abs(found - due) <= chance_of(due))
+def test_the_boundaries_of_every_look_spend_what_they_claim():
+    for reference, exponent in itertools.product(REFERENCES, [1.0, 3.0]):
+        known = information(8, reference)
+        spent = 0.05 * (known / known[-1]) ** exponent
+        found = first_crossings(statistics(8, reference), scipy.stats.norm.sf(boundaries(spent, known)))
+        due = np.diff(spent, prepend=0.0)
+        assert np.all(np.abs(found - due) <= chance_of(due)), (reference, exponent)
 
 
-@pytest.mark.parametrize("most", MOST)
-@pytest.mark.parametrize("reference", REFERENCES)
-@pytest.mark.parametrize(("level", "chance"), [("pass_level", FALSE_PASS), ("improved_level", FALSE_IMPROVED)])
-def test_all_looks_together_pass_wrongly_as_often_as_was_allowed(most, reference, level, chance):
-    looks = Looks(most)
-    levels = [getattr(looks, level)(processes, reference) for processes in range(1, most + 1)]
-    found = first_crossings(statistics(most, reference), levels).sum()
-    assert found == pytest.approx(chance, abs=float(chance_of(chance)))
+def test_all_looks_together_pass_wrongly_as_often_as_was_allowed():
+    for most, reference, (level, chance) in itertools.product(
+        MOST, REFERENCES, [("pass_level", FALSE_PASS), ("improved_level", FALSE_IMPROVED)]
+    ):
+        looks = Looks(most)
+        levels = [getattr(looks, level)(processes, reference) for processes in range(1, most + 1)]
+        found = first_crossings(statistics(most, reference), levels).sum()
+        assert found == pytest.approx(chance, abs=float(chance_of(chance))), (most, reference, level, chance)
 
 
 def integrates_as_asked():
@@ -81,59 +81,59 @@ def integrates_as_asked():
     return False
 
 
-@pytest.mark.parametrize(("most", "fewest"), [(3, 3), (5, 3), (12, 9), (12, 11)])
-@pytest.mark.parametrize("reference", REFERENCES)
 @pytest.mark.skipif(not integrates_as_asked(), reason="needs a scipy that is told how exact an integral has to be")
-def test_all_looks_together_are_red_wrongly_as_often_as_was_allowed(most, reference, fewest):
+def test_all_looks_together_are_red_wrongly_as_often_as_was_allowed():
     """By the joint distribution of all looks, whose correlations are √(Iⱼ/Iₖ): too seldom to be counted on paths."""
-    looks, known = range(fewest, most + 1), information(most, reference)[fewest - 1 :]
-    bounds = scipy.stats.norm.isf([STRICT * Looks(most).red_share(processes, reference, fewest) for processes in looks])
-    correlations = np.sqrt(np.minimum.outer(known, known) / np.maximum.outer(known, known))
-    silent = scipy.stats.multivariate_normal(cov=correlations, allow_singular=True, abseps=1e-8, seed=1).cdf(bounds)
-    assert 1 - silent == pytest.approx(STRICT, rel=0.02)
+    for (most, fewest), reference in itertools.product([(3, 3), (5, 3), (12, 9), (12, 11)], REFERENCES):
+        looks, known = range(fewest, most + 1), information(most, reference)[fewest - 1 :]
+        bounds = scipy.stats.norm.isf(
+            [STRICT * Looks(most).red_share(processes, reference, fewest) for processes in looks]
+        )
+        correlations = np.sqrt(np.minimum.outer(known, known) / np.maximum.outer(known, known))
+        silent = scipy.stats.multivariate_normal(cov=correlations, allow_singular=True, abseps=1e-8, seed=1).cdf(bounds)
+        assert 1 - silent == pytest.approx(STRICT, rel=0.02), (most, fewest, reference)
 
 
-@pytest.mark.parametrize(("most", "fewest"), [(3, 3), (12, 3), (12, 11), (1, 3)])
-def test_nothing_is_red_before_as_many_processes_as_it_needs(most, fewest):
-    shares = [Looks(most).red_share(processes, 16, fewest) for processes in range(1, 13)]
-    assert [share > 0 for share in shares] == [processes >= fewest for processes in range(1, 13)]
-    assert max(shares) <= 1 + 1e-9
+def test_nothing_is_red_before_as_many_processes_as_it_needs():
+    for most, fewest in [(3, 3), (12, 3), (12, 11), (1, 3)]:
+        shares = [Looks(most).red_share(processes, 16, fewest) for processes in range(1, 13)]
+        assert [share > 0 for share in shares] == [processes >= fewest for processes in range(1, 13)]
+        assert max(shares) <= 1 + 1e-9, (most, fewest)
 
 
 # Of one to four known processes all may be in the fast mode of two; from five on red asks for no more than may be had.
-@pytest.mark.parametrize(
-    ("known", "most", "fewest"),
-    [
+def test_red_needs_more_processes_where_fewer_are_known():
+    for known, most, fewest in [
         *((1, 1, 11), (1, 12, 11), (2, 3, 10), (3, 12, 9), (4, 1, 8)),
         *((5, 1, 3), (5, 3, 3), (5, 12, 7), (7, 4, 4), (8, 12, 4), (9, 12, 3), (15, 1, 3), (100, 12, 3)),
-    ],
-)
-def test_red_needs_more_processes_where_fewer_are_known(known, most, fewest):
-    assert fewest_red(known, 0.0, most) == fewest
+    ]:
+        assert fewest_red(known, 0.0, most) == fewest, (known, most, fewest)
 
 
-@pytest.mark.parametrize(("strange", "fewest"), [(0.001, 3), (0.05, 3), (0.1, 4), (0.25, 6)])
-def test_where_many_processes_are_in_another_mode_red_needs_more_than_are_in_it_together_by_chance(strange, fewest):
-    assert fewest_red(15, strange, 12) == fewest
-    assert strange**fewest <= STRICT
-    assert fewest == 3 or strange ** (fewest - 1) > STRICT
+def test_where_many_processes_are_in_another_mode_red_needs_more_than_are_in_it_together_by_chance():
+    for strange, fewest in [(0.001, 3), (0.05, 3), (0.1, 4), (0.25, 6)]:
+        assert fewest_red(15, strange, 12) == fewest, (strange, fewest)
+        assert strange**fewest <= STRICT, (strange, fewest)
+        assert fewest == 3 or strange ** (fewest - 1) > STRICT, (strange, fewest)
 
 
-@pytest.mark.parametrize("reference", REFERENCES)
-def test_a_run_that_ends_early_spends_what_is_left_and_all_of_it_at_its_first_look(reference):
-    looks, spent = Looks(12, ended=True), (information(12, reference) / information(12, reference)[-1]) ** 2
-    assert looks.red_share(3, reference, 3) == 1
-    assert looks.red_share(6, reference, 3) == pytest.approx(1 - spent[4])
-    assert looks.pass_level(6, reference) == pytest.approx(FALSE_PASS * (1 - spent[4]))
-    assert looks.red_share(2, reference, 3) == 0
+def test_a_run_that_ends_early_spends_what_is_left_and_all_of_it_at_its_first_look():
+    for reference in REFERENCES:
+        looks, spent = Looks(12, ended=True), (information(12, reference) / information(12, reference)[-1]) ** 2
+        assert looks.red_share(3, reference, 3) == 1, reference
+        assert looks.red_share(6, reference, 3) == pytest.approx(1 - spent[4]), reference
+        assert looks.pass_level(6, reference) == pytest.approx(FALSE_PASS * (1 - spent[4])), reference
+        assert looks.red_share(2, reference, 3) == 0, reference
 
 
-@pytest.mark.parametrize("reference", REFERENCES)
-def test_where_more_processes_follow_only_for_what_looks_slow_the_first_spends_three_quarters(reference):
-    looks = Looks(3, slow_only=True)
-    assert looks.pass_level(1, reference) == pytest.approx(0.75 * FALSE_PASS)
-    found = first_crossings(statistics(3, reference), [looks.pass_level(count, reference) for count in (1, 2, 3)]).sum()
-    assert found == pytest.approx(FALSE_PASS, abs=float(chance_of(FALSE_PASS)))
+def test_where_more_processes_follow_only_for_what_looks_slow_the_first_spends_three_quarters():
+    for reference in REFERENCES:
+        looks = Looks(3, slow_only=True)
+        assert looks.pass_level(1, reference) == pytest.approx(0.75 * FALSE_PASS), reference
+        found = first_crossings(
+            statistics(3, reference), [looks.pass_level(count, reference) for count in (1, 2, 3)]
+        ).sum()
+        assert found == pytest.approx(FALSE_PASS, abs=float(chance_of(FALSE_PASS))), reference
 
 
 def test_more_processes_than_were_planned_are_one_look_at_all_of_them():
@@ -146,11 +146,11 @@ def test_a_look_beyond_the_plan_is_held_to_the_last_ones_share():
     assert Looks(5).pass_level(9, 15) == Looks(5).pass_level(5, 15)
 
 
-@pytest.mark.parametrize("reference", REFERENCES)
-def test_one_look_has_the_whole_chance(reference):
-    looks = Looks()
-    assert (looks.red_share(1, reference, 1), looks.pass_level(1, reference)) == pytest.approx((1.0, FALSE_PASS))
-    assert looks.improved_level(1, reference) == pytest.approx(FALSE_IMPROVED)
+def test_one_look_has_the_whole_chance():
+    for reference in REFERENCES:
+        looks = Looks()
+        assert (looks.red_share(1, reference, 1), looks.pass_level(1, reference)) == pytest.approx((1.0, FALSE_PASS))
+        assert looks.improved_level(1, reference) == pytest.approx(FALSE_IMPROVED), reference
 
 
 # verdicts.md: PASSED and IMPROVED are bounds at 95 and 99 %, REGRESSED a rate of 5 %; twelve rounds at most.
@@ -206,8 +206,6 @@ def test_what_is_red_at_once_stays_red_whatever_the_other_tests_say(others, comp
     assert adjusted([p, *others], comparisons)[0] <= FALSE_RED + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("p", "share", "spent"), [(0.01, 1.0, 0.01), (0.01, 0.1, 0.1), (0.5, 0.1, 1.0), (1e-9, 0.0, 1.0), (0.0, 0.5, 0.0)]
-)
-def test_a_p_is_dearer_by_the_share_of_the_chance_that_may_be_spent(p, share, spent):
-    assert spent_p(p, share) == pytest.approx(spent)
+def test_a_p_is_dearer_by_the_share_of_the_chance_that_may_be_spent():
+    for p, share, spent in [(0.01, 1.0, 0.01), (0.01, 0.1, 0.1), (0.5, 0.1, 1.0), (1e-9, 0.0, 1.0), (0.0, 0.5, 0.0)]:
+        assert spent_p(p, share) == pytest.approx(spent), (p, share, spent)

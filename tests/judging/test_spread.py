@@ -163,23 +163,20 @@ def test_medians_that_agree_to_the_tick_are_not_believed_to_have_no_spread(make)
 
 
 # Contracts: σ priors.
-@pytest.mark.parametrize(("kind", "process", "session"), [("device", 0.01, 0.005), ("host", 0.15, 0.03)])
-def test_the_starting_values_are_those_that_were_agreed(kind, process, session):
-    prior = priors()[kind]
-    assert (prior.process, prior.session, prior.device, prior.borrowed) == (process, session, 0.04, False)
+def test_the_starting_values_are_those_that_were_agreed():
+    for kind, process, session in [("device", 0.01, 0.005), ("host", 0.15, 0.03)]:
+        prior = priors()[kind]
+        assert (prior.process, prior.session, prior.device, prior.borrowed) == (process, session, 0.04, False)
 
 
-@pytest.mark.parametrize(
-    ("device", "metric", "kind"),
-    [
+def test_where_the_cpu_does_the_work_the_spread_is_a_hosts():
+    for device, metric, kind in [
         ("cpu", "traffic_GBps", "host"),
         ("cuda", "traffic_GBps", "device"),
         ("cuda", "pageable_payload_GBps", "host"),
         ("mps", "", "device"),
-    ],
-)
-def test_where_the_cpu_does_the_work_the_spread_is_a_hosts(device, metric, kind):
-    assert class_of(device, metric) == kind
+    ]:
+        assert class_of(device, metric) == kind, (device, metric, kind)
 
 
 def on_days(make, *days, session=0.0):
@@ -309,12 +306,12 @@ def inverse_chi_square(rng, tests, freedom, location, own):
     return [(float(square), own) for square in true * rng.chisquare(own, tests) / own]
 
 
-@pytest.mark.parametrize("freedom", [3.0, 6.0])
-def test_the_spreads_of_many_tests_tell_how_those_of_tests_differ(freedom):
-    estimates = inverse_chi_square(np.random.default_rng(7), 4000, freedom, 0.02, own=12)
-    found = borrow(DEVICE_PRIOR, estimates)
-    assert (found.process, found.freedom) == (pytest.approx(0.02, rel=0.05), pytest.approx(freedom, rel=0.1))
-    assert (found.borrowed, found.origin) == (True, "prior of 4000 tests")
+def test_the_spreads_of_many_tests_tell_how_those_of_tests_differ():
+    for freedom in [3.0, 6.0]:
+        estimates = inverse_chi_square(np.random.default_rng(7), 4000, freedom, 0.02, own=12)
+        found = borrow(DEVICE_PRIOR, estimates)
+        assert (found.process, found.freedom) == (pytest.approx(0.02, rel=0.05), pytest.approx(freedom, rel=0.1))
+        assert (found.borrowed, found.origin) == (True, "prior of 4000 tests"), freedom
 
 
 def test_what_tests_lend_is_their_process_spread_alone():
@@ -326,13 +323,9 @@ def test_tests_that_spread_alike_do_not_claim_that_every_other_does():
     assert borrow(DEVICE_PRIOR, [(0.03**2, 14)] * 20).freedom == MOST_BORROWED
 
 
-@pytest.mark.parametrize(
-    "estimates",
-    [[(0.03**2, 14)] * (ENOUGH_TESTS - 1), [(0.0, 0)] * 50, []],
-    ids=["few", "of one process", "none"],
-)
-def test_too_few_tests_lend_nothing(estimates):
-    assert borrow(DEVICE_PRIOR, estimates) is DEVICE_PRIOR
+def test_too_few_tests_lend_nothing():
+    for estimates in [[(0.03**2, 14)] * (ENOUGH_TESTS - 1), [(0.0, 0)] * 50, []]:
+        assert borrow(DEVICE_PRIOR, estimates) is DEVICE_PRIOR, estimates
 
 
 def test_what_was_borrowed_is_joined_with_a_tests_own_spread(make):

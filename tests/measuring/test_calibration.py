@@ -10,56 +10,54 @@ from pytest_roofline.measuring.devices.fake import FakeDevice
 from pytest_roofline.measuring.timing import Engine, Plan
 
 
-@pytest.mark.parametrize("pair_s", [0.0, 2e-6, 7e-6])
-def test_an_empty_pair_of_stamps_shows_what_the_device_needs_for_one(pair_s):
-    assert calibrate(FakeDevice(pair_s=pair_s)).event_pair_s == pytest.approx(pair_s, abs=1e-9)
+def test_an_empty_pair_of_stamps_shows_what_the_device_needs_for_one():
+    for pair_s in [0.0, 2e-6, 7e-6]:
+        assert calibrate(FakeDevice(pair_s=pair_s)).event_pair_s == pytest.approx(pair_s, abs=1e-9), pair_s
 
 
-@pytest.mark.parametrize("record_s", [1.5e-6, 10e-6])
-def test_a_stamps_cost_is_the_hosts(record_s):
-    assert calibrate(FakeDevice(record_s=record_s)).record_host_s == pytest.approx(record_s)
+def test_a_stamps_cost_is_the_hosts():
+    for record_s in [1.5e-6, 10e-6]:
+        assert calibrate(FakeDevice(record_s=record_s)).record_host_s == pytest.approx(record_s), record_s
 
 
-@pytest.mark.parametrize("record_s", [1.5e-6, 10e-6])
-def test_what_the_host_needs_for_a_stamp_is_not_in_an_empty_pair(record_s):
-    assert calibrate(FakeDevice(record_s=record_s, latency_s=4e-6)).event_pair_s == 0.0
+def test_what_the_host_needs_for_a_stamp_is_not_in_an_empty_pair():
+    for record_s in [1.5e-6, 10e-6]:
+        assert calibrate(FakeDevice(record_s=record_s, latency_s=4e-6)).event_pair_s == 0.0, record_s
 
 
-@pytest.mark.parametrize("clock_hz", [0.8e9, 1.5e9, 2.4e9])
-def test_the_cycles_of_a_spin_are_those_of_the_clock(clock_hz):
-    device = FakeDevice(clock_hz=clock_hz, launch_s=8e-6, latency_s=4e-6)
-    assert calibrate(device).spin_hz == pytest.approx(clock_hz, rel=1e-4)
+def test_the_cycles_of_a_spin_are_those_of_the_clock():
+    for clock_hz in [0.8e9, 1.5e9, 2.4e9]:
+        device = FakeDevice(clock_hz=clock_hz, launch_s=8e-6, latency_s=4e-6)
+        assert calibrate(device).spin_hz == pytest.approx(clock_hz, rel=1e-4), clock_hz
 
 
-@pytest.mark.parametrize("ramp_s", [0.01, 0.02, 0.1, 0.3, 1.0])
-def test_the_clock_of_an_idle_card_has_risen_before_its_cycles_are_counted(ramp_s):
-    device = FakeDevice(clock_hz=1.98e9, clock_ramp_s=ramp_s, launch_s=8e-6, latency_s=4e-6, tick_s=0.5e-6)
-    assert calibrate(device).spin_hz == pytest.approx(1.98e9, rel=0.01)
+def test_the_clock_of_an_idle_card_has_risen_before_its_cycles_are_counted():
+    for ramp_s in [0.01, 0.02, 0.1, 0.3, 1.0]:
+        device = FakeDevice(clock_hz=1.98e9, clock_ramp_s=ramp_s, launch_s=8e-6, latency_s=4e-6, tick_s=0.5e-6)
+        assert calibrate(device).spin_hz == pytest.approx(1.98e9, rel=0.01), ramp_s
 
 
-@pytest.mark.parametrize("depth", [100, 512, 1000, 2000])
-def test_the_queues_depth_is_as_scripted(depth):
-    # The spin that fills the device is an entry of its own.
-    assert calibrate(FakeDevice(queue_depth=depth, record_s=1.5e-6, launch_s=8e-6)).queue_depth == depth - 1
+def test_the_queues_depth_is_as_scripted():
+    for depth in [100, 512, 1000, 2000]:
+        # The spin that fills the device is an entry of its own.
+        assert calibrate(FakeDevice(queue_depth=depth, record_s=1.5e-6, launch_s=8e-6)).queue_depth == depth - 1
 
 
 def test_a_queue_without_an_end_has_no_depth():
     assert calibrate(FakeDevice(queue_depth=10**6, record_s=1.5e-6)).queue_depth is None
 
 
-@pytest.mark.parametrize(
-    ("documented_s", "seen_s", "expected_s"), [(0.5e-6, 1e-6, 1e-6), (1e-6, 1e-6, 1e-6), (1e-6, 0.5e-6, 1e-6)]
-)
-def test_the_tick_is_the_one_seen_but_never_below_the_documented(documented_s, seen_s, expected_s):
-    # Pairs of 0.7 ticks show none or one.
-    device = FakeDevice(tick_s=seen_s, pair_s=0.7 * seen_s, traits=Traits(documented_s, 1e-4, spins=True))
-    assert calibrate(device).tick_s == pytest.approx(expected_s)
+def test_the_tick_is_the_one_seen_but_never_below_the_documented():
+    for documented_s, seen_s, expected_s in [(0.5e-6, 1e-6, 1e-6), (1e-6, 1e-6, 1e-6), (1e-6, 0.5e-6, 1e-6)]:
+        # Pairs of 0.7 ticks show none or one.
+        device = FakeDevice(tick_s=seen_s, pair_s=0.7 * seen_s, traits=Traits(documented_s, 1e-4, spins=True))
+        assert calibrate(device).tick_s == pytest.approx(expected_s), (documented_s, seen_s, expected_s)
 
 
-@pytest.mark.parametrize("depth", [64, 100, 1000])
-def test_a_queue_that_fills_does_not_change_the_tick(depth):
-    device = FakeDevice(tick_s=0.5e-6, queue_depth=depth, launch_s=8e-6, record_s=1.5e-6, latency_s=4e-6)
-    assert calibrate(device).tick_s == pytest.approx(0.5e-6)
+def test_a_queue_that_fills_does_not_change_the_tick():
+    for depth in [64, 100, 1000]:
+        device = FakeDevice(tick_s=0.5e-6, queue_depth=depth, launch_s=8e-6, record_s=1.5e-6, latency_s=4e-6)
+        assert calibrate(device).tick_s == pytest.approx(0.5e-6), depth
 
 
 class HiccupDevice(FakeDevice):
@@ -80,10 +78,10 @@ def test_a_device_without_a_spin_is_calibrated_without_one():
     assert (calibration.spin_hz, calibration.queue_depth) == (None, None)
 
 
-@pytest.mark.parametrize("reading", ["reversed", "hanging"])
-def test_a_device_whose_stamps_may_hang_is_asked_for_no_short_span(reading):
-    device = FakeDevice(reading=reading, traits=Traits(1e-6, 5e-3, watchdog_s=0.001))
-    assert calibrate(device).tick_s == 1e-6
+def test_a_device_whose_stamps_may_hang_is_asked_for_no_short_span():
+    for reading in ["reversed", "hanging"]:
+        device = FakeDevice(reading=reading, traits=Traits(1e-6, 5e-3, watchdog_s=0.001))
+        assert calibrate(device).tick_s == 1e-6, reading
 
 
 def test_an_empty_call_costs_a_thousandth_of_a_thousand():
@@ -131,10 +129,10 @@ def test_the_measured_function_is_not_called():
     assert device.works == 0
 
 
-@pytest.mark.parametrize("stamps", [0, 3, 100, 200])
-def test_a_device_that_vanishes_raises(stamps):
-    with pytest.raises(RuntimeError, match="fell off the bus"):
-        calibrate(FakeDevice(vanish_after=stamps))
+def test_a_device_that_vanishes_raises():
+    for stamps in [0, 3, 100, 200]:
+        with pytest.raises(RuntimeError, match="fell off the bus"):
+            calibrate(FakeDevice(vanish_after=stamps))
 
 
 def test_jitter_of_the_empty_pairs_gives_their_median():

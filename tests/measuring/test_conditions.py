@@ -1,5 +1,6 @@
 """Which blocks do not count, and what is written down beside those that do."""
 
+import itertools
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -42,31 +43,30 @@ def test_a_block_of_a_device_that_tells_nothing_counts():
     assert cause_of(Counters(), Counters()) == ""
 
 
-@pytest.mark.parametrize(("ahead", "cause"), [(True, ""), (None, ""), (False, HOST_GAP)])
-def test_a_block_behind_which_the_host_fell_is_a_host_gap(ahead, cause):
-    assert cause_of(Counters(), Counters(), ahead=ahead) == cause
+def test_a_block_behind_which_the_host_fell_is_a_host_gap():
+    for ahead, cause in [(True, ""), (None, ""), (False, HOST_GAP)]:
+        assert cause_of(Counters(), Counters(), ahead=ahead) == cause, (ahead, cause)
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-@pytest.mark.parametrize("when", [(True, False), (False, True), (True, True)])
-def test_a_slowdown_seen_at_either_end_excludes_a_block(cause, when):
-    before, behind = (Counters(active=frozenset({cause} if active else ())) for active in when)
-    assert cause_of(before, behind) == cause
+def test_a_slowdown_seen_at_either_end_excludes_a_block():
+    for cause, when in itertools.product(CAUSES, [(True, False), (False, True), (True, True)]):
+        before, behind = (Counters(active=frozenset({cause} if active else ())) for active in when)
+        assert cause_of(before, behind) == cause, (cause, when)
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-def test_a_slowdown_that_came_and_went_excludes_a_block(cause):
-    assert cause_of(Counters(NONE, {cause: 1.0}), Counters(NONE, {cause: 1.5})) == cause
+def test_a_slowdown_that_came_and_went_excludes_a_block():
+    for cause in CAUSES:
+        assert cause_of(Counters(NONE, {cause: 1.0}), Counters(NONE, {cause: 1.5})) == cause, cause
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-def test_a_slowdown_of_yesterday_excludes_nothing(cause):
-    assert cause_of(Counters(NONE, {cause: 1.0}), Counters(NONE, {cause: 1.0})) == ""
+def test_a_slowdown_of_yesterday_excludes_nothing():
+    for cause in CAUSES:
+        assert cause_of(Counters(NONE, {cause: 1.0}), Counters(NONE, {cause: 1.0})) == "", cause
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-def test_a_counter_that_was_not_there_before_excludes_nothing(cause):
-    assert cause_of(Counters(), Counters(seconds={cause: 1.0})) == ""
+def test_a_counter_that_was_not_there_before_excludes_nothing():
+    for cause in CAUSES:
+        assert cause_of(Counters(), Counters(seconds={cause: 1.0})) == "", cause
 
 
 def test_a_slowdown_of_the_block_before_excludes_only_that_block():
@@ -74,43 +74,45 @@ def test_a_slowdown_of_the_block_before_excludes_only_that_block():
     assert cause_of(hot, hot, cool, cool) == ""
 
 
-@pytest.mark.parametrize(
-    "counters",
-    [Counters(active=frozenset({POWER_CAP})), Counters(NONE, {POWER_CAP: 2.0}), Counters(frozenset({"idle"}))],
-)
-def test_the_software_power_cap_excludes_nothing(counters):
-    assert cause_of(Counters(NONE, {POWER_CAP: 1.0}), counters) == ""
+def test_the_software_power_cap_excludes_nothing():
+    for counters in [
+        Counters(active=frozenset({POWER_CAP})),
+        Counters(NONE, {POWER_CAP: 2.0}),
+        Counters(frozenset({"idle"})),
+    ]:
+        assert cause_of(Counters(NONE, {POWER_CAP: 1.0}), counters) == "", counters
 
 
-@pytest.mark.parametrize(
-    ("before", "behind", "capped"),
-    [
+def test_the_software_power_cap_is_recorded_or_unknown():
+    for before, behind, capped in [
         (Counters(active=NONE), Counters(active=frozenset({POWER_CAP})), True),
         (Counters(active=NONE), Counters(active=NONE), False),
         (Counters(seconds={POWER_CAP: 1.0}), Counters(seconds={POWER_CAP: 1.5}), True),
         (Counters(seconds={POWER_CAP: 1.0}), Counters(seconds={POWER_CAP: 1.0}), False),
         (Counters(), Counters(), None),
         (Counters(), Counters(seconds={THERMAL: 1.0}), None),
-    ],
-)
-def test_the_software_power_cap_is_recorded_or_unknown(before, behind, capped):
-    assert after(before, behind)[0].power_capped == capped
+    ]:
+        assert after(before, behind)[0].power_capped == capped, (before, behind, capped)
 
 
-@pytest.mark.parametrize(
-    ("counters", "known"),
-    [(Counters(), False), (Counters(active=NONE), True), (Counters(seconds={THERMAL: 0.0}), True)],
-)
-def test_a_device_that_tells_of_no_throttling_is_not_known_to_be_well(counters, known):
-    assert after(counters, counters)[0].throttle_known == known
+def test_a_device_that_tells_of_no_throttling_is_not_known_to_be_well():
+    for counters, known in [
+        (Counters(), False),
+        (Counters(active=NONE), True),
+        (Counters(seconds={THERMAL: 0.0}), True),
+    ]:
+        assert after(counters, counters)[0].throttle_known == known, (counters, known)
 
 
-@pytest.mark.parametrize(
-    ("others_bytes", "neighbours"), [(None, "unknown"), (0, "none"), (OTHERS_BYTES, "none"), (OTHERS_BYTES + 1, "seen")]
-)
-def test_neighbours_show_by_the_memory_that_they_hold(others_bytes, neighbours):
-    counters = Counters(others_bytes=others_bytes)
-    assert after(counters, counters)[0].neighbours == neighbours
+def test_neighbours_show_by_the_memory_that_they_hold():
+    for others_bytes, neighbours in [
+        (None, "unknown"),
+        (0, "none"),
+        (OTHERS_BYTES, "none"),
+        (OTHERS_BYTES + 1, "seen"),
+    ]:
+        counters = Counters(others_bytes=others_bytes)
+        assert after(counters, counters)[0].neighbours == neighbours, (others_bytes, neighbours)
 
 
 def test_memory_that_others_hold_excludes_nothing_alone():
@@ -118,10 +120,10 @@ def test_memory_that_others_hold_excludes_nothing_alone():
     assert cause_of(holding, holding) == ""
 
 
-@pytest.mark.parametrize(("busy", "cause"), [(None, ""), (0.0, ""), (0.04, ""), (0.06, NEIGHBOUR), (1.0, NEIGHBOUR)])
-def test_a_neighbour_at_work_excludes_a_block(busy, cause):
-    counters = Counters(others_busy=busy)
-    assert cause_of(counters, counters) == cause
+def test_a_neighbour_at_work_excludes_a_block():
+    for busy, cause in [(None, ""), (0.0, ""), (0.04, ""), (0.06, NEIGHBOUR), (1.0, NEIGHBOUR)]:
+        counters = Counters(others_busy=busy)
+        assert cause_of(counters, counters) == cause, (busy, cause)
 
 
 def test_a_neighbour_at_work_is_seen_though_its_memory_is_unknown():
@@ -134,13 +136,10 @@ def test_a_neighbour_that_was_seen_stays_seen():
     assert after(holding, holding, alone, alone)[0].neighbours == "seen"
 
 
-@pytest.mark.parametrize(
-    ("clocks_hz", "cause"),
-    [((2e9, 1.9e9), ""), ((2e9, 1.7e9), NEIGHBOUR), ((1.7e9, 2e9), NEIGHBOUR), (None, "")],
-)
-def test_probes_that_differ_beside_a_neighbours_memory_are_its_time_slices(clocks_hz, cause):
-    holding = Counters(active=NONE, others_bytes=2**34)
-    assert cause_of(holding, holding, clocks_hz=clocks_hz) == cause
+def test_probes_that_differ_beside_a_neighbours_memory_are_its_time_slices():
+    for clocks_hz, cause in [((2e9, 1.9e9), ""), ((2e9, 1.7e9), NEIGHBOUR), ((1.7e9, 2e9), NEIGHBOUR), (None, "")]:
+        holding = Counters(active=NONE, others_bytes=2**34)
+        assert cause_of(holding, holding, clocks_hz=clocks_hz) == cause, (clocks_hz, cause)
 
 
 def test_probes_that_differ_beside_memory_of_others_that_are_known_to_idle_exclude_nothing():
@@ -161,10 +160,10 @@ UNTOLD = {
 }
 
 
-@pytest.mark.parametrize("counters", UNTOLD.values(), ids=UNTOLD)
-def test_probes_that_differ_where_nobody_tells_of_the_power_cap_are_noted_and_exclude_nothing(counters):
-    conditions, cause = after(counters, counters, clocks_hz=(2e9, 1.5e9))
-    assert (cause, conditions.clock_moved) == ("", True)
+def test_probes_that_differ_where_nobody_tells_of_the_power_cap_are_noted_and_exclude_nothing():
+    for counters in UNTOLD.values():
+        conditions, cause = after(counters, counters, clocks_hz=(2e9, 1.5e9))
+        assert (cause, conditions.clock_moved) == ("", True), counters
 
 
 EXPLAINED = {
@@ -173,9 +172,9 @@ EXPLAINED = {
 }
 
 
-@pytest.mark.parametrize("counters", EXPLAINED.values(), ids=EXPLAINED)
-def test_probes_that_differ_for_a_reason_that_is_known_are_not_noted(counters):
-    assert not after(counters, counters, clocks_hz=(2e9, 1.5e9))[0].clock_moved
+def test_probes_that_differ_for_a_reason_that_is_known_are_not_noted():
+    for counters in EXPLAINED.values():
+        assert not after(counters, counters, clocks_hz=(2e9, 1.5e9))[0].clock_moved, counters
 
 
 def test_probes_that_differ_under_the_power_cap_exclude_nothing():
@@ -183,14 +182,13 @@ def test_probes_that_differ_under_the_power_cap_exclude_nothing():
     assert cause_of(capped, capped, clocks_hz=(2e9, 1.5e9)) == ""
 
 
-@pytest.mark.parametrize(("taken", "cause"), [(0, ""), (5, ""), (6, PREEMPTED), (1000, PREEMPTED)])
-def test_a_hundred_preemptions_a_second_are_the_most(taken, cause):
-    assert cause_of(Counters(preemptions=70), Counters(preemptions=70 + taken), wall_s=0.05) == cause
+def test_a_hundred_preemptions_a_second_are_the_most():
+    for taken, cause in [(0, ""), (5, ""), (6, PREEMPTED), (1000, PREEMPTED)]:
+        assert cause_of(Counters(preemptions=70), Counters(preemptions=70 + taken), wall_s=0.05) == cause
 
 
-@pytest.mark.parametrize(
-    ("others_s", "wall_s", "cause"),
-    [
+def test_interruptions_count_where_somebody_else_had_the_cores():
+    for others_s, wall_s, cause in [
         # Nobody else had the cores: threads of our own, or the kernel on our behalf.
         (0.0, 0.5, ""),
         (0.04, 0.5, ""),
@@ -199,30 +197,28 @@ def test_a_hundred_preemptions_a_second_are_the_most(taken, cause):
         # The kernel counts in hundredths of a second.
         (0.0, 0.05, PREEMPTED),
         (None, 0.5, PREEMPTED),
-    ],
-)
-def test_interruptions_count_where_somebody_else_had_the_cores(others_s, wall_s, cause):
-    before = Counters(preemptions=0, others_core_s=30.0)
-    behind = Counters(preemptions=1000, others_core_s=None if others_s is None else 30.0 + others_s)
-    assert cause_of(before, behind, wall_s=wall_s) == cause
+    ]:
+        before = Counters(preemptions=0, others_core_s=30.0)
+        behind = Counters(preemptions=1000, others_core_s=None if others_s is None else 30.0 + others_s)
+        assert cause_of(before, behind, wall_s=wall_s) == cause, (others_s, wall_s, cause)
 
 
-@pytest.mark.parametrize(("others_s", "cause"), [(0.001, ""), (0.02, PREEMPTED)])
-def test_where_blocks_are_short_what_others_had_since_the_first_one_tells(others_s, cause):
-    states = [Counters(preemptions=1000 * index, others_core_s=index * others_s) for index in range(6)]
-    blocks = [state for before, behind in pairwise(states) for state in (before, behind)]
-    assert cause_of(*blocks, wall_s=0.04) == cause
+def test_where_blocks_are_short_what_others_had_since_the_first_one_tells():
+    for others_s, cause in [(0.001, ""), (0.02, PREEMPTED)]:
+        states = [Counters(preemptions=1000 * index, others_core_s=index * others_s) for index in range(6)]
+        blocks = [state for before, behind in pairwise(states) for state in (before, behind)]
+        assert cause_of(*blocks, wall_s=0.04) == cause, (others_s, cause)
 
 
-@pytest.mark.parametrize(("before", "behind"), [(None, 1000), (1000, None)])
-def test_preemptions_that_are_unknown_exclude_nothing(before, behind):
-    assert cause_of(Counters(preemptions=before), Counters(preemptions=behind)) == ""
+def test_preemptions_that_are_unknown_exclude_nothing():
+    for before, behind in [(None, 1000), (1000, None)]:
+        assert cause_of(Counters(preemptions=before), Counters(preemptions=behind)) == "", (before, behind)
 
 
-@pytest.mark.parametrize(("spoiled", "trouble"), [(4, False), (5, False), (6, True), (10, True)])
-def test_more_than_half_of_the_blocks_excluded_is_trouble(spoiled, trouble):
-    blocks = tuple(Block(2, THERMAL if index < spoiled else "") for index in range(10))
-    assert bool(Samples((1e-3,) * 20, 1, 1e-9, blocks=blocks).trouble) == trouble
+def test_more_than_half_of_the_blocks_excluded_is_trouble():
+    for spoiled, trouble in [(4, False), (5, False), (6, True), (10, True)]:
+        blocks = tuple(Block(2, THERMAL if index < spoiled else "") for index in range(10))
+        assert bool(Samples((1e-3,) * 20, 1, 1e-9, blocks=blocks).trouble) == trouble, (spoiled, trouble)
 
 
 def test_trouble_counts_the_blocks_by_cause():
@@ -285,10 +281,10 @@ def test_a_neighbour_at_work_all_the_time_is_trouble():
     assert timed(others_busy=0.5).trouble.endswith(f"× {NEIGHBOUR}")
 
 
-@pytest.mark.parametrize("seconds", [2.3e-6, 1e-4, 50e-3])
-def test_an_idle_neighbour_that_holds_memory_excludes_nothing(seconds):
-    samples = timed(seconds, others_bytes=2**30)
-    assert (samples.excluded, samples.neighbours) == ({}, "seen")
+def test_an_idle_neighbour_that_holds_memory_excludes_nothing():
+    for seconds in [2.3e-6, 1e-4, 50e-3]:
+        samples = timed(seconds, others_bytes=2**30)
+        assert (samples.excluded, samples.neighbours) == ({}, "seen"), seconds
 
 
 def test_slow_launches_are_not_the_time_slices_of_an_idle_neighbour():
@@ -342,9 +338,8 @@ def asked(told, cost_s, blocks, wall_s=0.05, rest=True):
     return clock.rounds - before, found
 
 
-@pytest.mark.parametrize(
-    ("cost_s", "rounds"),
-    [
+def test_no_more_than_a_twentieth_of_the_time_goes_into_questions():
+    for cost_s, rounds in [
         # Free: before and behind every block.
         (0.0, 40),
         # What NVML may take: behind every block, which is the beginning of the next.
@@ -353,12 +348,10 @@ def asked(told, cost_s, blocks, wall_s=0.05, rest=True):
         (0.003, 11),
         # What `amdsmi_get_violation_status` sleeps: before the first block and behind the last.
         (0.1, 2),
-    ],
-)
-def test_no_more_than_a_twentieth_of_the_time_goes_into_questions(cost_s, rounds):
-    taken, found = asked(lambda _: Counters(active=NONE), cost_s, blocks=20)
-    assert (taken, found) == (rounds, [("", False)] * 20)
-    assert cost_s == 0 or (taken - 2) * cost_s <= 0.05 * 20 * 0.05
+    ]:
+        taken, found = asked(lambda _: Counters(active=NONE), cost_s, blocks=20)
+        assert (taken, found) == (rounds, [("", False)] * 20), (cost_s, rounds)
+        assert cost_s == 0 or (taken - 2) * cost_s <= 0.05 * 20 * 0.05, (cost_s, rounds)
 
 
 @pytest.mark.parametrize(("cost_s", "spoiled"), [(0.0, [10, 11]), (0.003, [8, 9, 10, 11]), (0.1, [*range(20)])])
@@ -398,13 +391,13 @@ def slow_to_answer(counters_s, seconds=4e-4, **facts):
     return device, engine.samples()
 
 
-@pytest.mark.parametrize("seconds", [4e-4, 5e-3])
-def test_questions_that_are_dear_leave_the_measurement_as_it_is_without(seconds):
-    device, dear = slow_to_answer(0.1, seconds)
-    free_device, free = slow_to_answer(0.0, seconds)
-    assert (dear.labels, len(dear.blocks), dear.median_s) == (free.labels, len(free.blocks), free.median_s)
-    # Two rounds to learn what they cost, one before the first block and one behind the last.
-    assert device.host_s() - free_device.host_s() == pytest.approx(0.4, abs=0.01)
+def test_questions_that_are_dear_leave_the_measurement_as_it_is_without():
+    for seconds in [4e-4, 5e-3]:
+        device, dear = slow_to_answer(0.1, seconds)
+        free_device, free = slow_to_answer(0.0, seconds)
+        assert (dear.labels, len(dear.blocks), dear.median_s) == (free.labels, len(free.blocks), free.median_s)
+        # Two rounds to learn what they cost, one before the first block and one behind the last.
+        assert device.host_s() - free_device.host_s() == pytest.approx(0.4, abs=0.01), seconds
 
 
 def test_a_slowdown_is_seen_by_questions_that_are_dear():
@@ -429,19 +422,16 @@ UNKNOWN = {"others_bytes": None, "others_busy": None}
 AT_700_W = {"throttle": lambda _: frozenset({POWER_CAP})}
 
 
-@pytest.mark.parametrize(
-    ("facts", "labelled"),
-    [
+def test_a_product_at_the_power_cap_is_valid_whoever_tells_of_it():
+    for facts, labelled in [
         (UNKNOWN | {"throttle": None}, True),
         (UNKNOWN | AT_700_W, False),
         (AT_700_W, False),
         (AT_700_W | {"others_bytes": 2**31}, False),
         ({"throttle": None, "others_bytes": 2**31, "others_busy": None}, True),
-    ],
-)
-def test_a_product_at_the_power_cap_is_valid_whoever_tells_of_it(facts, labelled):
-    samples = droop(**facts)
-    assert (samples.trouble, samples.excluded, "clock_moved" in samples.labels) == ("", {}, labelled)
+    ]:
+        samples = droop(**facts)
+        assert (samples.trouble, samples.excluded, "clock_moved" in samples.labels) == ("", {}, labelled)
 
 
 def test_a_busy_neighbour_beside_a_product_is_trouble():

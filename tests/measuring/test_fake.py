@@ -271,10 +271,10 @@ def test_questions_take_the_host_as_long_as_scripted_while_the_device_idles():
     assert (device.host_s(), device.busy_s) == (0.1, 0.0)
 
 
-@pytest.mark.parametrize(("others_bytes", "others_busy"), [(0, 0.0), (MIB, 0.5), (None, None)])
-def test_neighbours_are_as_scripted(others_bytes, others_busy):
-    counters = FakeDevice(others_bytes=others_bytes, others_busy=others_busy).counters()
-    assert (counters.others_bytes, counters.others_busy) == (others_bytes, others_busy)
+def test_neighbours_are_as_scripted():
+    for others_bytes, others_busy in [(0, 0.0), (MIB, 0.5), (None, None)]:
+        counters = FakeDevice(others_bytes=others_bytes, others_busy=others_busy).counters()
+        assert (counters.others_bytes, counters.others_busy) == (others_bytes, others_busy)
 
 
 def test_a_fake_has_no_scheduler():
@@ -361,10 +361,10 @@ def test_a_flush_takes_as_long_as_its_bytes_written_and_read():
     assert device.clock_s == pytest.approx(2e-3)
 
 
-@pytest.mark.parametrize(("architecture", "told_bytes"), [("gfx90a", 4 * MIB), ("gfx942", 256 * MIB)])
-def test_a_driver_may_report_another_cache_than_there_is(architecture, told_bytes):
-    device = FakeDevice(cache_bytes=256 * MIB, reported_cache_bytes=4 * MIB, architecture=architecture)
-    assert device.facts().last_level_cache_bytes == told_bytes
+def test_a_driver_may_report_another_cache_than_there_is():
+    for architecture, told_bytes in [("gfx90a", 4 * MIB), ("gfx942", 256 * MIB)]:
+        device = FakeDevice(cache_bytes=256 * MIB, reported_cache_bytes=4 * MIB, architecture=architecture)
+        assert device.facts().last_level_cache_bytes == told_bytes, (architecture, told_bytes)
 
 
 def test_a_driver_reports_the_cache_that_there_is_unless_told_otherwise():
@@ -523,13 +523,11 @@ def allocating(device, *sizes):
     return lambda: [device.allocate(size) for size in sizes]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "peak"), [((), 0), ((3,), 3), ((3, -3, 2), 3), ((3, 2), 5), ((3, -1, 2), 4), ((-8, 1), 0), ((-8, 10), 2)]
-)
-def test_the_peak_is_the_most_held_at_once_above_what_was_held_before(sizes, peak):
-    device = FakeDevice()
-    device.allocate(8)
-    assert device.peak_bytes(allocating(device, *sizes)) == peak
+def test_the_peak_is_the_most_held_at_once_above_what_was_held_before():
+    for sizes, peak in [((), 0), ((3,), 3), ((3, -3, 2), 3), ((3, 2), 5), ((3, -1, 2), 4), ((-8, 1), 0), ((-8, 10), 2)]:
+        device = FakeDevice()
+        device.allocate(8)
+        assert device.peak_bytes(allocating(device, *sizes)) == peak, (sizes, peak)
 
 
 def test_the_peak_of_one_call_is_not_that_of_an_earlier_one():

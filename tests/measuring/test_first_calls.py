@@ -37,10 +37,10 @@ def timed(device, seconds=CALL_S, **plan):
     return engine
 
 
-@pytest.mark.parametrize("plan", [{}, {"timing": "wall"}, {"graph": True}, {"isolated": True}], ids=str)
-def test_each_of_the_first_calls_is_timed_alone(plan):
-    engine = timed(FakeDevice(tick_s=TICK_S, slowdown=starting(8, 4, 2)), first_calls=4, **plan)
-    assert engine.samples().first_calls_s == (8 * CALL_S, 4 * CALL_S, 2 * CALL_S, CALL_S)
+def test_each_of_the_first_calls_is_timed_alone():
+    for plan in [{}, {"timing": "wall"}, {"graph": True}, {"isolated": True}]:
+        engine = timed(FakeDevice(tick_s=TICK_S, slowdown=starting(8, 4, 2)), first_calls=4, **plan)
+        assert engine.samples().first_calls_s == (8 * CALL_S, 4 * CALL_S, 2 * CALL_S, CALL_S), plan
 
 
 def test_none_is_kept_where_nobody_asks():
@@ -73,17 +73,17 @@ def test_warm_calls_end_with_a_share_of_the_budget():
     assert [len(samples.warm_calls_s) for samples in found] == [1, 5]
 
 
-@pytest.mark.parametrize(("device", "plan"), [(Direct(), {"first_calls": 2}), (FakeDevice(tick_s=TICK_S), {})])
-def test_no_warm_call_is_added_where_a_sample_is_one_or_nobody_asked(device, plan):
-    samples = timed(device, **plan).samples()
-    assert (samples.warm_calls_s, samples.alone_s) == ((), CALL_S)
+def test_no_warm_call_is_added_where_a_sample_is_one_or_nobody_asked():
+    for device, plan in [(Direct(), {"first_calls": 2}), (FakeDevice(tick_s=TICK_S), {})]:
+        samples = timed(device, **plan).samples()
+        assert (samples.warm_calls_s, samples.alone_s) == ((), CALL_S), (device, plan)
 
 
-@pytest.mark.parametrize(("isolated", "more"), [(False, 5), (True, 0)])
-def test_ranks_without_queues_add_warm_calls_where_their_samples_are_many_in_a_row(isolated, more):
-    found, _ = engines([Direct(), Direct()], [CALL_S, 2 * CALL_S], first_calls=2, isolated=isolated, budget_s=1.0)
-    assert [len(engine.samples().warm_calls_s) for engine in found] == [more] * 2
-    assert {engine.samples().alone_s for engine in found} == {2 * CALL_S}
+def test_ranks_without_queues_add_warm_calls_where_their_samples_are_many_in_a_row():
+    for isolated, more in [(False, 5), (True, 0)]:
+        found, _ = engines([Direct(), Direct()], [CALL_S, 2 * CALL_S], first_calls=2, isolated=isolated, budget_s=1.0)
+        assert [len(engine.samples().warm_calls_s) for engine in found] == [more] * 2, (isolated, more)
+        assert {engine.samples().alone_s for engine in found} == {2 * CALL_S}, (isolated, more)
 
 
 def test_first_calls_are_part_of_the_warm_up():
@@ -104,11 +104,11 @@ def test_first_calls_go_through_the_argument_sets_in_turn():
     assert seen[:4] == [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize("make", [Direct, lambda: FakeDevice(tick_s=TICK_S)], ids=["direct", "queued"])
-def test_after_first_calls_as_slow_as_the_budget_one_more_is_the_sample(make):
-    device = make()
-    engine = timed(device, 5.0, first_calls=10)
-    assert (device.works, engine.log.warmup_iterations, engine.log.seconds) == (11, 10, [5.0])
+def test_after_first_calls_as_slow_as_the_budget_one_more_is_the_sample():
+    for make in [Direct, lambda: FakeDevice(tick_s=TICK_S)]:
+        device = make()
+        engine = timed(device, 5.0, first_calls=10)
+        assert (device.works, engine.log.warmup_iterations, engine.log.seconds) == (11, 10, [5.0]), make
 
 
 def test_slow_first_calls_on_a_processor_are_warm_up_enough():

@@ -89,9 +89,9 @@ def direct(count):
 SWITCHED = {uuid: ["switch"] * 18 for uuid in BUSES}
 
 
-@pytest.mark.parametrize("count", [1, 2, 6])
-def test_links_from_gpu_to_gpu_are_counted(count):
-    assert of_nvidia(Nvml(direct(count)), "GPU-1", "GPU-2") == Link("nvlink", count)
+def test_links_from_gpu_to_gpu_are_counted():
+    for count in [1, 2, 6]:
+        assert of_nvidia(Nvml(direct(count)), "GPU-1", "GPU-2") == Link("nvlink", count), count
 
 
 def test_links_to_another_gpu_do_not_count():
@@ -121,9 +121,9 @@ def test_in_a_virtual_machine_that_hides_the_other_end_nvlink_is_known_by_its_st
     assert of_nvidia(nvml, "GPU-1", "GPU-2") == Link("nvlink")
 
 
-@pytest.mark.parametrize("capability", [READ, WRITE])
-def test_peers_without_nvlink_talk_over_pcie(capability):
-    assert of_nvidia(Nvml({}, {capability: OK, NVLINK: NO}), "GPU-1", "GPU-2") == Link("pcie")
+def test_peers_without_nvlink_talk_over_pcie():
+    for capability in [READ, WRITE]:
+        assert of_nvidia(Nvml({}, {capability: OK, NVLINK: NO}), "GPU-1", "GPU-2") == Link("pcie"), capability
 
 
 def test_a_common_ancestor_is_enough_to_know_of_pcie():
@@ -144,9 +144,9 @@ def test_a_library_older_than_the_questions_leaves_it_unknown():
     assert of_nvidia(Old(SWITCHED, {NVLINK: OK}, 30), "GPU-1", "GPU-2") == Link("unknown")
 
 
-@pytest.mark.parametrize("uuids", [("GPU-1", "GPU-9"), ("GPU-9", "GPU-1"), (None, "GPU-1")])
-def test_a_gpu_that_the_library_does_not_know_leaves_it_unknown(uuids):
-    assert of_nvidia(Nvml(SWITCHED), *uuids) == Link("unknown")
+def test_a_gpu_that_the_library_does_not_know_leaves_it_unknown():
+    for uuids in [("GPU-1", "GPU-9"), ("GPU-9", "GPU-1"), (None, "GPU-1")]:
+        assert of_nvidia(Nvml(SWITCHED), *uuids) == Link("unknown"), uuids
 
 
 class Amdsmi(ModuleType):
@@ -185,9 +185,8 @@ NEWER = {"AmdSmiLinkType": {"AMDSMI_LINK_TYPE_INTERNAL": 0, "AMDSMI_LINK_TYPE_PC
 SWAPPED = {"AmdSmiLinkType": {"AMDSMI_LINK_TYPE_INTERNAL": 0, "AMDSMI_LINK_TYPE_PCIE": 2, "AMDSMI_LINK_TYPE_XGMI": 1}}
 
 
-@pytest.mark.parametrize(
-    ("told", "enums", "kind"),
-    [
+def test_a_type_means_what_this_version_of_the_library_numbers_so():
+    for told, enums, kind in [
         (2, OLDER, "xgmi"),
         (1, OLDER, "pcie"),
         (0, OLDER, "unknown"),
@@ -199,15 +198,13 @@ SWAPPED = {"AmdSmiLinkType": {"AMDSMI_LINK_TYPE_INTERNAL": 0, "AMDSMI_LINK_TYPE_
         (1, SWAPPED, "xgmi"),
         (2, SWAPPED, "pcie"),
         (2, {}, "unknown"),
-    ],
-)
-def test_a_type_means_what_this_version_of_the_library_numbers_so(told, enums, kind):
-    assert of_amd(Amdsmi(told, **enums), *ADDRESSES) == Link(kind)
+    ]:
+        assert of_amd(Amdsmi(told, **enums), *ADDRESSES) == Link(kind), (told, enums, kind)
 
 
-@pytest.mark.parametrize("addresses", [("0000:c1:00.0", "0000:c3:00.0"), (None, "0000:c2:00.0")])
-def test_an_amd_gpu_that_the_library_does_not_know_leaves_it_unknown(addresses):
-    assert of_amd(Amdsmi(2, **OLDER), *addresses) == Link("unknown")
+def test_an_amd_gpu_that_the_library_does_not_know_leaves_it_unknown():
+    for addresses in [("0000:c1:00.0", "0000:c3:00.0"), (None, "0000:c2:00.0")]:
+        assert of_amd(Amdsmi(2, **OLDER), *addresses) == Link("unknown"), addresses
 
 
 @pytest.fixture

@@ -102,15 +102,15 @@ def direct(**facts):
 KINDS = {"spins": lambda **facts: FakeDevice(**COSTS | facts), "direct": direct}
 
 
-@pytest.mark.parametrize("isolated", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seconds", [(1e-3, 3e-3, 2e-3), (3e-3, 1e-6), (400e-6, 0.3), (0.0, 30e-6)])
-def test_ranks_of_different_speeds_make_equally_many_calls_and_agree_on_the_longest(seconds, kind, isolated):
-    ran, calls = engines([KINDS[kind]() for _ in seconds], seconds, isolated=isolated)
-    assert len(set(calls)) == 1
-    assert len({tuple(engine.log.seconds) for engine in ran}) == 1
-    assert ran[0].samples() == ran[1].samples()
-    assert ran[0].samples().median_s == pytest.approx(max(seconds), rel=0.02)
+def test_ranks_of_different_speeds_make_equally_many_calls_and_agree_on_the_longest():
+    for isolated, kind, seconds in itertools.product(
+        [False, True], KINDS, [(1e-3, 3e-3, 2e-3), (3e-3, 1e-6), (400e-6, 0.3), (0.0, 30e-6)]
+    ):
+        ran, calls = engines([KINDS[kind]() for _ in seconds], seconds, isolated=isolated)
+        assert len(set(calls)) == 1, (isolated, kind, seconds)
+        assert len({tuple(engine.log.seconds) for engine in ran}) == 1, (isolated, kind, seconds)
+        assert ran[0].samples() == ran[1].samples(), (isolated, kind, seconds)
+        assert ran[0].samples().median_s == pytest.approx(max(seconds), rel=0.02), (isolated, kind, seconds)
 
 
 @pytest.mark.parametrize("isolated", [False, True])
@@ -133,10 +133,10 @@ def test_every_sample_is_the_longest_of_the_ranks_own():
     assert ran[0].log.seconds == [max(both) for both in zip(*owns, strict=True)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_isolated_sample_is_one_call(kind):
-    ran, _ = engines([KINDS[kind](), KINDS[kind]()], [1e-3, 1e-3], isolated=True)
-    assert ran[0].log.iterations == 1
+def test_an_isolated_sample_is_one_call():
+    for kind in KINDS:
+        ran, _ = engines([KINDS[kind](), KINDS[kind]()], [1e-3, 1e-3], isolated=True)
+        assert ran[0].log.iterations == 1, kind
 
 
 def test_an_isolated_call_does_not_show_its_launch():
@@ -410,9 +410,9 @@ def test_ranks_on_devices_that_answer_slowly_are_excluded_together():
     assert {cause.partition(" (")[0] for cause in first} == {THERMAL}
 
 
-@pytest.mark.parametrize(("ranks", "text"), [([0, 1, 2], ""), ([1], " (rank 1)"), ([0, 2], " (ranks 0, 2)")])
-def test_ranks_are_named_unless_it_is_all_of_them(ranks, text):
-    assert of_ranks(ranks, 3) == text
+def test_ranks_are_named_unless_it_is_all_of_them():
+    for ranks, text in [([0, 1, 2], ""), ([1], " (rank 1)"), ([0, 2], " (ranks 0, 2)")]:
+        assert of_ranks(ranks, 3) == text, (ranks, text)
 
 
 def test_a_rank_whose_clock_still_moves_keeps_all_warming_up():

@@ -192,9 +192,8 @@ def test_no_property_fails_for_what_launches_and_stamps_cost(facts):
     assert failing(sound(**facts)) == set()
 
 
-@pytest.mark.parametrize(
-    ("device", "limits", "workloads", "name"),
-    [
+def test_a_device_broken_in_one_way_fails_that_property_alone():
+    for device, limits, workloads, name in [
         (lambda: sound(StuckDevice), RATED, {}, AHEAD),
         (lambda: sound(TiringDevice), RATED, {}, SPIN),
         (sound, RATED, {"seconds": lambda size_bytes: 1e-3}, COPY),
@@ -204,15 +203,8 @@ def test_no_property_fails_for_what_launches_and_stamps_cost(facts):
         (lambda: sound(RefusingDevice), RATED, {}, GRAPH),
         (lambda: sound(EmptyDevice), RATED, {}, GRAPH),
         (sound, RATED, {"buffers": (1.0, 1.1)}, RUNS),
-    ],
-    ids=[
-        "stamps never reached", "spins out of proportion", "copies of one duration",
-        "above the datasheet", "a cache larger than reported", "graphs of twice the work", "graphs refused",
-        "empty graphs", "buffers that differ",
-    ],
-)  # fmt: skip
-def test_a_device_broken_in_one_way_fails_that_property_alone(device, limits, workloads, name):
-    assert {name} == failing(device(), limits, **workloads)
+    ]:
+        assert {name} == failing(device(), limits, **workloads), (device, limits, workloads, name)
 
 
 # What healthy cards do: an idle H100 at 345 of 1980 MHz whose clock rises while it works; an L2 of 50 MiB that keeps
@@ -227,20 +219,19 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("ramp_s", [0.01, 0.02, 0.3])
-def test_a_card_whose_clock_rises_from_idle_spins_in_proportion(ramp_s):
-    assert failing(sound(clock_ramp_s=ramp_s)) == set()
+def test_a_card_whose_clock_rises_from_idle_spins_in_proportion():
+    for ramp_s in [0.01, 0.02, 0.3]:
+        assert failing(sound(clock_ramp_s=ramp_s)) == set(), ramp_s
 
 
-@pytest.mark.parametrize("cache_bytes", [40 * MIB, 50 * MIB, 256 * MIB])
-@pytest.mark.parametrize("share", [0.6, 1.0])
-def test_a_write_back_cache_that_keeps_what_a_copy_wrote_does_not_fail_the_flush(share, cache_bytes):
-    assert failing(sound(dirty_share=share, cache_bytes=cache_bytes)) == set()
+def test_a_write_back_cache_that_keeps_what_a_copy_wrote_does_not_fail_the_flush():
+    for cache_bytes, share in itertools.product([40 * MIB, 50 * MIB, 256 * MIB], [0.6, 1.0]):
+        assert failing(sound(dirty_share=share, cache_bytes=cache_bytes)) == set(), (cache_bytes, share)
 
 
-@pytest.mark.parametrize("gap_s", [0.5e-6, 1e-6, 3e-6])
-def test_what_a_graph_saves_between_launches_does_not_fail_it(gap_s):
-    assert failing(sound(launch_gap_s=gap_s, cache_bytes=50 * MIB)) == set()
+def test_what_a_graph_saves_between_launches_does_not_fail_it():
+    for gap_s in [0.5e-6, 1e-6, 3e-6]:
+        assert failing(sound(launch_gap_s=gap_s, cache_bytes=50 * MIB)) == set(), gap_s
 
 
 def test_a_healthy_card_that_does_all_of_it_can_be_trusted():
@@ -287,20 +278,20 @@ def test_a_spin_that_ends_at_once_fails_both_properties_of_spinning():
     assert {AHEAD, SPIN} <= failing(sound(RestlessDevice))
 
 
-@pytest.mark.parametrize(("share", "outcome"), [(1.01, "holds"), (1.03, "FAILS")])
-def test_a_datasheet_is_believed_to_two_percent(share, outcome):
-    assert outcome == prove(sound(), Limits(BYTES_PER_S / share))[PEAK].outcome
+def test_a_datasheet_is_believed_to_two_percent():
+    for share, outcome in [(1.01, "holds"), (1.03, "FAILS")]:
+        assert outcome == prove(sound(), Limits(BYTES_PER_S / share))[PEAK].outcome, (share, outcome)
 
 
-@pytest.mark.parametrize("architecture", ["gfx942", "gfx942:sramecc+:xnack-", "gfx950"])
-def test_a_cache_that_its_class_is_known_for_is_evicted_whatever_is_reported(architecture):
-    device = sound(reported_cache_bytes=4 * MIB, architecture=architecture)
-    assert prove(device)[FLUSH].outcome == "holds"
+def test_a_cache_that_its_class_is_known_for_is_evicted_whatever_is_reported():
+    for architecture in ["gfx942", "gfx942:sramecc+:xnack-", "gfx950"]:
+        device = sound(reported_cache_bytes=4 * MIB, architecture=architecture)
+        assert prove(device)[FLUSH].outcome == "holds", architecture
 
 
-@pytest.mark.parametrize("factor", [3, 6, 64])
-def test_a_cache_many_times_larger_than_reported_is_found_without_a_datasheet(factor):
-    assert {COPY, PEAK, FLUSH} & failing(undersold(factor), Limits())
+def test_a_cache_many_times_larger_than_reported_is_found_without_a_datasheet():
+    for factor in [3, 6, 64]:
+        assert {COPY, PEAK, FLUSH} & failing(undersold(factor), Limits()), factor
 
 
 @pytest.mark.parametrize("cause", [THERMAL, HARDWARE, BRAKE])
@@ -341,12 +332,12 @@ def test_the_load_lasts_as_long_as_asked(load_s):
     assert list(properties)[-1] == f"{load_s:g} s of bf16 matrix products give valid results"
 
 
-@pytest.mark.parametrize("facts", [{}, {"launch_s": 5e-5, "record_s": 1e-5}, {"queue_depth": 128}])
-def test_the_whole_of_it_takes_less_than_a_minute(facts):
-    device = sound(**facts)
-    for _ in selftest(device, FakeWorkloads(device), Limits()):
-        pass
-    assert device.host_s() < 60
+def test_the_whole_of_it_takes_less_than_a_minute():
+    for facts in [{}, {"launch_s": 5e-5, "record_s": 1e-5}, {"queue_depth": 128}]:
+        device = sound(**facts)
+        for _ in selftest(device, FakeWorkloads(device), Limits()):
+            pass
+        assert device.host_s() < 60, facts
 
 
 WITHOUT = {
@@ -357,22 +348,22 @@ WITHOUT = {
 }
 
 
-@pytest.mark.parametrize("lacking", WITHOUT)
-def test_what_a_device_lacks_does_not_apply_and_the_rest_holds(lacking):
-    traits, workloads, limits, names = WITHOUT[lacking]
-    device = sound()
-    device.traits = replace(device.traits, **traits)
-    properties = prove(device, limits, **workloads)
-    assert (names, set()) == (outcomes(properties, "does not apply"), outcomes(properties, "FAILS"))
+def test_what_a_device_lacks_does_not_apply_and_the_rest_holds():
+    for lacking in WITHOUT:
+        traits, workloads, limits, names = WITHOUT[lacking]
+        device = sound()
+        device.traits = replace(device.traits, **traits)
+        properties = prove(device, limits, **workloads)
+        assert (names, set()) == (outcomes(properties, "does not apply"), outcomes(properties, "FAILS")), lacking
 
 
-@pytest.mark.parametrize("lacking", WITHOUT)
-def test_a_property_that_does_not_apply_says_why(lacking):
-    traits, workloads, limits, names = WITHOUT[lacking]
-    device = sound()
-    device.traits = replace(device.traits, **traits)
-    properties = prove(device, limits, **workloads)
-    assert all(properties[name].observed for name in names)
+def test_a_property_that_does_not_apply_says_why():
+    for lacking in WITHOUT:
+        traits, workloads, limits, names = WITHOUT[lacking]
+        device = sound()
+        device.traits = replace(device.traits, **traits)
+        properties = prove(device, limits, **workloads)
+        assert all(properties[name].observed for name in names), lacking
 
 
 FIGURES = {
@@ -423,7 +414,7 @@ def test_a_property_is_told_before_the_next_is_tried():
     assert (STAMPS, 0) == (next(found).name, device.works)
 
 
-@pytest.mark.parametrize("stamps", [0, 30, 120, 5000])
-def test_a_device_that_stops_answering_is_named(stamps):
-    with pytest.raises(DeviceError, match="fake stopped answering"):
-        prove(sound(vanish_after=stamps), load_s=10.0)
+def test_a_device_that_stops_answering_is_named():
+    for stamps in [0, 30, 120, 5000]:
+        with pytest.raises(DeviceError, match="fake stopped answering"):
+            prove(sound(vanish_after=stamps), load_s=10.0)

@@ -62,46 +62,44 @@ def test_a_call_that_is_long_enough_is_a_sample_by_itself(call_s, calls):
     assert (samples.iterations, "unresolved" in samples.labels) == (calls, False)
 
 
-@pytest.mark.parametrize("graphs", [True, False])
-def test_three_short_kernels_show_their_own_time_within_a_tick_a_sample(graphs):
-    device = device_with(graphs)
-    samples = timed(device, kernels(device, 3))
-    off_s = max(abs(sample - 6.9e-6) for sample in samples.seconds)
-    assert off_s <= 1.001 * TICK_S / samples.iterations
-    assert (samples.labels, samples.mode) == ((), "graph" if graphs else "events")
+def test_three_short_kernels_show_their_own_time_within_a_tick_a_sample():
+    for graphs in [True, False]:
+        device = device_with(graphs)
+        samples = timed(device, kernels(device, 3))
+        off_s = max(abs(sample - 6.9e-6) for sample in samples.seconds)
+        assert off_s <= 1.001 * TICK_S / samples.iterations, graphs
+        assert (samples.labels, samples.mode) == ((), "graph" if graphs else "events"), graphs
 
 
-@pytest.mark.parametrize("graphs", [True, False])
-@pytest.mark.parametrize("number", [1, 3, 40, 300, 700])
-@pytest.mark.parametrize("depth", [100, 1000])
-def test_a_full_queue_gives_the_devices_time_or_says_that_the_host_set_the_pace(depth, number, graphs):
-    device = device_with(graphs, queue_depth=depth)
-    samples = timed(device, kernels(device, number))
-    right = samples.median_s == pytest.approx(2.3e-6 * number, rel=0.01)
-    assert right or {"host_bound", "waits_inside"} & set(samples.labels)
+def test_a_full_queue_gives_the_devices_time_or_says_that_the_host_set_the_pace():
+    for graphs, number, depth in itertools.product([True, False], [1, 3, 40, 300, 700], [100, 1000]):
+        device = device_with(graphs, queue_depth=depth)
+        samples = timed(device, kernels(device, number))
+        right = samples.median_s == pytest.approx(2.3e-6 * number, rel=0.01)
+        assert right or {"host_bound", "waits_inside"} & set(samples.labels), (graphs, number, depth)
 
 
-@pytest.mark.parametrize("number", [1, 3, 40, 300, 700])
-def test_what_fits_into_the_queue_gives_the_devices_time(number):
-    device = device_with(queue_depth=1000)
-    samples = timed(device, kernels(device, number))
-    assert (samples.median_s, samples.trouble) == (pytest.approx(2.3e-6 * number, rel=0.01), "")
-    assert samples.labels == ()
+def test_what_fits_into_the_queue_gives_the_devices_time():
+    for number in [1, 3, 40, 300, 700]:
+        device = device_with(queue_depth=1000)
+        samples = timed(device, kernels(device, number))
+        assert (samples.median_s, samples.trouble) == (pytest.approx(2.3e-6 * number, rel=0.01), ""), number
+        assert samples.labels == (), number
 
 
-@pytest.mark.parametrize("number", [1, 3])
-def test_a_shallow_queue_gives_the_devices_time_of_a_few_launches(number):
-    device = device_with(graphs=False, queue_depth=100)
-    samples = timed(device, kernels(device, number, seconds=20e-6))
-    assert (samples.median_s, samples.trouble) == (pytest.approx(20e-6 * number, rel=0.01), "")
+def test_a_shallow_queue_gives_the_devices_time_of_a_few_launches():
+    for number in [1, 3]:
+        device = device_with(graphs=False, queue_depth=100)
+        samples = timed(device, kernels(device, number, seconds=20e-6))
+        assert (samples.median_s, samples.trouble) == (pytest.approx(20e-6 * number, rel=0.01), ""), number
 
 
-@pytest.mark.parametrize("number", [300, 700])
-def test_more_launches_than_the_queue_holds_wait_inside_and_show_the_hosts_time(number):
-    device = device_with(queue_depth=100)
-    samples = timed(device, kernels(device, number))
-    assert samples.labels == ("waits_inside",)
-    assert samples.wall_s == pytest.approx(number * 8e-6, rel=0.01)
+def test_more_launches_than_the_queue_holds_wait_inside_and_show_the_hosts_time():
+    for number in [300, 700]:
+        device = device_with(queue_depth=100)
+        samples = timed(device, kernels(device, number))
+        assert samples.labels == ("waits_inside",), number
+        assert samples.wall_s == pytest.approx(number * 8e-6, rel=0.01), number
 
 
 def test_more_launches_than_the_queue_holds_of_long_kernels_give_the_devices_time():
@@ -172,21 +170,20 @@ def test_a_replay_that_loses_work_is_not_believed(lost):
     assert samples.labels == ("graph_refused",)
 
 
-@pytest.mark.parametrize("saved", [0.15, 0.24, 0.26, 0.4, 0.7])
-def test_a_graph_is_believed_however_much_of_a_call_lies_between_launches(saved):
-    device = device_with(launch_gap_s=2e-6 * saved)
-    samples = timed(device, kernels(device, 1, 2e-6 * (1 - saved)))
-    assert (samples.mode, samples.labels) == ("graph", ())
-    assert samples.median_s == pytest.approx(2e-6 * (1 - saved), rel=0.01)
+def test_a_graph_is_believed_however_much_of_a_call_lies_between_launches():
+    for saved in [0.15, 0.24, 0.26, 0.4, 0.7]:
+        device = device_with(launch_gap_s=2e-6 * saved)
+        samples = timed(device, kernels(device, 1, 2e-6 * (1 - saved)))
+        assert (samples.mode, samples.labels) == ("graph", ()), saved
+        assert samples.median_s == pytest.approx(2e-6 * (1 - saved), rel=0.01), saved
 
 
-@pytest.mark.parametrize("sets", [1, 500, 3201])
-@pytest.mark.parametrize("upload_s", [0.4e-6, 0.8e-6, 5e-6])
-def test_the_first_replay_which_uploads_the_graph_does_not_decide(upload_s, sets):
-    device = device_with(graph_upload_s=upload_s)
-    samples = timed(device, kernels(device, 1), sets=[(index,) for index in range(sets)])
-    assert (samples.mode, samples.labels) == ("graph", ())
-    assert samples.median_s == pytest.approx(2.3e-6, rel=0.01)
+def test_the_first_replay_which_uploads_the_graph_does_not_decide():
+    for sets, upload_s in itertools.product([1, 500, 3201], [0.4e-6, 0.8e-6, 5e-6]):
+        device = device_with(graph_upload_s=upload_s)
+        samples = timed(device, kernels(device, 1), sets=[(index,) for index in range(sets)])
+        assert (samples.mode, samples.labels) == ("graph", ()), (sets, upload_s)
+        assert samples.median_s == pytest.approx(2.3e-6, rel=0.01), (sets, upload_s)
 
 
 def test_a_replay_that_the_host_is_never_ahead_of_does_not_decide():
@@ -209,11 +206,11 @@ def test_after_a_capture_that_failed_no_further_graph_is_taken_in_the_process_an
     assert samples.median_s == pytest.approx(2.3e-6, rel=0.01)
 
 
-@pytest.mark.parametrize("graph", [True, False])
-def test_a_graph_is_taken_or_not_as_what_it_is_compared_with_was(graph):
-    for seconds in (19e-6, 21e-6, 60e-6):
-        device = device_with()
-        assert timed(device, kernels(device, 1, seconds), graph=graph).mode == ("graph" if graph else "events")
+def test_a_graph_is_taken_or_not_as_what_it_is_compared_with_was():
+    for graph in [True, False]:
+        for seconds in (19e-6, 21e-6, 60e-6):
+            device = device_with()
+            assert timed(device, kernels(device, 1, seconds), graph=graph).mode == ("graph" if graph else "events")
 
 
 def test_a_replay_that_is_slower_than_its_calls_is_not_believed():
@@ -330,20 +327,18 @@ def test_noise_does_not_make_a_function_unresolved_that_can_be_batched(python_s)
     assert timed(device, fn).trouble == ""
 
 
-@pytest.mark.parametrize(
-    ("seconds", "mode"), [(2.3e-6, "graph"), (19e-6, "graph"), (21e-6, "events"), (1e-3, "events")]
-)
-def test_a_graph_is_replayed_only_where_calls_are_short(seconds, mode):
-    # Forty ticks are 20 µs.
-    device = device_with()
-    assert timed(device, kernels(device, 1, seconds)).mode == mode
+def test_a_graph_is_replayed_only_where_calls_are_short():
+    for seconds, mode in [(2.3e-6, "graph"), (19e-6, "graph"), (21e-6, "events"), (1e-3, "events")]:
+        # Forty ticks are 20 µs.
+        device = device_with()
+        assert timed(device, kernels(device, 1, seconds)).mode == mode, (seconds, mode)
 
 
-@pytest.mark.parametrize("sets", [1, 7, 300, 1000])
-def test_a_graph_makes_whole_turns_through_the_argument_sets(sets):
-    device = device_with()
-    samples = timed(device, kernels(device, 1), sets=[(number,) for number in range(sets)])
-    assert (samples.mode, samples.iterations % sets) == ("graph", 0)
+def test_a_graph_makes_whole_turns_through_the_argument_sets():
+    for sets in [1, 7, 300, 1000]:
+        device = device_with()
+        samples = timed(device, kernels(device, 1), sets=[(number,) for number in range(sets)])
+        assert (samples.mode, samples.iterations % sets) == ("graph", 0), sets
 
 
 def test_no_graph_is_replayed_where_a_turn_does_not_fit():
@@ -400,11 +395,11 @@ class Forgetful(FakeDevice):
         return super().capture(lambda: None)
 
 
-@pytest.mark.parametrize("kind", [Strict, Refusing, Forgetful])
-def test_after_a_refused_graph_the_events_give_the_devices_time(kind):
-    device = kind(**COSTS)
-    samples = timed(device, kernels(device, 3))
-    assert (samples.mode, samples.median_s) == ("events", pytest.approx(6.9e-6, rel=0.01))
+def test_after_a_refused_graph_the_events_give_the_devices_time():
+    for kind in [Strict, Refusing, Forgetful]:
+        device = kind(**COSTS)
+        samples = timed(device, kernels(device, 3))
+        assert (samples.mode, samples.median_s) == ("events", pytest.approx(6.9e-6, rel=0.01)), kind
 
 
 @pytest.mark.parametrize("kind", [Refusing, Forgetful])
@@ -420,20 +415,19 @@ def test_after_a_refused_graph_only_sets_count_as_touched_whose_work_was_done(ki
     assert set(engine.calls.touched) <= done
 
 
-@pytest.mark.parametrize("graphs", [True, False])
-def test_what_stamps_add_is_stored_and_never_subtracted(graphs):
-    device = device_with(graphs, pair_s=2e-6)
-    samples = timed(device, kernels(device, 3))
-    assert samples.overhead_s == pytest.approx(2e-6 / samples.iterations, rel=0.3)
-    assert samples.median_s == pytest.approx(6.9e-6 + 2e-6 / samples.iterations, abs=TICK_S / samples.iterations)
+def test_what_stamps_add_is_stored_and_never_subtracted():
+    for graphs in [True, False]:
+        device = device_with(graphs, pair_s=2e-6)
+        samples = timed(device, kernels(device, 3))
+        assert samples.overhead_s == pytest.approx(2e-6 / samples.iterations, rel=0.3), graphs
+        assert samples.median_s == pytest.approx(6.9e-6 + 2e-6 / samples.iterations, abs=TICK_S / samples.iterations)
 
 
-@pytest.mark.parametrize("kind", [{}, {"graphs": False}])
-@pytest.mark.parametrize("number", [1, 3, 40])
-def test_every_call_is_accounted_for(number, kind):
-    device = device_with(**kind)
-    log = engine_of(device, kernels(device, number)).log
-    assert device.works == number * (log.warmup_iterations + log.iterations * len(log.seconds))
+def test_every_call_is_accounted_for():
+    for kind, number in itertools.product([{}, {"graphs": False}], [1, 3, 40]):
+        device = device_with(**kind)
+        log = engine_of(device, kernels(device, number)).log
+        assert device.works == number * (log.warmup_iterations + log.iterations * len(log.seconds)), (kind, number)
 
 
 def droop(start_s, end_s):
@@ -441,23 +435,21 @@ def droop(start_s, end_s):
     return lambda busy_s: 1 - 0.15 * min(1.0, max(0.0, (busy_s - start_s) / (end_s - start_s)))
 
 
-@pytest.mark.parametrize("budget_s", [0.25, 0.5, 1.0, 2.0])
-@pytest.mark.parametrize("seconds", [10e-6, 200e-6, 5e-3])
-def test_a_droop_is_waited_for_or_said(seconds, budget_s):
-    device = device_with()
-    calibrate(device)
-    device._scripted_clock = droop(device.busy_s + 0.05, device.busy_s + 0.3)
-    samples = timed(device, kernels(device, 1, seconds), budget_s=budget_s)
-    assert samples.median_s == pytest.approx(seconds / 0.85, rel=0.01) or "drifting" in samples.labels
+def test_a_droop_is_waited_for_or_said():
+    for budget_s, seconds in itertools.product([0.25, 0.5, 1.0, 2.0], [10e-6, 200e-6, 5e-3]):
+        device = device_with()
+        calibrate(device)
+        device._scripted_clock = droop(device.busy_s + 0.05, device.busy_s + 0.3)
+        samples = timed(device, kernels(device, 1, seconds), budget_s=budget_s)
+        assert samples.median_s == pytest.approx(seconds / 0.85, rel=0.01) or "drifting" in samples.labels
 
 
-@pytest.mark.parametrize("end_s", [1.0, 2.0])
-@pytest.mark.parametrize("seconds", [10e-6, 200e-6, 5e-3])
-def test_a_droop_that_outlasts_the_budget_is_drifting(seconds, end_s):
-    device = device_with()
-    calibrate(device)
-    device._scripted_clock = droop(device.busy_s + 0.05, device.busy_s + end_s)
-    assert "drifting" in timed(device, kernels(device, 1, seconds), budget_s=1.0).labels
+def test_a_droop_that_outlasts_the_budget_is_drifting():
+    for end_s, seconds in itertools.product([1.0, 2.0], [10e-6, 200e-6, 5e-3]):
+        device = device_with()
+        calibrate(device)
+        device._scripted_clock = droop(device.busy_s + 0.05, device.busy_s + end_s)
+        assert "drifting" in timed(device, kernels(device, 1, seconds), budget_s=1.0).labels, (end_s, seconds)
 
 
 def cold(seconds=1e-4, size_bytes=8 * MIB):
@@ -469,12 +461,12 @@ def cold(seconds=1e-4, size_bytes=8 * MIB):
     return on
 
 
-@pytest.mark.parametrize("size_bytes", [2 * MIB, 8 * MIB, 40 * MIB])
-def test_a_rotation_through_enough_sets_is_cold(size_bytes):
-    device = device_with()
-    number = cache.rotation_sets(Work(read_bytes=size_bytes), device.facts().last_level_cache_bytes, 2**40)
-    samples = timed(device, cold(size_bytes=size_bytes)(device), sets=[(name,) for name in range(number)])
-    assert {round(sample * 1e6) for sample in samples.seconds} == {100}
+def test_a_rotation_through_enough_sets_is_cold():
+    for size_bytes in [2 * MIB, 8 * MIB, 40 * MIB]:
+        device = device_with()
+        number = cache.rotation_sets(Work(read_bytes=size_bytes), device.facts().last_level_cache_bytes, 2**40)
+        samples = timed(device, cold(size_bytes=size_bytes)(device), sets=[(name,) for name in range(number)])
+        assert {round(sample * 1e6) for sample in samples.seconds} == {100}, size_bytes
 
 
 def test_a_rotation_of_short_kernels_is_cold_in_a_graph():
@@ -536,13 +528,13 @@ def test_a_sample_of_a_watched_device_is_five_milliseconds():
     assert min(samples.seconds) * samples.iterations >= 5e-3
 
 
-@pytest.mark.parametrize("reading", ["reversed", "hanging"])
-def test_a_reading_without_sense_falls_back_to_the_hosts_clock_and_says_so(reading):
-    device = mps(watchdog_s=0.001, reading=reading)
-    samples = timed(device, kernels(device, 1, 1e-4))
-    device.let_go()
-    assert (samples.mode, samples.labels, samples.achieved) == ("host", ("wall_clock",), ("wall_clock",))
-    assert samples.median_s == pytest.approx(1e-4, rel=0.01)
+def test_a_reading_without_sense_falls_back_to_the_hosts_clock_and_says_so():
+    for reading in ["reversed", "hanging"]:
+        device = mps(watchdog_s=0.001, reading=reading)
+        samples = timed(device, kernels(device, 1, 1e-4))
+        device.let_go()
+        assert (samples.mode, samples.labels, samples.achieved) == ("host", ("wall_clock",), ("wall_clock",))
+        assert samples.median_s == pytest.approx(1e-4, rel=0.01), reading
 
 
 def test_a_host_slower_than_a_device_without_a_spin_is_host_bound():

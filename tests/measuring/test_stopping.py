@@ -1,6 +1,5 @@
 """When enough was measured: enough blocks, a narrow interval, no trend."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,23 +20,23 @@ def swinging(count, share):
     return [1.0 + share * (index % 2) for index in range(count)]
 
 
-@pytest.mark.parametrize(("count", "enough"), [(0, False), (1, False), (4, False), (5, True), (50, True)])
-def test_five_equal_blocks_are_enough(count, enough):
-    assert known([1.0] * count, PRECISION) == enough
+def test_five_equal_blocks_are_enough():
+    for count, enough in [(0, False), (1, False), (4, False), (5, True), (50, True)]:
+        assert known([1.0] * count, PRECISION) == enough, (count, enough)
 
 
-@pytest.mark.parametrize(("share", "enough"), [(0.018, True), (0.022, False)])
-def test_the_interval_may_be_one_percent_to_either_side(share, enough):
-    assert known(swinging(8, share), PRECISION) == enough
+def test_the_interval_may_be_one_percent_to_either_side():
+    for share, enough in [(0.018, True), (0.022, False)]:
+        assert known(swinging(8, share), PRECISION) == enough, (share, enough)
 
 
 def test_a_coarser_precision_is_enough_sooner():
     assert known(swinging(8, 0.05), 0.03)
 
 
-@pytest.mark.parametrize(("share", "enough"), [(0.01, True), (0.03, False), (-0.01, True), (-0.03, False)])
-def test_whatever_drifts_up_or_down_is_not_known(share, enough):
-    assert known(rising(100, share), PRECISION) == enough
+def test_whatever_drifts_up_or_down_is_not_known():
+    for share, enough in [(0.01, True), (0.03, False), (-0.01, True), (-0.03, False)]:
+        assert known(rising(100, share), PRECISION) == enough, (share, enough)
 
 
 def test_a_drift_is_not_known_however_narrow_the_interval_is():
@@ -45,30 +44,33 @@ def test_a_drift_is_not_known_however_narrow_the_interval_is():
     assert (median_half_width(seconds) < PRECISION, known(seconds, PRECISION)) == (True, False)
 
 
-@pytest.mark.parametrize("seconds", [[], [1.0], [1.0, 2.0], [1.0, 2.0, 3.0]])
-def test_three_blocks_show_no_trend(seconds):
-    assert trend(seconds) == 0.0
+def test_three_blocks_show_no_trend():
+    for seconds in [[], [1.0], [1.0, 2.0], [1.0, 2.0, 3.0]]:
+        assert trend(seconds) == 0.0, seconds
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [([1, 1, 2, 2], 1.0), ([2, 2, 1, 1], -0.5), ([1, 1, 9, 2, 2, 2], 1.0), ([1, 2, 1, 2], 0.0)]
-)
-def test_a_trend_compares_the_medians_of_the_halves(seconds, expected):
-    assert trend(seconds) == expected
+def test_a_trend_compares_the_medians_of_the_halves():
+    for seconds, expected in [
+        ([1, 1, 2, 2], 1.0),
+        ([2, 2, 1, 1], -0.5),
+        ([1, 1, 9, 2, 2, 2], 1.0),
+        ([1, 2, 1, 2], 0.0),
+    ]:
+        assert trend(seconds) == expected, (seconds, expected)
 
 
 def test_blocks_that_are_known_end_without_a_word():
     assert ending([1.0] * 5, PRECISION) == ""
 
 
-@pytest.mark.parametrize("seconds", [[], [1.0], [1.0] * 4, swinging(20, 0.2)])
-def test_too_few_or_too_wide_is_noisy(seconds):
-    assert ending(seconds, PRECISION) == "noisy"
+def test_too_few_or_too_wide_is_noisy():
+    for seconds in [[], [1.0], [1.0] * 4, swinging(20, 0.2)]:
+        assert ending(seconds, PRECISION) == "noisy", seconds
 
 
-@pytest.mark.parametrize("share", [0.05, -0.05, 0.5])
-def test_a_drift_that_lasts_to_the_end_is_drifting(share):
-    assert ending(rising(40, share), PRECISION) == "drifting"
+def test_a_drift_that_lasts_to_the_end_is_drifting():
+    for share in [0.05, -0.05, 0.5]:
+        assert ending(rising(40, share), PRECISION) == "drifting", share
 
 
 def test_a_step_in_the_middle_is_drifting():

@@ -127,10 +127,10 @@ def test_samples_keep_the_order_in_which_they_were_taken():
     assert sorted(engine.log.seconds) == engine.log.seconds
 
 
-@pytest.mark.parametrize("tick_s", [2.0**-30, 2.0**-24, 2.0**-20])
-def test_a_sample_of_a_short_function_spans_two_hundred_ticks(tick_s):
-    engine = timed(FakeDevice(tick_s=tick_s), seconds=2.0**-18, budget_s=0.1)
-    assert all(sample * engine.log.iterations >= TICKS_PER_SAMPLE * tick_s for sample in engine.log.seconds)
+def test_a_sample_of_a_short_function_spans_two_hundred_ticks():
+    for tick_s in [2.0**-30, 2.0**-24, 2.0**-20]:
+        engine = timed(FakeDevice(tick_s=tick_s), seconds=2.0**-18, budget_s=0.1)
+        assert all(sample * engine.log.iterations >= TICKS_PER_SAMPLE * tick_s for sample in engine.log.seconds)
 
 
 def test_batches_make_a_short_function_resolved():
@@ -224,20 +224,20 @@ def idle(flush):
     return timed(device, fn=limited(lambda: device.pass_time(2.0**-20)), budget_s=2.0**-6, flush=flush)
 
 
-@pytest.mark.parametrize("flush", [None, lambda: None])
-def test_a_function_without_work_for_the_device_ends(flush):
-    assert idle(flush).log.seconds
+def test_a_function_without_work_for_the_device_ends():
+    for flush in [None, lambda: None]:
+        assert idle(flush).log.seconds, flush
 
 
-@pytest.mark.parametrize("flush", [None, lambda: None])
-def test_a_function_without_work_for_the_device_is_unresolved(flush):
-    assert "unresolved" in idle(flush).log.labels
+def test_a_function_without_work_for_the_device_is_unresolved():
+    for flush in [None, lambda: None]:
+        assert "unresolved" in idle(flush).log.labels, flush
 
 
-@pytest.mark.parametrize("flush", [None, lambda: None])
-def test_a_function_that_moves_no_clock_at_all_ends(flush):
-    engine = timed(FakeDevice(tick_s=TICK_S), seconds=0.0, flush=flush)
-    assert "unresolved" in engine.samples().labels
+def test_a_function_that_moves_no_clock_at_all_ends():
+    for flush in [None, lambda: None]:
+        engine = timed(FakeDevice(tick_s=TICK_S), seconds=0.0, flush=flush)
+        assert "unresolved" in engine.samples().labels, flush
 
 
 def test_a_precise_median_stops_early():
@@ -332,13 +332,13 @@ def interrupted(error, after):
     return engine
 
 
-@pytest.mark.parametrize("error", [RuntimeError("out of memory"), KeyboardInterrupt()])
-def test_samples_taken_before_an_exception_are_kept(error):
-    engine = interrupted(error, after=60)
-    log = engine.log
-    made, block = 60 - log.warmup_iterations, log.blocks[0].samples
-    # The block that broke is lost, and no other.
-    assert made - made % block == len(engine.samples().seconds) * log.iterations
+def test_samples_taken_before_an_exception_are_kept():
+    for error in [RuntimeError("out of memory"), KeyboardInterrupt()]:
+        engine = interrupted(error, after=60)
+        log = engine.log
+        made, block = 60 - log.warmup_iterations, log.blocks[0].samples
+        # The block that broke is lost, and no other.
+        assert made - made % block == len(engine.samples().seconds) * log.iterations, error
 
 
 def test_an_exception_in_the_first_call_leaves_no_record():
@@ -400,10 +400,10 @@ class BrokenWait(FakeDevice):
         raise RuntimeError("unspecified launch failure")
 
 
-@pytest.mark.parametrize("timing", ["device", "wall"])
-def test_a_device_that_fails_in_the_wait_is_named(timing):
-    with pytest.raises(DeviceError, match="fake stopped answering: unspecified launch failure"):
-        timed(BrokenWait(tick_s=TICK_S), seconds=2.0**-8, timing=timing)
+def test_a_device_that_fails_in_the_wait_is_named():
+    for timing in ["device", "wall"]:
+        with pytest.raises(DeviceError, match="fake stopped answering: unspecified launch failure"):
+            timed(BrokenWait(tick_s=TICK_S), seconds=2.0**-8, timing=timing)
 
 
 def rotation(sets, seconds=2.0**-8, **plan):

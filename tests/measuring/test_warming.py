@@ -96,12 +96,12 @@ def test_warming_goes_on_as_long_as_the_clock_moves_though_times_do_not():
     assert 0.35 <= script.now_s <= 0.5
 
 
-@pytest.mark.parametrize(("share", "longest_s"), [(0.9, 0.15), (1.1, 0.2)])
-def test_clocks_agree_within_two_percent(share, longest_s):
-    script = Script(clock_hz=until(0.09, 1e9, 1e9 * (1 + share * CLOCK_AGREEMENT)))
-    script.run()
-    assert (script.now_s <= 0.115) == (share < 1)
-    assert script.now_s <= longest_s
+def test_clocks_agree_within_two_percent():
+    for share, longest_s in [(0.9, 0.15), (1.1, 0.2)]:
+        script = Script(clock_hz=until(0.09, 1e9, 1e9 * (1 + share * CLOCK_AGREEMENT)))
+        script.run()
+        assert (script.now_s <= 0.115) == (share < 1), (share, longest_s)
+        assert script.now_s <= longest_s, (share, longest_s)
 
 
 def test_times_agree_within_the_devices_precision():
