@@ -6,7 +6,7 @@ import pytest
 
 from pytest_roofline.core.machine import THERMAL
 from pytest_roofline.core.samples import Block, Samples
-from pytest_roofline.judging.ladder import ITSELF, LOOK, MEMORY, SHARED, Seen, State, climb, look_at, slowed_by
+from pytest_roofline.judging.ladder import ITSELF, LOOK, MEMORY, SHARED, Evidence, RungState, climb, look_at, slowed_by
 from pytest_roofline.judging.rungs import Rung, rung_of
 from pytest_roofline.reporting.ladder import ladder_lines
 
@@ -37,7 +37,7 @@ def seen(make):
         key = make.key(benchmark, parameters=parameters, metric=metric, hardware=make.hardware(**hardware))
         logs = math.log1p(change)
         facts = {"estimate": logs, "interval": (logs - 0.01, logs + 0.01), "clock": clock}
-        return Seen(key, word, 0.05, **(facts | changes))
+        return Evidence(key, word, 0.05, **(facts | changes))
 
     return build
 
@@ -104,7 +104,7 @@ def test_of_stream_only_kernels_that_copy_tell_of_the_multiprocessors(make, name
 def test_a_processor_has_no_rungs(make):
     key = make.key("stream", hardware=make.hardware(partition="8-cores"))
     assert rung_of(key) is None
-    assert climb([Seen(key, "REGRESSED", 0.05, 0.2, (0.1, 0.3))]) == ()
+    assert climb([Evidence(key, "REGRESSED", 0.05, 0.2, (0.1, 0.3))]) == ()
 
 
 def test_where_nothing_regressed_there_is_no_ladder(seen):
@@ -142,28 +142,28 @@ def test_the_clock_is_that_under_the_products_where_these_are_sick(seen):
     link = [seen(Rung.HOST_LINK, "REGRESSED", 0.25, 0.0)] * 5
     for others in ([seen(Rung.ENGINE, clock=0.0)] * 20, link):
         clock = climb([*others, *capped])[0]
-        assert (clock.state, clock.seen) == (State.SICK, 2)
+        assert (clock.state, clock.seen) == (RungState.SICK, 2)
     assert state_of(climb([seen(Rung.ENGINE, clock=0.0), seen(Rung.PRODUCT, "REGRESSED", 0.25)]), Rung.CLOCK) is (
-        State.UNKNOWN
+        RungState.UNKNOWN
     )
 
 
 @pytest.mark.parametrize(
     ("clocks", "state"),
     [
-        ([0.0] * 5, State.FINE),
-        ([-0.2, 0.0, 0.0, 0.0, 0.0], State.UNKNOWN),
-        ([-0.2, -0.2, 0.0, 0.0, 0.0], State.SICK),
-        ([-0.019], State.FINE),
-        ([-0.03], State.SICK),
-        ([0.1], State.FINE),
+        ([0.0] * 5, RungState.FINE),
+        ([-0.2, 0.0, 0.0, 0.0, 0.0], RungState.UNKNOWN),
+        ([-0.2, -0.2, 0.0, 0.0, 0.0], RungState.SICK),
+        ([-0.019], RungState.FINE),
+        ([-0.03], RungState.SICK),
+        ([0.1], RungState.FINE),
     ],
 )
 def test_a_clock_is_sick_where_it_fell_and_fine_only_where_it_fell_under_nothing_that_is_sick(seen, clocks, state):
     assert state_of(climb([seen(Rung.ENGINE, "REGRESSED", 0.25, clock) for clock in clocks]), Rung.CLOCK) is state
 
 
-@pytest.mark.parametrize(("sick", "state"), [(0, State.FINE), (6, State.UNKNOWN), (7, State.SICK)])
+@pytest.mark.parametrize(("sick", "state"), [(0, RungState.FINE), (6, RungState.UNKNOWN), (7, RungState.SICK)])
 def test_a_part_is_sick_where_a_third_of_its_tests_are_and_fine_where_none_is(seen, sick, state):
     red = [seen(Rung.ENGINE, "REGRESSED", 0.1)] * sick
     other = seen(Rung.HOST_LINK, "REGRESSED", 0.1)
@@ -172,23 +172,25 @@ def test_a_part_is_sick_where_a_third_of_its_tests_are_and_fine_where_none_is(se
 
 def test_one_link_of_many_pairs_is_sick(seen):
     steps = climb([seen(Rung.PEER_LINK, "REGRESSED", 0.3), *[seen(Rung.PEER_LINK)] * 55])
-    assert state_of(steps, Rung.PEER_LINK) is State.SICK
+    assert state_of(steps, Rung.PEER_LINK) is RungState.SICK
 
 
 def test_an_open_test_that_is_surely_slower_makes_its_part_sick(seen):
     red = seen(Rung.HOST_LINK, "REGRESSED", 0.2)
     surely, perhaps = seen(Rung.ENGINE, "INCONCLUSIVE", 0.06), seen(Rung.ENGINE, "INCONCLUSIVE", 0.02)
-    assert [State.SICK, State.UNKNOWN] == [state_of(climb([red, one]), Rung.ENGINE) for one in (surely, perhaps)]
+    assert [RungState.SICK, RungState.UNKNOWN] == [
+        state_of(climb([red, one]), Rung.ENGINE) for one in (surely, perhaps)
+    ]
 
 
 def test_a_part_is_fine_only_where_most_of_its_tests_were_shown_to_be(seen):
     red, fine, open_one = seen(Rung.HOST_LINK, "REGRESSED", 0.2), seen(Rung.ENGINE), seen(Rung.ENGINE, "INCONCLUSIVE")
     states = [state_of(climb([red, *found]), Rung.ENGINE) for found in ([fine, fine, open_one], [fine, open_one], [])]
-    assert states == [State.FINE, State.UNKNOWN, State.UNKNOWN]
+    assert states == [RungState.FINE, RungState.UNKNOWN, RungState.UNKNOWN]
 
 
 def test_where_only_tests_of_no_part_regressed_none_is_blamed_and_without_any_part_there_is_no_ladder(make, seen):
-    other = Seen(make.key("all_reduce", metric="busbw_GBps"), "REGRESSED", 0.05, 0.2, (0.1, 0.3))
+    other = Evidence(make.key("all_reduce", metric="busbw_GBps"), "REGRESSED", 0.05, 0.2, (0.1, 0.3))
     assert sentence(climb([other, seen(Rung.ENGINE)])).startswith("ladder: fine: copy engine; not known: clock, ")
     undecided = [seen(Rung.ENGINE, "NO BASELINE", estimate=None), seen(Rung.HOST_LINK, "INCONCLUSIVE")]
     assert climb([*undecided, other]) == ()

@@ -10,7 +10,7 @@ from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.samples import SIBLINGS, Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.siblings import Sibling, assumed_of, judge_siblings, unless_busy
+from pytest_roofline.judging.siblings import Sibling, assumed_of, judge_sibling, unless_busy
 from pytest_roofline.judging.verdicts import Kind, Verdict
 
 MEMORY, LINK, GEMM = "auto_traffic_GBps", "pinned_auto_payload_GBps", "bf16_TFLOPS"
@@ -23,6 +23,11 @@ WORKS = {
 # Of cards, as standard deviations of log seconds; between processes it is 1 % of each.
 CARDS = {MEMORY: 0.01, LINK: 0.05, GEMM: 0.05}
 MOST_ROUNDS = 12
+
+
+def judge_siblings(siblings):
+    """The verdict on each, in their order."""
+    return [judge_sibling(mine, [*siblings[:place], *siblings[place + 1 :]]) for place, mine in enumerate(siblings)]
 
 
 def standing(index, metric=MEMORY, seconds=1e-3, **changes):

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_roofline.judging.spread import priors
 from pytest_roofline.many.history import history
-from pytest_roofline.many.shapes import Series
+from pytest_roofline.many.shapes import RunSeries
 from pytest_roofline.many.steps import LEVEL, examine
 from pytest_roofline.many.text import history_text
 
@@ -223,7 +223,7 @@ NOISES = {
 
 def as_series(logs):
     points = np.arange(logs.shape[1])
-    return [Series(0, str(number), points, points.astype(float), row) for number, row in enumerate(logs)]
+    return [RunSeries(0, str(number), points, points.astype(float), row) for number, row in enumerate(logs)]
 
 
 @pytest.mark.parametrize("kind", NOISES)

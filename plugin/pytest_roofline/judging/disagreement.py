@@ -38,7 +38,7 @@ class Sessions:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class Disagreement:
     """A session that lies apart from the others.
 
     Args:
@@ -66,7 +66,7 @@ class _Distance:
     others: int
 
 
-def runs_apart(tests: Sequence[Sessions]) -> list[Apart]:
+def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
     """The runs that disagree with the others over most of their tests, worst first, and how far from those that agree.
 
     One is set aside at a time, so that a run does not look odd beside the one that is. Where half of the runs or more
@@ -84,7 +84,7 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Apart]:
     return [_middle(run_id, _distances(run_id, left, tests)) for run_id in odd]
 
 
-def sessions_apart(tests: Sequence[Sessions]) -> list[Apart | None]:
+def sessions_apart(tests: Sequence[Sessions]) -> list[Disagreement | None]:
     """Of each test the session that lies far from its others; None where they agree, or there is but one."""
     several = [test for test in tests if len(test.groups) > 1]
     assumed = _priors([(test.key, list(test.groups.values())) for test in several])
@@ -92,7 +92,7 @@ def sessions_apart(tests: Sequence[Sessions]) -> list[Apart | None]:
     return [_session_apart(test, assumed[class_of_key(test.key)], looks) for test in tests]
 
 
-def _session_apart(test: Sessions, prior: Prior, looks: int) -> Apart | None:
+def _session_apart(test: Sessions, prior: Prior, looks: int) -> Disagreement | None:
     found = []
     for run_id, group in test.groups.items():
         others = [other for name, other in test.groups.items() if name != run_id]
@@ -119,8 +119,8 @@ def _distances(run_id: str, among: Sequence[str], tests: Sequence[Sessions]) -> 
     ]
 
 
-def _middle(run_id: str, distances: Sequence[_Distance]) -> Apart:
-    return Apart(
+def _middle(run_id: str, distances: Sequence[_Distance]) -> Disagreement:
+    return Disagreement(
         run_id=run_id,
         estimate=median(distance.estimate for distance in distances),
         errors=median(distance.errors for distance in distances),

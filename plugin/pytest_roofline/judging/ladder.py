@@ -43,7 +43,7 @@ LOOK = {
 }
 
 
-class State(enum.Enum):
+class RungState(enum.Enum):
     """What is known of a rung."""
 
     SICK = "slower"
@@ -52,7 +52,7 @@ class State(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Evidence:
     """What a run found of one measurement, as far as the ladder asks.
 
     Args:
@@ -87,7 +87,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RungStep:
     """One rung with what is known of it.
 
     Args:
@@ -97,7 +97,7 @@ class Step:
     """
 
     rung: Rung
-    state: State
+    state: RungState
     change: float | None = None
     sick: int = 0
     seen: int = 0
@@ -113,21 +113,21 @@ def slowed_by(measurement: Measurement) -> str:
     return ""
 
 
-def climb(found: Iterable[Seen]) -> tuple[Step, ...]:
+def climb(found: Iterable[Evidence]) -> tuple[RungStep, ...]:
     """Every rung in a fixed order; none where nothing regressed on an accelerator, or nothing tells of a part alone."""
     everything = [seen for seen in found if "-cores" not in (seen.key.hardware.partition or "")]
     if not any(seen.word == Kind.REGRESSED.value for seen in everything):
         return ()
-    by_rung: dict[Rung | None, list[Seen]] = {}
+    by_rung: dict[Rung | None, list[Evidence]] = {}
     for seen in everything:
         by_rung.setdefault(rung_of(seen.key), []).append(seen)
     clock, parts = _clock(everything), [_step(rung, by_rung.get(rung, [])) for rung in Rung if rung is not Rung.CLOCK]
-    if clock.state is not State.SICK and all(step.state is State.UNKNOWN for step in parts):
+    if clock.state is not RungState.SICK and all(step.state is RungState.UNKNOWN for step in parts):
         return ()
     return clock, *parts
 
 
-def _clock(found: Sequence[Seen]) -> Step:
+def _clock(found: Sequence[Evidence]) -> RungStep:
     """Sick where it fell in enough of the sick tests, or the device slowed itself down; fine where it fell in none.
 
     A clock under copies tells nothing of that under arithmetic, which draws the power, so sick products are asked
@@ -140,23 +140,23 @@ def _clock(found: Sequence[Seen]) -> Step:
     causes = [seen.slowed for seen in found if seen.slowed]
     cause = max(causes, key=causes.count, default="")
     if fell and len(fell) >= SICK_FROM * len(moved):
-        return Step(Rung.CLOCK, State.SICK, median(fell), len(fell), len(moved), cause)
+        return RungStep(Rung.CLOCK, RungState.SICK, median(fell), len(fell), len(moved), cause)
     if causes:
-        return Step(Rung.CLOCK, State.SICK, None, len(causes), len(found), cause)
-    state = State.FINE if moved and not fell else State.UNKNOWN
-    return Step(Rung.CLOCK, state, seen=len(moved))
+        return RungStep(Rung.CLOCK, RungState.SICK, None, len(causes), len(found), cause)
+    state = RungState.FINE if moved and not fell else RungState.UNKNOWN
+    return RungStep(Rung.CLOCK, state, seen=len(moved))
 
 
-def _step(rung: Rung, found: Sequence[Seen]) -> Step:
+def _step(rung: Rung, found: Sequence[Evidence]) -> RungStep:
     compared = [seen for seen in found if seen.estimate is not None]
     sick = [seen.estimate for seen in compared if seen.sick and seen.estimate is not None]
     fine = sum(seen.fine for seen in compared)
     # Every pair of devices is a link of its own, of which one may be sick.
     if sick and (rung is Rung.PEER_LINK or len(sick) >= SICK_FROM * (len(sick) + fine)):
-        return Step(rung, State.SICK, median(sick), len(sick), len(compared))
+        return RungStep(rung, RungState.SICK, median(sick), len(sick), len(compared))
     # One open test among many that are fine says nothing against a part; as many open ones as fine ones do.
     shown = not sick and 2 * fine > len(compared)
-    return Step(rung, State.FINE if shown else State.UNKNOWN, seen=len(compared))
+    return RungStep(rung, RungState.FINE if shown else RungState.UNKNOWN, seen=len(compared))
 
 
 def look_at(sick: Collection[Rung]) -> str:

@@ -11,7 +11,7 @@ from ..core.records import Measurement
 from ..core.units import printable
 from ..kernel_gate.recording import propose_exact
 from .comparators import key_of_entry, pooled_median, reference_of, typical_clock
-from .disagreement import Apart, Sessions, runs_apart, sessions_apart
+from .disagreement import Disagreement, Sessions, runs_apart, sessions_apart
 from .hardware import family_of, identity_of
 from .peaks import typical_peak
 from .picking import is_fake
@@ -137,7 +137,7 @@ def _sessions(entry: Entry) -> Sessions:
     return Sessions(key_of_entry(entry), {s.run_id: group for s, group in zip(entry.sessions, groups, strict=True)})
 
 
-def _disagreement(odd: Sequence[Apart], runs: Sequence[Run]) -> str:
+def _disagreement(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
     """Which runs disagree with the others, by how much, over how many tests; and whether one can tell who is right."""
     paths = {run.header.run_id: str(run.path) for run in runs}
     if len(runs) == 2:
@@ -154,7 +154,7 @@ def _disagreement(odd: Sequence[Apart], runs: Sequence[Run]) -> str:
     return f"{told}: more than runs of unchanged code differ; find out why, and propose the runs without {them}"
 
 
-def _one_apart(apart: Apart, entry: Entry) -> str:
+def _one_apart(apart: Disagreement, entry: Entry) -> str:
     """The same of one entry, whose sessions disagree while the runs do not."""
     if len(entry.sessions) == 2:
         other = next(session.run_id for session in entry.sessions if session.run_id != apart.run_id)
@@ -163,7 +163,7 @@ def _one_apart(apart: Apart, entry: Entry) -> str:
     return f"{apart.run_id} is {far}; find out why, or propose without that run"
 
 
-def _how_far(apart: Apart, than: str) -> str:
+def _how_far(apart: Disagreement, than: str) -> str:
     """`12.3 % slower than the others (8.1 standard errors, in the middle of 14 tests)`."""
     change = growth(apart.estimate)
     over = f", in the middle of {apart.tests} tests" if apart.tests > 1 else ""

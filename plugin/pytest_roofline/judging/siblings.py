@@ -167,11 +167,6 @@ def _figure(measurement: Measurement, seconds: float) -> str:
     return format_flops(per_second) if rate_suffix(metric) == "TFLOPS" else format_rate(per_second)
 
 
-def judge_siblings(siblings: Sequence[Sibling]) -> list[Verdict]:
-    """The verdict on each of several siblings, in their order."""
-    return [judge_sibling(mine, [*siblings[:place], *siblings[place + 1 :]]) for place, mine in enumerate(siblings)]
-
-
 def unless_busy(verdict: Verdict, measurements: Sequence[Measurement]) -> Verdict:
     """A verdict, taken back where siblings were at work while a link was timed that they share.
 

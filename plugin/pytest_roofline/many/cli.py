@@ -15,7 +15,7 @@ from ..core.errors import BadInput
 from ..core.units import parse_fraction, printable
 
 if TYPE_CHECKING:
-    from .fleet import Finding, Fleet
+    from .fleet import Fleet, SlowPart
     from .history import History
     from .reading import Many
 
@@ -114,7 +114,7 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
     sys.exit(1 if findings else 0)
 
 
-def _fleet_as_json(many: "Many", found: "Fleet", findings: "Sequence[Finding]") -> dict[str, Any]:
+def _fleet_as_json(many: "Many", found: "Fleet", findings: "Sequence[SlowPart]") -> dict[str, Any]:
     told = {"findings": [asdict(one) for one in findings], "left_out": list(many.left_out), "unfit": many.unfit}
     return {name: value for name, value in asdict(found).items() if name != "findings"} | told
 

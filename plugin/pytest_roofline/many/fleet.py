@@ -66,7 +66,7 @@ class Sometimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SlowPart:
     """A part that is slower than its peers.
 
     Args:
@@ -95,7 +95,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class OfHardware:
+class HardwareCount:
     """How much there is of one hardware.
 
     `detectable` says, by level, from which share of the time on a slow part would have been found in every class.
@@ -121,8 +121,8 @@ class Fleet:
         over_several_nodes: measurements that say nothing of a single node.
     """
 
-    findings: tuple[Finding, ...]
-    hardware: tuple[OfHardware, ...]
+    findings: tuple[SlowPart, ...]
+    hardware: tuple[HardwareCount, ...]
     over_several_nodes: int
 
 
@@ -133,7 +133,7 @@ def fleet(many: Many, least: float = 0.05) -> Fleet:
         many: the runs.
         least: the smallest effect that is reported, a share of the time.
     """
-    findings: list[Finding] = []
+    findings: list[SlowPart] = []
     hardware = []
     several_nodes = 0
     for name in sorted({test.hardware for test in many.tests}):
@@ -149,11 +149,11 @@ def fleet(many: Many, least: float = 0.05) -> Fleet:
     return Fleet(tuple(findings), tuple(hardware), several_nodes)
 
 
-def _of_hardware(many: Many, name: str, cells: "DataFrame", reach: dict[str, float]) -> OfHardware:
+def _of_hardware(many: Many, name: str, cells: "DataFrame", reach: dict[str, float]) -> HardwareCount:
     """How much there is. Those whose tests have no middle to compare with are counted, too."""
     rows = many.fit[many.fit["test"].isin([at for at, test in enumerate(many.tests) if test.hardware == name])]
     runs = many.runs.loc[rows["run"].unique()]
-    return OfHardware(
+    return HardwareCount(
         name,
         nodes=runs["node"].nunique(),
         devices=runs["device"][runs["device"] != ""].nunique(),
@@ -175,7 +175,7 @@ class _Search:
         self.levels: Levels = levels_of(cells, least, priors()[class_of(kind)].device)
         self._known: set[tuple[str, str]] = set()
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[SlowPart]:
         """Parts that are slow on the whole, each once with all of its classes."""
         names = _identities(self.many)
         groups: dict[tuple[str, str], list[Effect]] = {}
@@ -185,12 +185,12 @@ class _Search:
             effects.sort(key=lambda one: -one.size)
             yield self._finding(level, part, effects)
 
-    def _finding(self, level: str, part: str, effects: Sequence[Effect]) -> Finding:
+    def _finding(self, level: str, part: str, effects: Sequence[Effect]) -> SlowPart:
         node, kinds = effects[0].node, [one.kind for one in effects]
         self._known |= {(place, kind) for kind in kinds for place in (part, node if level == NODE else part)}
         aliases = {part, *(one.part for one in effects)}
         looked = set().union(*(self.levels.seen.get((level, name), set()) for name in aliases))
-        return Finding(
+        return SlowPart(
             # A GPU that is slow at its host's link alone is a slow link.
             LINK if level == GPU and set(kinds) == {HOST} else level,
             part,
@@ -223,7 +223,7 @@ class _Search:
         mine = (cells["sort"] == effect.sort) & (cells["class"] == effect.kind) & (cells["node"] == effect.node)
         return cells[mine & effect.holds(cells)]
 
-    def sometimes(self) -> Iterator[Finding]:
+    def sometimes(self) -> Iterator[SlowPart]:
         """Parts that are slow in more of their runs than chance allows: two modes, which no median shows."""
         from scipy.stats import binom, median_abs_deviation
 
@@ -244,9 +244,9 @@ class _Search:
                     told = Sometimes(str(kind), slow_runs, count, change, min(1.0, p))
                     yield self._at_times(str(sort), part, node, told)
 
-    def _at_times(self, level: str, part: str, node: str, told: Sometimes) -> Finding:
+    def _at_times(self, level: str, part: str, node: str, told: Sometimes) -> SlowPart:
         differs = _differs(self.many, part, node, level)
-        return Finding(level, part, node, self.hardware, told.change, (), (), differs, self.look[told.kind], told)
+        return SlowPart(level, part, node, self.hardware, told.change, (), (), differs, self.look[told.kind], told)
 
 
 def _identities(many: Many) -> dict[str, str]:

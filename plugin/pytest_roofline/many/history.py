@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..judging.spread import class_of, priors
 from ..judging.stats import growth
 from .reading import Many
-from .shapes import FEWEST_RUNS, Series
-from .steps import Found, examine
+from .shapes import FEWEST_RUNS, RunSeries
+from .steps import SeriesChange, examine
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -54,7 +54,7 @@ class TestChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HistoryChange:
     """A step or a drift, of one test or of many at the same time, on one unit or on many.
 
     Args:
@@ -99,8 +99,8 @@ class History:
         undated: runs without a date, which count nowhere.
     """
 
-    changes: tuple[Change, ...]
-    series: tuple[Series, ...]
+    changes: tuple[HistoryChange, ...]
+    series: tuple[RunSeries, ...]
     short: int
     undated: int
 
@@ -114,7 +114,7 @@ def history(many: Many, least: float = 0.02, by: str = "device") -> History:
         by: what a series is of: `device`, `node`, or `hardware`.
     """
     single, short = _series(many, by)
-    by_test: dict[int, list[Series]] = {}
+    by_test: dict[int, list[RunSeries]] = {}
     for series in single:
         by_test.setdefault(series.test, []).append(series)
     common = [middle for mine in by_test.values() if (middle := _middle(mine)) is not None]
@@ -134,7 +134,7 @@ def history(many: Many, least: float = 0.02, by: str = "device") -> History:
     return History(tuple(changes), (*common, *single), short, int(many.runs["started"].isna().sum()))
 
 
-def _series(many: Many, by: str) -> tuple[list[Series], int]:
+def _series(many: Many, by: str) -> tuple[list[RunSeries], int]:
     """The series that are long enough, and how many are too short; a point is the median of a run's processes."""
     import numpy
 
@@ -154,7 +154,7 @@ def _series(many: Many, by: str) -> tuple[list[Series], int]:
             continue
         test = many.tests[number]
         kind = class_of(types.get(test.hardware, "cuda"), test.key.metric)
-        found.append(Series(int(number), unit, run[place], day[place], log[place], kind))
+        found.append(RunSeries(int(number), unit, run[place], day[place], log[place], kind))
     return found, short
 
 
@@ -174,7 +174,7 @@ def _units(many: Many, points: "DataFrame", by: str) -> "Values":
     return found
 
 
-def _middle(series: Sequence[Series]) -> Series | None:
+def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
     """The middle of all units of one test: what they did together; None of fewer units or points than that takes.
 
     Every unit counts from its own median, so that it does not matter which of them were measured when. As many runs as
@@ -191,7 +191,7 @@ def _middle(series: Sequence[Series]) -> Series | None:
     if len(order) // len(series) < FEWEST_RUNS:
         return None
     parts = numpy.array_split(order, len(order) // len(series))
-    return Series(
+    return RunSeries(
         series[0].test,
         "",
         runs=numpy.array([runs[part[-1]] for part in parts]),
@@ -203,7 +203,7 @@ def _middle(series: Sequence[Series]) -> Series | None:
     )
 
 
-def _without(series: Series, common: Sequence[Found], followed: dict[int, list[str]]) -> Series:
+def _without(series: RunSeries, common: Sequence[SeriesChange], followed: dict[int, list[str]]) -> RunSeries:
     """A series without the common changes that it follows, which are noted by their `id`.
 
     One that a unit does not follow, such as the update that its node never got, must not become a step of its own.
@@ -224,12 +224,12 @@ def _without(series: Series, common: Sequence[Found], followed: dict[int, list[s
     return replace(series, logs=logs)
 
 
-def _grouped(many: Many, found: Sequence[Found]) -> list[list[Found]]:
+def _grouped(many: Many, found: Sequence[SeriesChange]) -> list[list[SeriesChange]]:
     """Steps of one hardware in one direction whose times may be the same; drifts of one unit in one direction.
 
     The intervals of all in a group meet, so that a chain of neighbours does not join what lies far apart.
     """
-    groups: dict[tuple[object, ...], list[tuple[int, int, list[Found]]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[int, int, list[SeriesChange]]]] = {}
     for one in sorted(found, key=lambda one: (one.before, one.after)):
         unit = one.series.unit if one.kind == "drift" else ""
         mine = groups.setdefault((many.tests[one.series.test].hardware, one.kind, one.size > 0, unit), [])
@@ -243,7 +243,7 @@ def _grouped(many: Many, found: Sequence[Found]) -> list[list[Found]]:
     return [sorted(members, key=lambda one: -abs(one.size)) for mine in groups.values() for *_, members in mine]
 
 
-def _span(found: Found) -> tuple[int, int]:
+def _span(found: SeriesChange) -> tuple[int, int]:
     """The runs between which a step may lie: noise can move it by one of its own runs."""
     import numpy
 
@@ -252,9 +252,9 @@ def _span(found: Found) -> tuple[int, int]:
     return int(runs[max(0, place - 2)]), int(runs[min(len(runs) - 1, place + 1)])
 
 
-def _change(many: Many, group: Sequence[Found], mine: list[str], units: dict[int, set[str]]) -> Change:
+def _change(many: Many, group: Sequence[SeriesChange], mine: list[str], units: dict[int, set[str]]) -> HistoryChange:
     worst = group[0]
-    return Change(
+    return HistoryChange(
         worst.kind,
         worst.size > 0,
         growth(worst.size),
@@ -269,7 +269,7 @@ def _change(many: Many, group: Sequence[Found], mine: list[str], units: dict[int
     )
 
 
-def _test_change(many: Many, one: Found) -> TestChange:
+def _test_change(many: Many, one: SeriesChange) -> TestChange:
     test = many.tests[one.series.test]
     low, high = (growth(bound) for bound in one.interval)
     return TestChange(
@@ -291,7 +291,7 @@ def _run_name(many: Many, run: int) -> RunName:
     return RunName(str(row["run_id"]), row["started"].isoformat(), str(row["path"]), str(row["node"]))
 
 
-def _pairs(many: Many, found: Found, units: Sequence[str]) -> list[tuple[int, int]]:
+def _pairs(many: Many, found: SeriesChange, units: Sequence[str]) -> list[tuple[int, int]]:
     """Of each unit, its last run before a change and its first behind it."""
     if not found.series.common:
         return [(found.before, found.after)]

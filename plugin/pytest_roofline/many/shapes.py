@@ -23,7 +23,7 @@ STEP_PRICE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class RunSeries:
     """One test over time on one unit, or in the middle of all units.
 
     Args:

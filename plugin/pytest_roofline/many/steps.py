@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..judging.spread import Prior, borrow
 from ..judging.stats import quantile
-from .shapes import DRAWN_IN, Series, Shape, drawn_in, levelled, sloped, stepped
+from .shapes import DRAWN_IN, RunSeries, Shape, drawn_in, levelled, sloped, stepped
 
 if TYPE_CHECKING:
     from .shapes import Values
@@ -34,7 +34,7 @@ MOST_CORRELATION = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SeriesChange:
     """A step or a drift of one series, in log seconds; positive is slower.
 
     Args:
@@ -46,7 +46,7 @@ class Found:
         before: number of the last run before it; `after` of the first run behind it. Of a drift the first and the last.
     """
 
-    series: Series
+    series: RunSeries
     kind: str
     size: float
     interval: tuple[float, float]
@@ -55,7 +55,7 @@ class Found:
     after: int
 
 
-def examine(series: Sequence[Series], priors: dict[str, Prior], least: float) -> list[Found]:
+def examine(series: Sequence[RunSeries], priors: dict[str, Prior], least: float) -> list[SeriesChange]:
     """Steps and drifts of series that are looked at together.
 
     Args:
@@ -70,13 +70,13 @@ def examine(series: Sequence[Series], priors: dict[str, Prior], least: float) ->
         values = drawn_in(one.logs, noise)
         shape = min(stepped(values, noise), sloped(one.days, values), key=lambda shape: shape.cost)
         away = one.logs - (values - shape.rest)
-        cases.append(_Case(one, values, shape, int((abs(away) > DRAWN_IN * noise).sum())))
+        cases.append(_Examined(one, values, shape, int((abs(away) > DRAWN_IN * noise).sum())))
     outliers = max(LEAST_OUTLIERS, sum(case.outliers for case in cases) / sum(len(case.values) for case in cases))
-    together = _Together(_spreads(cases, priors), _inflation(cases), outliers, 2 * len(series))
+    together = _SharedNoise(_spreads(cases, priors), _inflation(cases), outliers, 2 * len(series))
     return [found for case in cases for found in _Judge(case, together, math.log1p(least)).settle()]
 
 
-def _noises(series: Sequence[Series]) -> list[float]:
+def _noises(series: Sequence[RunSeries]) -> list[float]:
     """The standard deviation of each series, from the differences of neighbours, which steps and drifts hardly touch.
 
     Each is drawn towards the middle of all: few differences tell little.
@@ -93,17 +93,17 @@ def _noises(series: Sequence[Series]) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _Examined:
     """A series with its drawn-in values, their shape, and how many points lie further from it than noise goes."""
 
-    series: Series
+    series: RunSeries
     values: "Values"
     shape: Shape
     outliers: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Together:
+class _SharedNoise:
     """What all series say together: spreads by class, inflation, share of outliers; and how often each p counts."""
 
     spreads: dict[str, Prior]
@@ -112,7 +112,7 @@ class _Together:
     times: int
 
 
-def _spreads(cases: Sequence[_Case], priors: dict[str, Prior]) -> dict[str, Prior]:
+def _spreads(cases: Sequence[_Examined], priors: dict[str, Prior]) -> dict[str, Prior]:
     """The spread of what is left, by class: from all series of the class where there are enough."""
     found = {}
     for kind in {case.series.kind for case in cases}:
@@ -126,7 +126,7 @@ def _spreads(cases: Sequence[_Case], priors: dict[str, Prior]) -> dict[str, Prio
     return found
 
 
-def _inflation(cases: Sequence[_Case]) -> float:
+def _inflation(cases: Sequence[_Examined]) -> float:
     """By how much neighbours that go together blow up the variance of a mean: (1 + ρ) / (1 − ρ), never under 1."""
     shapes = [case.shape for case in cases if float(case.shape.rest @ case.shape.rest) > 0]
     # What a fit leaves is correlated by it: by about −1/n for each of its parameters.
@@ -142,12 +142,12 @@ def _inflation(cases: Sequence[_Case]) -> float:
 class _Judge:
     """Takes away from a series' shape what chance could have made."""
 
-    def __init__(self, case: _Case, together: _Together, least: float) -> None:
+    def __init__(self, case: _Examined, together: _SharedNoise, least: float) -> None:
         self.series, self.values, self.shape, self.least = case.series, case.values, case.shape, least
         self.prior, self.inflation, self.times = together.spreads[case.series.kind], together.inflation, together.times
         self.outliers = (case.outliers + SHARED_RUNS * together.outliers) / (len(case.values) + SHARED_RUNS)
 
-    def settle(self) -> list[Found]:
+    def settle(self) -> list[SeriesChange]:
         """What stands."""
         shape = self.shape
         if not shape.levels:
@@ -163,7 +163,7 @@ class _Judge:
             worst = steps.index(max(weak, key=lambda step: (step.p, -abs(step.size))))
             shape = levelled(self.values, shape.cuts[:worst] + shape.cuts[worst + 1 :])
 
-    def _stands(self, found: Found) -> bool:
+    def _stands(self, found: SeriesChange) -> bool:
         return found.p <= LEVEL and abs(found.size) > self.least
 
     def _variance(self, shape: Shape) -> tuple[float, float]:
@@ -171,7 +171,7 @@ class _Judge:
         freedom = shape.freedom + self.prior.freedom
         return (float(shape.rest @ shape.rest) + self.prior.freedom * self.prior.process**2) / freedom, freedom
 
-    def _step(self, shape: Shape, number: int) -> Found:
+    def _step(self, shape: Shape, number: int) -> SeriesChange:
         from scipy import special
 
         variance, freedom = self._variance(shape)
@@ -185,14 +185,14 @@ class _Judge:
         p = self.times * max(p, len(self.values) * self.outliers ** min(cut - start, end - cut))
         half = quantile(0.975, freedom) * error
         before, after = self.series.around(cut, *shape.levels[number : number + 2])
-        return Found(self.series, "step", size, (size - half, size + half), min(1.0, p), before, after)
+        return SeriesChange(self.series, "step", size, (size - half, size + half), min(1.0, p), before, after)
 
     def _of_mean(self, shape: Shape, start: int, end: int, variance: float) -> float:
         """The variance of a segment's mean; one that is more restless than the others counts as it is."""
         rest = shape.rest[start:end]
         return max(variance, float(rest @ rest) / max(1, len(rest) - 1)) / len(rest)
 
-    def _drift(self) -> Found | None:
+    def _drift(self) -> SeriesChange | None:
         """The drift, by Mann and Kendall's test, and Theil and Sen's slope; None where it does not stand."""
         from scipy import special, stats
 
@@ -203,7 +203,9 @@ class _Judge:
         slope, span = stats.theilslopes(values, days), float(days[-1] - days[0])
         size, low, high = (float(one) * span for one in (slope.slope, slope.low_slope, slope.high_slope))
         runs = self.series.runs if self.series.raw is None else self.series.raw[0]
-        found = Found(self.series, "drift", size, (low, high), min(1.0, p * self.times), int(runs[0]), int(runs[-1]))
+        found = SeriesChange(
+            self.series, "drift", size, (low, high), min(1.0, p * self.times), int(runs[0]), int(runs[-1])
+        )
         return found if self._stands(found) else None
 
 

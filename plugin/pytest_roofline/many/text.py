@@ -9,10 +9,10 @@ from statistics import median
 
 from ..core.units import format_percent, format_seconds, listed, printable
 from ..reporting.layout import new_table, render
-from .fleet import Finding, Fleet, OfHardware
-from .history import Change, History, RunName
+from .fleet import Fleet, HardwareCount, SlowPart
+from .history import History, HistoryChange, RunName
 from .reading import Many
-from .shapes import Series
+from .shapes import RunSeries
 
 TICKS = "▁▂▃▄▅▆▇█"
 # Log seconds from the lowest tick to the highest, at least.
@@ -72,7 +72,7 @@ def history_text(many: Many, found: History, width: int, colour: bool) -> str:
     return "\n".join([*lines, _tests_table(many, found, width, colour), "", *_closing(many, found)])
 
 
-def _change_lines(many: Many, change: Change) -> list[str]:
+def _change_lines(many: Many, change: HistoryChange) -> list[str]:
     worst, step = change.found[0], change.kind == "step"
     size = f"{format_percent(change.change)} of time ({_span(worst.change_low, worst.change_high)})"
     first, between, then = ("between", "and", "then") if step else ("from", "to", "from the first to the last")
@@ -91,7 +91,7 @@ def _when(run: RunName) -> str:
     return f"{datetime.datetime.fromisoformat(run.started):%Y-%m-%d %H:%M}"
 
 
-def _where(many: Many, change: Change) -> str:
+def _where(many: Many, change: HistoryChange) -> str:
     if not change.units:
         return "this hardware"
     if len(change.units) == change.of_units and change.of_units > 1:
@@ -103,7 +103,7 @@ def _where(many: Many, change: Change) -> str:
 
 def _tests_table(many: Many, found: History, width: int, colour: bool) -> str:
     """A row for each test of each hardware: what is common to its units, or its only one."""
-    shown: dict[int, Series] = {}
+    shown: dict[int, RunSeries] = {}
     for series in found.series:
         # Common series come first, and stand for all others.
         shown.setdefault(series.test, series)
@@ -135,7 +135,7 @@ def _closing(many: Many, found: History) -> list[str]:
     ]
 
 
-def fleet_text(many: Many, found: Fleet, findings: Sequence[Finding], width: int, colour: bool) -> str:
+def fleet_text(many: Many, found: Fleet, findings: Sequence[SlowPart], width: int, colour: bool) -> str:
     """The table, what stands behind each row, and what was looked at."""
     lines = []
     if findings:
@@ -151,7 +151,7 @@ def fleet_text(many: Many, found: Fleet, findings: Sequence[Finding], width: int
     return "\n".join([*lines, f"slower than their peers: {', '.join(told) or 'none'}"])
 
 
-def _findings_table(findings: Sequence[Finding], width: int, colour: bool) -> str:
+def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> str:
     table = new_table(("#", "right"), ("what", "left"), ("test", "left"), ("slower", "right"), ("95 %", "right"))
     for number, finding in enumerate(findings, 1):
         name, word = printable(finding.part), WORDS[finding.level]
@@ -165,7 +165,7 @@ def _findings_table(findings: Sequence[Finding], width: int, colour: bool) -> st
     return render(table, width, colour)
 
 
-def _behind(number: int, finding: Finding) -> list[str]:
+def _behind(number: int, finding: SlowPart) -> list[str]:
     where = f" on {finding.node}" if finding.node != finding.part else ""
     lines = [f"{number}. {WORDS[finding.level]} {finding.part}{where}, {finding.hardware}"]
     history = "; roofline history tells since when"
@@ -182,7 +182,7 @@ def _behind(number: int, finding: Finding) -> list[str]:
     return [*lines, f"   look at: {finding.look_at}"]
 
 
-def _hardware_line(one: OfHardware) -> str:
+def _hardware_line(one: HardwareCount) -> str:
     counts = {"node": one.nodes, "device": one.devices, "link": one.links, "test": one.tests, "run": one.runs}
     *parts, runs = (f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items())
     much = f"{one.hardware}: {', '.join(parts)} in {runs}"

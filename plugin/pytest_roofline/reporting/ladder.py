@@ -6,25 +6,27 @@ from collections.abc import Iterable, Sequence
 from ..core.keys import Key
 from ..core.rows import Row
 from ..core.units import format_percent, printable
-from ..judging.ladder import Seen, State, Step, climb, look_at, slowed_by
+from ..judging.ladder import Evidence, RungState, RungStep, climb, look_at, slowed_by
 from ..judging.rungs import Rung
 from ..judging.runs import Run
 from ..judging.stats import growth
 
 
-def ladder_lines(steps: Sequence[Step]) -> list[str]:
+def ladder_lines(steps: Sequence[RungStep]) -> list[str]:
     """One sentence; nothing where nothing regressed."""
     if not steps:
         return []
     parts = []
-    for state in State:
-        named = [_sick_text(step) if state is State.SICK else step.rung.value for step in steps if step.state is state]
+    for state in RungState:
+        named = [
+            _sick_text(step) if state is RungState.SICK else step.rung.value for step in steps if step.state is state
+        ]
         parts += [f"{state.value}: {', '.join(named)}"] if named else []
-    look = look_at([step.rung for step in steps if step.state is State.SICK])
+    look = look_at([step.rung for step in steps if step.state is RungState.SICK])
     return [printable(f"ladder: {'; '.join(parts)}. Look at {look}")]
 
 
-def _sick_text(step: Step) -> str:
+def _sick_text(step: RungStep) -> str:
     told = f" in {step.sick} of {step.seen}"
     if step.rung is Rung.CLOCK and step.change is None:
         return f"clock, by {step.cause}{told}"
@@ -35,7 +37,7 @@ def _sick_text(step: Step) -> str:
     )
 
 
-def ladder_of(rows: Iterable[Row], runs: Iterable[Run] = ()) -> tuple[Step, ...]:
+def ladder_of(rows: Iterable[Row], runs: Iterable[Run] = ()) -> tuple[RungStep, ...]:
     """The ladder of the results of a run or a comparison.
 
     Args:
@@ -46,11 +48,11 @@ def ladder_of(rows: Iterable[Row], runs: Iterable[Run] = ()) -> tuple[Step, ...]
     return climb(_seen(row, row.key, slowed.get(row.key.identity, "")) for row in rows if row.key is not None)
 
 
-def _seen(row: Row, key: Key, slowed: str) -> Seen:
+def _seen(row: Row, key: Key, slowed: str) -> Evidence:
     judged, one = row.judgement, row.measurement
     if judged is None:
-        return Seen(key, row.verdict, 0.0)
+        return Evidence(key, row.verdict, 0.0)
     before, after = judged.reference_clock_hz, judged.clock_hz or (one.samples.clock_hz if one is not None else None)
     moved = None if before is None or after is None else math.log(after / before)
     why = slowed_by(one) if one is not None else slowed
-    return Seen(key, judged.verdict, judged.tolerance, judged.estimate, judged.interval, moved, why)
+    return Evidence(key, judged.verdict, judged.tolerance, judged.estimate, judged.interval, moved, why)
