@@ -1,7 +1,10 @@
 """The measured function and its argument sets: called in turn, made as new, and verified on every rank."""
 
+import contextlib
+import functools
 import inspect
 import itertools
+import types
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -113,6 +116,23 @@ def refuse_promise(result: object) -> None:
             "the measured function returned a tensor on `meta`, which holds no data, so nothing was computed; expected "
             "tensors on the device that is measured: make them with device=roofline.device"
         )
+
+
+def held_by(fn: object) -> tuple[object, ...]:
+    """Tensors that a function reads without being given them: of its closure, a partial's, and globals that it names.
+
+    Not what stands in a list or mapping there, where results are remembered.
+    """
+    if isinstance(fn, functools.partial):
+        return (*fn.args, *fn.keywords.values(), *held_by(fn.func))
+    if not isinstance(fn, types.FunctionType):
+        return ()
+    values = [fn.__globals__.get(name) for name in fn.__code__.co_names] + [*(fn.__defaults__ or ())]
+    for cell in fn.__closure__ or ():
+        # A name that the function's surroundings have not set yet.
+        with contextlib.suppress(ValueError):
+            values.append(cell.cell_contents)
+    return tuple(value for value in values if isinstance(value, tuple) or hasattr(value, "layout"))
 
 
 @runtime_checkable

@@ -6,9 +6,7 @@ wrong. Values are changed in place and behind autograd's version counter, so tha
 
 import contextlib
 import copy
-import functools
 import math
-import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 from ..core.errors import BadInput, NoRoom
 from ..core.units import format_amount
 from .cache import dense
+from .calls import held_by
 
 # Of a large tensor, how much is given new values; and how many values of one are looked at beside its sum.
 MOST_CHANGED, LEAST_SHARE = 1 << 22, 1 / 64
@@ -99,23 +98,6 @@ def _refilled(arguments: tuple[object, ...]) -> list[Any]:
     return [_flat(one)[: max(MOST_CHANGED, int(LEAST_SHARE * one.numel()))] for one in tensors]
 
 
-def held_by(fn: object) -> tuple[object, ...]:
-    """Tensors that a function reads without being given them: of its closure, a partial's, and globals that it names.
-
-    Not what stands in a list or mapping there, where results are remembered.
-    """
-    if isinstance(fn, functools.partial):
-        return (*fn.args, *fn.keywords.values(), *held_by(fn.func))
-    if not isinstance(fn, types.FunctionType):
-        return ()
-    values = [fn.__globals__.get(name) for name in fn.__code__.co_names] + [*(fn.__defaults__ or ())]
-    for cell in fn.__closure__ or ():
-        # A name that the function's surroundings have not set yet.
-        with contextlib.suppress(ValueError):
-            values.append(cell.cell_contents)
-    return tuple(value for value in values if isinstance(value, tuple) or hasattr(value, "layout"))
-
-
 class Look:
     """Looks whether calls with the first of these argument sets do their work.
 
@@ -176,13 +158,11 @@ class Look:
         # What is only read must be there too: what a tensor is clamped to, it is also when clamped once more.
         if not any(_is_changeable(one) and all(one is not other for other in written) for one in self._own):
             return []
-        # The first is held, or the second would be given its memory.
         own = {_storage(one) for one in dense(self._sets[0]) if _is_plain(one)}
-        first, second = fn(*self._sets[0]), fn(*self._sets[0])
-        # Beside its arguments.
+        # The first is held, or the second would be given its memory.
+        results = [fn(*self._sets[0]) for _ in range(2)]
         first, second = (
-            [one for one in dense(result) if not _is_plain(one) or _storage(one) not in own]
-            for result in (first, second)
+            [one for one in dense(result) if not _is_plain(one) or _storage(one) not in own] for result in results
         )
         spots = _apart([*written, *second])
         if [_storage(one) for one in first] != [_storage(one) for one in second] or not all(map(_is_changeable, spots)):

@@ -2,16 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from ..core.samples import Block, Calibration, Mode, Samples
+from .blocks import BlockTimes
 from .peers import BlockState
 from .shape import TICKS_PER_SAMPLE
 from .steady import ending
 
 # Labels with which the host's time is stored beside the device's.
 WITH_WALL = {"host_bound", "waits_inside"}
+# Without a spin, a device that is done so many calls after the host was never behind it.
+ONE_CALL = 1.5
+# A launch inside a sample that is a larger share of it is not the device's time any more.
+GAP_SHARE = 0.02
+# Of fewer calls or samples in a row, the first, which began on an idle device, decides.
+FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +156,18 @@ def samples_of(kept: Sequence[TimedBlock], common: dict[str, Any]) -> Samples:
         wall_s=median(one.wall_s for one in kept) if WITH_WALL & set(common["labels"]) else None,
         **common,
     )
+
+
+def sets_the_pace(taken: BlockTimes, calls: int) -> bool:
+    """Whether the host and not the device decided how long a block without a spin took.
+
+    Either the device was done as soon as the host was, within a call; or samples stand alone, each begins on an idle
+    device, and the launch of its first call is a part of it that matters.
+    """
+    samples, span_s = len(taken.spans), median(taken.spans)
+    together = calls if taken.alone else samples * calls
+    behind_s = fmean(taken.spans) - taken.host_s / samples if taken.alone else taken.wall_s - taken.host_s
+    if together >= FEW and behind_s <= ONE_CALL * span_s / calls:
+        return True
+    launch_s = taken.host_s / (samples * calls)
+    return (taken.alone or samples < FEW) and launch_s > GAP_SHARE * span_s

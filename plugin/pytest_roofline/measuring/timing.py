@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import fmean, median
 
 from ..core.keys import Timing
 from ..core.samples import Block, Calibration, Samples
@@ -21,7 +20,7 @@ from .calibration import calibrate
 from .calls import CallSequence
 from .conditions import HOST_GAP, PREEMPTED, Conditions
 from .devices import Device
-from .log import Log, TimedBlock, samples_of
+from .log import Log, TimedBlock, samples_of, sets_the_pace
 from .peers import ALONE, BlockState, Peers, agreed_calibration, agreed_state, require_alike
 from .sizing import BlockPlan, Sizing
 from .steady import FEWEST_BLOCKS, SHARE_DIRECT, WarmUp, known
@@ -29,14 +28,8 @@ from .steady import FEWEST_BLOCKS, SHARE_DIRECT, WarmUp, known
 # Of the budget, before agreeing blocks may be believed: a burst is no steady state. Clocks settle, and a virtual
 # machine changes its speed for half a second at a time (measured).
 EARLIEST_STOP = 0.2
-# Without a spin, a device that is done so many calls after the host was never behind it.
-ONE_CALL = 1.5
-# A launch inside a sample that is a larger share of it is not the device's time any more.
-GAP_SHARE = 0.02
 # A device that goes on after its last stamp for so long, and so large a share of a block, does work that is not timed.
 LEAST_LEFT_S, LEFT_SHARE = 2e-4, 0.05
-# Of fewer calls or samples in a row, the first, which began on an idle device, decides.
-FEW = 3
 # Warm calls to compare the first with, and the share of the budget from which on one is enough.
 WARM_CALLS, WARM_SHARE = 5, 0.1
 # The cause of a block whose device failed when it was asked about itself.
@@ -281,7 +274,7 @@ class Engine:
         wall_s = taken.wall_s / (calls * len(taken.spans))
         # Of a call that waits inside, the host's time is the device's too: that label stands for both.
         free = not way.ahead and way.mode == "events" and not self._watch.fell_back and "waits_inside" not in way.labels
-        paced = free and _sets_the_pace(taken, calls)
+        paced = free and sets_the_pace(taken, calls)
         state = BlockState(UNKNOWN, said=UNKNOWN)
         try:
             with self._watch.answering():
@@ -334,21 +327,6 @@ def time_plan(device: Device, plan: Plan, *labels: str) -> Samples:
     samples = engine.samples()
     assert samples is not None
     return samples
-
-
-def _sets_the_pace(taken: BlockTimes, calls: int) -> bool:
-    """Whether the host and not the device decided how long a block without a spin took.
-
-    Either the device was done as soon as the host was, within a call; or samples stand alone, each begins on an idle
-    device, and the launch of its first call is a part of it that matters.
-    """
-    samples, span_s = len(taken.spans), median(taken.spans)
-    together = calls if taken.alone else samples * calls
-    behind_s = fmean(taken.spans) - taken.host_s / samples if taken.alone else taken.wall_s - taken.host_s
-    if together >= FEW and behind_s <= ONE_CALL * span_s / calls:
-        return True
-    launch_s = taken.host_s / (samples * calls)
-    return (taken.alone or samples < FEW) and launch_s > GAP_SHARE * span_s
 
 
 @contextlib.contextmanager
