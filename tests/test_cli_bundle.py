@@ -324,10 +324,7 @@ def test_how_the_run_was_set_up_is_carried_and_what_cannot_be_is_said(checkout):
     )
     Path("src").mkdir()
     Path("helpers.py").rename("src/helpers.py")
-    Path("shapes.json").write_text("{}")
-    Path("test_copy.py").write_text(f"{TEST}    open('shapes.json')\n")
     told = bundle("night").stdout
-    assert "note: its files name shapes.json; only Python files are copied" in told
     assert "note: the run had --roofline-launcher-args, which hold where it ran" in told
     settings = (unpacked() / "tests/pytest.ini").read_text()
     assert settings == ("[pytest]\naddopts = --roofline-rank-timeout=9m --roofline-budget=0.05\npythonpath = src\n")

@@ -1,14 +1,11 @@
 """A bundle never merges two tests, never keeps a name for a product's sake, and can be unpacked everywhere."""
 
 import json
-import zipfile
-from io import BytesIO
 
 import pytest
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.judging.runs import read_run
-from pytest_roofline.reporting.bundle.archive import zipped
 from pytest_roofline.reporting.bundle.making import machine_text, make_bundle
 from pytest_roofline.reporting.bundle.redacting import Redactor
 
@@ -55,16 +52,6 @@ def test_a_name_within_the_name_of_a_product_does_not_stay(make, tmp_path):
         found["device"]["product"],
         found["host"]["cpu_model"],
     )
-
-
-@pytest.mark.parametrize("file", ["..\\..\\evil.py", "te:st.py", "aux.py"])
-def test_a_file_that_not_every_system_can_hold_is_left_out_with_the_reason(make, tmp_path, file):
-    (tmp_path / file).write_text("def test_h():\n    pass\n", encoding="utf-8")
-    bundle = made(saved(make, tmp_path, "x", file=file.replace("\\", "\\")))
-    assert not bundle.again.tests
-    assert "cannot be unpacked on every system" in bundle.again.left_out[-1]
-    names = zipfile.ZipFile(BytesIO(zipped(bundle.files))).namelist()
-    assert [name for name in names if "tests/" in name] == []
 
 
 def test_what_is_counted_is_what_stands_in_the_archive(make, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_roofline.reporting.bundle.settings_of import import_folders, kept_settings, options_of, pytest_settings
+from pytest_roofline.reporting.bundle.settings_of import kept_settings, options_of, pytest_settings
 
 
 @pytest.mark.parametrize(
@@ -16,13 +16,13 @@ from pytest_roofline.reporting.bundle.settings_of import import_folders, kept_se
 )
 def test_the_settings_are_found_in_every_file_that_may_hold_them(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    assert ["src", "lib"] == import_folders(pytest_settings(tmp_path))
+    assert ["src", "lib"] == pytest_settings(tmp_path)["pythonpath"].split()
 
 
 def test_the_first_file_that_is_pytests_counts(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     (tmp_path / "setup.cfg").write_text("[tool:pytest]\npythonpath = late\n")
-    assert ["late"] == import_folders(pytest_settings(tmp_path))
+    assert ["late"] == pytest_settings(tmp_path)["pythonpath"].split()
     (tmp_path / "pytest.ini").write_text("")
     assert {} == pytest_settings(tmp_path)
 

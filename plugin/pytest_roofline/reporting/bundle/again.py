@@ -13,9 +13,8 @@ from ...judging.hardware import family_of
 from ...judging.runs import Run
 from ...judging.storage import to_plain
 from ...judging.writing import json_text
-from .archive import unportable
 from .redacting import Redactor
-from .settings_of import CARRIED, LOCAL, import_folders, kept_settings, options_of, pytest_settings
+from .settings_of import CARRIED, LOCAL, kept_settings, options_of, pytest_settings
 from .source_text import redacted_source
 from .sources import Sources, sources_of
 from .wheel import wheel
@@ -63,7 +62,7 @@ def again(redactor: Redactor, run: Run, rows: Sequence[Row], original_ids: Seque
     options = options_of(settings, run.header.command)
     sources: list[Sources] = []
     for test_id, original in dict(zip((row.test for row in rows), original_ids, strict=True)).items():
-        found = sources_of(original, root, run.header.started, import_folders(settings))
+        found = sources_of(original, root, run.header.started, shlex.split(settings.get("pythonpath", "")))
         why = _copy(redactor, made, found, test_id)
         if why:
             made.left_out.append(f"{test_id}: {redactor.text(why)}")
@@ -74,9 +73,6 @@ def again(redactor: Redactor, run: Run, rows: Sequence[Row], original_ids: Seque
         return Again(left_out=made.left_out)
     texts = {"pytest.ini": kept_settings(settings, _options(run, options)), **_baseline(run, rows)}
     made.files |= {f"{FOLDER}/{name}": redactor.text(text).encode() for name, text in texts.items()}
-    why = unportable(made.files)
-    if why:
-        return Again(left_out=[*made.left_out, why])
     made.wheel, data = wheel()
     made.files[made.wheel] = data
     made.notes = list(dict.fromkeys([*made.notes, *_notes(redactor, rows, sources, options)]))
@@ -164,16 +160,15 @@ def _notes(
     redactor: Redactor, rows: Sequence[Row], sources: Sequence[Sources], options: Mapping[str, str]
 ) -> list[str]:
     """What whoever runs it should know."""
-    newer, needs, data = (
+    newer, needs = (
         redactor.text(", ".join(sorted({name for found in sources for name in getattr(found, kind)})))
-        for kind in ("newer", "needs", "data")
+        for kind in ("newer", "needs")
     )
     local = ", ".join(name for name in LOCAL if name in options)
     labels = {label for row in rows if row.measurement is not None for label in row.measurement.samples.labels}
     told = {
         newer: f"changed since the run: {newer}; what is copied is how they are now",
         needs: f"its files also import {needs}",
-        data: f"its files name {data}; only Python files are copied",
         local: f"the run had {local}, which hold where it ran; add yours",
         OVERSUBSCRIBED if OVERSUBSCRIBED in labels else "": "the run had more ranks than cores",
         "replaced" if "replaced" in labels else "": "the run measured something slower in place of the function (a "

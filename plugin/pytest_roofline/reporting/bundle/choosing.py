@@ -21,30 +21,21 @@ def chosen(rows: Sequence[Row], tests: Sequence[str], run: str) -> list[int]:
     Raises:
         BadInput: nothing failed and no test is named, or a name fits nothing.
     """
-    if tests:
-        found = [index for test in tests for index in _matching(rows, test, run)]
-        wanted = set(found)
-        return [index for index in _by_badness(rows) if index in wanted]
-    red = [index for index in _by_badness(rows) if rows[index].red]
-    if not red:
-        raise BadInput(
-            f"no test of {run} failed, so there is nothing to reproduce; name one with --test: {_names(rows)}"
-        )
-    return [index for index in red if rows[index].test == rows[red[0]].test]
-
-
-def _by_badness(rows: Sequence[Row]) -> list[int]:
     places = {id(row): index for index, row in enumerate(rows)}
-    return [places[id(row)] for row in worst_first(rows)]
+    ordered = [(places[id(row)], row) for row in worst_first(rows)]
+    names = listed(list(dict.fromkeys(row.label for row in rows)), SHOWN) or "none at all"
+    if tests:
+        wanted = {index for test in tests for index in _matching(ordered, test)}
+        for test in tests:
+            if not _matching(ordered, test):
+                raise BadInput(f"{run} has no test whose name holds {test!r}; it has {names}")
+        return [index for index, _ in ordered if index in wanted]
+    red = [row.test for _, row in ordered if row.red]
+    if not red:
+        raise BadInput(f"no test of {run} failed, so there is nothing to reproduce; name one with --test: {names}")
+    return [index for index, row in ordered if row.red and row.test == red[0]]
 
 
-def _matching(rows: Sequence[Row], test: str, run: str) -> list[int]:
-    exact = [index for index, row in enumerate(rows) if test in (row.label, row.test)]
-    found = exact or [index for index, row in enumerate(rows) if test in row.label or test in row.test]
-    if not found or not test:
-        raise BadInput(f"{run} has no test whose name holds {test!r}; it has {_names(rows)}")
-    return found
-
-
-def _names(rows: Sequence[Row]) -> str:
-    return listed(list(dict.fromkeys(row.label for row in rows)), SHOWN) or "none at all"
+def _matching(ordered: Sequence[tuple[int, Row]], test: str) -> list[int]:
+    exact = [index for index, row in ordered if test in (row.label, row.test)]
+    return exact or [index for index, row in ordered if test and (test in row.label or test in row.test)]

@@ -1,7 +1,6 @@
 """What of a checkout's pytest settings copied tests need too: where to import from, what is a test, how to measure."""
 
 import configparser
-import re
 import shlex
 import tomllib
 from collections.abc import Sequence
@@ -21,10 +20,8 @@ LOCAL = ("--roofline-launcher-args", "--roofline-address")
 def pytest_settings(root: Path) -> dict[str, str]:
     """The settings of the first file that pytest would read in a folder, lists line by line; empty without one."""
     for name, section in _FILES:
-        path = root / name
         try:
-            text = path.read_text(encoding="utf-8")
-            found = _of_toml(text) if not section else _of_ini(text, section)
+            found = _section((root / name).read_text(encoding="utf-8"), section)
         except (OSError, ValueError, configparser.Error):
             continue
         if found is not None or name.endswith("pytest.ini"):
@@ -32,55 +29,31 @@ def pytest_settings(root: Path) -> dict[str, str]:
     return {}
 
 
-def _of_toml(text: str) -> dict[str, str] | None:
-    tool = tomllib.loads(text).get("tool", {})
-    found = tool.get("pytest", {}).get("ini_options") if isinstance(tool, dict) else None
-    return None if found is None else {name: _plain(value) for name, value in found.items()}
-
-
-def _plain(value: object) -> str:
-    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _of_ini(text: str, section: str) -> dict[str, str] | None:
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.read_string(text)
-    return dict(parser[section]) if parser.has_section(section) else None
-
-
-def import_folders(settings: dict[str, str]) -> list[str]:
-    """`pythonpath`, relative to the root."""
-    return _words(settings.get("pythonpath", ""))
+def _section(text: str, section: str) -> dict[str, str] | None:
+    """The part of an ini file, or pytest's of a pyproject.toml where `section` is empty; None where it is not there."""
+    if section:
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_string(text)
+        return dict(parser[section]) if parser.has_section(section) else None
+    told = tomllib.loads(text).get("tool", {}).get("pytest", {}).get("ini_options")
+    lists = {name: value if isinstance(value, list) else [value] for name, value in (told or {}).items()}
+    return None if told is None else {name: "\n".join(map(str, value)) for name, value in lists.items()}
 
 
 def kept_settings(settings: dict[str, str], options: Sequence[str] = ()) -> str:
     """A `pytest.ini` for the copied tests: it makes their folder pytest's root, and has what they need of it."""
-    lines = ["[pytest]", *([f"addopts = {shlex.join(options)}"] if options else [])]
-    for name in _KEPT:
-        if name in settings:
-            value = settings[name].strip().replace("\n", "\n    ")
-            lines.append(f"{name} = {value}")
-    return "\n".join(lines) + "\n"
+    kept = {name: settings[name].strip().replace("\n", "\n    ") for name in _KEPT if name in settings}
+    told = {"addopts": shlex.join(options)} if options else {}
+    return "\n".join(["[pytest]", *(f"{name} = {value}" for name, value in (told | kept).items())]) + "\n"
 
 
 def options_of(settings: dict[str, str], command: Sequence[str]) -> dict[str, str]:
     """The options of `CARRIED` and `LOCAL` that a run had: from its settings, from `addopts`, as they were typed."""
-    names = (*CARRIED, *LOCAL)
-    found = {}
-    for option in names:
-        value = settings.get(option.removeprefix("--").replace("-", "_"))
-        if value:
-            found[option] = value
-    for words in (_words(settings.get("addopts", "")), list(command)):
+    names = {option: option.removeprefix("--").replace("-", "_") for option in (*CARRIED, *LOCAL)}
+    found = {option: settings[name] for option, name in names.items() if settings.get(name)}
+    for words in (shlex.split(settings.get("addopts", "")), list(command)):
         for word, following in pairwise([*words, ""]):
             option, equals, value = word.partition("=")
             if option in names:
                 found[option] = value if equals else following
     return found
-
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return re.split(r"\s+", text.strip())
