@@ -1,184 +1,151 @@
-"""`roofline init`: the benchmark suite, the baselines and a file for CI, written from what is installed."""
+"""`roofline init`: the benchmark suite, the baselines and a file for CI, copied from what is installed."""
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
 from .cli_options import json_option, print_json
+from .core.errors import BadFile, BadInput, CannotStore
 from .core.units import printable
-from .starting import CI, PYTEST_INI, configured_by, shipped
-from .starting_notes import pin_notes, root_notes
-from .starting_plan import (
-    MANIFEST,
-    Manifest,
-    State,
-    check_folder,
-    chosen,
-    manifest_text,
-    next_manifest,
-    read_manifest,
-    states,
-    write,
-)
 from .version import __version__
 
-# Where nothing else is said, and nothing was written before.
-DEFAULT_CI = "github"
-# By what is found in a folder, what is said of the files that are left as they are.
-LEFT = {
-    State.OUTDATED: "a newer one ships, and you have not changed it",
-    State.CHANGED: "you have changed it",
-    State.REMOVED: "you have removed it",
+HERE = Path(__file__).resolve().parent
+# A wheel holds what is copied below `starter/`; an editable install has no such copies, and takes the source tree's.
+STARTER, SOURCES = HERE / "starter", HERE.parents[1]
+FOLDERS = {"perf_tests": "perf_tests", "baselines": "baselines", "ci": "docs/ci"}
+# Texts that lie below `starter/` in either, and what they become.
+TEXTS = {
+    "pytest.ini": "pytest.ini",
+    "perf_tests.md": "perf_tests/README.md",
+    "baselines.md": "baselines/README.md",
 }
+# By the name of a CI its file as shipped, and as that CI looks for it.
+CI = {
+    "github": ("github-actions.yml", ".github/workflows/roofline.yml"),
+    "gitlab": ("gitlab-ci.yml", ".gitlab-ci.yml"),
+    "slurm": ("slurm.sbatch", "roofline.sbatch"),
+}
+# Files in which pytest may be configured already, and what must stand in them; a pytest.ini would hide them.
+CONFIGURED = {
+    "pytest.toml": "", ".pytest.toml": "", ".pytest.ini": "", "pyproject.toml": "[tool.pytest", "tox.ini": "[pytest]",
+    "setup.cfg": "[tool:pytest]",
+}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """What an `init` did: the states it found, what it wrote, and what it says of the rest."""
+def shipped() -> dict[str, bytes]:
+    """Every file that can be written, by its path below the folder that it is written into.
 
-    folder: Path
-    known: Manifest | None
-    found: dict[str, State]
-    written: list[str]
-    gone: list[str]
-    notes: list[str]
-
-    def left(self, state: State) -> list[str]:
-        """The files of a state that were left as they are."""
-        return [name for name, one in self.found.items() if one is state and name not in self.written]
+    Raises:
+        BadFile: this installation lacks them.
+    """
+    files = {target: (STARTER / name).read_bytes() for name, target in TEXTS.items()}
+    for path in [*_folder("perf_tests").glob("*.py"), *_folder("baselines").glob("*.json")]:
+        files[f"{path.parent.name}/{path.name}"] = path.read_bytes()
+    files |= {target: (_folder("ci") / name).read_bytes() for name, target in CI.values()}
+    return dict(sorted(files.items()))
 
 
-def _named(_context: click.Context, _parameter: click.Parameter, value: str) -> Path:
-    if not value.strip():
-        raise click.BadParameter("it is empty; expected a folder, such as . for this one")
-    return Path(value)
+def _folder(name: str) -> Path:
+    for folder in (STARTER / name, SOURCES / FOLDERS[name]):
+        if folder.is_dir():
+            return folder
+    raise BadFile(
+        f"this installation of pytest-roofline has no {STARTER / name}; expected what its wheel holds there, "
+        "install it anew: pip install --force-reinstall --no-deps pytest-roofline"
+    )
+
+
+def _gone(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        raise click.UsageError("--update is gone: commit your changes, call it with --force, and read `git diff`")
 
 
 @click.command(short_help="Write the suite, the baselines and a CI file into a folder.")
-@click.argument("folder", metavar="DIR", callback=_named)
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
-    "--ci", multiple=True, type=click.Choice([*CI, "none"]),
-    help=f"Whose CI a file is written for (repeatable); {DEFAULT_CI}, or what was written before, without.",
+    "--ci", type=click.Choice([*CI, "none"]), multiple=True, default=["github"], show_default=True,
+    help="The CI to write a file for (repeatable).",
 )  # fmt: skip
-@click.option("--update", is_flag=True, help="Renew the files that you have not changed since they were written.")
-@click.option("--force", is_flag=True, help="Overwrite whatever is different, also what you have changed.")
+@click.option("--update", is_flag=True, hidden=True, expose_value=False, callback=_gone, help="Gone.")
+@click.option("--force", is_flag=True, help="Overwrite what differs.")
 @json_option
-def init(folder: Path, ci: tuple[str, ...], update: bool, force: bool, as_json: bool) -> None:
+def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Write the benchmark suite, the baselines and a file for CI into DIR, a new folder or one of yours.
 
-    Nothing of yours is overwritten. Called again, it writes what is missing and says what is not as it ships; --update
-    renews what you have not touched.
+    A file that is there and differs is refused by name, and then nothing is written; --force overwrites it. After an
+    upgrade of the package, commit what you have, call it with --force, and `git diff` shows what changed.
 
     Example: roofline init checks --ci gitlab
 
-    Exit status: 0 done, 2 something is in the way or cannot be written.
+    Exit status: 0 written, 2 something is in the way or cannot be written.
     """
-    done = _init(folder, ci, update=update, force=force)
+    left_out = {target for name, (_, target) in CI.items() if name not in ci}
+    configured = next((name for name, told in CONFIGURED.items() if told in _text(folder / name)), "")
+    left_out |= {"pytest.ini"} if configured else set()
+    files = {name: data for name, data in shipped().items() if name not in left_out}
+    new = {name: data for name, data in files.items() if _state(folder / name, folder) != data}
+    taken = [name for name in new if (folder / name).exists()]
+    if taken and not force:
+        raise BadInput(
+            f"{', '.join(taken)} {'are' if len(taken) > 1 else 'is'} there already and differ{'s' * (len(taken) == 1)} "
+            "from what ships; nothing was written, --force overwrites"
+        )
+    _write(folder, new)
     if as_json:
-        print_json(_as_json(done))
-    else:
-        for line in _lines(done):
-            click.echo(printable(line))
+        same = [name for name in files if name not in new]
+        print_json({"folder": str(folder), "version": __version__, "written": list(new), "same": same})
+        return
+    for line in _lines(folder, new, ci):
+        click.echo(printable(line))
+    if configured:
+        click.echo(f"note: no pytest.ini is written, since {configured} configures pytest here")
 
 
-def _init(folder: Path, ci: tuple[str, ...], *, update: bool, force: bool) -> _Done:
-    check_folder(folder)
-    every, known = shipped(), read_manifest(folder)
-    files, notes = _selected(every, folder, known, ci)
-    found = states(folder, files, known)
-    names = chosen(found, update=update, force=force)
-    old = [name for name in (known.files if known else {}) if name not in every]
-    gone = [name for name in old if (folder / name).exists()]
-    manifest = next_manifest(known, files, found, names, set(old) - set(gone), __version__)
-    contents = {name: files[name] for name in names}
-    if manifest != known:
-        contents[MANIFEST] = manifest_text(manifest)
-    if contents:
-        write(folder, contents)
-    changed = [name for name, state in found.items() if state is State.CHANGED and name not in names]
-    return _Done(folder, known, found, names, gone, [*notes, *pin_notes(folder, changed, __version__)])
+def _text(path: Path) -> set[str] | str:
+    """The text of a file; nothing is in one that is not there."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else set()
 
 
-def _selected(
-    every: Mapping[str, bytes], folder: Path, known: Manifest | None, ci: tuple[str, ...]
-) -> tuple[dict[str, bytes], list[str]]:
-    """The files that this folder is to have, and what is to be said of those that it is not."""
-    before = [name for name, (_, target) in CI.items() if known and target in known.files]
-    asked = set(ci or (before if known else [DEFAULT_CI])) - {"none"}
-    if "none" in ci and asked:
-        raise click.UsageError(
-            f"--ci=none stands beside --ci={', --ci='.join(sorted(asked))}; expected one or the other"
-        )
-    left_out = {target for name, (_, target) in CI.items() if name not in asked}
-    notes = root_notes(folder, asked)
-    other = configured_by(folder) if folder.is_dir() and not (known and PYTEST_INI in known.files) else ""
-    if other:
-        left_out.add(PYTEST_INI)
-        notes.append(f"no {PYTEST_INI} is written, since {other} configures pytest here; the suite needs nothing of it")
-    return {name: data for name, data in every.items() if name not in left_out}, notes
+def _state(path: Path, folder: Path) -> bytes | None:
+    """What is in a file; None where there is none.
+
+    Raises:
+        BadInput: it is no file, or lies outside of the folder by a link.
+    """
+    try:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise BadInput(f"{path} leads out of {folder} by a link; nothing was written")
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise BadInput(f"{path} is no file that can be read: {why}; nothing was written") from None
 
 
-def _as_json(done: _Done) -> dict[str, Any]:
-    kinds = {state.value: done.left(state) for state in (State.SAME, *LEFT)}
-    return {
-        "folder": str(done.folder),
-        "version": __version__,
-        "version_before": done.known.version if done.known else None,
-        "written": done.written,
-        **kinds,
-        "no_longer_shipped": done.gone,
-        "notes": done.notes,
-    }
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    for count, (name, data) in enumerate(files.items()):
+        try:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        except OSError as error:
+            done = f"{count} of {len(files)} files are written, call it again with --force for the others"
+            raise CannotStore(f"{folder / name} cannot be written: {error.strerror}; {done}") from None
 
 
-def _lines(done: _Done) -> Iterable[str]:
-    if done.written:
-        yield f"{_counted(done.written)} written into {done.folder}: {_by_folder(done.written)}"
-    else:
-        same = _counted(done.left(State.SAME))
-        yield f"nothing to write in {done.folder}: {same} as pytest-roofline {__version__} ships"
-    for state, why in LEFT.items():
-        for name in done.left(state):
-            yield f"left: {name}: {why}"
-    for name in done.gone:
-        yield f"left: {name}: it no longer ships; remove it where nothing of yours needs it"
-    for note in done.notes:
-        yield f"note: {note}"
-    yield from _advice(done)
-
-
-def _advice(done: _Done) -> Iterable[str]:
-    again = f"roofline init {shlex.quote(str(done.folder))}"
-    outdated = done.left(State.OUTDATED)
-    if outdated:
-        yield (
-            f"{_counted(outdated)} {'is' if len(outdated) == 1 else 'are'} as an earlier version wrote "
-            f"{'it' if len(outdated) == 1 else 'them'}; `{again} --update` renews to {__version__}"
-        )
-    if done.left(State.CHANGED) or done.left(State.REMOVED):
-        ci = [f"--ci={name}" for name, (_, target) in CI.items() if target in done.found] or ["--ci=none"]
-        yield (
-            f"to see what ships: `roofline init other {' '.join(ci)}` and `diff -r other "
-            f"{shlex.quote(str(done.folder))}`; `{again} --force` overwrites yours with it"
-        )
-    if done.known is None:
-        folder = str(done.folder)
-        go = "" if done.folder.resolve() == Path.cwd() else f"cd {shlex.quote(folder)} && "
-        yield f"next: {go}pytest perf_tests -k memcpy"
-
-
-def _counted(names: "list[str]") -> str:
-    return f"{len(names)} file{'' if len(names) == 1 else 's'}"
-
-
-def _by_folder(names: Iterable[str]) -> str:
-    """`baselines/ 26, perf_tests/ 12, pytest.ini`: folders with how many, then single files."""
-    names = list(names)
-    counts = Counter(name.split("/")[0] for name in names)
-    folders = [f"{folder}/ {count}" for folder, count in counts.items() if count > 1]
-    return ", ".join([*folders, *(name for name in names if counts[name.split("/")[0]] == 1)])
+def _lines(folder: Path, new: Mapping[str, bytes], ci: Iterable[str]) -> Iterator[str]:
+    counts = Counter(name.split("/")[0] for name in new)
+    folders = [f"{name}/ {count}" for name, count in counts.items() if count > 1]
+    alone = [name for name in new if counts[name.split("/")[0]] == 1]
+    yield (
+        f"{len(new)} file{'s' * (len(new) != 1)} written into {folder}" + ": " * bool(new) + ", ".join(folders + alone)
+    )
+    path = folder.resolve()
+    if not (path / ".git").exists() and any((parent / ".git").exists() for parent in path.parents):
+        for name in (CI[one][1] for one in ci if one in ("github", "gitlab")):
+            yield f"note: {name} is read at the top of a repository only: move it there, and put {folder}/ before paths"
+    go = "" if path == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    yield f"next: {go}pytest perf_tests -k memcpy"

@@ -26,7 +26,6 @@ from pytest_roofline.judging.runs import LINE_TYPES, encode_line
 from pytest_roofline.judging.storage import to_plain
 from pytest_roofline.many.index import NAME as INDEX
 from pytest_roofline.many.reading import read_many
-from pytest_roofline.starting_plan import Manifest
 
 from ..conftest import MIB, Make
 from ..reporting.report import page_runs
@@ -197,7 +196,6 @@ def _own(folder: Path) -> list[Seed]:
         _document("baseline", "h200.json", Baseline, (folder / "baseline.json").read_bytes()),
         _document("hardware", "hardware.json", Catalogue, _plain(_catalogue())),
         _document("expectation", "expected.json", Expectation, _plain(expectation)),
-        _document("manifest", ".roofline-init.json", Manifest, _plain(Manifest("0.1.0", {"pytest.ini": "sha256:0"}))),
         Seed("plan", "plan.jsonl", (json.dumps(plan[0]) + "\n").encode(), lines=True),
         Seed("index", INDEX, (folder / "index" / INDEX).read_bytes(), strict=False),
         Seed("settings", "pyproject.toml", settings, strict=False),

@@ -27,7 +27,6 @@ from pytest_roofline.judging.runs import ends_of, read_run
 from pytest_roofline.many import index
 from pytest_roofline.many.reading import many_of, read_many
 from pytest_roofline.reporting.bundle.settings_of import pytest_settings
-from pytest_roofline.starting_plan import read_manifest
 
 from .seeds import Seed
 
@@ -67,7 +66,6 @@ def targets(seeds: dict[str, Seed]) -> list[Target]:
         "read_expectation": (read_expectation, "expectation"),
         "read_plan": (read_plan, "plan"),
         "read_hardware": (lambda path: merged([path]), "hardware"),
-        "read_manifest": (lambda path: read_manifest(path.parent), "manifest"),
         "index": (_index, "index"),
         "pytest_settings": (lambda path: pytest_settings(path.parent), "settings"),
     }
@@ -220,7 +218,6 @@ def _commands(foreign: tuple[str, ...]) -> list[Target]:
         *both("baseline check", ("baseline",), "baseline", "check", "@"),
         *both("hardware check", ("hardware",), "hardware", "check", "@", finds=True),
         *both("hardware show", ("hardware",), "--hardware", "@dir", "hardware", "show", "own-1"),
-        *both("init", ("manifest",), "init", "@dir", share=0.005),
         *both("import", foreign, "import", "@", "-o", "imported.jsonl"),
         Target("roofline drill", "commands", ("run",), _command("told-of-drill", "@", of=parts), 0.2),
     ]

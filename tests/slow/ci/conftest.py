@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.cli import main
-from pytest_roofline.starting import CI
+from pytest_roofline.cli_init import CI
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ROOT / "docs" / "ci"

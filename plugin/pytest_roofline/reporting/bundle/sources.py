@@ -47,28 +47,26 @@ def sources_of(test_id: str, root: Path, started: str, pythonpath: Sequence[str]
     folders = [root.joinpath(*name.parts[:depth]) for depth in range(len(name.parts))]
     starts = [root, *(root / one for one in pythonpath), folders[-1]]
     # Of what lies above the root there is no place for a copy.
-    finder = ModuleFinder([str(folder) for folder in starts if folder.resolve().is_relative_to(root)])
+    within = [str(folder) for folder in starts if folder.resolve().is_relative_to(root)]
+    starting = [root / name, *(folder / "conftest.py" for folder in folders)]
     try:
-        for path in [root / name, *(folder / "conftest.py" for folder in folders)]:
-            if path.is_file():
-                _load(finder, root, path)
-    except (SyntaxError, ValueError, UnicodeDecodeError, OSError) as error:
+        finders = [_followed(within, root, path) for path in starting if path.is_file()]
+    except (SyntaxError, ValueError, OSError) as error:
         return Sources(missing=f"{name}, or what it imports, cannot be read as Python: {error}")
-    return _found(finder, root, started)
+    return _found(finders, root, started)
 
 
-def _load(finder: ModuleFinder, root: Path, path: Path) -> None:
-    """A file as pytest imports it: within its packages, or by itself."""
-    relative = path.relative_to(root)
+def _followed(within: list[str], root: Path, path: Path) -> ModuleFinder:
+    """A file as pytest imports it, within its packages or by itself, and what it imports of some folders."""
+    finder = ModuleFinder(within)
     if (path.parent / "__init__.py").is_file() and path.parent != root:
-        finder.import_hook(".".join(relative.with_suffix("").parts))
+        finder.import_hook(".".join(path.relative_to(root).with_suffix("").parts))
     else:
-        with path.open("rb") as file:
-            # By the name of its path: several may be called conftest.
-            finder.load_module(relative.as_posix(), file, str(path), (".py", "rb", 1))
+        finder.load_file(str(path))
     for name in _plugins(path):
         with contextlib.suppress(ImportError):
             finder.import_hook(name)
+    return finder
 
 
 def _plugins(path: Path) -> Iterator[str]:
@@ -79,13 +77,13 @@ def _plugins(path: Path) -> Iterator[str]:
             yield from [told] if isinstance(told, str) else told
 
 
-def _found(finder: ModuleFinder, root: Path, started: str) -> Sources:
+def _found(finders: Sequence[ModuleFinder], root: Path, started: str) -> Sources:
     found, began = Sources(), moment(started)
-    files = sorted({Path(module.__file__) for module in finder.modules.values() if module.__file__})
-    for path in files:
+    files = {getattr(module, "__file__", None) for finder in finders for module in finder.modules.values()}
+    for path in sorted(map(Path, filter(None, files))):
         relative = path.relative_to(root).as_posix()
         found.files[relative] = path.read_text(encoding="utf-8")
         if began is not None and datetime.fromtimestamp(path.stat().st_mtime, UTC) > began:
             found.newer.append(relative)
-    found.needs = {name.partition(".")[0] for name in finder.badmodules} - PROVIDED
+    found.needs = {name.partition(".")[0] for finder in finders for name in finder.badmodules} - PROVIDED
     return found
