@@ -113,8 +113,9 @@ def test_no_name_is_left_anywhere_in_the_archive_or_in_its_directory(everything,
     )
     run = read_run(everything)
     made = make_bundle(run, ["memcpy", "flash", "test_o"], Redactor(), tmp_path)
-    held = [name.encode() + data for name, data in made.files.items() if not name.startswith("reproduce/lib/")]
-    assert len(held) > 6
+    # The wheel holds this package alone, and in what is compressed any three letters stand somewhere by chance.
+    held = [name.encode() + data for name, data in made.files.items() if not name.endswith(".whl")]
+    assert len(held) > 5
     found = {secret for secret in SECRETS for data in held if secret.lower().encode() in data.lower()}
     assert set() == found
     names = zipped(dict.fromkeys(made.files, b"")).lower()
