@@ -17,8 +17,8 @@ from .judging.verdicts import Kind
 from .kernel_gate.text import failure_message as kernel_message
 from .kernel_gate.text import properties as kernel_properties
 from .launcher import launcher_of
-from .observe.out_of_memory_text import failure_message as exhausted_message
-from .observe.out_of_memory_text import out_of_memory_properties
+from .observe.memory_text import failure_message as exhausted_message
+from .observe.memory_text import out_of_memory_properties
 from .observing import profiled_labels
 from .outcomes import name_failed, note
 from .reporting.verdicts import failure_message

@@ -18,8 +18,7 @@ from .judging.nights import watched
 from .judging.spread import class_of
 from .judging.verdicts import DEFAULT_TOLERANCES
 from .kernel_gate.text import difference_lines
-from .observe.memory_text import memory_lines, snapshot_lines
-from .observe.out_of_memory_text import out_of_memory_lines
+from .observe.memory_text import memory_lines, out_of_memory_lines, snapshot_lines
 from .observe.profile_text import profile_lines
 from .reporting.exact_tables import kernels_table
 from .reporting.explain import detail_lines

@@ -15,7 +15,7 @@ from .core.work import Work
 from .judging.comparators import find_reference
 from .measuring.measure import Measured, Observer, measure_request
 from .measuring.request import Request
-from .memory import Place, notice
+from .memory import MemoryPhase, notice
 from .observing import profiled_labels, take_profile, take_snapshot, take_snapshot_of_failure
 from .recording import key_for, record, why_partial
 from .shadow import lack
@@ -91,7 +91,7 @@ class _Recorder(Observer):
     ) -> None:
         """Keep how full memory was, and what was measured before, marked so that nobody takes it for a result."""
         request = self._request
-        notice(error, Place(self._device, request.name, phase, (self._key, request.work)))
+        notice(error, MemoryPhase(self._device, request.name, phase, (self._key, request.work)))
         if self.measurement is not None:
             # What is interrupted after the record was written has been measured.
             return

@@ -27,7 +27,7 @@ MOST_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MemoryPhase:
     """Where something went wrong: in a measurement, or in a call whose memory was followed, which is none.
 
     Args:
@@ -49,7 +49,7 @@ class _Seen:
 
     free_bytes: int | None
     allocated: "Allocated"
-    place: Place | None = None
+    place: MemoryPhase | None = None
 
 
 @contextlib.contextmanager
@@ -79,14 +79,14 @@ def _limit(session: RooflineSession, item: pytest.Item) -> contextlib.AbstractCo
     return limited()
 
 
-def notice(error: BaseException, place: Place) -> None:
+def notice(error: BaseException, place: MemoryPhase) -> None:
     """Keep with an error how full the device was in a measurement, if it tells of memory running out."""
     cause = out_of_memory(error)
     if cause is not None:
         _keep(cause, place.device, place)
 
 
-def _keep(cause: BaseException, device: "Device", place: Place | None = None) -> None:
+def _keep(cause: BaseException, device: "Device", place: MemoryPhase | None = None) -> None:
     if hasattr(cause, _SEEN):
         return
     free_bytes, allocated = None, None
@@ -152,7 +152,7 @@ def _record(session: RooflineSession, item: pytest.Item, cause: BaseException, s
     )
 
 
-def _held_against(session: RooflineSession, record: OutOfMemory, place: Place | None) -> OutOfMemory:
+def _held_against(session: RooflineSession, record: OutOfMemory, place: MemoryPhase | None) -> OutOfMemory:
     """With what the baseline and others know of the same test."""
     ground = session.ground
     lost = lost_times(

@@ -18,7 +18,7 @@ from .core.records import Measurement
 from .core.samples import PROFILED
 from .core.units import printable, slug
 from .measuring.request import Timed
-from .memory import Place, forget_locals, notice
+from .memory import MemoryPhase, forget_locals, notice
 from .planned import encodable
 from .session import RooflineSession
 from .subject import Subject
@@ -101,12 +101,14 @@ def take_memory(
         name=called,
         peak_bytes=0,
     )
-    use = _followed(Place(device, called, "memory"), call, arguments, timed, empty)
+    use = _followed(MemoryPhase(device, called, "memory"), call, arguments, timed, empty)
     subject.session.note(use)
     return use
 
 
-def _followed(place: Place, call: "FollowedCall", arguments: list[object], timed: Timed, empty: MemoryUse) -> MemoryUse:
+def _followed(
+    place: MemoryPhase, call: "FollowedCall", arguments: list[object], timed: Timed, empty: MemoryUse
+) -> MemoryUse:
     """What was found of a call; its arguments and what the device caches of it are let go of, whatever happens."""
     from .observe.memory_use import follow
 

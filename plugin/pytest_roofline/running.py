@@ -17,7 +17,7 @@ from .holding import call_key, ended_well, failure_key, held_key, may_hold, setu
 from .kernel_gate.text import status_word as kernel_word
 from .launcher import by_world, launcher_of, uses_ranks
 from .memory import forget_locals, ran_out, watched
-from .observe.out_of_memory_text import status_word as exhausted_word
+from .observe.memory_text import status_word as exhausted_word
 from .options import NOT_RUNNING, SAVED_VARIABLE
 from .outcomes import name_failed, note
 from .reporting.verdicts import status_words

@@ -16,7 +16,7 @@ from .judging.hardware import key_of
 from .judging.siblings import BETWEEN, FEWEST
 from .measuring.measure import Measured, Observer, measure_request
 from .measuring.request import Request, Timed
-from .memory import Place, notice
+from .memory import MemoryPhase, notice
 from .recording import key_for, record
 from .subject import Subject
 
@@ -180,7 +180,7 @@ class Siblings:
             except RooflineError:
                 raise
             except Exception as error:
-                notice(error, Place(one.device, one.name, "calls", (self._key(one), self._request.work)))
+                notice(error, MemoryPhase(one.device, one.name, "calls", (self._key(one), self._request.work)))
                 if not isinstance(error, RuntimeError) or "OutOfMemory" in type(error).__name__:
                     error.add_note(f"while {one.called} was measured")
                     raise

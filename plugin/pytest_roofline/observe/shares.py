@@ -121,16 +121,16 @@ def _is_on_host(event: "FunctionEvent") -> bool:
     return bool(event.device_type == DeviceType.CPU)
 
 
-Place = tuple[tuple[str, ...], bool]
+Ranges = tuple[tuple[str, ...], bool]
 
 
-def _places(host: Iterable["FunctionEvent"]) -> dict[int, Place]:
+def _places(host: Iterable["FunctionEvent"]) -> dict[int, Ranges]:
     """Of each event of the host the ranges around it, and whether it is backward work.
 
     A backward node belongs where the forward operator is that shares autograd's number; numbers count in each thread.
     """
-    places: dict[int, Place] = {}
-    made: dict[tuple[int, int | None], Place] = {}
+    places: dict[int, Ranges] = {}
+    made: dict[tuple[int, int | None], Ranges] = {}
     for event in host:
         ranges, backward = places.get(id(event.cpu_parent), ((), False))
         if event.is_user_annotation:
@@ -155,7 +155,7 @@ def _names_around(event: "FunctionEvent") -> list[str]:
     return [one.name for one in _upward(event) if not one.is_user_annotation or _NOT_PARTS.fullmatch(one.name)][::-1]
 
 
-def _host_activities(host: Iterable["FunctionEvent"], places: dict[int, Place]) -> Iterator[Activity]:
+def _host_activities(host: Iterable["FunctionEvent"], places: dict[int, Ranges]) -> Iterator[Activity]:
     for event in host:
         # The vendor's library waiting for the device is no operator at work.
         if event.is_user_annotation or event.is_async or "Synchronize" in event.name:
@@ -166,7 +166,7 @@ def _host_activities(host: Iterable["FunctionEvent"], places: dict[int, Place]) 
 
 
 def _device_activities(
-    device: Sequence["FunctionEvent"], host: Iterable["FunctionEvent"], places: dict[int, Place]
+    device: Sequence["FunctionEvent"], host: Iterable["FunctionEvent"], places: dict[int, Ranges]
 ) -> Iterator[Activity]:
     """What the device did: first what operators are known to have launched, then the rest, known by its name alone."""
     ranges_there = {event.name for event in device if event.is_user_annotation}

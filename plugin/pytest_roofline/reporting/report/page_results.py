@@ -8,7 +8,7 @@ from ...core.units import format_bytes, format_memory, format_percent, format_se
 from ...judging.hardware import is_arithmetic
 from ...judging.verdicts import span_text
 from ...kernel_gate.text import changes_text, figures_text
-from ...observe.out_of_memory_text import circumstances
+from ...observe.memory_text import circumstances
 from ..words import difference_text, now_text, rate_text
 from .page_tables import Cell, Column, Table, number
 
