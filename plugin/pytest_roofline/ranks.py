@@ -56,7 +56,7 @@ class Distributed:
     @property
     def facts(self) -> "tuple[RankFacts, ...]":
         """What every rank said of itself at boot: host, process, devices, versions, cores."""
-        members = self.members(self._size(self.world_size or 1))
+        members = self.members(self.size_of(self.world_size or 1))
         return tuple(member.facts for member in members if member.facts is not None)
 
     def available(self, world_size: int) -> str:
@@ -68,9 +68,9 @@ class Distributed:
 
         Ranks of one host share its memory, where their device is the CPU.
         """
-        from .distributed import tasks
+        from .distributed.context import free_bytes
 
-        return int(min(self.run(tasks.free_bytes, world_size=world_size)))
+        return int(min(self.run(free_bytes, world_size=world_size)))
 
     def run(
         self,
@@ -103,7 +103,7 @@ class Distributed:
         from .measuring.request import positive
 
         function, timeout_s = reference(fn), positive("timeout", timeout)
-        return self.call(function, args, self._size(world_size), timeout=timeout_s, backend=check_backend(backend))
+        return self.call(function, args, self.size_of(world_size), timeout=timeout_s, backend=check_backend(backend))
 
     def call(
         self,
@@ -118,7 +118,7 @@ class Distributed:
         """As `run`, for a function that was looked up already."""
         __tracebackhide__ = True
         with self._skipping():
-            return self._pool(size).run(
+            return self.pool(size).run(
                 function, args, size, timeout_s=timeout or self._timeout_s, backend=backend, **more
             )
         raise AssertionError("unreachable: what is not returned was raised")
@@ -127,20 +127,20 @@ class Distributed:
         """The ranks of a world, started where they are not there yet."""
         __tracebackhide__ = True
         with self._skipping():
-            return self._pool(size).members[:size]
+            return self.pool(size).members[:size]
         raise AssertionError("unreachable: what is not returned was raised")
 
     def link(self, size: int) -> str:
         """The class of the link between ranks of one host: `memory` on processors."""
         if self.kind == "cpu":
             return "memory"
-        members, pool = self.members(size), self._pool(size)
+        members, pool = self.members(size), self.pool(size)
         known = self._launcher.links.get((id(pool), pool.generation, size))
         if known is None:
-            from .distributed import tasks
+            from .distributed.context import link_kind
 
             uuids = [member.environment.device.uuid if member.environment is not None else None for member in members]
-            kinds = set(self.run(tasks.link_kind, [member.host for member in members], uuids, world_size=size))
+            kinds = set(self.run(link_kind, [member.host for member in members], uuids, world_size=size))
             known = kinds.pop() if len(kinds) == 1 else "mixed"
             self._launcher.links[id(pool), pool.generation, size] = known
         return known
@@ -158,25 +158,18 @@ class Distributed:
         __tracebackhide__ = True
         lack(self._item, self._launcher.options, why)
 
+    @property
+    def _timeout_s(self) -> float:
+        budget_s = self._marks.budget or self._launcher.options.budget_s
+        return self._launcher.options.rank_timeout_s or TIMEOUT_S + TIMEOUT_BUDGETS * budget_s
+
     def size_of(self, world_size: int | None) -> int:
         """The ranks that a call asks for; the test is skipped where there cannot be so many.
 
         Raises:
             BadInput: nobody says how many, or it is no number of ranks.
         """
-        return self._size(world_size)
-
-    def pool(self, size: int) -> "Pool":
-        """The pool behind this test, for what is more than a call."""
-        return self._pool(size)
-
-    @property
-    def _timeout_s(self) -> float:
-        budget_s = self._marks.budget or self._launcher.options.budget_s
-        return self._launcher.options.rank_timeout_s or TIMEOUT_S + TIMEOUT_BUDGETS * budget_s
-
-    def _size(self, asked: int | None) -> int:
-        size = self.world_size if asked is None else asked
+        size = self.world_size if world_size is None else world_size
         if size is None:
             raise BadInput(
                 f"{self._item.nodeid} does not say how many ranks it needs; expected @pytest.mark.roofline(ranks=N), a "
@@ -195,7 +188,8 @@ class Distributed:
             self._lack(why)
         return size
 
-    def _pool(self, size: int) -> "Pool":
+    def pool(self, size: int) -> "Pool":
+        """The pool behind this test, for what is more than a call."""
         return self._launcher.pool(size, self._marks.mpi)
 
 

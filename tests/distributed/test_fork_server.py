@@ -113,7 +113,7 @@ def test_a_fork_that_the_system_refuses_is_told(monkeypatch):
     server = fork_server.ForkServer(dict(os.environ))
     forked = fork_server.Forked(server)
     server._forked[1] = forked
-    server._note("failed", "1", "EAGAIN: Resource temporarily unavailable")
+    server._note("failed", 1, "EAGAIN: Resource temporarily unavailable")
     placement._processes = {0: forked}
     assert "EAGAIN: Resource temporarily unavailable" in placement.trouble()
     server.end()

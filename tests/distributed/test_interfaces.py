@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from pytest_roofline.distributed import interfaces
-from pytest_roofline.distributed.interfaces import GLOO_VARIABLE, interface_of, is_loopback, keep_gloo_reachable
+from pytest_roofline.distributed import listener
+from pytest_roofline.distributed.listener import GLOO_VARIABLE, interface_of, is_loopback, keep_gloo_reachable
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems number the request otherwise")
 
@@ -28,7 +28,7 @@ def test_an_address_that_no_interface_holds_is_nobodys(address):
 def test_the_second_family_is_read_from_the_kernels_table(monkeypatch, tmp_path):
     table = tmp_path / "if_inet6"
     table.write_text("20010db8000000000000000000000009 02 40 00 80     ib0\n\n")
-    monkeypatch.setattr(interfaces, "_IPV6", table)
+    monkeypatch.setattr(listener, "_IPV6", table)
 
     assert interface_of("2001:db8::9") == interface_of("2001:db8::9%ib0") == "ib0"
 
@@ -60,7 +60,7 @@ def test_what_leads_to_this_host_only_is_loopback(address, expected):
     ],
 )
 def test_gloo_is_told_the_interface_that_other_nodes_reach(monkeypatch, own, outward, chosen, expected):
-    monkeypatch.setattr(interfaces, "interface_of", {"10.0.0.1": "eth1", "10.0.0.2": "eth2"}.get)
+    monkeypatch.setattr(listener, "interface_of", {"10.0.0.1": "eth1", "10.0.0.2": "eth2"}.get)
     # So that it is put back, whatever becomes of it here.
     monkeypatch.setenv(GLOO_VARIABLE, chosen or "")
     if chosen is None:

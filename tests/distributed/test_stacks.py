@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pytest_roofline.distributed
-from pytest_roofline.distributed.stacks import main_frames, main_text, position
+from pytest_roofline.distributed.blame import main_frames, main_text, position
 
 OURS = Path(pytest_roofline.distributed.__file__).parent
 TORCH = Path(torch.__file__).parent

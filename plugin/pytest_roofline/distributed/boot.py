@@ -11,8 +11,7 @@ from typing import Any
 from ..core.errors import RanksFailed
 from .channel import Channel
 from .driving import POLL_S, Member, heard, listening
-from .interfaces import is_loopback
-from .listener import Listener
+from .listener import Listener, is_loopback
 from .messages import to_controller
 from .placement import Placement
 

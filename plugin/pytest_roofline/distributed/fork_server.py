@@ -1,16 +1,14 @@
 """Ranks on processors, forked from a process that has torch already: an import takes seconds of a core, a fork none.
 
-`python -m pytest_roofline.distributed.fork_server` reads a line of JSON for each rank and tells in lines of its own:
-`started NUMBER PID`, `failed NUMBER WHY`, `ended NUMBER STATUS`. It ends with its input, and its ranks end with it.
-Only on Linux, and only for processors: what a device's library keeps may not survive a fork.
+The server is `python -m pytest_roofline.distributed.fork_server DESCRIPTOR`, at the other end of a pair of sockets. It
+ends with the pair, and its ranks end with it. Only on Linux, and only for processors: what a device's library keeps may
+not survive a fork.
 """
 
 import contextlib
 import errno
 import gc
-import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -19,14 +17,14 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import IO, Any
 
 from .processes import PARENT_VARIABLE, die_with_parent
 
 SUPPORTED = sys.platform.startswith("linux")
-# For its end after its input's, before it is killed.
+# For its end after the pair's, before it is killed.
 END_S = 1.0
-_MOST_READ = 65536
 # pytest names in it what it does just now.
 _FLEETING = ("PYTEST_CURRENT_TEST",)
 
@@ -78,21 +76,21 @@ class ForkServer:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = _lasting(environ)
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process lives
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            env={**environ, PARENT_VARIABLE: str(os.getpid())},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
-        self._heard = b""
+        self._connection, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                env={**environ, PARENT_VARIABLE: str(os.getpid())},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         self._asked = 0
         # Those that have not ended.
         self._forked: dict[int, Forked] = {}
-        self._end = weakref.finalize(self, _end, self._process, self._said)
+        self._end = weakref.finalize(self, _end, self._process, self._connection, self._said)
 
     def serves(self, environ: Mapping[str, str]) -> bool:
         """Whether it still runs, and in such an environment."""
@@ -102,34 +100,27 @@ class ForkServer:
         """Have it fork a rank, when it is ready, in this environment and with a file that it prints into."""
         self._asked += 1
         forked = self._forked[self._asked] = Forked(self)
-        asked = {"number": self._asked, "environ": dict(environ), "log": log}
         # Of one that has ended the next look tells.
         with contextlib.suppress(OSError):
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
-            self._process.stdin.flush()
+            self._connection.send((self._asked, dict(environ), log))
         return forked
 
     def listen(self, seconds: float) -> None:
         """Take note of what it tells within so many seconds; back at once when it has told something."""
-        stdout = self._process.stdout
-        if stdout is None or stdout.closed:
-            return
-        select.select([stdout], [], [], seconds)
-        with contextlib.suppress(BlockingIOError):
-            data = os.read(stdout.fileno(), _MOST_READ)
-            *lines, self._heard = (self._heard + data).split(b"\n")
-            for line in lines:
-                self._note(*line.decode().split(" ", 2))
-            if not data:
+        with contextlib.suppress(OSError):
+            try:
+                while self._connection.poll(seconds):
+                    self._note(*self._connection.recv())
+                    seconds = 0.0
+            except (EOFError, ConnectionError):
                 self._note_end()
 
-    def _note(self, word: str, number: str, told: str) -> None:
+    def _note(self, word: str, number: int, told: Any) -> None:
         if word == "started":
-            self._forked[int(number)].pid = int(told)
+            self._forked[number].pid = told
             return
-        forked = self._forked.pop(int(number))
-        forked.returncode, forked.why = (int(told), "") if word == "ended" else (1, told)
+        forked = self._forked.pop(number)
+        forked.returncode, forked.why = (told, "") if word == "ended" else (1, told)
 
     def _note_end(self) -> None:
         """It is gone, and with it every rank, which the kernel kills then."""
@@ -137,7 +128,7 @@ class ForkServer:
             self._process.wait(END_S)
         for forked in self._forked.values():
             forked.returncode = -signal.SIGKILL if forked.pid else self._process.returncode or 1
-            forked.why = "" if forked.pid else self._words()
+            forked.why = "" if forked.pid or self._said.closed else self._words()
         self._forked.clear()
 
     def _words(self) -> str:
@@ -147,27 +138,21 @@ class ForkServer:
     def end(self) -> None:
         """End it, and with it every rank that still runs."""
         self._end()
-        for forked in self._forked.values():
-            forked.returncode = -signal.SIGKILL
-        self._forked.clear()
+        self._note_end()
 
 
 def _lasting(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in _FLEETING}
 
 
-def _end(process: "subprocess.Popen[bytes]", said: IO[bytes]) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with contextlib.suppress(OSError):
-        process.stdin.close()
+def _end(process: "subprocess.Popen[bytes]", connection: "Connection[Any, Any]", said: IO[bytes]) -> None:
+    connection.close()
     try:
         process.wait(END_S)
     except subprocess.TimeoutExpired:
         # It may be importing still.
         process.kill()
         process.wait()
-    process.stdout.close()
     said.close()
 
 
@@ -175,42 +160,38 @@ def _end(process: "subprocess.Popen[bytes]", said: IO[bytes]) -> None:
 
 
 def main() -> int:
-    """Fork a rank for each line of the input, until that ends; the exit status."""
+    """Fork a rank for each that is asked for, until nobody can ask any more; the exit status."""
     die_with_parent()
-    channel = os.dup(1)
-    # What is imported may print.
-    os.dup2(2, 1)
+    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
     _prepare()
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     children: dict[int, int] = {}
-    heard = b""
     while True:
-        ready = select.select([0, woken], [], [])[0]
+        ready = wait([connection, woken])
         if woken in ready:
-            os.read(woken, _MOST_READ)
+            os.read(woken, 65536)
             for pid, status in _ended():
-                _tell(channel, f"ended {children.pop(pid)} {status}")
-        if 0 not in ready:
+                connection.send(("ended", children.pop(pid), status))
+        if connection not in ready:
             continue
-        data = os.read(0, _MOST_READ)
-        if not data:
+        try:
+            number, environ, log = connection.recv()
+        except (EOFError, ConnectionError):
             return 0
-        *lines, heard = (heard + data).split(b"\n")
-        for asked in map(json.loads, lines):
-            try:
-                pid = _fork()
-            except OSError as error:
-                _tell(channel, f"failed {asked['number']} {errno.errorcode.get(error.errno or 0)}: {error.strerror}")
-                continue
-            if not pid:
-                for descriptor in (channel, woken, wakes):
-                    os.close(descriptor)
-                _be_rank(asked)
-            children[pid] = asked["number"]
-            _tell(channel, f"started {asked['number']} {pid}")
+        try:
+            pid = _fork()
+        except OSError as error:
+            connection.send(("failed", number, f"{errno.errorcode.get(error.errno or 0)}: {error.strerror}"))
+            continue
+        if not pid:
+            for descriptor in (connection.fileno(), woken, wakes):
+                os.close(descriptor)
+            _be_rank(environ, log)
+        children[pid] = number
+        connection.send(("started", number, pid))
 
 
 def _prepare() -> None:
@@ -240,11 +221,7 @@ def _ended() -> Iterator[tuple[int, int]]:
             yield told[0], os.waitstatus_to_exitcode(told[1])
 
 
-def _tell(channel: int, line: str) -> None:
-    os.write(channel, line.replace("\n", " ").encode() + b"\n")
-
-
-def _be_rank(asked: dict[str, Any]) -> None:
+def _be_rank(environ: Mapping[str, str], log: str) -> None:
     """Be what `python -m pytest_roofline.distributed.rank` would be in this environment; does not return."""
     status = 1
     try:
@@ -252,16 +229,12 @@ def _be_rank(asked: dict[str, Any]) -> None:
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number, path, flags in (
-            (0, os.devnull, os.O_RDONLY),
-            (1, asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
-        ):
-            descriptor = os.open(path, flags, 0o600)
-            os.dup2(descriptor, number)
-            os.close(descriptor)
-        os.dup2(1, 2)
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
         os.environ.clear()
-        os.environ.update(asked["environ"] | {PARENT_VARIABLE: str(server)})
+        os.environ.update({**environ, PARENT_VARIABLE: str(server)})
         tempfile.tempdir = None
         if "numpy.random" in sys.modules:
             # Python's own generator sees to that itself, and torch's begins alike in every process.

@@ -18,8 +18,7 @@ from typing import Protocol
 from ..core.errors import BadInput, RanksFailed
 from .channel import Channel, Endpoint, connect
 from .identity import Identity
-from .interfaces import is_loopback
-from .listener import Listener
+from .listener import Listener, is_loopback
 
 MEET_S = 60.0
 POLL_S = 0.1

@@ -4,15 +4,15 @@ So a GPU that takes one process at a time is left to its rank.
 """
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, NoReturn
 
 from ..core.errors import DeviceError
 from ..core.facts import DeviceFacts, Environment
 from ..core.machine import Gpu
 from ..measuring import inventory
 from ..measuring.devices import amd, nvidia
-from ..measuring.devices.base import RealDevice, Stamp, Traits
+from ..measuring.devices.base import RealDevice, Traits
 
 
 class SeenDevice(RealDevice):
@@ -48,43 +48,13 @@ class SeenDevice(RealDevice):
     def release(self) -> None:
         """Nothing is held."""
 
-    def free_bytes(self) -> int:
-        """Unknown without a context.
-
-        Raises:
-            DeviceError: always.
-        """
-        raise self._not_open("its free memory is known to ranks: distributed.free_bytes()")
-
-    def stamp(self) -> Stamp:
-        """Not here.
-
-        Raises:
-            DeviceError: always.
-        """
-        raise self._not_open("measure over ranks, with roofline.measure_ranks")
-
-    def elapsed_s(self, start: Stamp, end: Stamp) -> float:  # noqa: ARG002
-        """Not here.
-
-        Raises:
-            DeviceError: always.
-        """
-        raise self._not_open("measure over ranks, with roofline.measure_ranks")
-
     def synchronize(self) -> None:
         """Nothing was submitted from here."""
 
-    def flusher(self, size_bytes: int) -> Callable[[], None]:  # noqa: ARG002
-        """Not here.
-
-        Raises:
-            DeviceError: always.
-        """
-        raise self._not_open("measure over ranks, with roofline.measure_ranks")
-
-    def _not_open(self, remedy: str) -> DeviceError:
-        return DeviceError(
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise DeviceError(
             f"{self.name} is open in the ranks only, since every test of this run uses the fixture distributed; "
-            f"{remedy}"
+            "measure over ranks, with roofline.measure_ranks, and ask for memory by distributed.free_bytes()"
         )
+
+    stamp = elapsed_s = flusher = free_bytes = _refuse

@@ -18,7 +18,7 @@ from typing import Any
 
 from .channel import Channel, connect
 from .identity import Identity
-from .interfaces import keep_gloo_reachable
+from .listener import keep_gloo_reachable
 from .messages import Answer, JobPlan, Task, pop_controller
 from .processes import descendants, kill_each, process_space, started
 from .wire import decode, encode
