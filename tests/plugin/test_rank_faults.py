@@ -255,8 +255,6 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
         ("local", signal.SIGKILL),
         ("local", signal.SIGTERM),
         ("attach", signal.SIGKILL),
-        ("attach", signal.SIGTERM),
-        ("mpirun", signal.SIGKILL),
         ("mpirun", signal.SIGTERM),
         ("torchrun", signal.SIGINT),
         ("torchrun", signal.SIGKILL),
