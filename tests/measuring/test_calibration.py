@@ -114,7 +114,7 @@ def test_measurements_on_a_device_share_its_calibration():
     engines = [Engine(device, Plan(lambda: device.work(1e-3), [()], budget_s=0.2)) for _ in range(2)]
     for engine in engines:
         engine.run()
-    assert engines[0].calibration is engines[1].calibration
+    assert engines[0].log.calibration is engines[1].log.calibration
 
 
 def test_nothing_is_left_behind_on_the_device():
