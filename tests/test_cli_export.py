@@ -9,7 +9,6 @@ from click.testing import CliRunner
 
 from pytest_roofline.cli import main
 from pytest_roofline.core.entries import Baseline
-from pytest_roofline.core.records import Outcome
 from pytest_roofline.exchange.export import NAMES
 from pytest_roofline.judging.baselines import write_baseline
 
@@ -63,27 +62,6 @@ def test_a_drill_goes_nowhere(command, tmp_path, name):
     assert (2, "", False) == (done.exit_code, done.stdout, (tmp_path / "out.json").exists())
     assert 7 == done.stderr.count("had been replaced through pytest_roofline_function")
     assert f"roofline: none of 7 measurements may go out as {name}; expected one at least\n" in done.stderr
-
-
-def test_what_is_left_out_is_named_with_its_reason_and_counted(command, saved, make):
-    broken = make.measurement(key=make.key(size_bytes=1024), invalid="above the datasheet's peak")
-    saved("night", make.measurement(), broken, Outcome("test_e.py::test_e", "failed", reason="ValueError"))
-    done = command("night", "--to", "bencher")
-    assert [LABEL] == list(json.loads(done.stdout))
-    assert [
-        "left out: memcpy_d2d[1KiB]: above the datasheet's peak",
-        "without a time: test_e: its test failed: ValueError",
-        "1 of 2 measurements exported",
-    ] == done.stderr.splitlines()
-
-
-def test_json_says_what_went_where_and_what_did_not(command, saved, make):
-    saved("night", make.measurement(), make.measurement(key=make.key(size_bytes=1024), invalid="busy"))
-    done = command("night", "--to", "bencher", "-o", "out.json", "--json")
-    left_out = {"label": "memcpy_d2d[1KiB]", "reason": "busy", "measured": True}
-    assert {"format": "bencher", "file": "out.json", "exported": [LABEL], "left_out": [left_out]} == json.loads(
-        done.stdout
-    )
 
 
 def test_a_file_that_is_there_is_replaced_whole(command, saved, make, tmp_path):

@@ -59,15 +59,6 @@ def test_the_list_is_there_for_machines_too(command):
     assert {"value", "source", "confidence", "bounds", "note"} == row["facts"]["units"].keys()
 
 
-@pytest.mark.parametrize("name", ["h200-sxm", "h200-sxm 141gb", "NVIDIA H200"])
-def test_a_product_is_shown_by_its_key_or_its_name_with_every_source(command, name):
-    result = command("hardware", "show", name)
-    assert result.exit_code == 0
-    first, *lines = result.stdout.splitlines()
-    assert first == "h200-sxm 141gb (SXM-141GB; sm_90, HBM3e, pcie-5, nvlink-4), family h200"
-    assert "  memory_GBps 4800 (high): stas00/ml-engineering:compute/accelerator/README.md" in lines
-
-
 def test_what_bounds_nothing_says_why(command):
     text = command("hardware", "show", "AMD Instinct MI250X").stdout
     assert "pcie_GBps 31.5 (medium; bounds nothing; some hosts are reached over Infinity Fabric" in text

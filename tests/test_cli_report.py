@@ -10,8 +10,6 @@ from click.testing import CliRunner
 
 from pytest_roofline.cli import main
 
-FILES = ("run.json", "results.csv", "summary.md", "index.html")
-
 
 @pytest.fixture
 def report(tmp_path, monkeypatch):
@@ -29,15 +27,6 @@ def saved(make, tmp_path):
     """Two saved runs."""
     folder = tmp_path / ".roofline" / "runs"
     return [make.save(folder / f"{name}.jsonl", make.measurement(), make.footer()) for name in ("old", "new")]
-
-
-def test_a_saved_run_becomes_four_files_whose_paths_are_printed(report, saved, tmp_path):
-    done = report("old", "-o", "out")
-    assert (0, [f"out/{name}" for name in FILES]) == (done.exit_code, done.output.splitlines())
-    assert sorted(FILES) == sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert "MEASURED" in (tmp_path / "out/summary.md").read_text()
-    assert "memcpy_d2d" in (tmp_path / "out/index.html").read_text()
-    assert ["old"] == list(pd.read_csv(tmp_path / "out/results.csv")["run"])
 
 
 def test_several_runs_by_name_or_path_are_one_report(report, saved, tmp_path):

@@ -19,8 +19,6 @@ from pytest_roofline.core.profiles import Profile
 from pytest_roofline.core.records import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.samples import Samples
 
-MIB = 2**20
-
 
 @pytest.fixture
 def command(tmp_path, monkeypatch):
@@ -91,30 +89,6 @@ def test_explain_shows_every_process_with_its_round_and_median(command, saved):
     ]
     assert ["does not count" in line for line in shown] == [False, False, True]
     assert "datasheet" in shown[2]
-
-
-def test_explain_shows_the_sessions_behind_the_baseline(command, saved):
-    text = command("explain", "new", "slow").stdout
-    assert "baseline baselines/h200.json" in text
-    assert "session of 2026-01-01T12:00:00Z on GPU-1: 5 processes, 1.00 ms (990 µs … 1.01 ms)" in text
-    assert "session of 2026-01-02T12:00:00Z on GPU-1: 5 processes, 1.00 ms (980 µs … 1.02 ms)" in text
-
-
-def test_explain_shows_the_figures_of_the_rule_and_ends_with_the_verdict(command, saved):
-    lines = command("explain", "new", "slow").stdout.splitlines()
-    text = "\n".join(lines)
-    assert "+30.0 % time (99 % interval +27.0 … +33.0 %), tolerance 5 %" in text
-    assert "processes 1.00% (estimated)" in text
-    assert "sessions 0.50% (prior, 2 sessions)" in text
-    assert "+30.0 % is more than 5 %" in text
-    assert "2 %? yes: p 1e-06, 4e-05 after paying for all looks and all tests" in text
-    assert lines[-1] == "REGRESSED"
-
-
-def test_explain_of_a_test_that_is_not_slower_says_that_it_is_not(command, saved):
-    text = command("explain", "new", "other").stdout
-    assert "+0.1 % is not more than 5 %" in text
-    assert text.splitlines()[-1] == "PASSED"
 
 
 def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(command, saved):
@@ -214,19 +188,6 @@ def test_a_run_that_is_not_there_is_refused(command):
     result = command("explain", "gone")
     assert result.exit_code == 2
     assert "gone.jsonl does not exist" in result.stderr
-
-
-def test_explain_of_a_test_without_a_verdict_says_so(command, make, tmp_path):
-    make.save(tmp_path / "r.jsonl", make.measurement())
-    assert "no verdict" in command("explain", "r.jsonl").stdout
-
-
-@pytest.mark.parametrize(("verdict", "reason"), [("NO BASELINE", "no baseline recorded"), ("INVALID", "host-bound")])
-def test_explain_of_what_could_not_be_compared_gives_the_reason(command, make, tmp_path, verdict, reason):
-    measurement = make.measurement()
-    known = Judgement(measurement.test_id, measurement.label, verdict, 0.05, reason=reason)
-    make.save(tmp_path / "r.jsonl", measurement, known)
-    assert command("explain", "r.jsonl").stdout.splitlines()[-1] == f"{verdict}: {reason}"
 
 
 def test_hostile_text_in_a_run_is_shown_harmlessly(command, make, tmp_path):

@@ -48,10 +48,47 @@ THRESHOLD = {
 }  # fmt: skip
 PUBLISHED = ("baselines/h100.json", json.dumps({"schema": 1, "family": "h100", "entries": [THRESHOLD]}))
 
+# Beside a threshold that a result misses: what only stands there, what cannot be, and a floor that is met.
+FLOOR = {
+    "benchmark": "one", "kind": "floor", "metric": "traffic_GBps", "value": 0.55, "unit": "share",
+    "source": "the buyer; the maker", "figures": 2,
+}  # fmt: skip
+REFERENCES = [
+    THRESHOLD | {"value": 1500},
+    FLOOR,
+    THRESHOLD | {"kind": "reference", "source": "near"},
+    THRESHOLD | {"kind": "reference", "source": "range", "value": [2600, 2700]},
+    THRESHOLD | {"kind": "reference", "source": "odd", "value": 9e6, "implausible": "not synchronised"},
+    THRESHOLD | {"kind": "reference", "source": "small", "value": "out of memory"},
+    THRESHOLD | {"source": "other", "value": 3000, "confidence": "low", "note": "another engine"},
+]
+
 FIGURES = {
     "shared_bytes": 114688, "registers": 198, "stack_bytes": 0, "spill_stores": 0, "spill_loads": 0,
     "matrix_instructions": 24, "instructions": 900, "HGMMA": 24,
 }  # fmt: skip
+
+# What no run begins with, each answered with a sentence.
+REFUSED = (
+    *(f"tolerance={text}" for text in ("0", "-1", "nan", "inf", "5", "abc", "", "80%", "201%!", "!")),
+    *("tier=bogus", "budget=0", "budget=-1", "budget=nan", "budget=soon", "device=bogus", "device=cuda:x", "device="),
+    *("save=../x", "save=a/b", "save=/x", "save=.hidden", "save=", "save=a\nb"),
+    *("against=", "against=nowhere/x.json", "dir="),
+    *(f"rounds={text}" for text in ("0", "x", "1001", "-1", "1.5", "", "²")),
+    *(f"time={text}" for text in ("0", "soon", "-5m", "nan", "inf", "")),
+    *(f"fail-on={text}" for text in ("slow", "", ",", "invalid", "regressed,slow,fast")),
+    *("expect=", "expect=nowhere.json", "expect=.", "drill=0", "drill=-10%", "drill=lots", "drill=10"),
+    *(f"min-percent={text}" for text in ("0", "-1", "102.1", "nan", "inf", "a lot", "", "0.8")),
+)
+SETTINGS = (
+    "roofline_rounds = many", "roofline_time = soon", "roofline_fail_on = invalid", "roofline_expect = nowhere.json",
+    "roofline_drill = lots", "roofline_min_percent = 0.8", "roofline_ci = loud",
+)  # fmt: skip
+MARKERS = (
+    "colour='blue'", "tolerence=0.1", "0.05", "tolerance=0", "tolerance=-0.1", "tolerance=float('nan')",
+    "tolerance='5%'", "tolerance=True", "budget=0", "cache='cold'", "cache=[]", "ranks=0", "ranks=1.5", "gate=1",
+    "gate='yes'", "tier='huge'", "needs='gpu'", "tier=None", "gate=None", "setup=-1",
+)  # fmt: skip
 
 
 def siblings(desk):
@@ -126,6 +163,9 @@ RUNS = {
             "pytest {reported}",
             "roofline explain run",
             "roofline compare before run",
+            "roofline compare before run --json",
+            ("figures.json", json.dumps(FIGURES | {"registers": 168})),
+            "pytest -q",
         ),
         KERNEL,
         keeps=(*FILES, "baselines/*.json"),
@@ -149,4 +189,33 @@ RUNS = {
         keeps=("step.md",),
     ),
     "plain": Case(("pytest", "pytest --roofline-tolerance=x"), "def test_plain(): pass\n"),
+    "published": Case(
+        (
+            ("baselines/h100.json", json.dumps({"schema": 1, "family": "h100", "entries": REFERENCES})),
+            "pytest -q",
+            "pytest -v --roofline-save=run",
+            "roofline explain run",
+            "roofline baseline show",
+            "roofline baseline show one --json",
+            "roofline baseline check",
+            "roofline compare baselines/h100.json run",
+            {"slow": 1.3},
+            "pytest -q --roofline-save=slow",
+            "roofline explain slow",
+        ),
+        keeps=(),
+    ),
+    "refused_options": Case(tuple(f"pytest '--roofline-{option}'" for option in REFUSED), keeps=()),
+    "refused_settings": Case(
+        tuple(step for line in SETTINGS for step in (("pytest.ini", f"[pytest]\n{line}\n"), "pytest -q # " + line)),
+        keeps=(),
+    ),
+    "refused_markers": Case(
+        tuple(
+            step
+            for marks in MARKERS
+            for step in (("test_suite.py", ONE.format(marks=f"@pytest.mark.roofline({marks})")), "pytest -q # " + marks)
+        ),
+        keeps=(),
+    ),
 }

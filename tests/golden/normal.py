@@ -26,6 +26,7 @@ PATTERNS = tuple(
         (r"\bpytest_roofline(\.\w+)+\.([A-Z])", r"\2"),
         (r"^-+ generated xml file: .* -+\n", ""),
         (r"^(?:=+ )?(\d+ \w+(?:, \d+ \w+)*) in \d+(\.\d+)?s.*$", r"== \1 in <time>"),
+        (r"^no tests ran in [\d.]+s$", "no tests ran in <time>"),
         (r"\b20\d{6}T\d{6}\.\d+-\d+\b", "<run id>"),
         (r"^ *File \"[^\"]*/(site-packages|plugin)/.*\n", ""),
         (r"\b0x[0-9a-f]+\b", "<address>"),

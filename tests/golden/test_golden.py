@@ -43,7 +43,7 @@ def _step(step, case, desk, against):
         (desk.path / name).parent.mkdir(parents=True, exist_ok=True)
         (desk.path / name).write_text(text, encoding="utf-8")
         return ""
-    words = shlex.split(step.replace("{against}", " ".join(against)).replace("{reported}", REPORTED))
+    words = shlex.split(step.replace("{against}", " ".join(against)).replace("{reported}", REPORTED), comments=True)
     variables = list(itertools.takewhile(lambda word: word.partition("=")[0].isupper(), words))
     program, *arguments = words[len(variables) :]
     with pytest.MonkeyPatch.context() as patch:
@@ -54,7 +54,7 @@ def _step(step, case, desk, against):
             said, status = result.stdout + result.stderr, result.returncode
         elif program == "pytest":
             result = desk.run(*arguments)
-            said, status = result.stdout.str() + result.stderr.str(), int(result.ret)
+            said, status = f"{result.stdout}\n{result.stderr}", int(result.ret)
         else:
             result = desk.cli(*arguments)
             said, status = result.output, result.exit_code

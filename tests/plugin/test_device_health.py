@@ -27,36 +27,6 @@ def cases_of(desk):
     return (suite.get("failures"), suite.get("errors")), {case.get("name"): case for case in suite.iter("testcase")}
 
 
-def test_a_sick_device_is_one_failure_although_every_test_passes(desk, against):
-    desk.script(gpu=SICK)
-    result = desk.run(*against, "--junitxml=report.xml")
-    assert result.ret == 1
-    result.assert_outcomes(passed=2, failed=1)
-    counts, cases = cases_of(desk)
-    assert counts == ("1", "0")
-    (failure,) = cases["device health"].findall("failure")
-    assert CAUSE in failure.get("message")
-
-
-def test_the_message_begins_with_the_cause_and_goes_on_with_effect_and_remedy(desk, against):
-    desk.script(gpu=SICK)
-    result = desk.run(*against)
-    result.stdout.fnmatch_lines(
-        [f"DEGRADED: {CAUSE} (GPU 0, {H100})", f"  GPU 0 ({H100}): {CAUSE}: clocks fall under load. Mend: nvidia-smi *"]
-    )
-    result.stdout.fnmatch_lines(["FAILED device health - *DEGRADED: power limit*"])
-    assert "device_item.py" not in result.stdout.str()
-
-
-def test_it_runs_last_and_counts_to_a_hundred_percent(desk, against):
-    desk.script(gpu=SOUND)
-    lines = [line for line in desk.run(*against, "-v").stdout.lines if line.endswith("%]")]
-    assert [line.partition(" PASSED")[0] for line in lines] == [
-        "test_suite.py::test_copy[64MiB]", "test_suite.py::test_copy[1GiB]", "device health",
-    ]  # fmt: skip
-    assert [line[-6:] for line in lines] == ["[ 33%]", "[ 66%]", "[100%]"]
-
-
 def test_a_sound_device_passes_and_is_not_mentioned(desk, against):
     desk.script(gpu=SOUND)
     result = desk.run(*against)
@@ -124,16 +94,6 @@ def test_a_gate_fails_on_a_sick_device(desk, against, flag):
     desk.script(gpu=SICK)
     result = desk.run(*against, f"--roofline-{flag}", "--roofline-rounds=1", "--roofline-tolerance=20%")
     result.assert_outcomes(passed=2, failed=1)
-
-
-def test_the_run_file_says_that_the_device_was_sick(desk, against):
-    desk.script(gpu=SICK)
-    desk.run(*against)
-    run = desk.last_run()
-    (outcome,) = [outcome for outcome in run.outcomes if outcome.test_id == "device health"]
-    assert outcome.outcome == "failed"
-    assert CAUSE in outcome.reason
-    assert run.footer.exit_status == 1
 
 
 def test_a_regressed_test_points_to_the_sick_device(desk, against):

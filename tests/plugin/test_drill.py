@@ -49,13 +49,6 @@ def test_short(roofline, busy):
     assert after["short"] / before["short"] == pytest.approx(1.2, rel=0.01)
 
 
-def test_what_a_drill_measured_is_labelled_and_the_run_says_that_it_was_one(desk):
-    desk.suite()
-    result = desk.run("--roofline-drill=10%", "--roofline-save=it")
-    assert all("replaced" in m.samples.labels for m in desk.saved("it").measurements)
-    result.stdout.fnmatch_lines(["DRILL: every measured function was slowed down by 10 %"])
-
-
 def test_what_a_drill_measured_never_becomes_a_baseline(desk):
     desk.suite()
     desk.run("--roofline-drill=10%", "--roofline-save=it")

@@ -70,25 +70,6 @@ def test_a_batched_test_that_meets_a_limit_on_the_fastest_call_could_only_pass_a
     )
 
 
-def test_where_limits_alone_gate_the_run_says_so_and_how_to_record_a_baseline(desk):
-    desk.suite()
-    shipped(desk, entry(1500))
-    result = desk.run("--roofline-require-baseline")
-    assert result.ret == 0
-    result.stdout.no_fnmatch_line("*GATES NOTHING*")
-    result.stdout.fnmatch_lines(
-        [
-            "*against *h100.json (nothing recorded on this hardware, 1 published limit)",
-            "*limit*verdict*",
-            "copy*1500*PASSED",
-            "limit: the maker: copy[[]64MiB], copy[[]1GiB]",
-            "2 of 2 compared with published limits alone: 2 PASSED",
-            "A limit finds only what falls below it; *Record one with",
-            "  roofline baseline propose *",
-        ]
-    )
-
-
 def test_baselines_limits_and_shares_are_counted_apart(desk):
     desk.baseline(text=LARGE)
     path = desk.path / "baselines" / "h100.json"
@@ -112,15 +93,6 @@ def test_what_misses_its_share_of_the_roofline_is_red(desk, percent, status):
     words = {"50": "PASSED", "60.5": "INCONCLUSIVE"}.get(percent, "REGRESSED")
     result.stdout.fnmatch_lines([f"copy *{words}", f"2 of 2 compared with a share of the roofline alone: 2 {words}"])
     result.stdout.no_fnmatch_line("*GATES NOTHING*")
-
-
-def test_a_missed_share_stands_in_message_run_file_and_explanation(desk):
-    desk.suite(LARGE)
-    result = desk.run("--roofline-min-percent=80", "-rf", "--roofline-save=r")
-    sentence = "BELOW 80 % OF THE ROOFLINE (observed 59.7 % of 3350 GB/s; *)"
-    result.stdout.fnmatch_lines([f"copy[[]1GiB]: +* time beyond its limit (2000 GB/s) REGRESSED, {sentence}, 99 %*"])
-    assert all(known.verdict == "REGRESSED" for known in desk.saved("r").judgements)
-    assert "REGRESSED: BELOW 80 % OF THE ROOFLINE (observed 59.7 %" in desk.cli("explain", "r", "1GiB").output
 
 
 def test_the_share_may_stand_in_the_ini_file_and_satisfies_a_required_baseline(desk):
@@ -150,21 +122,6 @@ def floor(share, **changes):
     } | changes  # fmt: skip
 
 
-def test_what_misses_a_floor_is_red_and_says_whose_figures_it_rests_on_and_what_to_do(desk):
-    desk.suite(LARGE)
-    shipped(desk, floor(0.8))
-    result = desk.run("--roofline-save=r")
-    assert result.ret == 1
-    sentence = (
-        "copy[[]1GiB]: +34.0 % time beyond its limit (2000 GB/s) REGRESSED, BELOW FLOOR: 59.7 % of its peak, the floor "
-        "2680 GB/s (80 % of 3350 GB/s; figures of 2 sources: the buyer; the maker); a healthy card of this product "
-        "reaches it: `roofline doctor` tells what holds this one back; *reason in a baseline of your own*"
-    )
-    result.stdout.fnmatch_lines([sentence, "2 of 2 compared with floors of published figures alone: 2 REGRESSED"])
-    assert "BELOW FLOOR: 59.7 % of its peak" in desk.cli("explain", "r", "1GiB").output
-    assert desk.cli("compare", "baselines/h100.json", "r").exit_code == 1
-
-
 @pytest.mark.parametrize("lax", [entry(1500), None])
 def test_a_floor_is_held_beside_a_recorded_baseline_and_a_lax_limit(desk, lax):
     path = desk.baseline(text=LARGE) if lax is None else shipped(desk, lax)
@@ -175,19 +132,6 @@ def test_a_floor_is_held_beside_a_recorded_baseline_and_a_lax_limit(desk, lax):
     result = desk.run()
     assert result.ret == 1
     result.stdout.fnmatch_lines(["copy[[]1GiB]: *BELOW FLOOR: 59.7 %*"])
-
-
-def test_a_floor_that_is_met_passes_and_is_named_as_what_gates(desk):
-    desk.suite(LARGE)
-    shipped(desk, floor(0.55))
-    result = desk.run()
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(
-        [
-            "limit: floor, figures of 2 sources: the buyer; the maker: copy[[]1GiB], copy[[]2GiB]",
-            "2 of 2 compared with floors of published figures alone: 2 PASSED*",
-        ]
-    )
 
 
 def test_a_floor_is_for_work_that_saturates_and_says_nothing_of_less(desk):
@@ -233,20 +177,6 @@ def test_the_share_is_asked_of_nothing_without_a_datasheets_roofline(desk):
     result.stdout.fnmatch_lines(["THIS RUN GATES NOTHING*"])
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "102.1", "nan", "inf", "a lot", ""])
-def test_a_share_that_cannot_be_is_refused(desk, sentence, text):
-    desk.suite()
-    sentence(desk.run(f"--roofline-min-percent={text}"), "--roofline-min-percent", "102%")
-
-
-@pytest.mark.parametrize("ini", [False, True])
-def test_a_share_given_as_a_fraction_is_refused_with_the_percentage_that_may_be_meant(desk, sentence, ini):
-    desk.suite()
-    if ini:
-        desk.ini("roofline_min_percent = 0.8")
-    sentence(desk.run(*[] if ini else ["--roofline-min-percent=0.8"]), "min", "'0.8'", "was 80 meant?")
-
-
 def test_rounds_go_on_while_a_limit_is_open_and_end_when_it_is_decided(desk):
     desk.one()
     shipped(desk, entry(2050, benchmark="one"))
@@ -263,34 +193,6 @@ def test_rounds_decide_an_open_share_of_the_roofline(desk):
     assert len(desk.last_run().measurements) == 2
 
 
-def test_references_beside_a_result_are_one_line_and_never_gate(desk):
-    desk.suite()
-    shipped(
-        desk,
-        entry(2500, "reference", source="near"),
-        entry([2600, 2700], "reference", source="range"),
-        entry(9e6, "reference", source="odd", implausible="not synchronised"),
-        entry("out of memory", "reference", source="small"),
-        entry(3000, "threshold", source="other", confidence="low", note="another engine"),
-    )
-    result = desk.run()
-    assert result.ret == 0
-    told = [line for line in result.stdout.lines if line.startswith("copy[64MiB]: 2000 GB/s; ")]
-    assert told == [
-        "copy[64MiB]: 2000 GB/s; published 2500 … 3000 GB/s (3 figures, 1 with a note (-v); nearest near), "
-        "out of memory (small), shown, never gating (1 implausible figure left out: not synchronised)"
-    ]
-    result.stdout.no_fnmatch_line("*another engine*")
-    desk.run("-v", "--roofline-save=r").stdout.fnmatch_lines(
-        [
-            "    threshold 3000 GB/s (traffic, 1e9; other), confidence low, note: another engine",
-            "*IMPLAUSIBLE: not syn*",
-        ]
-    )
-    assert "published, shown only: threshold 3000 GB/s (*" not in desk.cli("explain", "r").output
-    assert "note: another engine" in desk.cli("explain", "r", "64MiB").output
-
-
 def test_a_file_of_limits_alone_is_something_to_compare_a_run_with(desk):
     desk.suite()
     path = shipped(desk, entry(2500), folder="elsewhere")
@@ -299,19 +201,3 @@ def test_a_file_of_limits_alone_is_something_to_compare_a_run_with(desk):
     assert answer.exit_code == 1
     assert "REGRESSED copy[64MiB]: BELOW THRESHOLD: threshold 2500 GB/s" in answer.output
     assert "≤ 53.7 µs" in answer.output
-
-
-def test_show_groups_what_is_published_and_says_how_to_see_all(desk):
-    many = [entry(1000 + number, "reference", source=f"s{number}") for number in range(30)]
-    path = shipped(desk, *many, entry(1500), entry(9, "reference", implausible="too slow", benchmark="other"))
-    lines = desk.cli("baseline", "show", path).output.splitlines()
-    assert lines[1:3] == [
-        "copy: 31 published figures, 1 limit gates",
-        "  copy: threshold 1500 GB/s (traffic, 1e9; the maker), confidence high",
-    ]
-    assert lines[6] == "  and 27 more (all of them: roofline baseline show … copy, or --json)"
-    assert lines[-1].endswith("confidence high, IMPLAUSIBLE: too slow")
-    assert len(desk.cli("baseline", "show", path, "copy").output.splitlines()) == 33
-    plain = json.loads(desk.cli("baseline", "show", path, "--json").output)
-    assert (len(plain), sum(one["gates"] for one in plain)) == (32, 1)
-    assert {"statistic", "note", "implausible"} <= plain[0].keys()

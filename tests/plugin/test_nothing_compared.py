@@ -287,19 +287,6 @@ def test_once_something_is_recorded_here_a_test_without_baseline_fails(recorded)
     result.stdout.fnmatch_lines(["new: NO BASELINE (*), and a baseline is required"])
 
 
-def test_nothing_compared_at_all_fails_by_the_item_alone_and_names_how_to_record(desk):
-    desk.suite(TWO)
-    result = desk.run(*ONCE, "--roofline-ci")
-    result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "GATE: nothing was compared: 0 of 3 results",
-            "  THIS RUN GATES NOTHING: 0 of 3 *",
-            "*roofline baseline propose *",
-        ]
-    )
-
-
 @pytest.mark.parametrize(
     "options", [("--collect-only",), ("--collect-only", "-q"), ("--setup-plan",), ("--setup-only",)]
 )

@@ -75,44 +75,6 @@ def test_a_tolerance_is_a_share_or_a_percentage(desk, text):
     assert judged_by(desk, f"--roofline-tolerance={text}") == "7"
 
 
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        ("tolerance=0", ["above zero"]),
-        ("tolerance=-1", ["'-1'"]),
-        ("tolerance=nan", ["'nan'"]),
-        ("tolerance=inf", ["'inf'"]),
-        ("tolerance=5", ["'5'", "5%"]),
-        ("tolerance=abc", ["'abc'"]),
-        ("tolerance=", ["''"]),
-        ("tolerance=80%", ["'80%'", "1.8 times as long", "at most 50%", "write 80%!"]),
-        ("tolerance=201%!", ["'201%!'", "at most 200%"]),
-        ("tolerance=!", ["a share such as 5%"]),
-        ("tier=bogus", ["'bogus'", "quick, nightly, full"]),
-        ("budget=0", ["'0'"]),
-        ("budget=-1", ["'-1'"]),
-        ("budget=nan", ["'nan'"]),
-        ("budget=soon", ["'soon'"]),
-        ("device=bogus", ["'bogus'", "cuda:N"]),
-        ("device=cuda:x", ["'cuda:x'"]),
-        ("device=", ["''"]),
-        ("save=../x", ["'../x'"]),
-        ("save=a/b", ["'a/b'"]),
-        ("save=/tmp/x", ["'/tmp/x'"]),
-        ("save=.hidden", ["'.hidden'"]),
-        ("save=", ["''"]),
-        ("save=a\nb", ["a\\nb"]),
-        ("against=", ["''"]),
-        ("against=nowhere/x.json", ["nowhere/x.json"]),
-        ("dir=", ["empty"]),
-    ],
-)
-def test_an_option_that_cannot_be_used_is_one_sentence(desk, sentence, option, words):
-    desk.suite()
-    sentence(desk.run(f"--roofline-{option}"), f"--roofline-{option.partition('=')[0]}", *words)
-    assert not (desk.path / ".roofline").exists()
-
-
 @pytest.mark.parametrize("text", ["80%!", "0.8!", "80 %!"])
 def test_a_wide_tolerance_says_that_it_is_meant(desk, text):
     desk.suite()
@@ -161,13 +123,6 @@ def test_an_unknown_option_is_a_usage_error(desk):
 def test_saving_and_comparing_under_one_name_is_a_contradiction(desk, sentence):
     desk.five_runs()
     sentence(desk.run("--roofline-save=run0", "--roofline-against=run0"), "--roofline-save", "'run0'")
-
-
-def test_a_name_that_is_taken_is_refused_and_the_run_kept(desk, sentence):
-    desk.five_runs()
-    before = desk.run_path("run0").read_text()
-    sentence(desk.run("--roofline-save=run0"), "'run0'", "already saved")
-    assert desk.run_path("run0").read_text() == before
 
 
 def test_every_option_has_an_ini_twin(desk):
@@ -254,35 +209,6 @@ def test_the_default_folder_ignores_itself_in_git(desk):
     desk.suite()
     desk.run()
     assert (desk.path / ".roofline" / "runs" / ".gitignore").read_text() == "*\n"
-
-
-@pytest.mark.parametrize(
-    ("marker", "words"),
-    [
-        ("colour='blue'", ["colour", "tolerance, tolerance_reason, cache, budget, setup, ranks, gate"]),
-        ("tolerence=0.1", ["tolerence", "tolerance"]),
-        ("0.05", ["positional", "tolerance"]),
-        ("tolerance=0", ["tolerance=0"]),
-        ("tolerance=-0.1", ["tolerance=-0.1"]),
-        ("tolerance=float('nan')", ["tolerance=nan"]),
-        ("tolerance='5%'", ["tolerance='5%'"]),
-        ("tolerance=True", ["tolerance=True"]),
-        ("budget=0", ["budget=0"]),
-        ("cache='cold'", ["cache='cold'", "warm, rotate, flush"]),
-        ("cache=[]", ["cache=[]"]),
-        ("ranks=0", ["ranks=0"]),
-        ("ranks=1.5", ["ranks=1.5"]),
-        ("gate=1", ["gate=1"]),
-        ("gate='yes'", ["gate='yes'"]),
-        ("tier='huge'", ["tier='huge'"]),
-        ("needs='gpu'", ["needs='gpu'"]),
-        ("tier=None", ["tier=None"]),
-        ("gate=None", ["gate=None"]),
-    ],
-)
-def test_an_impossible_marker_is_a_usage_error_that_names_the_test(desk, sentence, marker, words):
-    desk.suite(BASE.format(marks=f"@pytest.mark.roofline({marker})"))
-    sentence(desk.run(), "test_suite.py::test_one", *words)
 
 
 def test_the_marker_is_registered_with_its_keywords(desk):

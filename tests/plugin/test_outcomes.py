@@ -40,20 +40,6 @@ def test_an_assert_after_measuring_fails_plainly(desk):
     assert "REGRESSED" not in result.stdout.str()
 
 
-def test_a_failed_test_stands_in_the_table_as_failed_and_first(desk):
-    result = ending(desk, "assert 1 == 2")
-    assert row(result, "other").endswith("FAILED")
-    lines = result.stdout.lines
-    assert lines.index(row(result, "other")) < lines.index(row(result, "good"))
-
-
-def test_a_failed_test_is_marked_in_the_run_file(desk):
-    ending(desk, "assert 1 == 2")
-    failed = desk.saved("it").not_passed["test_suite.py::test_other"]
-    assert not failed.by_verdict
-    assert "assert 1 == 2" in failed.reason
-
-
 def test_a_failed_test_is_left_out_of_a_proposal_and_named(desk):
     ending(desk, "assert 1 == 2")
     said, text = proposed(desk)
@@ -256,14 +242,6 @@ def test_a_drill_turns_the_gate_red(drilled):
     assert result.ret == 1
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["copy[[]64MiB]: +100.* REGRESSED*"])
-
-
-def test_a_drill_is_labelled_in_the_run_file(drilled):
-    drilled.suite()
-    drill(drilled)
-    labels = {m.label: m.samples.labels for m in drilled.saved("it").measurements}
-    assert "replaced" in labels["copy[64MiB]"]
-    assert "replaced" not in labels["copy[1GiB]"]
 
 
 def test_a_drill_is_never_proposed(drilled):

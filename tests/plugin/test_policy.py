@@ -4,14 +4,6 @@ import json
 
 import pytest
 
-ONE = """
-import pytest
-from pytest_roofline import Work
-
-{marks}
-def test_one(roofline, busy):
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
-"""
 # Against five sessions 1 % apart, and by one process: surely the same, doubtful, surely slower.
 SAME, DOUBTFUL, SURE = 1.0, 1.035, 1.3
 # Twice what the datasheet allows.
@@ -23,58 +15,6 @@ def test_the_words_of_the_header_tell_rounds_and_time(desk):
     desk.script(slow="skip")
     result = desk.run("--roofline-rounds=5", "--roofline-time=30m")
     result.stdout.fnmatch_lines(["roofline: 1 measuring test* planned, *up to 5 rounds*30 min*"])
-
-
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        ("rounds=0", ["'0'", "1 to 100", "auto"]),
-        ("rounds=x", ["'x'", "1 to 100", "auto"]),
-        ("rounds=1001", ["'1001'"]),
-        ("rounds=-1", ["'-1'"]),
-        ("rounds=1.5", ["'1.5'"]),
-        ("rounds=", ["''"]),
-        ("rounds=²", ["'²'"]),
-        ("time=0", ["'0'", "30m"]),
-        ("time=soon", ["'soon'"]),
-        ("time=-5m", ["'-5m'"]),
-        ("time=nan", ["'nan'"]),
-        ("time=inf", ["'inf'"]),
-        ("time=", ["''"]),
-        ("fail-on=slow", ["slow", "regressed, degraded, invalid, no-baseline, inconclusive"]),
-        ("fail-on=", ["empty", "regressed"]),
-        ("fail-on=,", ["empty"]),
-        ("fail-on=invalid", ["lets a regression pass", "--roofline-tolerance"]),
-        ("fail-on=regressed,slow,fast", ["fast, slow"]),
-        ("expect=", ["empty"]),
-        ("expect=nowhere.json", ["nowhere.json", "--write-expect"]),
-        ("expect=.", ["no file"]),
-        ("drill=0", ["'0'"]),
-        ("drill=-10%", ["'-10%'"]),
-        ("drill=lots", ["'lots'"]),
-        ("drill=10", ["'10'", "10%"]),
-    ],
-)
-def test_an_option_of_the_gate_that_cannot_be_used_is_one_sentence(desk, sentence, option, words):
-    desk.one()
-    sentence(desk.run(f"--roofline-{option}"), f"--roofline-{option.partition('=')[0]}", *words)
-    assert not (desk.path / ".roofline").exists()
-
-
-@pytest.mark.parametrize(
-    ("line", "word"),
-    [
-        ("roofline_rounds = many", "'many'"),
-        ("roofline_time = soon", "'soon'"),
-        ("roofline_fail_on = invalid", "lets a regression pass"),
-        ("roofline_expect = nowhere.json", "nowhere.json"),
-        ("roofline_drill = lots", "'lots'"),
-    ],
-)
-def test_a_line_of_the_ini_that_cannot_be_used_is_one_sentence(desk, sentence, line, word):
-    desk.one()
-    desk.ini(line)
-    sentence(desk.run(), word)
 
 
 @pytest.mark.parametrize("text", ['{"schema": 1', "[]", '{"schema": 1, "gpus": [], "colour": 1}', ""])
@@ -172,19 +112,6 @@ def test_a_gate_goes_on_for_up_to_twelve_rounds_and_half_an_hour(desk, flag):
     assert "30 min" in header
 
 
-def test_a_gate_without_any_baseline_is_red(desk):
-    desk.one()
-    result = desk.run("--roofline-ci")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["THIS RUN GATES NOTHING: 0 of 1 compared*"])
-
-
-def test_a_failing_verdict_still_names_how_to_record_a_baseline(desk):
-    desk.one()
-    result = desk.run("--roofline-ci")
-    result.stdout.fnmatch_lines(["*roofline baseline propose *"])
-
-
 @pytest.mark.parametrize(
     ("line", "slow", "status"),
     [
@@ -272,13 +199,6 @@ def test_the_tolerance_of_marker_entry_command_line_ini_and_default_go_before_ea
     assert tolerance_of(desk) == 0.20
     desk.ini()
     assert tolerance_of(desk) == 0.05
-
-
-def test_a_green_run_ends_with_what_it_could_have_seen(desk):
-    against = desk.five_sessions_of_one()
-    result = desk.run(*against)
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["would have caught * % on the one test*"])
 
 
 def test_what_a_run_could_have_seen_counts_on_no_rounds_that_did_not_run(desk):

@@ -81,16 +81,6 @@ def test_an_interrupted_run_is_proposed_without_its_partial_size(desk):
     assert '"benchmark": "second"' not in (desk.path / "p.json").read_text()
 
 
-def test_a_run_is_saved_under_its_name(desk):
-    desk.suite()
-    desk.run("--roofline-save=driver-570.86+a_b")
-    run = desk.saved("driver-570.86+a_b")
-    assert run.header.run_id == "driver-570.86+a_b"
-    assert run.footer.measured == 2
-    assert run.header.environment.device.driver == "550.54"
-    assert "--roofline-save=driver-570.86+a_b" in run.header.command
-
-
 def test_a_run_without_a_name_is_saved_too(desk):
     desk.suite()
     desk.run()

@@ -13,33 +13,6 @@ def table_of(result):
     return lines[start:end]
 
 
-def test_the_header_names_version_device_driver_and_baseline(desk):
-    from pytest_roofline import __version__
-
-    desk.baseline()
-    result = desk.run()
-    header = next(line for line in result.stdout.lines if line.startswith("roofline "))
-    assert __version__ in header
-    assert "NVIDIA H100 80GB HBM3" in header
-    assert "driver 550.54" in header
-    assert header.endswith("baselines/h100.json")
-
-
-def test_the_header_names_the_runs_compared_with(desk):
-    against = desk.five_runs()
-    desk.run(*against).stdout.fnmatch_lines(["roofline *against 5 saved runs (run0, run1, run2, run3, run4)"])
-
-
-def test_the_header_says_that_there_is_no_baseline(desk):
-    desk.suite()
-    desk.run().stdout.fnmatch_lines(["roofline *against no baseline"])
-
-
-def test_the_header_counts_one_test_as_one(desk):
-    desk.one()
-    desk.run().stdout.fnmatch_lines(["roofline: 1 measuring test planned, *"])
-
-
 def test_the_header_counts_what_is_planned_and_how_long_it_takes(desk):
     desk.suite()
     desk.run("--roofline-budget=3").stdout.fnmatch_lines(["roofline: 2 measuring tests planned, about 9 s*"])
@@ -116,19 +89,9 @@ def test_what_takes_over_a_minute_is_named_before_it_begins(desk):
     )
 
 
-def test_set_up_is_a_number_of_seconds(desk):
-    desk.suite(SLOW_TO_SET_UP.format(marks=", setup=-1", sleeps=0))
-    desk.run().stderr.fnmatch_lines(["*has setup=-1; expected about how many seconds set-up and checks take"])
-
-
 def test_the_plan_counts_only_what_was_selected(desk):
     desk.suite()
     desk.run("-k", "64MiB").stdout.fnmatch_lines(["roofline: 1 measuring test* planned*"])
-
-
-def test_the_header_stands_once(desk):
-    desk.suite()
-    assert sum(line.startswith("roofline 0") for line in desk.run().stdout.lines) == 1
 
 
 def test_a_suite_that_does_not_measure_sees_nothing_of_it(desk):
@@ -159,48 +122,11 @@ def pytest_unconfigure():
     result.stdout.fnmatch_lines(["HEAVY: []"])
 
 
-def test_the_status_word_holds_number_and_difference(desk):
-    against = desk.five_runs()
-    result = desk.run("-v", *against)
-    words = [line for line in result.stdout.lines if "::test_copy" in line]
-    assert len(words) == 2
-    assert all(re.search(r"PASSED 2000 GB/s [+-]\d\.\d % ", line + " ") for line in words), words
-
-
-def test_failures_are_plainly_failed(desk):
-    desk.suite()
-    desk.script(slow={"test_copy[1GiB]": 1.3})
-    result = desk.run("-v", "--roofline-min-percent=55")
-    assert re.search(r"::test_copy\[1GiB\] FAILED +\[ *100%\]", result.stdout.str())
-
-
 def test_other_tests_keep_their_status_word(desk):
     desk.suite()
     desk.suite("def test_plain(): pass\n", "test_plain")
     result = desk.run("-v")
     assert re.search(r"::test_plain PASSED +\[", result.stdout.str())
-
-
-def test_the_table_has_the_promised_columns(desk):
-    desk.baseline()
-    head = table_of(desk.run())[0].split()
-    assert [name.replace("GB/s", "rate") for name in head] == [
-        "test", "size", "time", "rate", "roof", "diff", "%", "99", "%", "n", "verdict",
-    ]  # fmt: skip
-
-
-def test_the_table_holds_difference_interval_and_processes_of_every_test(desk):
-    against = desk.five_runs()
-    desk.script(slow={"test_copy[1GiB]": 1.3})
-    worst, other = table_of(desk.run(*against))[2:]
-    assert re.search(r" \+30\.0 +\+2\d\.\d…\+3\d\.\d +3:5 +REGRESSED$", worst)
-    assert re.search(r" [+-]0\.0 +-\d\.\d…\+\d\.\d +1:5 +PASSED$", other)
-
-
-def test_the_table_fits_eighty_columns(desk):
-    against = desk.five_runs()
-    desk.script(slow=1.3)
-    assert max(map(len, table_of(desk.run(*against, "--roofline-rounds=1")))) <= 80
 
 
 def test_long_names_fold_inside_eighty_columns_and_lose_nothing(desk):
@@ -214,28 +140,6 @@ def test_{name}(roofline, busy):
     assert max(map(len, table)) <= 80
     assert name in "".join(line.partition(" ")[0] for line in table[2:])
     assert any("1.00 ms" in line and "2000" in line and "NO BASELINE" in line for line in table)
-
-
-def test_the_worst_comes_first_when_something_failed(desk):
-    desk.suite()
-    desk.script(slow={"test_copy[1GiB]": 1.3})
-    table = table_of(desk.run("--roofline-min-percent=55"))
-    assert "REGRESSED" in table[2]
-    assert "1 GiB" in table[2]
-    assert "64 MiB" in table[3]
-
-
-def test_the_order_of_the_tests_stays_when_nothing_failed(desk):
-    desk.suite()
-    table = table_of(desk.run())
-    assert "64 MiB" in table[2]
-    assert "1 GiB" in table[3]
-
-
-def test_there_are_no_escape_codes_without_a_terminal(desk):
-    desk.suite()
-    desk.script(slow=1.3)
-    assert "\x1b" not in desk.run("--roofline-min-percent=55").stdout.str()
 
 
 def test_colour_that_is_asked_for_colours_the_verdict(desk):
@@ -270,45 +174,6 @@ def test_copy(roofline, busy, way, size_bytes):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
 """)
     assert "copy[red]" in "\n".join(table_of(desk.run()))
-
-
-def test_the_counts_name_what_was_not_measured_and_why(desk):
-    desk.suite("""
-import pytest
-from pytest_roofline import Work
-def test_one(roofline, busy):
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
-def test_two(roofline):
-    roofline.skip_for_hardware("needs 2 GPUs, found 1")
-def test_three(roofline):
-    roofline.skip_for_hardware("needs 2 GPUs, found 1")
-""")
-    result = desk.run()
-    assert result.ret == 0
-    result.assert_outcomes(passed=1, skipped=2)
-    result.stdout.fnmatch_lines(["1 measured, 2 not measured (needs 2 GPUs, found 1)"])
-
-
-def test_the_counts_are_the_last_line_before_pytests_own(desk):
-    desk.suite()
-    lines = [line for line in desk.run().stdout.lines if line]
-    assert lines[-2] == "2 measured"
-
-
-def test_a_sweep_is_summed_up_as_a_curve(desk):
-    desk.suite("""
-import pytest
-from pytest_roofline import Work
-@pytest.mark.parametrize("size_bytes", [2**20, 2**23, 2**26, 2**29, 2**32])
-def test_copy(roofline, busy, size_bytes):
-    work = Work(read_bytes=size_bytes, write_bytes=size_bytes, payload_bytes=size_bytes)
-    roofline.measure(lambda: busy(1e-4 + 2 * size_bytes / 2e12), work=work)
-""")
-    result = desk.run()
-    curve = next(line for line in result.stdout.lines if line.startswith("copy: plateau"))
-    assert all(share in curve for share in ("50", "80", "90"))
-    assert "fits 100 µs" in curve
-    assert len(desk.last_run().footer.curves) == 1
 
 
 @pytest.mark.parametrize("quiet", ["-q", "-qq"])
