@@ -43,9 +43,9 @@ def saved(make, path, *measurements):
     return path
 
 
-def verdict(old, new):
+def compared(old, new):
     (row,) = compare([old], [new]).rows
-    return row.verdict
+    return row
 
 
 @pytest.mark.parametrize("factor", FACTORS)
@@ -53,7 +53,7 @@ def verdict(old, new):
 def test_what_was_timed_in_another_mode_is_invalid_however_fast(make, tmp_path, before, after, factor):
     old = saved(make, tmp_path / "old.jsonl", timed(make, 1.0, before))
     new = saved(make, tmp_path / "new.jsonl", timed(make, factor, after))
-    assert verdict(old, new).kind is Kind.INVALID
+    assert compared(old, new).verdict == Kind.INVALID
 
 
 @pytest.mark.parametrize("suffixes", list(itertools.product([".json", ".jsonl"], repeat=2)))
@@ -61,8 +61,8 @@ def test_what_was_timed_in_another_mode_is_invalid_however_fast(make, tmp_path, 
 def test_runs_and_baselines_know_alike_how_they_were_timed(make, tmp_path, before, after, suffixes):
     old = saved(make, (tmp_path / "old").with_suffix(suffixes[0]), timed(make, 1.0, before))
     new = saved(make, (tmp_path / "new").with_suffix(suffixes[1]), timed(make, 1.0, after))
-    found = verdict(old, new)
-    assert found.kind is Kind.INVALID
+    found = compared(old, new)
+    assert found.verdict == Kind.INVALID
     assert OTHER_THINGS in found.reason
 
 
@@ -74,20 +74,20 @@ def test_runs_and_baselines_know_alike_how_they_were_timed(make, tmp_path, befor
 def test_what_was_timed_in_the_same_mode_is_judged(make, tmp_path, mode, factor, kind, suffix):
     old = saved(make, (tmp_path / "old").with_suffix(suffix), *rounds(make, 5, 1.0, mode))
     new = saved(make, tmp_path / "new.jsonl", *rounds(make, 3, factor, mode))
-    assert verdict(old, new).kind is kind
+    assert compared(old, new).verdict == kind
 
 
 @pytest.mark.parametrize(("before", "after"), [(("noisy",), AS_ASKED), (("drifting", "noisy"), ("noisy",))])
 def test_labels_that_do_not_change_what_was_timed_do_not_matter(make, tmp_path, before, after):
     old = saved(make, tmp_path / "old.jsonl", timed(make, 1.0, before))
     new = saved(make, tmp_path / "new.jsonl", timed(make, 1.0, after))
-    assert verdict(old, new).kind is Kind.PASSED
+    assert compared(old, new).verdict == Kind.PASSED
 
 
 def test_another_clock_alone_does_not_keep_times_apart(make, tmp_path):
     old = saved(make, tmp_path / "old.jsonl", timed(make, 1.0))
     new = saved(make, tmp_path / "new.jsonl", timed(make, 1.0, mode="host"))
-    assert verdict(old, new).kind is Kind.PASSED
+    assert compared(old, new).verdict == Kind.PASSED
 
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
@@ -96,9 +96,9 @@ def test_a_graphs_replay_and_its_calls_one_by_one_are_kept_apart(make, tmp_path,
     # What lies between two launches, a third of a short kernel, is in the one and not in the other.
     old = saved(make, (tmp_path / "old").with_suffix(suffix), *[timed(make, 1.0, mode=before)])
     new = saved(make, tmp_path / "new.jsonl", timed(make, 1.3, mode=after))
-    found = verdict(old, new)
+    found = compared(old, new)
     words = {"events": "timed as asked", "graph": "timed by replaying a graph"}
-    assert found.kind is Kind.INVALID
+    assert found.verdict == Kind.INVALID
     assert f"this is {words[after]}, the baseline {words[before]}: {OTHER_THINGS}" in found.reason
 
 
@@ -204,7 +204,7 @@ def test_a_baseline_of_old_is_one_that_was_timed_as_asked(make, tmp_path):
     write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(sessions=(session,)),)))
     assert "achieved" not in (tmp_path / "h200.json").read_text()
     new = saved(make, tmp_path / "new.jsonl", timed(make, 1.0))
-    assert verdict(tmp_path / "h200.json", new).kind is Kind.PASSED
+    assert compared(tmp_path / "h200.json", new).verdict == Kind.PASSED
 
 
 @pytest.mark.parametrize(("labels", "count"), [(AS_ASKED, 1), (("unresolved",), 0)])

@@ -26,7 +26,7 @@ def full_disk(self, *args, **kwargs):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("step", ["write_text", "replace"])
+@pytest.mark.parametrize("step", ["write_bytes", "replace"])
 def test_a_failure_leaves_the_old_file_as_it_was(tmp_path, monkeypatch, step):
     path = tmp_path / "c.json"
     path.write_text("old")
