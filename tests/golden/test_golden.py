@@ -54,7 +54,7 @@ def _step(step, case, desk, against):
             said, status = result.stdout + result.stderr, result.returncode
         elif program == "pytest":
             result = desk.run(*arguments)
-            said, status = f"{result.stdout}\n{result.stderr}", int(result.ret)
+            said, status = f"{result.stdout}\n{result.stderr}".strip("\n"), int(result.ret)
         else:
             result = desk.cli(*arguments)
             said, status = result.output, result.exit_code
