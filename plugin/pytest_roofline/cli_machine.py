@@ -14,7 +14,7 @@ from .core.units import printable
 
 if TYPE_CHECKING:
     from .core.facts import DeviceFacts, Environment
-    from .core.machine import Difference, Finding, Machine, Property
+    from .core.machine import Unexpected, Finding, Machine, Property
     from .core.samples import Calibration
 
 
@@ -137,7 +137,7 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> Non
     sys.exit(1 if found else 0)
 
 
-def _as_plain(machine: "Machine", findings: "list[Finding]", found: "list[Difference]") -> dict[str, Any]:
+def _as_plain(machine: "Machine", findings: "list[Finding]", found: "list[Unexpected]") -> dict[str, Any]:
     from .judging.storage import to_plain
 
     return {
@@ -148,7 +148,7 @@ def _as_plain(machine: "Machine", findings: "list[Finding]", found: "list[Differ
 
 
 def _print_doctor(
-    machine: "Machine", findings: "list[Finding]", found: "list[Difference]", expect: Path | None
+    machine: "Machine", findings: "list[Finding]", found: "list[Unexpected]", expect: Path | None
 ) -> None:
     from .reporting.machine import difference_lines, finding_lines, machine_lines
 

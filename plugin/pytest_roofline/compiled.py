@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .core.resources import ExactJudgement, ResourceKey, Resources
 from .core.rows import FAILED, Row
-from .judging.baselines import Shelf
+from .judging.baselines import BaselineFolders
 from .judging.rows import compiled_row
 from .kernel_gate.judging import ExactKnown, entry_of, judge_exact, known_by, known_in_baselines
 from .settings import Options
@@ -39,7 +39,7 @@ class CompiledKernels:
         if options.against:
             self.known = known_by(comparator)
         else:
-            self.known = known_in_baselines(Shelf(options.baselines).resources())
+            self.known = known_in_baselines(BaselineFolders(options.baselines).resources())
 
     def add(self, resources: Resources) -> None:
         """Take in what a test found; the verdict follows when its body has ended."""

@@ -7,14 +7,14 @@ from .core.errors import BadInput, DoesNotFit
 from .core.resources import ResourceKey, Resources, with_target
 from .kernel_gate.judging import check_slack
 from .kernel_gate.targets import above_limit, shared_limits
-from .subject import Subject
+from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .kernel_gate.compile import Compiled
 
 
 def take(
-    subject: Subject,
+    subject: CurrentTest,
     kernel: object,
     *,
     target: str | None,

@@ -11,7 +11,7 @@ import pytest
 
 from .core.units import printable
 from .gate_item import fail_together
-from .holding import Held, call_key, held_key, issue, may_hold, test_id_of, undecided
+from .holding import DeferredReport, call_key, held_key, issue, may_hold, test_id_of, undecided
 from .holding import run as run_item
 from .judging.verdicts import Kind
 from .kernel_gate.text import failure_message as kernel_message
@@ -36,7 +36,7 @@ class Deciding:
         self.config = config
         self.state = state
         self.only_looking = only_looking
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, DeferredReport] = {}
         self.failed_later: set[str] = set()
         self.began = time.time()
         self.cut = self.canaries_taken = False
@@ -51,7 +51,7 @@ class Deciding:
         except BaseException:
             # Interrupted in its teardown: what it measured has its verdict all the same.
             if item.stash.get(held_key, False):
-                self.held[test_id_of(item)] = Held(item, item.stash[call_key], None)
+                self.held[test_id_of(item)] = DeferredReport(item, item.stash[call_key], None)
             raise
         if held is not None:
             self.held[test_id_of(item)] = held

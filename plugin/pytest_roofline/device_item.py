@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from .core.errors import BadFile
-from .core.machine import Difference, Expectation, Finding, Gpu
+from .core.machine import Unexpected, Expectation, Finding, Gpu
 from .core.records import Outcome
 from .judging.ending import DEGRADED
 from .session import RooflineSession
@@ -92,7 +92,7 @@ def _rated(gpu: Gpu | None, expected: Expectation | None) -> Gpu | None:
     return rated_by(expected, gpu)
 
 
-def _differences(expected: Expectation | None) -> list[Difference]:
+def _differences(expected: Expectation | None) -> list[Unexpected]:
     if expected is None:
         return []
     from .judging.expectation import differences

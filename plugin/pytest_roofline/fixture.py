@@ -21,7 +21,7 @@ from .session import RooflineSession
 from .settings import WIDE_MARK, Marks
 from .shadow import lack
 from .siblings import Siblings
-from .subject import Subject
+from .subject import CurrentTest
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ class Roofline:
     def __init__(self, session: RooflineSession, item: pytest.Item, marks: Marks) -> None:
         self._session = session
         self._marks = marks
-        self._subject = Subject(session, item, marks)
+        self._subject = CurrentTest(session, item, marks)
 
     @property
     def device(self) -> "torch.device":

@@ -12,7 +12,7 @@ from .core.keys import Key
 from .core.machine import Gpu
 from .core.records import Ceiling
 from .core.work import Work, rate_suffix
-from .judging.baselines import Entries, Shelf, nearest
+from .judging.baselines import Entries, BaselineFolders, nearest
 from .judging.comparators import BaselineComparator, Comparator, class_of_key, open_comparator, prior_of
 from .judging.hardware import (
     at_generation,
@@ -41,7 +41,7 @@ SUSPECT_BYTES_PER_S, SUSPECT_FLOPS = 1e12, 1e12
 
 
 @dataclass(slots=True)
-class Ground:
+class DeviceUnderTest:
     """The open device and what belongs to it; `gpu` is what the management library told before the first test.
 
     `held` tells whether this process has the device open itself, and not its ranks alone; `recorded` whether anything
@@ -173,7 +173,7 @@ class Ground:
         return found.ceiling
 
 
-def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, Planned]) -> tuple[Ground, str]:
+def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, Planned]) -> tuple[DeviceUnderTest, str]:
     """The ground of a run, and a warning about it.
 
     Raises:
@@ -197,7 +197,7 @@ def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, P
         shadow_of(config).note("hardware", warning, DEVICE)
     environment = gather(device) if held else launcher_of(config).environment()
     hardware = key_of(environment)
-    entries = Shelf(options.baselines).family(family_of(environment.device))
+    entries = BaselineFolders(options.baselines).family(family_of(environment.device))
     comparator = open_comparator(options.against) if options.against else BaselineComparator(entries)
     if options.against:
         _refuse_other_hardware(comparator, hardware)
@@ -205,7 +205,7 @@ def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, P
     gpu = device.gpu()
     _refuse_exclusive(gpu, held, planned)
     recorded = any(known.alone == hardware.alone for known in comparator.hardware())
-    return Ground(device, environment, hardware, comparator, entries, comparisons, gpu, held, recorded), warning
+    return DeviceUnderTest(device, environment, hardware, comparator, entries, comparisons, gpu, held, recorded), warning
 
 
 def _refuse_exclusive(gpu: Gpu | None, held: bool, planned: Mapping[str, Planned]) -> None:

@@ -19,7 +19,7 @@ from .session import RooflineSession
 
 
 @dataclass(slots=True)
-class Held:
+class DeferredReport:
     """A test that has ended but for its verdict: the call as it went, and the report of its teardown if it had one."""
 
     item: pytest.Item
@@ -54,7 +54,7 @@ def _may_be_rerun(item: pytest.Item) -> bool:
     return bool(counted is not None and counted(item))
 
 
-def run(item: pytest.Item, nextitem: pytest.Item | None, note: Callable[[pytest.TestReport], None]) -> Held | None:
+def run(item: pytest.Item, nextitem: pytest.Item | None, note: Callable[[pytest.TestReport], None]) -> DeferredReport | None:
     """Run a test as pytest does, but hold its report back where its verdict is open; then the test that is held.
 
     Args:
@@ -68,7 +68,7 @@ def run(item: pytest.Item, nextitem: pytest.Item | None, note: Callable[[pytest.
     return held
 
 
-def _phases(item: Any, nextitem: pytest.Item | None, note: Callable[[pytest.TestReport], None]) -> Held | None:
+def _phases(item: Any, nextitem: pytest.Item | None, note: Callable[[pytest.TestReport], None]) -> DeferredReport | None:
     # As in pytest's own `runtestprotocol`, which offers no place between the call and its report.
     has_request = hasattr(item, "_request")
     if has_request and not item._request:
@@ -91,7 +91,7 @@ def _phases(item: Any, nextitem: pytest.Item | None, note: Callable[[pytest.Test
         if has_request:
             item._request = False
             item.funcargs = None
-    return Held(item, item.stash[call_key], teardown) if held else None
+    return DeferredReport(item, item.stash[call_key], teardown) if held else None
 
 
 def ended_well(report: pytest.TestReport) -> bool:
@@ -99,7 +99,7 @@ def ended_well(report: pytest.TestReport) -> bool:
     return report.passed or (report.failed and str(report.longrepr).startswith("[XPASS(strict)]"))
 
 
-def issue(held: Held, failure: BaseException | None) -> None:
+def issue(held: DeferredReport, failure: BaseException | None) -> None:
     """Say at last how a held test ended.
 
     Args:

@@ -19,13 +19,13 @@ from .memory import MemoryPhase, notice
 from .observing import profiled_labels, take_profile, take_snapshot, take_snapshot_of_failure
 from .recording import key_for, record, why_partial
 from .shadow import lack
-from .subject import Subject
+from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .measuring.devices import Device
 
 
-def measure(subject: Subject, request: Request) -> Measurement:
+def measure(subject: CurrentTest, request: Request) -> Measurement:
     """Measure what a test asks for, on the device of the run or on several of them, and write it down.
 
     Raises:
@@ -59,7 +59,7 @@ def measure(subject: Subject, request: Request) -> Measurement:
 class _Recorder(Observer):
     """Writes the measurement down, with a snapshot and a profile where they were asked for."""
 
-    def __init__(self, subject: Subject, request: Request, device: "Device", key: Key) -> None:
+    def __init__(self, subject: CurrentTest, request: Request, device: "Device", key: Key) -> None:
         self._subject = subject
         self._session = subject.session
         self._request = request
@@ -109,7 +109,7 @@ class _Recorder(Observer):
         return record(self._subject, self._request, measured, key, ceiling, invalid=invalid)
 
 
-def _graph_before(subject: Subject, key: Key, work: Work) -> bool | None:
+def _graph_before(subject: CurrentTest, key: Key, work: Work) -> bool | None:
     """Whether what this is compared with was timed by a graph; None where nothing is known, or both were seen.
 
     A call about as long as the longest that a graph is taken of would else be timed now one way, now the other.
@@ -119,7 +119,7 @@ def _graph_before(subject: Subject, key: Key, work: Work) -> bool | None:
     return seen.pop() if len(seen) == 1 else None
 
 
-def open_named(subject: Subject, name: str) -> "Device":
+def open_named(subject: CurrentTest, name: str) -> "Device":
     """A device of this process by its name: `cuda:1`.
 
     Raises:

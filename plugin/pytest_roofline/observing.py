@@ -21,7 +21,7 @@ from .measuring.request import Timed
 from .memory import MemoryPhase, forget_locals, notice
 from .planned import encodable
 from .session import RooflineSession
-from .subject import Subject
+from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .measuring.devices import Device
@@ -46,7 +46,7 @@ FLUSHED = "cold caches: the measurement flushed them before every call, and this
 REPLACED = "the function of the test: a drill or pytest_roofline_function had replaced it, and this is what ran instead"
 
 
-def note_figure(subject: Subject, name: str, value: float, unit: Unit) -> Figure:
+def note_figure(subject: CurrentTest, name: str, value: float, unit: Unit) -> Figure:
     """Write a number of a test down.
 
     Raises:
@@ -70,7 +70,7 @@ def note_figure(subject: Subject, name: str, value: float, unit: Unit) -> Figure
 
 
 def take_memory(
-    subject: Subject,
+    subject: CurrentTest,
     fn: Callable[..., object],
     *,
     args: tuple[object, ...] | list[object] | None,

@@ -19,7 +19,7 @@ from .measuring.request import RankOptions, Request, one_of, positive
 from .planned import encodable
 from .ranks import Distributed
 from .recording import key_for, record, why_partial
-from .subject import Subject
+from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .distributed.driving import Member
@@ -124,7 +124,7 @@ def rank_options(distributed: Distributed, world_size: int | None, **asked: Any)
 
 
 def measure_over(
-    subject: Subject, distributed: Distributed, fn: Callable[..., object], args: tuple[object, ...], request: Request
+    subject: CurrentTest, distributed: Distributed, fn: Callable[..., object], args: tuple[object, ...], request: Request
 ) -> Measurement:
     """Have the ranks measure, and write it down; a request by the host's clock is one of whole programs.
 
@@ -159,7 +159,7 @@ def measure_over(
     return measurement
 
 
-def write(subject: Subject, request: Request, result: RankResult, invalid: str = "") -> Measurement:
+def write(subject: CurrentTest, request: Request, result: RankResult, invalid: str = "") -> Measurement:
     """Write down what came of a request; the hardware is that of the ranks, and counts their devices."""
     hardware = subject.session.ground.hardware_of_ranks(result.environment, result.ranks.hosts, result.link)
     key = key_for(subject, request, hardware)

@@ -7,10 +7,10 @@ from .core.facts import HardwareKey
 from .core.keys import Key
 from .core.records import Ceiling, Measurement
 from .core.samples import OVERSUBSCRIBED, Samples
-from .ground import Ground
+from .ground import DeviceUnderTest
 from .judging.hardware import above_peak, beyond_belief
 from .planned import encodable
-from .subject import Subject
+from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .measuring.measure import Measured
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_WHY = 500
 
 
-def key_for(subject: Subject, request: "Request", hardware: HardwareKey) -> Key:
+def key_for(subject: CurrentTest, request: "Request", hardware: HardwareKey) -> Key:
     """The key of a measurement of a test."""
     planned = subject.planned
     return Key(
@@ -35,7 +35,7 @@ def key_for(subject: Subject, request: "Request", hardware: HardwareKey) -> Key:
 
 
 def record(
-    subject: Subject,
+    subject: CurrentTest,
     request: "Request",
     measured: "Measured",
     key: Key,
@@ -87,7 +87,7 @@ def why_partial(error: BaseException, said: str) -> str:
     return encodable("interrupted" if isinstance(error, KeyboardInterrupt) else said)[:MOST_WHY]
 
 
-def with_sanity(measurement: Measurement, ground: Ground) -> Measurement:
+def with_sanity(measurement: Measurement, ground: DeviceUnderTest) -> Measurement:
     """The measurement, marked invalid where its rate is above what the hardware can do."""
     if measurement.invalid:
         return measurement

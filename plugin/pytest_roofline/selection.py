@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .judging.baselines import Shelf
+from .judging.baselines import BaselineFolders
 from .judging.siblings import FEWEST
 from .launcher import unmet
 from .options import FIXTURE, TIERS
@@ -74,7 +74,7 @@ def _read(folders: Sequence[Path]) -> "Entries":
     from .core.errors import RooflineError
 
     try:
-        return Shelf(folders).everything()
+        return BaselineFolders(folders).everything()
     except RooflineError as error:
         raise pytest.UsageError(str(error)) from None
 

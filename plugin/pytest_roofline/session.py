@@ -16,7 +16,7 @@ from .core.records import Footer, Header, Measurement, Outcome
 from .core.resources import ResourceKey, Resources
 from .core.rows import Row
 from .core.samples import Calibration
-from .ground import Ground, open_ground
+from .ground import DeviceUnderTest, open_ground
 from .judging.curves import judge_curves, summarise
 from .judging.looks import Looks
 from .judging.runs import RunWriter, new_run_id, now
@@ -65,7 +65,7 @@ class RooflineSession:
         # The causes for which the device is DEGRADED, once they are known: a regressed test points to them.
         self.degraded: tuple[str, ...] = ()
         self.health = ""
-        self._ground: Ground | None = None
+        self._ground: DeviceUnderTest | None = None
         self._closed = False
         self._calibrated = False
         self.ended: set[str] = set()
@@ -75,7 +75,7 @@ class RooflineSession:
         self.footer: Footer | None = None
 
     @property
-    def ground(self) -> Ground:
+    def ground(self) -> DeviceUnderTest:
         """The open device and what belongs to it.
 
         Raises:

@@ -18,7 +18,7 @@ from .measuring.measure import Measured, Observer, measure_request
 from .measuring.request import Request, Timed
 from .memory import MemoryPhase, notice
 from .recording import key_for, record
-from .subject import Subject
+from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .measuring.devices import Device
@@ -62,7 +62,7 @@ class _Sibling:
 class _Noting(Observer):
     """Says at the end of the run what took long."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: CurrentTest) -> None:
         self._noted = subject.session.noted
 
     def tell(self, sentence: str) -> None:
@@ -81,7 +81,7 @@ class Siblings:
         needs_bytes: free memory that each of a sibling's devices must have.
     """
 
-    def __init__(self, subject: Subject, request: Request, timed: Timed, make_args: MakerOn, needs_bytes: int) -> None:
+    def __init__(self, subject: CurrentTest, request: Request, timed: Timed, make_args: MakerOn, needs_bytes: int) -> None:
         self._subject = subject
         self._session = subject.session
         # A look at every pass would call more often than it measures.

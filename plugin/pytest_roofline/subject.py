@@ -10,7 +10,7 @@ from .session import RooflineSession
 from .settings import Marks
 
 
-class Subject:
+class CurrentTest:
     """One test of a run.
 
     Args:

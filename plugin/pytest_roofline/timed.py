@@ -12,7 +12,7 @@ from .core.keys import Key
 from .core.records import Measurement
 from .core.rows import FAILED, Row
 from .core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
-from .ground import Ground
+from .ground import DeviceUnderTest
 from .judging.comparators import BaselineComparator, class_of_key, find_reference
 from .judging.ending import INTERRUPTED
 from .judging.judgements import judgement_of
@@ -25,7 +25,7 @@ from .judging.rows import timed_row
 from .judging.shared import Shared, Side, hold_shared
 from .judging.siblings import Sibling, judge_sibling, unless_busy
 from .judging.spread import Group
-from .judging.trials import LostRound, Trial
+from .judging.trials import LostRound, KeyResults
 from .judging.verdicts import Kind, Policy, Reference, Verdict, default_looks, judge, settle
 from .reporting.published import figure_texts
 from .reporting.remarks import remarks
@@ -58,19 +58,19 @@ class TimedResults:
         self._started = started
         self._looks = looks
         self._judges = judges
-        self._opened: Ground | None = None
-        self._trials: dict[str, Trial] = {}
+        self._opened: DeviceUnderTest | None = None
+        self._trials: dict[str, KeyResults] = {}
         # By the identity of a key; what a row shows of a verdict is its judgement.
         self._verdicts: dict[str, Verdict] = {}
         self._pending: dict[str, list[Measurement]] = {}
         self._at_once: set[str] = set()
 
-    def open(self, ground: Ground) -> None:
+    def open(self, ground: DeviceUnderTest) -> None:
         """Take what to compare with."""
         self._opened = ground
 
     @property
-    def _ground(self) -> Ground:
+    def _ground(self) -> DeviceUnderTest:
         assert self._opened is not None
         return self._opened
 
@@ -237,7 +237,7 @@ class TimedResults:
             word = OVERSUBSCRIBED if OVERSUBSCRIBED in labels else PROFILED
             self._show(timed_row([measurement], verdict=word.upper()))
             return False
-        self._trials.setdefault(measurement.key.identity, Trial()).measurements.append(measurement)
+        self._trials.setdefault(measurement.key.identity, KeyResults()).measurements.append(measurement)
         return True
 
     def _judge(self, measurement: Measurement, *, ended: bool = False) -> None:
@@ -256,7 +256,7 @@ class TimedResults:
         self._show(self._row(trial, standing, verdict, left_out, published=published, idle=idle), verdict)
 
     def _row(
-        self, trial: Trial, standing: Measurement, verdict: Verdict, left_out: tuple[str, ...] = (), **facts: Any
+        self, trial: KeyResults, standing: Measurement, verdict: Verdict, left_out: tuple[str, ...] = (), **facts: Any
     ) -> Row:
         judgement = judgement_of(
             verdict,
@@ -329,7 +329,7 @@ class TimedResults:
         return unless_busy(judge_sibling(mine, list(found.values())), self._trials[key.identity].measurements)
 
     def _limits(
-        self, standing: Measurement, trial: Trial, reference: Reference | None, entries: Sequence[Entry]
+        self, standing: Measurement, trial: KeyResults, reference: Reference | None, entries: Sequence[Entry]
     ) -> tuple[list[Limit], list[IdleLimit]]:
         def summed(statistic: Statistic) -> Summary:
             return trial.summary(reference, self._ground.identity, self._started, statistic)
@@ -362,7 +362,7 @@ class TimedResults:
             ended = INTERRUPTED if measurement.invalid == "interrupted" else FAILED
             if not measurement.invalid and self._judges:
                 # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
-                self._trials.setdefault(measurement.key.identity, Trial()).measurements.append(measurement)
+                self._trials.setdefault(measurement.key.identity, KeyResults()).measurements.append(measurement)
             self._show(timed_row([measurement], verdict=ended))
 
     def _show(self, row: Row, verdict: Verdict | None = None) -> None:

@@ -14,7 +14,7 @@ from pytest_roofline.core.entries import Entry, Session
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.baseline_checks import check
-from pytest_roofline.judging.baselines import Shelf, read_baseline, write_baseline
+from pytest_roofline.judging.baselines import BaselineFolders, read_baseline, write_baseline
 from pytest_roofline.judging.hardware import catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -169,4 +169,4 @@ def test_hardware_without_a_name_is_compared_with_nobody(found):
         "unnamed-a100-class", "unnamed-ampere-8gb", "unnamed-b200-class", "unnamed-cpu", "unnamed-mps",
         "unnamed-pcie4-class",
     }  # fmt: skip
-    assert len(Shelf([ROOT / "baselines"]).family("cpu")) == 0
+    assert len(BaselineFolders([ROOT / "baselines"]).family("cpu")) == 0

@@ -4,7 +4,7 @@ import pytest
 
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.judging.baselines import Entries, Shelf, nearest, read_baseline, write_baseline
+from pytest_roofline.judging.baselines import Entries, BaselineFolders, nearest, read_baseline, write_baseline
 from pytest_roofline.judging.storage import to_plain
 
 
@@ -111,19 +111,19 @@ def test_the_order_of_entries_changes_no_byte(make, tmp_path):
 def test_a_sites_own_entry_hides_the_shipped_one(make, tmp_path):
     write_baseline(tmp_path / "site" / "h200.json", Baseline("h200", (make.measured(1.0),)))
     write_baseline(tmp_path / "shipped" / "h200.json", Baseline("h200", (make.measured(2.0),)))
-    entries = Shelf([tmp_path / "site", tmp_path / "shipped"]).family("h200")
+    entries = BaselineFolders([tmp_path / "site", tmp_path / "shipped"]).family("h200")
     assert [entry.medians for entry in entries] == [(1.0,)]
 
 
 def test_a_site_leaves_the_other_shipped_entries_in_force(make, tmp_path):
     write_baseline(tmp_path / "site" / "h200.json", Baseline("h200", (make.measured(key=make.key("a")),)))
     write_baseline(tmp_path / "shipped" / "h200.json", Baseline("h200", (make.measured(key=make.key("b")),)))
-    entries = Shelf([tmp_path / "site", tmp_path / "shipped"]).family("h200")
+    entries = BaselineFolders([tmp_path / "site", tmp_path / "shipped"]).family("h200")
     assert [entry.benchmark for entry in entries] == ["a", "b"]
 
 
 def test_a_family_without_a_file_has_no_entries(tmp_path):
-    assert len(Shelf([tmp_path, tmp_path / "gone"]).family("h200")) == 0
+    assert len(BaselineFolders([tmp_path, tmp_path / "gone"]).family("h200")) == 0
 
 
 def test_an_entry_knows_its_file(make, tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
 from pytest_roofline.core.facts import HostFacts
-from pytest_roofline.core.machine import Difference, Expectation, ExpectedGpus, Gpu, Machine
+from pytest_roofline.core.machine import Unexpected, Expectation, ExpectedGpus, Gpu, Machine
 from pytest_roofline.judging.expectation import (
     differences,
     expectation_of,
@@ -133,14 +133,14 @@ def test_a_changed_fact_of_a_gpu_is_exactly_its_difference():
     for fact in CHANGED:
         value, expected, observed = CHANGED[fact]
         machine = with_gpu(3, **{fact: value})
-        assert [Difference(f"GPU 3 ({H100})", fact, expected, observed)] == differences(EXPECTED, machine), fact
+        assert [Unexpected(f"GPU 3 ({H100})", fact, expected, observed)] == differences(EXPECTED, machine), fact
 
 
 def test_an_expected_fact_that_is_withheld_is_a_difference_and_never_fine():
     for fact in CHANGED:
         expected = CHANGED[fact][1]
         machine = with_gpu(3, **{fact: None})
-        assert [Difference(f"GPU 3 ({H100})", fact, expected, "unknown")] == differences(EXPECTED, machine), fact
+        assert [Unexpected(f"GPU 3 ({H100})", fact, expected, "unknown")] == differences(EXPECTED, machine), fact
 
 
 def test_other_memory_of_a_gpu_is_one_difference():
@@ -161,24 +161,24 @@ def test_what_is_better_than_expected_is_a_difference_too():
 
 def test_a_changed_fact_of_the_host_is_exactly_its_difference():
     for facts, found in [
-        ({"cpu_model": "Intel Xeon"}, Difference("host", "cpu_model", "AMD EPYC", "Intel Xeon")),
-        ({"usable_cores": 32}, Difference("host", "usable_cores", "64", "32")),
+        ({"cpu_model": "Intel Xeon"}, Unexpected("host", "cpu_model", "AMD EPYC", "Intel Xeon")),
+        ({"usable_cores": 32}, Unexpected("host", "usable_cores", "64", "32")),
     ]:
         assert [found] == differences(EXPECTED, with_host(**facts)), (facts, found)
 
 
 def test_a_missing_gpu_is_one_difference():
-    assert [Difference("GPUs", H100, "8", "7")] == differences(EXPECTED, replace(NODE, gpus=NODE.gpus[1:]))
+    assert [Unexpected("GPUs", H100, "8", "7")] == differences(EXPECTED, replace(NODE, gpus=NODE.gpus[1:]))
 
 
 def test_an_additional_gpu_is_one_difference():
     machine = replace(NODE, gpus=(*NODE.gpus, replace(GPU, index=8)))
-    assert [Difference("GPUs", H100, "8", "9")] == differences(EXPECTED, machine)
+    assert [Unexpected("GPUs", H100, "8", "9")] == differences(EXPECTED, machine)
 
 
 def test_gpus_of_an_additional_product_are_one_difference():
     others = tuple(replace(GPU, index=index, product="NVIDIA T4") for index in (8, 9))
-    assert [Difference("GPUs", "NVIDIA T4", "0", "2")] == differences(
+    assert [Unexpected("GPUs", "NVIDIA T4", "0", "2")] == differences(
         EXPECTED, replace(NODE, gpus=(*NODE.gpus, *others))
     )
 
@@ -186,8 +186,8 @@ def test_gpus_of_an_additional_product_are_one_difference():
 def test_a_gpu_of_another_product_is_one_too_few_and_one_too_many():
     machine = with_gpu(3, product="NVIDIA T4")
     assert [
-        Difference("GPUs", H100, "8", "7"),
-        Difference("GPUs", "NVIDIA T4", "0", "1"),
+        Unexpected("GPUs", H100, "8", "7"),
+        Unexpected("GPUs", "NVIDIA T4", "0", "1"),
     ] == differences(EXPECTED, machine)
 
 
@@ -199,19 +199,19 @@ def test_a_product_is_expected_by_its_whole_name():
 
 def test_a_count_of_zero_refuses_a_product():
     expected = Expectation((ExpectedGpus(H100, 0),))
-    assert [Difference("GPUs", H100, "0", "8")] == differences(expected, NODE)
+    assert [Unexpected("GPUs", H100, "0", "8")] == differences(expected, NODE)
 
 
 def test_another_driver_is_one_difference_however_many_gpus():
     machine = replace(NODE, gpus=tuple(replace(gpu, driver="550.54") for gpu in NODE.gpus))
-    assert [Difference("driver", "version", "570.86", "550.54")] == differences(EXPECTED, machine)
+    assert [Unexpected("driver", "version", "570.86", "550.54")] == differences(EXPECTED, machine)
 
 
 def test_a_driver_that_nobody_tells_is_a_difference():
     for gpus in [(), (replace(GPU, driver=None),)]:
         expected = Expectation(tuple(ExpectedGpus(gpu.product, 1) for gpu in gpus), driver="570.86")
         machine = replace(NODE, gpus=gpus)
-        assert [Difference("driver", "version", "570.86", "unknown")] == differences(expected, machine), gpus
+        assert [Unexpected("driver", "version", "570.86", "unknown")] == differences(expected, machine), gpus
 
 
 def test_a_gpu_that_was_partitioned_since_is_a_difference():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.machine import BRAKE, HARDWARE, POWER_CAP, THERMAL, Difference, Gpu
+from pytest_roofline.core.machine import BRAKE, HARDWARE, POWER_CAP, THERMAL, Unexpected, Gpu
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.judging.hardware import products
 from pytest_roofline.judging.health import degraded, unknown_health
@@ -265,12 +265,12 @@ def test_a_slowdown_stands_behind_wrong_memory_and_before_the_power_limit(measur
 
 def test_every_difference_from_the_expectation_is_a_finding_with_a_remedy():
     for difference, told in [
-        (Difference("GPUs", H100, "8", "7"), f"7 × {H100}, expected 8"),
-        (Difference("GPUs", "NVIDIA T4", "0", "1"), "1 × NVIDIA T4, expected 0"),
-        (Difference(GPU.label, "pcie_width", "16", "8"), "PCIe width 8, expected 16"),
-        (Difference(GPU.label, "ecc", "True", "unknown"), "ECC unknown, expected True"),
-        (Difference("driver", "version", "570.86", "550.54"), "version 550.54, expected 570.86"),
-        (Difference("host", "usable_cores", "64", "32"), "usable cores 32, expected 64"),
+        (Unexpected("GPUs", H100, "8", "7"), f"7 × {H100}, expected 8"),
+        (Unexpected("GPUs", "NVIDIA T4", "0", "1"), "1 × NVIDIA T4, expected 0"),
+        (Unexpected(GPU.label, "pcie_width", "16", "8"), "PCIe width 8, expected 16"),
+        (Unexpected(GPU.label, "ecc", "True", "unknown"), "ECC unknown, expected True"),
+        (Unexpected("driver", "version", "570.86", "550.54"), "version 550.54, expected 570.86"),
+        (Unexpected("host", "usable_cores", "64", "32"), "usable cores 32, expected 64"),
     ]:
         (finding,) = degraded(GPU, GPU, (), [difference])
         assert (finding.kind, finding.subject, finding.observed) == ("degraded", difference.subject, told)
@@ -279,19 +279,19 @@ def test_every_difference_from_the_expectation_is_a_finding_with_a_remedy():
 
 def test_a_fact_that_is_found_anyway_is_not_said_twice():
     gpu = replace(GPU, power_limit_w=400.0)
-    differences = [Difference(subject, "power_limit_w", "700", "400") for subject in (gpu.label, "GPU 4 (other)")]
+    differences = [Unexpected(subject, "power_limit_w", "700", "400") for subject in (gpu.label, "GPU 4 (other)")]
     assert ["power limit 400 W, shipped with 700 W", "power limit in W 400, expected 700"] == seen(
         gpu, differences=differences
     )
 
 
 def test_differences_stand_behind_the_devices_own_facts():
-    differences = [Difference("GPUs", H100, "8", "7")]
+    differences = [Unexpected("GPUs", H100, "8", "7")]
     assert seen(replace(GPU, pcie_width=8), differences=differences)[0] == "PCIe width 8 of 16"
 
 
 def test_a_missing_gpu_is_looked_for_and_another_one_makes_another_node():
-    missing, other = Difference("GPUs", H100, "8", "7"), Difference("GPUs", "NVIDIA T4", "0", "1")
+    missing, other = Unexpected("GPUs", H100, "8", "7"), Unexpected("GPUs", "NVIDIA T4", "0", "1")
     assert ("nvidia-smi -L" in missing.remedy, "another node" in other.remedy) == (True, True)
 
 
@@ -300,8 +300,8 @@ FACTS = ["pcie_generation", "pcie_width", "power_limit_w", "ecc", "links", "part
 
 def test_the_remedy_of_a_difference_is_that_of_its_fact():
     for fact in [*FACTS, "usable_cores", "cpu_model"]:
-        others = {Difference("x", other, "1", "2").remedy for other in {*FACTS, "usable_cores", "cpu_model"} - {fact}}
-        assert Difference("x", fact, "1", "2").remedy not in {*others, ""}, fact
+        others = {Unexpected("x", other, "1", "2").remedy for other in {*FACTS, "usable_cores", "cpu_model"} - {fact}}
+        assert Unexpected("x", fact, "1", "2").remedy not in {*others, ""}, fact
 
 
 def test_of_a_device_of_which_all_is_told_nothing_is_unknown():

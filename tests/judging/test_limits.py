@@ -31,7 +31,7 @@ from pytest_roofline.judging.limits import (
 )
 from pytest_roofline.judging.looks import Looks
 from pytest_roofline.judging.published import describe, limit_seconds
-from pytest_roofline.judging.trials import Trial
+from pytest_roofline.judging.trials import KeyResults
 from pytest_roofline.judging.verdicts import Kind, Policy, judge
 
 MIB = 2**20
@@ -46,7 +46,7 @@ def taken(make, *seconds, iterations=1, process="p", **changes):
 
 def verdict_on(make, entries, *measurements, policy=None, reference=None):
     """The verdict on a measurement's processes by published limits, as a run gives it."""
-    trial = Trial(list(measurements))
+    trial = KeyResults(list(measurements))
 
     def summed(statistic):
         return trial.summary(reference, "GPU-1", "2026-01-02T03:04:05Z", statistic)

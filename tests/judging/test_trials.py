@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.judging.spread import priors
 from pytest_roofline.judging.stats import difference
-from pytest_roofline.judging.trials import Trial
+from pytest_roofline.judging.trials import KeyResults
 from pytest_roofline.judging.verdicts import Kind, Policy, judge
 
 AS_ASKED = frozenset([()])
@@ -28,7 +28,7 @@ def measured(make, process, log, invalid="", labels=()):
 
 
 def trial(make, *attempts):
-    return Trial([measured(make, *attempt) for attempt in attempts])
+    return KeyResults([measured(make, *attempt) for attempt in attempts])
 
 
 def standing(trial, reference=None):
@@ -139,7 +139,7 @@ def test_what_could_not_be_trusted_three_times_is_not_tried_again(make, unsound,
 
 def test_a_process_that_timed_another_thing_than_the_baseline_is_not_sound(make):
     """Or a regression that turns a test host-bound would slip through."""
-    taken = Trial([measured(make, "a", 0.0, labels=("host_bound",)), measured(make, "b", 0.1)])
+    taken = KeyResults([measured(make, "a", 0.0, labels=("host_bound",)), measured(make, "b", 0.1)])
     reference = make.reference(achieved=AS_ASKED)
     assert list(standing(taken, reference)) == ["b"]
     assert "two different things were timed" in taken.unsound(reference)["a"]

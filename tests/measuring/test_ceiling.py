@@ -5,7 +5,7 @@ import torch
 
 from pytest_roofline.core.units import MIB
 from pytest_roofline.core.work import Work
-from pytest_roofline.ground import Ground
+from pytest_roofline.ground import DeviceUnderTest
 from pytest_roofline.judging.hardware import above_peak
 from pytest_roofline.measuring import ceiling as ceilings
 from pytest_roofline.measuring.ceiling import (
@@ -216,7 +216,7 @@ def ground(make):
 
     def build(device, kind="cpu", product="Some Processor"):
         environment = make.environment(product=product, device_type=kind)
-        return Ground(device, environment, make.hardware(), comparator=None, entries=None, comparisons=1)
+        return DeviceUnderTest(device, environment, make.hardware(), comparator=None, entries=None, comparisons=1)
 
     return build
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.core.facts import HostFacts
-from pytest_roofline.core.machine import Difference, Finding, Gpu, Machine, Property
+from pytest_roofline.core.machine import Unexpected, Finding, Gpu, Machine, Property
 from pytest_roofline.core.units import printable
 from pytest_roofline.reporting.machine import difference_lines, finding_lines, machine_lines, property_line
 
@@ -120,11 +120,11 @@ def test_wrapping_a_finding_loses_no_word():
     [
         ([], ["as expected by node.json"]),
         (
-            [Difference("GPU 3 (H100)", "pcie_width", "16", "8")],
+            [Unexpected("GPU 3 (H100)", "pcie_width", "16", "8")],
             ["GPU 3 (H100): pcie_width expected 16, found 8", "1 difference from node.json"],
         ),
         (
-            [Difference("GPUs", "H100", "8", "7"), Difference("driver", "version", "570.86", "unknown")],
+            [Unexpected("GPUs", "H100", "8", "7"), Unexpected("driver", "version", "570.86", "unknown")],
             [
                 "GPUs: H100 expected 8, found 7",
                 "driver: version expected 570.86, found unknown",
@@ -138,7 +138,7 @@ def test_every_difference_has_a_line_and_they_are_counted(found, lines):
 
 
 def test_every_difference_says_what_would_mend_it():
-    narrow, driver = Difference("GPU 3 (H100)", "pcie_width", "16", "8"), Difference("driver", "version", "2", "1")
+    narrow, driver = Unexpected("GPU 3 (H100)", "pcie_width", "16", "8"), Unexpected("driver", "version", "2", "1")
     lines = difference_lines([narrow, driver], "node.json")
     assert [f"; mend: {narrow.remedy}", f"; mend: {driver.remedy}"] == [
         line[line.index("; mend") :] for line in lines[:2]
@@ -172,7 +172,7 @@ def hostile_lines(text):
     return [
         *machine_lines(machine),
         *finding_lines([finding], 100),
-        *difference_lines([Difference(gpu.label, text, text, text)], text),
+        *difference_lines([Unexpected(gpu.label, text, text, text)], text),
         *difference_lines([], text),
         *property_line(replace(HELD, outcome="FAILS", observed=text, expected=text), 100).split("\n"),
     ]

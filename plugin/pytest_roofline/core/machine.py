@@ -177,7 +177,7 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Unexpected:
     """One fact that is not as expected."""
 
     subject: str

@@ -11,7 +11,7 @@ from .scanning import decode, lines, refuse
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ImportFormat:
     """One format.
 
     Args:
@@ -29,12 +29,12 @@ class Format:
 
 # A further format is a module with these two functions, and a line here.
 FORMATS = (
-    Format("nccl-tests", "log of nccl-tests or rccl-tests", nccl_tests.sniff, nccl_tests.read),
-    Format("nccl-tests-json", "JSON of nccl-tests (-J)", nccl_json.sniff, nccl_json.read),
-    Format("rccl-tests-json", "JSON of rccl-tests", nccl_json.sniff_rccl, nccl_json.read_rccl),
-    Format("nvbandwidth", "JSON of nvbandwidth (-j)", nvbandwidth.sniff, nvbandwidth.read),
-    Format("babelstream", "CSV of BabelStream (--csv)", babelstream.sniff, babelstream.read),
-    Format("pytest-benchmark", "JSON of pytest-benchmark", pytest_benchmark.sniff, pytest_benchmark.read),
+    ImportFormat("nccl-tests", "log of nccl-tests or rccl-tests", nccl_tests.sniff, nccl_tests.read),
+    ImportFormat("nccl-tests-json", "JSON of nccl-tests (-J)", nccl_json.sniff, nccl_json.read),
+    ImportFormat("rccl-tests-json", "JSON of rccl-tests", nccl_json.sniff_rccl, nccl_json.read_rccl),
+    ImportFormat("nvbandwidth", "JSON of nvbandwidth (-j)", nvbandwidth.sniff, nvbandwidth.read),
+    ImportFormat("babelstream", "CSV of BabelStream (--csv)", babelstream.sniff, babelstream.read),
+    ImportFormat("pytest-benchmark", "JSON of pytest-benchmark", pytest_benchmark.sniff, pytest_benchmark.read),
 )
 NAMES = tuple(one.name for one in FORMATS)
 

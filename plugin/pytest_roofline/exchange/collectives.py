@@ -90,7 +90,7 @@ def operation_of(program: str) -> Operation | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CollectiveLine:
     """What one test printed of one size, one half of its line: what was moved, and what came of it.
 
     Args:
@@ -174,7 +174,7 @@ class Setting:
     extra: dict[str, Scalar] = field(default_factory=dict)
 
 
-def chosen(told: str, given: Given, rows: Sequence[Row], ranks: int, source: str) -> Operation:
+def chosen(told: str, given: Given, rows: Sequence[CollectiveLine], ranks: int, source: str) -> Operation:
     """The operation that a file or the user names, or else the one that all its rows can be.
 
     Raises:
@@ -199,7 +199,7 @@ def chosen(told: str, given: Given, rows: Sequence[Row], ranks: int, source: str
 
 
 def readings_of(
-    rows: Sequence[Row], operation: Operation, setting: Setting, source: str
+    rows: Sequence[CollectiveLine], operation: Operation, setting: Setting, source: str
 ) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
     """Rows as readings, and what was left out.
 
@@ -218,7 +218,7 @@ def readings_of(
     return pooled(found), tuple(left_out)
 
 
-def _reading(row: Row, operation: Operation, setting: Setting) -> Reading:
+def _reading(row: CollectiveLine, operation: Operation, setting: Setting) -> Reading:
     work = row.work(operation, setting.ranks)
     parameters: dict[str, Scalar] = {"size_bytes": row.size_bytes, "dtype": DTYPES[row.dtype][1]}
     if row.redop in REDUCTIONS:

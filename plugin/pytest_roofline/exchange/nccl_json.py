@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from ..core.errors import BadFile
-from .collectives import CONVENTION, Row, Setting, chosen, operation_of, readings_of, ways
+from .collectives import CONVENTION, CollectiveLine, Setting, chosen, operation_of, readings_of, ways
 from .records import Given, Imported, Reading, pooled
 from .scanning import from_json, looks_like_json
 
@@ -51,7 +51,7 @@ class _Result(Struct):
     in_place_per_iter: Any = None
 
 
-class _File(Struct):
+class _NcclFile(Struct):
     version: Literal[1, 2, 3]
     args: tuple[str, ...]
     nccl_version: int
@@ -73,7 +73,7 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     Raises:
         BadFile: something that is not understood, or that no test of nccl-tests prints.
     """
-    file = from_json(text, source, _File)
+    file = from_json(text, source, _NcclFile)
     products = sorted({device.device_info.strip() for device in file.config.devices})
     if len(products) > 1:
         raise BadFile(f"{source}: ranks on {' and '.join(products)}; expected one product")
@@ -101,7 +101,7 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     )
 
 
-def _rows(file: _File, source: str) -> list[Row]:
+def _rows(file: _NcclFile, source: str) -> list[CollectiveLine]:
     rows = []
     for index, result in enumerate(file.results):
         if not result.root.strip().removeprefix("-").isdecimal():
@@ -113,7 +113,7 @@ def _rows(file: _File, source: str) -> list[Row]:
             if half.cpu_time is not None:
                 raise BadFile(f"{source}: time of the CPU (-C 1) says nothing of the operation; run it without")
             rows.append(
-                Row(
+                CollectiveLine(
                     f"results[{index}].{place}", result.size, result.count, result.type, result.redop, int(result.root),
                     place, half.time, half.alg_bw, half.bus_bw, half.nwrong,
                 )
@@ -121,7 +121,7 @@ def _rows(file: _File, source: str) -> list[Row]:
     return rows
 
 
-def _setting(file: _File, source: str) -> Setting:
+def _setting(file: _NcclFile, source: str) -> Setting:
     config = file.config
     groups, hosts = [device.group for device in config.devices], {device.hostname for device in config.devices}
     several, together = len(set(groups)), config.aggregated_iterations
@@ -206,10 +206,10 @@ def read_rccl(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     return (Imported(source, "rccl-tests", convention, pooled(readings), left_out=tuple(left_out)),)
 
 
-def _row(record: _Record, where: str, source: str) -> Row:
+def _row(record: _Record, where: str, source: str) -> CollectiveLine:
     if record.wrong != "N/A" and not record.wrong.isdecimal():
         raise BadFile(f"{source}, {where}: wrong is {record.wrong!r}; expected a count, or N/A")
-    return Row(
+    return CollectiveLine(
         where, record.size, None, record.type, record.redop, None, ("out_of_place", "in_place")[record.in_place],
         record.time, record.alg_bw, record.bus_bw, None if record.wrong == "N/A" else int(record.wrong),
     )  # fmt: skip

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from ..core.errors import BadFile
-from .collectives import CONVENTION, Row, Setting, chosen, readings_of, ways
+from .collectives import CONVENTION, CollectiveLine, Setting, chosen, readings_of, ways
 from .records import Given, Imported, Reading
 from .scanning import Refused, Rule, amount, scan, whole
 
@@ -42,7 +42,7 @@ class _Log:
     half: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     columns: int = 0
-    rows: list[Row] = field(default_factory=list)
+    rows: list[CollectiveLine] = field(default_factory=list)
     blocking: str = ""
     bounds: int = 0
     ended: bool = False
@@ -132,12 +132,12 @@ def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
         log.rows.append(_row(number, place, dict(zip(log.shared + log.half, values[:first] + half, strict=True))))
 
 
-def _row(number: int, place: str, told: dict[str, str]) -> Row:
+def _row(number: int, place: str, told: dict[str, str]) -> CollectiveLine:
     root, wrong = told.get("root", "-1"), told.get("#wrong") or told["error"]
     # What old versions print is the largest error, which is no count of wrong elements.
     counted = None if wrong == "N/A" else amount(wrong) * ("#wrong" in told)
     time_us, algbw, busbw = (amount(told[name]) for name in _HALF)
-    return Row(
+    return CollectiveLine(
         f"line {number}", whole(told["size"]), whole(told["count"]), told["type"], told.get("redop", ""),
         -1 if root == "-1" else whole(root), place, time_us, algbw, busbw, counted,
     )  # fmt: skip

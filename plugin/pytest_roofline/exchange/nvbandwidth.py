@@ -63,7 +63,7 @@ class _Run(_Settings, kw_only=True):
     warning: str | None = None
 
 
-class _File(Struct):
+class _NvbandwidthFile(Struct):
     nvbandwidth: _Run
 
 
@@ -94,7 +94,7 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     Raises:
         BadFile: something that is not understood.
     """
-    run = from_json(text, source, _File).nvbandwidth
+    run = from_json(text, source, _NvbandwidthFile).nvbandwidth
     if run.error is not None:
         raise BadFile(f"{source}: the run ended with {run.error!r}; expected one that came to its end")
     products, hosts = _devices(run, source)

@@ -31,7 +31,7 @@ class _Benchmark(Struct):
     options: dict[str, Any] | None = None
 
 
-class _File(Struct):
+class _BenchmarkFile(Struct):
     benchmarks: Annotated[tuple[_Benchmark, ...], Meta(min_length=1)]
     # Hooks of users may have put anything into these.
     machine_info: dict[str, Any]
@@ -51,7 +51,7 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
     Raises:
         BadFile: something that is not understood, with the path of the value.
     """
-    file = from_json(text, source, _File)
+    file = from_json(text, source, _BenchmarkFile)
     names = [one.fullname for one in file.benchmarks]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -99,7 +99,7 @@ def _reading(one: _Benchmark, seconds: tuple[float, ...], where: str) -> Reading
     )
 
 
-def _software(file: _File) -> dict[str, str]:
+def _software(file: _BenchmarkFile) -> dict[str, str]:
     """Versions of the tool and of Python, and the commit."""
     told = {
         "pytest-benchmark": file.version if isinstance(file.version, str) else None,

@@ -67,7 +67,7 @@ def _order(entry: Entry | ExactEntry) -> tuple[str, str, tuple[tuple[str, bool, 
     return (entry.benchmark, entry.name, parameters, entry.identity)
 
 
-class Shelf:
+class BaselineFolders:
     """The baseline files of several folders; an entry of an earlier folder hides the same one of a later."""
 
     def __init__(self, folders: Iterable[Path]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
-from ..core.machine import Difference, Expectation, ExpectedGpus, Gpu, Machine
+from ..core.machine import Unexpected, Expectation, ExpectedGpus, Gpu, Machine
 from ..core.units import format_amount
 from .storage import check_schema, decode_json, read_bytes, to_plain, to_record
 from .writing import write_json
@@ -90,48 +90,48 @@ def rated_by(expected: Expectation, gpu: Gpu) -> Gpu:
     return gpu
 
 
-def differences(expected: Expectation, machine: Machine) -> list[Difference]:
+def differences(expected: Expectation, machine: Machine) -> list[Unexpected]:
     """Every fact that is not as expected. What is better is a difference too, since it makes another node."""
-    found: list[Difference] = []
+    found: list[Unexpected] = []
     for group in expected.gpus:
         mine = [gpu for gpu in machine.gpus if gpu.product == group.product]
         if len(mine) != group.count:
-            found.append(Difference("GPUs", group.product, str(group.count), str(len(mine))))
+            found.append(Unexpected("GPUs", group.product, str(group.count), str(len(mine))))
         for gpu in mine:
             found += _gpu_differences(group, gpu)
     known = {group.product for group in expected.gpus}
     others = collections.Counter(gpu.product for gpu in machine.gpus if gpu.product not in known)
-    found += [Difference("GPUs", product, "0", str(count)) for product, count in others.items()]
+    found += [Unexpected("GPUs", product, "0", str(count)) for product, count in others.items()]
     found += _driver_differences(expected, machine)
     return [*found, *_host_differences(expected, machine)]
 
 
-def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Difference]:
+def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Unexpected]:
     for fact in ("pcie_generation", "pcie_width", "power_limit_w", "ecc", "links", "partition"):
         wanted, seen = getattr(expected, fact), getattr(gpu, fact)
         seen = seen or WHOLE if fact == "partition" else seen
         if wanted is not None and wanted != seen:
-            yield Difference(gpu.label, fact, _text(wanted), _text(seen))
+            yield Unexpected(gpu.label, fact, _text(wanted), _text(seen))
     if expected.memory_bytes is not None and not _about(expected.memory_bytes, gpu.memory_bytes):
-        yield Difference(gpu.label, "memory_bytes", _amount(expected.memory_bytes), _amount(gpu.memory_bytes))
+        yield Unexpected(gpu.label, "memory_bytes", _amount(expected.memory_bytes), _amount(gpu.memory_bytes))
 
 
-def _driver_differences(expected: Expectation, machine: Machine) -> Iterator[Difference]:
+def _driver_differences(expected: Expectation, machine: Machine) -> Iterator[Unexpected]:
     if expected.driver is not None:
         drivers = {gpu.driver for gpu in machine.gpus} or {None}
         for driver in sorted(drivers, key=str):
             if driver != expected.driver:
-                yield Difference("driver", "version", expected.driver, _text(driver))
+                yield Unexpected("driver", "version", expected.driver, _text(driver))
 
 
-def _host_differences(expected: Expectation, machine: Machine) -> Iterator[Difference]:
+def _host_differences(expected: Expectation, machine: Machine) -> Iterator[Unexpected]:
     host = machine.host
     if expected.cpu_model not in (None, host.cpu_model):
-        yield Difference("host", "cpu_model", str(expected.cpu_model), host.cpu_model)
+        yield Unexpected("host", "cpu_model", str(expected.cpu_model), host.cpu_model)
     if expected.usable_cores not in (None, host.usable_cores):
-        yield Difference("host", "usable_cores", str(expected.usable_cores), str(host.usable_cores))
+        yield Unexpected("host", "usable_cores", str(expected.usable_cores), str(host.usable_cores))
     if expected.memory_bytes is not None and not _about(expected.memory_bytes, host.usable_memory_bytes):
-        yield Difference("host", "memory_bytes", _amount(expected.memory_bytes), _amount(host.usable_memory_bytes))
+        yield Unexpected("host", "memory_bytes", _amount(expected.memory_bytes), _amount(host.usable_memory_bytes))
 
 
 def _about(expected: int, observed: int | None) -> bool:

@@ -5,7 +5,7 @@ A fact that nobody tells is no finding, and is never fine either: `unknown_healt
 
 from collections.abc import Sequence
 
-from ..core.machine import Difference, Finding, Gpu
+from ..core.machine import Unexpected, Finding, Gpu
 from ..core.records import Measurement
 from .hardware import products
 from .slowdowns import persistent_slowdown
@@ -28,7 +28,7 @@ def degraded(
     before: Gpu | None,
     after: Gpu | None,
     measurements: Sequence[Measurement],
-    differences: Sequence[Difference] = (),
+    differences: Sequence[Unexpected] = (),
 ) -> list[Finding]:
     """What makes a device DEGRADED, worst first: its own facts, then what a good node has and this one lacks.
 
@@ -176,7 +176,7 @@ def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
     )
 
 
-def _unlike(difference: Difference) -> Finding:
+def _unlike(difference: Unexpected) -> Finding:
     """A difference from the expectation as a finding."""
     fact = _WORDS.get(difference.fact, difference.fact)
     found = f"{difference.observed} × {fact}" if difference.subject == "GPUs" else f"{fact} {difference.observed}"

@@ -20,7 +20,7 @@ from .judgements import judgement_of
 from .run_names import run_names
 from .runs import Run
 from .stats import CONFIDENCE, growth
-from .trials import Trial
+from .trials import KeyResults
 from .verdicts import Kind, Verdict
 
 # What all tests are called where they were judged as if they were one.
@@ -44,7 +44,7 @@ def timed_row(
         standing: the one that stands for all; by default of those that are sound the one in the middle.
         facts: other columns and records of the row; `verdict` is by default that of the judgement.
     """
-    one = standing or Trial(list(measurements)).standing(None)
+    one = standing or KeyResults(list(measurements)).standing(None)
     counted = judgement.processes if judgement is not None else 0
     found = {
         "test": one.test_id,
@@ -255,7 +255,7 @@ def _timed(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
         if not (measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted):
             trials.setdefault((measurement.test_id, measurement.key.identity), []).append(measurement)
     for (test_id, _), measurements in trials.items():
-        standing = Trial(list(measurements)).standing(None)
+        standing = KeyResults(list(measurements)).standing(None)
         judgement, ending = judged.get((test_id, standing.key.name)), ended.get(test_id, Ending())
         word, reason = said(ending, judgement, standing, standing.invalid)
         yield timed_row(

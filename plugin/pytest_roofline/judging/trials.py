@@ -28,7 +28,7 @@ class LostRound:
 
 
 @dataclass(slots=True)
-class Trial:
+class KeyResults:
     """The measurements of one key in the order taken."""
 
     measurements: list[Measurement] = field(default_factory=list)

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
-from ..core.machine import Difference, Finding, Gpu, Machine, Property
+from ..core.machine import Unexpected, Finding, Gpu, Machine, Property
 from ..core.units import format_amount, printable
 
 
@@ -51,7 +51,7 @@ def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:
     return lines
 
 
-def difference_lines(found: Sequence[Difference], where: str) -> list[str]:
+def difference_lines(found: Sequence[Unexpected], where: str) -> list[str]:
     """Every fact that is not as expected."""
     if not found:
         return [f"as expected by {printable(where)}"]

@@ -7,7 +7,7 @@ import pytest
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.baselines import Shelf
+from pytest_roofline.judging.baselines import BaselineFolders
 from pytest_roofline.judging.hardware import datasheet_ceiling, family_of, key_of, products, unknown_line
 
 from .conftest import ROOT
@@ -106,7 +106,7 @@ def test_an_unknown_product_goes_by_its_own_name_and_has_no_peaks(product):
 
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_a_product_finds_its_limits_and_no_others(product):
-    entries = Shelf((ROOT / "baselines",)).family(family_of(facts_of(product)))
+    entries = BaselineFolders((ROOT / "baselines",)).family(family_of(facts_of(product)))
     tests = (H2D, D2H, *(f"test_stream_large[{name}]" for name in ("copy", "scale", "add", "triad", "dot")))
     found = {
         test: entry.value

@@ -11,7 +11,7 @@ from .choosing import Exportable, LeftOut, exportable, refuse_twice
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ExportFormat:
     """One format.
 
     Args:
@@ -29,20 +29,20 @@ class Format:
 
 # A further format is a module with these functions, and a line here.
 FORMATS = (
-    Format("pytest-benchmark", pytest_benchmark.name_of, pytest_benchmark.why_not, pytest_benchmark.write),
-    Format(
+    ExportFormat("pytest-benchmark", pytest_benchmark.name_of, pytest_benchmark.why_not, pytest_benchmark.write),
+    ExportFormat(
         "github-action-benchmark",
         github_action_benchmark.name_of,
         github_action_benchmark.never,
         github_action_benchmark.write_times,
     ),
-    Format(
+    ExportFormat(
         "github-action-benchmark-rates",
         github_action_benchmark.name_of,
         github_action_benchmark.why_no_rate,
         github_action_benchmark.write_rates,
     ),
-    Format("bencher", bencher.name_of, bencher.why_not, bencher.write),
+    ExportFormat("bencher", bencher.name_of, bencher.why_not, bencher.write),
 )
 NAMES = tuple(one.name for one in FORMATS)
 

@@ -9,7 +9,7 @@ from ...core.rows import Row
 from ...judging.picking import hardware_of, is_imported
 from ...judging.rows import rows_of_run, timed_row
 from ...judging.runs import Run
-from ...judging.trials import Trial
+from ...judging.trials import KeyResults
 from ...judging.verdicts import Kind
 
 
@@ -161,4 +161,4 @@ def _why_not(run: Run, row: Row) -> str:
 def _trusted(run: Run, row: Row) -> tuple[Measurement, ...]:
     """Of each process that may be trusted its slowest attempt."""
     fit = [one for one in row.measurements if not run.unfit(one, accept_slower=True)]
-    return tuple(Trial(fit).sound(None))
+    return tuple(KeyResults(fit).sound(None))

@@ -29,7 +29,7 @@ MOST_TOLD = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Folded:
     """Something with a heading that is folded away: sentences, lines that keep their columns, and tables."""
 
     title: str
@@ -87,18 +87,18 @@ def _warm_up(one: Measurement) -> tuple[Cell, Cell]:
     return Cell(format_seconds(calls[0]), calls[0], why=first_call_text(one)), steady
 
 
-def profiles_of(runs: Sequence[Run]) -> list[Told]:
+def profiles_of(runs: Sequence[Run]) -> list[Folded]:
     """Where the time of a call goes, of every test that was profiled; of one that was repeated the last stands."""
     latest = {(run.path, one.test_id, one.name): one for run in runs for one in run.profiles}
     return [_profile(one) for one in list(latest.values())[:MOST_TOLD]] + _not_told(len(latest), "profile")
 
 
-def _not_told(found: int, noun: str) -> list[Told]:
+def _not_told(found: int, noun: str) -> list[Folded]:
     """A line in place of those that have no room, which is not folded since there is nothing in it."""
-    return [Told(f"… and {count(found - MOST_TOLD, f'more {noun}')}", "in the run file")] if found > MOST_TOLD else []
+    return [Folded(f"… and {count(found - MOST_TOLD, f'more {noun}')}", "in the run file")] if found > MOST_TOLD else []
 
 
-def _profile(one: Profile) -> Told:
+def _profile(one: Profile) -> Folded:
     lines = [f"{calls_text(one.calls)} on {one.device}; a profiler's times are never judged and in no baseline"]
     lines += clock_sentences(one)
     lines += [f"parts: {parts_text(one, at_most=MOST_TOLD)}"] * bool(one.parts)
@@ -106,7 +106,7 @@ def _profile(one: Profile) -> Told:
     lines += [f"not told: {sentence}" for sentence in one.missing]
     tables = [_classes(one)] * bool(one.classes) + [_kernels(one)] * bool(one.kernels)
     says = classes_text(one) if one.classes else ""
-    return Told(one.label, says, tuple(lines), tuple(tables))
+    return Folded(one.label, says, tuple(lines), tuple(tables))
 
 
 def _classes(one: Profile) -> Table:
@@ -144,12 +144,12 @@ def memory_table(runs: Sequence[Run]) -> Table | None:
     return without_empty(Table("Memory at the peak of a call, by category", columns, rows)) if rows else None
 
 
-def memory_of(runs: Sequence[Run]) -> list[Told]:
+def memory_of(runs: Sequence[Run]) -> list[Folded]:
     """The same in full: the peak of each phase, and what the device counted."""
     told, found = [], _latest_uses(runs)
     for use in found[:MOST_TOLD]:
         first, *rest = use_lines(use)
-        told.append(Told(use.label, first.removeprefix(f"memory of {use.label}: "), tuple(rest)))
+        told.append(Folded(use.label, first.removeprefix(f"memory of {use.label}: "), tuple(rest)))
     return told + _not_told(len(found), "call")
 
 
