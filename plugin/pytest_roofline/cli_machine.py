@@ -14,7 +14,7 @@ from .core.units import printable
 
 if TYPE_CHECKING:
     from .core.facts import DeviceFacts, Environment
-    from .core.machine import Unexpected, Finding, Machine, Property
+    from .core.machine import Finding, Machine, Property, Unexpected
     from .core.samples import Calibration
 
 

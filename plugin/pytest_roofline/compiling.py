@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 
 from .core.errors import BadInput, DoesNotFit
 from .core.resources import ResourceKey, Resources, with_target
+from .current_test import CurrentTest
 from .kernel_gate.judging import check_slack
 from .kernel_gate.targets import above_limit, shared_limits
-from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .kernel_gate.compile import Compiled
 
 
 def take(
-    subject: CurrentTest,
+    test: CurrentTest,
     kernel: object,
     *,
     target: str | None,
@@ -33,14 +33,14 @@ def take(
     __tracebackhide__ = True
     allowed = check_slack(slack)
     compiled = _compile(kernel, target, arguments, options)
-    called = subject.fresh_name(name, compiled.target)
-    plan, session = subject.planned, subject.session
+    called = test.fresh_name(name, compiled.target)
+    plan, session = test.planned, test.session
     key = ResourceKey(plan.benchmark, plan.parameters, compiled.target, called)  # type: ignore[arg-type]
     too_much = above_limit(compiled.target, compiled.figures)
     resources = Resources(
         key=key,
-        test_id=subject.test_id,
-        label=with_target(subject.label(called), compiled.target),
+        test_id=test.test_id,
+        label=with_target(test.label(called), compiled.target),
         process=session.process,
         figures=compiled.figures,
         options=compiled.options,

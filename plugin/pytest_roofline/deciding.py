@@ -126,7 +126,7 @@ class Deciding:
         from .measuring.canary import measure_canaries
 
         self.canaries_taken = True
-        for measurement in measure_canaries(state.ground.device, state.ground.hardware, state.process):
+        for measurement in measure_canaries(state.under_test.device, state.under_test.hardware, state.process):
             state.record(measurement)
 
     def wants(self, rounds: Rounds, test_id: str) -> bool:
@@ -138,7 +138,7 @@ class Deciding:
         gc.collect()
         # A round of a rank test is a new generation of ranks; the present ones would be its neighbours.
         launcher_of(self.config).rest()
-        self.state.ground.device.release()
+        self.state.under_test.device.release()
 
     def issue_decided(self, rounds: Rounds) -> None:
         """Say how those held tests ended of which no round and no other test can say anything else."""
@@ -209,9 +209,9 @@ def pass_in_shadow(state: RooflineSession, item: pytest.Item, report: pytest.Tes
 
 def why_no_rounds(state: RooflineSession) -> str:
     """Why this run cannot have further rounds; empty where it can or need not."""
-    gpu = state.ground.gpu
+    gpu = state.under_test.gpu
     exclusive = gpu is not None and gpu.compute_mode == "exclusive process"
-    if state.options.rounds != 1 and gpu is not None and exclusive and state.ground.held:
+    if state.options.rounds != 1 and gpu is not None and exclusive and state.under_test.held:
         return (
             f"{gpu.label} takes one process at a time (compute mode exclusive process), and this one holds it; "
             f"nvidia-smi -i {gpu.index} -c DEFAULT allows rounds"

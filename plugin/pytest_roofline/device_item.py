@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from .core.errors import BadFile
-from .core.machine import Unexpected, Expectation, Finding, Gpu
+from .core.machine import Expectation, Finding, Gpu, Unexpected
 from .core.records import Outcome
 from .judging.ending import DEGRADED
 from .session import RooflineSession
@@ -45,7 +45,7 @@ class DeviceHealth(pytest.Item):
 
 def wanted(state: RooflineSession) -> bool:
     """Whether there is anything to look at: a device that tells of itself, or an expectation of the node."""
-    return state.ground.gpu is not None or state.options.expect is not None
+    return state.under_test.gpu is not None or state.options.expect is not None
 
 
 def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
@@ -59,8 +59,8 @@ def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
     from .reporting.health import health_message
 
     expected = _expectation(state)
-    now = state.ground.device.gpu() if at_the_end else None
-    before, after = (_rated(gpu, expected) for gpu in (state.ground.gpu, now))
+    now = state.under_test.device.gpu() if at_the_end else None
+    before, after = (_rated(gpu, expected) for gpu in (state.under_test.gpu, now))
     measured = [row.measurement for row in state.timed.rows if row.measurement is not None]
     findings = degraded(before, after, measured, _differences(expected))
     state.degraded = tuple(finding.observed for finding in findings)

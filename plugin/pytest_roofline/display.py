@@ -54,9 +54,9 @@ def header_lines(session: RooflineSession) -> list[str]:
     """Version, device, driver, baseline in use and tier; then what is planned and about how long it takes."""
     if not session.opened:
         return [f"roofline {__version__}: {len(session.planned)} tests measure (tier {session.options.tier})"]
-    ground, device = session.ground, session.ground.environment.device
-    software = ground.environment.software
-    facts = [f"{ground.device.name} ({printable(device.product)}, {_memory(device.memory_bytes)})"]
+    under_test, device = session.under_test, session.under_test.environment.device
+    software = under_test.environment.software
+    facts = [f"{under_test.device.name} ({printable(device.product)}, {_memory(device.memory_bytes)})"]
     facts += [f"driver {printable(device.driver)}"] if device.driver else []
     facts += [f"torch {software['torch']}"] if "torch" in software else []
     lines = [f"roofline {__version__}: {', '.join(facts)}, against {_against(session)}"]
@@ -99,7 +99,7 @@ def _memory(size_bytes: int | None) -> str:
 
 
 def _against(session: RooflineSession) -> str:
-    comparator = session.ground.comparator
+    comparator = session.under_test.comparator
     if isinstance(comparator, RunComparator):
         names = [printable(run.header.run_id) for run in comparator.runs]
         return f"{len(names)} saved run{'s' * (len(names) > 1)} ({', '.join(names)})"
@@ -113,8 +113,8 @@ def _against(session: RooflineSession) -> str:
 
 def _limits_alone(session: RooflineSession) -> str:
     """How many published limits and floors gate here, where nothing was recorded on this hardware; else empty."""
-    ground = session.ground
-    mine = [entry for entry in ground.entries if entry.hardware.alone.covers(ground.hardware.alone)]
+    under_test = session.under_test
+    mine = [entry for entry in under_test.entries if entry.hardware.alone.covers(under_test.hardware.alone)]
     if any(entry.kind == "measured" for entry in mine):
         return ""
     limits, floors = (sum(e.gates and e.kind == kind for e in mine) for kind in ("threshold", "floor"))
@@ -169,7 +169,7 @@ def _untold_since(session: RooflineSession) -> str:
     """Why the device does not tell of its state, where it does not."""
     from .measuring.devices.base import Managed
 
-    device, why = session.ground.device, ""
+    device, why = session.under_test.device, ""
     if isinstance(device, Managed):
         # A summary must not end for a device that is lost by now.
         with contextlib.suppress(Exception):
@@ -214,7 +214,7 @@ def summary_lines(session: RooflineSession, width: int, colour: bool) -> list[st
 
 
 def _unknown_hardware(session: RooflineSession) -> str:
-    return unknown_line(session.ground.environment.device) if session.timed.rows else ""
+    return unknown_line(session.under_test.environment.device) if session.timed.rows else ""
 
 
 def _curve_lines(session: RooflineSession) -> list[str]:
@@ -226,7 +226,7 @@ def _curve_lines(session: RooflineSession) -> list[str]:
 
 def _closing_lines(session: RooflineSession) -> list[str]:
     rows, lines = session.timed.rows, []
-    family = family_of(session.ground.environment.device)
+    family = family_of(session.under_test.environment.device)
     if session.writer.trouble:
         lines.append(f"WARNING: {session.writer.trouble}")
     elif session.writer.path is not None:
@@ -239,7 +239,7 @@ def _closing_lines(session: RooflineSession) -> list[str]:
         lines.append(f"device health: {session.health.splitlines()[0]}")
     lines += power_lines(rows)
     if session.options.shadow:
-        known = watched(session.options.folder, session.ground.hardware)
+        known = watched(session.options.folder, session.under_test.hardware)
         lines += shadow_lines(shadow_of(session.config).sentences, known)
     kernels = session.compiled.rows
     family = RESOURCES if kernels and not rows else family

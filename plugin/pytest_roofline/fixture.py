@@ -15,13 +15,13 @@ from .core.records import Measurement
 from .core.resources import Resources
 from .core.units import format_amount
 from .core.work import Work
+from .current_test import CurrentTest
 from .measuring.request import Request, Timed, check_work, one_of, positive
 from .observing import note_figure, profiled_labels, take_memory, warn_of_ranks
 from .session import RooflineSession
 from .settings import WIDE_MARK, Marks
 from .shadow import lack
 from .siblings import Siblings
-from .subject import CurrentTest
 
 if TYPE_CHECKING:
     import torch
@@ -35,14 +35,14 @@ class Roofline:
     def __init__(self, session: RooflineSession, item: pytest.Item, marks: Marks) -> None:
         self._session = session
         self._marks = marks
-        self._subject = CurrentTest(session, item, marks)
+        self._test = CurrentTest(session, item, marks)
 
     @property
     def device(self) -> "torch.device":
         """The device that is measured, for making tensors on it."""
         from .measuring.devices import torch_device
 
-        return torch_device(self._session.ground.device)
+        return torch_device(self._session.under_test.device)
 
     def measure(
         self,
@@ -112,12 +112,12 @@ class Roofline:
             DeviceError: the device stopped answering.
             Exception: whatever `fn` raises, out of memory included; what was held is released.
         """
-        self._subject.require_open()
+        self._test.require_open()
         request = Request(
             work=check_work(work),
             budget_s=self._budget_s(budget),
             timed=Timed(fn, make_args=make_args, verify=verify, args=args),
-            name=self._subject.fresh_name(name),
+            name=self._test.fresh_name(name),
             cache=cache or self._marks.cache or "warm",
             timing=one_of("timing", timing, TIMINGS),
             metric=metric,
@@ -130,7 +130,7 @@ class Roofline:
             model=model,
             devices=devices,
         )
-        return in_process.measure(self._subject, request)
+        return in_process.measure(self._test, request)
 
     def measure_siblings(
         self,
@@ -172,7 +172,7 @@ class Roofline:
             WrongData: one of them holds wrong data.
             DeviceError: one of them stopped answering.
         """
-        self._subject.require_open()
+        self._test.require_open()
         request = Request(
             work=check_work(work),
             budget_s=self._budget_s(budget),
@@ -180,7 +180,7 @@ class Roofline:
             metric=metric,
         )
         timed = Timed(fn, verify=verify)
-        found, why_not = Siblings(self._subject, request, timed, make_args, needs_bytes).measure(among)
+        found, why_not = Siblings(self._test, request, timed, make_args, needs_bytes).measure(among)
         if why_not:
             pytest.skip(why_not)
         return found
@@ -245,7 +245,7 @@ class Roofline:
         request = Request(
             work=check_work(work),
             budget_s=self._budget_s(budget),
-            name=self._subject.fresh_name(name),
+            name=self._test.fresh_name(name),
             cache=cache or self._marks.cache or "warm",
             timing=one_of("timing", timing, RANK_TIMINGS),
             metric=metric,
@@ -257,7 +257,7 @@ class Roofline:
                 distributed, world_size, backend=backend, timeout=timeout, collective=collective, fresh=fresh
             ),
         )
-        return over_ranks.measure_over(self._subject, distributed, fn, args, request)
+        return over_ranks.measure_over(self._test, distributed, fn, args, request)
 
     def measure_job(
         self,
@@ -298,14 +298,14 @@ class Roofline:
         request = Request(
             work=check_work(work),
             budget_s=self._budget_s(budget),
-            name=self._subject.fresh_name(name),
+            name=self._test.fresh_name(name),
             timing="wall",
             metric=JOB_METRIC,
             tolerance=self._tolerance(tolerance),
             labels=tuple(profiled_labels(self._session)),
             ranks=over_ranks.rank_options(distributed, world_size, backend=backend, timeout=timeout),
         )
-        return over_ranks.measure_over(self._subject, distributed, fn, args, request)
+        return over_ranks.measure_over(self._test, distributed, fn, args, request)
 
     def resources(
         self,
@@ -341,8 +341,8 @@ class Roofline:
             DoesNotFit: it needs more shared memory than the target has.
         """
         __tracebackhide__ = True
-        self._subject.require_open()
-        return take(self._subject, kernel, target=target, arguments=arguments, options=options, name=name, slack=slack)
+        self._test.require_open()
+        return take(self._test, kernel, target=target, arguments=arguments, options=options, name=name, slack=slack)
 
     def figure(self, name: str, value: float, unit: Unit) -> Figure:
         """Write down a number that the test found besides times; it is shown, and never judged.
@@ -357,8 +357,8 @@ class Roofline:
         Raises:
             BadInput: another unit, no finite number, or a name that the test gave before.
         """
-        self._subject.require_open()
-        return note_figure(self._subject, name, value, unit)
+        self._test.require_open()
+        return note_figure(self._test, name, value, unit)
 
     def memory(
         self,
@@ -392,9 +392,9 @@ class Roofline:
             Exception: whatever `fn` raises, out of memory included; nothing stays hooked into the model.
         """
         __tracebackhide__ = True
-        self._subject.require_open()
+        self._test.require_open()
         return take_memory(
-            self._subject,
+            self._test,
             fn,
             args=args,
             make_args=make_args,
@@ -412,7 +412,7 @@ class Roofline:
         """
         from .measuring.host import free_memory_bytes
 
-        device = self._session.ground.device
+        device = self._session.under_test.device
         free = device.free_bytes() if where == "device" else free_memory_bytes()
         if size_bytes > free:
             self.skip_for_hardware(f"needs {format_amount(size_bytes)} of {where} memory, found {format_amount(free)}")
@@ -424,7 +424,7 @@ class Roofline:
             reason: need and finding: "needs 2 GPUs, found 1".
         """
         __tracebackhide__ = True
-        lack(self._subject.item, self._session.options, reason)
+        lack(self._test.item, self._session.options, reason)
 
     def _budget_s(self, asked: float | None) -> float:
         return positive("budget", asked) or self._marks.budget or self._session.options.budget_s
@@ -438,4 +438,4 @@ class Roofline:
     def _require_ranks(self, distributed: object) -> None:
         warn_of_ranks(self._session)
         over_ranks.check_distributed(distributed)
-        self._subject.require_open()
+        self._test.require_open()

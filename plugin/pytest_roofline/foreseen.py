@@ -28,7 +28,7 @@ def seconds_each(session: RooflineSession, tests: Iterable[Planned]) -> dict[str
 
 def seconds_of_all(session: RooflineSession, alone_s: float) -> float:
     """About how long tests will take that take so long in one process, in as many as record them."""
-    comparator = session.ground.comparator
+    comparator = session.under_test.comparator
     records = isinstance(comparator, BaselineComparator) and not comparator.entries.paths
     further = session.options.recording - 1 if records else 0
     return alone_s + further * (alone_s + PROCESS_S)
@@ -54,7 +54,7 @@ def _budget_s(session: RooflineSession, plan: Planned) -> float:
 
 def _here(session: RooflineSession) -> str:
     """The device, and the cores beside it, which make and check what it computes."""
-    environment = session.ground.environment
+    environment = session.under_test.environment
     return f"{environment.device.product}, {environment.host.cpu_model}, {environment.host.usable_cores} cores"
 
 

@@ -157,7 +157,7 @@ def nothing_compared(state: RooflineSession | None) -> list[Shortfall]:
         text = f"nothing was compared, since 0 of {count(len(state.planned), 'test')} measured anything{reasons}"
         return [Shortfall(text, "Mend what kept them from measuring, or select others.")]
     run = state.run_name if state.writer.path is not None else ""
-    lines = gate_lines(rows, len(state.planned), run, family_of(state.ground.environment.device))
+    lines = gate_lines(rows, len(state.planned), run, family_of(state.under_test.environment.device))
     return [Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(lines))]
 
 
@@ -225,7 +225,7 @@ def unmeasured_entries(state: RooflineSession, *, complete: bool = False) -> tup
 
     A test that is red says enough, and a saved run in place of a baseline may hold whatever somebody selected then.
     """
-    comparator = state.ground.comparator
+    comparator = state.under_test.comparator
     if not isinstance(comparator, BaselineComparator):
         return [], 0
     excused = set()
@@ -235,7 +235,7 @@ def unmeasured_entries(state: RooflineSession, *, complete: bool = False) -> tup
         if red or state.exhausted.of(encodable(test_id)):
             excused.add((plan.benchmark, canonical(plan.parameters)))
     keys = [row.key for row in state.timed.rows if row.key is not None]
-    hardware = {state.ground.hardware, *(key.hardware for key in keys)}
+    hardware = {state.under_test.hardware, *(key.hardware for key in keys)}
 
     def asked(entry: Entry) -> bool:
         mine = entry.kind == "measured" and entry.hardware in hardware and not entry.is_canary

@@ -54,7 +54,9 @@ def _may_be_rerun(item: pytest.Item) -> bool:
     return bool(counted is not None and counted(item))
 
 
-def run(item: pytest.Item, nextitem: pytest.Item | None, note: Callable[[pytest.TestReport], None]) -> DeferredReport | None:
+def run(
+    item: pytest.Item, nextitem: pytest.Item | None, note: Callable[[pytest.TestReport], None]
+) -> DeferredReport | None:
     """Run a test as pytest does, but hold its report back where its verdict is open; then the test that is held.
 
     Args:
@@ -68,7 +70,9 @@ def run(item: pytest.Item, nextitem: pytest.Item | None, note: Callable[[pytest.
     return held
 
 
-def _phases(item: Any, nextitem: pytest.Item | None, note: Callable[[pytest.TestReport], None]) -> DeferredReport | None:
+def _phases(
+    item: Any, nextitem: pytest.Item | None, note: Callable[[pytest.TestReport], None]
+) -> DeferredReport | None:
     # As in pytest's own `runtestprotocol`, which offers no place between the call and its report.
     has_request = hasattr(item, "_request")
     if has_request and not item._request:

@@ -12,6 +12,7 @@ from .core.memory import Phase
 from .core.records import Measurement
 from .core.units import printable
 from .core.work import Work
+from .current_test import CurrentTest
 from .judging.comparators import find_reference
 from .measuring.measure import Measured, Observer, measure_request
 from .measuring.request import Request
@@ -19,37 +20,36 @@ from .memory import MemoryPhase, notice
 from .observing import profiled_labels, take_profile, take_snapshot, take_snapshot_of_failure
 from .recording import key_for, record, why_partial
 from .shadow import lack
-from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .measuring.devices import Device
 
 
-def measure(subject: CurrentTest, request: Request) -> Measurement:
+def measure(test: CurrentTest, request: Request) -> Measurement:
     """Measure what a test asks for, on the device of the run or on several of them, and write it down.
 
     Raises:
         WrongData: the timed buffers do not hold what they should.
         Exception: whatever the function raises.
     """
-    session = subject.session
-    ground = session.ground
-    device, hardware = ground.device, ground.hardware
+    session = test.session
+    under_test = session.under_test
+    device, hardware = under_test.device, under_test.hardware
     if request.devices is not None:
-        device, hardware = ground.among(tuple(request.devices), lambda name: open_named(subject, name))
-    key = key_for(subject, request, hardware)
+        device, hardware = under_test.among(tuple(request.devices), lambda name: open_named(test, name))
+    key = key_for(test, request, hardware)
     request = replace(
         request,
-        instead=subject.replacement(request.name, request.target.call),
+        instead=test.replacement(request.name, request.target.call),
         drill=session.options.drill,
-        graph=_graph_before(subject, key, request.work) if device.traits.graphs else None,
+        graph=_graph_before(test, key, request.work) if device.traits.graphs else None,
         labels=tuple(profiled_labels(session)),
     )
-    recorder = _Recorder(subject, request, device, key)
+    recorder = _Recorder(test, request, device, key)
     try:
         measured = measure_request(device, request, recorder)
     except NoRoom as error:
-        lack(subject.item, session.options, str(error))
+        lack(test.item, session.options, str(error))
     assert recorder.measurement is not None
     if measured.wrong:
         raise WrongData(f"{recorder.measurement.label}: {measured.wrong}")
@@ -59,9 +59,9 @@ def measure(subject: CurrentTest, request: Request) -> Measurement:
 class _Recorder(Observer):
     """Writes the measurement down, with a snapshot and a profile where they were asked for."""
 
-    def __init__(self, subject: CurrentTest, request: Request, device: "Device", key: Key) -> None:
-        self._subject = subject
-        self._session = subject.session
+    def __init__(self, test: CurrentTest, request: Request, device: "Device", key: Key) -> None:
+        self._test = test
+        self._session = test.session
         self._request = request
         self._device = device
         self._key = key
@@ -69,9 +69,9 @@ class _Recorder(Observer):
 
     def tell(self, sentence: str) -> None:
         """Say something while the test runs, and again at the end."""
-        sentence = f"{self._subject.label(self._request.name)}: {sentence}"
+        sentence = f"{self._test.label(self._request.name)}: {sentence}"
         self._session.noted.warn(sentence)
-        plugins = self._subject.item.config.pluginmanager
+        plugins = self._test.item.config.pluginmanager
         reporter: Any = plugins.get_plugin("terminalreporter")
         capture: Any = plugins.get_plugin("capturemanager")
         if reporter is not None:
@@ -99,40 +99,40 @@ class _Recorder(Observer):
         with contextlib.suppress(Exception):
             if measured is not None:
                 self._record(measured, why_partial(error, f"raised {type(error).__name__}: {error}"))
-            label = self._subject.label(request.name)
+            label = self._test.label(request.name)
             take_snapshot_of_failure(self._session, self._device, label, error, once_more)
 
     def _record(self, measured: Measured, invalid: str = "") -> Measurement:
         right = measured.verified is not False
         work, key = self._request.work, self._key
-        ceiling = self._session.ground.ceiling(work, key.metric, key.hardware) if right else None
-        return record(self._subject, self._request, measured, key, ceiling, invalid=invalid)
+        ceiling = self._session.under_test.ceiling(work, key.metric, key.hardware) if right else None
+        return record(self._test, self._request, measured, key, ceiling, invalid=invalid)
 
 
-def _graph_before(subject: CurrentTest, key: Key, work: Work) -> bool | None:
+def _graph_before(test: CurrentTest, key: Key, work: Work) -> bool | None:
     """Whether what this is compared with was timed by a graph; None where nothing is known, or both were seen.
 
     A call about as long as the longest that a graph is taken of would else be timed now one way, now the other.
     """
-    reference, _ = find_reference(subject.session.ground.comparator, key, work)
+    reference, _ = find_reference(test.session.under_test.comparator, key, work)
     seen = {"graph" in achieved for achieved in reference.achieved} if reference is not None else set()
     return seen.pop() if len(seen) == 1 else None
 
 
-def open_named(subject: CurrentTest, name: str) -> "Device":
+def open_named(test: CurrentTest, name: str) -> "Device":
     """A device of this process by its name: `cuda:1`.
 
     Raises:
         BadInput: another kind of device than the run's own.
         DeviceError: it is not there.
     """
-    ground, config = subject.session.ground, subject.item.config
+    under_test, config = test.session.under_test, test.item.config
     known = config.hook.pytest_roofline_device(config=config, name=name)
     if known is not None:
         return known  # type: ignore[no-any-return]
-    if ground.environment.device.type != "cuda" or name.partition(":")[0] != "cuda":
+    if under_test.environment.device.type != "cuda" or name.partition(":")[0] != "cuda":
         raise BadInput(
-            f"devices names {name}, and {ground.device.name} is measured; several devices of one process can "
+            f"devices names {name}, and {under_test.device.name} is measured; several devices of one process can "
             "be timed together where they are CUDA or ROCm devices"
         )
     from .measuring.devices.several import open_peer

@@ -61,7 +61,7 @@ def watched(session: RooflineSession, item: pytest.Item) -> Iterator[None]:
         except Exception as error:
             cause = out_of_memory(error)
             if cause is not None:
-                _keep(cause, session.ground.device)
+                _keep(cause, session.under_test.device)
             raise
 
 
@@ -71,7 +71,7 @@ def _limit(session: RooflineSession, item: pytest.Item) -> contextlib.AbstractCo
     Without, the kernel would end the whole run. A device refuses by itself, and ranks are processes of their own.
     """
     planned = session.planned.get(item.nodeid)
-    on_cpu = session.ground.environment.device.type == "cpu"
+    on_cpu = session.under_test.environment.device.type == "cpu"
     if planned is None or planned.marks.oom is None or not on_cpu or uses_ranks(item):
         return contextlib.nullcontext()
     from .measuring.memory_guard import limited
@@ -121,7 +121,7 @@ def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -
     forget_locals(error)
     gc.collect()
     with contextlib.suppress(Exception):
-        session.ground.device.release()
+        session.under_test.device.release()
     return True
 
 
@@ -140,7 +140,7 @@ def _record(session: RooflineSession, item: pytest.Item, cause: BaseException, s
         parameters=planned.parameters,  # type: ignore[arg-type]
         label=label + (f".{called}" if called else ""),
         process=session.process,
-        device=place.device.name if place is not None else session.ground.device.name,
+        device=place.device.name if place is not None else session.under_test.device.name,
         message=message.splitlines()[0][:MOST_TEXT],
         recorded=planned.marks.oom == "record",
         name=called if place is not None and place.measured is not None else None,
@@ -154,19 +154,19 @@ def _record(session: RooflineSession, item: pytest.Item, cause: BaseException, s
 
 def _held_against(session: RooflineSession, record: OutOfMemory, place: MemoryPhase | None) -> OutOfMemory:
     """With what the baseline and others know of the same test."""
-    ground = session.ground
+    under_test = session.under_test
     lost = lost_times(
-        ground.comparator,
+        under_test.comparator,
         record.benchmark,
         record.parameters,
-        ground.hardware,
+        under_test.hardware,
         measured=session.timed.measured_names(record.test_id) - ({record.name} if record.name is not None else set()),
         ran_out=place.measured if place is not None else None,
     )
-    entries = {entry.identity: entry for entry in ground.entries}
-    if isinstance(ground.comparator, BaselineComparator):
-        entries |= {entry.identity: entry for entry in ground.comparator.entries}
-    published = also_out_of_memory(entries.values(), record.benchmark, record.parameters, ground.hardware)
+    entries = {entry.identity: entry for entry in under_test.entries}
+    if isinstance(under_test.comparator, BaselineComparator):
+        entries |= {entry.identity: entry for entry in under_test.comparator.entries}
+    published = also_out_of_memory(entries.values(), record.benchmark, record.parameters, under_test.hardware)
     kernels = session.compiled.missed(record.test_id, record.benchmark, record.parameters)
     return replace(
         record,

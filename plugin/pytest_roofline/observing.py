@@ -17,11 +17,11 @@ from .core.profiles import Profile
 from .core.records import Measurement
 from .core.samples import PROFILED
 from .core.units import printable, slug
+from .current_test import CurrentTest
 from .measuring.request import Timed
 from .memory import MemoryPhase, forget_locals, notice
 from .planned import encodable
 from .session import RooflineSession
-from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .measuring.devices import Device
@@ -46,7 +46,7 @@ FLUSHED = "cold caches: the measurement flushed them before every call, and this
 REPLACED = "the function of the test: a drill or pytest_roofline_function had replaced it, and this is what ran instead"
 
 
-def note_figure(subject: CurrentTest, name: str, value: float, unit: Unit) -> Figure:
+def note_figure(test: CurrentTest, name: str, value: float, unit: Unit) -> Figure:
     """Write a number of a test down.
 
     Raises:
@@ -57,20 +57,20 @@ def note_figure(subject: CurrentTest, name: str, value: float, unit: Unit) -> Fi
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadInput(f"the figure {name!r} is {shown(value)}; expected a number in one of {', '.join(UNITS)}")
     figure = Figure(
-        test_id=subject.test_id,
-        label=subject.label(""),
-        process=subject.session.process,
+        test_id=test.test_id,
+        label=test.label(""),
+        process=test.session.process,
         name=encodable(name),
         value=float(value),
         unit=unit,
     )
-    subject.fresh_figure(figure.name)
-    subject.session.note(figure)
+    test.fresh_figure(figure.name)
+    test.session.note(figure)
     return figure
 
 
 def take_memory(
-    subject: CurrentTest,
+    test: CurrentTest,
     fn: Callable[..., object],
     *,
     args: tuple[object, ...] | list[object] | None,
@@ -89,20 +89,20 @@ def take_memory(
 
     if not callable(fn):
         raise BadInput(f"memory was given {fn!r}; expected a function to call")
-    timed, called = Timed(fn, make_args=make_args, args=args), subject.fresh_memory(name)
-    device = subject.session.ground.device
+    timed, called = Timed(fn, make_args=make_args, args=args), test.fresh_memory(name)
+    device = test.session.under_test.device
     arguments: list[object] = []
     call = FollowedCall(fn, arguments, model, optimizer)
     empty = MemoryUse(
-        test_id=subject.test_id,
-        label=subject.label(called),
-        process=subject.session.process,
+        test_id=test.test_id,
+        label=test.label(called),
+        process=test.session.process,
         device=device.name,
         name=called,
         peak_bytes=0,
     )
     use = _followed(MemoryPhase(device, called, "memory"), call, arguments, timed, empty)
-    subject.session.note(use)
+    test.session.note(use)
     return use
 
 

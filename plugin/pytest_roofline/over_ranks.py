@@ -13,13 +13,13 @@ from .core.facts import Environment, HardwareKey
 from .core.ranks import Ranks
 from .core.records import Ceiling, Measurement
 from .core.samples import OVERSUBSCRIBED, Block, Samples
+from .current_test import CurrentTest
 from .judging.hardware import collective_ceiling, product_of, rank_ceiling
 from .measuring.measure import Measured
 from .measuring.request import RankOptions, Request, one_of, positive
 from .planned import encodable
 from .ranks import Distributed
 from .recording import key_for, record, why_partial
-from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .distributed.driving import Member
@@ -124,7 +124,7 @@ def rank_options(distributed: Distributed, world_size: int | None, **asked: Any)
 
 
 def measure_over(
-    subject: CurrentTest, distributed: Distributed, fn: Callable[..., object], args: tuple[object, ...], request: Request
+    test: CurrentTest, distributed: Distributed, fn: Callable[..., object], args: tuple[object, ...], request: Request
 ) -> Measurement:
     """Have the ranks measure, and write it down; a request by the host's clock is one of whole programs.
 
@@ -137,34 +137,34 @@ def measure_over(
     from .distributed.functions import reference
     from .distributed.wire import encode
 
-    function, replacement = reference(fn), subject.replacement(request.name, fn)
+    function, replacement = reference(fn), test.replacement(request.name, fn)
     # Only to have them refused now: a rank is started to be measured, not to be told that it cannot be.
     encode(args, "an argument")
     if replacement is not None:
         function, request = reference(replacement), replace(request, labels=(*request.labels, "replaced"))
     else:
-        request = replace(request, drill=subject.session.options.drill)
+        request = replace(request, drill=test.session.options.drill)
     call = RankCall(distributed, function, args, request)
 
     def keep(result: RankResult, error: BaseException) -> None:
         said = f"the ranks failed on the way: {error}".partition("\n")[0]
         # Whatever happens to the record, what happened to the measurement is what must be told.
         with contextlib.suppress(Exception):
-            write(subject, request, result, why_partial(error, said))
+            write(test, request, result, why_partial(error, said))
 
     result = (take_jobs if request.timing == "wall" else take)(call, keep)
-    measurement = write(subject, request, result)
+    measurement = write(test, request, result)
     if result.measured.wrong:
         raise WrongData(f"{measurement.label}: {encodable(result.measured.wrong)}")
     return measurement
 
 
-def write(subject: CurrentTest, request: Request, result: RankResult, invalid: str = "") -> Measurement:
+def write(test: CurrentTest, request: Request, result: RankResult, invalid: str = "") -> Measurement:
     """Write down what came of a request; the hardware is that of the ranks, and counts their devices."""
-    hardware = subject.session.ground.hardware_of_ranks(result.environment, result.ranks.hosts, result.link)
-    key = key_for(subject, request, hardware)
+    hardware = test.session.under_test.hardware_of_ranks(result.environment, result.ranks.hosts, result.link)
+    key = key_for(test, request, hardware)
     ceiling = _ceiling(request, result, hardware)
-    return record(subject, request, result.measured, key, ceiling, invalid=invalid, ranks=result.ranks)
+    return record(test, request, result.measured, key, ceiling, invalid=invalid, ranks=result.ranks)
 
 
 def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Ceiling | None:

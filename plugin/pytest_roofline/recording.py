@@ -7,10 +7,10 @@ from .core.facts import HardwareKey
 from .core.keys import Key
 from .core.records import Ceiling, Measurement
 from .core.samples import OVERSUBSCRIBED, Samples
-from .ground import DeviceUnderTest
+from .current_test import CurrentTest
+from .device_under_test import DeviceUnderTest
 from .judging.hardware import above_peak, beyond_belief
 from .planned import encodable
-from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .measuring.measure import Measured
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 MOST_WHY = 500
 
 
-def key_for(subject: CurrentTest, request: "Request", hardware: HardwareKey) -> Key:
+def key_for(test: CurrentTest, request: "Request", hardware: HardwareKey) -> Key:
     """The key of a measurement of a test."""
-    planned = subject.planned
+    planned = test.planned
     return Key(
         benchmark=planned.benchmark,
         parameters=planned.parameters,  # type: ignore[arg-type]
@@ -35,7 +35,7 @@ def key_for(subject: CurrentTest, request: "Request", hardware: HardwareKey) -> 
 
 
 def record(
-    subject: CurrentTest,
+    test: CurrentTest,
     request: "Request",
     measured: "Measured",
     key: Key,
@@ -47,7 +47,7 @@ def record(
     """Write a measurement of a test down.
 
     Args:
-        subject: the test.
+        test: the one that measures.
         request: what it asked for.
         measured: what was found.
         key: of the measurement.
@@ -55,15 +55,15 @@ def record(
         invalid: why it is no result, whatever was found; empty where that decides.
         more: further fields of the record.
     """
-    session, samples = subject.session, measured.samples
+    session, samples = test.session, measured.samples
     measurement = Measurement(
         key=key,
-        test_id=subject.test_id,
-        label=subject.label(key.name),
+        test_id=test.test_id,
+        label=test.label(key.name),
         process=session.process,
         work=request.work,
         samples=samples,
-        gate=subject.marks.gate and OVERSUBSCRIBED not in samples.labels,
+        gate=test.marks.gate and OVERSUBSCRIBED not in samples.labels,
         tolerance=request.tolerance,
         ceiling=ceiling,
         verified=measured.verified,
@@ -74,7 +74,7 @@ def record(
         siblings_busy=measured.siblings_busy,
         **more,
     )
-    measurement = with_sanity(measurement, session.ground)
+    measurement = with_sanity(measurement, session.under_test)
     if not measurement.invalid:
         # Only now, since a machine in trouble is slower, and no excuse for what is too fast.
         measurement = replace(measurement, invalid=encodable(measured.disturbed or samples.trouble))
@@ -87,7 +87,7 @@ def why_partial(error: BaseException, said: str) -> str:
     return encodable("interrupted" if isinstance(error, KeyboardInterrupt) else said)[:MOST_WHY]
 
 
-def with_sanity(measurement: Measurement, ground: DeviceUnderTest) -> Measurement:
+def with_sanity(measurement: Measurement, under_test: DeviceUnderTest) -> Measurement:
     """The measurement, marked invalid where its rate is above what the hardware can do."""
     if measurement.invalid:
         return measurement
@@ -96,7 +96,7 @@ def with_sanity(measurement: Measurement, ground: DeviceUnderTest) -> Measuremen
     amount = work.amount(ceiling.metric) if ceiling is not None else None
     if not why and ceiling is not None and amount:
         why = beyond_belief(ceiling, amount, measurement.median_s)
-    why = why or ground.beyond_belief(work, measurement.median_s)
+    why = why or under_test.beyond_belief(work, measurement.median_s)
     return replace(measurement, invalid=why) if why else measurement
 
 

@@ -21,8 +21,8 @@ import pytest
 from .core.errors import BadFile
 from .core.records import Outcome
 from .core.samples import CANARY
+from .judging.key_results import LostRound
 from .judging.runs import Run, read_run
-from .judging.trials import LostRound
 from .launcher import launcher_of
 from .planned import encodable
 from .round_child import VARIABLE

@@ -118,7 +118,7 @@ class Running:
         """Open the device and the baselines before the first test, so that what cannot work says so at once."""
         self.state.planned = plan([item for item in session.items if measures(item)])
         if self.state.planned and not self.only_looking:
-            assert self.state.ground
+            assert self.state.under_test
             self.state.rounds_refused = why_no_rounds(self.state)
             if self.state.round is None and wanted(self.state):
                 # Tests that turn red before the last item runs can point to what is known now.

@@ -118,6 +118,6 @@ def unmet_need(session: RooflineSession, needs: str | None) -> str | None:
     if needs == "siblings":
         from .measuring.conditions import siblings_of
 
-        count = len(siblings_of(session.ground.device))
+        count = len(siblings_of(session.under_test.device))
         return f"needs {FEWEST} visible GPUs of one product, found {count}" if count < FEWEST else None
-    return unmet(needs, session.ground.environment.device.type)
+    return unmet(needs, session.under_test.environment.device.type)

@@ -16,7 +16,7 @@ from .core.records import Footer, Header, Measurement, Outcome
 from .core.resources import ResourceKey, Resources
 from .core.rows import Row
 from .core.samples import Calibration
-from .ground import DeviceUnderTest, open_ground
+from .device_under_test import DeviceUnderTest, open_device_under_test
 from .judging.curves import judge_curves, summarise
 from .judging.looks import Looks
 from .judging.runs import RunWriter, new_run_id, now
@@ -65,7 +65,7 @@ class RooflineSession:
         # The causes for which the device is DEGRADED, once they are known: a regressed test points to them.
         self.degraded: tuple[str, ...] = ()
         self.health = ""
-        self._ground: DeviceUnderTest | None = None
+        self._under_test: DeviceUnderTest | None = None
         self._closed = False
         self._calibrated = False
         self.ended: set[str] = set()
@@ -75,27 +75,27 @@ class RooflineSession:
         self.footer: Footer | None = None
 
     @property
-    def ground(self) -> DeviceUnderTest:
+    def under_test(self) -> DeviceUnderTest:
         """The open device and what belongs to it.
 
         Raises:
             pytest.UsageError: the device is not there, a baseline is unusable, or the comparison is across hardware.
         """
-        if self._ground is None:
+        if self._under_test is None:
             try:
-                self._ground, self.warning = open_ground(self.config, self.options, self.planned)
-                self.timed.open(self._ground)
-                self.compiled.open(self._ground.comparator, self.options)
+                self._under_test, self.warning = open_device_under_test(self.config, self.options, self.planned)
+                self.timed.open(self._under_test)
+                self.compiled.open(self._under_test.comparator, self.options)
             except RooflineError as error:
                 raise pytest.UsageError(str(error)) from None
             except OSError as error:
                 raise pytest.UsageError(f"{error.filename}: {error.strerror}") from None
-        return self._ground
+        return self._under_test
 
     @property
     def opened(self) -> bool:
         """Whether the device is open."""
-        return self._ground is not None
+        return self._under_test is not None
 
     @property
     def looks(self) -> Looks | None:
@@ -153,7 +153,7 @@ class RooflineSession:
             started=self.started,
             command=(os.path.basename(sys.argv[0]), *self.options.command),  # noqa: PTH119
             tool=f"pytest-roofline {__version__}",
-            environment=self.ground.environment,
+            environment=self.under_test.environment,
         )
 
     def begin_file(self) -> None:
@@ -200,7 +200,7 @@ class RooflineSession:
             # Its memory is worse than its time; a peak that the baseline lacks turns nothing red.
             return not {word, _WORDS[row.verdict]}.isdisjoint(self.options.fail_on)
         if word == "no-baseline" and self.options.until_recorded and row.judgement is not None:
-            return self.ground.recorded and word in self.options.fail_on
+            return self.under_test.recorded and word in self.options.fail_on
         return word in self.options.fail_on
 
     def red_rows(self, test_id: str) -> list[Row]:

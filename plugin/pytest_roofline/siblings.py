@@ -11,6 +11,7 @@ from .core.keys import Key
 from .core.records import Measurement
 from .core.samples import SIBLINGS, merged
 from .core.units import format_amount
+from .current_test import CurrentTest
 from .in_process import open_named
 from .judging.hardware import key_of
 from .judging.siblings import BETWEEN, FEWEST
@@ -18,7 +19,6 @@ from .measuring.measure import Measured, Observer, measure_request
 from .measuring.request import Request, Timed
 from .memory import MemoryPhase, notice
 from .recording import key_for, record
-from .subject import CurrentTest
 
 if TYPE_CHECKING:
     from .measuring.devices import Device
@@ -62,8 +62,8 @@ class _Sibling:
 class _Noting(Observer):
     """Says at the end of the run what took long."""
 
-    def __init__(self, subject: CurrentTest) -> None:
-        self._noted = subject.session.noted
+    def __init__(self, test: CurrentTest) -> None:
+        self._noted = test.session.noted
 
     def tell(self, sentence: str) -> None:
         """Keep it for the end."""
@@ -74,22 +74,22 @@ class Siblings:
     """The measurements of one test on every sibling.
 
     Args:
-        subject: the test.
+        test: the one that measures.
         request: what to measure on each, over all passes.
         timed: the function, without arguments.
         make_args: makes the maker of arguments on a sibling's devices.
         needs_bytes: free memory that each of a sibling's devices must have.
     """
 
-    def __init__(self, subject: CurrentTest, request: Request, timed: Timed, make_args: MakerOn, needs_bytes: int) -> None:
-        self._subject = subject
-        self._session = subject.session
+    def __init__(self, test: CurrentTest, request: Request, timed: Timed, make_args: MakerOn, needs_bytes: int) -> None:
+        self._test = test
+        self._session = test.session
         # A look at every pass would call more often than it measures.
         self._request = replace(request, refill=False, labels=(SIBLINGS,))
         self._timed = timed
         self._make_args = make_args
         self._needs_bytes = needs_bytes
-        self._observer = _Noting(subject)
+        self._observer = _Noting(test)
         self._opened: dict[str, tuple[Device, DeviceFacts]] = {}
 
     def measure(self, among: Sequence[Sequence[str]] | None) -> tuple[list[Measurement], str]:
@@ -105,7 +105,7 @@ class Siblings:
         """
         from .measuring.conditions import siblings_of
 
-        ours = self._session.ground.device
+        ours = self._session.under_test.device
         wanted = [(name,) for name in siblings_of(ours)] if among is None else [tuple(names) for names in among]
         ones = _alike([self._open(names) for names in wanted])
         why_not = self._too_few(among is not None, len(wanted)) if not ones else self._no_room(ones)
@@ -123,12 +123,12 @@ class Siblings:
         return self._write(ones, ""), ""
 
     def _open(self, names: tuple[str, ...]) -> _Sibling:
-        ground, subject = self._session.ground, self._subject
+        under_test, test = self._session.under_test, self._test
 
         def opened(name: str) -> "Device":
             if name not in self._opened:
                 try:
-                    device = open_named(subject, name)
+                    device = open_named(test, name)
                     self._opened[name] = device, device.facts()
                 except RuntimeError as error:
                     raise DeviceError(f"{name} cannot be opened beside its siblings: {error}; {REMEDY}") from error
@@ -138,9 +138,9 @@ class Siblings:
         facts = [self._opened[name][1] for name in names]
         uuid = BETWEEN.join(one.uuid or "?" for one in facts) if any(one.uuid for one in facts) else ""
         if len(names) > 1:
-            device, hardware = ground.among(names, opened)
+            device, hardware = under_test.among(names, opened)
         else:
-            device, hardware = parts[0], key_of(replace(ground.environment, device=facts[0]))
+            device, hardware = parts[0], key_of(replace(under_test.environment, device=facts[0]))
         return _Sibling(BETWEEN.join(names), uuid, device, parts, hardware)
 
     def _too_few(self, links: bool, count: int) -> str:
@@ -197,7 +197,7 @@ class Siblings:
             self._request,
             timed=replace(self._timed, make_args=make_args),
             budget_s=self._request.budget_s / PASSES,
-            instead=self._subject.replacement(one.name, self._timed.call),
+            instead=self._test.replacement(one.name, self._timed.call),
             devices=one.name.split(BETWEEN) if len(one.parts) > 1 else None,
         )
         measured = measure_request(one.device, request, self._observer)
@@ -206,7 +206,7 @@ class Siblings:
             raise WrongData(f"{one.called}: {measured.wrong}")
 
     def _key(self, one: _Sibling) -> Key:
-        return key_for(self._subject, replace(self._request, name=one.name), one.hardware)
+        return key_for(self._test, replace(self._request, name=one.name), one.hardware)
 
     def _write(self, ones: Sequence[_Sibling], invalid: str) -> list[Measurement]:
         """A record for each sibling that gave samples."""
@@ -214,11 +214,11 @@ class Siblings:
         for one in ones:
             if not one.passes:
                 continue
-            key = self._key(replace(one, name=self._subject.fresh_name(one.name)))
-            like_ours = key.hardware.alone == session.ground.hardware
-            ceiling = session.ground.ceiling(work, key.metric, key.hardware) if like_ours else None
+            key = self._key(replace(one, name=self._test.fresh_name(one.name)))
+            like_ours = key.hardware.alone == session.under_test.hardware
+            ceiling = session.under_test.ceiling(work, key.metric, key.hardware) if like_ours else None
             found.append(
-                record(self._subject, self._request, one.measured, key, ceiling, invalid=invalid, device=one.uuid)
+                record(self._test, self._request, one.measured, key, ceiling, invalid=invalid, device=one.uuid)
             )
         return found
 

@@ -12,10 +12,11 @@ from .core.keys import Key
 from .core.records import Measurement
 from .core.rows import FAILED, Row
 from .core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
-from .ground import DeviceUnderTest
+from .device_under_test import DeviceUnderTest
 from .judging.comparators import BaselineComparator, class_of_key, find_reference
 from .judging.ending import INTERRUPTED
 from .judging.judgements import judgement_of
+from .judging.key_results import KeyResults, LostRound
 from .judging.limits import IdleLimit, Limit, Summary
 from .judging.looks import Looks
 from .judging.peaks import judge_peak
@@ -25,7 +26,6 @@ from .judging.rows import timed_row
 from .judging.shared import Shared, Side, hold_shared
 from .judging.siblings import Sibling, judge_sibling, unless_busy
 from .judging.spread import Group
-from .judging.trials import LostRound, KeyResults
 from .judging.verdicts import Kind, Policy, Reference, Verdict, default_looks, judge, settle
 from .reporting.published import figure_texts
 from .reporting.remarks import remarks
@@ -65,12 +65,12 @@ class TimedResults:
         self._pending: dict[str, list[Measurement]] = {}
         self._at_once: set[str] = set()
 
-    def open(self, ground: DeviceUnderTest) -> None:
+    def open(self, under_test: DeviceUnderTest) -> None:
         """Take what to compare with."""
-        self._opened = ground
+        self._opened = under_test
 
     @property
-    def _ground(self) -> DeviceUnderTest:
+    def _under_test(self) -> DeviceUnderTest:
         assert self._opened is not None
         return self._opened
 
@@ -154,7 +154,7 @@ class TimedResults:
         """
         self._share(open_ids)
         named = {row.key.identity: (row, verdict) for row, verdict in self._judged() if row.key is not None}
-        settled = settle({name: verdict for name, (_, verdict) in named.items()}, self._ground.comparisons)
+        settled = settle({name: verdict for name, (_, verdict) in named.items()}, self._under_test.comparisons)
         for name, (row, known) in named.items():
             verdict = settled[name]
             if row.test not in open_ids:
@@ -178,7 +178,7 @@ class TimedResults:
         for row, verdict in self._judged():
             if row.measurement is None or verdict.difference is None or verdict.reference is None:
                 continue
-            key, group = row.measurement.key, Group(verdict.new_medians_s, self._ground.identity, self._started)
+            key, group = row.measurement.key, Group(verdict.new_medians_s, self._under_test.identity, self._started)
             sides[key.identity] = Side(group, replace(verdict.reference, moved=(), shift=0.0))
             tolerances.append(verdict.tolerance)
             classes.append(class_of_key(key))
@@ -198,10 +198,10 @@ class TimedResults:
             if not one.invalid:
                 found.setdefault(one.key.identity, []).append(one)
         for identity, taken in found.items():
-            reference, _ = find_reference(self._ground.comparator, taken[0].key, taken[0].work)
+            reference, _ = find_reference(self._under_test.comparator, taken[0].key, taken[0].work)
             if reference is not None:
                 medians_s = tuple(one.median_s for one in taken)
-                yield identity, Group(medians_s, self._ground.identity, self._started), reference
+                yield identity, Group(medians_s, self._under_test.identity, self._started), reference
 
     def may_change(self, row: Row) -> bool:
         """Whether what is said of a measurement may still change: by other tests' verdicts, or in a further round."""
@@ -263,7 +263,7 @@ class TimedResults:
             standing.label,
             name=standing.key.name,
             test_id=standing.test_id,
-            environments=(self._ground.environment.comparable() | standing.comparable(),),
+            environments=(self._under_test.environment.comparable() | standing.comparable(),),
             clock_hz=standing.samples.clock_hz,
         )
         judgement = replace(judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting)))
@@ -293,13 +293,13 @@ class TimedResults:
         trial = self._trials[measurement.key.identity]
         if SIBLINGS in measurement.samples.labels:
             return self._among_siblings(measurement), trial.standing(None), ()
-        reference, why_none = find_reference(self._ground.comparator, measurement.key, measurement.work)
+        reference, why_none = find_reference(self._under_test.comparator, measurement.key, measurement.work)
         if reference is not None:
             reference = self._moved.get(measurement.key.identity, reference)
         invalid, standing = trial.invalid(reference), trial.standing(reference)
         invalid = invalid or distrusted(measurement.key, measurement.work, reference)
         entries = self._entries_for(measurement)
-        group = trial.group(reference, self._ground.identity, self._started)
+        group = trial.group(reference, self._under_test.identity, self._started)
         limits, idle = ([], []) if invalid else self._limits(standing, trial, reference, entries)
         verdict = judge(
             [group] if group.medians_s else [],
@@ -332,27 +332,29 @@ class TimedResults:
         self, standing: Measurement, trial: KeyResults, reference: Reference | None, entries: Sequence[Entry]
     ) -> tuple[list[Limit], list[IdleLimit]]:
         def summed(statistic: Statistic) -> Summary:
-            return trial.summary(reference, self._ground.identity, self._started, statistic)
+            return trial.summary(reference, self._under_test.identity, self._started, statistic)
 
-        gpu, min_share = self._ground.gpu, self._options.min_share
+        gpu, min_share = self._under_test.gpu, self._options.min_share
         return limits_of(entries, standing.work, summed, standing, gpu=gpu, min_share=min_share)
 
     def _policy(self, measurement: Measurement, reference: Reference | None, *, ended: bool) -> Policy:
-        key, ground = measurement.key, self._ground
+        key, under_test = measurement.key, self._under_test
         looks = replace(self._plan(measurement.test_id, key, reference), ended=ended)
         own, asked = measurement.tolerance, self._options.tolerance
-        return policy_of(key, reference, ground.prior(key), ground.comparisons, own=own, asked=asked, looks=looks)
+        return policy_of(
+            key, reference, under_test.prior(key), under_test.comparisons, own=own, asked=asked, looks=looks
+        )
 
     def _plan(self, test_id: str, key: Key, reference: Reference | None) -> Looks:
         """How many processes a test may take: as asked for, else as many as red needs for what looks slow."""
         if test_id in self._at_once:
             return Looks(1)
-        return self._looks() or default_looks(reference, self._ground.identity, self._ground.prior(key))
+        return self._looks() or default_looks(reference, self._under_test.identity, self._under_test.prior(key))
 
     def _entries_for(self, measurement: Measurement) -> list[Entry]:
-        key, comparator = measurement.key, self._ground.comparator
-        shelves = [self._ground.entries]
-        if isinstance(comparator, BaselineComparator) and comparator.entries is not self._ground.entries:
+        key, comparator = measurement.key, self._under_test.comparator
+        shelves = [self._under_test.entries]
+        if isinstance(comparator, BaselineComparator) and comparator.entries is not self._under_test.entries:
             shelves.append(comparator.entries)
         found = (entry for shelf in shelves for entry in shelf.of(key.benchmark, key.name) if entry.matches(key))
         return list({entry.identity: entry for entry in found}.values())

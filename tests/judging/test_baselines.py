@@ -4,7 +4,7 @@ import pytest
 
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.judging.baselines import Entries, BaselineFolders, nearest, read_baseline, write_baseline
+from pytest_roofline.judging.baselines import BaselineFolders, Entries, nearest, read_baseline, write_baseline
 from pytest_roofline.judging.storage import to_plain
 
 

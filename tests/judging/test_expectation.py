@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
 from pytest_roofline.core.facts import HostFacts
-from pytest_roofline.core.machine import Unexpected, Expectation, ExpectedGpus, Gpu, Machine
+from pytest_roofline.core.machine import Expectation, ExpectedGpus, Gpu, Machine, Unexpected
 from pytest_roofline.judging.expectation import (
     differences,
     expectation_of,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.machine import BRAKE, HARDWARE, POWER_CAP, THERMAL, Unexpected, Gpu
+from pytest_roofline.core.machine import BRAKE, HARDWARE, POWER_CAP, THERMAL, Gpu, Unexpected
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.judging.hardware import products
 from pytest_roofline.judging.health import degraded, unknown_health

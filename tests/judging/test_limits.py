@@ -18,6 +18,7 @@ from pytest_roofline.core.work import Work
 from pytest_roofline.judging.baselines import write_baseline
 from pytest_roofline.judging.comparing import compare
 from pytest_roofline.judging.hardware import collective_ceiling, product_like
+from pytest_roofline.judging.key_results import KeyResults
 from pytest_roofline.judging.limits import (
     BATCHED,
     CAN_PASS_ONLY,
@@ -31,7 +32,6 @@ from pytest_roofline.judging.limits import (
 )
 from pytest_roofline.judging.looks import Looks
 from pytest_roofline.judging.published import describe, limit_seconds
-from pytest_roofline.judging.trials import KeyResults
 from pytest_roofline.judging.verdicts import Kind, Policy, judge
 
 MIB = 2**20

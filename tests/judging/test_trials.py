@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_roofline.core.samples import Samples
+from pytest_roofline.judging.key_results import KeyResults
 from pytest_roofline.judging.spread import priors
 from pytest_roofline.judging.stats import difference
-from pytest_roofline.judging.trials import KeyResults
 from pytest_roofline.judging.verdicts import Kind, Policy, judge
 
 AS_ASKED = frozenset([()])

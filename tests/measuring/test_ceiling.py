@@ -5,7 +5,7 @@ import torch
 
 from pytest_roofline.core.units import MIB
 from pytest_roofline.core.work import Work
-from pytest_roofline.ground import DeviceUnderTest
+from pytest_roofline.device_under_test import DeviceUnderTest
 from pytest_roofline.judging.hardware import above_peak
 from pytest_roofline.measuring import ceiling as ceilings
 from pytest_roofline.measuring.ceiling import (
@@ -211,7 +211,7 @@ FLOPS = Work(flops=8, read_bytes=8)
 
 
 @pytest.fixture
-def ground(make):
+def under_test(make):
     """What is known of a device of some type that no hardware table has; it may multiply as `products` says."""
 
     def build(device, kind="cpu", product="Some Processor"):
@@ -221,10 +221,10 @@ def ground(make):
     return build
 
 
-def test_a_product_is_measured_once_a_type_and_only_where_a_metric_asks(products, ground):
+def test_a_product_is_measured_once_a_type_and_only_where_a_metric_asks(products, under_test):
     made = products()
     made.device.name = "cpu"
-    known = ground(made.device)
+    known = under_test(made.device)
     assert known.ceiling(FLOPS, "TFLOPS") is None
     assert made.seen == []
     first = known.ceiling(FLOPS, "fp32_TFLOPS")
@@ -234,18 +234,18 @@ def test_a_product_is_measured_once_a_type_and_only_where_a_metric_asks(products
     assert known.ceiling(FLOPS, "bf16_TFLOPS").metric == "bf16_TFLOPS"
 
 
-def test_a_type_that_cannot_be_multiplied_is_tried_once(products, ground):
+def test_a_type_that_cannot_be_multiplied_is_tried_once(products, under_test):
     def refuse(*_):
         raise RuntimeError("not implemented for 'Half'")
 
     made = products(refuse)
     made.device.name = "cpu"
-    known = ground(made.device)
+    known = under_test(made.device)
     assert [known.ceiling(FLOPS, "fp16_TFLOPS") for _ in range(2)] == [None, None]
     assert len(made.seen) == 1
 
 
-def test_a_product_for_which_memory_was_too_full_is_measured_again(products, ground):
+def test_a_product_for_which_memory_was_too_full_is_measured_again(products, under_test):
     full = [True]
 
     def multiply(rows, _):
@@ -255,21 +255,21 @@ def test_a_product_for_which_memory_was_too_full_is_measured_again(products, gro
 
     made = products(multiply)
     made.device.name = "cpu"
-    known = ground(made.device)
+    known = under_test(made.device)
     assert known.ceiling(FLOPS, "fp32_TFLOPS") is None
     full.clear()
     assert "512 x 512" in known.ceiling(FLOPS, "fp32_TFLOPS").origin
 
 
-def test_a_datasheets_peak_goes_before_a_product(products, ground):
+def test_a_datasheets_peak_goes_before_a_product(products, under_test):
     made = products()
-    ceiling = ground(made.device, "cuda", "NVIDIA H200").ceiling(FLOPS, "bf16_TFLOPS")
+    ceiling = under_test(made.device, "cuda", "NVIDIA H200").ceiling(FLOPS, "bf16_TFLOPS")
     assert (ceiling.source, made.seen) == ("datasheet", [])
 
 
-def test_a_scripted_device_multiplies_nothing(products, ground):
+def test_a_scripted_device_multiplies_nothing(products, under_test):
     made = products()
-    assert ground(made.device, "fake").ceiling(FLOPS, "fp32_TFLOPS") is None
+    assert under_test(made.device, "fake").ceiling(FLOPS, "fp32_TFLOPS") is None
     assert made.seen == []
 
 

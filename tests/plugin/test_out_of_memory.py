@@ -83,7 +83,7 @@ def test_the_status_word_stands_behind_what_was_measured_before(oom):
 
 
 def test_the_run_file_tells_what_happened_where_and_how_full_the_device_was(oom):
-    oom.run("-q", body=(FIRST, "fake = roofline._session.ground.device", "fake.allocate(77 * 2**20)", SECOND))
+    oom.run("-q", body=(FIRST, "fake = roofline._session.under_test.device", "fake.allocate(77 * 2**20)", SECOND))
     (record,) = oom.last_run().out_of_memory
     assert (record.test_id, record.benchmark, record.label) == ("test_suite.py::test_one", "one", "one.second")
     assert (record.name, record.phase, record.recorded, record.round) == ("second", "calls", True, 1)
@@ -101,7 +101,9 @@ def test_what_the_error_does_not_tell_is_asked_of_the_device(oom):
 
 
 def test_a_device_that_fails_to_answer_leaves_it_unknown(oom):
-    broken = "roofline._session.ground.device.free_bytes = roofline._session.ground.device.allocated = lambda: 1 / 0"
+    broken = (
+        "roofline._session.under_test.device.free_bytes = roofline._session.under_test.device.allocated = lambda: 1 / 0"
+    )
     oom.run("-q", body=(broken, "raise MemoryError")).assert_outcomes(passed=2)
     (record,) = oom.last_run().out_of_memory
     assert (record.free_bytes, record.allocated_bytes, record.peak_bytes) == (None, None, None)
@@ -115,7 +117,7 @@ def test_a_device_that_fails_to_answer_leaves_it_unknown(oom):
         (("roofline.measure(lambda: busy(1e-3), work=WORK, verify=run_out)",), "", "verify"),
         (
             (
-                "roofline._session.ground.device.held_bytes = run_out",
+                "roofline._session.under_test.device.held_bytes = run_out",
                 "roofline.measure(lambda: busy(1e-3), work=WORK, held_bytes=True)",
             ),
             "",
@@ -331,7 +333,7 @@ def test_what_the_members_of_a_group_of_errors_held_is_let_go_of_too(oom):
 
 def test_the_device_gives_back_what_it_caches(oom):
     body = (
-        "device = roofline._session.ground.device",
+        "device = roofline._session.under_test.device",
         "device.release = lambda: print('RELEASED')",
         "print('BODY')",
         "run_out()",

@@ -23,7 +23,7 @@ def recorded(make):
         samples, kept = Samples((0.01,), 1, 1e-9), []
         request = Request(STEP, 1.0, timing="isolated", metric=metric, ranks=RankOptions(2))
         session = SimpleNamespace(
-            ground=SimpleNamespace(
+            under_test=SimpleNamespace(
                 hardware_of_ranks=lambda *_: make.hardware(devices=2),
                 environment=environment,
                 beyond_belief=lambda *_: "",

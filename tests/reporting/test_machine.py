@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.core.facts import HostFacts
-from pytest_roofline.core.machine import Unexpected, Finding, Gpu, Machine, Property
+from pytest_roofline.core.machine import Finding, Gpu, Machine, Property, Unexpected
 from pytest_roofline.core.units import printable
 from pytest_roofline.reporting.machine import difference_lines, finding_lines, machine_lines, property_line
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
-from ..core.machine import Unexpected, Expectation, ExpectedGpus, Gpu, Machine
+from ..core.machine import Expectation, ExpectedGpus, Gpu, Machine, Unexpected
 from ..core.units import format_amount
 from .storage import check_schema, decode_json, read_bytes, to_plain, to_record
 from .writing import write_json

@@ -5,7 +5,7 @@ A fact that nobody tells is no finding, and is never fine either: `unknown_healt
 
 from collections.abc import Sequence
 
-from ..core.machine import Unexpected, Finding, Gpu
+from ..core.machine import Finding, Gpu, Unexpected
 from ..core.records import Measurement
 from .hardware import products
 from .slowdowns import persistent_slowdown

@@ -17,10 +17,10 @@ from ..core.rows import KERNEL, TIME, Row, positive
 from ..core.work import Work, rate_unit
 from .ending import XFAIL, Ending, endings, how_it_ended, reason_of, said, said_of_memory, said_of_test
 from .judgements import judgement_of
+from .key_results import KeyResults
 from .run_names import run_names
 from .runs import Run
 from .stats import CONFIDENCE, growth
-from .trials import KeyResults
 from .verdicts import Kind, Verdict
 
 # What all tests are called where they were judged as if they were one.

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from ...core.errors import BadInput, OtherHardware
 from ...core.records import Measurement
 from ...core.rows import Row
+from ...judging.key_results import KeyResults
 from ...judging.picking import hardware_of, is_imported
 from ...judging.rows import rows_of_run, timed_row
 from ...judging.runs import Run
-from ...judging.trials import KeyResults
 from ...judging.verdicts import Kind
 
 

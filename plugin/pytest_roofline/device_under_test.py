@@ -12,7 +12,7 @@ from .core.keys import Key
 from .core.machine import Gpu
 from .core.records import Ceiling
 from .core.work import Work, rate_suffix
-from .judging.baselines import Entries, BaselineFolders, nearest
+from .judging.baselines import BaselineFolders, Entries, nearest
 from .judging.comparators import BaselineComparator, Comparator, class_of_key, open_comparator, prior_of
 from .judging.hardware import (
     at_generation,
@@ -173,8 +173,10 @@ class DeviceUnderTest:
         return found.ceiling
 
 
-def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, Planned]) -> tuple[DeviceUnderTest, str]:
-    """The ground of a run, and a warning about it.
+def open_device_under_test(
+    config: pytest.Config, options: Options, planned: Mapping[str, Planned]
+) -> tuple[DeviceUnderTest, str]:
+    """The open device of a run and what belongs to it, and a warning about it.
 
     Raises:
         RooflineError: the device is not there, a baseline is unusable, or the comparison is across hardware.
@@ -205,7 +207,9 @@ def open_ground(config: pytest.Config, options: Options, planned: Mapping[str, P
     gpu = device.gpu()
     _refuse_exclusive(gpu, held, planned)
     recorded = any(known.alone == hardware.alone for known in comparator.hardware())
-    return DeviceUnderTest(device, environment, hardware, comparator, entries, comparisons, gpu, held, recorded), warning
+    return DeviceUnderTest(
+        device, environment, hardware, comparator, entries, comparisons, gpu, held, recorded
+    ), warning
 
 
 def _refuse_exclusive(gpu: Gpu | None, held: bool, planned: Mapping[str, Planned]) -> None:
