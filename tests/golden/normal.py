@@ -42,7 +42,7 @@ PATTERNS = tuple(
         (r"\btorch (`?)\d+\.\d+[^`, ]*", r"torch \1<version>"),
         (r"\bcpu \([^()]*(\([^()]*\)[^()]*)*, [\d.]+ GiB\)", "cpu (<cpu>)"),
         (r"^(ranks: .*, on) \S+$", r"\1 <host>"),
-        (r"^(changed since the baseline: kernel 6\.8\.0 → )\S+$", r"\1<kernel>"),
+        (r"^(changed since the baseline: kernel 6\.8\.0 → ).+$", r"\1<kernel>"),
         (r", on `[^`]+`, run ", ", on `<host>`, run "),
     )
 )

@@ -52,7 +52,7 @@ def _each(row: Row) -> list[str]:
 
 def figure_text(entry: Entry, why_idle: str = "") -> str:
     """A published figure with all that must be known of it, where it could gate also why it does not."""
-    parts = [describe(entry), f"confidence {entry.confidence}"]
+    parts = [describe(entry), *([f"confidence {entry.confidence}"] if entry.confidence else [])]
     parts += [f"does not gate: {why_idle}"] if why_idle else []
     parts += [f"note: {entry.note}"] if entry.note else []
     parts += [f"IMPLAUSIBLE: {entry.implausible}"] if entry.implausible else []
