@@ -45,7 +45,9 @@ if how == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
 if how.isdecimal():
     sys.exit(int(how))
-time.sleep(600)
+parent, end_s = os.getppid(), time.monotonic() + 600
+while os.getppid() == parent and time.monotonic() < end_s:
+    time.sleep(0.05)
 """
 COMMAND = (sys.executable, "-c", PROGRAM)
 KEY = {"ROOFLINE_RANK_CONTROLLER": "5ec4e7"}
