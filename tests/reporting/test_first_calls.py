@@ -4,6 +4,7 @@ import pytest
 
 from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.samples import Samples
+from pytest_roofline.judging.rows import rows_of_run
 from pytest_roofline.reporting.explain import explanation
 from pytest_roofline.reporting.first_calls import first_call_lines, first_call_text, steady_from
 
@@ -89,7 +90,8 @@ def test_of_many_the_first_are_listed(make, step):
 
 def test_an_explanation_tells_of_first_calls_and_of_compiling(step, make, tmp_path):
     run = make.run(tmp_path / "r.jsonl", step(1.764, 0.14, compile_s=1.62))
-    lines = explanation(run, "warm_up[large]", 120)
+    (row,) = rows_of_run(run)
+    lines = explanation(row, 120)
     assert (
         "      first calls: call 0 took 1.76 s, 12.6 x the steady 140 ms; call 1 1.00 x; steady from call 1 on" in lines
     )
