@@ -59,6 +59,36 @@ def test_modules_that_are_handed_to_pytest_as_plugins_are_followed(tmp_path):
     assert set(files) == set(sources(tmp_path, files).files)
 
 
+def test_plugins_beside_a_name_or_with_a_type_are_followed(tmp_path):
+    text = "MORE = []\npytest_plugins: list[str] = ['fixtures_of_us', *MORE, '']"
+    files = {"conftest.py": text, "perf/test_a.py": "", "fixtures_of_us.py": ""}
+    found = sources(tmp_path, files)
+    assert (set(files), set()) == (set(found.files), found.needs)
+
+
+def test_a_package_is_imported_from_the_folder_above_it_and_a_folder_without_init_is_one_too(tmp_path):
+    files = {
+        "perf/beside.py": "",
+        "perf/conftest.py": "",
+        "perf/pkg/__init__.py": "",
+        "perf/pkg/shapes.py": "",
+        "perf/pkg/test_a.py": "import beside\nfrom .shapes import sizes\nfrom tools.deep.more import x",
+        "tools/deep/more.py": "",
+    }
+    found = sources(tmp_path, files, test_id="perf/pkg/test_a.py::test_x")
+    assert ("", set(files), set()) == (found.missing, set(found.files), found.needs)
+
+
+def test_what_the_checkout_holds_is_not_named_as_a_package_of_others(tmp_path):
+    write(tmp_path, **{"triton/README.md": "a folder without a module is none of the checkout's"})
+    (tmp_path / "compiled.so").write_bytes(b"\x7fELF\xff")
+    files = {
+        "perf/test_a.py": "from pkg import CONSTANT, gone\nimport triton, compiled",
+        "pkg/__init__.py": "CONSTANT = 1",
+    }
+    assert {"triton", "compiled"} == sources(tmp_path, files).needs
+
+
 def test_what_pythonpath_names_is_imported_from_within_the_checkout_only(tmp_path):
     root = tmp_path / "root"
     write(tmp_path, **{"other/outside.py": ""})
