@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_roofline.reporting.bundle.settings_of import kept_settings, options_of, pytest_settings
+from pytest_roofline.reporting.bundle.settings_of import kept_settings, options_of, pytest_settings, words_of
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,9 @@ def test_what_was_typed_beats_addopts_and_that_the_settings():
         "--roofline-boot-timeout": "5m",
         "--roofline-address": "host-1",
     } == options_of(settings, ["pytest", "--roofline-budget", "3", "-q", "--roofline-address=host-1"])
+
+
+def test_a_quote_without_an_end_divides_at_spaces():
+    settings = {"addopts": "-k 'a --roofline-budget=2", "pythonpath": "it's src"}
+    assert {"--roofline-budget": "2"} == options_of(settings, ["pytest"])
+    assert ["it's", "src"] == words_of(settings["pythonpath"])

@@ -14,7 +14,7 @@ from ...judging.runs import Run
 from ...judging.storage import to_plain
 from ...judging.writing import json_text
 from .redacting import Redactor
-from .settings_of import CARRIED, LOCAL, kept_settings, options_of, pytest_settings
+from .settings_of import CARRIED, LOCAL, kept_settings, options_of, pytest_settings, words_of
 from .source_text import redacted_source
 from .sources import Sources, sources_of
 from .wheel import wheel
@@ -62,7 +62,7 @@ def again(redactor: Redactor, run: Run, rows: Sequence[Row], original_ids: Seque
     options = options_of(settings, run.header.command)
     sources: list[Sources] = []
     for test_id, original in dict(zip((row.test for row in rows), original_ids, strict=True)).items():
-        found = sources_of(original, root, run.header.started, shlex.split(settings.get("pythonpath", "")))
+        found = sources_of(original, root, run.header.started, words_of(settings.get("pythonpath", "")))
         why = _copy(redactor, made, found, test_id)
         if why:
             made.left_out.append(f"{test_id}: {redactor.text(why)}")

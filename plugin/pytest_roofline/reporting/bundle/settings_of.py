@@ -51,9 +51,17 @@ def options_of(settings: dict[str, str], command: Sequence[str]) -> dict[str, st
     """The options of `CARRIED` and `LOCAL` that a run had: from its settings, from `addopts`, as they were typed."""
     names = {option: option.removeprefix("--").replace("-", "_") for option in (*CARRIED, *LOCAL)}
     found = {option: settings[name] for option, name in names.items() if settings.get(name)}
-    for words in (shlex.split(settings.get("addopts", "")), list(command)):
+    for words in (words_of(settings.get("addopts", "")), list(command)):
         for word, following in pairwise([*words, ""]):
             option, equals, value = word.partition("=")
             if option in names:
                 found[option] = value if equals else following
     return found
+
+
+def words_of(text: str) -> list[str]:
+    """A setting's words as a shell divides them, or at its spaces where a quote has no end."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
