@@ -63,6 +63,15 @@ def test_what_is_counted_is_what_stands_in_the_archive(make, tmp_path):
     assert len(bundle.again.notes) == len(set(bundle.again.notes))
 
 
+def test_a_file_that_some_system_cannot_unpack_is_left_out(make, tmp_path):
+    (tmp_path / "aux.py").write_text("def test_h():\n    pass\n", encoding="utf-8")
+    bundle = made(saved(make, tmp_path, "x", file="aux.py"))
+    assert (["a file called 'tests/aux.py' cannot be unpacked on every system"], []) == (
+        bundle.again.left_out,
+        bundle.again.tests,
+    )
+
+
 def test_a_machine_is_told_without_its_name(make):
     assert "NVIDIA H200, driver 570.86, kernel 6.8, torch 2.13.0" == machine_text(make.environment())
     assert "AMD EPYC, kernel 6.8, torch 2.13.0" == machine_text(make.environment("AMD EPYC", driver=None))

@@ -13,6 +13,7 @@ from ...judging.hardware import family_of
 from ...judging.runs import Run
 from ...judging.storage import to_plain
 from ...judging.writing import json_text
+from .archive import unportable
 from .redacting import Redactor
 from .settings_of import CARRIED, LOCAL, kept_settings, options_of, pytest_settings, words_of
 from .source_text import redacted_source
@@ -73,6 +74,9 @@ def again(redactor: Redactor, run: Run, rows: Sequence[Row], original_ids: Seque
         return Again(left_out=made.left_out)
     texts = {"pytest.ini": kept_settings(settings, _options(run, options)), **_baseline(run, rows)}
     made.files |= {f"{FOLDER}/{name}": redactor.text(text).encode() for name, text in texts.items()}
+    why = unportable(made.files)
+    if why:
+        return Again(left_out=[*made.left_out, why])
     made.wheel, data = wheel()
     made.files[made.wheel] = data
     made.notes = list(dict.fromkeys([*made.notes, *_notes(redactor, rows, sources, options)]))
