@@ -83,7 +83,7 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     Exit status: 0 written, 2 something is in the way or cannot be written.
     """
     left_out = {target for name, (_, target) in CI.items() if name not in ci}
-    configured = next((name for name, told in CONFIGURED.items() if told in _text(folder / name)), "")
+    configured = next((name for name, told in CONFIGURED.items() if _holds(folder / name, told)), "")
     left_out |= {"pytest.ini"} if configured else set()
     files = {name: data for name, data in shipped().items() if name not in left_out}
     new = {name: data for name, data in files.items() if _state(folder / name, folder) != data}
@@ -104,9 +104,8 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
         click.echo(f"note: no pytest.ini is written, since {configured} configures pytest here")
 
 
-def _text(path: Path) -> set[str] | str:
-    """The text of a file; nothing is in one that is not there."""
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else set()
+def _holds(path: Path, told: str) -> bool:
+    return path.is_file() and told in path.read_text(encoding="utf-8", errors="replace")
 
 
 def _state(path: Path, folder: Path) -> bytes | None:
