@@ -123,7 +123,7 @@ def _fullest() -> list[Any]:
     result = MAKE.result(1.3e-3, 1.31e-3, 1.32e-3, key=MAKE.key("full", MIB), test_id="t.py::full", label="full[1MiB]")
     ceiling = dataclasses.replace(page_runs.PEAK, confidence="high", limit=5e12)
     facts = {"ceiling": ceiling, "verified": True, "peak_bytes": MIB, "held_bytes": 1, "compile_s": 1.5}
-    told = page_runs.judgement_of(result)
+    told = result.judgement
     attention = AttentionTime("forward", 1e-3, 2e-3, 3e-3, 0.0, 1e-3, 5, 6, 7)
     launched = KernelTime("gemm", "matrix product", 1e-3, 0.2, 8)
     profile = dataclasses.replace(

@@ -64,7 +64,10 @@ def arguments_of_pytest(words):
     """What pytest gets in a command line; tox and the drill hand on what they are given."""
     if words_behind("drill", words):
         return words_behind("drill", words)[1:]
-    return words_behind("--", words) if words_behind("tox", words) else words_behind("pytest", words)
+    if words_behind("tox", words):
+        # tests/run.py knows a word of its own, which never comes to pytest.
+        return [word for word in words_behind("--", words) or [] if word != "slow"]
+    return words_behind("pytest", words)
 
 
 def selections():
