@@ -233,7 +233,7 @@ class Row(Columns):
         told = self.measurement is None or self.measurement.has_rate
         if self.key is None or self.work is None or not seconds or not told:
             return None
-        return positive(rate(self.work, metric or self.key.metric, seconds))
+        return finite(rate(self.work, metric or self.key.metric, seconds))
 
     def columns(self) -> Iterator[Columns]:
         """Its numbers as plain values, each with its own verdict: the time, and the memory where that is known."""
@@ -271,6 +271,6 @@ def plain(columns: Columns) -> dict[str, Any]:
     return {name: getattr(columns, name) for name in COLUMNS}
 
 
-def positive(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
     """A rate, unless no number above zero says it: a file made by hand can hold a time whose rate no number holds."""
     return value if value is not None and 0 < value < math.inf else None

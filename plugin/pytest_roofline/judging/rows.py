@@ -13,7 +13,7 @@ from ..core.keys import Key
 from ..core.memory import OutOfMemory
 from ..core.records import Judgement, Measurement, Outcome
 from ..core.resources import ExactJudgement, ResourceKey, Resources
-from ..core.rows import KERNEL, TIME, Row, positive
+from ..core.rows import KERNEL, TIME, Row, finite
 from ..core.work import Work, rate_unit
 from .ending import XFAIL, Ending, endings, how_it_ended, reason_of, said, said_of_memory, said_of_test
 from .judgements import judgement_of
@@ -61,10 +61,10 @@ def timed_row(
     centre = judgement.new_s if judgement is not None and counted > 1 else None
     row = compared_row(one.key, one.work, judgement, centre or one.median_s, **found | facts)
     share = row.rate_of(row.time_s, one.ceiling.metric) if one.ceiling is not None else None
-    tokens = positive(one.work.tokens / (centre or one.median_s)) if one.work.tokens and one.has_rate else None
+    tokens = finite(one.work.tokens / (centre or one.median_s)) if one.work.tokens and one.has_rate else None
     return replace(
         row,
-        roofline_share=positive(share / one.ceiling.value) if share is not None and one.ceiling is not None else None,
+        roofline_share=finite(share / one.ceiling.value) if share is not None and one.ceiling is not None else None,
         tokens_per_second=tokens,
     )
 
