@@ -276,3 +276,13 @@ def test_ranks_without_mpi_that_print_into_one_log_are_refused(take):
             "# nThread 1 nGpus 1 minBytes 1310720000 maxBytes 1310720000 step: 1048576(bytes) warmup iters: 5 "
             "iters: 20 validation: 1\n#\n# Using devices\n"
         )
+
+
+@pytest.mark.parametrize("log", ["a100-all_reduce.log", "gb10-two-nodes-all_gather.log"])
+def test_a_row_behind_an_unknown_prefix_is_refused_and_not_left_out(text, take, log):
+    lines = text(log).split("\n")
+    rows = [at for at, line in enumerate(lines) if re.match(r" *\d+ +\d+ ", line)]
+    at = rows[len(rows) // 2]
+    lines[at] = f"node01:{lines[at]}"
+    with pytest.raises(BadFile, match=f"line {at + 1}: a row behind a prefix .* expected the line without it"):
+        take("\n".join(lines), operation="all_gather" if "gather" in log else "all_reduce")

@@ -20,6 +20,8 @@ _VERSION = re.compile(r"# ([nr]ccl-tests) version (\S+)(?: \(\S+\))? [nr]ccl-hea
 _COLUMNS = re.compile(r"# +size +count .*")
 _UNITS = re.compile(r"# +\(B\) .*")
 _ROW = re.compile(r" *\d+ +\d+ .*")
+# What is behind a prefix that no launcher is known to write: size, count, type, maybe redop and root, time, two rates.
+_PREFIXED = re.compile(r".*?\b\d{1,20} +\d{1,20} +[a-z]\w*(?: +[a-z]+)?(?: +-?\d{1,20})?(?: +\d[\d.e+]*){3}(?: .*)?")
 _BOUNDS = re.compile(r"# Out of bounds values *: (\d+) (?:OK|FAILED) *")
 _AVERAGE = re.compile(r"# Avg bus bandwidth *: \S+ *(OK|FAILED)? *")
 _BLOCKING = re.compile(r"# Blocking Enabled: (.*\S) *")
@@ -159,10 +161,16 @@ def _take_warning(logs: _Logs, _: int, __: re.Match[str]) -> None:
         logs[-1].warnings += 1
 
 
+def _refuse_prefixed(logs: _Logs, _: int, __: re.Match[str]) -> None:
+    if logs and logs[-1].half and not logs[-1].ended:
+        raise Refused("a row behind a prefix that this importer does not know; expected the line without it")
+
+
 _RULES: tuple[Rule[_Logs], ...] = (
     (_ROW, _take_row), (_CONFIG, _take_config), (_RANK, _take_rank), (_START, _take_start), (_VERSION, _take_version),
     (_BLOCKING, _take_blocking), (_COLUMNS, _take_columns), (_UNITS, _take_units), (_BOUNDS, _take_bounds),
     (_AVERAGE, _take_average), (_LIBRARY, _take_library), (_WARNING, _take_warning),
+    (_PREFIXED, _refuse_prefixed),
 )  # fmt: skip
 
 
