@@ -10,7 +10,7 @@ from pytest_roofline.core.entries import Baseline, Session
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.baseline_checks import check
 from pytest_roofline.judging.baselines import read_baseline
-from pytest_roofline.judging.plausible import absurd_entry
+from pytest_roofline.judging.plausible import absurd_entry, absurd_limit
 
 MIB = 2**20
 NOW = datetime.datetime(2026, 6, 1, 12, tzinfo=datetime.UTC)
@@ -240,6 +240,13 @@ def test_a_limit_names_the_exact_variant(make, field, note):
     assert wrong(entry) == [
         f"a limit for any {field}; expected the exact variant, such as product h100-sxm5, memory 80gb, partition none"
     ]
+
+
+def test_a_limit_in_another_unit_is_told_by_its_peak(make):
+    said = "a limit of 52083% of the highest peak that applies; expected less than 1000%"
+    assert [wrong(limit(make, value)) for value in (2500.0, 2.5e6)] == [[], [said]]
+    assert len(wrong(limit(make, **(SLOW | {"value": 55e3})))) == 1
+    assert [wrong(entry) for path, entry in GATING if absurd_limit(entry)] == []
 
 
 def test_a_limit_that_nobody_vouches_for_is_pointed_at(make):

@@ -13,7 +13,7 @@ from ..core.units import format_seconds, moment
 from ..core.work import RATE_SUFFIXES, rate_suffix
 from ..kernel_gate.targets import above_limit
 from .hardware import product_like
-from .plausible import Flaw, absurd_entry
+from .plausible import Flaw, absurd_entry, absurd_limit
 
 # Processes of one entry lie a few percent apart, on a bad CPU a factor of two.
 MOST_APART = 3.0
@@ -130,6 +130,9 @@ def _limit(entry: Entry) -> Iterator[Flaw]:
         )
     if not any(text.strip() for text in entry.provenance.values()):
         yield Flaw("no provenance", "who wrote the limit down, and when", "say it in `provenance`", hint=True)
+    flaw = absurd_limit(entry) if entry.kind == "threshold" else None
+    if flaw is not None:
+        yield flaw
 
 
 def _shown(entry: Entry) -> Iterator[Flaw]:

@@ -8,7 +8,7 @@ from ..core.facts import HardwareKey
 from ..core.keys import Key
 from ..core.records import Ceiling, rate
 from ..core.units import MIB, format_flops, format_rate
-from ..core.work import Work, rate_suffix
+from ..core.work import RATE_UNITS, Work, rate_suffix
 from .comparators import key_of_entry
 from .hardware import (
     BOUNDED_FROM_BYTES,
@@ -49,6 +49,8 @@ class Flaw:
 
 # Beyond these shares of the peak nothing was measured: below, of a copy or a product that is large enough to saturate.
 ABSURD = (0.01, 1.10)
+# A limit so many times the peak was read in another unit.
+POWER_OF_TEN = 10.0
 # No call takes less than a cycle of the fastest clock, and none is timed for longer than a day.
 POSSIBLE_S = (1e-10, 86_400.0)
 # A cgroup may leave so small a share of a machine's memory to a CPU.
@@ -104,6 +106,26 @@ def absurd_entry(entry: Entry) -> Flaw | None:
         return None
     assert entry.work is not None
     return absurd(key_of_entry(entry), entry.work, entry.medians, [session.achieved for session in entry.sessions])
+
+
+def absurd_limit(entry: Entry) -> Flaw | None:
+    """Why a published rate must be in another unit: it is a power of ten beyond the highest peak that applies."""
+    suffix = rate_suffix(entry.metric)
+    told = entry.value if isinstance(entry.value, tuple) else (entry.value,)
+    values = [one for one in told if isinstance(one, float | int)]
+    to_host = BOUNDED_FROM_BYTES * entry.benchmark.startswith(("memcpy_h2d", "memcpy_d2h"))
+    work = Work(read_bytes=BOUNDED_FROM_BYTES, payload_bytes=BOUNDED_FROM_BYTES, wire_bytes=to_host)
+    key = Key(entry.benchmark, entry.parameters, entry.metric, entry.hardware, "warm", "device")
+    alone = entry.hardware.devices in (None, 1)
+    roof = _roof(key, work) if suffix is not None and values and alone else None
+    if roof is None or suffix is None or max(values) * RATE_UNITS[suffix] <= POWER_OF_TEN * roof[1]:
+        return None
+    share = max(values) * RATE_UNITS[suffix] / roof[1]
+    return Flaw(
+        f"a limit of {share:.0%} of the highest peak that applies",
+        f"less than {POWER_OF_TEN:.0%}",
+        "read its source again, its unit first",
+    )
 
 
 def distrusted(key: Key, work: Work, reference: Reference | None) -> str:
