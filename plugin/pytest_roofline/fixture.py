@@ -299,6 +299,7 @@ class Roofline:
             work=check_work(work),
             budget_s=self._budget_s(budget),
             name=self._test.fresh_name(name),
+            cache=self._marks.cache or "warm",
             timing="wall",
             metric=JOB_METRIC,
             tolerance=self._tolerance(tolerance),

@@ -51,7 +51,6 @@ class _Sibling:
             samples=merged([each.samples for each in self.passes]),
             doubted=next((each.doubted for each in self.passes if each.doubted), ""),
             disturbed=next((each.disturbed for each in self.passes if each.disturbed), ""),
-            siblings_busy=next((each.siblings_busy for each in self.passes if each.siblings_busy), ""),
         )
 
     @property
@@ -111,6 +110,7 @@ class Siblings:
         why_not = self._too_few(among is not None, len(wanted)) if not ones else self._no_room(ones)
         if why_not:
             return [], why_not
+        busy = self._busy(ones) if among is None else ""
         try:
             for _ in range(PASSES):
                 for one in ones:
@@ -118,9 +118,18 @@ class Siblings:
         except BaseException as error:
             # What happened is what must be told, whatever happens to the records.
             with contextlib.suppress(Exception):
-                self._write(ones, f"not all siblings were measured: {type(error).__name__}")
+                self._write(ones, busy, f"not all siblings were measured: {type(error).__name__}")
             raise
-        return self._write(ones, ""), ""
+        return self._write(ones, busy, ""), ""
+
+    def _busy(self, ones: "Sequence[_Sibling]") -> str:
+        """Which other devices were at work before any of these was, where they share what is measured."""
+        from .measuring.conditions import busy_text
+
+        if not replace(self._request, labels=()).over_host_link:
+            return ""
+        # Two are asked, since one tells of the others alone.
+        return busy_text(ones[0].device) or busy_text(ones[-1].device)
 
     def _open(self, names: tuple[str, ...]) -> _Sibling:
         under_test, test = self._session.under_test, self._test
@@ -208,7 +217,7 @@ class Siblings:
     def _key(self, one: _Sibling) -> Key:
         return key_for(self._test, replace(self._request, name=one.name), one.hardware)
 
-    def _write(self, ones: Sequence[_Sibling], invalid: str) -> list[Measurement]:
+    def _write(self, ones: Sequence[_Sibling], busy: str, invalid: str) -> list[Measurement]:
         """A record for each sibling that gave samples."""
         session, work, found = self._session, self._request.work, []
         for one in ones:
@@ -217,9 +226,8 @@ class Siblings:
             key = self._key(replace(one, name=self._test.fresh_name(one.name)))
             like_ours = key.hardware.alone == session.under_test.hardware
             ceiling = session.under_test.ceiling(work, key.metric, key.hardware) if like_ours else None
-            found.append(
-                record(self._test, self._request, one.measured, key, ceiling, invalid=invalid, device=one.uuid)
-            )
+            measured = replace(one.measured, siblings_busy=busy)
+            found.append(record(self._test, self._request, measured, key, ceiling, invalid=invalid, device=one.uuid))
         return found
 
 

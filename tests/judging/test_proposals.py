@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from pytest_roofline.core.errors import BadInput, OtherHardware
+from pytest_roofline.core.samples import SIBLINGS
 from pytest_roofline.core.work import Work
 from pytest_roofline.judging.proposals import NothingFit, propose
 
@@ -62,6 +65,12 @@ def test_only_what_is_marked_as_a_gate_is_taken_where_something_is(make, tmp_pat
     proposal = propose(runs_of(make, tmp_path, [gate, other]))
     assert labels(proposal) == ["memcpy_d2d[64MiB]"]
     assert proposal.left_out == ("other[64MiB] of run-0: not marked gate=True (take it with --all)",)
+
+
+def test_a_mark_on_what_siblings_measured_leaves_nothing_out(make, tmp_path):
+    among = make.measurement(gate=True, samples=replace(make.measurement().samples, labels=(SIBLINGS,)))
+    proposal = propose(runs_of(make, tmp_path, [among, make.measurement(key=make.key("other"))]))
+    assert "other[64MiB]" in labels(proposal)
 
 
 def test_everything_is_taken_on_request(make, tmp_path):

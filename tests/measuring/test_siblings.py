@@ -1,13 +1,20 @@
 """Whether other devices of the machine are at work: what this process just did is no neighbour."""
 
 import sys
+import traceback
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 
+from pytest_roofline.core.samples import SIBLINGS
+from pytest_roofline.core.work import Work
 from pytest_roofline.measuring.conditions import FORGOTTEN_S, busy_text, siblings_of
 from pytest_roofline.measuring.devices import amd, nvidia
 from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.measuring.measure import Observer, measure_request
+from pytest_roofline.measuring.request import RankOptions, Request, Timed
+from pytest_roofline.measuring.timing import Plan
 
 
 class Card(FakeDevice):
@@ -115,3 +122,31 @@ def test_amds_others_are_told_by_index_and_uuid(amdsmi):
 @pytest.mark.parametrize("address", ["0000:dd:00.0", None])
 def test_of_amd_too_nobody_is_another_where_ours_is_not_found(amdsmi, address):
     assert amd.busy_others(address) == {}
+
+
+def test_ranks_and_siblings_ask_nobody_whether_others_are_busy_and_one_device_alone_does():
+    """The others are the ranks and siblings of the measurement itself."""
+    copy = Work(payload_bytes=2**20, wire_bytes=2**20)
+
+    def asks(**changes):
+        return Request(work=copy, metric="pinned_payload_GBps", budget_s=0.1, **changes).over_host_link
+
+    assert (asks(), asks(ranks=RankOptions(2), timing="isolated"), asks(labels=(SIBLINGS,))) == (True, False, False)
+
+
+def test_the_traceback_of_a_failure_holds_no_plan_and_so_nothing_that_refills_or_flushes():
+    calls = []
+
+    def fails(x):
+        calls.append(x.numel())
+        if len(calls) > 2:
+            raise ValueError("on purpose")
+
+    timed = Timed(fails, lambda: (torch.zeros(4),))
+    request = Request(work=Work(read_bytes=16), budget_s=0.1, timed=timed, refill=True)
+    with pytest.raises(ValueError, match="on purpose") as raised:
+        measure_request(FakeDevice(), request, Observer())
+    frames = [frame for frame, _ in traceback.walk_tb(raised.value.__traceback__)]
+    assert "run" in [frame.f_code.co_name for frame in frames]
+    held = [value for frame in frames for value in frame.f_locals.values() if isinstance(value, Plan)]
+    assert [(plan.refill, plan.flush) for plan in held if plan.refill or plan.flush] == []

@@ -205,7 +205,7 @@ def test_a_test_of_which_nothing_was_measured_leaves_no_measurement(faults):
 
 
 def test_rotating_needs_something_that_makes_sets(faults):
-    assert "cache='rotate' needs make_args" in faults.cases()["test_rotates_without_sets"][1]
+    assert "cache='rotate' needs a Timed with make_args" in faults.cases()["test_rotates_without_sets"][1]
 
 
 def test_a_hang_while_measuring_is_told_with_its_place_and_the_time_that_it_had(faults):

@@ -12,7 +12,6 @@ from ..core.errors import BadInput
 from .identity import in_slurm_step
 from .placement import MODULE
 
-ENGINES = ("torchrun", "mpirun", "srun")
 MpiFamily = Literal["openmpi", "mpich", "intel"]
 
 NOT_FOUND = {

@@ -8,6 +8,7 @@ from ..core.entries import RESOURCES, Baseline, Entry, Session
 from ..core.errors import BadInput, OtherHardware
 from ..core.keys import Key, told_by_position
 from ..core.records import Measurement
+from ..core.samples import SIBLINGS
 from ..core.units import printable
 from ..kernel_gate.recording import propose_exact
 from .comparators import key_of_entry, pooled_median, reference_of, typical_clock
@@ -52,7 +53,9 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
     """
     family = _one_family(runs)
     _refuse_repeated(runs)
-    gated = not everything and any(m.gate for run in runs for m in run.measurements)
+    # What siblings measured becomes no baseline, so that its mark leaves nothing out.
+    marked = (m for run in runs for m in run.measurements if m.gate and SIBLINGS not in m.samples.labels)
+    gated = not everything and any(marked)
     taken: dict[str, list[tuple[Run, list[Measurement]]]] = {}
     left_out: list[str] = []
     for run in runs:

@@ -81,12 +81,6 @@ def growth(logs: float) -> float:
     return math.expm1(min(logs, MOST_LOGS))
 
 
-def change_bounds(interval: tuple[float, float] | None) -> dict[str, float | None]:
-    """An interval of a difference in log seconds as the two fields of a row, in shares; None where there is none."""
-    low, high = (growth(bound) for bound in interval) if interval is not None else (None, None)
-    return {"change_low": low, "change_high": high}
-
-
 def quantile(probability: float, freedom: float) -> float:
     """Of Student's t; of the normal distribution where the degrees of freedom are infinite."""
     return float(special.ndtri(probability) if math.isinf(freedom) else special.stdtrit(freedom, probability))

@@ -118,9 +118,10 @@ class _Steps:
         renew = renewal(self.peers, request.target, self.sets) if not request.refill else None
         if request.drill is not None and request.instead is None:
             self.fn = self._slowed(request.drill, renewed=renew is not None)
-        plan, look = self._plan(renew), self._look(renewed=renew is not None)
+        look = self._look(renewed=renew is not None)
         siblings_busy = busy_text(device) if request.over_host_link else ""
-        engine = self.engine = Engine(device, plan)
+        # The plan is the engine's alone: it holds what flushes and refills, which a traceback must not keep.
+        engine = self.engine = Engine(device, self._plan(renew))
         said = {"cache_resident": not cold, "replaced": self.fn is not request.target.call, "refilled": request.refill}
         engine.log.labels |= {*request.labels, *(label for label, holds in said.items() if holds)}
         watch = CoreWatch(self.peers, on_processors=self.facts.type == "cpu")

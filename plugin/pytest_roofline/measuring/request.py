@@ -12,6 +12,7 @@ from typing import Any
 from ..core.checks import shown
 from ..core.errors import BadInput
 from ..core.keys import CACHES, JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
+from ..core.samples import SIBLINGS
 from ..core.work import RATE_SUFFIXES, Work, rate_suffix
 
 # More tell nothing of a start, and each is waited for.
@@ -148,7 +149,10 @@ class Request:
         one_of("timing", self.timing, TIMINGS if self.ranks is None else (*RANK_TIMINGS, "wall"))
         one_of("refill", self.refill, (None, True, False))
         if self.cache == "rotate" and self.timed is not None and self.timed.make_args is None:
-            raise BadInput("cache='rotate' needs make_args, which makes each fresh set of arguments to rotate through")
+            makes = "make_args, which makes each fresh set of arguments to rotate through"
+            if self.ranks is not None:
+                raise BadInput(f"cache='rotate' needs a Timed with {makes}; the rank function returned none")
+            raise BadInput(f"cache='rotate' needs {makes}")
         _check_first_calls(self.first_calls)
         if self.devices is not None:
             _check_devices(self.devices)
@@ -169,9 +173,9 @@ class Request:
 
     @property
     def over_host_link(self) -> bool:
-        """Whether what is measured goes between a device and its host, over a link that other devices may share."""
+        """Whether one device alone copies over its host's link, which others may be busy with: no rank, no sibling."""
         over_link = rate_suffix(self.shown_metric) == "payload_GBps" and bool(self.work.wire_bytes)
-        return over_link and not self.devices
+        return over_link and not self.devices and self.ranks is None and SIBLINGS not in self.labels
 
 
 def as_tuple(arguments: object) -> tuple[object, ...]:
