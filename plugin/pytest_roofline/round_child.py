@@ -16,8 +16,6 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from .measuring.devices.own import started_by
-
 VARIABLE = "ROOFLINE_ROUND"
 PARENT_EVERY_S = 0.5
 
@@ -105,6 +103,9 @@ def begin(config: pytest.Config) -> None:
             setattr(config.option, name, value)
     config.pluginmanager.register(_Watch(config.stash[_round_key]), "roofline-round")
     if config.stash[_round_key].own_process:
+        # Not before: whoever has the plugin installed and measures nothing pays for what is imported above.
+        from .measuring.devices.own import started_by
+
         started_by(config.stash[_round_key].parent)
         threading.Thread(target=_end_with, args=(config.stash[_round_key].parent,), daemon=True).start()
 
