@@ -242,6 +242,7 @@ class Roofline:
         """
         __tracebackhide__ = True
         self._require_ranks(distributed)
+        over_ranks.check_call(fn, args)
         request = Request(
             work=check_work(work),
             budget_s=self._budget_s(budget),
@@ -295,6 +296,7 @@ class Roofline:
         """
         __tracebackhide__ = True
         self._require_ranks(distributed)
+        over_ranks.check_call(fn, args)
         request = Request(
             work=check_work(work),
             budget_s=self._budget_s(budget),

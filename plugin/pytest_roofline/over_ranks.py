@@ -123,23 +123,33 @@ def rank_options(distributed: Distributed, world_size: int | None, **asked: Any)
     return RankOptions(distributed.size_of(world_size), timeout_s=timeout_s, **asked)
 
 
+def check_call(fn: Callable[..., object], args: tuple[object, ...]) -> None:
+    """Refuse what no rank could be given, before a lack of ranks skips the test.
+
+    Raises:
+        BadInput: ranks cannot load the function, or its arguments are no plain data.
+    """
+    from .distributed.functions import reference
+    from .distributed.wire import encode
+
+    reference(fn)
+    encode(args, "an argument")
+
+
 def measure_over(
     test: CurrentTest, distributed: Distributed, fn: Callable[..., object], args: tuple[object, ...], request: Request
 ) -> Measurement:
     """Have the ranks measure, and write it down; a request by the host's clock is one of whole programs.
 
     Raises:
-        BadInput: ranks cannot load the function, or its arguments are no plain data; no rank is contacted.
+        BadInput: ranks cannot load what a hook put in the function's place.
         WrongData: the buffers of a rank do not hold what they should.
         RanksFailed: a rank raised, was lost, or did not answer in time.
     """
     __tracebackhide__ = True
     from .distributed.functions import reference
-    from .distributed.wire import encode
 
     function, replacement = reference(fn), test.replacement(request.name, fn)
-    # Only to have them refused now: a rank is started to be measured, not to be told that it cannot be.
-    encode(args, "an argument")
     if replacement is not None:
         function, request = reference(replacement), replace(request, labels=(*request.labels, "replaced"))
     else:
