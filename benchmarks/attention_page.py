@@ -17,11 +17,11 @@ import run_pages
 from rank_figures.page import filled, table
 from run_pages import NOTHING, published, titled
 
+from pytest_roofline.baselines.runs import Run
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.units import format_memory, three_digits
-from pytest_roofline.judging.runs import Run
 from roofline_kernels.attention.implementations import PASSES
 from roofline_kernels.attention.sweep import BATCH
 

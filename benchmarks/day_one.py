@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pytest_roofline.core.entries import SHARE, Entry
 from pytest_roofline.core.records import Ceiling
-from pytest_roofline.judging.limits import Floor, Limit
-from pytest_roofline.judging.looks import MOST_ROUNDS, Looks
-from pytest_roofline.judging.spread import Group
-from pytest_roofline.judging.verdicts import Kind, Policy, judge
+from pytest_roofline.stats.limits import Floor, Limit
+from pytest_roofline.stats.looks import MOST_ROUNDS, Looks
+from pytest_roofline.stats.spread import Group
+from pytest_roofline.stats.verdicts import Kind, Policy, judge
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "baselines" / "published"))

@@ -25,7 +25,7 @@ from detectors.rows import SHAPES, Plan, Row, count_all, rows
 
 from pytest_roofline.core.errors import BadInput, RooflineError
 from pytest_roofline.core.units import parse_fraction
-from pytest_roofline.judging.spread import priors
+from pytest_roofline.stats.spread import priors
 
 FEWEST_TO_RECORD = 18
 # Of the rules of other tools.

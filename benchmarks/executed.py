@@ -33,7 +33,7 @@ def test_scale(roofline):
 """
 # Neighbours on the cores would make it INVALID, and nothing would be compared.
 QUIET = """
-from pytest_roofline.measuring import conditions, host
+from pytest_roofline.engine import conditions, host
 
 host.too_busy = lambda taken: ""
 conditions.MOST_PREEMPTIONS_HZ = float("inf")

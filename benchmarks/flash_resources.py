@@ -14,10 +14,10 @@ from pathlib import Path
 
 from rank_figures.page import filled, table
 
+from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.core.errors import RooflineError
 from pytest_roofline.core.resources import matrix_generation, registers_of, spills_of
-from pytest_roofline.judging.baselines import read_baseline
 from pytest_roofline.kernel_gate.targets import shared_limits
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -29,7 +29,7 @@ from tuning.sweeping import Sweep
 from tuning.wording import group_line, line, peer_lines, tally
 
 from pytest_roofline.core.errors import DeviceError, RooflineError
-from pytest_roofline.measuring.devices import Device, open_device
+from pytest_roofline.engine.devices import Device, open_device
 from roofline_kernels import attention
 from roofline_kernels.attention.architectures import NoSuchArchitecture, architecture_of, configured_as
 from roofline_kernels.attention.configurations import PASSES, Configuration, configuration

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 
 from pytest_roofline.core.units import format_bytes, format_seconds
-from pytest_roofline.measuring.host import host_facts
+from pytest_roofline.engine.host import host_facts
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE = ROOT / "benchmarks/suites/sweep_by_rule.py"

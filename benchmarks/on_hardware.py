@@ -74,7 +74,7 @@ def lab_of(device: str) -> Lab:
     if device == "fake":
         changes = planted()
         return FakeLab(faithful(**changes), lab_facts(**changes))
-    from pytest_roofline.measuring.devices import open_device
+    from pytest_roofline.engine.devices import open_device
 
     return TorchLab(open_device(device, "--device"))
 
@@ -90,8 +90,8 @@ def chosen(device: str | None) -> str:
 
 def describe(device: str) -> dict[str, Any]:
     """What facts say of the device that they were found on, and of the software; nothing that names a machine."""
-    from pytest_roofline.judging.storage import to_plain
-    from pytest_roofline.measuring.environment import gather
+    from pytest_roofline.core.storage import to_plain
+    from pytest_roofline.engine.environment import gather
 
     found = to_plain(gather(lab_of(device).device))
     named = ("type", "product", "architecture", "memory_bytes", "last_level_cache_bytes", "driver")

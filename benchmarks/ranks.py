@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def measure(folder: Path) -> list[Figure]:
     """All figures, in order."""
-    from tests.distributed.slurm import two_nodes
+    from tests.ranks.slurm import two_nodes
 
     figures = [speed.measure(folder / "speed")]
     print(figures[0].text, flush=True)
@@ -43,7 +43,7 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     from importlib.metadata import version
 
-    from pytest_roofline.measuring.host import host_facts
+    from pytest_roofline.engine.host import host_facts
 
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:

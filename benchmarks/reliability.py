@@ -30,16 +30,16 @@ from statistics import median
 from rank_figures.page import Figure, Goal, table, with_figures
 from rank_figures.runs import POLL_S, PYTEST, prepared, running, started
 
+from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.distributed.processes import descendants
-from pytest_roofline.judging.runs import Run, read_run
+from pytest_roofline.ranks.processes import descendants
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS, CASES, SEED = 200, 20_000, 5
 WANTED_KILLS, WANTED_CASES = 200, 1_000_000
 GONE_S, GIVEN_UP_S, HANG_S = 1.0, 20.0, 300.0
 # Ranks, and what those on processors are forked from.
-RANK = "-m pytest_roofline.distributed."
+RANK = "-m pytest_roofline.ranks."
 SIGNALS = {"pytest": (signal.SIGKILL, signal.SIGTERM), "a round": (signal.SIGKILL,), "a rank": (signal.SIGKILL,)}
 # In one run, beside pytest itself.
 MOST = {"a round": 1, "a rank": 2}
@@ -85,7 +85,7 @@ def test_ranks(roofline, distributed, number):
 """
 # No time is looked at here, and whether there is a second round must not hang on how busy the machine is.
 CONFTEST = """
-from pytest_roofline.measuring import host
+from pytest_roofline.engine import host
 
 host.MOST_CORES_TAKEN = float("inf")
 """
@@ -315,7 +315,7 @@ def attacks() -> Figure:
     if os.geteuid():
         goal = Goal("ranks that came to another user", "0", "not tried, which needs root", False)
         return Figure("Strangers", (goal,), "Only root can be another user.")
-    from tests.distributed.test_rendezvous import SECRET, lured
+    from tests.ranks.test_rendezvous import SECRET, lured
 
     ways = {"MASTER_ADDR and MASTER_PORT": "env", "torchrun": "torchrun", "mpirun": "mpirun", "srun": "srun"}
     got = {(way, key): lured(name, secret) for way, name in ways.items() for key, secret in _keys(SECRET).items()}
@@ -387,7 +387,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     # The stranger and the fuzzer are those of the tests.
     sys.path.insert(0, str(ROOT))
-    from pytest_roofline.measuring.host import host_facts
+    from pytest_roofline.engine.host import host_facts
 
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:

@@ -21,17 +21,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pytest_roofline.baselines.rows import rows_of_run
+from pytest_roofline.baselines.runs import Line, Run, assemble
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Ceiling, Footer, Header, Judgement, Measurement, Outcome
 from pytest_roofline.core.rows import Row, worst_first
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.rows import rows_of_run
-from pytest_roofline.judging.runs import Line, Run, assemble
-from pytest_roofline.reporting.report.page import page
-from pytest_roofline.reporting.report.page_results import results_table
-from pytest_roofline.reporting.report.plots import plots_of
+from pytest_roofline.report.page import page
+from pytest_roofline.report.page_results import results_table
+from pytest_roofline.report.plots import plots_of
 
 MEASUREMENTS, ROUNDS, SEED = 10_000, 9, 9
 SIZES, VARIANTS = 20, 10

@@ -16,8 +16,8 @@ from statistics import fmean, median, pstdev
 import numpy as np
 
 from pytest_roofline.core.units import format_seconds
-from pytest_roofline.measuring.devices.fake import FakeDevice
-from pytest_roofline.measuring.timing import Engine, Plan
+from pytest_roofline.engine.devices.fake import FakeDevice
+from pytest_roofline.engine.timing import Engine, Plan
 
 PAGE = Path(__file__).parents[1] / "docs/results/timing-rules.md"
 MIB = 2**20
@@ -278,7 +278,7 @@ def table() -> list[str]:
 
 TEXT = """# Timing rules on a scripted device
 
-Made by `python benchmarks/timing_rules.py` on the fake device (`measuring/devices/fake.py`), where the truth is known.
+Made by `python benchmarks/timing_rules.py` on the fake device (`engine/devices/fake.py`), where the truth is known.
 Every rule sees the same device, fresh: an in-order stream with {launch:g} µs of host time a launch, {record:g} µs a
 stamp, {latency:g} µs of launch latency and {tick:g} µs ticks. Each cell gives the error of the reported seconds per
 call, and in brackets what the tool says beside it and how many samples it took. The rules of the other tools are

@@ -18,17 +18,17 @@ import run_pages
 from rank_figures.page import filled, table
 from run_pages import NOTHING, published, titled
 
+from pytest_roofline.baselines.runs import Run
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.keys import label_of
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.units import format_memory, format_seconds, three_digits
-from pytest_roofline.judging.hardware import is_arithmetic
-from pytest_roofline.judging.runs import Run
+from pytest_roofline.hardware import is_arithmetic
 from pytest_roofline.observe.memory_text import use_lines
 from pytest_roofline.observe.profile_text import one_profile_lines
-from pytest_roofline.reporting.figures import figure_lines
-from pytest_roofline.reporting.first_calls import first_call_text
+from pytest_roofline.report.figures import figure_lines
+from pytest_roofline.report.first_calls import first_call_text
 
 PUBLISHED = Path(__file__).with_name("transformer_published.json")
 # Columns of the tables of kernels.

@@ -152,7 +152,7 @@ class Make:
 
     def group(self, *logs, device=DEVICE, started=STARTED):
         """A session whose processes have these log-medians."""
-        from pytest_roofline.judging.spread import Group
+        from pytest_roofline.stats.spread import Group
 
         return Group(tuple(math.exp(value) for value in logs), device, started)
 
@@ -172,14 +172,14 @@ class Make:
 
     def reference(self, *groups, **changes):
         """What a measurement is compared with; fifteen processes of three sessions unless groups are given."""
-        from pytest_roofline.judging.verdicts import Reference
+        from pytest_roofline.stats.verdicts import Reference
 
         return Reference(**({"groups": groups or self.groups(3), "source": "h200.json"} | changes))
 
     def result(self, *seconds, known=True, reference=None, policy=None, limits=(), why_none="", **changes):
         """A row with its verdict: processes that took `seconds`, against fifteen of a millisecond each."""
-        from pytest_roofline.judging.spread import Group
-        from pytest_roofline.judging.verdicts import Policy, judge
+        from pytest_roofline.stats.spread import Group
+        from pytest_roofline.stats.verdicts import Policy, judge
 
         seconds = seconds or (1e-3,)
         shown = {name: changes.pop(name) for name in ("environment", "published", "left_out") if name in changes}
@@ -197,16 +197,16 @@ class Make:
 
     def row(self, measurement, verdict="FAILED", **facts):
         """The row of a measurement whose test failed for itself, so that it has no verdict."""
-        from pytest_roofline.judging.rows import timed_row
+        from pytest_roofline.baselines.rows import timed_row
 
         return timed_row([measurement], verdict=verdict, **facts)
 
     def judged(self, measurement, verdict, environment=None, published=(), left_out=()):
         """The row of a measurement with a verdict."""
-        from pytest_roofline.judging.judgements import judgement_of
-        from pytest_roofline.judging.rows import timed_row
-        from pytest_roofline.reporting.published import figure_texts
-        from pytest_roofline.reporting.remarks import remarks
+        from pytest_roofline.baselines.rows import timed_row
+        from pytest_roofline.report.published import figure_texts
+        from pytest_roofline.report.remarks import remarks
+        from pytest_roofline.stats.judgements import judgement_of
 
         facts = {"driver": "570.86"} if environment is None else environment
         one = measurement
@@ -261,7 +261,7 @@ class Make:
 
         Tests that no outcome is given for have passed, unless the run was killed before they `ended`.
         """
-        from pytest_roofline.judging.runs import encode_line
+        from pytest_roofline.baselines.runs import encode_line
 
         header = self.header(run_id or path.stem, **environment)
         if ended:
@@ -274,7 +274,7 @@ class Make:
 
     def run(self, path: Path, *records, run_id=None, ended=True, **environment):
         """A run as it is read back from its file."""
-        from pytest_roofline.judging.runs import read_run
+        from pytest_roofline.baselines.runs import read_run
 
         return read_run(self.save(path, *records, run_id=run_id, ended=ended, **environment))
 

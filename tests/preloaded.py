@@ -13,24 +13,24 @@ import scipy.stats
 import torch
 import torch._dynamo
 
-import pytest_roofline.cli
-import pytest_roofline.display
-import pytest_roofline.distributed.seen
-import pytest_roofline.judging.comparing
+import pytest_roofline.baselines.comparing
+import pytest_roofline.cli.main
+import pytest_roofline.engine.ceiling
+import pytest_roofline.engine.devices.amd
+import pytest_roofline.engine.devices.cpu
+import pytest_roofline.engine.devices.fake
+import pytest_roofline.engine.devices.nvidia
+import pytest_roofline.engine.environment
+import pytest_roofline.engine.measure
+import pytest_roofline.engine.timing
 import pytest_roofline.kernel_gate.compile
-import pytest_roofline.measuring.ceiling
-import pytest_roofline.measuring.devices.amd
-import pytest_roofline.measuring.devices.cpu
-import pytest_roofline.measuring.devices.fake
-import pytest_roofline.measuring.devices.nvidia
-import pytest_roofline.measuring.environment
-import pytest_roofline.measuring.measure
-import pytest_roofline.measuring.timing
 import pytest_roofline.observe.external
-import pytest_roofline.outcomes
 import pytest_roofline.plugin
-import pytest_roofline.running
-import pytest_roofline.selection
+import pytest_roofline.plugin.display
+import pytest_roofline.plugin.outcomes
+import pytest_roofline.plugin.running
+import pytest_roofline.plugin.selection
+import pytest_roofline.ranks.seen
 
 with contextlib.suppress(ImportError):
     import triton  # noqa: F401

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.judging.runs import read_run
+from pytest_roofline.baselines.runs import read_run
 
 from . import warm
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.judging.runs import read_run
+from pytest_roofline.baselines.runs import read_run
 from roofline_kernels.attention.ahead import architectures
 
 from . import warm

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from pytest_roofline.judging.runs import read_run
+from pytest_roofline.baselines.runs import read_run
 from roofline_kernels.gemm import CUBES, KINDS, PROJECTIONS, TOKENS
 
 from .test_perf_suite import collected, pytest_on_suite

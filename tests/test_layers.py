@@ -15,37 +15,31 @@ import roofline_kernels
 
 PLUGIN = Path(pytest_roofline.__file__).parent
 KERNELS = Path(roofline_kernels.__file__).parent
-TOP = "pytest layer"
 
-# A folder of the plugin and the folders that it may import; the pytest layer stands above all of them.
+# A folder of the plugin and the folders beside itself that it may import, from the lowest up.
 MAY_IMPORT = {
-    "core": {"core"},
-    "judging": {"judging", "kernel_gate", "core"},
-    "measuring": {"measuring", "core"},
-    "distributed": {"distributed", "measuring", "core"},
+    "core": set(),
+    "engine": {"core"},
+    "hardware": {"core"},
+    "stats": {"hardware", "core"},
     # Compiled kernels have baselines beside those of times: each of the two knows the other.
-    "kernel_gate": {"kernel_gate", "judging", "core"},
-    "observe": {"observe", "measuring", "core"},
-    "reporting": {"reporting", "observe", "kernel_gate", "judging", "core"},
-    "exchange": {"exchange", "judging", "core"},
-    "many": {"many", "reporting", "judging", "core"},
-    TOP: {
-        TOP,
-        "many",
-        "reporting",
-        "observe",
-        "kernel_gate",
-        "exchange",
-        "distributed",
-        "measuring",
-        "judging",
-        "core",
-    },
+    "baselines": {"kernel_gate", "stats", "hardware", "core"},
+    "kernel_gate": {"baselines", "stats", "core"},
+    "ranks": {"engine", "core"},
+    "observe": {"engine", "core"},
+    "machine": {"engine", "stats", "hardware", "core"},
+    "report": {"observe", "kernel_gate", "baselines", "stats", "hardware", "core"},
+    "many": {"report", "baselines", "stats", "hardware", "core"},
+    "exchange": {"baselines", "stats", "hardware", "core"},
+    "bundle": {"report", "baselines", "stats", "hardware", "core"},
 }
-TORCH_LIVES_IN = {"measuring", "distributed", "observe", "kernel_gate"}
+TORCH_LIVES_IN = {"engine", "ranks", "observe", "kernel_gate", "machine"}
 # The fixtures hand torch's device on, and ask for it only when a test measures.
-TORCH_GUESTS = {"fixture.py"}
-PYTEST_LIVES_IN = {TOP}
+TORCH_GUESTS = {"plugin/fixture.py"}
+PYTEST_LIVES_IN = {"plugin"}
+# These stand above all others.
+MAY_IMPORT["cli"] = {*MAY_IMPORT, "plugin"}
+MAY_IMPORT["plugin"] = {*MAY_IMPORT} - {"cli", "many", "bundle"}
 
 
 def modules(package):
@@ -83,9 +77,9 @@ IMPORTS = {path: set(imported(source, dotted(path))) for path, source in SOURCES
 
 
 def layer(name):
-    """The folder of the plugin that a dotted name of ours lives in."""
+    """The folder of the plugin that a dotted name of ours lives in; none for what stands at its root."""
     parts = name.split(".")
-    return parts[1] if len(parts) > 1 and (PLUGIN / parts[1]).is_dir() else TOP
+    return parts[1] if len(parts) > 1 and (PLUGIN / parts[1]).is_dir() else None
 
 
 def roots(path):
@@ -107,7 +101,8 @@ def test_an_import_is_found_wherever_it_stands():
 
 
 def test_imports_point_downward():
-    folders = {layer(dotted(path)) for path in PLUGIN_FILES}
+    assert {path.name for path in PLUGIN.iterdir() if path.is_file()} == {"__init__.py", "version.py", "py.typed"}
+    folders = {layer(dotted(path)) for path in PLUGIN_FILES} - {None}
     assert folders == set(MAY_IMPORT), "a folder of the plugin and its row in the table"
     assert [
         f"{dotted(path)} imports {name}"
@@ -115,8 +110,8 @@ def test_imports_point_downward():
         for name in sorted(IMPORTS[path])
         # The version is a constant that everyone may name; what commands share needs click alone.
         if name.startswith("pytest_roofline.")
-        and not name.startswith(("pytest_roofline.version.", "pytest_roofline.cli_options."))
-        if layer(name) not in MAY_IMPORT[layer(dotted(path))]
+        and not name.startswith(("pytest_roofline.version.", "pytest_roofline.cli.options."))
+        if (folder := layer(dotted(path))) and layer(name) not in {folder, *MAY_IMPORT[folder]}
     ] == []
 
 
@@ -132,7 +127,9 @@ def test_a_library_is_imported_only_where_it_belongs():
         if folder not in PYTEST_LIVES_IN:
             found |= {"pytest", "_pytest", "pluggy"}
         if folder == "core":
-            found |= roots(path) - set(sys.stdlib_module_names) - {"pytest_roofline"}
+            # Reading and writing files; nothing else needs a package.
+            packages = {"msgspec", "filelock"} if path.name in {"storage.py", "writing.py"} else set()
+            found |= roots(path) - set(sys.stdlib_module_names) - packages - {"pytest_roofline"}
         return roots(path) & found
 
     assert {dotted(path): strangers(path) for path in FILES if strangers(path)} == {}
@@ -141,9 +138,9 @@ def test_a_library_is_imported_only_where_it_belongs():
 def test_nothing_is_imported_by_a_name_made_at_run_time_and_nothing_unpickled():
     # The package's own `__init__` loads its public names when they are first used, from a table of its own.
     # Ranks load the functions that they are told of by file and name; that is what these are for.
-    loads = {PLUGIN / "__init__.py", PLUGIN / "distributed" / "functions.py"}
+    loads = {PLUGIN / "__init__.py", PLUGIN / "ranks" / "functions.py"}
     # No files: messages between processes that know each other's key, and reading them names plain types only.
-    unpickles = {PLUGIN / "distributed" / "wire.py"}
+    unpickles = {PLUGIN / "ranks" / "wire.py"}
 
     def flaws(path):
         calls = {ast.unparse(node.func) for node in ast.walk(ast.parse(SOURCES[path])) if isinstance(node, ast.Call)}
@@ -190,8 +187,8 @@ def loaded_by(*names):
 
 def test_loading_imports_nothing_heavy():
     heavy = {"torch", "numpy", "pandas", "scipy", "triton", "msgspec", "rich", "click"}
-    assert loaded_by("pytest_roofline.plugin", "pytest_roofline.options") & heavy == set()
-    names = ("pytest_roofline.judging.comparing", "pytest_roofline.cli", "pytest_roofline.reporting.tables")
+    assert loaded_by("pytest_roofline.plugin", "pytest_roofline.plugin.options") & heavy == set()
+    names = ("pytest_roofline.baselines.comparing", "pytest_roofline.cli.main", "pytest_roofline.report.tables")
     assert loaded_by(*names) & {"torch", "triton"} == set()
 
 

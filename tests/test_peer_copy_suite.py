@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pytest_roofline.measuring.links import Link
+from pytest_roofline.engine.links import Link
 from roofline_kernels.memcpy import LAST_SIZE_BYTES, SIZES_BYTES
 
 FILE = Path(__file__).resolve().parent.parent / "perf_tests" / "test_peer_copy.py"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline import Work
-from pytest_roofline.judging.runs import read_run
-from pytest_roofline.measuring.cache import is_cold, rotation_sets
-from pytest_roofline.measuring.devices.base import INFINITY_CACHE_BYTES
+from pytest_roofline.baselines.runs import read_run
+from pytest_roofline.engine.cache import is_cold, rotation_sets
+from pytest_roofline.engine.devices.base import INFINITY_CACHE_BYTES
 from roofline_kernels.stream import ELEMENTS, LARGE_ELEMENTS
 from roofline_kernels.work import STREAM, stream_work
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import pytest_roofline
-from pytest_roofline.cli import main
+from pytest_roofline.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.units import format_amount
-from pytest_roofline.judging.runs import read_run
 from roofline_kernels.training.estimates import bytes_at_least
 from roofline_kernels.training.precisions import precision_named
 from roofline_kernels.transformer import Config

@@ -21,10 +21,10 @@ import pages
 from crosscheck import impossible, missed
 from entries import MADE_BY, Account, account
 
+from pytest_roofline.baselines.files import read_baseline, write_baseline
 from pytest_roofline.core.entries import Baseline, Entry
 from pytest_roofline.core.errors import BadFile, RooflineError
-from pytest_roofline.judging.baselines import read_baseline, write_baseline
-from pytest_roofline.judging.writing import write_atomically
+from pytest_roofline.core.writing import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, FLOORS_PAGE = Path("docs/published-figures.md"), Path("docs/floors.md")

@@ -11,7 +11,7 @@ from healthy import Healthy
 from sizes import GIB
 
 from pytest_roofline.core.keys import Scalar
-from pytest_roofline.judging.hardware import Product, catalogue
+from pytest_roofline.hardware import Product, catalogue
 
 # What the surveys call the products that get floors, by product and memory of a hardware key.
 PRODUCTS = {

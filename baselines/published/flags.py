@@ -16,7 +16,7 @@ from pytest_roofline.core.entries import Entry
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Scalar
 from pytest_roofline.core.work import RATE_UNITS, rate_suffix
-from pytest_roofline.judging.hardware import UPPER_BOUND, catalogue, format_ceiling
+from pytest_roofline.hardware import UPPER_BOUND, catalogue, format_ceiling
 from roofline_kernels.decoder.config import SIZES
 from roofline_kernels.work import attention_flops, transformer_flops
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pytest_roofline.baselines.plausible import BEYOND_DOUBT
 from pytest_roofline.core.entries import Entry
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.work import Work, rate_suffix
-from pytest_roofline.judging.hardware import (
+from pytest_roofline.hardware import (
     BOUNDED_FROM_BYTES,
     UPPER_BOUND,
     Product,
@@ -15,8 +16,7 @@ from pytest_roofline.judging.hardware import (
     collective_ceiling,
     product_ceiling,
 )
-from pytest_roofline.judging.hardware.ceilings import ceiling_of
-from pytest_roofline.judging.plausible import BEYOND_DOUBT
+from pytest_roofline.hardware.ceilings import ceiling_of
 
 HOST_LINK = ("memcpy_h2d", "memcpy_d2h")
 # The collective that a switch can do with fewer bytes on the links.

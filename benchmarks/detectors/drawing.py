@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.judging.storage import decode_json, read_bytes
+from pytest_roofline.core.storage import decode_json, read_bytes
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.judging.runs import Run, read_run
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_SAMPLES = 20

@@ -9,8 +9,8 @@ from itertools import repeat
 import numpy as np
 from scipy import stats
 
-from pytest_roofline.judging.looks import MOST_ROUNDS, Looks
-from pytest_roofline.judging.spread import priors
+from pytest_roofline.stats.looks import MOST_ROUNDS, Looks
+from pytest_roofline.stats.spread import priors
 
 from .drawing import Floats, Recorded, Setup, draw
 from .twin import PASSED, REGRESSED, Baseline, Rule, default_looks, each_alone, run, without_shared

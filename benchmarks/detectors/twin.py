@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pytest_roofline.judging.looks import (
+from pytest_roofline.stats.looks import (
     FALSE_RED,
     FEWEST_RED,
     FEWEST_TESTS,
@@ -25,8 +25,8 @@ from pytest_roofline.judging.looks import (
     Looks,
     fewest_red,
 )
-from pytest_roofline.judging.shared import followed
-from pytest_roofline.judging.spread import (
+from pytest_roofline.stats.shared import followed
+from pytest_roofline.stats.spread import (
     ASSUMED_SESSION,
     ENOUGH_SESSIONS,
     ENOUGH_TESTS,
@@ -39,7 +39,7 @@ from pytest_roofline.judging.spread import (
     Prior,
     borrow,
 )
-from pytest_roofline.judging.verdicts import ENOUGH_TO_REPEAT, HOT, WORTH_REPORTING
+from pytest_roofline.stats.verdicts import ENOUGH_TO_REPEAT, HOT, WORTH_REPORTING
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -383,7 +383,7 @@ def each_alone(baseline: Baseline, new: Floats, slowdown: float, rule: Rule, cou
 
 
 def without_shared(logs: Floats, shape: Sequence[int], new: Floats) -> tuple[Floats, Floats]:
-    """Both sides without what all tests share, as `judging.shared` has it."""
+    """Both sides without what all tests share, as `stats.shared` has it."""
     parts = np.split(logs, np.cumsum(shape)[:-1], axis=1)
     before = np.stack([part.mean(axis=1) for part in parts], axis=1)
     _, moved, now = followed(before, new[:, :1].mean(axis=1))

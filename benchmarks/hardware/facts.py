@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_roofline.core.errors import BadFile, BadInput
-from pytest_roofline.judging.storage import decode_json, read_bytes
+from pytest_roofline.core.storage import decode_json, read_bytes
 
 NAME = "facts.jsonl"
 # The fact with which a stage ends.

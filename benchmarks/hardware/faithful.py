@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any
 
-from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.engine.devices.fake import FakeDevice
 
 MIB = 2**20
 # Handed to the processes of the stages.

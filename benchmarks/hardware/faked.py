@@ -2,8 +2,9 @@
 
 import sys
 
-import pytest_roofline.cli
-from pytest_roofline.measuring import devices, workloads
+import pytest_roofline.cli.main
+from pytest_roofline.engine import devices
+from pytest_roofline.machine import workloads
 
 from .faithful import faithful, lab_facts, planted
 from .labs import FakeLab
@@ -15,7 +16,7 @@ def main() -> None:
     device = faithful(**changes)
     devices.open_device = lambda *_: device
     workloads.TorchWorkloads = lambda _: FakeLab(device, lab_facts(**changes))
-    pytest_roofline.cli.main(sys.argv[1:])
+    pytest_roofline.cli.main.main(sys.argv[1:])
 
 
 if __name__ == "__main__":

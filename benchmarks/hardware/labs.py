@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pytest_roofline.measuring.devices import Device
-from pytest_roofline.measuring.workloads import Workloads
+from pytest_roofline.engine.devices import Device
+from pytest_roofline.machine.workloads import Workloads
 
 MIB = 2**20
 
@@ -129,7 +129,7 @@ class TorchLab:
     def __init__(self, device: Device) -> None:
         import torch
 
-        from pytest_roofline.measuring.workloads import TorchWorkloads
+        from pytest_roofline.machine.workloads import TorchWorkloads
 
         self.device = device
         self._where = torch.device(device.name)
@@ -176,7 +176,7 @@ class TorchLab:
         """NVIDIA's library and its handle of this very device."""
         import torch
 
-        from pytest_roofline.measuring.devices import nvidia
+        from pytest_roofline.engine.devices import nvidia
 
         self._only_gpus("a management library")
         if torch.version.hip is not None:
@@ -206,7 +206,7 @@ class TorchLab:
             nvml, handle = self._nvml()
         except Lacking:
             return asked
-        from pytest_roofline.measuring.devices import nvidia
+        from pytest_roofline.engine.devices import nvidia
 
         own: dict[str, Callable[[], object]] = {
             "memory": functools.partial(nvidia.used_bytes, nvml, handle),
@@ -234,7 +234,7 @@ class TorchLab:
         """By what torch's allocator has taken; pages of the driver are in no count of resident ones."""
         import torch
 
-        from pytest_roofline.measuring.host import free_memory_bytes
+        from pytest_roofline.engine.host import free_memory_bytes
 
         self._only_gpus("page-locked memory")
         room = free_memory_bytes()

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import attention_model
 
-from pytest_roofline.judging.verdicts import DEFAULT_TOLERANCES
-from pytest_roofline.measuring.calibration import DEEPEST, MOST_ATTEMPTS, WARM_S
-from pytest_roofline.measuring.conditions import MOST_ASKING, MOST_OTHERS_BUSY, OTHERS_BYTES, PROBE_SPREAD
-from pytest_roofline.measuring.devices.base import Traits
-from pytest_roofline.measuring.devices.cuda import CUDA, HIP
-from pytest_roofline.measuring.devices.fake import IDLE_CLOCK
-from pytest_roofline.measuring.selftest import COLD_ADVANTAGE, SPIN_TOLERANCE
-from pytest_roofline.measuring.shape import LONGEST_BLOCK_S
-from pytest_roofline.measuring.sizing import LEAST_LEFT, MOST_LOST
+from pytest_roofline.engine.calibration import DEEPEST, MOST_ATTEMPTS, WARM_S
+from pytest_roofline.engine.conditions import MOST_ASKING, MOST_OTHERS_BUSY, OTHERS_BYTES, PROBE_SPREAD
+from pytest_roofline.engine.devices.base import Traits
+from pytest_roofline.engine.devices.cuda import CUDA, HIP
+from pytest_roofline.engine.devices.fake import IDLE_CLOCK
+from pytest_roofline.engine.shape import LONGEST_BLOCK_S
+from pytest_roofline.engine.sizing import LEAST_LEFT, MOST_LOST
+from pytest_roofline.machine.selftest import COLD_ADVANTAGE, SPIN_TOLERANCE
+from pytest_roofline.stats.verdicts import DEFAULT_TOLERANCES
 
 
 @dataclass(frozen=True, slots=True)

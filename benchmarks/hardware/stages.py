@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.errors import RooflineError
-from pytest_roofline.judging.runs import Run, read_run
 
 from .facts import Fact, Facts
 from .faithful import PLANTED
@@ -110,7 +110,7 @@ def suite(machine: Machine, name: str, which: str, *options: str, share: float =
 def _roofline(machine: Machine, *arguments: str) -> list[str]:
     if machine.fake and arguments[0] == "selftest":
         return [sys.executable, "-m", "hardware.faked", *arguments]
-    main = "import sys; from pytest_roofline.cli import main; sys.argv[0] = 'roofline'; main()"
+    main = "import sys; from pytest_roofline.cli.main import main; sys.argv[0] = 'roofline'; main()"
     return [sys.executable, "-c", main, *arguments]
 
 

@@ -46,7 +46,7 @@ def run(command: Sequence[str]) -> Done:
 
 def roofline(name: str, runs: Path, folder: Path) -> Done:
     """`roofline fleet` or `history` over a folder of runs."""
-    code = "from pytest_roofline.cli import main; main()"
+    code = "from pytest_roofline.cli.main import main; main()"
     return run([sys.executable, "-c", code, name, str(runs), "--json", "--dir", str(folder)])
 
 

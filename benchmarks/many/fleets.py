@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
+from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
 from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.records import Footer, Header, Measurement, Outcome
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.judging.runs import encode_line
 
 from .bench_tests import Bench, of_a_node, of_one_gpu
 
-# Standard deviations of log seconds: those that the plugin assumes of an accelerator (`judging/priors.json`).
+# Standard deviations of log seconds: those that the plugin assumes of an accelerator (`stats/priors.json`).
 PROCESS, SESSION, DEVICE = 0.01, 0.005, 0.04
 LINK, NODE, SAMPLE = 0.01, 0.01, 0.003
 # Of all measurements: processes in which something else happened, this much slower at most; and invalid ones.

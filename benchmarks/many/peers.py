@@ -11,7 +11,7 @@ from statistics import median
 
 import pandas as pd
 
-from pytest_roofline.judging.runs import read_run
+from pytest_roofline.baselines.runs import read_run
 
 
 def by_hand(folder: Path) -> pd.DataFrame:

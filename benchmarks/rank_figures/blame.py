@@ -45,8 +45,8 @@ class Found:
 
 def inject() -> list[Found]:
     """Every fault, into our ranks and into the peer's."""
-    from pytest_roofline.distributed.local import Local
-    from pytest_roofline.distributed.pool import Pool
+    from pytest_roofline.ranks.local import Local
+    from pytest_roofline.ranks.pool import Pool
 
     pools = {size: Pool(Local(), size, "cpu") for size in sorted({fault.size for fault in FAULTS})}
     found = []
@@ -58,10 +58,10 @@ def inject() -> list[Found]:
 
 
 def _one(pool, fault: Fault, tag: int) -> Found:
-    from tests.distributed import rank_functions
+    from tests.ranks import rank_functions
 
     from pytest_roofline.core.errors import RanksFailed
-    from pytest_roofline.distributed.functions import reference
+    from pytest_roofline.ranks.functions import reference
 
     before = _tagged(pool, fault.size, tag)
     timeout_s = HANG_S if fault.waits else PATIENCE_S
@@ -83,9 +83,9 @@ def _one(pool, fault: Fault, tag: int) -> Found:
 
 def _tagged(pool, size: int, tag: int) -> bool:
     """Whether a task's collectives carry its own payloads and no other's."""
-    from tests.distributed import rank_functions
+    from tests.ranks import rank_functions
 
-    from pytest_roofline.distributed.functions import reference
+    from pytest_roofline.ranks.functions import reference
 
     total, rows = rank_functions.expected(tag, size)
     answers = pool.run(reference(rank_functions.tagged), (tag,), size, timeout_s=PATIENCE_S)

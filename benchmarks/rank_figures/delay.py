@@ -40,7 +40,7 @@ def test_late(roofline, distributed, timing, who, repeat):
 
 def measure(folder: Path) -> Figure:
     """Run the suite, and compare medians."""
-    from pytest_roofline.judging.runs import read_run
+    from pytest_roofline.baselines.runs import read_run
 
     place = prepared(folder / "delay", SUITE)
     done = run(place, [*PYTEST, "--roofline-save=delay"])

@@ -13,8 +13,8 @@ MOST_S = {signal.SIGKILL: 1.0, signal.SIGINT: 2.0}
 WORDS = {signal.SIGKILL: "SIGKILL", signal.SIGINT: "Ctrl-C"}
 GIVEN_UP_S = 20.0
 # Ranks, and what those on processors are forked from.
-RANK = "-m pytest_roofline.distributed."
-SERVER = "pytest_roofline.distributed.fork_server"
+RANK = "-m pytest_roofline.ranks."
+SERVER = "pytest_roofline.ranks.fork_server"
 SUITE = """
 import os
 import time

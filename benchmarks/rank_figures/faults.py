@@ -15,7 +15,7 @@ class Fault:
     Args:
         kind: 1 error, 2 order of operations, 3 loss, 4 hang.
         name: for the table.
-        function: in `tests/distributed/rank_functions.py`.
+        function: in `tests/ranks/rank_functions.py`.
         guilty: the rank that does it.
         cause: what the first line must say, as a pattern.
         size: ranks.

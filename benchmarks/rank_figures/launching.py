@@ -9,13 +9,13 @@ from .page import Figure, Goal, table
 
 
 def measure(folder: Path, slurm: dict[str, str]) -> Figure:
-    """Run the file of `tests/distributed/test_launchers.py` under each.
+    """Run the file of `tests/ranks/test_launchers.py` under each.
 
     Args:
         folder: to run in.
         slurm: the environment of two nodes.
     """
-    from tests.distributed import launches
+    from tests.ranks import launches
 
     rows, same = [], 0
     for name, command in launches.LAUNCHES.items():
@@ -40,7 +40,7 @@ def measure(folder: Path, slurm: dict[str, str]) -> Figure:
         same == len(rows),
     )
     head = ("launch", "outcomes", "reports", "exit status", "seconds")
-    text = f"""`tests/distributed/launched_suite.py`, unchanged: tests that pass, measure, fail, are skipped, lose a
+    text = f"""`tests/ranks/launched_suite.py`, unchanged: tests that pass, measure, fail, are skipped, lose a
 rank by SIGKILL and hang. Where a launch has two ranks, the test that needs four is skipped; under srun and torchrun
 there are four, and it passes; where pytest starts ranks itself it is left out. srun's exit status is that of the
 agent that it ended.

@@ -21,7 +21,7 @@ class PeerRank(int):
 def main(number, asked, store):
     """What one process does."""
     sys.path.insert(0, str(ROOT))
-    from tests.distributed import rank_functions
+    from tests.ranks import rank_functions
 
     group_time = timedelta(seconds=asked["group_s"])
     dist.init_process_group(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_roofline.core.errors import BadFile, BadInput
-from pytest_roofline.judging.storage import decode_json, read_bytes, to_plain, to_record
+from pytest_roofline.core.storage import decode_json, read_bytes, to_plain, to_record
 from roofline_kernels.attention.configurations import Configuration
 from tuning.problems import Problem, Setting
 

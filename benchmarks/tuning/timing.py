@@ -9,8 +9,8 @@ from triton.runtime.errors import OutOfResources
 
 from pytest_roofline.core.memory import out_of_memory
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.measuring.devices import Device
-from pytest_roofline.measuring.timing import Engine, Plan
+from pytest_roofline.engine.devices import Device
+from pytest_roofline.engine.timing import Engine, Plan
 from roofline_kernels.attention import launches
 from roofline_kernels.attention.architectures import architecture_of
 from roofline_kernels.attention.checking import right

@@ -14,38 +14,38 @@ if TYPE_CHECKING:
     from .core.resources import Resources
     from .core.units import format_amount, size_label
     from .core.work import Work
-    from .distributed.context import Rank
-    from .distributed.mpi import gpu_awareness
-    from .distributed.mpi import world as mpi_world
-    from .fixture import Roofline
-    from .measuring.host import usable_cores
-    from .measuring.links import between as link_between
-    from .measuring.request import Timed
-    from .options import option_value
-    from .ranks import Distributed
+    from .engine.host import usable_cores
+    from .engine.links import between as link_between
+    from .engine.request import Timed
+    from .plugin.distributed import Distributed
+    from .plugin.fixture import Roofline
+    from .plugin.options import option_value
+    from .ranks.context import Rank
+    from .ranks.mpi import gpu_awareness
+    from .ranks.mpi import world as mpi_world
 
 _HOMES = {
     "BadInput": "core.errors",
     "CompileFailed": "core.errors",
-    "Distributed": "ranks",
+    "Distributed": "plugin.distributed",
     "DoesNotFit": "core.errors",
     "Figure": "core.figures",
     "Measurement": "core.records",
-    "Rank": "distributed.context",
+    "Rank": "ranks.context",
     "RanksFailed": "core.errors",
     "Resources": "core.resources",
-    "Roofline": "fixture",
+    "Roofline": "plugin.fixture",
     "RooflineError": "core.errors",
-    "Timed": "measuring.request",
+    "Timed": "engine.request",
     "Work": "core.work",
     "WrongData": "core.errors",
     "format_amount": "core.units",
-    "gpu_awareness": "distributed.mpi",
-    "link_between": "measuring.links:between",
-    "mpi_world": "distributed.mpi:world",
-    "option_value": "options",
+    "gpu_awareness": "ranks.mpi",
+    "link_between": "engine.links:between",
+    "mpi_world": "ranks.mpi:world",
+    "option_value": "plugin.options",
     "size_label": "core.units",
-    "usable_cores": "measuring.host",
+    "usable_cores": "engine.host",
 }
 
 __all__ = [

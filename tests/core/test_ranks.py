@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.core.errors import BadFile, BadInput
 from pytest_roofline.core.ranks import Ranks
-from pytest_roofline.judging.runs import encode_line, read_run
 
 
 def ranks(**changes):

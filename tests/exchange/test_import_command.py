@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.cli import main
-from pytest_roofline.judging.runs import read_run
+from pytest_roofline.baselines.runs import read_run
+from pytest_roofline.cli.main import main
 
 DATA = Path(__file__).parent / "data"
 PAGE = Path(__file__).parents[2] / "docs" / "importing.md"

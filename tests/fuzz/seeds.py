@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pytest_roofline.baselines.files import write_baseline
+from pytest_roofline.baselines.runs import LINE_TYPES, encode_line
 from pytest_roofline.core.entries import Baseline, ExactEntry, Renewal
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
 from pytest_roofline.core.machine import Expectation, ExpectedGpus
@@ -20,15 +22,13 @@ from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, 
 from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.records import PeakJudgement, SpreadRecord
 from pytest_roofline.core.samples import Block, Calibration, Samples
-from pytest_roofline.judging.baselines import write_baseline
-from pytest_roofline.judging.hardware.specs import Architecture, Catalogue, Name, Peak, Product
-from pytest_roofline.judging.runs import LINE_TYPES, encode_line
-from pytest_roofline.judging.storage import to_plain
+from pytest_roofline.core.storage import to_plain
+from pytest_roofline.hardware.specs import Architecture, Catalogue, Name, Peak, Product
 from pytest_roofline.many.index import NAME as INDEX
 from pytest_roofline.many.reading import read_many
 
 from ..conftest import MIB, Make
-from ..reporting.report import page_runs
+from ..report.page import page_runs
 
 DATA = Path(__file__).parents[1] / "exchange" / "data"
 MAKE = Make()

@@ -11,22 +11,22 @@ from typing import Any
 import click
 from click.testing import CliRunner, Result
 
-from pytest_roofline.cli import main
-from pytest_roofline.cli_help import Commands
-from pytest_roofline.cli_runs import _tell
+from pytest_roofline.baselines.files import read_baseline
+from pytest_roofline.baselines.pruning import read_plan
+from pytest_roofline.baselines.runs import ends_of, read_run
+from pytest_roofline.bundle.settings_of import pytest_settings
+from pytest_roofline.cli.help import Commands
+from pytest_roofline.cli.main import main
+from pytest_roofline.cli.runs import _tell
 from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.exchange import NAMES
 from pytest_roofline.exchange import read as read_foreign
 from pytest_roofline.exchange.building import build
 from pytest_roofline.exchange.records import Given
-from pytest_roofline.judging.baselines import read_baseline
-from pytest_roofline.judging.expectation import read_expectation
-from pytest_roofline.judging.hardware.lookup import merged
-from pytest_roofline.judging.pruning import read_plan
-from pytest_roofline.judging.runs import ends_of, read_run
+from pytest_roofline.hardware.lookup import merged
+from pytest_roofline.machine.expectation import read_expectation
 from pytest_roofline.many import index
 from pytest_roofline.many.reading import many_of, read_many
-from pytest_roofline.reporting.bundle.settings_of import pytest_settings
 
 from .seeds import Seed
 

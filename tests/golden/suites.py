@@ -128,7 +128,7 @@ FACTORS = json.loads((HERE / "cards.json").read_text())
 
 
 def make_cards(config):
-    from pytest_roofline.measuring.devices.fake import FakeDevice
+    from pytest_roofline.engine.devices.fake import FakeDevice
 
     class Card(FakeDevice):
         def __init__(self, index):
@@ -181,8 +181,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from pytest_roofline import Work
-from pytest_roofline.measuring import host
-from pytest_roofline.measuring.devices.cpu import CpuDevice
+from pytest_roofline.engine import host
+from pytest_roofline.engine.devices.cpu import CpuDevice
 
 CLOCK_NS = [0]
 WORK = Work(algbw_bytes=2**20, busbw_bytes=2**20)

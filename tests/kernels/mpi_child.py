@@ -6,7 +6,7 @@ import sys
 import torch
 from mpi4py import MPI
 
-from pytest_roofline.distributed import mpi
+from pytest_roofline.ranks import mpi
 from roofline_kernels import mpi_copy
 from roofline_kernels.messages import Message
 

@@ -15,8 +15,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from triton.runtime.errors import OutOfResources
 
+from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.core.resources import registers_of
-from pytest_roofline.judging.baselines import read_baseline
 from pytest_roofline.kernel_gate.arguments import signature_of
 from pytest_roofline.kernel_gate.compile import compile_for
 from pytest_roofline.kernel_gate.targets import gpu_target, shared_limits

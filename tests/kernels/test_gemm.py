@@ -7,7 +7,7 @@ from itertools import product as product_of
 import pytest
 import torch
 
-from pytest_roofline.judging.hardware.lookup import catalogue
+from pytest_roofline.hardware.lookup import catalogue
 from roofline_kernels import gemm
 from roofline_kernels.gemm import KINDS, PROJECTIONS, Gemm, Operands, Shape
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.distributed import mpi
-from pytest_roofline.distributed.mpi import gpu_awareness
+from pytest_roofline.ranks import mpi
+from pytest_roofline.ranks.mpi import gpu_awareness
 from roofline_kernels import mpi_copy
 
 from ..tools import require_tools
@@ -140,7 +140,7 @@ def test_ctrl_c_is_not_taken_for_an_answer():
 IN_A_WORLD = """
 import os, signal
 import pytest
-from pytest_roofline.distributed.mpi import gpu_awareness
+from pytest_roofline.ranks.mpi import gpu_awareness
 
 def crashes(rank):
     if rank == 1:

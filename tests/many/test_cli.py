@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.cli import main
-from pytest_roofline.judging.runs import encode_line
+from pytest_roofline.baselines.runs import encode_line
+from pytest_roofline.cli.main import main
 
 SLOW = math.log(1.4)
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pytest_roofline.judging.outliers import qn
 from pytest_roofline.many.fleet import fleet
 from pytest_roofline.many.levels import levels_of
 from pytest_roofline.many.text import fleet_text
+from pytest_roofline.stats.outliers import qn
 
 SLOW = math.log(1.35)
 

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from pytest_roofline.judging.spread import priors
 from pytest_roofline.many.history import history
 from pytest_roofline.many.shapes import RunSeries
 from pytest_roofline.many.steps import LEVEL, examine
 from pytest_roofline.many.text import history_text
+from pytest_roofline.stats.spread import priors
 
 
 def noisy(count, spread=0.01, seed=0):

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pytest_roofline.baselines.run_paths import expand
+from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.judging.run_paths import expand
-from pytest_roofline.judging.runs import encode_line, read_run
 from pytest_roofline.many import index
 from pytest_roofline.many.reading import read_many
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 from pytest_roofline.core.profiles import Profile
-from pytest_roofline.measuring.devices.cpu import CpuDevice
+from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.observe import capture, external
 from pytest_roofline.observe.capture import Calls, NoProfile, annotated, nvtx_of, take
 from pytest_roofline.observe.part_names import class_name, part_names

@@ -18,9 +18,9 @@ from torch.utils.checkpoint import checkpoint
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.memory_use import MemoryUse
-from pytest_roofline.measuring.devices.base import Allocated
-from pytest_roofline.measuring.devices.cpu import CpuDevice
-from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.engine.devices.base import Allocated
+from pytest_roofline.engine.devices.cpu import CpuDevice
+from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.observe import memory_use
 from pytest_roofline.observe.memory_use import FollowedCall, follow
 from pytest_roofline.observe.snapshot import snapshot

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pytest_roofline.core.profiles import Profile
-from pytest_roofline.measuring.devices.cpu import CpuDevice
+from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.observe.capture import Calls, take
 from pytest_roofline.observe.classes import class_of, in_attention
 from pytest_roofline.observe.shares import NO_ATTENTION, NO_MODEL, NO_RANGES, NOT_RUN, analysed

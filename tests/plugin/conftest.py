@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import pytest_roofline.cli
+import pytest_roofline.cli.main
+from pytest_roofline.baselines.files import read_baseline
+from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.entries import Baseline
-from pytest_roofline.judging.baselines import read_baseline
-from pytest_roofline.judging.runs import Run, read_run
 
 from .. import preloaded  # noqa: F401
 
@@ -39,7 +39,7 @@ if {"ROOFLINE_ROUND", "WITHOUT_TORCH"} & set(os.environ) and "torch" not in sys.
 
 
 def round_number(config):
-    from pytest_roofline.round_child import in_round
+    from pytest_roofline.plugin.round_child import in_round
 
     asked = in_round(config)
     return asked.number if asked else 1
@@ -62,7 +62,7 @@ def happen(event):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_roofline_device(config, name):
-    from pytest_roofline.measuring.devices.fake import FakeDevice
+    from pytest_roofline.engine.devices.fake import FakeDevice
 
     (HERE / "opened").touch()
     config.fake = FakeDevice(**SCRIPT["device"])
@@ -221,7 +221,9 @@ class Desk:
 
     def cli(self, *args: str) -> Result:
         """The `roofline` command, in the folder of the desk."""
-        return CliRunner().invoke(pytest_roofline.cli.main, [str(argument) for argument in args], prog_name="roofline")
+        return CliRunner().invoke(
+            pytest_roofline.cli.main.main, [str(argument) for argument in args], prog_name="roofline"
+        )
 
     def baseline(self, folder: str = "baselines", *, slow: float = 1.0, text: str = SUITE) -> Baseline:
         """Five saved runs, `slow` times as long, approved into a folder of baselines; the runs are removed."""

@@ -8,7 +8,7 @@ import uuid
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from pytest_roofline.judging.runs import read_run
+from pytest_roofline.baselines.runs import read_run
 
 from .. import warm
 
@@ -30,7 +30,7 @@ import torch
 import torch.distributed as dist
 
 from pytest_roofline import Timed, Work
-from pytest_roofline.measuring import host
+from pytest_roofline.engine import host
 
 host.too_busy = lambda taken: ""
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pytest_roofline.judging.baselines import read_baseline
+from pytest_roofline.baselines.files import read_baseline
 
 
 def h100(desk, text):

@@ -272,7 +272,7 @@ HOT = """
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_roofline_device(config, name):
-    from pytest_roofline.measuring.devices.fake import FakeDevice
+    from pytest_roofline.engine.devices.fake import FakeDevice
     hot = lambda busy_s: frozenset(["thermal slowdown"] if {when} else [])
     config.fake = FakeDevice(throttle=hot)
     return config.fake

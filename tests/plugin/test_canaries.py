@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from pytest_roofline.baselines.comparators import RunComparator
+from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.core.keys import CANARIES
-from pytest_roofline.judging.baselines import read_baseline
-from pytest_roofline.judging.comparators import RunComparator
-from pytest_roofline.measuring import canary
+from pytest_roofline.engine import canary
 
 from .conftest import NOISY, texts, write_sessions
 
@@ -16,7 +16,7 @@ CONFTEST = """
 
 def pytest_configure(config):
     from pytest_roofline.core.work import Work
-    from pytest_roofline.measuring import canary
+    from pytest_roofline.engine import canary
 
     def measured(device, hardware, process, name):
         one = canary.Canary(lambda: device.work(1e-3), Work(calls=1), {"dtype": "fp32"}, "time_s")
@@ -26,7 +26,7 @@ def pytest_configure(config):
 
 
 def pytest_sessionfinish(session):
-    from pytest_roofline.session import session_key
+    from pytest_roofline.plugin.session import session_key
 
     state = session.config.stash[session_key]
     if state.round is None:

@@ -149,7 +149,7 @@ def test_what_breaks_while_the_tests_run_is_found(desk, fact, value, said):
 
 HOT = """
 def pytest_roofline_device(config, name):
-    from pytest_roofline.measuring.devices.fake import FakeDevice
+    from pytest_roofline.engine.devices.fake import FakeDevice
     config.fake = FakeDevice(throttle=lambda busy_s: frozenset({causes}), gpu={gpu})
     return config.fake
 """

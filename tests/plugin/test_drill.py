@@ -5,10 +5,10 @@ import time
 import pytest
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.measuring import drill
-from pytest_roofline.measuring.devices.base import Traits
-from pytest_roofline.measuring.devices.cpu import CpuDevice
-from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.engine import drill
+from pytest_roofline.engine.devices.base import Traits
+from pytest_roofline.engine.devices.cpu import CpuDevice
+from pytest_roofline.engine.devices.fake import FakeDevice
 
 # A host that submits more slowly than it is asked to, stamps that take time, a coarse clock, a queue that fills up.
 LIFELIKE = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 5e-7, "queue_depth": 1000}

@@ -4,8 +4,8 @@ import json
 import re
 from pathlib import Path
 
+from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.core.figures import Figure
-from pytest_roofline.judging.proposals import propose
 
 from .conftest import ONE
 

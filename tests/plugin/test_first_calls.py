@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_roofline import Work, over_ranks
-from pytest_roofline.judging.proposals import propose
-from pytest_roofline.measuring.request import RankOptions, Request
+from pytest_roofline import Work
+from pytest_roofline.baselines.proposals import propose
+from pytest_roofline.engine.request import RankOptions, Request
+from pytest_roofline.plugin import over_ranks
 
 from .rank_runs import by_label
 

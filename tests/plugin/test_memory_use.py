@@ -13,9 +13,9 @@ import torch.optim.optimizer  # noqa: F401
 
 import pytest_roofline.observe.snapshot
 import pytest_roofline.observe.tracker  # noqa: F401
-from pytest_roofline.judging.proposals import propose
-from pytest_roofline.judging.runs import read_run
-from pytest_roofline.round_child import VARIABLE
+from pytest_roofline.baselines.proposals import propose
+from pytest_roofline.baselines.runs import read_run
+from pytest_roofline.plugin.round_child import VARIABLE
 
 from .conftest import ONE
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.measuring.host import host_facts
+from pytest_roofline.engine.host import host_facts
 
 PAGE = Path(__file__).parents[2] / "docs" / "new-driver.md"
 # Named as in perf_tests, since a test's name and metric say which part of the device it exercises.

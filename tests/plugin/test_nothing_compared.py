@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from pytest_roofline.judging.baselines import read_baseline, write_baseline
+from pytest_roofline.baselines.files import read_baseline, write_baseline
 
 NAME = "roofline gate"
 GATES = ["--roofline-ci", "--roofline-qualify"]

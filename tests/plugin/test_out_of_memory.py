@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.judging.proposals import propose
 
 from .conftest import texts
 
@@ -399,7 +399,7 @@ class OutOfMemoryError(RuntimeError):
 
 {marks}
 def test_one(roofline, busy, pytestconfig):
-    from pytest_roofline.round_child import in_round
+    from pytest_roofline.plugin.round_child import in_round
 
     if in_round(pytestconfig):
         raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")

@@ -7,9 +7,9 @@ import pytest
 from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.measuring.measure import Measured
-from pytest_roofline.measuring.request import RankOptions, Request
-from pytest_roofline.over_ranks import RankResult, write
+from pytest_roofline.engine.measure import Measured
+from pytest_roofline.engine.request import RankOptions, Request
+from pytest_roofline.plugin.over_ranks import RankResult, write
 
 STEP = Work(flops=10**12, tokens=512)
 

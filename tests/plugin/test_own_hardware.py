@@ -2,7 +2,7 @@
 
 import json
 
-from pytest_roofline.judging.hardware import products
+from pytest_roofline.hardware import products
 
 from .conftest import ONE, write_sessions
 

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from pytest_roofline.baselines.runs import encode_line
+
 # pytester forgets what an inner run imported first; these belong to the process.
 from pytest_roofline.core.profiles import ClassTime, KernelTime, Profile
-from pytest_roofline.judging.runs import encode_line
-from pytest_roofline.measuring.devices.cpu import CpuDevice
+from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.observe import capture
 from pytest_roofline.observe.external import tool_for
-from pytest_roofline.observing import (
+from pytest_roofline.plugin.observing import (
     FLUSHED,
     GRAPH,
     NO_PROFILES,

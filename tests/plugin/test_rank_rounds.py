@@ -9,7 +9,7 @@ from .rank_runs import RankRuns, by_label
 
 # The clock moves only when a test says so, a little where it is read: the same verdicts on the busiest machine.
 SUITE = """
-from pytest_roofline.measuring.devices.cpu import CpuDevice
+from pytest_roofline.engine.devices.cpu import CpuDevice
 
 CLOCK_NS = [0]
 

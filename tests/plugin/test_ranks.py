@@ -7,12 +7,12 @@ import socket
 import pytest
 from click.testing import CliRunner
 
-import pytest_roofline.distributed.facts
-import pytest_roofline.measuring.devices
-from pytest_roofline.cli import main
+import pytest_roofline.engine.devices
+import pytest_roofline.ranks.facts
+from pytest_roofline.cli.main import main
 from pytest_roofline.core.machine import Gpu
-from pytest_roofline.distributed.seen import SeenDevice
-from pytest_roofline.launcher import Launcher
+from pytest_roofline.plugin.launcher import Launcher
+from pytest_roofline.ranks.seen import SeenDevice
 
 from .conftest import texts, write_sessions
 from .rank_runs import RankRuns, by_label
@@ -436,7 +436,7 @@ REFUSED = r"""
 import functools
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.distributed.boot import Boot
+from pytest_roofline.ranks.boot import Boot
 
 
 def refuse(*_):
@@ -757,7 +757,7 @@ def test_two(distributed):
     distributed.run(one)
 """)
     monkeypatch.setattr(Launcher, "kind", "cuda")
-    monkeypatch.setattr(pytest_roofline.distributed.facts, "device_count", lambda kind: 1)
+    monkeypatch.setattr(pytest_roofline.ranks.facts, "device_count", lambda kind: 1)
     skipped = desk.run("-rs")
     skipped.assert_outcomes(skipped=1)
     skipped.stdout.fnmatch_lines(["SKIPPED*needs 2 GPUs, found 1"])
@@ -787,7 +787,7 @@ def accelerator(pytester, make, monkeypatch):
     monkeypatch.setattr(Launcher, "kind", "cuda")
     monkeypatch.setattr(Launcher, "environment", lambda _: make.environment())
     monkeypatch.setattr(SeenDevice, "gpu", lambda _: gpu)
-    monkeypatch.setattr(pytest_roofline.measuring.devices, "open_device", open_device)
+    monkeypatch.setattr(pytest_roofline.engine.devices, "open_device", open_device)
     pytester.makefile(".ini", pytest="[pytest]\n")
     return opened
 

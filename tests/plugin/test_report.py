@@ -7,10 +7,10 @@ import xml.etree.ElementTree as ET
 import pytest
 
 # An inner run that imported these first would leave them behind, half forgotten.
-import pytest_roofline.reporting.report.page
-import pytest_roofline.reporting.report.writing  # noqa: F401
-from pytest_roofline.judging.runs import read_run
-from pytest_roofline.report_files import ANNOTATING
+import pytest_roofline.report.page
+import pytest_roofline.report.writing  # noqa: F401
+from pytest_roofline.baselines.runs import read_run
+from pytest_roofline.plugin.report_files import ANNOTATING
 
 FILES = ["index.html", "results.csv", "run.json", "summary.md"]
 BROKEN = """
@@ -107,10 +107,10 @@ def test_the_report_of_a_red_run_is_that_of_its_file_however_that_is_named(desk,
 
 @pytest.mark.parametrize("broken", ["page", "run_json", "rows_of", "annotations"])
 def test_nothing_of_a_report_costs_anything_else(desk, report, github, step_summary, monkeypatch, broken):
-    import pytest_roofline.judging.rows as rows
-    import pytest_roofline.reporting.report.annotations as annotations
-    import pytest_roofline.reporting.report.page as page
-    import pytest_roofline.reporting.report.writing as writing
+    import pytest_roofline.baselines.rows as rows
+    import pytest_roofline.report.annotations as annotations
+    import pytest_roofline.report.page as page
+    import pytest_roofline.report.writing as writing
 
     module = {"page": page, "run_json": writing, "rows_of": rows, "annotations": annotations}[broken]
     monkeypatch.setattr(module, broken, lambda *args, **kwargs: 1 / 0)
@@ -263,7 +263,7 @@ def test_rounds_are_one_report_that_the_parent_writes(desk, report, step_summary
 
 WRITERS = """
 
-from pytest_roofline.reporting.report import writing
+from pytest_roofline.report.report import writing
 
 _write = writing.write_report
 

@@ -10,8 +10,8 @@ import pytest
 import triton.language  # noqa: F401
 
 import pytest_roofline.kernel_gate.compile  # noqa: F401
+from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.core.errors import CannotStore
-from pytest_roofline.judging.baselines import read_baseline
 from pytest_roofline.kernel_gate import recording
 
 NVIDIA = {

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from pytest_roofline.judging.runs import read_run
-from pytest_roofline.round_child import VARIABLE
+from pytest_roofline.baselines.runs import read_run
+from pytest_roofline.plugin.round_child import VARIABLE
 
 SUITE = """
 import os
@@ -222,7 +222,7 @@ def test_what_a_test_starts_is_no_round(child):
 
 def test_a_test_can_know_its_round(child, desk):
     text = """
-from pytest_roofline.round_child import in_round
+from pytest_roofline.plugin.round_child import in_round
 def test_first(roofline, pytestconfig): print("round", getattr(in_round(pytestconfig), "number", "none"))
 """
     child([FIRST], "-s", text=text).result.stdout.fnmatch_lines(["*round 2*"])

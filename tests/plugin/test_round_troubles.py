@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import pytest_roofline.deciding
-import pytest_roofline.rounds
-from pytest_roofline.rounds import Ended, Rounds
+import pytest_roofline.plugin.deciding
+import pytest_roofline.plugin.rounds
+from pytest_roofline.plugin.rounds import Ended, Rounds
 
 
 @pytest.fixture
@@ -45,13 +45,13 @@ class Jumping:
 
     def monotonic(self):
         if self._path.exists():
-            self._jumps_s += 0.6 * pytest_roofline.rounds.QUIET_S
+            self._jumps_s += 0.6 * pytest_roofline.plugin.rounds.QUIET_S
         return time.monotonic() + self._jumps_s
 
 
 def test_a_test_that_hangs_in_a_round_is_ended_and_loses_that_round(desk, open_one, monkeypatch):
     desk.script(slow=[1.04, "hang"])
-    monkeypatch.setattr(pytest_roofline.rounds, "time", Jumping(desk.path / "hanging"))
+    monkeypatch.setattr(pytest_roofline.plugin.rounds, "time", Jumping(desk.path / "hanging"))
     result = desk.run(*open_one, "-v")
     assert result.ret == 0
     assert gone(desk.path / "hanging")
@@ -140,7 +140,7 @@ def test_a_test_that_skips_in_a_later_round_stays_as_it_was(desk, open_one):
 def test_a_number_of_a_test_that_skips_afterwards_does_not_count_in_a_later_round_either(desk, open_one):
     text = (desk.path / "test_suite.py").read_text().replace("def test_one(", "def test_one(pytestconfig, ")
     desk.suite(
-        f"{text}    from pytest_roofline.round_child import in_round\n"
+        f"{text}    from pytest_roofline.plugin.round_child import in_round\n"
         "    if in_round(pytestconfig): pytest.skip('the device is not itself')\n"
     )
     assert desk.run(*open_one).ret == 0
@@ -172,7 +172,7 @@ class Patient(Rounds):
 
 def test_whether_a_test_hangs_is_judged_by_its_set_up_too(desk, open_one, monkeypatch):
     # Compiling a kernel or filling memory may take minutes, in which a round says nothing.
-    monkeypatch.setattr(pytest_roofline.deciding, "Rounds", Patient)
+    monkeypatch.setattr(pytest_roofline.plugin.deciding, "Rounds", Patient)
     text = (desk.path / "test_suite.py").read_text().replace("def test_one(", "def test_one(compiled, ")
     desk.suite(f"{text}\nimport time\n@pytest.fixture(scope='module')\ndef compiled(): time.sleep(0.3)\n")
     desk.run(*open_one)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.cli import main
-from pytest_roofline.judging.runs import read_run
+from pytest_roofline.baselines.runs import read_run
+from pytest_roofline.cli.main import main
 
 from .conftest import CONFTEST, write_sessions
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.judging.runs import read_run
+from pytest_roofline.baselines.runs import read_run
 
 THREE = """
 import os

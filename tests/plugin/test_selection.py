@@ -168,7 +168,7 @@ def cpu(desk):
     desk.pytester.makeconftest("""
 import dataclasses
 import pytest
-from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.engine.devices.fake import FakeDevice
 
 class Cpu(FakeDevice):
     def facts(self):

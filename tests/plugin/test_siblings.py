@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pytest_roofline.cli_runs import _tell
+from pytest_roofline.cli.runs import _tell
 
 CARDS = '''
 
@@ -13,7 +13,7 @@ from dataclasses import replace as _replace
 
 
 def make_cards(config):
-    from pytest_roofline.measuring.devices.fake import FakeDevice
+    from pytest_roofline.engine.devices.fake import FakeDevice
 
     class Card(FakeDevice):
         def __init__(self, index):

@@ -111,7 +111,7 @@ def test_a_suite_that_does_not_measure_imports_nothing_heavy(desk):
     desk.suite("def test_nothing(): pass\n")
     desk.pytester.makeconftest("""
 import sys
-HEAVY = ("torch", "numpy", "pandas", "scipy", "triton", "msgspec", "rich", "pytest_roofline.session")
+HEAVY = ("torch", "numpy", "pandas", "scipy", "triton", "msgspec", "rich", "pytest_roofline.plugin.session")
 def pytest_unconfigure():
     print("HEAVY:", sorted(name for name in HEAVY if name in sys.modules))
 """)

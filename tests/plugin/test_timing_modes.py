@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.core.samples import Block
-from pytest_roofline.judging.baselines import read_baseline
 
 MIB = 2**20
 # A host that submits more slowly than the device works, on a coarse clock, with a queue that fills up.
@@ -17,8 +17,8 @@ import json
 from pathlib import Path
 
 import pytest
-from pytest_roofline.measuring.devices.base import Traits
-from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.engine.devices.base import Traits
+from pytest_roofline.engine.devices.fake import FakeDevice
 
 SCRIPT = json.loads(Path(__file__).with_name("script.json").read_text())
 
@@ -36,7 +36,7 @@ def busy(request):
 # A device that is throttled, for the causes given, as long as a test of that name runs.
 THROTTLED = """
 import pytest
-from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.engine.devices.fake import FakeDevice
 
 CAUSES = {causes}
 active = set()

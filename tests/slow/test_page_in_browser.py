@@ -2,10 +2,10 @@
 
 import pytest
 
-from pytest_roofline.reporting.report.page import page
-from pytest_roofline.reporting.report.page_tables import SHOWN_ROWS
+from pytest_roofline.report.page import page
+from pytest_roofline.report.page_tables import SHOWN_ROWS
 
-from ..reporting.report.page_runs import everything, hostile, many
+from ..report.page.page_runs import everything, hostile, many
 from ..tools import require_tools
 from .browser import chromium, complaints, emulate, main_thread, marked, opened, printed, requests, resize
 

@@ -1,1 +1,1 @@
-"""The words that every layer shares: errors, units, work, records. Standard library only."""
+"""The words that every layer shares: errors, units, work, records, and the reading and writing of their files."""

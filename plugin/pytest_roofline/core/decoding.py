@@ -1,6 +1,6 @@
 """Plain data from JSON text, strictly, with the standard library alone.
 
-Run and baseline files, of which there are thousands, take the second step in `judging.storage`, by the same rules.
+Run and baseline files, of which there are thousands, take the second step in `core.storage`, by the same rules.
 """
 
 import json

@@ -241,7 +241,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class PeakJudgement:
-    """The verdict on the most memory that one call held, in bytes, less is better: see `judging.peaks`.
+    """The verdict on the most memory that one call held, in bytes, less is better: see `stats.peaks`.
 
     `new_bytes` is None where the baseline has a peak and none was taken, `reference_bytes` where the baseline has none.
     `allowed_bytes` is by how much the two may differ.
@@ -278,7 +278,7 @@ class PeakJudgement:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict on one measurement with all that it rests on: see `judging.verdicts.Verdict`. Differences in logs.
+    """The verdict on one measurement with all that it rests on: see `stats.verdicts.Verdict`. Differences in logs.
 
     `published` are figures from elsewhere that do not gate, in words.
     `reference_clock_hz` is the median clock behind the reference, in cycles per second, `clock_hz` that of the new
@@ -382,7 +382,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class CurveSummary:
-    """One sweep over sizes in a line: see `judging.curves`.
+    """One sweep over sizes in a line: see `stats.curves`.
 
     `reached` holds by share of the plateau the size from which on no larger one is below it. `misfit` is the root mean
     square of the relative errors of latency and bandwidth; None in files of before it was kept.

@@ -4,15 +4,15 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..baselines.runs import Line, encode_line
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from ..core.keys import Key
 from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.samples import IMPORTED, Samples
 from ..core.units import printable, slug
-from ..judging.hardware import key_of, products
-from ..judging.runs import Line, encode_line
-from ..judging.writing import write_new
+from ..core.writing import write_new
+from ..hardware import key_of, products
 from .collectives import NAMES, operation_of
 from .records import Given, Imported, Reading
 

@@ -7,6 +7,10 @@ divide among the tests of a run.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..baselines.comparators import BaselineComparator, Comparator, RunComparator
+from ..baselines.files import Entries
+from ..baselines.rows import kernel_row
+from ..baselines.runs import Run
 from ..core.entries import ExactEntry
 from ..core.errors import BadInput
 from ..core.keys import Scalar, canonical
@@ -21,11 +25,7 @@ from ..core.resources import (
     matrix_generation,
 )
 from ..core.rows import Row, badness
-from ..judging.baselines import Entries
-from ..judging.comparators import BaselineComparator, Comparator, RunComparator
-from ..judging.rows import kernel_row
-from ..judging.runs import Run
-from ..judging.verdicts import Kind
+from ..stats.verdicts import Kind
 
 
 def entry_of(resources: Resources, provenance: Mapping[str, str]) -> ExactEntry:

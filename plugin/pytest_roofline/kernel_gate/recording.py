@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from ..baselines.files import read_baseline, write_baseline
+from ..baselines.runs import Run
 from ..core.entries import RESOURCES, Baseline, ExactEntry
 from ..core.resources import FigureChange
 from ..core.units import printable
-from ..judging.baselines import read_baseline, write_baseline
-from ..judging.runs import Run
-from ..judging.writing import alone
+from ..core.writing import alone
 from .judging import entry_of, figure_changes, provenance_of
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..cli_options import folder_option, json_option, print_json, width
+from ..cli.options import folder_option, json_option, print_json, width
 from ..core.errors import BadInput
 from ..core.units import parse_fraction, printable
 
@@ -125,7 +125,7 @@ def _read(runs: Sequence[str], folder: Path, cache: bool, since: str | None, pat
     Raises:
         BadInput: none can be used, or none is left.
     """
-    from ..judging.run_paths import expand
+    from ..baselines.run_paths import expand
     from .reading import read_many
 
     paths = expand(runs, folder, sys.stdin if "-" in runs else ())
@@ -161,7 +161,7 @@ def _progress() -> Callable[[int, int], None]:
 def _since(many: "Many", since: str | None) -> "Many":
     if since is None:
         return many
-    from ..judging.picking import parse_moment
+    from ..baselines.picking import parse_moment
 
     later = many.runs["started"] >= parse_moment(since, "--since")
     if not later.any():

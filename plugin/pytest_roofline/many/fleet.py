@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..judging.outliers import LEVEL, MEDIAN_ERROR
-from ..judging.spread import class_of, priors
-from ..judging.stats import growth, quantile
+from ..stats.outliers import LEVEL, MEDIAN_ERROR
+from ..stats.spread import class_of, priors
+from ..stats.stats import growth, quantile
 from .cells import FEWEST, GPU, HOST, LINK, LOOK, LOOK_AT_CPU, NODE, cells_of, gpu_name
 from .levels import LEVELS, Effect, Levels, levels_of
 from .reading import Many

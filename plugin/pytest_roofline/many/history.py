@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..judging.spread import class_of, priors
-from ..judging.stats import growth
+from ..stats.spread import class_of, priors
+from ..stats.stats import growth
 from .reading import Many
 from .shapes import FEWEST_RUNS, RunSeries
 from .steps import SeriesChange, examine

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CannotStore
 from ..core.records import SCHEMA
-from ..judging.writing import write_atomically
+from ..core.writing import write_atomically
 from ..version import __version__
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..judging.outliers import LEVEL, MEDIAN_ERROR, scale_of
-from ..judging.stats import quantile
+from ..stats.outliers import LEVEL, MEDIAN_ERROR, scale_of
+from ..stats.stats import quantile
 from .cells import FEWEST, GPU, LINK, NODE, gpu_name
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ..judging.spread import Prior, borrow
-from ..judging.stats import quantile
+from ..stats.spread import Prior, borrow
+from ..stats.stats import quantile
 from .shapes import DRAWN_IN, RunSeries, Shape, drawn_in, levelled, sloped, stepped
 
 if TYPE_CHECKING:

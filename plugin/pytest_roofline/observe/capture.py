@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from ..core.errors import RooflineError
 from ..core.profiles import Profile, Tool
-from ..measuring.devices import Device
+from ..engine.devices import Device
 from .external import is_bracketed
 from .part_names import class_name, part_names
 from .shares import CALL, analysed

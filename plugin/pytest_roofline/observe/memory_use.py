@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..core.errors import BadInput
 from ..core.memory_use import MemoryUse
-from ..measuring.devices import Device, torch_device
+from ..engine.devices import Device, torch_device
 
 if TYPE_CHECKING:
     from .tracker import Tracker

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from ..core.memory import out_of_memory
-from ..measuring.devices import Device
+from ..engine.devices import Device
 
 # Of a step of the largest transformer some 30,000 are expected; older ones are dropped, so that memory has an end.
 MOST_EVENTS = 200_000

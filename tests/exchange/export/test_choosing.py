@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.core.errors import BadInput, OtherHardware
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Outcome
@@ -14,7 +15,6 @@ from pytest_roofline.exchange.building import build, save
 from pytest_roofline.exchange.export import NAMES, export
 from pytest_roofline.exchange.export.choosing import exportable
 from pytest_roofline.exchange.records import Given
-from pytest_roofline.judging.runs import encode_line, read_run
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.judging.baselines import read_baseline
-from pytest_roofline.judging.hardware.lookup import shipped
+from pytest_roofline.baselines.files import read_baseline
+from pytest_roofline.hardware.lookup import shipped
 from roofline_kernels.attention.configurations import shipped as configurations
 
 ROOT = Path(__file__).parents[3]

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.runs import read_run
 
 SIZE = {"d_model": 64, "sequence": 1024}
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pytest_roofline.judging.looks import Looks
-from pytest_roofline.judging.shared import leave_one_out
-from pytest_roofline.judging.spread import Group, lend, priors
-from pytest_roofline.judging.verdicts import Policy, Reference, default_looks, judge, settle
+from pytest_roofline.stats.looks import Looks
+from pytest_roofline.stats.shared import leave_one_out
+from pytest_roofline.stats.spread import Group, lend, priors
+from pytest_roofline.stats.verdicts import Policy, Reference, default_looks, judge, settle
 
 KINDS = {"INCONCLUSIVE": 0, "REGRESSED": 1, "IMPROVED": 2, "PASSED": 3}
 PLANS = (Looks(12), Looks(3, slow_only=True), Looks(1), Looks(5, ended=True))

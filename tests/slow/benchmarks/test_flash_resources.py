@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.core.entries import Baseline, ExactEntry
-from pytest_roofline.judging.baselines import write_baseline
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/results/flash-resources.md"

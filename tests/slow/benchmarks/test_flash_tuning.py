@@ -542,7 +542,7 @@ def timing(program):
 @pytest.fixture(scope="module")
 def bench(lab, timing):
     """A tiny attention on the CPU; its times say nothing, and its results are checked as on a GPU."""
-    from pytest_roofline.measuring.devices import open_device
+    from pytest_roofline.engine.devices import open_device
 
     with threadpool_limits(1):
         yield timing.Bench(open_device("cpu"), lab.problems.Setting(16, True, 1, 1, 48), budget_s=0.01)

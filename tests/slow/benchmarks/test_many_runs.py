@@ -21,7 +21,7 @@ def faults(program, many_runs):
 
 
 def test_files_are_run_files_with_the_planted_faults(many_runs, fleets, program, tmp_path):
-    from pytest_roofline.judging.runs import read_run
+    from pytest_roofline.baselines.runs import read_run
 
     fault = fleets.Fault("slow GPU", ("memory",), 5.0, node=1, gpu=0)
     fleets.write(fleets.Plan(2, 2, 1, seed=1, faults=(fault,)), tmp_path)

@@ -133,7 +133,7 @@ def test_a_probe_that_raises_leaves_its_error_and_the_others_are_asked(lab, prob
 
 
 def test_what_a_machine_lacks_is_said_and_not_disproved(lab, header, tmp_path):
-    from pytest_roofline.measuring.devices.cpu import CpuDevice
+    from pytest_roofline.engine.devices.cpu import CpuDevice
 
     facts = lab.facts.begin(tmp_path, header)
     lab.probe.ask(lab.labs.TorchLab(CpuDevice()), facts)

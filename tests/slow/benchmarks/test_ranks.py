@@ -33,7 +33,7 @@ def found(lab, killed):
 
 
 def test_the_faults_are_twenty_over_all_four_kinds_and_can_be_done(lab):
-    from tests.distributed import rank_functions
+    from tests.ranks import rank_functions
 
     counts = Counter(fault.kind for fault in lab.faults.FAULTS)
     assert (sum(counts.values()), set(counts)) == (20, {1, 2, 3, 4})

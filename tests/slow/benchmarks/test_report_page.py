@@ -2,8 +2,8 @@
 
 import pytest
 
+from pytest_roofline.baselines.rows import rows_of_run
 from pytest_roofline.core.rows import worst_first
-from pytest_roofline.judging.rows import rows_of_run
 
 
 @pytest.fixture(scope="module")

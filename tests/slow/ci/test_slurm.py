@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.cli import main
+from pytest_roofline.cli.main import main
 
-from ...distributed.slurm import TOOLS, two_nodes, until
+from ...ranks.slurm import TOOLS, two_nodes, until
 from ...tools import require_tools
 from .conftest import ALL_PASSED, REPORT, SHIPPED, SOME_REGRESSED, Checkout, files, runs
 

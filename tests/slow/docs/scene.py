@@ -15,7 +15,7 @@ from unittest import mock
 
 from click.testing import CliRunner
 
-from pytest_roofline.cli import main
+from pytest_roofline.cli.main import main
 
 from ... import warm
 from .executed import definitions, not_passed, passed, tests_of, used

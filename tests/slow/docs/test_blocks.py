@@ -14,7 +14,7 @@ from .pages import ALLOWED, DIRECTIVES, LANGUAGES, NEEDED, ROOT, Block, pages, r
 
 # How many blocks of a page another test runs. Whoever adds one makes that test run it first, then counts it here.
 ELSEWHERE = {
-    ("docs/bundle.md", "tests/test_cli_bundle.py"): 2,
+    ("docs/bundle.md", "tests/bundle/test_cli.py"): 2,
     ("docs/ci.md", "tests/slow/ci/test_page.py"): 1,
     ("docs/new-driver.md", "tests/plugin/test_new_driver.py"): 9,
     ("docs/verdicts.md", "tests/slow/products/test_siblings.py"): 1,

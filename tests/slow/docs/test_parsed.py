@@ -8,7 +8,7 @@ import shutil
 import click
 import pytest
 
-from pytest_roofline.cli import main
+from pytest_roofline.cli.main import main
 
 from ... import warm
 from .pages import ROOT, pages, read_page

@@ -33,7 +33,7 @@ def test_wheel_installs_exactly_two_top_level_names(wheel):
 
 def test_wheel_carries_types_and_hardware_data(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {"pytest_roofline/py.typed", "roofline_kernels/py.typed", "pytest_roofline/judging/hardware/specs.json"}
+    wanted = {"pytest_roofline/py.typed", "roofline_kernels/py.typed", "pytest_roofline/hardware/specs.json"}
     assert wanted <= names
 
 
@@ -46,7 +46,7 @@ def test_wheel_carries_every_file_of_both_packages(wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     # What the page of a report is made of.
-    assets = {f"reporting/report/assets/{name}" for name in ("page.html.j2", "page.css", "page.js")}
+    assets = {f"report/assets/{name}" for name in ("page.html.j2", "page.css", "page.js")}
     assert {f"pytest_roofline/{name}" for name in assets} <= files
     assert files <= set(contents(wheel))
 

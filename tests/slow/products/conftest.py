@@ -11,9 +11,9 @@ import pytest
 import roofline_kernels.gemm
 import roofline_kernels.memcpy
 import roofline_kernels.stream  # noqa: F401
+from pytest_roofline.baselines.files import read_baseline, write_baseline
+from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.entries import Baseline
-from pytest_roofline.judging.baselines import read_baseline, write_baseline
-from pytest_roofline.judging.runs import Run, read_run
 
 from ... import preloaded  # noqa: F401
 from .group import Group

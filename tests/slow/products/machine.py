@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from pytest_roofline.judging.hardware.lookup import product_of
+from pytest_roofline.hardware.lookup import product_of
 from roofline_kernels import gemm, memcpy
 
 from .recorded import facts_of

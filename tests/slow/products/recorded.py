@@ -18,8 +18,8 @@ from unittest import mock
 import torch
 
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
-from pytest_roofline.measuring.devices import amd
-from pytest_roofline.measuring.devices.cuda import CudaDevice
+from pytest_roofline.engine.devices import amd
+from pytest_roofline.engine.devices.cuda import CudaDevice
 
 FOLDER = Path(__file__).with_name("facts")
 PRODUCTS = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))

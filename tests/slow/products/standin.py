@@ -21,8 +21,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry
 
 from pytest_roofline.core.facts import DeviceFacts
-from pytest_roofline.measuring.devices.cuda import CUDA, HIP
-from pytest_roofline.measuring.devices.fake import FakeDevice
+from pytest_roofline.engine.devices.cuda import CUDA, HIP
+from pytest_roofline.engine.devices.fake import FakeDevice
 from roofline_kernels import gemm
 
 from .matrices import Filled, Matrices, Normal

@@ -16,8 +16,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from pytest_roofline.measuring import devices, host
-from pytest_roofline.measuring.devices.cuda import CUDA
+from pytest_roofline.engine import devices, host
+from pytest_roofline.engine.devices.cuda import CUDA
 from roofline_kernels import memcpy
 
 from .machine import WAYS

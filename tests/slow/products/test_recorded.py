@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_roofline.baselines.files import BaselineFolders
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.work import Work
-from pytest_roofline.judging.baselines import BaselineFolders
-from pytest_roofline.judging.hardware import datasheet_ceiling, family_of, key_of, products, unknown_line
+from pytest_roofline.hardware import datasheet_ceiling, family_of, key_of, products, unknown_line
 
 from .conftest import ROOT
 from .limits import D2H, H2D, LIMITS

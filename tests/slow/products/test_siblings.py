@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.cli import main
-from pytest_roofline.measuring import conditions as siblings
+from pytest_roofline.cli.main import main
+from pytest_roofline.engine import conditions as siblings
 
 from .conftest import ROOT, SUITE
 from .group import Group, Member

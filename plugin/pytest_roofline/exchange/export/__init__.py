@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...baselines.runs import Run
 from ...core.errors import BadInput
-from ...judging.runs import Run
 from . import bencher, github_action_benchmark, pytest_benchmark
 from .choosing import Exportable, LeftOut, exportable, refuse_twice
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ...baselines.picking import hardware_of, is_imported
+from ...baselines.rows import rows_of_run, timed_row
+from ...baselines.runs import Run
 from ...core.errors import BadInput, OtherHardware
 from ...core.records import Measurement
 from ...core.rows import Row
-from ...judging.key_results import KeyResults
-from ...judging.picking import hardware_of, is_imported
-from ...judging.rows import rows_of_run, timed_row
-from ...judging.runs import Run
-from ...judging.verdicts import Kind
+from ...stats.key_results import KeyResults
+from ...stats.verdicts import Kind
 
 
 @dataclass(frozen=True, slots=True)

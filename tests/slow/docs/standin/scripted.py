@@ -20,7 +20,7 @@ if {"ROOFLINE_ROUND", "WITHOUT_TORCH"} & set(os.environ) and "torch" not in sys.
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_roofline_device(config, name):
-    from pytest_roofline.measuring.devices.fake import FakeDevice
+    from pytest_roofline.engine.devices.fake import FakeDevice
 
     config.fake = FakeDevice()
     return config.fake

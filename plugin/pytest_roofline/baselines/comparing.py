@@ -1,0 +1,251 @@
+"""The offline comparison of two files, by the same verdicts as a live run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..core.entries import Entry, Statistic
+from ..core.errors import BadInput, OtherHardware
+from ..core.keys import Key
+from ..core.records import Measurement
+from ..core.rows import Row, badness
+from ..core.samples import CANARY, SIBLINGS
+from ..core.work import Work
+from ..kernel_gate.judging import compare_exact, known_by
+from ..stats.judgements import judgement_of
+from ..stats.limits import MEDIANS_ONLY, IdleLimit, Limit, Summary
+from ..stats.peaks import judge_peak
+from ..stats.shared import Shared, Side, hold_shared
+from ..stats.spread import priors
+from ..stats.verdicts import Kind, Reference, Verdict, judge, other_mode, settle
+from .comparators import (
+    BaselineComparator,
+    Comparator,
+    RunComparator,
+    class_of_key,
+    default_tolerance,
+    find_reference,
+    open_comparator,
+    prior_of,
+)
+from .exhausted import Lost, kernels_lost_since, lost_since
+from .files import nearest
+from .plausible import distrusted
+from .policy import limits_of, policy_of
+from .rows import compared_row, memory_row, together_row
+from .runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows, worst first; what only the old side knows; the runs; compiled kernels; what was lost for want of memory.
+
+    `together` is the verdict on all tests as if they were one, where they are slower and that was taken out of them.
+    """
+
+    rows: tuple[Row, ...]
+    only_old: tuple[str, ...]
+    runs: tuple[Run, ...]
+    kernels: tuple[Row, ...] = ()
+    lost: tuple[Row, ...] = ()
+    together: Row | None = None
+
+    @property
+    def everything(self) -> tuple[Row, ...]:
+        """All of its rows; what ran out of memory and had a time is a regression."""
+        return (*self.rows, *self.kernels, *self.lost, *((self.together,) if self.together is not None else ()))
+
+    @property
+    def regressed(self) -> bool:
+        """Whether anything is slower, asks for more, or no longer fits."""
+        return any(row.verdict == Kind.REGRESSED for row in self.everything)
+
+
+def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = None) -> Comparison:
+    """Every measurement and every compiled kernel of `new` against `old`.
+
+    Args:
+        old: runs, each a session, or baseline files.
+        new: the same.
+        tolerance: of time, where an entry of `old` has none of its own; None is that of each test's class.
+
+    Raises:
+        BadFile: a file cannot be used.
+        OtherHardware: the two are of different hardware.
+        BadInput: they share no measurement.
+    """
+    before, after = open_comparator(old), open_comparator(new)
+    _refuse_other_hardware(before, after)
+    everything = [(key, fresh, *find_reference(before, key, _work(after, key))) for key, fresh in after.references()]
+    found = [one for one in everything if not one[0].is_canary]
+    limits = {key.identity: _limits(before, after, key) for key, *_ in found}
+    count = sum(reference is not None for _, _, reference, _ in found)
+    known_kernels = known_by(before)
+    new_kernels = known_by(after)
+    kernels, only_old = compare_exact(known_kernels, new_kernels)
+    lost = lost_since(before, after)
+    lost += kernels_lost_since(known_kernels, after, {*new_kernels.kernels, *new_kernels.unfit})
+    limited = any(gating for gating, _ in limits.values())
+    if not count and not limited and not lost and not any(row.baseline_figures is not None for row in kernels):
+        raise BadInput(f"{before.name} and {after.name} share no measurement{_why_not(before, after)}")
+    known = [pair for pair in before.references() if not pair[0].is_canary]
+    kinds = {kind: prior_of(known, kind) for kind in {class_of_key(key) for key, _ in known}}
+    policies = {}
+    for key, _, reference, _ in found:
+        prior = kinds.get(class_of_key(key), priors()[class_of_key(key)])
+        own = _own_tolerance(after, key)
+        policies[key.identity] = policy_of(key, reference, prior, count, own=own, asked=tolerance)
+    shared, moved = _shared(after, everything, {identity: policy.tolerance for identity, policy in policies.items()})
+    verdicts = {}
+    for key, fresh, known_as, why_none in found:
+        reference, policy = moved.get(key.identity, known_as), policies[key.identity]
+        changed = next((why for mode in fresh.achieved if (why := other_mode(mode, reference))), "")
+        changed = changed or distrusted(key, _work(after, key), reference)
+        groups = after.judged(key) if isinstance(after, RunComparator) else fresh.groups
+        gating, _ = limits[key.identity]
+        verdict = judge(groups, reference, policy, invalid=changed, limits=gating, why_none=why_none)
+        peak = None if changed else judge_peak(fresh.peak_bytes, reference, key)
+        verdicts[key.identity] = replace(verdict, peak=peak)
+    settled = settle(verdicts, max(1, count))
+    rows = [
+        _row(after, key, fresh, settled[key.identity], tuple((one.entry, one.why) for one in limits[key.identity][1]))
+        for key, fresh, *_ in found
+    ]
+    keys = {key.identity for key, *_ in found}
+    rows += _unfit_rows(before, after, keys, tolerance)
+    keys |= {row.key.identity for row in rows if row.key is not None}
+    gone = {one.label for one in lost}
+    only = [key.label for key, _ in known if key.identity not in keys]
+    only += [entry.label for entry in _unmet(before, after, [row.key for row in rows if row.key is not None])]
+    return Comparison(
+        rows=tuple(sorted(rows, key=lambda row: badness(row.verdict, row.change))),
+        only_old=tuple(label for label in dict.fromkeys([*only, *only_old]) if label not in gone),
+        runs=tuple(run for side in (before, after) if isinstance(side, RunComparator) for run in side.runs),
+        kernels=kernels,
+        lost=tuple(map(_lost_row, lost)),
+        together=together_row(shared.regressed) if shared is not None and shared.regressed is not None else None,
+    )
+
+
+def _row(
+    after: Comparator, key: Key, fresh: Reference, verdict: Verdict, idle: tuple[tuple[Entry, str], ...] = ()
+) -> Row:
+    judgement = judgement_of(
+        verdict,
+        key.label,
+        name=key.name,
+        test_id=_test_id(after, key),
+        environments=fresh.environments,
+        clock_hz=fresh.clock_hz,
+    )
+    return compared_row(key, _work(after, key), judgement, fresh.median_s, idle=idle)
+
+
+def _lost_row(lost: Lost) -> Row:
+    before = {"baseline_value": lost.old_s, "baseline_time_s": lost.old_s, "label": lost.label, "unit": "s"}
+    return memory_row(lost.record, verdict=Kind.REGRESSED.value, reason=lost.reason, **before)
+
+
+def _shared(
+    after: Comparator, found: Sequence[tuple[Key, Reference, Reference | None, str]], tolerances: Mapping[str, float]
+) -> tuple[Shared | None, dict[str, Reference]]:
+    """What the tests of one new session share; several sessions at once move each in its own way."""
+    sides = {}
+    for key, fresh, reference, _ in found:
+        groups = after.judged(key) if isinstance(after, RunComparator) else fresh.groups
+        if reference is not None and len({(group.device, group.started) for group in groups}) == 1:
+            medians = tuple(value for group in groups for value in group.medians_s)
+            sides[key.identity] = Side(replace(groups[0], medians_s=medians), reference, key.is_canary)
+    tests = [key for key, *_ in found if key.identity in sides and not key.is_canary]
+    return hold_shared(sides, [tolerances[key.identity] for key in tests], [class_of_key(key) for key in tests])
+
+
+def _why_not(before: Comparator, after: Comparator) -> str:
+    """What two sides that cannot be compared share all the same: measurements that are not fit for it, if any."""
+    unfit = {m.key.identity: why for side in (before, after) for m, why in _unfit(side)}
+    shared = set.intersection(
+        *({key.identity for key in _keys(side)} | {m.key.identity for m, _ in _unfit(side)} for side in (before, after))
+    )
+    if not shared & unfit.keys():
+        return "; expected runs of the same tests"
+    first = unfit[min(shared & unfit.keys())]
+    return f" that is fit on both sides: of {len(shared)} that they share, the first is not, since {first}"
+
+
+def _unfit(side: Comparator) -> list[tuple[Measurement, str]]:
+    return side.unfit if isinstance(side, RunComparator) else []
+
+
+def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit], list[IdleLimit]]:
+    """The published limits and floors of a baseline file that speak of a measurement; and what cannot be judged."""
+    if not isinstance(before, BaselineComparator):
+        return [], []
+
+    def summed(statistic: Statistic) -> Summary | str:
+        if isinstance(after, RunComparator):
+            return after.summary(key, statistic)
+        fresh = after.reference(key)
+        return Summary(fresh.groups) if fresh is not None and statistic == "median" else MEDIANS_ONLY
+
+    entries = [entry for entry in before.entries.of(key.benchmark, key.name) if entry.matches(key)]
+    measured = after.measurement(key) if isinstance(after, RunComparator) else None
+    return limits_of(entries, _work(after, key), summed, measured, offline=True)
+
+
+def _unmet(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[Entry]:
+    """The limits for the new side's hardware that speak of nothing it measured: a test left out meets no limit."""
+    if not isinstance(before, BaselineComparator):
+        return []
+    machines = {key.alone for key in after.hardware()}
+    limits = [entry for entry in before.entries if entry.gates and entry.kind == "threshold"]
+    ours = [entry for entry in limits if any(entry.hardware.alone.covers(machine) for machine in machines)]
+    return [entry for entry in ours if not any(entry.matches(key) for key in keys)]
+
+
+def _unfit_rows(before: Comparator, after: Comparator, known: set[str], tolerance: float | None) -> list[Row]:
+    """What the new run measured but cannot vouch for: shown as INVALID, never left out in silence."""
+    if not isinstance(after, RunComparator):
+        return []
+    rows = {}
+    for measurement, why in after.unfit:
+        if {SIBLINGS, CANARY} & set(measurement.samples.labels):
+            # Judged in its own run, against the others there, or not at all.
+            continue
+        key = measurement.key
+        if key.identity not in known:
+            reference, _ = find_reference(before, key, measurement.work)
+            verdict = Verdict(Kind.INVALID, tolerance or default_tolerance(key), reason=why, reference=reference)
+            judgement = judgement_of(verdict, key.label, name=key.name, test_id=measurement.test_id)
+            rows[key.identity] = compared_row(key, measurement.work, judgement, measurement.median_s)
+    return list(rows.values())
+
+
+def _keys(comparator: Comparator) -> list[Key]:
+    return [key for key, _ in comparator.references()]
+
+
+def _own_tolerance(comparator: Comparator, key: Key) -> float | None:
+    return comparator.tolerance(key) if isinstance(comparator, RunComparator) else None
+
+
+def _test_id(comparator: Comparator, key: Key) -> str:
+    measured = comparator.measurement(key) if isinstance(comparator, RunComparator) else None
+    return measured.test_id if measured is not None else ""
+
+
+def _work(comparator: Comparator, key: Key) -> Work:
+    work = comparator.work(key)
+    assert work is not None
+    return work
+
+
+def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
+    mine, theirs = after.hardware(), before.hardware()
+    # A test's own number of devices and their link tell two tests apart, not two machines.
+    known_alone = {key.alone for key in theirs}
+    if mine and theirs and not any(key.alone in known_alone for key in mine):
+        known = "; ".join(str(key) for key in nearest(mine[0], theirs))
+        raise OtherHardware(
+            f"{after.name} was measured on {mine[0]}, but {before.name} knows only {known}; "
+            "a comparison across hardware would mean nothing"
+        )

@@ -1,0 +1,117 @@
+"""What is known of a test that ran out of memory: times that it took before, and others that ran out as well."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from ..core.entries import OUT_OF_MEMORY, Entry
+from ..core.facts import HardwareKey
+from ..core.keys import Key, canonical, label_of
+from ..core.memory import OutOfMemory
+from ..core.units import format_seconds
+from ..core.work import Work
+from ..hardware import key_of
+from ..kernel_gate.judging import ExactKnown
+from .comparators import Comparator, RunComparator, find_reference
+
+
+def lost_times(
+    comparator: Comparator,
+    benchmark: str,
+    parameters: Mapping[str, object],
+    hardware: HardwareKey,
+    measured: Collection[str] = (),
+    ran_out: tuple[Key, Work] | None = None,
+) -> dict[str, float]:
+    """Measurements of a test that a baseline has times for, and that there is none of now: medians by name.
+
+    Args:
+        comparator: the baseline, or saved runs.
+        benchmark: of the test.
+        parameters: of the test.
+        hardware: that it ran on; how many devices a measurement uses makes no difference.
+        measured: names under which the test did measure something.
+        ran_out: the measurement in which memory ran out, with its work; what a baseline has under its name for another
+            metric, cache or work is another thing. None where it ran out outside of any.
+    """
+    wanted = (benchmark, canonical(parameters), hardware.alone)
+    lost = {
+        key.name: reference.median_s
+        for key, reference in comparator.references()
+        if (key.benchmark, canonical(key.parameters), key.hardware.alone) == wanted
+        and key.name not in measured
+        and (ran_out is None or key.name != ran_out[0].name)
+    }
+    if ran_out is not None:
+        reference, _ = find_reference(comparator, *ran_out)
+        # First: it is the one to name.
+        lost = ({ran_out[0].name: reference.median_s} if reference is not None else {}) | lost
+    return lost
+
+
+def also_out_of_memory(
+    entries: Iterable[Entry], benchmark: str, parameters: Mapping[str, object], hardware: HardwareKey
+) -> list[Entry]:
+    """Published figures that say of a test on this hardware that it runs out of memory."""
+    return [
+        entry
+        for entry in entries
+        if entry.value == OUT_OF_MEMORY
+        and entry.benchmark == benchmark
+        and entry.hardware.covers(hardware)
+        and entry.speaks_of(parameters)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A measurement that one side of a comparison has, and the other ran out of memory for.
+
+    `old_s` is its time in seconds; None of a compiled kernel, which has none.
+    """
+
+    label: str
+    old_s: float | None
+    record: OutOfMemory
+
+    @property
+    def reason(self) -> str:
+        """`ran out of memory (asked for 2 GiB), where it took 1.2 ms before`."""
+        told = self.record.sizes
+        before = "was compiled" if self.old_s is None else f"took {format_seconds(self.old_s)}"
+        return f"ran out of memory{f' ({told})' if told else ''}, where it {before} before"
+
+
+def lost_since(before: Comparator, after: Comparator) -> list[Lost]:
+    """What a newer run has no time for any more, because the test ran out of memory; each measurement once."""
+    if not isinstance(after, RunComparator):
+        return []
+    measured: dict[tuple[str, str], set[str]] = {}
+    for key, _ in after.references():
+        measured.setdefault((key.benchmark, canonical(key.parameters)), set()).add(key.name)
+    found: dict[str, Lost] = {}
+    for run in after.runs:
+        hardware = key_of(run.header.environment)
+        for record in run.out_of_memory:
+            names = measured.get((record.benchmark, canonical(record.parameters)), set())
+            times = lost_times(before, record.benchmark, record.parameters, hardware, names)
+            for name, seconds in times.items():
+                label = label_of(record.benchmark, record.parameters, name)
+                found.setdefault(label, Lost(label, seconds, record))
+    return list(found.values())
+
+
+def kernels_lost_since(before: ExactKnown, after: Comparator, compiled: Collection[str]) -> list[Lost]:
+    """What a newer run no longer compiled, because the test ran out of memory; each kernel once.
+
+    Args:
+        before: the older side.
+        after: the newer one.
+        compiled: the identities of the kernels that it has.
+    """
+    found: dict[str, Lost] = {}
+    for run in after.runs if isinstance(after, RunComparator) else ():
+        for record in run.out_of_memory:
+            for key in before.of(record.benchmark, record.parameters):
+                if key.identity not in compiled:
+                    found.setdefault(key.label, Lost(key.label, None, record))
+    return list(found.values())

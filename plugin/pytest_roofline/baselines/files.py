@@ -1,0 +1,166 @@
+"""Baseline files: read, searched, written. One file a hardware family, one entry a measurement and exact variant."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
+from ..core.errors import BadFile, BadInput
+from ..core.facts import HardwareKey
+from ..core.storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
+from ..core.writing import json_text, write_atomically, write_new
+
+
+def read_baseline(path: Path) -> Baseline:
+    """A baseline file.
+
+    Raises:
+        BadFile: missing, empty, damaged, another schema version, unknown field, impossible value, duplicate entry.
+    """
+    where = f"baseline {path}"
+    raw = decode_json(read_bytes(path, "baseline"), where)
+    check_schema(raw, where)
+    baseline = to_record(raw, Baseline, where)
+    try:
+        check_name(baseline.family, "family")
+    except BadInput as error:
+        raise BadFile(f"{where}: {error}") from None
+    _refuse_duplicates(baseline.entries, where)
+    _refuse_duplicates(baseline.exact, f"{where}, exact")
+    return baseline
+
+
+def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> None:
+    seen: dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        first = seen.setdefault(entry.identity, index)
+        if first != index:
+            what = f"{entry.metric}, {entry.kind}" if isinstance(entry, Entry) else entry.target
+            raise BadFile(
+                f"{where}: entries {first} and {index} are the same ({entry.benchmark} {entry.parameters}, "
+                f"{what}); expected each once"
+            )
+
+
+def write_baseline(path: Path, baseline: Baseline, *, new: bool = False) -> None:
+    """Write a baseline so that a renewal is a reviewable diff: sorted entries and keys, two spaces, final newline.
+
+    Args:
+        path: of the file.
+        baseline: all of it.
+        new: whether nothing may be there yet.
+
+    Raises:
+        CannotStore: the file cannot be written, or is there although it must not be.
+    """
+    entries, exact = tuple(sorted(baseline.entries, key=_order)), tuple(sorted(baseline.exact, key=_order))
+    text = json_text(to_plain(Baseline(baseline.family, entries, exact=exact)))
+    (write_new if new else write_atomically)(path, text)
+
+
+def _order(entry: Entry | ExactEntry) -> tuple[str, str, tuple[tuple[str, bool, float, str], ...], str]:
+    """Sort key: by benchmark and name, then parameters with numbers in numeric order."""
+    parameters = tuple(
+        (name, isinstance(value, str), value if isinstance(value, int | float) else 0, str(value))
+        for name, value in sorted(entry.parameters.items())
+    )
+    return (entry.benchmark, entry.name, parameters, entry.identity)
+
+
+class BaselineFolders:
+    """The baseline files of several folders; an entry of an earlier folder hides the same one of a later."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self.folders = tuple(folders)
+
+    def family(self, family: str) -> "Entries":
+        """All entries of one hardware family.
+
+        Raises:
+            BadFile: one of the files cannot be used.
+        """
+        paths = [path for folder in self.folders if (path := folder / f"{family}.json").exists()]
+        return Entries.merged(paths)
+
+    def resources(self) -> "Entries":
+        """What compiled kernels ask for, on any machine.
+
+        Raises:
+            BadFile: one of the files cannot be used.
+        """
+        return self.family(RESOURCES)
+
+    def everything(self) -> "Entries":
+        """All entries of all families, for questions that no device can be asked for.
+
+        A file that is no baseline is passed over: it is none of ours, or its own family will complain of it.
+        """
+        paths = [path for folder in self.folders for path in sorted(folder.glob("*.json"))]
+        return Entries.merged([path for path in paths if _is_baseline(path)])
+
+
+def _is_baseline(path: Path) -> bool:
+    try:
+        read_baseline(path)
+    except BadFile:
+        return False
+    return True
+
+
+class Entries:
+    """Entries with the files that they came from, the first of its identity winning."""
+
+    def __init__(
+        self,
+        entries: dict[str, tuple[Entry, Path]],
+        paths: Sequence[Path],
+        exact: dict[str, tuple[ExactEntry, Path]] | None = None,
+    ) -> None:
+        self._entries = entries
+        self.paths = tuple(paths)
+        self.exact = exact or {}
+        self._by_benchmark: dict[tuple[str, str], list[Entry]] = {}
+        for entry, _ in entries.values():
+            self._by_benchmark.setdefault((entry.benchmark, entry.name), []).append(entry)
+
+    @classmethod
+    def merged(cls, paths: Sequence[Path]) -> "Entries":
+        """The entries of several files."""
+        entries: dict[str, tuple[Entry, Path]] = {}
+        exact: dict[str, tuple[ExactEntry, Path]] = {}
+        for path in paths:
+            baseline = read_baseline(path)
+            for entry in baseline.entries:
+                entries.setdefault(entry.identity, (entry, path))
+            for one in baseline.exact:
+                exact.setdefault(one.identity, (one, path))
+        return cls(entries, paths, exact)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (entry for entry, _ in self._entries.values())
+
+    def of(self, benchmark: str, name: str = "") -> list[Entry]:
+        """Entries of one benchmark and measurement name, on any hardware."""
+        return self._by_benchmark.get((benchmark, name), [])
+
+    def names(self, benchmark: str) -> set[str]:
+        """The measurement names under which a benchmark has entries."""
+        return {name for known, name in self._by_benchmark if known == benchmark}
+
+    def path_of(self, entry: Entry) -> Path:
+        """The file that an entry came from."""
+        return self._entries[entry.identity][1]
+
+
+def nearest(wanted: HardwareKey, known: Iterable[HardwareKey], at_most: int = 3) -> list[HardwareKey]:
+    """The known keys that agree with `wanted` in most facts, best first, as a hint for a person."""
+    facts = asdict(wanted)
+
+    def agreement(key: HardwareKey) -> int:
+        return sum(value == facts[name] for name, value in asdict(key).items())
+
+    unique = {str(key): key for key in known}
+    return sorted(unique.values(), key=lambda key: (-agreement(key), str(key)))[:at_most]

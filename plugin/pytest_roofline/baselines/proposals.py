@@ -1,0 +1,297 @@
+"""Making baselines: whole runs become a proposal, and what cannot stand for unchanged code is left out or refused."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.entries import RESOURCES, Baseline, Entry, Session
+from ..core.errors import BadInput, OtherHardware
+from ..core.keys import Key, told_by_position
+from ..core.records import Measurement
+from ..core.samples import SIBLINGS
+from ..core.units import printable
+from ..hardware import family_of, identity_of
+from ..kernel_gate.recording import propose_exact
+from ..stats.peaks import typical_peak
+from ..stats.stats import growth
+from .comparators import key_of_entry, pooled_median, reference_of, typical_clock
+from .disagreement import Disagreement, Sessions, runs_apart, sessions_apart
+from .picking import is_fake
+from .plausible import absurd_entry
+from .runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Entries built from runs, and what was left out with the reason."""
+
+    baseline: Baseline
+    left_out: tuple[str, ...]
+
+
+class NothingFit(BadInput):
+    """No entry can be made; `left_out` says of each measurement why."""
+
+    def __init__(self, sentence: str, left_out: Sequence[str]) -> None:
+        super().__init__(sentence)
+        self.left_out = tuple(left_out)
+
+
+def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: bool = False) -> Proposal:
+    """Entries from whole runs: a session a run, the median of each process within; and the exact ones of kernels.
+
+    Args:
+        runs: runs of one hardware; several sessions make a baseline that knows how much they differ.
+        everything: take measurements without `gate=True` too, where some have it.
+        accept_slower: take measurements whose test failed only because they were slower: the slowdown is accepted; and
+            compiled kernels whose test failed only because they ask for more.
+
+    Raises:
+        OtherHardware: the runs are of different hardware, or some of a fake device.
+        BadInput: the same run twice, or runs that disagree with each other.
+        NothingFit: no measurement that is fit.
+    """
+    family = _one_family(runs)
+    _refuse_repeated(runs)
+    # What siblings measured becomes no baseline, so that its mark leaves nothing out.
+    marked = (m for run in runs for m in run.measurements if m.gate and SIBLINGS not in m.samples.labels)
+    gated = not everything and any(marked)
+    taken: dict[str, list[tuple[Run, list[Measurement]]]] = {}
+    left_out: list[str] = []
+    for run in runs:
+        fit: dict[str, list[Measurement]] = {}
+        unfit: dict[tuple[str, str], str] = {}
+        for measurement in run.measurements:
+            why = run.unfit(measurement, accept_slower) or told_by_position(measurement.key.parameters)
+            if why and measurement.key.is_canary:
+                # Whatever spoiled it spoiled the tests beside it, of which it is said.
+                continue
+            if not why and gated and not measurement.gate and not measurement.key.is_canary:
+                why = "not marked gate=True (take it with --all)"
+            if why:
+                unfit[_process(measurement)] = printable(f"{measurement.label} of {run.header.run_id}: {why}")
+            else:
+                fit.setdefault(measurement.key.identity, []).append(measurement)
+        # A process that has one unfit attempt under a key is unfit as a whole: keeping the good half would select.
+        left_out += dict.fromkeys(unfit.values())
+        for identity, measurements in fit.items():
+            whole = [measurement for measurement in measurements if _process(measurement) not in unfit]
+            if whole:
+                taken.setdefault(identity, []).append((run, whole))
+    for identity, sessions in taken.items():
+        _refuse_changed_work(sessions)
+        if not sessions[0][1][0].key.is_canary:
+            taken[identity], minority = _of_one_mode(sessions)
+            left_out += minority
+            _refuse_other_mode(taken[identity])
+    entries = [_entry(sessions) for sessions in taken.values()]
+    flaws = {entry.identity: flaw for entry in entries if (flaw := absurd_entry(entry)) is not None}
+    left_out += [
+        printable(f"{entry.label}: {flaw.observed}; expected {flaw.expected}; {flaw.remedy}")
+        for entry in entries
+        if (flaw := flaws.get(entry.identity)) is not None
+    ]
+    fit_entries, apart = _agreeing([entry for entry in entries if entry.identity not in flaws], runs)
+    left_out += apart
+    if all(entry.is_canary for entry in fit_entries):
+        # They tell how the machine was while the tests beside them were measured.
+        fit_entries = []
+    exact, exact_left_out = propose_exact(runs, accept_worse=accept_slower)
+    left_out += exact_left_out
+    if not fit_entries and not exact:
+        raise NothingFit(_nothing_fit(runs, left_out), left_out)
+    return Proposal(Baseline(family if fit_entries else RESOURCES, tuple(fit_entries), exact=exact), tuple(left_out))
+
+
+def _process(measurement: Measurement) -> tuple[str, str]:
+    return measurement.key.identity, measurement.process
+
+
+def _nothing_fit(runs: Sequence[Run], left_out: Sequence[str]) -> str:
+    names = str(runs[0].path) if len(runs) == 1 else f"{len(runs)} runs"
+    more = f"; and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+    return f"no measurement in {names} is fit for a baseline: {left_out[0] if left_out else 'none there'}{more}"
+
+
+def _agreeing(entries: Sequence[Entry], runs: Sequence[Run]) -> tuple[list[Entry], list[str]]:
+    """The entries whose sessions agree, and of each other one a line that says how far they lie apart.
+
+    Raises:
+        BadInput: a whole run disagrees with the others.
+    """
+    canaries = [entry for entry in entries if entry.is_canary]
+    entries = [entry for entry in entries if not entry.is_canary]
+    tests = [_sessions(entry) for entry in entries]
+    odd = runs_apart(tests)
+    if odd:
+        raise BadInput(_disagreement(odd, runs))
+    found = sessions_apart(tests)
+    lines = [
+        printable(f"{entry.label}: {_one_apart(apart, entry)}")
+        for entry, apart in zip(entries, found, strict=True)
+        if apart is not None
+    ]
+    # How far canaries lie apart is what they are there to tell.
+    return [*(entry for entry, apart in zip(entries, found, strict=True) if apart is None), *canaries], lines
+
+
+def _sessions(entry: Entry) -> Sessions:
+    groups = reference_of(entry, "").groups
+    return Sessions(key_of_entry(entry), {s.run_id: group for s, group in zip(entry.sessions, groups, strict=True)})
+
+
+def _disagreement(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
+    """Which runs disagree with the others, by how much, over how many tests; and whether one can tell who is right."""
+    paths = {run.header.run_id: str(run.path) for run in runs}
+    if len(runs) == 2:
+        other = next(path for run_id, path in paths.items() if run_id != odd[0].run_id)
+        told = f"{paths[odd[0].run_id]} is {_how_far(odd[0], other)}"
+        return f"{told}, and two runs cannot tell which is right; record a third, and propose all of them"
+    told = "; ".join(f"{paths[apart.run_id]} is {_how_far(apart, 'the others')}" for apart in odd)
+    if 2 * len(odd) >= len(runs):
+        return (
+            f"the {len(runs)} runs disagree, so that nobody can tell which are right: {told}; choose runs of one kind "
+            "(--driver, --before, --after), or record more"
+        )
+    them = "it" if len(odd) == 1 else "them"
+    return f"{told}: more than runs of unchanged code differ; find out why, and propose the runs without {them}"
+
+
+def _one_apart(apart: Disagreement, entry: Entry) -> str:
+    """The same of one entry, whose sessions disagree while the runs do not."""
+    if len(entry.sessions) == 2:
+        other = next(session.run_id for session in entry.sessions if session.run_id != apart.run_id)
+        return f"{apart.run_id} is {_how_far(apart, other)}, and two sessions cannot tell which is right"
+    far = _how_far(apart, f"its {apart.others} other sessions")
+    return f"{apart.run_id} is {far}; find out why, or propose without that run"
+
+
+def _how_far(apart: Disagreement, than: str) -> str:
+    """`12.3 % slower than the others (8.1 standard errors, in the middle of 14 tests)`."""
+    change = growth(apart.estimate)
+    over = f", in the middle of {apart.tests} tests" if apart.tests > 1 else ""
+    word = "slower" if change > 0 else "faster"
+    return f"{abs(change) * 100:.1f} % {word} than {than} ({abs(apart.errors):.1f} standard errors{over})"
+
+
+def _one_family(runs: Sequence[Run]) -> str:
+    if not runs:
+        raise BadInput("no run is given; expected at least one")
+    # What only compiled kernels belongs to their targets, whatever it ran on.
+    runs = [run for run in runs if run.measurements]
+    fake = {is_fake(run): run for run in runs}
+    if len(fake) > 1:
+        raise OtherHardware(
+            f"{fake[True].path} is of a fake device and {fake[False].path} of a real one; propose each on its own"
+        )
+    families = {family_of(run.header.environment.device): run for run in runs}
+    keys = {str(m.key.hardware.alone): run for run in runs for m in run.measurements}
+    if len(families) > 1 or len(keys) > 1:
+        seen = "; ".join(f"{run.path} is {key}" for key, run in keys.items())
+        raise OtherHardware(f"the runs are of different hardware ({seen}); expected one, propose each on its own")
+    return next(iter(families), RESOURCES)
+
+
+def _refuse_repeated(runs: Sequence[Run]) -> None:
+    seen: dict[str, Path] = {}
+    for run in runs:
+        if run.header.run_id in seen:
+            raise BadInput(
+                f"{run.path} and {seen[run.header.run_id]} are the same run ({run.header.run_id}); a run counts once"
+            )
+        seen[run.header.run_id] = run.path
+
+
+def _refuse_changed_work(sessions: Sequence[tuple[Run, list[Measurement]]]) -> None:
+    first_run, first = sessions[0][0], sessions[0][1][0]
+    for run, measurements in sessions:
+        if not all(measurement.work.agrees(first.work) for measurement in measurements):
+            raise BadInput(
+                f"{first.label} did different work in {first_run.path} and {run.path}, so its times cannot stand in "
+                "one entry; propose the runs from before and after the change apart"
+            )
+
+
+def _of_one_mode(
+    sessions: list[tuple[Run, list[Measurement]]],
+) -> tuple[list[tuple[Run, list[Measurement]]], list[str]]:
+    """The processes that timed by a graph, or those that did not, whichever are more, with a line about the others.
+
+    A call about as long as the longest that a graph is taken of is timed now one way, now the other, until a baseline
+    says which.
+    """
+    measured = [measurement for _, measurements in sessions for measurement in measurements]
+    by_graph = {_process(one) for one in measured if "graph" in one.samples.achieved}
+    others = {_process(one) for one in measured} - by_graph
+    if not by_graph or not others:
+        return sessions, []
+    kept = by_graph if len(by_graph) >= len(others) else others
+    fewer, more = sorted((len(by_graph), len(others)))
+    ways = ("by replaying a graph", "call by call")
+    lines = [
+        printable(
+            f"{measured[0].label}: {fewer} of {fewer + more} processes timed it {ways[kept is by_graph]}, the others "
+            f"{ways[kept is not by_graph]}, which is another thing; the baseline takes the {more}, and runs follow it"
+        )
+    ]
+    whole = [(run, [one for one in taken if _process(one) in kept]) for run, taken in sessions]
+    return [(run, taken) for run, taken in whole if taken], lines
+
+
+def _refuse_other_mode(sessions: Sequence[tuple[Run, list[Measurement]]]) -> None:
+    first_run, first = sessions[0][0], sessions[0][1][0]
+    for run, measurements in sessions:
+        for measurement in measurements:
+            if measurement.samples.achieved != first.samples.achieved:
+                seen = [", ".join(m.samples.achieved) or "as asked" for m in (first, measurement)]
+                raise BadInput(
+                    f"{first.label} was timed {seen[0]} in {first_run.path} and {seen[1]} in {run.path}, so its times "
+                    "cannot stand in one entry; find out why, and propose runs of one kind"
+                )
+
+
+def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
+    first = sessions[0][1][0]
+    key: Key = first.key
+    return Entry(
+        benchmark=key.benchmark,
+        name=key.name,
+        parameters=key.parameters,
+        metric=key.metric,
+        kind="measured",
+        hardware=key.hardware,
+        cache=key.cache,
+        timing=key.timing,
+        work=first.work,
+        unit="s",
+        provenance={"tool": sessions[-1][0].header.tool, "device": sessions[0][0].header.environment.device.product},
+        sessions=tuple(_session(run, measurements) for run, measurements in sessions),
+        peak_bytes=_newest_peak(sessions),
+    )
+
+
+def _newest_peak(sessions: Sequence[tuple[Run, list[Measurement]]]) -> int | None:
+    """The peak of the newest run that has one: what an older one found is not what this code takes."""
+    newest_first = sorted(sessions, key=lambda session: session[0].header.started, reverse=True)
+    peaks = (typical_peak(_by_process(measurements).values()) for _, measurements in newest_first)
+    return next((peak for peak in peaks if peak is not None), None)
+
+
+def _by_process(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
+    processes: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        processes.setdefault(measurement.process, []).append(measurement)
+    return processes
+
+
+def _session(run: Run, measurements: Sequence[Measurement]) -> Session:
+    processes = _by_process(measurements)
+    return Session(
+        run_id=run.header.run_id,
+        started=run.header.started,
+        process_medians=tuple(pooled_median(group) for group in processes.values()),
+        device_uuid=identity_of(run.header.environment) or None,
+        environment=run.header.environment.comparable() | measurements[0].comparable(),
+        achieved=measurements[0].samples.achieved,
+        clock_hz=typical_clock(m.samples.clock_hz for m in measurements),
+    )

@@ -1,0 +1,304 @@
+"""Renewing baselines: what a proposal changes in the file of its hardware, entry by entry, and merging it.
+
+A renewal must not ratchet. A baseline renewed as min(old, new), or taken anew only when the new sessions look faster,
+drifts to the luckiest session there ever was: about 1.5 standard deviations below the truth after ten renewals of
+unchanged code, and then honest runs turn red. So new sessions replace the old only where they surely differ by more
+than the tolerance, either way; everywhere else they join them. Every session then counts alike, lucky or not, the mean
+stays where it is, and each renewal makes it better known. What joins week by week may still creep: see `creep`.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from ..core.entries import Baseline, Entry, ExactEntry, Session
+from ..core.errors import BadInput
+from ..core.units import format_memory, format_percent
+from ..core.writing import alone
+from ..kernel_gate.recording import ExactChange, exact_changes
+from ..stats.peaks import judge_peak, moved_text
+from ..stats.spread import Prior, priors
+from ..stats.stats import CONFIDENCE
+from ..stats.verdicts import Kind, Policy, judge, other_mode
+from .checks import family_of_key
+from .comparators import class_of_key, default_tolerance, key_of_entry, prior_of, reference_of
+from .creep import in_order, on_known_devices, refuse, renewed
+from .files import read_baseline, write_baseline
+from .plausible import absurd_entry
+
+Labelled = TypeVar("Labelled", Entry, ExactEntry)
+Action = Literal["new", "replaced", "joined", "unchanged"]
+# A month of nightlies: older sessions tell of drivers that are gone, and thirty know the spread well enough.
+MOST_SESSIONS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an approval does to one entry.
+
+    Args:
+        entry: as it will stand.
+        before: as it stood; None where it is new.
+        action: whether the proposal's sessions replace the old ones or join them.
+        why: what decided, for a person: `IMPROVED -7.1 %`, `its work changed`, `peak 1.00 GiB → 1.10 GiB`.
+        refusal: why it may not be: it is too slow for the entry's anchor, or takes more memory; empty where it may.
+    """
+
+    entry: Entry
+    before: Entry | None
+    action: Action
+    why: str = ""
+    refusal: str = ""
+
+    @property
+    def before_s(self) -> float | None:
+        """The geometric mean of the processes' medians before; None where there are none."""
+        return None if self.before is None else _centre(self.before)
+
+    @property
+    def after_s(self) -> float | None:
+        """The same afterwards."""
+        return _centre(self.entry)
+
+
+def _centre(entry: Entry) -> float | None:
+    return reference_of(entry, "").median_s if entry.sessions else None
+
+
+def changes(
+    proposal: Baseline,
+    folder: Path,
+    *,
+    only: Sequence[str] = (),
+    replaces: bool = False,
+    accept_slower: bool = False,
+) -> list[Change]:
+    """What approving `proposal` into `folder` would do to each of its entries that are not exact.
+
+    Args:
+        only: parts of labels; entries whose label has none of them are not touched. All entries where it is empty.
+        replaces: take the proposal's sessions in place of the old ones, whatever the comparison says.
+        accept_slower: take what became slower than its anchor by more than the tolerance too.
+
+    Raises:
+        BadFile: the file that is there cannot be read.
+        BadInput: a part that no label has, an entry that cannot be (see `refuse_absurd`), or one that is too slow for
+            its anchor (see `creep`).
+    """
+    refuse_absurd(proposal)
+    known = _known(proposal.family, folder)
+    assumed = priors_of(known.values())
+    chosen = select(proposal.entries, only, [entry.label for entry in proposal.exact])
+    found = [
+        renew(entry, known.get(entry.identity), assumed, replaces=replaces, accept_slower=accept_slower)
+        for entry in chosen
+    ]
+    refuse([change.refusal for change in found if change.refusal])
+    return found
+
+
+def kernel_changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = ()) -> list[ExactChange]:
+    """The same for its exact entries, which go into a file of their own.
+
+    Raises:
+        BadFile: the file that is there cannot be read.
+        BadInput: a part that no label has.
+    """
+    chosen = select(proposal.exact, only, [entry.label for entry in proposal.entries])
+    return exact_changes(chosen, folder)
+
+
+def approve(
+    proposal: Baseline,
+    folder: Path,
+    *,
+    only: Sequence[str] = (),
+    replaces: bool = False,
+    accept_slower: bool = False,
+) -> Path:
+    """Merge a proposal into the family's file in `folder`, whole or not at all; other entries stay as they are.
+
+    Of several at once each merges into what the one before it left. For the arguments see `changes`.
+
+    Exact entries have a file of their own: see `kernel_gate.recording.approve_exact`.
+
+    Raises:
+        BadFile: the file that is there cannot be read, so merging would lose it.
+        BadInput: as `changes`.
+        CannotStore: the file cannot be written.
+    """
+    path = folder / f"{proposal.family}.json"
+    with alone(path):
+        before = _file(proposal.family, folder)
+        known = {entry.identity: entry for entry in before.entries}
+        for change in changes(proposal, folder, only=only, replaces=replaces, accept_slower=accept_slower):
+            known[change.entry.identity] = change.entry
+        write_baseline(path, replace(before, entries=tuple(known.values())))
+    return path
+
+
+def refuse_absurd(proposal: Baseline) -> None:
+    """Refuse a proposal with entries that can stand for no machine, or not for that of its file.
+
+    Raises:
+        BadInput: an entry is of another family, or no machine can have taken its times.
+    """
+    for entry in proposal.entries:
+        family = family_of_key(entry.hardware)
+        if family not in (None, proposal.family):
+            raise BadInput(
+                f"{entry.label} is of {entry.hardware}, whose family is {family}, and the proposal is for "
+                f"{proposal.family}.json; expected one family a file: move the entry to a proposal of its own"
+            )
+        flaw = absurd_entry(entry)
+        if flaw is not None:
+            raise BadInput(f"{entry.label} has {flaw.observed}; expected {flaw.expected}; {flaw.remedy}")
+
+
+def _known(family: str, folder: Path) -> dict[str, Entry]:
+    return {entry.identity: entry for entry in _file(family, folder).entries}
+
+
+def _file(family: str, folder: Path) -> Baseline:
+    path = folder / f"{family}.json"
+    return read_baseline(path) if path.exists() else Baseline(family, ())
+
+
+def select(entries: Sequence[Labelled], parts: Sequence[str], beside: Sequence[str] = ()) -> list[Labelled]:
+    """The entries whose label has one of `parts` in it; all of them where there are none.
+
+    Args:
+        entries: measured, published or exact ones.
+        parts: of labels.
+        beside: labels of entries of another kind that the parts may mean as well.
+
+    Raises:
+        BadInput: a part that is in no label.
+    """
+    labels = list(dict.fromkeys([*(entry.label for entry in entries), *beside]))
+    for part in parts:
+        if not any(part in label for label in labels):
+            more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
+            raise BadInput(f"no entry has {part!r} in its label; there are {', '.join(labels[:5]) or 'none'}{more}")
+    return [entry for entry in entries if not parts or any(part in entry.label for part in parts)]
+
+
+def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
+    """What to assume of each class of benchmarks where an entry does not tell: what the others of its file do."""
+    tests = [entry for entry in entries if entry.kind == "measured" and not entry.is_canary]
+    references = [(key_of_entry(entry), reference_of(entry, "")) for entry in tests]
+    return {kind: prior_of(references, kind) for kind in priors()}
+
+
+def renew(
+    proposed: Entry,
+    before: Entry | None,
+    assumed: dict[str, Prior],
+    *,
+    replaces: bool = False,
+    accept_slower: bool = False,
+) -> Change:
+    """One entry of a proposal merged with the one that is there.
+
+    An entry's tolerance is a person's decision: a renewal without one keeps the old.
+
+    Args:
+        proposed: of the same key as `before`.
+        assumed: priors by class.
+        replaces: see `changes`; `accept_slower` too.
+    """
+    anew = replace(proposed, sessions=newest(proposed.sessions))
+    if before is None:
+        return Change(anew, None, "new")
+    anew = replace(
+        anew,
+        tolerance=proposed.tolerance or before.tolerance,
+        reason=proposed.reason or before.reason,
+        anchor=before.anchor,
+        renewals=before.renewals,
+    )
+    joined = replace(anew, sessions=newest([*before.sessions, *anew.sessions]))
+    other = _why_other(joined, before, proposed.sessions)
+    peak = _Peak(proposed.peak_bytes) if other else _renewed_peak(proposed, before, replaces)
+    anew, joined = (replace(entry, peak_bytes=peak.size_bytes) for entry in (anew, joined))
+    kept = replace(before, tolerance=anew.tolerance, reason=anew.reason, peak_bytes=peak.size_bytes)
+    refusal = "" if accept_slower else peak.refusal
+    if anew == kept or (not replaces and _adds_nothing(joined, before)):
+        why = peak.why or "tolerance"
+        return Change(kept, before, "replaced", why, refusal) if kept != before else Change(kept, before, "unchanged")
+    if other:
+        return Change(replace(anew, anchor=(), renewals=()), before, "replaced", "--replace" if replaces else other)
+    key = key_of_entry(before)
+    prior = assumed[class_of_key(key)]
+    merged = anew if replaces else joined
+    fresh = [session for session in merged.sessions if session not in before.sessions] or merged.sessions
+    why = "--replace" if replaces else _why_anew(fresh, before, merged.tolerance or default_tolerance(key), prior)
+    after = renewed(anew if why else joined, before, fresh, prior, anew=bool(why), accept_slower=accept_slower)
+    told = "; ".join(filter(None, (why, peak.why)))
+    return Change(after.entry, before, "replaced" if why else "joined", told, after.refusal or refusal)
+
+
+@dataclass(frozen=True, slots=True)
+class _Peak:
+    """The peak that an entry has after a renewal, what became of it, and why that may not be."""
+
+    size_bytes: int | None
+    why: str = ""
+    refusal: str = ""
+
+
+def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> _Peak:
+    """The old peak as long as the new one is within its tolerance, so that small steps do not add up; else the new."""
+    old, new = before.peak_bytes, proposed.peak_bytes
+    if old == new or (new is None and not replaces):
+        return _Peak(old)
+    before_text, after_text = ("none" if size is None else format_memory(size) for size in (old, new))
+    told = f"peak {before_text} → {after_text}"
+    if old is None or new is None:
+        return _Peak(new, told)
+    found = judge_peak(new, reference_of(before, ""), key_of_entry(before))
+    if found is None or found.verdict == Kind.PASSED.value:
+        return _Peak(old)
+    return _Peak(new, told, f"{before.label} takes {moved_text(old, new)}" if new > old else "")
+
+
+def _adds_nothing(joined: Entry, before: Entry) -> bool:
+    """Whether a proposal's sessions are all there already, of the same work."""
+    return before.kind == "measured" and _same_work(joined, before) and joined.sessions == newest(before.sessions)
+
+
+def _same_work(joined: Entry, before: Entry) -> bool:
+    assert joined.work is not None
+    assert before.work is not None
+    return joined.work.agrees(before.work)
+
+
+def newest(sessions: Sequence[Session]) -> tuple[Session, ...]:
+    """At most thirty sessions, oldest first; of those of one run the last in the list. Without a date is oldest."""
+    return in_order(list({session.run_id: session for session in sessions}.values()))[-MOST_SESSIONS:]
+
+
+def _why_other(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str:
+    """Why the old sessions are of something else than the new ones; empty where they are of the same."""
+    if joined.kind != "measured":
+        return "published figure"
+    if not _same_work(joined, before):
+        return "its work changed"
+    reference = reference_of(before, "")
+    return "timed in another mode" if any(other_mode(session.achieved, reference) for session in proposed) else ""
+
+
+def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: Prior) -> str:
+    """Why the old sessions no longer stand for this; empty where the new ones may join them."""
+    policy = Policy(tolerance=tolerance, prior=prior)
+    verdict = judge(on_known_devices(fresh, before), reference_of(before, ""), policy)
+    found, change = verdict.difference, verdict.change
+    assert found is not None
+    assert change is not None
+    if verdict.kind is Kind.IMPROVED:
+        return f"IMPROVED {format_percent(change)}"
+    # The mirror image of IMPROVED, so that chance loosens a baseline as often as it tightens it.
+    surely_slower = found.estimate - found.bound(CONFIDENCE) > math.log1p(tolerance)
+    return f"slower {format_percent(change)}" if surely_slower else ""

@@ -1,0 +1,295 @@
+"""Every result of a run or a comparison as a row: the numbers worked out once, for all that show them.
+
+What a report says comes from the run file alone, so that one made at the end of a run and one made a year later are
+the same.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from ..core.keys import Key
+from ..core.memory import OutOfMemory
+from ..core.records import Judgement, Measurement, Outcome
+from ..core.resources import ExactJudgement, ResourceKey, Resources
+from ..core.rows import KERNEL, TIME, Row, finite
+from ..core.work import Work, rate_unit
+from ..stats.judgements import judgement_of
+from ..stats.key_results import KeyResults
+from ..stats.stats import CONFIDENCE, growth
+from ..stats.verdicts import Kind, Verdict
+from .ending import XFAIL, Ending, endings, how_it_ended, reason_of, said, said_of_memory, said_of_test
+from .run_names import run_names
+from .runs import Run
+
+# What all tests are called where they were judged as if they were one.
+TOGETHER = "all tests together"
+# Verdicts of which there is nothing more to say.
+_GREEN = (Kind.PASSED.value, Kind.IMPROVED.value)
+
+
+def timed_row(
+    measurements: Sequence[Measurement],
+    judgement: Judgement | None = None,
+    *,
+    standing: Measurement | None = None,
+    **facts: Any,
+) -> Row:
+    """The row of a measurement.
+
+    Args:
+        measurements: of every process, in the order taken.
+        judgement: what was said of them.
+        standing: the one that stands for all; by default of those that are sound the one in the middle.
+        facts: other columns and records of the row; `verdict` is by default that of the judgement.
+    """
+    one = standing or KeyResults(list(measurements)).standing(None)
+    counted = judgement.processes if judgement is not None else 0
+    found = {
+        "test": one.test_id,
+        "label": one.label,
+        "held_bytes": one.held_bytes,
+        "compile_s": one.compile_s,
+        "labels": list(one.samples.labels) or None,
+        "ranks": one.ranks.size if one.ranks is not None else None,
+        "processes": counted or len({each.process for each in measurements if not each.invalid}) or None,
+        "roofline_source": one.ceiling.source if one.ceiling is not None else None,
+        "measurement": one,
+        "measurements": tuple(measurements),
+    }
+    centre = judgement.new_s if judgement is not None and counted > 1 else None
+    row = compared_row(one.key, one.work, judgement, centre or one.median_s, **found | facts)
+    share = row.rate_of(row.time_s, one.ceiling.metric) if one.ceiling is not None else None
+    tokens = finite(one.work.tokens / (centre or one.median_s)) if one.work.tokens and one.has_rate else None
+    return replace(
+        row,
+        roofline_share=finite(share / one.ceiling.value) if share is not None and one.ceiling is not None else None,
+        tokens_per_second=tokens,
+    )
+
+
+def compared_row(key: Key, work: Work | None, judgement: Judgement | None, seconds: float, **facts: Any) -> Row:
+    """The row of a measurement of which a comparison knows no more than the centre of its processes.
+
+    Args:
+        key: of the measurement.
+        work: of one call.
+        judgement: what was said of it.
+        seconds: the centre.
+        facts: other columns and records of the row.
+    """
+    known = {
+        "benchmark": key.benchmark,
+        "name": key.name,
+        "parameters": key.parameters,
+        "cache": key.cache,
+        "timing": key.timing,
+        "hardware": str(key.hardware),
+        "counting": key.metric,
+        "size_bytes": work.size_bytes if work is not None else None,
+        "metric": TIME,
+        "unit": "s",
+        **(judged_columns(judgement) if judgement is not None else {}),
+        **facts,
+    }
+    row = Row(**known, value=seconds, time_s=seconds, key=key, work=work, judgement=judgement)
+    rate, before = row.rate_of(seconds), row.rate_of(row.baseline_time_s)
+    return replace(row, rate=rate, baseline_rate=before, rate_unit=rate_unit(key.metric) if rate is not None else None)
+
+
+def judged_columns(judgement: Judgement) -> dict[str, Any]:
+    """What a judgement says of a time, by the names of columns."""
+    peak, interval = judgement.peak, judgement.interval
+    own = judgement.overall == judgement.verdict or peak is None
+    medians_s = judgement.baseline_medians_s
+    centre_s = math.exp(math.fsum(map(math.log, medians_s)) / len(medians_s)) if medians_s else None
+    reference_s = judgement.reference_s if judgement.reference_s is not None else centre_s
+    change = growth(judgement.estimate) if judgement.estimate is not None else None
+    return {
+        "test": judgement.test_id,
+        "label": judgement.label,
+        "verdict": judgement.overall,
+        "reason": judgement.reason if own or peak is None else peak.reason,
+        "baseline_value": reference_s,
+        "baseline_time_s": reference_s,
+        "change": change if change is None or math.isfinite(change) else None,
+        "change_low": growth(interval[0]) if interval is not None else None,
+        "change_high": growth(interval[1]) if interval is not None else None,
+        "confidence": CONFIDENCE if interval is not None else None,
+        "tolerance": judgement.tolerance,
+        "detectable": judgement.reach,
+        "processes": judgement.processes or None,
+        "baseline_processes": len(medians_s) or None,
+        "baseline_sessions": len(judgement.reference) or None,
+    }
+
+
+def together_row(verdict: Verdict) -> Row:
+    """The row of all tests, where they were judged as if they were one."""
+    judgement = judgement_of(verdict, TOGETHER)
+    # Its times are shares of those of its tests.
+    columns = judged_columns(judgement) | {"baseline_value": None, "baseline_time_s": None}
+    return Row(**columns, parameters={}, metric=TIME, unit="s", judgement=judgement)
+
+
+def kernel_row(key: ResourceKey, figures: dict[str, int], exact: ExactJudgement | None = None, **facts: Any) -> Row:
+    """The row of a compiled kernel.
+
+    Args:
+        key: of the kernel.
+        figures: what it asks for.
+        exact: what was said of that.
+        facts: other columns and records of the row; `verdict` and `reason` are by default those of `exact`.
+    """
+    known = {
+        "test": exact.test_id if exact is not None else "",
+        "label": exact.label if exact is not None else key.label,
+        "verdict": exact.verdict if exact is not None else "",
+        "reason": exact.reason if exact is not None else "",
+        "benchmark": key.benchmark,
+        "name": key.name,
+        "parameters": key.parameters,
+        "metric": KERNEL,
+        "target": key.target,
+        "figures": figures,
+    }
+    return Row(**known | facts, what="kernel", exact=exact)
+
+
+def compiled_row(resources: Resources, exact: ExactJudgement | None = None, **facts: Any) -> Row:
+    """The same of a kernel that a run has compiled."""
+    known = {"test": resources.test_id, "label": resources.label, "resources": resources}
+    return kernel_row(resources.key, resources.figures, exact, **known | facts)
+
+
+def memory_row(lost: OutOfMemory, **facts: Any) -> Row:
+    """The row of what ran out of memory.
+
+    Args:
+        lost: it.
+        facts: other columns and records of the row, the verdict among them.
+    """
+    known = {
+        "test": lost.test_id,
+        "label": lost.label,
+        "benchmark": lost.benchmark,
+        "name": lost.name or "",
+        "parameters": lost.parameters,
+        "metric": TIME,
+        "asked_bytes": lost.asked_bytes,
+        "free_bytes": lost.free_bytes,
+    }
+    return Row(**known | facts, what="memory", lost=lost)
+
+
+def rows_of(runs: Sequence[Run]) -> list[Row]:
+    """Everything that some runs say of their tests, run by run, each called by a name of its own."""
+    names = run_names(runs)
+    return [row for run in runs for row in rows_of_run(run, names[run.path])]
+
+
+def rows_of_run(run: Run, name: str = "") -> list[Row]:
+    """Everything that a run says of its tests, in the order in which it measured them.
+
+    Args:
+        run: one of a report.
+        name: what it is called there; by default as it is called alone.
+    """
+    ended = endings(run)
+    rows = [*_timed(run, ended), *_kernels(run, ended), *_without_memory(run, ended)]
+    told = {row.test for row in rows}
+    rows += [_bare(one.outcome) for test_id, one in ended.items() if test_id not in told and one.outcome]
+    name = name or run_names([run])[run.path]
+    return [_of_run(row, run, name, ended.get(row.test, Ending())) for row in rows]
+
+
+def _of_run(row: Row, run: Run, name: str, ending: Ending) -> Row:
+    header = run.header
+    environment = header.environment
+    row = replace(
+        row,
+        run=name,
+        run_id=header.run_id,
+        started=header.started,
+        device=environment.device.product,
+        driver=environment.device.driver,
+        torch=environment.software.get("torch"),
+        host=environment.host.name,
+        red=ending.red,
+        outcome=_outcome(ending),
+        ended=ending.outcome,
+        header=header,
+        path=run.path,
+    )
+    return replace(row, reason=_why(row))
+
+
+def _outcome(ending: Ending) -> Literal["passed", "failed", "skipped", "xfailed"] | None:
+    if ending.red or ending.outcome is None:
+        return "failed" if ending.red else None
+    if how_it_ended(ending.outcome)[0] == XFAIL:
+        return "xfailed"
+    # A gate that only watched let it pass, and so did a rerun.
+    return "skipped" if ending.outcome.outcome == "skipped" else "passed"
+
+
+def _why(row: Row) -> str:
+    """Why a result is not green, and what may explain it; empty of a green one whose test passed."""
+    judged, ended = row.judgement or row.exact, row.ended
+    told: list[str] = []
+    if judged is None or judged.verdict not in _GREEN or row.by_peak:
+        told += [row.reason, *(judged.remarks if judged is not None else ())]
+    if row.red and ended is not None and (not ended.by_verdict or row.what == "memory"):
+        # It failed for itself, ahead of any verdict; or its message names the time that the baseline has.
+        told.insert(0, reason_of(ended))
+    return "; ".join(dict.fromkeys(filter(None, told)))
+
+
+def _timed(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
+    judged = {(one.test_id, one.name): one for one in run.judgements}
+    exhausted = {(one.test_id, one.name) for one in run.out_of_memory}
+    trials: dict[tuple[str, str], list[Measurement]] = {}
+    for measurement in run.tested:
+        # What a measurement had taken before memory ran out is no result; that it ran out has a row of its own.
+        if not (measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted):
+            trials.setdefault((measurement.test_id, measurement.key.identity), []).append(measurement)
+    for (test_id, _), measurements in trials.items():
+        standing = KeyResults(list(measurements)).standing(None)
+        judgement, ending = judged.get((test_id, standing.key.name)), ended.get(test_id, Ending())
+        word, reason = said(ending, judgement, standing, standing.invalid)
+        yield timed_row(
+            measurements, judgement, standing=standing, test=test_id, label=standing.label, verdict=word, reason=reason
+        )
+
+
+def _kernels(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
+    judged = {(one.test_id, one.name, one.target): one for one in run.exact}
+    for resources in run.resources:
+        exact = judged.get((resources.test_id, resources.key.name, resources.target))
+        word, reason = said(ended.get(resources.test_id, Ending()), exact, invalid=resources.invalid)
+        yield compiled_row(resources, exact, verdict=word, reason=reason)
+
+
+def _without_memory(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
+    measured = {(one.test_id, one.key.name) for one in run.measurements if not one.invalid}
+    first: dict[tuple[str, str | None], OutOfMemory] = {}
+    for one in run.out_of_memory:
+        # What a later round had no room for was measured in the first.
+        if one.round == 1 or (one.test_id, one.name) not in measured:
+            first.setdefault((one.test_id, one.name), one)
+    for one in first.values():
+        word = said_of_memory(ended.get(one.test_id, Ending()), one.recorded)
+        yield memory_row(one, verdict=word, reason=one.message)
+
+
+def _bare(outcome: Outcome) -> Row:
+    word, reason = said_of_test(outcome)
+    label = _name(outcome.test_id)
+    return Row(test=outcome.test_id, label=label, parameters={}, verdict=word, reason=reason, what="test")
+
+
+def _name(test_id: str) -> str:
+    """The test without its file and class; what stands in brackets may hold anything."""
+    function, bracket, parameters = test_id.partition("::")[2].partition("[")
+    return function.rpartition("::")[2] + bracket + parameters or test_id

@@ -1,0 +1,421 @@
+"""Run files: JSON lines, written as things happen, so that an interrupted run keeps what it had."""
+
+import datetime
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from ..core.errors import BadFile, BadInput, CannotStore
+from ..core.figures import Figure
+from ..core.keys import told_by_position
+from ..core.memory import OutOfMemory
+from ..core.memory_use import MemoryUse
+from ..core.profiles import Profile
+from ..core.records import Footer, Header, Judgement, Measurement, Outcome
+from ..core.resources import ExactJudgement, Resources
+from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
+from ..core.storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
+
+Line = (
+    Header
+    | Calibration
+    | Measurement
+    | Figure
+    | MemoryUse
+    | Profile
+    | Resources
+    | OutOfMemory
+    | Outcome
+    | Judgement
+    | ExactJudgement
+    | Footer
+)
+LINE_TYPES: dict[str, type[Line]] = {
+    "header": Header,
+    "calibration": Calibration,
+    "measurement": Measurement,
+    "figure": Figure,
+    "memory_use": MemoryUse,
+    "profile": Profile,
+    "resources": Resources,
+    "out_of_memory": OutOfMemory,
+    "outcome": Outcome,
+    "judgement": Judgement,
+    "exact": ExactJudgement,
+    "footer": Footer,
+}
+_NAMES = {kind: name for name, kind in LINE_TYPES.items()}
+# Of the runs that are saved, in a sentence about one that is not.
+MOST_NAMED = 5
+# What older versions wrote, and of the kernels and classes of such a profile.
+RETIRED = {
+    "profile": frozenset(("timers", "overlap_s", "streams")),
+    "memory_use": frozenset(("largest", "largest_made", "outputs")),
+}
+RETIRED_INSIDE = {"median_s", "min_s", "max_s", "deviation_s", "cpu_s", "grid", "grids", "block", "blocks", "flops"}
+OLDER = "some fields of this record, which an older version wrote: they stand in the run file alone"
+# A footer has a line for every sweep.
+MOST_FOOTER_BYTES = 2**20
+
+
+def now() -> str:
+    """The time in UTC, to the second, as ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def new_run_id() -> str:
+    """A name for a run that sorts by time and that two sessions at once do not share."""
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
+    return f"{stamp}-{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run file, read back."""
+
+    path: Path
+    header: Header
+    measurements: tuple[Measurement, ...]
+    outcomes: tuple[Outcome, ...]
+    footer: Footer | None
+    cut: bool = False
+    calibrations: tuple[Calibration, ...] = ()
+    judgements: tuple[Judgement, ...] = ()
+    spoiled: dict[str, str] = field(default_factory=dict)
+    out_of_memory: tuple[OutOfMemory, ...] = ()
+    resources: tuple[Resources, ...] = ()
+    exact: tuple[ExactJudgement, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    memory_uses: tuple[MemoryUse, ...] = ()
+    profiles: tuple[Profile, ...] = ()
+
+    @property
+    def tested(self) -> tuple[Measurement, ...]:
+        """What its tests measured: all but the canaries."""
+        return tuple(one for one in self.measurements if CANARY not in one.samples.labels)
+
+    @property
+    def not_passed(self) -> dict[str, Outcome]:
+        """Tests that did not pass, with the outcome that says so; a rerun that passed does not undo a failure."""
+        found: dict[str, Outcome] = {}
+        for outcome in self.outcomes:
+            known = found.get(outcome.test_id)
+            # A failure for itself weighs more than one by verdict, whichever came first.
+            if outcome.outcome != "passed" and (known is None or known.by_verdict):
+                found[outcome.test_id] = outcome
+        return found
+
+    def unfit(self, measurement: Measurement, accept_slower: bool) -> str:
+        """Why a measurement may not stand for this hardware in a comparison or a baseline; empty where it may.
+
+        Args:
+            measurement: one of this run's.
+            accept_slower: take it even if its test failed, as long as it failed only for being slower.
+        """
+        if measurement.invalid:
+            return measurement.invalid
+        if measurement.key.identity in self.spoiled:
+            return self.spoiled[measurement.key.identity]
+        if CANARY in measurement.samples.labels:
+            # Of no test whose end could speak against it.
+            return ""
+        if OVERSUBSCRIBED in measurement.samples.labels:
+            return "more ranks than cores, so it tells of the scheduler"
+        if "replaced" in measurement.samples.labels:
+            return "what was measured had been replaced through pytest_roofline_function"
+        if PROFILED in measurement.samples.labels:
+            return "it was taken while a profiler was attached, or after one in the same process; run it without"
+        if SIBLINGS in measurement.samples.labels:
+            return "it is of one of several devices, which are held against each other in the same run"
+        if measurement.siblings_busy:
+            return f"{measurement.siblings_busy}, and the host's link is shared"
+        return self._test_unfit(measurement.test_id, accept_slower)
+
+    def unfit_resources(self, resources: Resources, accept_worse: bool) -> str:
+        """Why what a compiled kernel asks for may not be compared with or become a baseline; empty where it may.
+
+        Args:
+            resources: of this run.
+            accept_worse: take it even if its test failed, as long as it failed only for a verdict.
+        """
+        by_position = told_by_position(resources.key.parameters)
+        return resources.invalid or by_position or self._test_unfit(resources.test_id, accept_worse)
+
+    def unjudged(self, resources: Resources) -> str:
+        """Why a compiled kernel could not be held against the baseline that it had; empty where it could, or had none.
+
+        Its figures are true, but fewer: as a baseline they would end what the old one watches over.
+        """
+        mine = resources.test_id, resources.key.name, resources.target
+        found = (one for one in self.exact if (one.test_id, one.name, one.target) == mine)
+        return next((one.reason for one in found if one.verdict == "INVALID"), "")
+
+    def _test_unfit(self, test_id: str, accept_slower: bool) -> str:
+        if all(outcome.test_id != test_id for outcome in self.outcomes):
+            return "its test did not come to its end"
+        ended = self.not_passed.get(test_id)
+        # A test that failed for having no baseline is what a baseline is made from.
+        without_baseline = ended is not None and "NO BASELINE" in ended.verdicts and "REGRESSED" not in ended.verdicts
+        if ended is None or (ended.by_verdict and (accept_slower or without_baseline)):
+            return ""
+        return f"its test {ended.outcome}: {ended.reason}" if ended.outcome == "failed" else "its test was skipped"
+
+
+def run_path(name: str, folder: Path, what: str = "run name") -> Path:
+    """The path that a user's NAME|PATH means: a path if it has a `/` or ends in .json or .jsonl, else a saved name.
+
+    Raises:
+        BadInput: neither; the sentence calls it `what`.
+    """
+    if "/" in name or os.sep in name or name.endswith((".json", ".jsonl")):
+        return Path(name)
+    return folder / "runs" / f"{check_name(name, what)}.jsonl"
+
+
+def resolve_run(name: str, folder: Path, what: str = "run name") -> Path:
+    """As `run_path`, of a run that is to be read: a name has to be one of those that are saved.
+
+    Raises:
+        BadInput: neither a path nor a name, or nothing is saved under it.
+    """
+    path = run_path(name, folder, what)
+    if path != Path(name) and not path.exists():
+        raise BadInput(f"run file {path} does not exist; {saved_runs(folder)}")
+    return path
+
+
+def saved_runs(folder: Path) -> str:
+    """The newest of the runs that are saved there, in words."""
+    known = sorted((folder / "runs").glob("*.jsonl"), key=lambda path: path.lstat().st_mtime)
+    if not known:
+        return f"no run is saved in {folder} yet, save one with --roofline-save=NAME"
+    return f"saved runs: {'…, ' * (len(known) > MOST_NAMED)}{', '.join(path.stem for path in known[-MOST_NAMED:])}"
+
+
+def read_run(path: Path) -> Run:
+    """A run file. A last line that was cut in the middle is left out, and said so by `cut`.
+
+    Raises:
+        BadFile: missing, empty, not JSON lines, another schema version, or a line that cannot be understood.
+    """
+    lines = read_bytes(path, "run file").split(b"\n")
+    tail = lines.pop()
+    records: list[Line] = [_read_line(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
+    cut = False
+    if tail.strip():
+        try:
+            records.append(_read_line(tail, len(lines) + 1, path))
+        except BadFile:
+            if not records:
+                raise
+            cut = True
+    return assemble(path, records, cut)
+
+
+def ends_of(path: Path) -> tuple[Header, Footer] | None:
+    """The first and the last record of a run file, without what lies between; None where it did not come to its end.
+
+    Raises:
+        BadFile: one of the two cannot be understood.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        first = file.readline()
+        file.seek(max(0, path.stat().st_size - MOST_FOOTER_BYTES))
+        last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+    if b'"footer"' not in last[:40]:
+        return None
+    header, footer = _read_line(first, 1, path), _read_line(last, -1, path)
+    return (header, footer) if isinstance(header, Header) and isinstance(footer, Footer) else None
+
+
+def _read_line(line: bytes, number: int, path: Path) -> Line:
+    where = f"run file {path}, line {number}"
+    raw = decode_json(line, where)
+    kind = raw.pop("type", None) if isinstance(raw, dict) else None
+    if not isinstance(kind, str) or kind not in LINE_TYPES:
+        raise BadFile(f"{where} has type {kind!r}; expected one of {', '.join(LINE_TYPES)}")
+    if kind == "header":
+        check_schema(raw, where)
+    if kind == "measurement":
+        raw.pop("derived", None)
+    return to_record(_without_retired(raw, kind), LINE_TYPES[kind], where)
+
+
+def _without_retired(raw: Any, kind: str) -> Any:
+    """A record without the fields that older versions wrote and this one has no more, which it then says."""
+    retired = RETIRED.get(kind, frozenset()) & raw.keys()
+    if not retired:
+        return raw
+    plain = {name: value for name, value in raw.items() if name not in retired}
+    for items in filter(lambda value: isinstance(value, list), plain.values()):
+        for item in filter(lambda value: isinstance(value, dict), items):
+            for name in RETIRED_INSIDE & item.keys():
+                del item[name]
+    missing = plain.get("missing", [])
+    return plain | {"missing": [*missing, OLDER] if isinstance(missing, list) else missing}
+
+
+def assemble(path: Path, records: list[Line], cut: bool) -> Run:
+    """The run of a file's records, its header first.
+
+    Raises:
+        BadFile: the first is none, or there are two.
+    """
+    header = records[0]
+    if not isinstance(header, Header):
+        raise BadFile(f"run file {path} starts with a {type(header).__name__.lower()}; expected its header")
+    if sum(isinstance(record, Header) for record in records) > 1:
+        raise BadFile(f"run file {path} has two headers; expected one run a file")
+    footers = [record for record in records if isinstance(record, Footer)]
+    return Run(
+        path=path,
+        header=header,
+        measurements=tuple(record for record in records if isinstance(record, Measurement)),
+        outcomes=tuple(record for record in records if isinstance(record, Outcome)),
+        footer=footers[-1] if footers else None,
+        cut=cut,
+        calibrations=tuple(record for record in records if isinstance(record, Calibration)),
+        judgements=tuple(record for record in records if isinstance(record, Judgement)),
+        out_of_memory=tuple(record for record in records if isinstance(record, OutOfMemory)),
+        spoiled=_spoiled([record for record in records if isinstance(record, Measurement)]),
+        resources=tuple(record for record in records if isinstance(record, Resources)),
+        exact=tuple(record for record in records if isinstance(record, ExactJudgement)),
+        figures=tuple(record for record in records if isinstance(record, Figure)),
+        memory_uses=tuple(record for record in records if isinstance(record, MemoryUse)),
+        profiles=tuple(record for record in records if isinstance(record, Profile)),
+    )
+
+
+def _spoiled(measurements: Sequence[Measurement]) -> dict[str, str]:
+    """By key, why the sound processes of a run stand for nothing either: over half of all were invalid, as there."""
+    everyone: dict[str, set[str]] = {}
+    sound: dict[str, set[str]] = {}
+    for measurement in measurements:
+        identity = measurement.key.identity
+        everyone.setdefault(identity, set()).add(measurement.process)
+        if not measurement.invalid:
+            sound.setdefault(identity, set()).add(measurement.process)
+    counts = {identity: (len(all_) - len(sound.get(identity, ())), len(all_)) for identity, all_ in everyone.items()}
+    return {
+        identity: f"{invalid} of its {total} processes were invalid"
+        for identity, (invalid, total) in counts.items()
+        if invalid > MOST_EXCLUDED * total
+    }
+
+
+def encode_line(record: Line) -> str:
+    """One line of a run file, newline included."""
+    plain: dict[str, Any] = {"type": _NAMES[type(record)], **to_plain(record)}
+    if isinstance(record, Measurement):
+        plain["derived"] = record.derived()
+    return json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+class RunWriter:
+    """Appends records to a run file, each on disk before the next test starts.
+
+    Where the folder cannot be written or is full, the whole run goes on in a file under the system's temporary folder,
+    and if that fails too, in memory alone; `trouble` then holds a sentence for the user.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.name = name
+        self.path: Path | None = None
+        self.trouble = ""
+        self._lines: list[str] = []
+        self._file: TextIO | None = None
+
+    def write(self, record: Line) -> None:
+        """Append one record."""
+        line = encode_line(record)
+        self._lines.append(line)
+        if self._file is None and not self.trouble:
+            self._open_first()
+        elif self._file is not None:
+            self._append(line)
+
+    def read_back(self) -> Run | None:
+        """Everything that was written, as it is read from a file, also where it could not be saved; None of nothing."""
+        path = self.path or Path(f"{self.name}.jsonl")
+        records = [_read_line(line.encode(), number, path) for number, line in enumerate(self._lines, 1)]
+        return assemble(path, records, cut=False) if records else None
+
+    def close(self) -> None:
+        """Close the file; a full disk may speak up only now."""
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                self._fall_back(error)
+                if self._file is not None:
+                    self._file.close()
+
+    def _open_first(self) -> None:
+        try:
+            make_run_folder(self.folder)
+            self._start(self.folder / "runs" / f"{self.name}.jsonl")
+        except OSError as error:
+            self._fall_back(error)
+
+    def _start(self, path: Path) -> None:
+        # "x": an existing run is never overwritten, whatever happened between the first look and now.
+        self._file = path.open("x", encoding="utf-8")
+        self.path = path
+        self._file.writelines(self._lines)
+        self._file.flush()
+
+    def _append(self, line: str) -> None:
+        assert self._file is not None
+        try:
+            self._file.write(line)
+            self._file.flush()
+        except OSError as error:
+            self._fall_back(error)
+
+    def _fall_back(self, error: OSError) -> None:
+        wanted = self.folder / "runs" / f"{self.name}.jsonl"
+        first = not self.trouble
+        begun = self.path
+        self._file, self.path = None, None
+        self.trouble = f"the run could not be saved as {wanted}: {error.strerror or error}"
+        if first:
+            try:
+                spare = Path(tempfile.mkdtemp(prefix="roofline-"))
+                self._start(spare / f"{self.name}.jsonl")
+                if begun is not None:
+                    # Everything is in the new file; half a run must not keep its name taken.
+                    begun.unlink(missing_ok=True)
+                self.trouble += f"; saved as {self.path} instead, choose another place with --roofline-dir"
+                return
+            except OSError:
+                self._file, self.path = None, None
+        self.trouble += "; its measurements are printed here and nowhere else, choose another place with --roofline-dir"
+
+
+def make_run_folder(folder: Path) -> None:
+    """Make `folder`/runs, which ignores itself in git; a folder that was there already is left as it is.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    runs = folder / "runs"
+    if not runs.is_dir():
+        runs.mkdir(parents=True)
+        (runs / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
+def refuse_existing(folder: Path, name: str) -> None:
+    """Raise where a run of that name is already saved.
+
+    Raises:
+        CannotStore: with the path of the run that is there.
+    """
+    path = folder / "runs" / f"{name}.jsonl"
+    if path.exists():
+        raise CannotStore(f"a run named {name!r} is already saved as {path}; choose another name or remove that file")

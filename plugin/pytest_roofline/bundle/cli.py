@@ -1,0 +1,120 @@
+"""`roofline bundle`: what a vendor's support asks for, in one archive without names."""
+
+import contextlib
+import getpass
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..cli.options import folder_option, json_option, print_json
+from ..core.units import format_amount, printable, slug
+
+if TYPE_CHECKING:
+    from ..baselines.runs import Run
+    from .making import Bundle
+
+# Of a label in the archive's name, so that every file system takes it.
+LONGEST_NAME = 80
+
+
+@click.command(short_help="Pack a run for a vendor's support, without names.")
+@click.argument("run")
+@click.option(
+    "--test", "tests", multiple=True, metavar="TEST",
+    help="Part of the name or id of a test (repeatable); the worst that failed without.",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE.zip",
+    help="The archive; roofline-bundle-TEST.zip in this folder by default.",
+)  # fmt: skip
+@click.option(
+    "--keep", "keep", multiple=True, metavar="CATEGORIES",
+    help="What not to redact, with commas between: hosts, users, paths, addresses, emails, devices, secrets, jobs, "
+    "urls, values.",
+)  # fmt: skip
+@click.option(
+    "--sources", type=click.Path(path_type=Path), metavar="DIR",
+    help="pytest's root of the run, which the test is copied from; this folder, or the one above .roofline.",
+)  # fmt: skip
+@json_option
+@folder_option
+def bundle(
+    run: str, tests: tuple[str, ...], output: Path | None, keep: tuple[str, ...], sources: Path | None, as_json: bool,
+    folder: Path,
+) -> None:  # fmt: skip
+    """Pack RUN for a vendor's support: the run, explanations, and all that it takes to measure the test again.
+
+    RUN is a saved NAME or a PATH. Hosts, users, paths, addresses, devices and secrets are replaced by placeholders
+    that are the same in every file; read the archive before you send it.
+
+    Example: roofline bundle driver-570 --test all_reduce
+
+    Exit status: 0 written, 2 the input cannot be used, or nothing failed and no test is named.
+    """
+    from ..baselines.runs import read_run, resolve_run
+    from .archive import write_archive, zipped
+    from .making import make_bundle
+    from .redacting import Redactor
+
+    read = read_run(resolve_run(run, folder))
+    redactor = Redactor(name.strip() for names in keep for name in names.split(",") if name.strip())
+    for category, name in _names_here():
+        redactor.learn(category, name)
+    made = make_bundle(read, tests, redactor, (sources or _root_of(read)).resolve())
+    path = output or Path(f"roofline-bundle-{slug(made.rows[0].label)[:LONGEST_NAME]}.zip")
+    data = zipped(made.files)
+    write_archive(path, data)
+    if as_json:
+        print_json(_as_json(path, made, redactor.keep))
+        return
+    for line in _lines(path, len(data), made, redactor.keep):
+        click.echo(printable(line))
+
+
+def _names_here() -> Iterator[tuple[str, str]]:
+    """This machine and who uses it: the tests are copied from here, wherever the run was made."""
+    yield "hosts", platform.node()
+    # A container may have a user without a name.
+    with contextlib.suppress(KeyError, OSError):
+        yield "users", getpass.getuser()
+
+
+def _root_of(run: "Run") -> Path:
+    """The folder above `.roofline`, where the run lies in it as a run leaves it there; else this one."""
+    for parent in run.path.resolve().parents:
+        if parent.name == ".roofline":
+            return parent.parent
+    return Path()
+
+
+def _as_json(path: Path, made: "Bundle", keep: frozenset[str]) -> dict[str, Any]:
+    return {
+        "archive": str(path),
+        "tests": [{"test": row.test, "label": row.label, "verdict": row.verdict} for row in made.rows],
+        "files": sorted(made.files),
+        "commands": made.again.commands if made.again.tests else [],
+        "left_out": made.again.left_out,
+        "notes": made.again.notes,
+        "replaced": {name: {"values": values, "times": times} for name, (values, times) in made.summary.items()},
+        "kept": sorted(keep),
+    }
+
+
+def _lines(path: Path, size_bytes: int, made: "Bundle", keep: frozenset[str]) -> Iterator[str]:
+    from .redacting import summary_lines
+
+    yield f"{path}: {len(made.files)} files, {format_amount(size_bytes)}"
+    for row in made.rows:
+        yield f"about {row.verdict} {row.label}"
+    if made.again.tests:
+        yield "to measure it again: unpack it, then in roofline-bundle"
+        yield from (f"  {command}" for command in made.again.commands)
+    for why in made.again.left_out:
+        yield f"cannot be measured from it: {why}"
+    for note in made.again.notes:
+        yield f"note: {note}"
+    yield from summary_lines(made.summary, keep)
+    yield "read it before you send it: no rule finds every name"

@@ -1,0 +1,1 @@
+"""The command `roofline`: one module a group of commands."""

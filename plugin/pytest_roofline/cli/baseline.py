@@ -1,0 +1,245 @@
+"""`roofline baseline`, `propose` and `approve`: runs become a proposal, which a person reads and approves."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..core.errors import BadFile, CannotStore
+from ..core.units import printable
+from .help import InOrder
+from .options import folder_option, into_option, json_option, print_json
+from .upkeep import check, prune, show
+
+if TYPE_CHECKING:
+    from ..baselines.picking import Choice, Picked
+    from ..baselines.proposals import Proposal
+    from ..baselines.runs import Run
+    from ..core.entries import Entry
+    from ..kernel_gate.recording import ExactChange
+
+
+@click.group(cls=InOrder, short_help="Make, renew and check baselines.")
+def baseline() -> None:
+    """Make and renew baselines: runs become a proposal, a person approves it."""
+
+
+@click.command(short_help="Make a proposal of saved runs.")
+@click.argument("runs", nargs=-1)
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The proposal to write.")
+@click.option("--driver", default="", help="Only runs of this driver: its version or the first parts of it, as 550.")
+@click.option("--before", default="", metavar="DATE", help="Only runs begun before this date or time (ISO 8601, UTC).")
+@click.option("--after", default="", metavar="DATE", help="Only runs begun then or later.")
+@click.option("--product", default="", help="Only runs of this hardware: its key, or words of it, as h200-sxm.")
+@click.option("--all", "everything", is_flag=True, help="Also what is not marked gate=True.")
+@click.option(
+    "--accept-slower",
+    is_flag=True,
+    help="Also tests that failed only because they were slower, took more memory, or their kernels ask for more: that "
+    "is accepted.",
+)
+@json_option
+@folder_option
+def propose(
+    runs: tuple[str, ...],
+    output: Path,
+    driver: str,
+    before: str,
+    after: str,
+    product: str,
+    everything: bool,
+    accept_slower: bool,
+    as_json: bool,
+    folder: Path,
+) -> None:
+    """Build baseline entries from RUNS (NAME or PATH; all saved ones without), a session each, into a new file.
+
+    What failed, was invalid or held wrong data is left out and named; runs that disagree with each other are refused.
+
+    Example: roofline baseline propose -o driver-570.json --driver 570
+
+    Exit status: 0 the proposal is written, 2 the input cannot be used, or nothing of it is fit.
+    """
+    from ..baselines.files import write_baseline
+    from ..baselines.picking import Choice, parse_moment
+    from ..report.baseline_tables import proposal_as_json
+
+    if output.exists():
+        raise CannotStore(f"{output} exists already, and a proposal is a new file; choose another name or remove it")
+    choice = Choice(
+        driver=driver,
+        before=parse_moment(before, "--before") if before else None,
+        after=parse_moment(after, "--after") if after else None,
+        product=product,
+    )
+    picked = _picked(runs, folder, choice)
+    notes = [*picked.notes, *_notes(picked.runs)]
+    _say(notes, "note: ")
+    proposal = _proposal(picked.runs, everything, accept_slower)
+    # Another proposal may have taken the name since.
+    write_baseline(output, proposal.baseline, new=True)
+    _say(proposal.left_out, "left out: ")
+    if as_json:
+        print_json(proposal_as_json(proposal, output, notes, provisional(proposal.baseline.entries)))
+    else:
+        _print(proposal, output)
+
+
+def _print(proposal: "Proposal", output: Path) -> None:
+    from ..report.baseline_tables import counted
+
+    entries, exact = proposal.baseline.entries, proposal.baseline.exact
+    if entries:
+        sessions = max(len(entry.sessions) for entry in entries)
+        made = f"{counted(len(entries), 'entry', 'entries')} for {printable(str(entries[0].hardware))}"
+        click.echo(f"{made}, from up to {counted(sessions, 'session', 'sessions')}, in {output}")
+        for line in provisional_lines(entries, output):
+            click.echo(line)
+    if exact:
+        targets = printable(", ".join(sorted({entry.target for entry in exact})))
+        click.echo(f"{counted(len(exact), 'exact entry', 'exact entries')} for {targets}, in {output}")
+    click.echo(f"read it, then: roofline baseline approve {output}")
+
+
+def _picked(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Picked":
+    from ..baselines.picking import pick, scan
+    from ..baselines.runs import read_run, resolve_run
+
+    if not names:
+        return scan(folder, choice)
+    return pick([read_run(resolve_run(name, folder)) for name in names], choice)
+
+
+def _notes(runs: "Iterable[Run]") -> list[str]:
+    from ..baselines.picking import is_fake
+
+    taken = list(runs)
+    notes = [f"{run.path} ends in the middle of a line, which is left out" for run in taken if run.cut]
+    if any(is_fake(run) for run in taken):
+        notes.append("these runs are of a fake device; approve them into no folder that real devices use")
+    return notes
+
+
+def _proposal(runs: "tuple[Run, ...]", everything: bool, accept_slower: bool) -> "Proposal":
+    """The proposal; where nothing is fit, each reason has its line before the error."""
+    from ..baselines.proposals import NothingFit
+    from ..baselines.proposals import propose as propose_entries
+
+    try:
+        return propose_entries(runs, everything=everything, accept_slower=accept_slower)
+    except NothingFit as error:
+        _say(error.left_out, "left out: ")
+        raise
+
+
+def _say(lines: Iterable[str], start: str) -> None:
+    """A line each on standard error, at most twelve."""
+    from ..report.baseline_tables import capped
+
+    for line in capped([f"{start}{printable(line)}" for line in lines]):
+        click.echo(line, err=True)
+
+
+def provisional(entries: "Iterable[Entry]") -> str:
+    """Of which entries too little is known, in a sentence; empty where of none."""
+    from ..baselines.health import health_of
+    from ..report.baseline_tables import provisional_note
+
+    return provisional_note(health_of(entries)) or ""
+
+
+def provisional_lines(entries: "Iterable[Entry]", path: Path) -> list[str]:
+    """The same for a person, with where to look; no line where there is nothing to say."""
+    note = provisional(entries)
+    return [f"{note}; see `roofline baseline show {path}`"] if note else []
+
+
+@click.command(short_help="Merge a proposal into the baselines.")
+@click.argument("proposal", type=click.Path(path_type=Path))
+@into_option
+@click.option("--only", multiple=True, metavar="EXPR", help="Only entries with this in their label (repeatable).")
+@click.option("--replace", is_flag=True, help="Take the new sessions in place of the old, unless they are too slow.")
+@click.option(
+    "--accept-slower",
+    is_flag=True,
+    help="Take what crept beyond the tolerance since its anchor, and anchor it anew; and what takes more memory.",
+)
+@click.option("--dry-run", is_flag=True, help="Show the changes, write nothing.")
+@json_option
+def approve(
+    proposal: Path,
+    into: Path,
+    only: tuple[str, ...],
+    replace: bool,
+    accept_slower: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Show what PROPOSAL changes in the baseline of its hardware, and merge it; other entries stay as they are.
+
+    Compiled kernels go into resources.json, whatever the hardware.
+
+    New sessions replace the old where they surely differ by more than the tolerance, and join them everywhere else: so
+    noise neither tightens nor loosens a baseline. What is slower than the oldest sessions of its entry by more than the
+    tolerance, in one step or many, or takes more memory, is refused without --accept-slower.
+
+    Example: roofline baseline approve driver-570.json --dry-run
+
+    Exit status: 0 merged, or nothing to change, 2 the proposal cannot be used, is too slow for an anchor, or a file
+    cannot be written.
+    """
+    from ..baselines.files import read_baseline
+    from ..baselines.renewal import approve as approve_entries
+    from ..baselines.renewal import changes, kernel_changes
+    from ..kernel_gate.recording import approve_exact, exact_path
+    from ..report.baseline_tables import changes_as_json, changes_table, counted
+
+    if not proposal.exists():
+        raise BadFile(f"proposal {proposal} does not exist; expected a file that `roofline baseline propose` wrote")
+    say = _silent if as_json else click.echo
+    proposed = read_baseline(proposal)
+    path, kernel_path = into / f"{proposed.family}.json", exact_path(into)
+    found = changes(proposed, into, only=only, replaces=replace, accept_slower=accept_slower)
+    kernels = kernel_changes(proposed, into, only=only)
+    pending = [change for change in found if change.action != "unchanged"]
+    exact = [change for change in kernels if change.action != "unchanged"]
+    if not pending and not exact:
+        held = [str(path)] * bool(found) + [str(kernel_path)] * bool(kernels)
+        say(f"nothing to change: {' and '.join(held) or path} already holds all that it proposes")
+    done = "would change in" if dry_run else "written to"
+    if pending:
+        say(changes_table(found, 80, sys.stdout.isatty()))
+        for line in provisional_lines([change.entry for change in found], proposal if dry_run else path):
+            say(line)
+        if not dry_run:
+            approve_entries(proposed, into, only=only, replaces=replace, accept_slower=accept_slower)
+        say(f"{counted(len(pending), 'entry', 'entries')} {done} {path}")
+    if exact:
+        for line in _exact_lines(exact):
+            say(line)
+        if not dry_run:
+            try:
+                approve_exact([change.entry for change in exact], into)
+            except CannotStore as error:
+                raise CannotStore(f"{error}; {path} has been written already" if pending else f"{error}") from None
+        say(f"{counted(len(exact), 'exact entry', 'exact entries')} {done} {kernel_path}")
+    if as_json:
+        written = bool(pending or exact) and not dry_run
+        print_json(changes_as_json(found, kernels, path, kernel_path, written=written))
+
+
+def _silent(_: str) -> None:
+    """Says nothing: standard output is for the machine alone."""
+
+
+def _exact_lines(changes: "Sequence[ExactChange]") -> list[str]:
+    from ..report.exact_tables import exact_change_lines, exact_table
+
+    table = exact_table([change.entry for change in changes], 80, sys.stdout.isatty())
+    return [table, *exact_change_lines(changes)]
+
+
+for command in (propose, approve, show, check, prune):
+    baseline.add_command(command)

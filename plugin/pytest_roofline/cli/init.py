@@ -1,0 +1,150 @@
+"""`roofline init`: the benchmark suite, the baselines and a file for CI, copied from what is installed."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from ..core.errors import BadFile, BadInput, CannotStore
+from ..core.units import printable
+from ..version import __version__
+from .options import json_option, print_json
+
+HERE = Path(__file__).resolve().parents[1]
+# A wheel holds what is copied below `starter/`; an editable install has no such copies, and takes the source tree's.
+STARTER, SOURCES = HERE / "starter", HERE.parents[1]
+FOLDERS = {"perf_tests": "perf_tests", "baselines": "baselines", "ci": "docs/ci"}
+# Texts that lie below `starter/` in either, and what they become.
+TEXTS = {
+    "pytest.ini": "pytest.ini",
+    "perf_tests.md": "perf_tests/README.md",
+    "baselines.md": "baselines/README.md",
+}
+# By the name of a CI its file as shipped, and as that CI looks for it.
+CI = {
+    "github": ("github-actions.yml", ".github/workflows/roofline.yml"),
+    "gitlab": ("gitlab-ci.yml", ".gitlab-ci.yml"),
+    "slurm": ("slurm.sbatch", "roofline.sbatch"),
+}
+# Files in which pytest may be configured already, and what must stand in them; a pytest.ini would hide them.
+CONFIGURED = {
+    "pytest.toml": "", ".pytest.toml": "", ".pytest.ini": "", "pyproject.toml": "[tool.pytest", "tox.ini": "[pytest]",
+    "setup.cfg": "[tool:pytest]",
+}  # fmt: skip
+
+
+def shipped() -> dict[str, bytes]:
+    """Every file that can be written, by its path below the folder that it is written into.
+
+    Raises:
+        BadFile: this installation lacks them.
+    """
+    files = {target: (STARTER / name).read_bytes() for name, target in TEXTS.items()}
+    for path in [*_folder("perf_tests").glob("*.py"), *_folder("baselines").glob("*.json")]:
+        files[f"{path.parent.name}/{path.name}"] = path.read_bytes()
+    files |= {target: (_folder("ci") / name).read_bytes() for name, target in CI.values()}
+    return dict(sorted(files.items()))
+
+
+def _folder(name: str) -> Path:
+    for folder in (STARTER / name, SOURCES / FOLDERS[name]):
+        if folder.is_dir():
+            return folder
+    raise BadFile(
+        f"this installation of pytest-roofline has no {STARTER / name}; expected what its wheel holds there, "
+        "install it anew: pip install --force-reinstall --no-deps pytest-roofline"
+    )
+
+
+def _gone(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        raise click.UsageError("--update is gone: commit your changes, call it with --force, and read `git diff`")
+
+
+@click.command(short_help="Write the suite, the baselines and a CI file into a folder.")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--ci", type=click.Choice([*CI, "none"]), multiple=True, default=["github"], show_default=True,
+    help="The CI to write a file for (repeatable).",
+)  # fmt: skip
+@click.option("--update", is_flag=True, hidden=True, expose_value=False, callback=_gone, help="Gone.")
+@click.option("--force", is_flag=True, help="Overwrite what differs.")
+@json_option
+def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
+    """Write the benchmark suite, the baselines and a file for CI into DIR, a new folder or one of yours.
+
+    A file that is there and differs is refused by name, and then nothing is written; --force overwrites it. After an
+    upgrade of the package, commit what you have, call it with --force, and `git diff` shows what changed.
+
+    Example: roofline init checks --ci gitlab
+
+    Exit status: 0 written, 2 something is in the way or cannot be written.
+    """
+    left_out = {target for name, (_, target) in CI.items() if name not in ci}
+    configured = next((name for name, told in CONFIGURED.items() if _holds(folder / name, told)), "")
+    left_out |= {"pytest.ini"} if configured else set()
+    files = {name: data for name, data in shipped().items() if name not in left_out}
+    new = {name: data for name, data in files.items() if _state(folder / name, folder) != data}
+    taken = [name for name in new if (folder / name).exists()]
+    if taken and not force:
+        raise BadInput(
+            f"{', '.join(taken)} {'are' if len(taken) > 1 else 'is'} there already and differ{'s' * (len(taken) == 1)} "
+            "from what ships; nothing was written, --force overwrites"
+        )
+    _write(folder, new)
+    if as_json:
+        same = [name for name in files if name not in new]
+        print_json({"folder": str(folder), "version": __version__, "written": list(new), "same": same})
+        return
+    for line in _lines(folder, new, ci):
+        click.echo(printable(line))
+    if configured:
+        click.echo(f"note: no pytest.ini is written, since {configured} configures pytest here")
+
+
+def _holds(path: Path, told: str) -> bool:
+    return path.is_file() and told in path.read_text(encoding="utf-8", errors="replace")
+
+
+def _state(path: Path, folder: Path) -> bytes | None:
+    """What is in a file; None where there is none.
+
+    Raises:
+        BadInput: it is no file, or lies outside of the folder by a link.
+    """
+    try:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise BadInput(f"{path} leads out of {folder} by a link; nothing was written")
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise BadInput(f"{path} is no file that can be read: {why}; nothing was written") from None
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    for count, (name, data) in enumerate(files.items()):
+        try:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        except OSError as error:
+            done = f"{count} of {len(files)} files are written, call it again with --force for the others"
+            raise CannotStore(f"{folder / name} cannot be written: {error.strerror}; {done}") from None
+
+
+def _lines(folder: Path, new: Mapping[str, bytes], ci: Iterable[str]) -> Iterator[str]:
+    counts = Counter(name.split("/")[0] for name in new)
+    folders = [f"{name}/ {count}" for name, count in counts.items() if count > 1]
+    alone = [name for name in new if counts[name.split("/")[0]] == 1]
+    yield (
+        f"{len(new)} file{'s' * (len(new) != 1)} written into {folder}" + ": " * bool(new) + ", ".join(folders + alone)
+    )
+    path = folder.resolve()
+    if not (path / ".git").exists() and any((parent / ".git").exists() for parent in path.parents):
+        for name in (CI[one][1] for one in ci if one in ("github", "gitlab")):
+            yield f"note: {name} is read at the top of a repository only: move it there, and put {folder}/ before paths"
+    go = "" if path == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    yield f"next: {go}pytest perf_tests -k memcpy"

@@ -1,0 +1,254 @@
+"""`roofline baseline show`, `check` and `prune`: what there is, whether it is sane, and what no test uses any more."""
+
+import datetime
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..core.errors import BadFile, BadInput
+from ..core.facts import HARDWARE_FILE
+from ..core.units import printable
+from ..plugin.options import PLAN_VARIABLE
+from .options import into_option, json_option, print_json, width
+
+if TYPE_CHECKING:
+    from ..baselines.health import Health
+    from ..baselines.plausible import Flaw
+    from ..baselines.pruning import PlannedTest, Unused
+    from ..core.entries import Baseline, Entry, ExactEntry
+
+# How much of a failed collection's output is shown.
+LAST_LINES = 15
+
+
+@click.command(short_help="Show what stands behind each entry.")
+@click.argument("what", nargs=-1)
+@into_option
+@json_option
+def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
+    """Show what stands behind each entry, and how small a slowdown it finds.
+
+    WHAT: baseline files (*.json; those of the folder without), and parts of the labels to show.
+
+    Example: roofline baseline show baselines/h200.json memcpy
+
+    Exit status: 0 shown, 2 a file cannot be read.
+    """
+    from ..baselines.health import health_of
+    from ..baselines.renewal import select
+    from ..report.baseline_tables import health_as_json, published_as_json
+    from ..report.exact_tables import exact_as_json
+
+    files = [Path(text) for text in what if text.endswith(".json")]
+    parts = [text for text in what if not text.endswith(".json")]
+    baselines = read_baselines(files, into)
+    entries = [entry for baseline in baselines.values() for entry in baseline.entries]
+    kernels = [entry for baseline in baselines.values() for entry in baseline.exact]
+    chosen = {entry.identity for entry in select(entries, parts, [kernel.label for kernel in kernels])}
+    chosen |= {kernel.identity for kernel in select(kernels, parts, [entry.label for entry in entries])}
+    rows = []
+    for path, baseline in baselines.items():
+        # The prior of an entry is what all of its file tell, so the choice comes after.
+        healths = [health for health in health_of(baseline.entries) if health.entry.identity in chosen]
+        published = [e for e in baseline.entries if e.identity in chosen and e.kind != "measured"]
+        exact = [entry for entry in baseline.exact if entry.identity in chosen]
+        if as_json:
+            rows += [{"file": str(path), **exact_as_json(entry)} for entry in exact]
+            rows += [{"file": str(path), **health_as_json(health)} for health in healths]
+            rows += [{"file": str(path), **published_as_json(entry)} for entry in published]
+        elif healths or published or exact:
+            _print_health(path, healths, published, whole=bool(parts))
+            _print_exact(exact)
+    if as_json:
+        print_json(rows)
+
+
+def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[Entry]", *, whole: bool) -> None:
+    """The entries of a file; where they were chosen, the whole list of what was published."""
+    from ..report.baseline_tables import (
+        LEGEND,
+        MOST_OF_ONE,
+        capped,
+        health_table,
+        provisional_lines,
+        published_lines,
+        renewal_lines,
+    )
+
+    click.echo(printable(str(path)))
+    if healths:
+        click.echo(health_table(healths, width(), sys.stdout.isatty()))
+        click.echo(LEGEND)
+        drivers = {driver for health in healths for driver in health.drivers}
+        if len(drivers) == 1:
+            click.echo(f"driver: {printable(drivers.pop())}")
+    shown = published_lines(published, None if whole else MOST_OF_ONE)
+    for line in [*capped(renewal_lines(healths)), *capped(provisional_lines(healths)), *shown]:
+        click.echo(line)
+
+
+def _print_exact(entries: "Sequence[ExactEntry]") -> None:
+    from ..report.exact_tables import exact_table
+
+    if entries:
+        click.echo(exact_table(entries, width(), sys.stdout.isatty()))
+
+
+@click.command(short_help="Say what in baselines cannot be true.")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@into_option
+@json_option
+def check(files: tuple[Path, ...], into: Path, as_json: bool) -> None:
+    """Say what in baseline FILES cannot be true, or is not told.
+
+    Without FILES those of the folder. Times against the datasheet's peak, provenance, conventions, dates, duplicates.
+
+    Example: roofline baseline check baselines/h200.json
+
+    Exit status: 0 nothing is wrong, hints aside, 1 something is, 2 a file cannot be read.
+    """
+    from ..baselines.checks import check as check_baseline
+    from ..report.baseline_tables import flaw_as_json
+
+    baselines = read_baselines(files, into)
+    now = datetime.datetime.now(datetime.UTC)
+    found = [(path, flaw) for path, baseline in baselines.items() for flaw in check_baseline(path, baseline, now)]
+    wrong = sum(not flaw.hint for _, flaw in found)
+    if as_json:
+        print_json([flaw_as_json(path, flaw) for path, flaw in found])
+    else:
+        _print_flaws(found, baselines, wrong)
+    sys.exit(1 if wrong else 0)
+
+
+def _print_flaws(found: "Sequence[tuple[Path, Flaw]]", baselines: "dict[Path, Baseline]", wrong: int) -> None:
+    from ..report.baseline_tables import counted
+
+    for path, flaw in found:
+        where = f"{path}{': ' if flaw.entry else ''}{flaw.entry}"
+        told = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
+        click.echo(printable(f"{'hint: ' if flaw.hint else ''}{where}: {told}"))
+    count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
+    entries, files_read = counted(count, "entry", "entries"), counted(len(baselines), "file", "files")
+    click.echo(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
+
+
+def read_baselines(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]":
+    """The named baselines, or all of a folder.
+
+    Raises:
+        BadFile: one cannot be read, or the folder is none.
+    """
+    from ..baselines.files import read_baseline
+
+    if not files and not into.is_dir():
+        raise BadFile(f"there is no folder {into} with baselines; name files, or the folder with --into")
+    found = (path for path in sorted(into.glob("*.json")) if path.name != HARDWARE_FILE)
+    return {path: read_baseline(path) for path in files or found}
+
+
+@click.command(short_help="List the entries that no test uses any more.")
+@into_option
+@click.option(
+    "--tests", multiple=True, metavar="PATH", help="Where the tests are (repeatable); pytest's own choice without."
+)
+@click.option("--apply", "applied", is_flag=True, help="Remove the entries that no test uses, after listing them.")
+@json_option
+def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> None:
+    """List the entries that no test uses any more, found by a collection of all tests; --apply removes them.
+
+    Example: roofline baseline prune --tests perf_tests
+
+    Exit status: 0 listed or removed, 2 the tests cannot be collected, or a file cannot be read or written.
+    """
+    from ..baselines.pruning import unused
+    from ..report.baseline_tables import counted, unused_as_json
+
+    baselines = read_baselines((), into)
+    planned = _collect(tests)
+    found = {path: unused([*known.entries, *known.exact], planned) for path, known in baselines.items()}
+    count = sum(len(idle) for idle in found.values())
+    total = sum(len(known.entries) + len(known.exact) for known in baselines.values())
+    if not as_json:
+        for path, idle in found.items():
+            _list_unused(path, idle)
+        tests_found = counted(len(planned), "test that measures", "tests that measure")
+        click.echo(f"{count} of {counted(total, 'entry', 'entries')} unused by the {tests_found}")
+    if count and applied:
+        if count == total:
+            raise BadInput(
+                f"none of the {total} entries in {into} is used by the tests that were collected, so these are hardly "
+                "the tests that they were made from; name them with --tests, or remove the files yourself"
+            )
+        _remove(found)
+        if not as_json:
+            click.echo(f"{counted(count, 'entry', 'entries')} removed")
+    if as_json:
+        idle_entries = [unused_as_json(path, one) for path, idle in found.items() for one in idle]
+        print_json(
+            {"entries": total, "tests": len(planned), "removed": bool(count) and applied, "unused": idle_entries}
+        )
+
+
+def _remove(found: "Mapping[Path, Sequence[Unused]]") -> None:
+    """Take what was listed out of the files as they are now: the collection of tests took its time."""
+    from ..baselines.files import read_baseline, write_baseline
+    from ..core.writing import alone
+
+    for path, idle in found.items():
+        if idle:
+            gone = {one.entry.identity for one in idle}
+            with alone(path):
+                known = read_baseline(path)
+                kept = tuple(entry for entry in known.entries if entry.identity not in gone)
+                exact = tuple(entry for entry in known.exact if entry.identity not in gone)
+                write_baseline(path, replace(known, entries=kept, exact=exact))
+
+
+def _list_unused(path: Path, idle: "Sequence[Unused]") -> None:
+    from ..core.entries import ExactEntry
+
+    for one in idle:
+        why = "its test has other parameters now" if one.benchmark_known else "there is no such test"
+        entry = one.entry
+        what = f"{entry.target}; exact" if isinstance(entry, ExactEntry) else f"{entry.hardware}; {entry.kind}"
+        click.echo(printable(f"unused in {path}: {entry.label} ({what}): {why}"))
+
+
+def _collect(tests: tuple[str, ...]) -> "list[PlannedTest]":
+    """The measuring tests that pytest finds in a process of its own, of every tier.
+
+    Raises:
+        BadInput: the collection failed, or found none: then nothing may be called unused.
+    """
+    from ..baselines.pruning import read_plan
+
+    with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
+        plan = Path(folder) / "plan.jsonl"
+        command = [sys.executable, "-m", "pytest", *tests, "--collect-only", "-q", "--roofline-tier=full"]
+        # Options of the ini file or the shell may deselect tests, whose entries would then look unused.
+        command += ["-k", "", "-m", ""]
+        surroundings = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        done = subprocess.run(
+            command, env=surroundings | {PLAN_VARIABLE: str(plan)}, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            for line in [*done.stdout.splitlines(), *done.stderr.splitlines()][-LAST_LINES:]:
+                click.echo(printable(line), err=True)
+            raise BadInput(
+                f"pytest ended with status {done.returncode} while it collected the tests, so nothing can be called "
+                "unused; mend that, or name other tests with --tests"
+            )
+        planned = read_plan(plan) if plan.exists() and plan.stat().st_size else []
+    if not planned:
+        raise BadInput(
+            "pytest collected no test that measures, so nothing can be called unused; name them with --tests"
+        )
+    return planned

@@ -1,0 +1,143 @@
+"""Records from JSON, strictly, and as plain data to be written. Data only, never code.
+
+msgspec checks the schema: one C extension without dependencies that reads standard-library dataclasses, so that the
+records of `core` need no second definition. Pydantic was the other candidate; it costs ten times the import.
+"""
+
+import dataclasses
+import functools
+import re
+import types
+import typing
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from .decoding import decode_json as decode_json
+from .errors import BadFile, BadInput
+from .records import SCHEMA
+
+Record = TypeVar("Record")
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
+
+
+def check_name(name: str, what: str) -> str:
+    """`name` where it can stand as a file name of its own.
+
+    Raises:
+        BadInput: it is empty, too long, starts with a dot, or holds anything but letters, digits and `._+-`.
+    """
+    if not NAME.fullmatch(name):
+        raise BadInput(f"{what} is {name!r}; expected up to 120 letters, digits and ._+- and no leading dot")
+    return name
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    """The content of a file.
+
+    Raises:
+        BadFile: the file is missing, empty, or no file.
+    """
+    try:
+        if path.is_dir():
+            raise BadFile(f"{what} {path} is a directory; expected a file")
+        if path.exists() and not path.is_file():
+            raise BadFile(f"{what} {path} is a device or a pipe; expected a file")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise BadFile(f"{what} {path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise BadFile(f"{what} {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not data.strip():
+        raise BadFile(f"{what} {path} is empty; expected JSON")
+    return data
+
+
+def check_schema(raw: object, where: str) -> None:
+    """Refuse another schema version before its fields are complained about one by one."""
+    if not isinstance(raw, dict):
+        raise BadFile(f"{where} is a {type(raw).__name__}; expected an object")
+    version = raw.get("schema")
+    if version != SCHEMA or isinstance(version, bool):
+        seen = "no schema version" if version is None else f"schema version {version!r}"
+        raise BadFile(f"{where} has {seen}; this pytest-roofline reads version {SCHEMA}")
+
+
+def to_record(raw: object, record: type[Record], where: str) -> Record:
+    """`raw` as the dataclass `record`; unknown fields, wrong types and impossible values are refused.
+
+    Raises:
+        BadFile: with the path of the field, in JSONPath (`$.entries[3].tolerance`).
+    """
+    try:
+        strict: object = msgspec.convert(raw, strict_twin(record))
+        return msgspec.convert(strict, record, from_attributes=True)
+    except msgspec.ValidationError as error:
+        raise BadFile(f"{where}: {error}") from None
+
+
+_TWINS: dict[type, type] = {}
+
+
+def strict_twin(record: type) -> type:
+    """A struct with the fields of a dataclass that, unlike it, refuses unknown ones; made once a class."""
+    if record not in _TWINS:
+        _TWINS[record] = _make_twin(record)
+    return _TWINS[record]
+
+
+def _make_twin(record: type) -> type:
+    hints = typing.get_type_hints(record)
+    members: list[Any] = []
+    for member in dataclasses.fields(record):
+        kind = _strict_type(hints[member.name])
+        if member.default is not dataclasses.MISSING:
+            members.append((member.name, kind, member.default))
+        elif member.default_factory is not dataclasses.MISSING:
+            members.append((member.name, kind, msgspec.field(default_factory=member.default_factory)))
+        else:
+            members.append((member.name, kind))
+    return msgspec.defstruct(record.__name__, members, forbid_unknown_fields=True, kw_only=True)
+
+
+def _strict_type(hint: Any) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return strict_twin(cast(type, hint))
+    arguments = typing.get_args(hint)
+    if not arguments or typing.get_origin(hint) is typing.Literal:
+        return hint
+    inner = tuple(_strict_type(argument) for argument in arguments)
+    if isinstance(hint, types.UnionType):
+        return functools.reduce(lambda left, right: left | right, inner)
+    return typing.get_origin(hint)[inner]
+
+
+def to_plain(record: object) -> dict[str, Any]:
+    """A record as plain data; fields at their default stay out, so that files hold what there is to say."""
+    assert dataclasses.is_dataclass(record)
+    plain = {}
+    for member in dataclasses.fields(record):
+        value = getattr(record, member.name)
+        if not _is_default(member, value):
+            plain[member.name] = _plain_value(value)
+    return plain
+
+
+def _is_default(member: "dataclasses.Field[Any]", value: object) -> bool:
+    if member.name == "schema":
+        return False
+    if member.default_factory is not dataclasses.MISSING:
+        return bool(value == member.default_factory())
+    return member.default is not dataclasses.MISSING and bool(value == member.default)
+
+
+def _plain_value(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return to_plain(value)
+    if isinstance(value, tuple | list):
+        return [_plain_value(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain_value(item) for name, item in value.items()}
+    return value

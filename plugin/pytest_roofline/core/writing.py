@@ -1,0 +1,152 @@
+"""Writing the files that a user names: whole or not at all, and over nothing that must stay."""
+
+import contextlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .errors import BadFile, BadInput, CannotStore
+from .storage import check_schema, decode_json, read_bytes
+
+# mkstemp makes private files; a baseline is shared like any other file of the checkout.
+SHARED = 0o644
+# Nobody needs longer to merge a file.
+PATIENCE_S, POLL_S = 60.0, 0.01
+
+
+def write_json(path: Path, plain: dict[str, Any]) -> None:
+    """Write plain data so that a change is a reviewable diff: sorted keys, two spaces, final newline.
+
+    Raises:
+        CannotStore: the file cannot be written.
+    """
+    write_atomically(path, json_text(plain))
+
+
+def json_text(plain: dict[str, Any]) -> str:
+    """The text of such a file."""
+    return json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace a file whole: whoever reads it sees the old content or the new, never half.
+
+    A link goes on leading to its file, and a file keeps its permissions.
+
+    Raises:
+        CannotStore: a pipe or a device has that name, or the folder cannot be made or written, or is full.
+    """
+    try:
+        mode = _mode(path)
+        target = Path(os.path.realpath(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary_beside(target) as temporary:
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+            temporary.chmod(mode)
+            temporary.replace(target)
+    except (OSError, UnicodeEncodeError) as error:
+        raise _cannot(path, error) from None
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Keep every other process of this project from changing a file, from reading it to writing it back.
+
+    The lock is a file beside it that only one process can make, of whatever user and on whatever host; it goes when the
+    file is written.
+
+    Raises:
+        CannotStore: the folder cannot be written, or another process holds the lock for longer than a minute.
+    """
+    from filelock import SoftFileLock, Timeout
+
+    target = Path(os.path.realpath(path))
+    lock = target.parent / f".{target.name}.lock"
+    held = SoftFileLock(lock, timeout=PATIENCE_S)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        held.acquire(poll_interval=POLL_S)
+    except Timeout:
+        raise CannotStore(
+            f"{path} is being changed by another process, which has held {lock} for {PATIENCE_S:g} s; wait until it "
+            "has ended and call this again, or remove that file where no such process is left"
+        ) from None
+    except OSError as error:
+        raise _cannot(path, error) from None
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that was not there before, whole or not at all.
+
+    Raises:
+        CannotStore: something of that name is there, or it cannot be written.
+    """
+    try:
+        data = text.encode()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            try:
+                file.write(data)
+                file.flush()
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+    except (OSError, UnicodeEncodeError) as error:
+        if isinstance(error, FileExistsError) and os.path.lexists(path):
+            raise CannotStore(f"{path} is there already; choose another name or remove that file") from None
+        raise _cannot(path, error) from None
+
+
+def refuse_overwriting(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Raise where writing to `path` would cost a run, a baseline, or what the command itself reads.
+
+    Raises:
+        BadInput: it is one of `inputs`, has the name of a run file, or holds records of ours.
+    """
+    if any(_same(path, one) for one in inputs):
+        raise BadInput(f"{path} is a file that this command reads; expected another name")
+    if os.path.realpath(path).endswith(".jsonl"):
+        raise BadInput(f"{path} has the name of a run file, which ends in .jsonl; expected another name")
+    try:
+        check_schema(decode_json(read_bytes(path, "file"), "it"), "it")
+    except BadFile:
+        return
+    raise BadInput(f"{path} is a baseline, or another file that pytest-roofline reads; expected another name")
+
+
+def _same(path: Path, other: Path) -> bool:
+    return path.exists() and other.exists() and path.samefile(other)
+
+
+def _cannot(path: Path, error: OSError | UnicodeEncodeError) -> CannotStore:
+    return CannotStore(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}")
+
+
+def _mode(path: Path) -> int:
+    """The permissions of the file that has this name, or of a new one."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return SHARED
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise CannotStore(f"{path} cannot be written: it is a pipe or a device; expected a file, or a new name")
+    return stat.S_IMODE(mode)
+
+
+@contextlib.contextmanager
+def _temporary_beside(path: Path) -> Iterator[Path]:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)

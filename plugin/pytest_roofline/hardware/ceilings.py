@@ -1,0 +1,259 @@
+"""What a product and the links of several can reach at most, from datasheets, and which rates are beyond belief."""
+
+from dataclasses import replace
+
+from ..core.facts import DeviceFacts, Environment, HardwareKey
+from ..core.machine import Gpu
+from ..core.records import Ceiling
+from ..core.units import MIB, format_flops, format_rate
+from ..core.work import RATE_UNITS, Work, rate_suffix
+from .keys import is_part
+from .lookup import catalogue, product_of
+from .specs import Peak, Product
+
+# Datasheet peaks bound what is believable from here up; smaller sizes may sit in a cache.
+BOUNDED_FROM_BYTES = 16 * MIB
+# No cache makes arithmetic faster, but a clock's step of 0.5 µs may make it look so: at the highest peak, 2250 TFLOP/s,
+# this much takes as long.
+BOUNDED_FROM_FLOPS = 10**9
+# Clocks and counting differ by a percent or two between datasheet and reality.
+UPPER_BOUND = 1.02
+# A cache is several times as fast as memory, and a measured roofline may be one of few threads. Nothing is this much
+# faster than either.
+BEYOND_BELIEF = 20
+# Vendors rate matrix units at no less than this share of what they do at the highest clock (an H100 NVL: 87 %). What
+# is rated at less is another chip, or another architecture, than the data say.
+LEAST_RATED = 0.8
+# The rated figure of one pair, one way, by the class of the link. Where links go from GPU to GPU their number matters,
+# which a key does not hold.
+_LINK_PEAKS = {"nvlink-switch": "nvlink_GBps", "xgmi": "xgmi_GBps", "pcie": "pcie_GBps"}
+# What one device has in all towards the others, one way.
+_DEVICE_PEAKS = {"nvlink-switch": "nvlink_GBps", "nvlink": "nvlink_GBps", "pcie": "pcie_GBps"}
+# A rank may keep any share of what it counts.
+_UNEVEN = "all_to_all_v"
+
+
+def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling | None:
+    """The roofline of `metric` from the device's datasheet; None where the product or the peak is unknown.
+
+    Traffic is held against the memory's bandwidth; a payload that crosses the host's link against PCIe, one way.
+    FLOP/s are held against the peak of the type that the metric names, as `bf16_TFLOPS` does; a plain `TFLOPS` names
+    none, and has no roofline. A part of a device has none either: what a partition can reach, no datasheet tells.
+    """
+    known = product_of(device)
+    if known is None or is_part(device, known):
+        return None
+    return product_ceiling(known, work, metric)
+
+
+def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
+    """The roofline of a host's link at the generation that card and host agree on, at the card's own width.
+
+    Each generation of PCIe has twice the rate of the one before. A rate up to the card's own stays believable, since
+    virtual machines are known to tell of a slot that they have not.
+
+    Args:
+        link: as the card is rated.
+        gpu: what the management library tells; None where that is not known.
+    """
+    if gpu is None or gpu.pcie_generation is None or gpu.pcie_generation_rated is None:
+        return link
+    behind = gpu.pcie_generation_rated - gpu.pcie_generation
+    if behind <= 0:
+        return link
+    origin = f"{link.origin}, at generation {gpu.pcie_generation} of the card's {gpu.pcie_generation_rated}"
+    return replace(link, value=link.value / 2**behind, limit=link.limit or link.value, origin=origin)
+
+
+def product_ceiling(known: Product, work: Work, metric: str) -> Ceiling | None:
+    """The roofline of `metric` on a whole device of a product; see `datasheet_ceiling`."""
+    convention = rate_suffix(metric)
+    if convention == "traffic_GBps":
+        name = "memory_GBps"
+    elif convention == "payload_GBps" and work.wire_bytes:
+        name = "pcie_GBps"
+    elif convention == "TFLOPS":
+        name = metric
+        if f"{metric.removesuffix('_TFLOPS')}_matrix_TFLOPS" in known.peaks:
+            # Libraries multiply in full single precision on the matrix units that have it.
+            name = f"{metric.removesuffix('_TFLOPS')}_matrix_TFLOPS"
+    else:
+        return None
+    peak = known.peaks.get(name)
+    if peak is None:
+        return None
+    # Rooflines of several types stand beside each other, so that of arithmetic keeps the type in its name.
+    shown = metric if convention == "TFLOPS" else convention
+    found = ceiling_of(peak, shown, RATE_UNITS[convention])
+    return replace(found, limit=_at_full_clock(known, name)) if convention == "TFLOPS" and found.bounds else found
+
+
+def ceiling_of(peak: Peak, metric: str, unit: float, value: float | None = None) -> Ceiling:
+    """A peak as a roofline, which says of itself when it bounds nothing.
+
+    Args:
+        unit: of the metric, in bytes or FLOP per second.
+        value: in that unit; the peak's own by default.
+    """
+    origin = peak.source
+    if not peak.trusted:
+        why = peak.note if not peak.bounds else f"confidence {peak.confidence}"
+        origin += f" ({why}; it bounds nothing)"
+    rate = (peak.value if value is None else value) * unit
+    return Ceiling(metric, rate, "datasheet", origin, confidence=peak.confidence, bounds=peak.trusted)
+
+
+def _at_full_clock(known: Product, name: str) -> float | None:
+    """What all units do at the highest clock, FLOP/s, where that is more than they are rated at; None where it is not.
+
+    NVIDIA rates matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz where power allows. Where it is more
+    than the check allows, units, clock or architecture are not those of this peak.
+    """
+    architecture = catalogue().architecture(known.architecture)
+    flops = architecture.flops_per_clock.get(name.removesuffix("_TFLOPS")) if architecture is not None else None
+    units, clock = known.facts.get("units"), known.facts.get("clock_MHz")
+    if flops is None or units is None or clock is None:
+        return None
+    rated, most = known.peaks[name].value * RATE_UNITS["TFLOPS"], units.value * clock.value * 1e6 * flops
+    return most if LEAST_RATED * most <= rated < most else None
+
+
+def rank_ceiling(environment: Environment | None, work: Work, metric: str) -> Ceiling | None:
+    """The roofline of what one rank computes: the datasheet's peak of its device; None of bytes, which cross links.
+
+    Args:
+        environment: of rank 0, whose device is like every other rank's; None where it is not known.
+        work: of one rank.
+        metric: `bf16_TFLOPS`.
+    """
+    if environment is None or rate_suffix(metric) != "TFLOPS":
+        return None
+    found = datasheet_ceiling(environment.device, work, metric)
+    return found and replace(found, origin=f"{found.origin}, one rank's device, for the work of one rank")
+
+
+def is_arithmetic(ceiling: Ceiling) -> bool:
+    """Whether a roofline is of FLOP/s; every other one is of bytes per second."""
+    return rate_suffix(ceiling.metric) == "TFLOPS"
+
+
+def format_ceiling(ceiling: Ceiling) -> str:
+    """The height of a roofline: `4800 GB/s`, `989 TFLOP/s`."""
+    return format_flops(ceiling.value) if is_arithmetic(ceiling) else format_rate(ceiling.value)
+
+
+def above_peak(ceiling: Ceiling | None, work: Work, share: float | None, labels: tuple[str, ...]) -> str:
+    """Why a rate cannot be true: more than 1.02 times a datasheet peak that bounds; else empty.
+
+    Bytes per second are bounded from 16 MiB up and outside caches, FLOP/s from 1 GFLOP up.
+    """
+    if ceiling is None or ceiling.source != "datasheet" or not ceiling.bounds or share is None:
+        return ""
+    if share <= UPPER_BOUND * (ceiling.limit or ceiling.value) / ceiling.value:
+        return ""
+    if not (_computes_enough(work) if is_arithmetic(ceiling) else _moves_enough(work, labels)):
+        return ""
+    return f"{share:.0%} of the datasheet's peak ({format_ceiling(ceiling)}): the work was not done, or not counted"
+
+
+def beyond_belief(ceiling: Ceiling, amount: float, seconds: float) -> str:
+    """Why a rate cannot be true, whatever caches there are: twenty times a roofline and more; else empty.
+
+    Args:
+        ceiling: in bytes or FLOP per second.
+        amount: bytes or FLOPs of one call.
+        seconds: that it takes.
+    """
+    rate = amount / seconds
+    if not ceiling.bounds or rate <= BEYOND_BELIEF * (ceiling.limit or ceiling.value):
+        return ""
+    shown = format_flops(rate) if is_arithmetic(ceiling) else format_rate(rate)
+    known = "the datasheet's peak" if ceiling.source == "datasheet" else "what was measured here"
+    return (
+        f"{shown} is {rate / ceiling.value:,.0f} times {known} ({format_ceiling(ceiling)}): is `work` right, and does "
+        "the function do it?"
+    )
+
+
+def device_bounds(device: DeviceFacts) -> list[Ceiling]:
+    """What bounds a device by its datasheet, whatever a metric names: its memory, and its fastest arithmetic."""
+    known = product_of(device)
+    if known is None:
+        return []
+    flops = [name for name, peak in known.peaks.items() if name.endswith("_TFLOPS") and peak.trusted]
+    found = [("memory_GBps", "traffic_GBps")] if "memory_GBps" in known.peaks else []
+    if flops:
+        found.append((max(flops, key=lambda name: known.peaks[name].value), "TFLOPS"))
+    return [ceiling_of(known.peaks[name], metric, RATE_UNITS[metric]) for name, metric in found]
+
+
+def _moves_enough(work: Work, labels: tuple[str, ...]) -> bool:
+    size_bytes = max(work.payload_bytes, work.traffic_bytes // 2, work.algbw_bytes)
+    return size_bytes >= BOUNDED_FROM_BYTES and "cache_resident" not in labels
+
+
+def _computes_enough(work: Work) -> bool:
+    return work.flops >= BOUNDED_FROM_FLOPS
+
+
+def link_peak(product: Product | None, link: str | None) -> Peak | None:
+    """What a copy from one device to another can reach at most, one way; None where no source tells."""
+    name = _LINK_PEAKS.get(link or "")
+    return product.peaks.get(name) if product is not None and name is not None else None
+
+
+def link_ceiling(device: DeviceFacts, hardware: HardwareKey, metric: str) -> Ceiling | None:
+    """The roofline of a copy between two devices, one way or both, by their link; None of anything else."""
+    return pair_ceiling(product_of(device), hardware, metric)
+
+
+def pair_ceiling(known: Product | None, hardware: HardwareKey, metric: str) -> Ceiling | None:
+    """The same by the product of both devices."""
+    peak = link_peak(known, hardware.link)
+    if peak is None or hardware.devices != 2 or rate_suffix(metric) != "payload_GBps":
+        return None
+    if "bidir" not in metric:
+        return ceiling_of(peak, "payload_GBps", 1e9)
+    both = ceiling_of(peak, "payload_GBps", 1e9, value=2 * peak.value)
+    return replace(both, origin=f"both ways added up: {both.origin}")
+
+
+def collective_ceiling(
+    known: Product | None, hardware: HardwareKey, work: Work, metric: str, operation: str = ""
+) -> Ceiling | None:
+    """The roofline of a collective among the devices of one node; None of anything else.
+
+    The bus bandwidth is what the links of every device carry in one direction, whoever adds up and copies: its factors
+    are those of the least that must be moved (nccl-tests, PERFORMANCE.md). So it is at most what a device's links are
+    rated at. Only where the switch itself adds up does an all_reduce need less: algbw (n+1)/n on the links of n devices
+    (NVLS), so that its bus bandwidth may be 2(n-1)/(n+1) of their rate.
+
+    Args:
+        known: the product of every device.
+        work: of the whole collective.
+        metric: `busbw_GBps`.
+        operation: as the caller names it; empty is unknown.
+    """
+    ranks = hardware.devices or 0
+    if known is None or ranks < 2 or rate_suffix(metric) != "busbw_GBps" or operation == _UNEVEN:
+        return None
+    found = _links_of_one(known, hardware.link, ranks)
+    if found is None:
+        return None
+    peak, rate, said = found
+    # Of all operations only this one has a factor above 1, beyond two ranks.
+    everywhere = work.busbw_bytes > work.algbw_bytes
+    ceiling = ceiling_of(peak, "busbw_GBps", 1e9, value=rate)
+    if hardware.link != "nvlink-switch" or not everywhere:
+        return replace(ceiling, origin=f"{said}: {ceiling.origin}")
+    most = 2 * (ranks - 1) / (ranks + 1) * ceiling.value
+    return replace(ceiling, origin=f"{said}, unless the switch adds up (NVLS): {ceiling.origin}", limit=most)
+
+
+def _links_of_one(known: Product, link: str | None, ranks: int) -> tuple[Peak, float, str] | None:
+    """What one device sends at most to the others: whose peak, GB/s, and in words."""
+    if link == "xgmi" and (pair := known.peaks.get("xgmi_GBps")) is not None:
+        return pair, (ranks - 1) * pair.value, f"{ranks - 1} links of one device, one way"
+    name = _DEVICE_PEAKS.get(link or "")
+    peak = known.peaks.get(name) if name is not None else None
+    return None if peak is None else (peak, peak.value, "the links of one device, one way")

@@ -1,0 +1,141 @@
+"""Which hardware this is: its key, its family, the very device, and what to say where its peaks are not known."""
+
+import json
+import re
+import shlex
+
+from ..core.facts import HARDWARE_FILE, DeviceFacts, Environment, HardwareKey, HostFacts
+from ..core.units import GIB, printable, slug
+from .lookup import product_of
+from .specs import LEAST_SHARE, Product
+
+# torch names a slice of a GPU by its profile: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
+_SLICE = re.compile(r" MIG (\d+c\.)?\d+g\.\d+gb\S*$")
+
+
+def identity_of(environment: Environment) -> str:
+    """Which very device this is: its UUID; empty on a CPU, whose hosts come and go under new names.
+
+    An accelerator without a UUID is known by its host and index, so that another host's counts as another device.
+    """
+    device = environment.device
+    if device.type == "cpu":
+        return ""
+    return device.uuid or f"{environment.host.name}:{device.index}"
+
+
+def family_of(device: DeviceFacts) -> str:
+    """The name of the baseline file for a device: `cpu`, `h100`, or the device's own name where it is unknown."""
+    if device.type == "cpu":
+        return "cpu"
+    known = product_of(device)
+    return known.family if known else slug(device.product)
+
+
+def key_of(environment: Environment, devices: int = 1, link: str = "none") -> HardwareKey:
+    """The hardware key of a measurement on `environment`'s device."""
+    device = environment.device
+    if device.type == "cpu":
+        return _cpu_key(environment.host, device, link)
+    known = product_of(device)
+    return HardwareKey(
+        product=known.product if known else slug(device.product),
+        memory=known.memory if known else _whole_gib(device.memory_bytes),
+        partition=_partition(device, known),
+        devices=devices,
+        link=link,
+    )
+
+
+def _partition(device: DeviceFacts, known: Product | None) -> str:
+    """The partition that a driver names, or one seen by its share: an MI300X in CPX mode shows an eighth of its own."""
+    if device.partition or known is None:
+        return device.partition or "none"
+    if _has_less_memory(device, known):
+        return _whole_gib(device.memory_bytes)
+    return f"{device.units}-units" if has_fewer_units(device, known) else "none"
+
+
+def is_part(device: DeviceFacts, known: Product) -> bool:
+    """Whether a device is a part of its product, whose peaks nobody rated: by its driver, its memory or its units."""
+    return bool(device.partition) or _has_less_memory(device, known) or has_fewer_units(device, known)
+
+
+def has_fewer_units(device: DeviceFacts, known: Product) -> bool:
+    """Whether a device shows fewer units than its product has; a `7g.40gb` of an A100 has all memory, and 98 of 108."""
+    rated = known.facts.get("units")
+    return rated is not None and device.units is not None and device.units < rated.value
+
+
+def _has_less_memory(device: DeviceFacts, known: Product) -> bool:
+    rated, seen = known.memory_bytes, device.memory_bytes
+    return rated is not None and seen is not None and seen <= LEAST_SHARE * rated
+
+
+def _cpu_key(host: HostFacts, device: DeviceFacts, link: str) -> HardwareKey:
+    cores = f"{host.usable_cores}-cores"
+    quota = f"-quota-{host.cgroup_cpus:g}" if host.cgroup_cpus is not None else ""
+    # Virtual machines print a bare "AMD EPYC" for chips years apart; family and model tell them from each other.
+    product = slug(" ".join(filter(None, (device.product, device.architecture))))
+    return HardwareKey(
+        product=product, memory=_whole_gib(host.usable_memory_bytes), partition=cores + quota, devices=1, link=link
+    )
+
+
+def _whole_gib(size_bytes: int | None) -> str:
+    return "unknown" if size_bytes is None else f"{round(size_bytes / GIB)}gib"
+
+
+def unknown_line(device: DeviceFacts) -> str:
+    """That no share of a roofline can be shown for want of the device's peaks, and how to add them; else empty."""
+    if device.type == "cpu":
+        return ""
+    known, name = product_of(device), printable(device.product)
+    if is_slice(name):
+        return part_line(name)
+    if known is None:
+        return (
+            f'roof: no peaks are known of "{name}", so nothing is shown as a share of them; '
+            f"`roofline hardware show {shlex.quote(name)}` prints how to add it"
+        )
+    if is_part(device, known):
+        fewer = f" ({device.units} of {known.facts['units'].value:g} units)" if has_fewer_units(device, known) else ""
+        return part_line(name, fewer)
+    return ""
+
+
+def part_line(name: str, seen: str = "") -> str:
+    """That a device of this name has no roofline, as it is a part of another.
+
+    Args:
+        name: of the device, be it that of a slice.
+        seen: by what it is known to be a part, after a blank.
+    """
+    return f'roof: this is a part of a "{_SLICE.sub("", name)}"{seen}, and no datasheet tells the peaks of a part'
+
+
+def is_slice(name: str) -> bool:
+    """Whether a name is that of a slice of a GPU (MIG)."""
+    return _SLICE.search(name) is not None
+
+
+def how_to_add(name: str) -> str:
+    """The steps, and a file to fill in, for a name that is not known; as long as anything is empty, it is refused."""
+    figure = {"value": None, "source": "", "confidence": "recalled"}
+    product = {
+        "family": slug(name),
+        "product": slug(name),
+        "memory": "",
+        "variant": "",
+        "architecture": "",
+        "names": [{"name": name, "source": "torch.cuda.get_device_name() on one"}],
+        "facts": {"units": figure, "clock_MHz": figure, "memory_bus_bits": figure},
+        "peaks": {"memory_GBps": figure, "bf16_TFLOPS": figure},
+    }
+    text = json.dumps({"schema": 1, "products": [product]}, indent=2, ensure_ascii=False)
+    return (
+        "Fill this in from its datasheet, dense rates and one direction, each with its source and how sure you are "
+        "(high, medium, low, recalled), and leave out what you cannot find. Save it as "
+        f"{HARDWARE_FILE} in the baselines/ of your tests, or in a folder that --roofline-baselines names; then run\n"
+        f"roofline hardware check baselines/{HARDWARE_FILE}\n\n{text}"
+    )

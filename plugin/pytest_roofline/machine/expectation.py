@@ -1,0 +1,148 @@
+"""What a good node has, made from one and held against others: `roofline doctor --expect`."""
+
+import collections
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+
+from ..core.machine import Expectation, ExpectedGpus, Gpu, Machine, Unexpected
+from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
+from ..core.units import format_amount
+from ..core.writing import write_json
+
+# Kernels reserve some of the memory, and not always the same.
+MEMORY_TOLERANCE = 0.02
+# What a file says of a device that is no part of one.
+WHOLE = "none"
+
+
+def read_expectation(path: Path) -> Expectation:
+    """An expectation file.
+
+    Raises:
+        BadFile: missing, not JSON, another schema version, or a field that is unknown or impossible.
+    """
+    where = f"expectation file {path}"
+    raw = decode_json(read_bytes(path, "expectation file"), where)
+    check_schema(raw, where)
+    return to_record(raw, Expectation, where)
+
+
+def write_expectation(path: Path, expectation: Expectation) -> None:
+    """Write an expectation for people to read and edit.
+
+    Raises:
+        CannotStore: the file cannot be written.
+    """
+    write_json(path, to_plain(expectation))
+
+
+def expectation_of(machine: Machine) -> Expectation:
+    """What every node must have, if this one is good."""
+    products: dict[str, list[ExpectedGpus]] = {}
+    for gpu in machine.gpus:
+        products.setdefault(gpu.product, []).append(_expected(gpu))
+    gpus = tuple(_common(alike) for alike in products.values())
+    drivers = {gpu.driver for gpu in machine.gpus}
+    host = machine.host
+    return Expectation(
+        gpus=gpus,
+        driver=drivers.pop() if len(drivers) == 1 else None,
+        cpu_model=host.cpu_model,
+        usable_cores=host.usable_cores,
+        memory_bytes=host.usable_memory_bytes,
+    )
+
+
+def _common(alike: list[ExpectedGpus]) -> ExpectedGpus:
+    """What all GPUs of a product have in common; a fact in which they differ may be anything."""
+    shared = {f.name: {getattr(gpu, f.name) for gpu in alike} for f in fields(ExpectedGpus)}
+    facts = {name: values.pop() if len(values) == 1 else None for name, values in shared.items()}
+    return ExpectedGpus(**facts | {"count": len(alike)})  # type: ignore[arg-type]
+
+
+def _expected(gpu: Gpu) -> ExpectedGpus:
+    return ExpectedGpus(
+        product=gpu.product,
+        count=1,
+        memory_bytes=gpu.memory_bytes or None,
+        # A zero is no fact: a driver that does not know says so that way.
+        # As this good node runs, which may be less than the card alone could: its slot decides too.
+        pcie_generation=gpu.pcie_generation or None,
+        pcie_width=gpu.pcie_width or None,
+        power_limit_w=gpu.power_limit_w or None,
+        ecc=gpu.ecc,
+        links=gpu.links,
+        partition=gpu.partition or WHOLE,
+    )
+
+
+def rated_by(expected: Expectation, gpu: Gpu) -> Gpu:
+    """A GPU as its site rates it: a card in an older slot, or with a limit lowered on purpose, is not sick there."""
+    for group in expected.gpus:
+        if group.product == gpu.product:
+            return replace(
+                gpu,
+                power_default_w=group.power_limit_w or gpu.power_default_w,
+                pcie_generation_rated=group.pcie_generation or gpu.pcie_generation_rated,
+                pcie_width_rated=group.pcie_width or gpu.pcie_width_rated,
+            )
+    return gpu
+
+
+def differences(expected: Expectation, machine: Machine) -> list[Unexpected]:
+    """Every fact that is not as expected. What is better is a difference too, since it makes another node."""
+    found: list[Unexpected] = []
+    for group in expected.gpus:
+        mine = [gpu for gpu in machine.gpus if gpu.product == group.product]
+        if len(mine) != group.count:
+            found.append(Unexpected("GPUs", group.product, str(group.count), str(len(mine))))
+        for gpu in mine:
+            found += _gpu_differences(group, gpu)
+    known = {group.product for group in expected.gpus}
+    others = collections.Counter(gpu.product for gpu in machine.gpus if gpu.product not in known)
+    found += [Unexpected("GPUs", product, "0", str(count)) for product, count in others.items()]
+    found += _driver_differences(expected, machine)
+    return [*found, *_host_differences(expected, machine)]
+
+
+def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Unexpected]:
+    for fact in ("pcie_generation", "pcie_width", "power_limit_w", "ecc", "links", "partition"):
+        wanted, seen = getattr(expected, fact), getattr(gpu, fact)
+        seen = seen or WHOLE if fact == "partition" else seen
+        if wanted is not None and wanted != seen:
+            yield Unexpected(gpu.label, fact, _text(wanted), _text(seen))
+    if expected.memory_bytes is not None and not _about(expected.memory_bytes, gpu.memory_bytes):
+        yield Unexpected(gpu.label, "memory_bytes", _amount(expected.memory_bytes), _amount(gpu.memory_bytes))
+
+
+def _driver_differences(expected: Expectation, machine: Machine) -> Iterator[Unexpected]:
+    if expected.driver is not None:
+        drivers = {gpu.driver for gpu in machine.gpus} or {None}
+        for driver in sorted(drivers, key=str):
+            if driver != expected.driver:
+                yield Unexpected("driver", "version", expected.driver, _text(driver))
+
+
+def _host_differences(expected: Expectation, machine: Machine) -> Iterator[Unexpected]:
+    host = machine.host
+    if expected.cpu_model not in (None, host.cpu_model):
+        yield Unexpected("host", "cpu_model", str(expected.cpu_model), host.cpu_model)
+    if expected.usable_cores not in (None, host.usable_cores):
+        yield Unexpected("host", "usable_cores", str(expected.usable_cores), str(host.usable_cores))
+    if expected.memory_bytes is not None and not _about(expected.memory_bytes, host.usable_memory_bytes):
+        yield Unexpected("host", "memory_bytes", _amount(expected.memory_bytes), _amount(host.usable_memory_bytes))
+
+
+def _about(expected: int, observed: int | None) -> bool:
+    return observed is not None and abs(observed / expected - 1) <= MEMORY_TOLERANCE
+
+
+def _amount(size_bytes: int | None) -> str:
+    return "unknown" if size_bytes is None else f"{format_amount(size_bytes)} ({size_bytes})"
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:g}" if isinstance(value, float) else str(value)

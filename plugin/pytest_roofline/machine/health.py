@@ -1,0 +1,220 @@
+"""Whether a device is itself sick: facts below their rating, memory errors, slowdowns that would not end.
+
+A fact that nobody tells is no finding, and is never fine either: `unknown_health` names it.
+"""
+
+from collections.abc import Sequence
+
+from ..core.machine import Finding, Gpu, Unexpected
+from ..core.records import Measurement
+from ..hardware import products
+from .slowdowns import persistent_slowdown
+
+# Facts of an expectation in the words of a reader.
+_WORDS = {
+    "power_limit_w": "power limit in W",
+    "pcie_generation": "PCIe generation",
+    "pcie_width": "PCIe width",
+    "ecc": "ECC",
+    "links": "links up",
+    "memory_bytes": "memory",
+    "cpu_model": "processor",
+    "usable_cores": "usable cores",
+}
+_RESET = "drain and reset it (nvidia-smi --gpu-reset -i {}, amd-smi reset --gpureset)"
+
+
+def degraded(
+    before: Gpu | None,
+    after: Gpu | None,
+    measurements: Sequence[Measurement],
+    differences: Sequence[Unexpected] = (),
+) -> list[Finding]:
+    """What makes a device DEGRADED, worst first: its own facts, then what a good node has and this one lacks.
+
+    A power limit, a lost link and a memory error count if seen at either end of the run. A PCIe link counts by the
+    better of both ends: it may be narrowed while the device idles (manual of nvidia-smi), so what was whole once is
+    whole. A slowdown counts by the blocks that it spoiled. The software power cap is a normal state and never counts.
+
+    Args:
+        before: the device ahead of the first test, where its management library tells of it.
+        after: the same right behind the last test.
+        measurements: all that the run took on it.
+        differences: of the machine from its expectation; one that is found anyway is not said twice.
+    """
+    ends = [gpu for gpu in (before, after) if gpu is not None]
+    own = _own(ends, measurements)
+    said = {(finding.subject, fact) for fact, finding in own.items()}
+    others = [_unlike(difference) for difference in differences if (difference.subject, difference.fact) not in said]
+    return [*own.values(), *others]
+
+
+def _own(ends: Sequence[Gpu], measurements: Sequence[Measurement]) -> dict[str, Finding]:
+    """By fact, worst first: what makes data wrong, what slows everything, what slows copies."""
+    label, active = (_named(ends).label, ends[-1].active) if ends else (_label(measurements), None)
+    found = {
+        "ecc_errors": _errors(ends),
+        "remap_failed": _failed(ends),
+        "slowdown": persistent_slowdown(label, measurements, active or ()),
+        "power_limit_w": _power(ends),
+        "links": _links(ends),
+        "pcie_generation": _pcie(ends, "pcie_generation"),
+        "pcie_width": _pcie(ends, "pcie_width"),
+        "remap_pending": _pending(ends),
+    }
+    return {fact: finding for fact, finding in found.items() if finding is not None}
+
+
+def _named(ends: Sequence[Gpu]) -> Gpu:
+    """The end that knows its name: a device that was lost since answers nothing."""
+    return next((gpu for gpu in reversed(ends) if gpu.product != "unknown"), ends[-1])
+
+
+def _label(measurements: Sequence[Measurement]) -> str:
+    """A device of which no library tells, by the product of what was measured on it."""
+    measured = sorted({str(measurement.key.hardware.product) for measurement in measurements})
+    return f"device ({', '.join(measured)})" if measured else "device"
+
+
+def _finding(ends: Sequence[Gpu], observed: str, effect: str, remedy: str) -> Finding:
+    return Finding("degraded", _named(ends).label, observed, effect, remedy)
+
+
+def _errors(ends: Sequence[Gpu]) -> Finding | None:
+    counts = [gpu.ecc_errors for gpu in ends if gpu.ecc_errors is not None]
+    if not any(counts):
+        return None
+    most = max(counts)
+    grew = f", {counts[-1] - counts[0]} of them during the run" if counts[-1] > counts[0] else ""
+    return _finding(
+        ends,
+        f"{most} uncorrected ECC error{'s' * (most > 1)} since the driver was loaded{grew}, expected none",
+        "data in its memory may be wrong, and programs that meet such an error are ended",
+        f"{_RESET.format(ends[-1].index)}; if they come back, run the vendor's diagnostics (dcgmi diag -r 3) and have "
+        "it replaced",
+    )
+
+
+def _failed(ends: Sequence[Gpu]) -> Finding | None:
+    if not any(gpu.remap_failed for gpu in ends):
+        return None
+    return _finding(
+        ends,
+        "memory that gave errors could not be replaced by spare rows",
+        "the faulty memory stays in use, and errors will come back",
+        "run the vendor's diagnostics and have it replaced: nvidia-smi -q -d ROW_REMAPPER, amd-smi bad-pages",
+    )
+
+
+def _pending(ends: Sequence[Gpu]) -> Finding | None:
+    if not any(gpu.remap_pending for gpu in ends):
+        return None
+    return _finding(
+        ends,
+        "memory that gave errors waits to be replaced by spare rows",
+        "it is replaced at the next reset only, and may give errors until then",
+        f"{_RESET.format(ends[-1].index)}, or reboot",
+    )
+
+
+def _power(ends: Sequence[Gpu]) -> Finding | None:
+    limits = [gpu.power_limit_w for gpu in ends if gpu.power_limit_w]
+    default_w = next((gpu.power_default_w for gpu in ends if gpu.power_default_w), None)
+    if default_w is None or not limits or min(limits) >= default_w:
+        return None
+    moved = f" ({limits[0]:g} W before the run, {limits[-1]:g} W after it)" if limits[0] != limits[-1] else ""
+    return _finding(
+        ends,
+        f"power limit {min(limits):g} W, shipped with {default_w:g} W{moved}",
+        "clocks fall under load",
+        f"nvidia-smi -i {ends[-1].index} -pl {default_w:g}, or rocm-smi --resetpoweroverdrive",
+    )
+
+
+def _links(ends: Sequence[Gpu]) -> Finding | None:
+    """Links that are down beside others that are up.
+
+    Without any, a device stands alone, and rightly so: one that a virtual machine was given on its own, or a card
+    without a bridge. Part of a device has no say in them.
+    """
+    counts = [gpu.links for gpu in ends if gpu.links is not None and gpu.partition is None]
+    rated = _rated_links(_named(ends)) if counts else None
+    if rated is None or not any(counts) or min(counts) >= rated:
+        return None
+    moved = f" ({counts[0]} before the run, {counts[-1]} after it)" if counts[0] != counts[-1] else ""
+    return _finding(
+        ends,
+        f"{min(counts)} of {rated} NVLinks up{moved}",
+        "copies and collectives between GPUs are slower",
+        f"nvidia-smi nvlink --status -i {ends[-1].index} names those that are down; look at `dmesg` for Xid 74 and at "
+        "the fabric manager, then reset the GPUs",
+    )
+
+
+def _rated_links(gpu: Gpu) -> int | None:
+    """NVLinks that every board of this product wires up; None where the product is not known to have any.
+
+    NVML is not asked: it counts those of the chip, of which a PCIe card wires some only (an H100 12 of 18: Azure's
+    azurehpc-health-checks, issue 162). Nor is amdsmi: its list of links is as long as there are devices, and has links
+    down on healthy boards (amd_smi.cc of ROCm 6.4, and its changelog).
+    """
+    known = products().get(gpu.product)
+    rated = known.peaks.get("nvlinks") if known else None
+    return int(rated.value) if rated and rated.bounds else None
+
+
+def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
+    seen = [value for gpu in ends if (value := getattr(gpu, fact)) is not None]
+    rated = [value for gpu in ends if (value := getattr(gpu, f"{fact}_rated")) is not None]
+    if not seen or not rated or max(seen) >= max(rated):
+        return None
+    return _finding(
+        ends,
+        f"{_WORDS[fact]} {max(seen)} of {max(rated)}",
+        "copies between host and device are slower",
+        "reseat the card or the riser; look at the slot's settings and at `dmesg` for link errors",
+    )
+
+
+def _unlike(difference: Unexpected) -> Finding:
+    """A difference from the expectation as a finding."""
+    fact = _WORDS.get(difference.fact, difference.fact)
+    found = f"{difference.observed} × {fact}" if difference.subject == "GPUs" else f"{fact} {difference.observed}"
+    effect = "the node is not like the one that the expectation was written from"
+    observed = f"{found}, expected {difference.expected}"
+    return Finding("degraded", difference.subject, observed, effect, difference.remedy)
+
+
+def unknown_health(gpu: Gpu | None) -> str:
+    """What could not be checked of a device, in one sentence; empty where everything is known."""
+    if gpu is None:
+        return "no management library tells of this device: power limit, links, memory errors and throttling withheld"
+    withheld, rated = _withheld(gpu), _rated_links(gpu)
+    said = [f"{_listed(withheld)} withheld"] if withheld else []
+    if gpu.ecc is False:
+        said.append("ECC is off, so memory errors show nowhere")
+    if gpu.links and rated is None:
+        said.append(f"{gpu.links} link{'s are' if gpu.links > 1 else ' is'} up, how many should be is not known")
+    if gpu.links == 0 and rated:
+        said.append(f"none of {rated} links is up, which is right only for a GPU that stands alone")
+    return "; ".join(said)
+
+
+def _withheld(gpu: Gpu) -> list[str]:
+    # A product that is known, and is rated for no links, has none to tell of.
+    may_have_links = gpu.product not in products() or _rated_links(gpu) is not None
+    asked = {
+        "power limit": gpu.power_limit_w is None or gpu.power_default_w is None,
+        "PCIe generation": gpu.pcie_generation is None or gpu.pcie_generation_rated is None,
+        "PCIe width": gpu.pcie_width is None or gpu.pcie_width_rated is None,
+        "links": gpu.links is None and may_have_links,
+        "ECC errors": gpu.ecc_errors is None and gpu.ecc is not False,
+        "remapped memory": gpu.remap_pending is None and gpu.remap_failed is None,
+        "throttling": not gpu.throttle_known,
+    }
+    return [name for name, unknown in asked.items() if unknown]
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

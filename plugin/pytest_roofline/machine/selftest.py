@@ -1,0 +1,345 @@
+"""Proof that timing is right on the device at hand: what no fake can show, each property with the figures behind it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from statistics import median
+
+from ..core.machine import Property
+from ..core.samples import Samples
+from ..core.units import format_amount, format_rate, format_seconds
+from ..engine import host
+from ..engine.blocks import Stopwatch
+from ..engine.cache import FLUSH_FACTOR, ROTATION_FACTOR
+from ..engine.calibration import calibrate
+from ..engine.devices import Device, Traits
+from ..engine.timing import Engine, Plan
+from .workloads import Workloads
+
+# A pair of stamps that costs more could not time anything short.
+DEAREST_PAIR_S = 1e-4
+SPIN_S = 5e-3
+# Copies in a row, long enough that launching and waiting are no part worth naming of what the host's clock sees.
+CLOCK_CALLS = 50
+CLOCK_TOLERANCE = 0.05
+SPIN_TOLERANCE = 0.02
+# Twice the bytes take twice the time from sizes on where launches and caches no longer matter.
+COPY_TOLERANCE = 0.15
+# A read from a cold cache pays what memory asks; more than this above it came from the cache.
+COLD_ADVANTAGE = 0.15
+# Sizes read cold, in shares of the cache: a quarter of what is reported, and more in case less is reported than is.
+COLD_SHARES = (0.25, 2, 8)
+# Below so many ticks a single call says nothing of its rate.
+FEWEST_TICKS = 5
+GRAPH_TOLERANCE = 0.10
+BUDGET_S = 0.5
+LOAD_S = 10.0
+UPPER_BOUND = 1.02
+# A copy of so much comes from memory on every device known; on CPUs of half of it.
+BEYOND_BYTES = 2**29
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the machine's datasheet says; None where it is not known."""
+
+    memory_bytes_per_s: float | None = None
+
+
+def selftest(device: Device, workloads: Workloads, limits: Limits, load_s: float = LOAD_S) -> Iterator[Property]:
+    """Every property in turn.
+
+    Args:
+        device: to prove timing on.
+        workloads: known work for it.
+        limits: of its datasheet.
+        load_s: how long to keep it at the power cap, in seconds.
+
+    Raises:
+        DeviceError: the device stopped answering.
+    """
+    checks = _Checks(device, workloads, limits, load_s)
+    for check in (checks.stamps, checks.clock_agrees, checks.spin_ahead, checks.spin_lands, checks.copy_lands,
+                  checks.below_peak, checks.flush_evicts, checks.graph_agrees, checks.runs_agree,
+                  checks.under_load):  # fmt: skip
+        with checks.watch.answering():
+            found = checks.judged(check)
+        yield found
+
+
+class _Checks:
+    def __init__(self, device: Device, workloads: Workloads, limits: Limits, load_s: float) -> None:
+        self.device = device
+        self.traits: Traits = device.traits
+        self.workloads = workloads
+        self.limits = limits
+        self.load_s = load_s
+        facts = device.facts()
+        self.cache_bytes, self._on_cpu = facts.last_level_cache_bytes or 0, facts.type == "cpu"
+        self.watch = Stopwatch(device, wall=False, flush=None)
+        self._spoiled = self._refused = ""
+
+    def judged(self, check: Callable[[], Property]) -> Property:
+        """A property, which fails where the measurements behind it are spoiled, after a second attempt."""
+        for _ in range(2):
+            self._spoiled = ""
+            found = check()
+            if not self._spoiled:
+                return found
+        return replace(found, outcome="FAILS", observed=self._spoiled, expected="measurements that are not spoiled")
+
+    def stamps(self) -> Property:
+        """The clock resolves what it must."""
+        known = calibrate(self.device)
+        fine = known.event_pair_s <= DEAREST_PAIR_S and 200 * known.tick_s <= max(self.traits.shortest_span_s, 1e-3)
+        return _property(
+            "an empty pair of stamps is short, and the clock fine",
+            fine,
+            f"pair {format_seconds(known.event_pair_s)}, tick {format_seconds(known.tick_s)}",
+            f"pair at most {format_seconds(DEAREST_PAIR_S)}, 200 ticks within a sample",
+            event_pair_s=known.event_pair_s,
+            tick_s=known.tick_s,
+            record_host_s=known.record_host_s,
+            queue_depth=known.queue_depth,
+        )
+
+    def clock_agrees(self) -> Property:
+        """What stamps say of a long piece of work is what the host's clock says around it."""
+        name = "the device's clock agrees with the host's"
+        known = calibrate(self.device)
+        if not self.traits.queues:
+            return _missing(name, "it is the host's")
+        copy = self.workloads.copy(self._beyond_cache)
+
+        def work() -> None:
+            for _ in range(CLOCK_CALLS):
+                copy()
+
+        self.watch.span_s(work)
+        began_s = self.device.host_s()
+        span_s = self.watch.span_s(work)
+        wall_s = self.device.host_s() - began_s
+        off = span_s / wall_s - 1
+        slack = CLOCK_TOLERANCE + 2 * known.event_pair_s / wall_s
+        return _property(
+            name,
+            abs(off) <= slack,
+            f"{format_seconds(span_s)} between stamps, {format_seconds(wall_s)} around them",
+            f"within {slack:.0%}",
+            span_s=span_s,
+            wall_s=wall_s,
+        )
+
+    def spin_ahead(self) -> Property:
+        """The host gets ahead of a spinning device, and the device catches up."""
+        name = "the host gets ahead of a spinning device"
+        known = calibrate(self.device)
+        if known.spin_hz is None:
+            return _missing(name, "this device cannot spin")
+        self.device.synchronize()
+        self.device.spin(int(SPIN_S * known.spin_hz))
+        first = self.device.stamp()
+        last = [self.device.stamp() for _ in range(20)][-1]
+        ahead = not self.device.reached(first)
+        self.device.synchronize()
+        caught_up = self.device.reached(last)
+        return _property(
+            name,
+            ahead and caught_up,
+            f"{'ahead' if ahead else 'behind'} after 21 stamps, then {'all' if caught_up else 'not all'} reached",
+            f"ahead during {format_seconds(SPIN_S)}, and all reached after waiting",
+        )
+
+    def spin_lands(self) -> Property:
+        """A spin of so many cycles takes as long as they do."""
+        name = "twice the cycles spin twice as long"
+        known = calibrate(self.device)
+        if known.spin_hz is None:
+            return _missing(name, "this device cannot spin")
+        spans = [median(self._spin_s(int(share * SPIN_S * known.spin_hz)) for _ in range(5)) for share in (1, 2)]
+        off = (spans[1] - spans[0]) / SPIN_S - 1
+        return _property(
+            name,
+            abs(off) <= SPIN_TOLERANCE,
+            f"{format_seconds(spans[0])} and {format_seconds(spans[1])}",
+            f"{format_seconds(SPIN_S)} more for the longer one, within {SPIN_TOLERANCE:.0%}",
+            spin_hz=known.spin_hz,
+            off=off,
+        )
+
+    def _spin_s(self, cycles: int) -> float:
+        self.device.synchronize()
+        start = self.device.stamp()
+        self.device.spin(cycles)
+        return self.device.elapsed_s(start, self.device.stamp())
+
+    def copy_lands(self) -> Property:
+        """Known work takes its time: twice the bytes, twice the seconds."""
+        small_s, large_s = self._interleaved(
+            self.workloads.copy(self._beyond_cache), self.workloads.copy(2 * self._beyond_cache)
+        )
+        off = large_s / small_s / 2 - 1
+        allowed = max(COPY_TOLERANCE, self.traits.repeatability)
+        return _property(
+            "a copy of twice the bytes takes twice the time",
+            abs(off) <= allowed,
+            f"{format_seconds(small_s)} and {format_seconds(large_s)}",
+            f"a factor of 2 within {allowed:.0%}",
+            size_bytes=self._beyond_cache,
+            off=off,
+        )
+
+    def below_peak(self) -> Property:
+        """No copy beats the memory's datasheet."""
+        name = "a copy stays below the memory's datasheet"
+        if self.limits.memory_bytes_per_s is None:
+            return _missing(name, "no datasheet is known for this device")
+        rate = 2 * self._beyond_cache / self._copy(self._beyond_cache).median_s
+        share = rate / self.limits.memory_bytes_per_s
+        return _property(
+            name,
+            share <= UPPER_BOUND,
+            f"{format_rate(rate)}, {share:.0%}",
+            f"at most {UPPER_BOUND:.0%} of {format_rate(self.limits.memory_bytes_per_s)}",
+            share=share,
+        )
+
+    def flush_evicts(self) -> Property:
+        """A quarter-cache read after the flush must not beat memory; nor larger ones, should the cache be larger.
+
+        Not a copy: a write-back cache keeps the last that it wrote, and whoever comes behind the sample pays for it.
+        """
+        name = "a flush evicts the cache"
+        memory = self._memory_bytes_per_s()
+        flush = self.device.flusher(FLUSH_FACTOR * self.cache_bytes)
+        sizes = [
+            int(share * self.cache_bytes) for share in COLD_SHARES if share * self.cache_bytes <= self._beyond_cache
+        ]
+        reads = {size: self._read(size, flush) for size in sizes}
+        cold = {
+            size: size / samples.median_s
+            for size, samples in reads.items()
+            if samples.median_s >= FEWEST_TICKS * samples.tick_s
+        }
+        if not cold:
+            return _missing(name, "every read that fits a cache is too short for this clock")
+        # Once more after them: where memory itself is faster now, the cache is not what made them fast.
+        memory = max(memory, self._memory_bytes_per_s())
+        fastest = max(cold, key=lambda size: cold[size])
+        warm = sizes[0] / self._read(sizes[0]).median_s
+        allowed = 1 + max(COLD_ADVANTAGE, self.traits.repeatability)
+        return _property(
+            name,
+            cold[fastest] <= allowed * memory,
+            f"{format_amount(fastest)} read cold at {format_rate(cold[fastest])}, "
+            f"{format_amount(sizes[0])} warm at {format_rate(warm)}",
+            f"cold at most {allowed:g} × memory's {format_rate(memory)}",
+            cold_bytes_per_s=cold[fastest],
+            warm_bytes_per_s=warm,
+            memory_bytes_per_s=memory,
+        )
+
+    def graph_agrees(self) -> Property:
+        """The replay of a graph and the same calls between events take the same time.
+
+        Of calls so long that what lies between two launches, which a graph saves, is no part worth naming.
+        """
+        name = "a graph's replay agrees with events"
+        if not (self.traits.graphs and self.traits.spins):
+            return _missing(name, "this device has no graphs")
+        call = self.workloads.copy(self._beyond_cache)
+        events, graph = self._time(call, graph=False), self._time(call, graph=True)
+        if graph.mode != "graph":
+            return _property(name, False, f"timed by {graph.mode}: {self._refused}", "a copy timed by a replay")
+        off = graph.median_s / events.median_s - 1
+        slack = GRAPH_TOLERANCE + events.overhead_s / events.median_s
+        return _property(
+            name,
+            abs(off) <= slack,
+            f"{format_seconds(graph.median_s)} by graph, {format_seconds(events.median_s)} by events",
+            f"within {slack:.0%}",
+            off=off,
+        )
+
+    def runs_agree(self) -> Property:
+        """Two measurements of the same thing, interleaved, say the same."""
+        one_s, other_s = self._interleaved(
+            self.workloads.copy(self._beyond_cache), self.workloads.copy(self._beyond_cache)
+        )
+        off = other_s / one_s - 1
+        return _property(
+            "two runs of the same agree",
+            abs(off) <= self.traits.repeatability,
+            f"{off:+.2%} apart in the order A B B A",
+            f"at most {self.traits.repeatability:.0%}",
+            off=off,
+        )
+
+    def under_load(self) -> Property:
+        """At the power cap, a normal state of a busy card, results stay valid."""
+        name = f"{self.load_s:g} s of bf16 matrix products give valid results"
+        call = self.workloads.matmul()
+        if call is None:
+            return _missing(name, "this device has no power cap that matters to it")
+        began_s, runs = self.device.host_s(), list[Samples]()
+        while not runs or self.device.host_s() - began_s < self.load_s:
+            runs.append(self._time(call))
+        troubles = [samples.trouble for samples in runs if samples.trouble]
+        self._spoiled = ""
+        capped = [samples.power_capped_share for samples in runs if samples.power_capped_share is not None]
+        clocks = [samples.clock_hz for samples in runs if samples.clock_hz is not None]
+        return _property(
+            name,
+            not troubles,
+            troubles[0]
+            if troubles
+            else f"all of {len(runs)} measured valid; last {format_seconds(runs[-1].median_s)}"
+            + (f", clock {clocks[0] / 1e6:.0f} to {clocks[-1] / 1e6:.0f} MHz" if clocks else "")
+            + (f", power cap active in {sum(capped) / len(capped):.0%} of the blocks" if capped else ""),
+            "no measurement invalid, since the software power cap is no fault",
+            measurements=len(runs),
+            first_s=runs[0].median_s,
+            last_s=runs[-1].median_s,
+            power_capped_share=sum(capped) / len(capped) if capped else None,
+        )
+
+    def _memory_bytes_per_s(self) -> float:
+        return self._beyond_cache / self._read(self._beyond_cache).median_s
+
+    @property
+    def _beyond_cache(self) -> int:
+        """Bytes of a buffer that no cache holds, not even one much larger than the device reports."""
+        affordable = min(BEYOND_BYTES // (1 if self.traits.queues else 2), self.device.free_bytes() // 16)
+        return max(ROTATION_FACTOR * self.cache_bytes // 2, affordable)
+
+    def _interleaved(self, one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
+        """Seconds of two calls, measured in the order A B B A, which cancels a steady drift."""
+        times = [self._time(call).median_s for call in (one, other, other, one)]
+        return (times[0] + times[3]) / 2, (times[1] + times[2]) / 2
+
+    def _copy(self, size_bytes: int, flush: Callable[[], object] | None = None) -> Samples:
+        return self._time(self.workloads.copy(size_bytes), flush)
+
+    def _read(self, size_bytes: int, flush: Callable[[], object] | None = None) -> Samples:
+        return self._time(self.workloads.read(size_bytes), flush)
+
+    def _time(
+        self, call: Callable[[], object], flush: Callable[[], object] | None = None, graph: bool | None = None
+    ) -> Samples:
+        engine = Engine(self.device, Plan(call, sets=[()], budget_s=BUDGET_S, flush=flush, graph=graph))
+        watch = host.Neighbours()
+        engine.run()
+        disturbed = host.too_busy(watch.cores_taken()) if self._on_cpu else ""
+        samples = engine.samples()
+        assert samples is not None
+        self._spoiled = self._spoiled or samples.spoiled or disturbed
+        self._refused = engine.refused
+        return samples
+
+
+def _property(name: str, holds: bool, observed: str, expected: str, **figures: float | None) -> Property:
+    known = {figure: float(value) for figure, value in figures.items() if value is not None}
+    return Property(name, "holds" if holds else "FAILS", observed, expected, known)
+
+
+def _missing(name: str, why: str) -> Property:
+    return Property(name, "does not apply", why, "")

@@ -1,0 +1,106 @@
+"""The plugin's entry: all that a run loads that measures nothing. `running` joins when a test at hand measures."""
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .options import FIXTURE, MARKER, MARKER_KEYWORDS, PLAN_VARIABLE, RANKS_FIXTURE, add_options, is_configured
+from .round_child import begin as begin_round
+
+if TYPE_CHECKING:
+    from .distributed import Distributed
+    from .fixture import Roofline
+
+# What launchers tell the processes that they start; without any of these nothing of ranks is even imported.
+_LAUNCHED = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the options and their ini twins."""
+    add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Register the hooks that others may implement."""
+    from . import hooks
+
+    pluginmanager.add_hookspecs(hooks)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Become a round of another run, or a rank of one, where that is what this process was started for."""
+    begin_round(config)
+    if any(name in os.environ for name in _LAUNCHED):
+        from .attaching import attach
+
+        return attach(config)
+    return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker and refuse options that cannot be used."""
+    known = ", ".join(f"{keyword}=…" for keyword in MARKER_KEYWORDS)
+    config.addinivalue_line("markers", f"{MARKER}({known}): how to measure and judge")
+    plan_path = os.environ.get(PLAN_VARIABLE)
+    if plan_path and config.getoption("collectonly", False):
+        from .selection import PlanWriter
+
+        config.pluginmanager.register(PlanWriter(Path(plan_path)), "roofline-plan")
+    if config.getoption("benchmark_only", False):
+        from .bridge import AmongBenchmarks
+
+        config.pluginmanager.register(AmongBenchmarks(), "roofline-among-benchmarks")
+    if is_configured(config):
+        from .settings import parse_options
+
+        options = parse_options(config)
+        if options.gate:
+            from .gate_item import Gatekeeper
+
+            config.pluginmanager.register(Gatekeeper(options), "roofline-gatekeeper")
+
+
+@pytest.fixture
+def roofline(request: pytest.FixtureRequest) -> "Roofline":
+    """Measures functions on the device and holds them against this hardware's baseline."""
+    from .running import make_fixture
+
+    return make_fixture(request)
+
+
+@pytest.fixture
+def distributed(request: pytest.FixtureRequest) -> "Distributed":
+    """Runs functions on ranks: processes that are started once and kept from test to test."""
+    from .distributed import make_distributed
+
+    return make_distributed(request)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
+    """Bring in the rest where a collected test measures or carries the marker, behind whoever leaves tests out."""
+    collected = [item for item in items if _concerned(item)]
+    result = yield
+    concerned = [item for item in items if _concerned(item)]
+    if concerned:
+        from .running import join
+
+        join(config, items, concerned, collected)
+    return result
+
+
+def _concerned(item: pytest.Item) -> bool:
+    ours = not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ()))
+    return ours or item.get_closest_marker(MARKER) is not None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """End the whole run as a usage error where a worker of xdist was asked to measure."""
+    refused = getattr(report, "roofline_refused", "")
+    if refused and hasattr(report, "node"):
+        raise pytest.UsageError(refused)

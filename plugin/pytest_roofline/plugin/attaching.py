@@ -1,0 +1,116 @@
+"""A pytest that was itself launched as ranks: the first one runs the tests, the others start ranks for it.
+
+`torchrun|mpirun|srun … -m pytest` starts this plugin in every process. Rank 0 is the only pytest that goes on; when it
+has no test of ours, the others go on too, since the launch is then somebody else's.
+"""
+
+import os
+import sys
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..core.errors import BadInput, RanksFailed
+from .options import FIXTURE, RANKS_FIXTURE, option_value
+
+if TYPE_CHECKING:
+    from ..ranks.attach import Attached
+    from ..ranks.identity import Identity
+
+# With these, pytest tells something about itself and runs no test.
+_ONLY_TELLING = ("help", "version", "showfixtures", "show_fixtures_per_test", "markers")
+
+# The launch that this pytest is rank 0 of.
+attached_key: pytest.StashKey["Attached"] = pytest.StashKey()
+
+
+def attach(config: pytest.Config) -> int | None:
+    """Become what this process is in its launch.
+
+    Returns:
+        The exit status of a process that served rank 0; None where pytest goes on here.
+
+    Raises:
+        pytest.UsageError: the launcher's variables cannot be used, or rank 0 was not joined by the others.
+    """
+    from ..ranks.identity import identify
+
+    if any(config.getoption(name, False) for name in _ONLY_TELLING):
+        return None
+    try:
+        identity = identify(os.environ)
+        if identity is None or identity.size == 1:
+            return None
+        if identity.rank:
+            return _follow(config, identity)
+        leading = Leading(config, _lead(config, identity))
+    except (BadInput, RanksFailed) as error:
+        raise pytest.UsageError(f"{error}. Where these ranks are to run tests of their own: -p no:roofline") from None
+    config.pluginmanager.register(leading, "roofline-leading")
+    return None
+
+
+def _follow(config: pytest.Config, identity: "Identity") -> int | None:
+    """Serve rank 0 to its end; None where that has no test of ours."""
+    from ..ranks.attach import follow, supervise
+    from ..ranks.rendezvous import rendezvous_of
+    from .settings import boot_timeout_of, run_folder
+
+    rendezvous = rendezvous_of(identity, os.environ, run_folder(config))
+    status = supervise(follow(identity, rendezvous, boot_timeout_of(config)))
+    if status:
+        print(f"roofline: rank {identity.rank} of {identity.size}: rank 0 is gone", file=sys.stderr)
+    return status
+
+
+def _lead(config: pytest.Config, identity: "Identity") -> "Attached":
+    """The other processes, which come to this one, or which a round has inherited from the pytest that started it."""
+    from ..ranks.attach import borrowed, gather
+    from ..ranks.rendezvous import rendezvous_of
+    from .settings import boot_timeout_of, run_folder
+
+    attached = borrowed(identity)
+    if attached is not None:
+        return attached
+    bind = option_value(config, "address") or ("127.0.0.1" if identity.local_size == identity.size else "")
+    rendezvous = rendezvous_of(identity, os.environ, run_folder(config))
+    return gather(identity, rendezvous, boot_timeout_of(config), bind)
+
+
+class Leading:
+    """On rank 0: tells the others whether they are needed, and lets them go behind the report."""
+
+    def __init__(self, config: pytest.Config, attached: "Attached") -> None:
+        self._config = config
+        self._attached = attached
+        self._told = False
+        config.stash[attached_key] = attached
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(
+        self, session: pytest.Session, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
+        """Of tests that only use other plugins every rank runs its own; what -k leaves out is none of ours."""
+        from ..ranks.attach import ALONE, JOIN
+
+        result = yield
+        ours = any(not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ())) for item in items)
+        # Where nothing will run, one report of that is enough.
+        broken = session.testsfailed and not self._config.option.continue_on_collection_errors
+        needed = bool(ours or not items or broken)
+        self._attached.tell(JOIN if needed else ALONE)
+        self._told = True
+        if not needed:
+            del self._config.stash[attached_key]
+        return result
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """After the report, whatever became of the run."""
+        from ..ranks.attach import BYE, JOIN
+
+        if not self._told:
+            # The run ended before its tests were known: the others are not to begin one of their own.
+            self._attached.tell(JOIN)
+        self._attached.tell(BYE)

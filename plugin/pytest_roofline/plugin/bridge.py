@@ -1,0 +1,206 @@
+"""The bridge to pytest-benchmark: it is given what was measured on the device, through its own documented means.
+
+Its table, its files and its comparisons then work on device times. One round is one sample: its `timer` is a list of
+stamps that begin at zero, so that the difference of two is the sample itself, to the last bit.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .bridge_facts import facts
+from .options import FIXTURE
+from .planned import encodable
+
+if TYPE_CHECKING:
+    from ..core.records import Measurement
+    from ..core.rows import Row
+    from .session import RooflineSession
+
+# Fixture, marker and the head of every option of pytest-benchmark have one name, its session has another.
+THEIRS = "benchmark"
+THEIR_SESSION = "pytest-benchmark"
+
+
+@dataclass(slots=True)
+class Replay:
+    """What pytest-benchmark was given of a test.
+
+    Args:
+        measurement: whose samples they are.
+        extra_info: the benchmark's own, which is written when the run ends.
+    """
+
+    measurement: "Measurement"
+    extra_info: dict[str, Any]
+
+
+class NoBridge:
+    """Where pytest-benchmark is not there, or times nothing in this run."""
+
+    def replay(self, item: pytest.Item) -> None:
+        """Do nothing."""
+
+
+class Bridge:
+    """Where pytest-benchmark is live: replays the first measurement of every test whose numbers can be trusted.
+
+    Args:
+        state: the run.
+    """
+
+    def __init__(self, state: "RooflineSession") -> None:
+        self._state = state
+        self._request: pytest.FixtureRequest | None = None
+        self._made: object = None
+        self._replays: dict[str, Replay] = {}
+        self._withdrawn: list[dict[str, Any]] = []
+        self._failed: set[str] = set()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: "pytest.FixtureDef[Any]", request: pytest.FixtureRequest) -> None:
+        """Keep the request by which a test asked for our fixture, and note for whom theirs is made."""
+        if fixturedef.argname == FIXTURE:
+            self._request = request
+        elif fixturedef.argname == THEIRS:
+            self._made = request.node
+
+    def replay(self, item: pytest.Item) -> None:
+        """Give pytest-benchmark what the test measured, in its call phase, behind the judgement.
+
+        Whatever goes wrong on their side is a warning: the test was measured and has its verdict.
+
+        Args:
+            item: a test whose body ended well.
+        """
+        request, self._request = self._request, None
+        test_id = encodable(item.nodeid)
+        rows = self._state.timed.of(test_id)
+        if not rows or not _sound(rows[0]) or self._state.exhausted.of(test_id):
+            return
+        measurement = rows[0].measurement
+        if request is None or request.node is not item or measurement is None:
+            return
+        try:
+            replay = self._run(request, measurement)
+        except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
+            text = f"{item.nodeid} was measured, but could not be replayed into pytest-benchmark: {error!r}"
+            item.warn(pytest.PytestWarning(text))
+            return
+        if replay is not None:
+            self._take(test_id, replay)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that failed behind its verdict is no result."""
+        if report.failed and report.when == "teardown":
+            self._failed.add(encodable(report.nodeid))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Generator[None, object, object]:
+        """Say of every benchmark how it was judged in the end, ahead of their session, which writes its files here."""
+        for test_id, replay in self._replays.items():
+            rows = self._state.timed.of(test_id)
+            if test_id in self._failed or not rows or not _sound(rows[0]):
+                self._withdrawn.append(replay.extra_info)
+            else:
+                replay.extra_info.update(facts(self._state, replay.measurement, rows))
+        return (yield)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
+        """Leave out of their files what turned out not to be a result."""
+        output_json["benchmarks"][:] = self._standing(output_json["benchmarks"])
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_benchmark_group_stats(self, benchmarks: list[dict[str, Any]]) -> None:
+        """Leave it out of their table; who groups what is left comes after."""
+        benchmarks[:] = self._standing(benchmarks)
+
+    def _standing(self, benchmarks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [one for one in benchmarks if not any(one["extra_info"] is gone for gone in self._withdrawn)]
+
+    def _run(self, request: pytest.FixtureRequest, measurement: "Measurement") -> Replay | None:
+        """Make their fixture for this test alone, on our clock; None where the test has made it for itself."""
+        from ..exchange.export.pytest_benchmark import clock_of, warmed_up
+
+        item, samples = request.node, measurement.samples
+        own = item.get_closest_marker(THEIRS)
+        # The closest marker is all that they look at, so it repeats what the test's own says.
+        settings = {"group": measurement.key.benchmark, **(own.kwargs if own is not None else {})}
+        clock = _clock(samples.kept, clock_of(samples) or "roofline")
+        # Garbage was not collected while we timed, and there is nothing to profile; `pedantic` warms nothing up.
+        settings |= {"timer": clock, "disable_gc": True, "cprofile": False}
+        settings |= {"warmup": True, "warmup_iterations": warmed_up(samples)}
+        item.add_marker(pytest.mark.benchmark(*(own.args if own is not None else ()), **settings), append=False)
+        self._made = None
+        benchmark = request.getfixturevalue(THEIRS)
+        if self._made is not item:
+            return None
+        # By more iterations they would divide each sample, which is not the same to the last bit.
+        benchmark.pedantic(_nothing, rounds=len(samples.kept), iterations=1)
+        # Without statistics they are disabled.
+        if benchmark.stats is None:
+            return None
+        benchmark.stats.iterations = samples.iterations
+        return Replay(measurement, benchmark.extra_info)
+
+    def _take(self, test_id: str, replay: Replay) -> None:
+        """One row a test: an attempt before this one gives way."""
+        if test_id in self._replays:
+            self._withdrawn.append(self._replays[test_id].extra_info)
+        self._replays[test_id] = replay
+
+
+class AmongBenchmarks:
+    """Under `--benchmark-only`: pytest-benchmark skips what lacks its fixture, and our tests are benchmarks as well."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        """Have our tests look, while items are gone through, as though they asked for it."""
+        lent: list[list[str]] = []
+        for item in items:
+            names = getattr(item, "fixturenames", [])
+            # Parametrized tests share one list.
+            if FIXTURE in names and THEIRS not in names:
+                names.append(THEIRS)
+                lent.append(names)
+        try:
+            return (yield)
+        finally:
+            for names in lent:
+                names.remove(THEIRS)
+
+
+def bridge_of(state: "RooflineSession") -> Bridge | NoBridge:
+    """The bridge of a run."""
+    config = state.config
+    skipped = config.getoption("benchmark_skip", False) and not config.getoption("benchmark_only", False)
+    stands_down = skipped or config.getoption("codspeed", False)
+    return Bridge(state) if config.pluginmanager.hasplugin(THEIR_SESSION) and not stands_down else NoBridge()
+
+
+def _sound(row: "Row") -> bool:
+    """Whether a measurement was judged, and can be trusted; red or green is all the same.
+
+    What was slowed down by a drill, or replaced by other means, is the measurement of something else.
+    """
+    judged = row.judgement is not None and row.judgement.verdict != "INVALID"
+    return judged and "replaced" not in (row.labels or ())
+
+
+def _clock(seconds: Sequence[float], name: str) -> Callable[[], float]:
+    """A timer whose stamps are, pair by pair, zero and a sample."""
+    stamps = (stamp for sample in seconds for stamp in (0.0, sample))
+
+    def clock() -> float:
+        return next(stamps)
+
+    clock.__name__ = name
+    return clock
+
+
+def _nothing() -> None:
+    """What is timed in a replay."""

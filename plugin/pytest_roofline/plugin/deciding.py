@@ -1,0 +1,231 @@
+"""What becomes of tests whose verdict is open: further rounds, and their reports once it is out."""
+
+import gc
+import itertools
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..core.units import printable
+from ..kernel_gate.text import failure_message as kernel_message
+from ..kernel_gate.text import properties as kernel_properties
+from ..observe.memory_text import failure_message as exhausted_message
+from ..observe.memory_text import out_of_memory_properties
+from ..report.verdicts import failure_message
+from ..report.words import properties
+from ..stats.verdicts import Kind
+from .gate_item import fail_together
+from .holding import DeferredReport, call_key, held_key, issue, may_hold, test_id_of, undecided
+from .holding import run as run_item
+from .launcher import launcher_of
+from .observing import profiled_labels
+from .outcomes import name_failed, note
+from .rounds import Rounds
+from .selection import measures
+from .session import RooflineSession
+from .shadow import OTHER, SLOWER, let_pass
+
+
+class Deciding:
+    """Runs measuring tests by a protocol that can wait with their reports, and decides what is open behind the last."""
+
+    def __init__(self, config: pytest.Config, state: RooflineSession, only_looking: bool) -> None:
+        self.config = config
+        self.state = state
+        self.only_looking = only_looking
+        self.held: dict[str, DeferredReport] = {}
+        self.failed_later: set[str] = set()
+        self.began = time.time()
+        self.cut = self.canaries_taken = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        """As pytest's own, where nobody else runs this test in a way of their own."""
+        if not measures(item) or self.only_looking or self.state.round is not None or not may_hold(item):
+            return None
+        try:
+            held = run_item(item, nextitem, lambda report: note(self.state, item, report, by_verdict=False))
+        except BaseException:
+            # Interrupted in its teardown: what it measured has its verdict all the same.
+            if item.stash.get(held_key, False):
+                self.held[test_id_of(item)] = DeferredReport(item, item.stash[call_key], None)
+            raise
+        if held is not None:
+            self.held[test_id_of(item)] = held
+            reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+            if reporter is not None and self.config.get_verbosity() > 0:
+                reporter.write("HELD, its verdict is open")
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Behind the last test: further rounds for what is undecided, and then the reports that were held back."""
+        try:
+            outcome = yield
+            if self.state.options.save or self.state.round is not None:
+                self.measure_canaries()
+            if self.held:
+                self.decide()
+        finally:
+            # Whatever ended the loop, what was measured gets its verdict, on as many processes as there are.
+            self.issue_all()
+        if self.state.opened and self.state.round is None and not session.shouldstop:
+            fail_together(session, self.state)
+        return outcome
+
+    def decide(self) -> None:
+        """Run rounds until every verdict is out, or the rounds or the time are spent."""
+        options = self.state.options
+        longest_s = max(held.duration_s for held in self.held.values())
+        rounds = Rounds(self.state, self.say, longest_s)
+        # Whoever reads a verdict must learn of the rounds that it lacks.
+        self.state.timed.lost = rounds.crashes
+        deadline = None if options.time_s is None else self.began + options.time_s
+        self.issue_decided(rounds)
+        for number in itertools.count(2):
+            wanted = [test_id for test_id, held in self.held.items() if self.wants(rounds, test_id)]
+            if not wanted or rounds.broken:
+                break
+            each = (self.state.timed.most_rounds(one) for test_id in wanted for one in self.state.timed.of(test_id))
+            most = max(self.state.options.recording, *each)
+            if number > most:
+                break
+            if deadline is not None and time.time() > deadline:
+                self.say(f"roofline: --roofline-time is spent after round {number - 1}, {_tests(wanted)} undecided")
+                self.cut = True
+                break
+            self.say(f"roofline: round {number} of at most {most}: {_tests(wanted)} undecided")
+            self.measure_canaries()
+            self.make_room()
+            try:
+                rounds.run(number, [self.held[test_id].item.nodeid for test_id in wanted], deadline)
+            finally:
+                for test_id in wanted:
+                    self.state.timed.judge(test_id)
+            self.state.rounds_used = number if not rounds.broken else self.state.rounds_used
+            self.issue_decided(rounds)
+        if rounds.broken:
+            self.cut = True
+            first, *tail = rounds.broken.splitlines()
+            self.say(f"roofline: no further rounds: {first}")
+            for line in tail:
+                self.say(f"    {line}")
+
+    def measure_canaries(self) -> None:
+        """Once, behind the last test: how fast the machine is at what is no test's, where this process measured on it.
+
+        Ranks measure in processes of their own, and what a profiler watches over is no result.
+        """
+        state = self.state
+        measured = any(row.ranks is None for row in state.timed.rows)
+        if self.canaries_taken or self.only_looking or not measured or profiled_labels(state):
+            return
+        from ..engine.canary import measure_canaries
+
+        self.canaries_taken = True
+        for measurement in measure_canaries(state.under_test.device, state.under_test.hardware, state.process):
+            state.record(measurement)
+
+    def wants(self, rounds: Rounds, test_id: str) -> bool:
+        """Whether a held test is worth another process."""
+        return not rounds.hopeless(test_id) and any(map(self.state.timed.wants_round, self.state.timed.of(test_id)))
+
+    def make_room(self) -> None:
+        """Free what this process holds of the device, since a child needs the room."""
+        gc.collect()
+        # A round of a rank test is a new generation of ranks; the present ones would be its neighbours.
+        launcher_of(self.config).rest()
+        self.state.under_test.device.release()
+
+    def issue_decided(self, rounds: Rounds) -> None:
+        """Say how those held tests ended of which no round and no other test can say anything else."""
+        self.state.timed.settle(set(self.held))
+        for test_id, held in list(self.held.items()):
+            failed = rounds.failures.get(test_id)
+            if failed is not None or not undecided(self.state, held.item):
+                self.issue(test_id, failed)
+
+    def issue_all(self) -> None:
+        """Say how every test that is still held ended."""
+        if self.held:
+            self.state.timed.end_rounds(set(self.held), cut=self.cut)
+            self.state.timed.settle(set(self.held))
+        for test_id in list(self.held):
+            self.issue(test_id)
+
+    def issue(self, test_id: str, failed_later: str | None = None) -> None:
+        """Say how one held test ended; one that failed for itself in a later round fails with that."""
+        held = self.held.pop(test_id)
+        if failed_later is not None:
+            self.failed_later.add(test_id)
+            self.state.retract(test_id)
+        verdict = publish(self.state, held.item)
+        torn = held.teardown if held.teardown is not None and held.teardown.failed else None
+        if torn is not None:
+            name_failed(held.item, torn)
+        issue(held, verdict if failed_later is None else pytest.fail.Exception(failed_later, pytrace=False))
+        if torn is not None:
+            # It was noted ahead of the verdict, and is how the test ended.
+            note(self.state, held.item, torn, by_verdict=False)
+
+    def say(self, line: str) -> None:
+        """A line on the terminal, on its own."""
+        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(printable(line))
+
+
+def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
+    """Attach a test's figures to its report; what turns it red, if anything does."""
+    rows, exhausted = state.timed.of(test_id_of(item)), state.exhausted.of(test_id_of(item))
+    # A rerun publishes its own figures, not the earlier attempt's beside them.
+    others = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
+    kernels = kernel_properties(state.compiled.of(test_id_of(item)))
+    item.user_properties[:] = [*others, *properties(rows), *out_of_memory_properties(exhausted), *kernels]
+    red = state.red_rows(test_id_of(item))
+    lost = [record for record in exhausted if record.red]
+    if not red and not lost:
+        return None
+    where = _relative(state.writer.path, item.config.rootpath)
+    messages = [failure_message(row, where, state.degraded) for row in red if row.exact is None]
+    messages += [exhausted_message(record, where) for record in lost]
+    messages += [kernel_message(row, where) for row in red if row.exact is not None]
+    return pytest.fail.Exception("\n".join(messages), pytrace=False)
+
+
+def pass_in_shadow(state: RooflineSession, item: pytest.Item, report: pytest.TestReport, why: str) -> None:
+    """Let a test pass that a verdict alone has turned red, and keep why, worst first by how much slower it is."""
+    rows = state.timed.of(test_id_of(item))
+    slowdown = max((row.change or 0.0 for row in rows if state.fails(row)), default=0.0)
+    regressed = any(row.judgement is not None and row.judgement.verdict == Kind.REGRESSED for row in rows)
+    let_pass(item, why, SLOWER if regressed else OTHER, slowdown)
+    report.outcome, report.longrepr = "passed", None
+    report.user_properties = list(item.user_properties)
+
+
+def why_no_rounds(state: RooflineSession) -> str:
+    """Why this run cannot have further rounds; empty where it can or need not."""
+    gpu = state.under_test.gpu
+    exclusive = gpu is not None and gpu.compute_mode == "exclusive process"
+    if state.options.rounds != 1 and gpu is not None and exclusive and state.under_test.held:
+        return (
+            f"{gpu.label} takes one process at a time (compute mode exclusive process), and this one holds it; "
+            f"nvidia-smi -i {gpu.index} -c DEFAULT allows rounds"
+        )
+    return ""
+
+
+def _tests(test_ids: Sequence[str]) -> str:
+    names = ", ".join(test_id.rpartition("::")[2] for test_id in test_ids[:3])
+    more = f" and {len(test_ids) - 3} more" if len(test_ids) > 3 else ""
+    return f"{len(test_ids)} test{'s' * (len(test_ids) > 1)} ({names}{more})"
+
+
+def _relative(path: Path | None, folder: Path) -> str:
+    if path is None:
+        return ""
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -1,0 +1,244 @@
+"""What is known once the device is open: the device, its surroundings, and what to compare with."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..baselines.comparators import BaselineComparator, Comparator, class_of_key, open_comparator, prior_of
+from ..baselines.files import BaselineFolders, Entries, nearest
+from ..core.errors import DeviceError, OtherHardware
+from ..core.facts import Environment, HardwareKey
+from ..core.keys import Key
+from ..core.machine import Gpu
+from ..core.records import Ceiling
+from ..core.work import Work, rate_suffix
+from ..hardware import (
+    at_generation,
+    beyond_belief,
+    datasheet_ceiling,
+    device_bounds,
+    family_of,
+    identity_of,
+    key_of,
+    link_ceiling,
+    use_hardware,
+)
+from ..stats.spread import Prior, priors
+from .launcher import launcher_of, uses_ranks
+from .planned import Planned
+from .settings import Options
+from .shadow import DEVICE, shadow_of
+
+if TYPE_CHECKING:
+    from ..engine.devices import Device
+
+
+# Of a core: twice what the fastest reads out of its nearest cache, and four times what it computes by vectors. Only
+# beyond that is it measured what the machine can do.
+SUSPECT_BYTES_PER_S, SUSPECT_FLOPS = 1e12, 1e12
+
+
+@dataclass(slots=True)
+class DeviceUnderTest:
+    """The open device and what belongs to it; `gpu` is what the management library told before the first test.
+
+    `held` tells whether this process has the device open itself, and not its ranks alone; `recorded` whether anything
+    was ever recorded on this hardware.
+    """
+
+    device: "Device"
+    environment: Environment
+    hardware: HardwareKey
+    comparator: Comparator
+    entries: Entries
+    comparisons: int
+    gpu: Gpu | None = None
+    held: bool = True
+    recorded: bool = False
+    ceilings: dict[str, Ceiling | None] = field(default_factory=dict)
+    _priors: dict[str, Prior] = field(default_factory=dict)
+    _groups: dict[tuple[str, ...], "tuple[Device, HardwareKey]"] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """Which very device this is."""
+        return identity_of(self.environment)
+
+    def among(self, names: tuple[str, ...], opened: Callable[[str], "Device"]) -> tuple["Device", HardwareKey]:
+        """Several devices to measure on as one, and the hardware key of what is measured there; opened once.
+
+        Args:
+            names: as the user names them, each once: `cuda:0`.
+            opened: opens a device.
+
+        Raises:
+            DeviceError: one is not there, or they are different products.
+            BadInput: fewer than two, or devices of different kinds.
+        """
+        if names not in self._groups:
+            from ..engine import links
+            from ..engine.devices.several import SeveralDevices
+
+            devices = [opened(name) for name in names]
+            products = sorted({device.facts().product for device in devices} | {self.environment.device.product})
+            if len(products) > 1:
+                raise DeviceError(f"{', '.join(names)} and {self.device.name} are {' and '.join(products)}; expected "
+                                  "devices of one product")  # fmt: skip
+            hardware = replace(
+                self.hardware, devices=len(names), link=links.kind_among([device.name for device in devices])
+            )
+            self._groups[names] = SeveralDevices(devices), hardware
+        return self._groups[names]
+
+    def hardware_of_ranks(self, environment: Environment | None, hosts: Sequence[str], link: str) -> HardwareKey:
+        """The hardware key of a measurement over ranks: the machine of rank 0, which may be another than this one.
+
+        Args:
+            environment: of rank 0; None where it is not known.
+            hosts: of every rank.
+            link: class of the link between ranks of one host.
+        """
+        ours = environment is None or environment.device.type != self.environment.device.type
+        alone = self.hardware if environment is None or ours else key_of(environment)
+        nodes = len(set(hosts))
+        # No library tells the class of a network; the number of nodes is what tells two layouts apart.
+        named = "none" if len(hosts) == 1 else link if nodes == 1 else f"{link}-{nodes}-nodes"
+        return replace(alone, devices=len(hosts), link=named)
+
+    def prior(self, key: Key) -> Prior:
+        """What to assume of a measurement where its own processes do not tell: from its class."""
+        kind = class_of_key(key)
+        if kind not in self._priors:
+            alone = self.hardware.alone
+            references = self.comparator.references()
+            known = [pair for pair in references if pair[0].hardware.alone == alone and not pair[0].is_canary]
+            self._priors[kind] = prior_of(known, kind) if known else priors()[kind]
+        return self._priors[kind]
+
+    def ceiling(self, work: Work, metric: str, hardware: HardwareKey | None = None) -> Ceiling | None:
+        """The roofline of a metric: the datasheet's, or where that has none, one that is measured once.
+
+        Of a CPU's traffic that is a triad, of FLOP/s in a type that the metric names a matrix product. Between several
+        devices, as `hardware` names them, it is that of the link.
+        """
+        if hardware is not None and hardware.devices not in (None, 1):
+            return link_ceiling(self.environment.device, hardware, metric)
+        found, kind = datasheet_ceiling(self.environment.device, work, metric), rate_suffix(metric)
+        if found is not None:
+            return at_generation(found, self.gpu) if found.metric == "payload_GBps" else found
+        if kind == "traffic_GBps" and self.environment.device.type == "cpu":
+            return self._triad()
+        # A device whose clock a script moves multiplies nothing.
+        if kind == "TFLOPS" and self.environment.device.type != "fake":
+            return self._product(metric)
+        return None
+
+    def beyond_belief(self, work: Work, seconds: float) -> str:
+        """Why work cannot have been done in so little time, whatever its metric is held against; else empty.
+
+        What a CPU can do at most is measured for that once, and only where a rate looks impossible.
+        """
+        moved = max(work.traffic_bytes, work.payload_bytes, work.algbw_bytes)
+        if self.environment.device.type != "cpu":
+            bounds = device_bounds(self.environment.device)
+        else:
+            cores = self.environment.host.usable_cores
+            triad = self._triad() if moved / seconds > SUSPECT_BYTES_PER_S * cores else None
+            suspect = work.flops / seconds > SUSPECT_FLOPS * cores
+            products = [self._product(f"{name}_TFLOPS") for name in ("fp32", "bf16") if suspect]
+            fastest = max(filter(None, products), key=lambda one: one.value, default=None)
+            bounds = [one for one in (triad, fastest) if one is not None]
+        amounts = ((one, work.flops if rate_suffix(one.metric) == "TFLOPS" else moved) for one in bounds)
+        return next(filter(None, (beyond_belief(one, amount, seconds) for one, amount in amounts)), "")
+
+    def _triad(self) -> Ceiling | None:
+        if "triad" not in self.ceilings:
+            from ..engine.ceiling import measure_triad
+
+            cache_bytes = self.environment.device.last_level_cache_bytes or 0
+            self.ceilings["triad"] = measure_triad(self.device, "cpu", cache_bytes)
+        return self.ceilings["triad"]
+
+    def _product(self, metric: str) -> Ceiling | None:
+        if metric in self.ceilings:
+            return self.ceilings[metric]
+        from ..engine.ceiling import measure_product
+
+        found = measure_product(self.device, self.device.name, metric)
+        # The buffers of the test that asks first must not lower the roofline of all that follow.
+        if found.settled:
+            self.ceilings[metric] = found.ceiling
+        return found.ceiling
+
+
+def open_device_under_test(
+    config: pytest.Config, options: Options, planned: Mapping[str, Planned]
+) -> tuple[DeviceUnderTest, str]:
+    """The open device of a run and what belongs to it, and a warning about it.
+
+    Raises:
+        RooflineError: the device is not there, a baseline is unusable, or the comparison is across hardware.
+    """
+    from ..engine.devices import open_device
+    from ..engine.environment import gather, unused_accelerator
+    from ..ranks.seen import SeenDevice
+
+    # Until this configuration ends, so that a run inside this process, or after it, starts from what ships.
+    config.add_cleanup(use_hardware(options.baselines))
+    asked = options.device
+    device = config.hook.pytest_roofline_device(config=config, name=asked)
+    held = device is not None or not _left_to_ranks(config, planned)
+    if device is None:
+        device = open_device(asked) if held else SeenDevice(launcher_of(config).environment())
+    warning = "" if asked == "cpu" else unused_accelerator(device)
+    if warning and options.require_hardware:
+        if not options.shadow:
+            raise DeviceError(warning)
+        shadow_of(config).note("hardware", warning, DEVICE)
+    environment = gather(device) if held else launcher_of(config).environment()
+    hardware = key_of(environment)
+    entries = BaselineFolders(options.baselines).family(family_of(environment.device))
+    comparator = open_comparator(options.against) if options.against else BaselineComparator(entries)
+    if options.against:
+        _refuse_other_hardware(comparator, hardware)
+    comparisons = _count(comparator, planned.values(), hardware)
+    gpu = device.gpu()
+    _refuse_exclusive(gpu, held, planned)
+    recorded = any(known.alone == hardware.alone for known in comparator.hardware())
+    return DeviceUnderTest(
+        device, environment, hardware, comparator, entries, comparisons, gpu, held, recorded
+    ), warning
+
+
+def _refuse_exclusive(gpu: Gpu | None, held: bool, planned: Mapping[str, Planned]) -> None:
+    """A GPU that takes one process cannot serve this one and a rank."""
+    with_ranks = any(uses_ranks(plan.item) for plan in planned.values())
+    if held and with_ranks and gpu is not None and gpu.compute_mode == "exclusive process":
+        raise DeviceError(
+            f"{gpu.label} takes one process at a time (compute mode exclusive process), and this run has tests that "
+            "measure in pytest itself beside tests of ranks; run those of ranks by themselves (-k, -m), or allow "
+            f"several processes with nvidia-smi -i {gpu.index} -c DEFAULT"
+        )
+
+
+def _left_to_ranks(config: pytest.Config, planned: Mapping[str, Planned]) -> bool:
+    """Whether every test of the run measures over ranks, on accelerators that then need no other process."""
+    alone = bool(planned) and all(uses_ranks(plan.item) for plan in planned.values())
+    return alone and launcher_of(config).kind != "cpu"
+
+
+def _count(comparator: Comparator, planned: Iterable[Planned], hardware: HardwareKey) -> int:
+    return max(1, sum(comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned))
+
+
+def _refuse_other_hardware(comparator: Comparator, hardware: HardwareKey) -> None:
+    known = comparator.hardware()
+    # A test's own number of devices and their link tell two tests apart, not two machines.
+    if known and not any(key.alone == hardware.alone for key in known):
+        names = "; ".join(str(key) for key in nearest(hardware, known))
+        raise OtherHardware(
+            f"--roofline-against={comparator.name} was measured on other hardware: this is {hardware}, nearest "
+            f"known there: {names}; a comparison across hardware would mean nothing"
+        )

@@ -1,0 +1,204 @@
+"""The fixture `distributed`: what a test calls to run functions on ranks."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from ..core.errors import BadInput, RanksSkipped
+from .launcher import Launcher, launcher_of, unmet, world_size_of
+from .settings import Marks, read_marks
+from .shadow import lack, require
+
+if TYPE_CHECKING:
+    from ..ranks.driving import Member
+    from ..ranks.facts import RankFacts
+    from ..ranks.functions import FunctionRef
+    from ..ranks.pool import Pool
+
+# Seconds for one call of ranks, beside so many budgets of a measurement.
+TIMEOUT_S, TIMEOUT_BUDGETS = 120.0, 20.0
+
+
+class Distributed:
+    """Runs functions on ranks for one test. Comes as the fixture `distributed`."""
+
+    def __init__(self, launcher: Launcher, item: pytest.Item, marks: Marks) -> None:
+        self._launcher = launcher
+        self._item = item
+        self._marks = marks
+
+    @property
+    def world_size(self) -> int | None:
+        """The ranks that this test says that it needs, by marker or parameter; None where it does not."""
+        return world_size_of(self._item, self._marks)
+
+    @property
+    def launcher(self) -> str:
+        """What starts ranks: `local`, `torchrun`, `mpirun`, `srun`, or `attach` where pytest itself was launched."""
+        apart = self._marks.mpi and self._launcher.name in ("local", "torchrun")
+        return "mpirun" if apart else self._launcher.name
+
+    @property
+    def kind(self) -> str:
+        """The kind of device that ranks own: `cpu`, `cuda` or `xpu`."""
+        return self._launcher.kind
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Back ends of torch.distributed that can serve these devices, the default first."""
+        from ..ranks.worlds import backends
+
+        # torch's own MPI back end needs ranks that MPI has started, as tests with the marker `mpi` get.
+        return tuple(name for name in backends(self.kind) if name != "mpi" or self._marks.mpi)
+
+    @property
+    def facts(self) -> "tuple[RankFacts, ...]":
+        """What every rank said of itself at boot: host, process, devices, versions, cores."""
+        members = self.members(self.size_of(self.world_size or 1))
+        return tuple(member.facts for member in members if member.facts is not None)
+
+    def available(self, world_size: int) -> str:
+        """Why there cannot be a world of so many ranks; empty where there can."""
+        return self._launcher.unavailable(world_size, self._marks.mpi)
+
+    def free_bytes(self, world_size: int | None = None) -> int:
+        """Memory that an allocation on every rank's device can still get: the least of them.
+
+        Ranks of one host share its memory, where their device is the CPU.
+        """
+        from ..ranks.context import free_bytes
+
+        return int(min(self.run(free_bytes, world_size=world_size)))
+
+    def run(
+        self,
+        fn: Callable[..., object],
+        *args: object,
+        world_size: int | None = None,
+        timeout: float | None = None,
+        backend: str | None = None,
+    ) -> list[Any]:
+        """Call `fn(rank, *args)` once on every rank of a world.
+
+        Args:
+            fn: a function at the top of a module; ranks load it by file and name. Its first argument is a
+                `distributed.context.Rank`: the rank's number, with `size`, `device`, `group` …
+            args: plain data and tensors.
+            world_size: ranks; the test's own number by default.
+            timeout: seconds until every rank must have answered.
+            backend: of the default group; the device's own by default.
+
+        Returns:
+            The results by rank: plain data and tensors.
+
+        Raises:
+            BadInput: a function that ranks cannot load, or arguments that are no plain data; no rank is contacted.
+            RanksFailed: a rank raised, was lost, or did not answer in time.
+        """
+        __tracebackhide__ = True
+        from ..engine.request import positive
+        from ..ranks.functions import reference
+        from ..ranks.worlds import check_backend
+
+        function, timeout_s = reference(fn), positive("timeout", timeout)
+        return self.call(function, args, self.size_of(world_size), timeout=timeout_s, backend=check_backend(backend))
+
+    def call(
+        self,
+        function: "FunctionRef",
+        args: tuple[object, ...],
+        size: int,
+        *,
+        timeout: float | None = None,
+        backend: str | None = None,
+        **more: Any,
+    ) -> list[Any]:
+        """As `run`, for a function that was looked up already."""
+        __tracebackhide__ = True
+        with self._skipping():
+            return self.pool(size).run(
+                function, args, size, timeout_s=timeout or self._timeout_s, backend=backend, **more
+            )
+        raise AssertionError("unreachable: what is not returned was raised")
+
+    def members(self, size: int) -> "list[Member]":
+        """The ranks of a world, started where they are not there yet."""
+        __tracebackhide__ = True
+        with self._skipping():
+            return self.pool(size).members[:size]
+        raise AssertionError("unreachable: what is not returned was raised")
+
+    def link(self, size: int) -> str:
+        """The class of the link between ranks of one host: `memory` on processors."""
+        if self.kind == "cpu":
+            return "memory"
+        members, pool = self.members(size), self.pool(size)
+        known = self._launcher.links.get((id(pool), pool.generation, size))
+        if known is None:
+            from ..ranks.context import link_kind
+
+            uuids = [member.environment.device.uuid if member.environment is not None else None for member in members]
+            kinds = set(self.run(link_kind, [member.host for member in members], uuids, world_size=size))
+            known = kinds.pop() if len(kinds) == 1 else "mixed"
+            self._launcher.links[id(pool), pool.generation, size] = known
+        return known
+
+    @contextlib.contextmanager
+    def _skipping(self) -> Iterator[None]:
+        """What ranks find that they lack skips the test; under `--roofline-require-hardware` it fails it."""
+        __tracebackhide__ = True
+        try:
+            yield
+        except RanksSkipped as skipped:
+            self._lack(str(skipped))
+
+    def _lack(self, why: str) -> NoReturn:
+        __tracebackhide__ = True
+        lack(self._item, self._launcher.options, why)
+
+    @property
+    def _timeout_s(self) -> float:
+        budget_s = self._marks.budget or self._launcher.options.budget_s
+        return self._launcher.options.rank_timeout_s or TIMEOUT_S + TIMEOUT_BUDGETS * budget_s
+
+    def size_of(self, world_size: int | None) -> int:
+        """The ranks that a call asks for; the test is skipped where there cannot be so many.
+
+        Raises:
+            BadInput: nobody says how many, or it is no number of ranks.
+        """
+        size = self.world_size if world_size is None else world_size
+        if size is None:
+            raise BadInput(
+                f"{self._item.nodeid} does not say how many ranks it needs; expected @pytest.mark.roofline(ranks=N), a "
+                "parameter world_size, or the argument world_size"
+            )
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise BadInput(f"world_size is {size!r}; expected a number of ranks, 1 or more")
+        index = (self._launcher.options.device or "").partition(":")[2]
+        if index:
+            raise BadInput(
+                f"--roofline-device names device {index}, and each rank owns one of its own; give the kind alone, and "
+                "narrow what is visible (CUDA_VISIBLE_DEVICES) where not all are to take part"
+            )
+        why = self.available(size)
+        if why:
+            self._lack(why)
+        return size
+
+    def pool(self, size: int) -> "Pool":
+        """The pool behind this test, for what is more than a call."""
+        return self._launcher.pool(size, self._marks.mpi)
+
+
+def make_distributed(request: pytest.FixtureRequest) -> Distributed:
+    """The fixture's value for a test; skips one that needs another kind of device than ranks have."""
+    launcher, marks = launcher_of(request.config), read_marks(request.node)
+    reason = unmet(marks.needs, launcher.kind) if marks.needs is not None else None
+    if reason is not None and marks.needs == "accelerator":
+        require(request.node, launcher.options, reason)
+    if reason is not None:
+        pytest.skip(reason)
+    return Distributed(launcher, request.node, marks)

@@ -1,0 +1,276 @@
+"""The item `roofline gate`: red where a gate had nothing to compare, or something slipped through it.
+
+It comes behind everything else, also behind verdicts that waited for further rounds, and only where it has to say
+something: a green run has as many tests as it has.
+"""
+
+import glob
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from ..baselines.comparators import BaselineComparator
+from ..baselines.ending import XFAIL, how_it_ended
+from ..baselines.pruning import PlannedTest, Selection, Unmeasured, unmeasured
+from ..baselines.rows import together_row
+from ..core.entries import Entry
+from ..core.keys import canonical
+from ..core.records import Outcome
+from ..core.units import count, listed, printable
+from ..hardware import family_of
+from ..report.messages import compared_of, gate_lines
+from ..report.overview import together_text
+from .noted import Note
+from .options import NOT_RUNNING
+from .planned import benchmark_name, encodable, parameters_of
+from .round_child import in_round
+from .session import RooflineSession, session_key
+from .settings import Options
+from .shadow import PROPERTY, fail, shadow_of
+
+NAME = "roofline gate"
+# All tests as if they were one: that they are slower together fails a run by itself.
+TOGETHER = "all tests together"
+MOST_NAMED = 3
+# Options of pytest that leave tests out, or do not even look for them.
+_NARROWING = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """What a gate did not compare and should have: what was seen, and what to do."""
+
+    text: str
+    remedy: str
+
+
+class Gate(pytest.Item):
+    """Fails with what a gate lacks."""
+
+    def __init__(
+        self, *, options: Options, state: RooflineSession | None, found: list[Shortfall], name: str = NAME, **more: Any
+    ) -> None:
+        super().__init__(name, nodeid=name, **more)
+        self._options, self._state, self._found = options, state, found
+
+    def runtest(self) -> None:
+        """Fail, or where a gate only watches say so.
+
+        Raises:
+            pytest.fail.Exception: with everything that is lacking, and what to do.
+        """
+        first = "; ".join(one.text for one in self._found)
+        if self._state is not None:
+            self._state.note_outcome(
+                Outcome(self.name, "failed", reason=encodable(first), by_verdict=True, shadow=self._options.shadow)
+            )
+        word = "GATE" if self.name == NAME else "REGRESSED"
+        fail(self, self._options, "\n".join([f"{word}: {first}", *(f"  {one.remedy}" for one in self._found)]))
+
+    def reportinfo(self) -> tuple[str, None, str]:
+        """Where pytest says that it is: in no file."""
+        return self.name, None, self.name
+
+    def run_last(self) -> None:
+        """Run it as pytest does, but by no other plugin's protocol: a verdict is not run again."""
+        self.session.testscollected += 1
+        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            # The line of the test before has its percentage already.
+            reporter.currentfspath = None
+        self.ihook.pytest_runtest_logstart(nodeid=self.nodeid, location=self.location)
+        runtestprotocol(self, nextitem=None)
+        self.ihook.pytest_runtest_logfinish(nodeid=self.nodeid, location=self.location)
+        # No later collection could find it, so that --lf would look for it in vain for ever.
+        last_failed = getattr(self.config.pluginmanager.get_plugin("lfplugin"), "lastfailed", {})
+        for known in [known for known in last_failed if str(known) == self.name]:
+            del last_failed[known]
+
+
+class Gatekeeper:
+    """Under a profile of a gate: the last look at what a run has compared."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Behind every test and every report that waited; a run that was cut short is red for that already."""
+        result = yield
+        config = session.config
+        looking = any(config.getoption(name, False) for name in NOT_RUNNING)
+        stopped = session.shouldfail or session.shouldstop
+        if looking or stopped or in_round(config) is not None or hasattr(config, "workerinput"):
+            return result
+        state = _opened(config)
+        found = nothing_compared(state) + (shortfalls(state, complete=True) if state is not None else [])
+        if found:
+            Gate.from_parent(session, options=self._options, state=state, found=found).run_last()
+        return result
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Mark what would have failed."""
+        marked = self._options.shadow and report.when == "call" and report.outcome == "passed"
+        if marked and PROPERTY in dict(report.user_properties):
+            word = getattr(report, "roofline_word", "")
+            return "passed", "!", f"PASSED {word}; SHADOW: would have failed" if word else "SHADOW: would have failed"
+        return None
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say what would have failed also where nothing was to be measured, so that nobody else speaks."""
+        if self._options.shadow and _opened(terminalreporter.config) is None:
+            for sentence in shadow_of(terminalreporter.config).sentences:
+                terminalreporter.write_line(f"SHADOW: would have failed: {sentence}")
+
+
+def fail_together(session: pytest.Session, state: RooflineSession) -> None:
+    """Fail a run whose tests are all slower, beyond the tolerance, as if they were one."""
+    shared = state.timed.shared
+    verdict = shared.regressed if shared is not None else None
+    if verdict is None:
+        return
+    remedy = "Look for one cause (clock, power limit, neighbours, driver) before the single tests, from which it is "
+    found = [Shortfall(together_text(together_row(verdict)), f"{remedy}taken out.")]
+    Gate.from_parent(session, options=state.options, state=state, found=found, name=TOGETHER).run_last()
+
+
+def _opened(config: pytest.Config) -> RooflineSession | None:
+    state = config.stash.get(session_key, None)
+    return state if state is not None and state.opened else None
+
+
+def nothing_compared(state: RooflineSession | None) -> list[Shortfall]:
+    """That a run has compared nothing at all, where it has not."""
+    if state is None:
+        remedy = "Expected one at least: look at the paths, -k, -m and --roofline-tier, and at what collects them."
+        return [Shortfall("nothing was compared, since no test that measures was selected", remedy)]
+    rows = [*state.timed.rows, *state.compiled.rows]
+    if compared_of(rows) or any(one.red for one in state.exhausted.found):
+        return []
+    if not rows:
+        reasons = f": {printable('; '.join(state.not_measured))}" if state.not_measured else ""
+        text = f"nothing was compared, since 0 of {count(len(state.planned), 'test')} measured anything{reasons}"
+        return [Shortfall(text, "Mend what kept them from measuring, or select others.")]
+    run = state.run_name if state.writer.path is not None else ""
+    lines = gate_lines(rows, len(state.planned), run, family_of(state.under_test.environment.device))
+    return [Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(lines))]
+
+
+def shortfalls(state: RooflineSession, *, complete: bool = False) -> list[Shortfall]:
+    """What slipped through: tests that gave no number, or no verdict on it, and entries that nobody measured.
+
+    Args:
+        state: the run.
+        complete: whether every test was to run, so that one without an end did not.
+    """
+    silent, escaped = list(_silent(state, complete)), list(_escaped(state))
+    missing, _ = unmeasured_entries(state, complete=complete)
+    found = []
+    if silent:
+        found.append(
+            Shortfall(
+                f"{count(len(silent), 'test')} ended without a measurement ({listed(silent, MOST_NAMED)})",
+                "A test that only asserts facts says so: @pytest.mark.roofline(measures=False).",
+            )
+        )
+    if escaped:
+        found.append(
+            Shortfall(
+                f"{count(len(escaped), 'test')} skipped after a measurement ({listed(escaped, MOST_NAMED)})",
+                "Skip before measuring: what was measured had no verdict.",
+            )
+        )
+    if missing:
+        names = [f"{printable(one.entry.label)}: {one.why}" for one in missing]
+        found.append(
+            Shortfall(
+                f"{len(missing)} of the baseline's entries not measured ({listed(names, MOST_NAMED)})",
+                "Where a test was removed or renamed on purpose: `roofline baseline prune --apply` removes the entry.",
+            )
+        )
+    return found
+
+
+def _silent(state: RooflineSession, complete: bool) -> Iterator[str]:
+    """Tests that passed, or never ran, and recorded nothing at all."""
+    noted: list[Note] = [*state.noted.figures, *state.noted.memory_uses, *state.noted.profiles]
+    recorded = {one.test_id for one in noted} | {one.test_id for one in state.exhausted.found}
+    recorded |= {row.test for row in [*state.timed.rows, *state.compiled.rows]}
+    for test_id, plan in state.planned.items():
+        ended = state.outcomes.get(encodable(test_id))
+        passed = complete if ended is None else ended.outcome == "passed"
+        if passed and plan.marks.measures and encodable(test_id) not in recorded:
+            yield printable(plan.item.name)
+
+
+def _escaped(state: RooflineSession) -> Iterator[str]:
+    """Tests that were measured and then skipped, which is also what `pytest.xfail()` does in a test's body."""
+    measured = {row.test for row in [*state.timed.rows, *state.compiled.rows]}
+    for test_id, plan in state.planned.items():
+        ended = state.outcomes.get(encodable(test_id))
+        if ended is None or encodable(test_id) not in measured:
+            continue
+        by_call = how_it_ended(ended)[0] == XFAIL and plan.item.get_closest_marker("xfail") is None
+        if ended.outcome == "skipped" or by_call:
+            yield printable(plan.item.name)
+
+
+def unmeasured_entries(state: RooflineSession, *, complete: bool = False) -> tuple[list[Unmeasured], int]:
+    """The entries of the baseline that this run covers and did not measure, and how many its selection left out.
+
+    A test that is red says enough, and a saved run in place of a baseline may hold whatever somebody selected then.
+    """
+    comparator = state.under_test.comparator
+    if not isinstance(comparator, BaselineComparator):
+        return [], 0
+    excused = set()
+    for test_id, plan in state.planned.items():
+        ended = state.outcomes.get(encodable(test_id))
+        red = not complete if ended is None else ended.outcome == "failed" and how_it_ended(ended)[0] != XFAIL
+        if red or state.exhausted.of(encodable(test_id)):
+            excused.add((plan.benchmark, canonical(plan.parameters)))
+    keys = [row.key for row in state.timed.rows if row.key is not None]
+    hardware = {state.under_test.hardware, *(key.hardware for key in keys)}
+
+    def asked(entry: Entry) -> bool:
+        mine = entry.kind == "measured" and entry.hardware in hardware and not entry.is_canary
+        return mine and (entry.benchmark, canonical(entry.parameters)) not in excused
+
+    return unmeasured(filter(asked, comparator.entries), {key.identity for key in keys}, _selection(state))
+
+
+def _selection(state: RooflineSession) -> Selection:
+    config = state.config
+    taken = [PlannedTest(plan.benchmark, plan.parameters) for plan in state.planned.values()]
+    functions = {_function(argument) for argument in map(str, config.args) if "[" in argument.partition("::")[2]}
+    alone = {plan.benchmark for test_id, plan in state.planned.items() if _function(test_id) in functions}
+    return Selection(
+        found=[PlannedTest(benchmark_name(item), parameters_of(item)) for item in state.collected],
+        taken=taken,
+        # Under --lf pytest does not even look at what did not fail.
+        parts=frozenset({test.benchmark for test in taken} if config.getoption("lf", False) else alone),
+        whole=not any(config.getoption(name, None) for name in _NARROWING) and _looks_everywhere(config),
+    )
+
+
+def _function(node_id: str) -> str:
+    return node_id.partition("::")[2].partition("[")[0]
+
+
+def _looks_everywhere(config: pytest.Config) -> bool:
+    """Whether pytest was given no path, or those where it looks by itself."""
+    if any("::" in argument for argument in config.args):
+        return False
+    given = [(config.invocation_params.dir / argument).resolve() for argument in config.args]
+    own: Sequence[Path] = [
+        config.rootpath / found
+        for pattern in config.getini("testpaths")
+        # As pytest does; Path.glob refuses `.` and absolute patterns.
+        for found in glob.iglob(pattern, root_dir=config.rootpath, recursive=True)  # noqa: PTH207
+    ] or [config.rootpath]
+    return all(any(path.resolve().is_relative_to(one) for one in given) for path in own)

@@ -1,0 +1,259 @@
+"""The pools of ranks of a run: which tests need how many, what starts them, and when they end."""
+
+import importlib.util
+import math
+import os
+import shlex
+import shutil
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..core.errors import DeviceError, RanksSkipped
+from .options import RANKS_FIXTURE
+from .settings import Marks, Options, parse_options, read_marks
+
+if TYPE_CHECKING:
+    from ..core.facts import Environment
+    from ..ranks.attach import Attached
+    from ..ranks.placement import Placement
+    from ..ranks.pool import Pool
+
+# Ranks on few cores that are started ahead of the test that asks for them.
+MOST_ON_CORES = 6
+
+ranks_key: pytest.StashKey["Launcher"] = pytest.StashKey()
+
+
+def uses_ranks(item: pytest.Item) -> bool:
+    """Whether a test uses the fixture."""
+    return RANKS_FIXTURE in getattr(item, "fixturenames", ())
+
+
+def world_size_of(item: pytest.Item, marks: Marks | None = None) -> int | None:
+    """How many ranks a test says that it needs: its marker, or its parameter `world_size`; None where neither does."""
+    marks = marks or read_marks(item)
+    if marks.ranks is not None:
+        return marks.ranks
+    spec = getattr(item, "callspec", None)
+    size = spec.params.get("world_size") if spec is not None else None
+    return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None
+
+
+def by_world(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Tests without ranks first, then those of each kind of world together, so that a world is made once.
+
+    Within a world the order stays the user's, and so does that of the worlds.
+    """
+    groups: dict[tuple[bool, int | None] | None, list[pytest.Item]] = {None: []}
+    for item in items:
+        group = (read_marks(item).mpi, world_size_of(item)) if uses_ranks(item) else None
+        groups.setdefault(group, []).append(item)
+    # All with MPI behind all without, since the two are served by different launchers.
+    ordered = sorted(groups.items(), key=lambda pair: pair[0] is not None and pair[0][0])
+    return [item for _, members in ordered for item in members]
+
+
+class Launcher:
+    """The pools of a run: one for ranks, and where that cannot do MPI another for those that need it.
+
+    Args:
+        config: pytest's configuration.
+        options: of the run.
+    """
+
+    def __init__(self, config: pytest.Config, options: Options) -> None:
+        self.config = config
+        self.options = options
+        self._largest: dict[bool, int] = {False: 1, True: 1}
+        self._smallest = 0
+        self._pools: dict[bool, Pool] = {}
+        # By pool, generation and size of the world.
+        self.links: dict[tuple[int, int, int], str] = {}
+
+    def plan(self, items: Iterable[pytest.Item]) -> None:
+        """Take note of the largest world of each kind that the selected tests need."""
+        for item in filter(uses_ranks, items):
+            marks = read_marks(item)
+            size = world_size_of(item, marks)
+            if size is not None and size <= self._worth_starting and not self.unavailable(size, marks.mpi):
+                self._largest[marks.mpi] = max(self._largest[marks.mpi], size)
+                self._smallest = min(self._smallest or size, size)
+
+    @property
+    def _worth_starting(self) -> float:
+        """Ranks to start at once, before a test asks: on processors that many would have to share, it may not."""
+        from ..engine.host import usable_cores
+
+        return max(MOST_ON_CORES, usable_cores()) if self.kind == "cpu" else math.inf
+
+    @property
+    def name(self) -> str:
+        """What starts ranks here: `attach`, or what `--roofline-launcher` says."""
+        return "attach" if self.attached is not None else self.options.launcher
+
+    @property
+    def attached(self) -> "Attached | None":
+        """The launch that this pytest is rank 0 of; None where it starts ranks itself."""
+        from .attaching import attached_key
+
+        return self.config.stash.get(attached_key, None)
+
+    @property
+    def kind(self) -> str:
+        """The kind of device that ranks own: `cpu`, `cuda` or `xpu`."""
+        asked = (self.options.device or "").partition(":")[0]
+        if asked in ("cpu", "cuda", "xpu"):
+            return asked
+        from ..ranks.facts import best_kind
+
+        return best_kind()
+
+    def unavailable(self, size: int, mpi: bool = False) -> str:
+        """Why there cannot be a world of so many ranks; empty where there can."""
+        if self.attached is not None and size > self.attached.size:
+            return f"needs {size} ranks, this launch has {self.attached.size}"
+        if mpi:
+            why = self._no_mpi()
+            if why:
+                return why
+        granted = os.environ.get("SLURM_NTASKS", "")
+        if self.name == "srun" and granted.isdecimal() and size > int(granted):
+            return f"needs {size} tasks, this allocation has {granted}"
+        # torchrun stays on this host unless an allocation has several.
+        one_host = self.name == "torchrun" and os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1"
+        if self.kind != "cpu" and (self.name == "local" or one_host):
+            from ..ranks.facts import device_count
+
+            there = device_count(self.kind)
+            if size > there:
+                return f"needs {size} GPUs, found {there}"
+        return ""
+
+    def _no_mpi(self) -> str:
+        if self.attached is not None:
+            from ..ranks.attach import NO_MPI
+
+            return NO_MPI
+        if importlib.util.find_spec("mpi4py") is None:
+            return "needs mpi4py (the extra `mpi`), found none"
+        command = "srun" if self.options.launcher == "srun" else "mpirun"
+        return "" if shutil.which(command) else f"needs {command}, found none in PATH"
+
+    def pool(self, size: int, mpi: bool = False) -> "Pool":
+        """The pool for a world of so many ranks, not started yet or with its ranks as they are."""
+        from ..ranks.pool import Pool
+
+        apart = mpi and self.name not in ("mpirun", "srun")
+        for key, other in self._pools.items():
+            if key != apart:
+                # Two sets of ranks on one device would disturb each other, if only by their memory.
+                other.stop()
+        known = self._pools.get(apart)
+        if known is None:
+            wanted = self._to_start(size, mpi)
+            known = Pool(
+                self._placement(apart),
+                wanted,
+                self.kind,
+                address=self.options.address,
+                boot_s=self.options.boot_timeout_s,
+                asked=self.options.device is not None or (self.name == "local" and not self.options.require_hardware),
+            )
+            self._pools[apart] = known
+        elif known.size < size or (mpi and known.size != size):
+            # MPI's own world is all that was started, and its start waits for every one of them.
+            known.stop()
+            known.size = size
+        return known
+
+    def _to_start(self, size: int, mpi: bool) -> int:
+        """How many ranks a new pool begins with: at once as many as the largest world will need."""
+        if self.attached is not None:
+            return self.attached.size
+        # What another launcher can start nobody knows beforehand: a world too large must not take the others along.
+        return max(size, self._largest[False]) if self.name == "local" and not mpi else size
+
+    def _placement(self, apart: bool) -> "Placement":
+        """What starts ranks; `apart` for those that need MPI, where the others do without."""
+        if self.attached is not None:
+            return self.attached.placement()
+        name = "mpirun" if apart else self.options.launcher
+        if name == "local":
+            from ..ranks.local import Local
+
+            return Local(forks=self.kind == "cpu")
+        from ..ranks.engines import parse_arguments
+        from ..ranks.launching import Launched
+
+        arguments = () if apart else parse_arguments(name, shlex.join(self.options.launcher_args))
+        # Of ranks on this host alone nobody else needs to know the address.
+        address = self.options.address or ("127.0.0.1" if apart else "")
+        return Launched(name, arguments, mpi=self._mpi_planned, address=address)
+
+    @property
+    def _mpi_planned(self) -> bool:
+        return self._largest[True] > 1
+
+    def rest(self) -> None:
+        """End all ranks in order; the next test that needs some gets new ones."""
+        for pool in self._pools.values():
+            pool.stop()
+
+    def end(self) -> None:
+        """The run is over."""
+        self.rest()
+        self._pools.clear()
+
+    def environment(self) -> "Environment":
+        """The environment of rank 0, for a run whose controller must hold no context on the device.
+
+        Raises:
+            DeviceError: not even the smallest world of the run can be had.
+        """
+        try:
+            environment = self.pool(self._smallest or 1).members[0].environment
+        except RanksSkipped as skipped:
+            raise DeviceError(f"{skipped}, for the smallest world of this run") from None
+        assert environment is not None
+        return environment
+
+
+def launcher_of(config: pytest.Config) -> Launcher:
+    """The launcher of this run."""
+    known = config.stash.get(ranks_key, None)
+    if known is None:
+        known = config.stash[ranks_key] = Launcher(config, parse_options(config))
+        config.pluginmanager.register(_Ending(known), "roofline-ranks")
+    return known
+
+
+def unmet(needs: str | None, kind: str) -> str | None:
+    """Why a test that needs a kind of device is not for this one; None where it is."""
+    if needs == "accelerator" and kind == "cpu":
+        return "needs an accelerator, found the CPU only"
+    if needs == "cpu" and kind != "cpu":
+        return f"needs --roofline-device=cpu, found {kind}"
+    return None
+
+
+class _Ending:
+    """Ends the ranks with the run, whatever ends it."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._process = os.getpid()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """After the last test."""
+        self._end()
+
+    def pytest_unconfigure(self) -> None:
+        """Also where the session did not come to its end."""
+        self._end()
+
+    def _end(self) -> None:
+        if os.getpid() == self._process:
+            self._launcher.end()

@@ -1,0 +1,360 @@
+"""One measurement over ranks: the request goes out, the times come back, and one record is made of them."""
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..core.checks import shown
+from ..core.errors import BadInput, WrongData
+from ..core.facts import Environment, HardwareKey
+from ..core.ranks import Ranks
+from ..core.records import Ceiling, Measurement
+from ..core.samples import OVERSUBSCRIBED, Block, Samples
+from ..engine.measure import Measured
+from ..engine.request import RankOptions, Request, one_of, positive
+from ..hardware import collective_ceiling, product_of, rank_ceiling
+from .current_test import CurrentTest
+from .distributed import Distributed
+from .planned import encodable
+from .recording import key_for, record, why_partial
+
+if TYPE_CHECKING:
+    from ..ranks.driving import Member
+    from ..ranks.facts import RankFacts
+    from ..ranks.functions import FunctionRef
+    from ..ranks.lockstep import RankTimes
+
+# Whole programs, unless the budget is spent before: two tell whether they agree.
+FEWEST_JOBS, MOST_JOBS = 2, 5
+# What a job's own clock can tell apart: the operating system's slices, not the counter's ticks.
+JOB_TICK_S = 1e-3
+# As roofline_kernels.work.COLLECTIVES names them.
+COLLECTIVES = (
+    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v"),
+    *("broadcast", "reduce", "gather", "scatter", "send_recv"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RankResult:
+    """What came of a request: what all ranks agree upon, and the ranks behind it.
+
+    Args:
+        measured: of all ranks.
+        ranks: those that took part.
+        environment: of rank 0; None where it is not known.
+        link: class of the link between ranks of one host.
+    """
+
+    measured: Measured
+    ranks: Ranks
+    environment: Environment | None = None
+    link: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class RankCall:
+    """A function that ranks are to be measured with.
+
+    Args:
+        distributed: of the test.
+        function: what ranks load.
+        args: for it.
+        request: how to measure.
+    """
+
+    distributed: Distributed
+    function: "FunctionRef"
+    args: tuple[object, ...]
+    request: Request
+
+    @property
+    def options(self) -> RankOptions:
+        """What it asks for besides."""
+        assert self.request.ranks is not None
+        return self.request.ranks
+
+    def send(self, plan: object, **more: Any) -> list[Any]:
+        """What every rank answers, by rank."""
+        __tracebackhide__ = True
+        asked = self.options
+        return self.distributed.call(
+            self.function, self.args, asked.size, timeout=asked.timeout_s, backend=asked.backend, plan=plan, **more
+        )
+
+
+# Takes what had been measured when something went wrong, and what that was.
+Keep = Callable[[RankResult, BaseException], None]
+
+
+def check_distributed(distributed: object) -> Distributed:
+    """The fixture of that name.
+
+    Raises:
+        BadInput: it is something else.
+    """
+    if not isinstance(distributed, Distributed):
+        raise BadInput(
+            f"the first argument is {shown(distributed)}; expected the fixture `distributed`, as the test takes it "
+            "among its own arguments"
+        )
+    return distributed
+
+
+def rank_options(distributed: Distributed, world_size: int | None, **asked: Any) -> RankOptions:
+    """What a measurement over ranks asks for, checked; the test is skipped for lack of ranks.
+
+    Args:
+        distributed: the fixture of the test.
+        world_size: ranks; the test's own number by default.
+        asked: further fields of the record.
+
+    Raises:
+        BadInput: one cannot be used as given.
+    """
+    from ..ranks.worlds import check_backend
+
+    check_backend(asked.get("backend"))
+    one_of("collective", asked.get("collective"), (None, *COLLECTIVES))
+    timeout_s = positive("timeout", asked.pop("timeout", None))
+    return RankOptions(distributed.size_of(world_size), timeout_s=timeout_s, **asked)
+
+
+def check_call(fn: Callable[..., object], args: tuple[object, ...]) -> None:
+    """Refuse what no rank could be given, before a lack of ranks skips the test.
+
+    Raises:
+        BadInput: ranks cannot load the function, or its arguments are no plain data.
+    """
+    from ..ranks.functions import reference
+    from ..ranks.wire import encode
+
+    reference(fn)
+    encode(args, "an argument")
+
+
+def measure_over(
+    test: CurrentTest, distributed: Distributed, fn: Callable[..., object], args: tuple[object, ...], request: Request
+) -> Measurement:
+    """Have the ranks measure, and write it down; a request by the host's clock is one of whole programs.
+
+    Raises:
+        BadInput: ranks cannot load what a hook put in the function's place.
+        WrongData: the buffers of a rank do not hold what they should.
+        RanksFailed: a rank raised, was lost, or did not answer in time.
+    """
+    __tracebackhide__ = True
+    from ..ranks.functions import reference
+
+    function, replacement = reference(fn), test.replacement(request.name, fn)
+    if replacement is not None:
+        function, request = reference(replacement), replace(request, labels=(*request.labels, "replaced"))
+    else:
+        request = replace(request, drill=test.session.options.drill)
+    call = RankCall(distributed, function, args, request)
+
+    def keep(result: RankResult, error: BaseException) -> None:
+        said = f"the ranks failed on the way: {error}".partition("\n")[0]
+        # Whatever happens to the record, what happened to the measurement is what must be told.
+        with contextlib.suppress(Exception):
+            write(test, request, result, why_partial(error, said))
+
+    result = (take_jobs if request.timing == "wall" else take)(call, keep)
+    measurement = write(test, request, result)
+    if result.measured.wrong:
+        raise WrongData(f"{measurement.label}: {encodable(result.measured.wrong)}")
+    return measurement
+
+
+def write(test: CurrentTest, request: Request, result: RankResult, invalid: str = "") -> Measurement:
+    """Write down what came of a request; the hardware is that of the ranks, and counts their devices."""
+    hardware = test.session.under_test.hardware_of_ranks(result.environment, result.ranks.hosts, result.link)
+    key = key_for(test, request, hardware)
+    ceiling = _ceiling(request, result, hardware)
+    return record(test, request, result.measured, key, ceiling, invalid=invalid, ranks=result.ranks)
+
+
+def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Ceiling | None:
+    """The roofline of what crosses the links of every rank's device, or of what one rank computes."""
+    assert request.ranks is not None
+    work, metric = request.work, request.shown_metric
+    found = rank_ceiling(result.environment, work, metric)
+    if found is not None or result.environment is None:
+        return found
+    known = product_of(result.environment.device)
+    return collective_ceiling(known, hardware, work, metric, request.ranks.collective or "")
+
+
+def take(call: RankCall, keep: Keep) -> RankResult:
+    """Have the ranks measure.
+
+    Args:
+        call: what.
+        keep: gets what had been measured where something goes wrong on the way.
+
+    Raises:
+        Exception: whatever went wrong.
+    """
+    __tracebackhide__ = True
+    told: dict[int, list[dict[str, Any]]] = {}
+
+    def tell(rank: int, progress: dict[str, Any]) -> None:
+        told.setdefault(rank, []).append(progress)
+
+    members: Sequence[Member] = ()
+    with _ranks(call):
+        try:
+            members = call.distributed.members(call.options.size)
+            times: list[RankTimes] = call.send(call.request, tell=tell)
+        except BaseException as error:
+            partial = _partial(call, members, told)
+            if partial is not None:
+                keep(partial, error)
+            raise
+        return _result(call, members, times)
+
+
+@contextlib.contextmanager
+def _ranks(call: RankCall) -> Iterator[None]:
+    """The ranks that the run keeps; or new ones, and no more than the request needs.
+
+    Beside idle ones each would have fewer threads, and how many depends on which other tests were selected.
+    """
+    if not call.options.fresh:
+        yield
+        return
+    pool = call.distributed.pool(call.options.size)
+    pool.stop()
+    before, pool.size = pool.size, call.options.size
+    try:
+        yield
+    finally:
+        pool.stop()
+        pool.size = before
+
+
+def _result(call: RankCall, members: "Sequence[Member]", times: "Sequence[RankTimes]") -> RankResult:
+    first, each = times[0], [one.measured for one in times]
+    peaks = [one.peak_bytes for one in each if one.peak_bytes is not None]
+    found = [(rank, one.wrong) for rank, one in enumerate(each) if one.wrong]
+    wrong = [f"rank {rank}: {text}" for rank, text in found if "are right" not in text]
+    measured = replace(
+        _labelled(first.measured, members),
+        wrong="; ".join(wrong) or first.measured.wrong,
+        doubted=next((one.doubted for one in each if one.doubted), ""),
+        peak_bytes=max(peaks, default=None),
+    )
+    ranks = _ranks_of(call, members, [one.own for one in each])
+    ranks = replace(ranks, straggler=first.straggler, lag_s=first.lag_s)
+    return RankResult(measured, ranks, members[0].environment, call.distributed.link(call.options.size))
+
+
+def _partial(call: RankCall, members: "Sequence[Member]", told: dict[int, list[dict[str, Any]]]) -> RankResult | None:
+    """What the ranks had told before one of them failed; None where that is nothing."""
+    from ..ranks.lockstep import own_of, samples_of
+
+    if len(told) < call.options.size:
+        return None
+    # Some may have come one block further than others before it ended.
+    common = min(len(progress) for progress in told.values())
+    rows = [told[rank][:common] for rank in range(call.options.size)]
+    samples = samples_of(rows[0])
+    if samples is None:
+        return None
+    # The ranks are gone, so nothing more can be asked of them.
+    ranks = _ranks_of(call, members, [own_of(row) for row in rows])
+    return RankResult(Measured(samples), ranks, environment=members[0].environment)
+
+
+def _ranks_of(call: RankCall, members: "Sequence[Member]", own: Sequence[tuple[float, ...]]) -> Ranks:
+    """The record of the ranks that took part; `own` has each one's seconds per sample."""
+    from ..ranks.worlds import default_backend
+
+    asked, distributed = call.options, call.distributed
+    environments = [member.environment for member in members if member.environment is not None]
+    threads = {environment.host.threads for environment in environments}
+    return Ranks(
+        size=asked.size,
+        launcher=distributed.launcher,
+        backend=asked.backend or default_backend(distributed.kind),
+        hosts=tuple(member.host for member in members),
+        seconds=tuple(own),
+        threads=threads.pop() if len(threads) == 1 else None,
+        generation=distributed.pool(asked.size).generation,
+        fresh=asked.fresh,
+    )
+
+
+def _labelled(measured: Measured, members: "Sequence[Member]") -> Measured:
+    """The same, and whether these ranks have fewer cores than they are."""
+    from ..ranks.facts import cores_of
+
+    hosts: dict[str, list[RankFacts]] = {}
+    for facts in (member.facts for member in members if member.facts is not None):
+        hosts.setdefault(facts.host, []).append(facts)
+    if not any(len(there) > cores_of(there) for there in hosts.values()):
+        return measured
+    labels = tuple(sorted({*measured.samples.labels, OVERSUBSCRIBED}))
+    return replace(measured, samples=replace(measured.samples, labels=labels))
+
+
+def take_jobs(call: RankCall, keep: Keep) -> RankResult:
+    """Time whole programs: from starting the processes to their orderly end, each with ranks of its own.
+
+    Args:
+        call: the rank function is called once a job.
+        keep: gets what had been measured where something goes wrong on the way.
+
+    Raises:
+        Exception: whatever went wrong.
+    """
+    __tracebackhide__ = True
+    from ..ranks.local import whole_processes
+    from ..ranks.messages import JobPlan
+
+    pool = call.distributed.pool(call.options.size)
+    pool.stop()
+    # What only this process needs, once, is no part of a job.
+    pool.prepare()
+    before, pool.size = pool.size, call.options.size
+    seconds: list[float] = []
+    members: list[Member] = []
+    began_s = time.perf_counter()
+    try:
+        with whole_processes(pool.placement):
+            for count in itertools.count():
+                spent_s = time.perf_counter() - began_s
+                if count >= MOST_JOBS or (count >= FEWEST_JOBS and spent_s >= call.request.budget_s):
+                    break
+                started_s = time.perf_counter()
+                call.send(JobPlan())
+                members = pool.present
+                pool.stop()
+                seconds.append(time.perf_counter() - started_s)
+    except BaseException as error:
+        if seconds:
+            keep(_jobs(call, members, seconds), error)
+        raise
+    finally:
+        pool.stop()
+        pool.size = before
+    return _jobs(call, members, seconds)
+
+
+def _jobs(call: RankCall, members: "Sequence[Member]", seconds: Sequence[float]) -> RankResult:
+    labels = {*call.request.labels, *({"noisy"} if len(seconds) < 5 else set())}
+    samples = Samples(
+        seconds=tuple(seconds),
+        iterations=1,
+        tick_s=JOB_TICK_S,
+        measuring_s=sum(seconds),
+        labels=tuple(sorted(labels)),
+        blocks=tuple(Block(1) for _ in seconds),
+        mode="host",
+    )
+    measured = _labelled(Measured(samples), members)
+    link = "memory" if call.distributed.kind == "cpu" else "unknown"
+    return RankResult(measured, _ranks_of(call, members, []), members[0].environment, link)

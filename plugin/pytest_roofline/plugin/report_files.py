@@ -1,0 +1,122 @@
+"""What a run leaves for others once its file is closed: the report asked for, the summary of a CI job, annotations."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..core.units import printable
+from .options import SUMMARY_VARIABLE
+from .planned import Planned, encodable
+from .settings import Options
+
+if TYPE_CHECKING:
+    from ..baselines.runs import Run, RunWriter
+    from ..core.rows import Row
+    from ..report.annotations import Place
+
+# A plugin that tells GitHub of every failed test itself.
+ANNOTATING = "pytest_github_actions_annotate_failures"
+
+
+class Reports:
+    """The reports of one run.
+
+    Args:
+        options: of the run.
+        speaks: whether this process tells others of the run; a further round leaves that to its parent.
+    """
+
+    def __init__(self, options: Options, *, speaks: bool) -> None:
+        self._folder = options.report if speaks else None
+        self._summary = os.environ.get(SUMMARY_VARIABLE, "") if speaks else ""
+        self._on_github = speaks and os.environ.get("GITHUB_ACTIONS") == "true"
+        # Sentences for the end of the run, and workflow commands, which must begin their lines.
+        self.lines: list[str] = []
+        self.annotations: list[str] = []
+        # Whether a report was asked for that could not be written.
+        self.broken = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody is told of tests that ended before anything was measured."""
+        return self._folder is not None or bool(self._summary) or self._on_github
+
+    def make(self, writer: "RunWriter", planned: Mapping[str, Planned], config: pytest.Config) -> None:
+        """Write everything that is wanted of a run.
+
+        Args:
+            writer: of its file, closed.
+            planned: the tests that were to measure, by node id.
+            config: pytest's configuration.
+        """
+        if not self.wanted:
+            return
+        run, rows = self._read(writer)
+        if run is None:
+            return
+        if self._folder is not None:
+            folder = self._folder
+            self.broken |= not self._try("the report is not complete", lambda: self._write(run, rows, folder))
+        if self._summary:
+            self._try("the summary of this job is not shown", lambda: self._append(run, rows))
+        if self._on_github:
+            self._try("nothing is annotated", lambda: self._annotate(rows, planned, config))
+
+    def _read(self, writer: "RunWriter") -> "tuple[Run | None, list[Row]]":
+        """The run as its file holds it, at its whole path as a later report would find it, with its rows."""
+        from ..baselines.rows import rows_of
+
+        found: list[tuple[Run, list[Row]]] = []
+
+        def read() -> None:
+            run = writer.read_back()
+            if run is not None:
+                run = replace(run, path=run.path.resolve() if run.path.is_file() else run.path)
+                found.append((run, rows_of([run])))
+
+        if not self._try("there is no report of this run", read):
+            self.broken = self._folder is not None
+        return found[0] if found else (None, [])
+
+    def _try(self, what: str, step: Callable[[], None]) -> bool:
+        """Take a step, of which whatever goes wrong becomes a warning and costs nothing else; whether it succeeded."""
+        from ..report.writing import reason
+
+        try:
+            step()
+        except Exception as error:
+            self.lines.append(printable(f"WARNING: {what}: {reason(error)}"))
+            return False
+        return True
+
+    def _write(self, run: "Run", rows: "list[Row]", folder: Path) -> None:
+        from ..report.writing import write_report
+
+        *_, page = write_report([run], folder, rows)
+        self.lines.append(printable(f"report written to {folder}, to be opened at {page}"))
+
+    def _append(self, run: "Run", rows: "list[Row]") -> None:
+        from ..report.writing import append_summary
+
+        append_summary([run], Path(self._summary), rows)
+
+    def _annotate(self, rows: "list[Row]", planned: Mapping[str, Planned], config: pytest.Config) -> None:
+        from ..report.annotations import annotations
+
+        places = {encodable(test_id): place_of(plan.item, config) for test_id, plan in planned.items()}
+        told_elsewhere = config.pluginmanager.hasplugin(ANNOTATING)
+        self.annotations = annotations(rows, places.get, errors=not told_elsewhere)
+
+
+def place_of(item: pytest.Item, config: pytest.Config) -> "Place | None":
+    """Where a test stands, relative to the root of the repository; None outside of it."""
+    file, line, _ = item.location
+    root = Path(os.environ.get("GITHUB_WORKSPACE") or config.rootpath).resolve()
+    path = (config.rootpath / file).resolve()
+    if not path.is_relative_to(root):
+        return None
+    return path.relative_to(root).as_posix(), None if line is None else line + 1

@@ -1,0 +1,152 @@
+"""The child's side of a round: a pytest that runs the tests of a list, writes what they measured, and judges nothing.
+
+The parent starts it with its own command line and says the rest in a file that an environment variable names. What
+selects, stops, reruns or reports is put back to pytest's defaults here, after pytest has parsed it, so that no form of
+writing an option can slip through.
+"""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+VARIABLE = "ROOFLINE_ROUND"
+PARENT_EVERY_S = 0.5
+
+# Options of pytest and its usual companions that select, stop, repeat or report, with the value that does none of it.
+_NEUTRAL: dict[str, Any] = {
+    "keyword": "",
+    "markexpr": "",
+    "maxfail": 0,
+    "lf": False,
+    "failedfirst": False,
+    "newfirst": False,
+    "stepwise": False,
+    "stepwise_skip": False,
+    "stepwise_reset": False,
+    "basetemp": None,
+    "deselect": None,
+    "xmlpath": None,
+    "htmlpath": None,
+    "json_report": False,
+    "json_report_file": None,
+    "report_log": None,
+    "log_file": os.devnull,
+    "pastebin": None,
+    "durations": None,
+    "usepdb": False,
+    "trace": False,
+    "cov_report": {},
+    "benchmark_json": None,
+    "benchmark_save": None,
+    "benchmark_autosave": None,
+    "benchmark_compare": [],
+    "benchmark_compare_fail": None,
+    "benchmark_histogram": [],
+    "roofline_save": None,
+    "roofline_memory_snapshot": None,
+    "roofline_profile": None,
+    "roofline_rounds": None,
+}
+
+_round_key: pytest.StashKey["Round"] = pytest.StashKey()
+
+
+class Round:
+    """What the parent asked for, read once; the variable is taken away, so that nothing the tests start sees it."""
+
+    def __init__(self, path: Path) -> None:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        self.number: int = plain["round"]
+        self.ids: list[str] = plain["ids"]
+        self.folder = Path(plain["folder"])
+        self.parent: int = plain["parent"]
+        self.deadline: float | None = plain["deadline"]
+        # Whether this process was started for the round, and may end for it.
+        self.own_process: bool = plain.get("own_process", False)
+        self._status = Path(plain["status"])
+
+    def say(self, event: str, test_id: str) -> None:
+        """Tell the parent where this process is; on disk before anything else happens."""
+        with self._status.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({event: test_id}) + "\n")
+
+    @property
+    def over(self) -> str:
+        """Why no further test should start; empty where one may."""
+        if os.getppid() != self.parent:
+            return "the run that started this round has ended"
+        return "the time of the run is spent" if self.deadline is not None and time.time() > self.deadline else ""
+
+
+def in_round(config: pytest.Config) -> Round | None:
+    """What this process is to do, where it is a round of another one."""
+    return config.stash.get(_round_key, None)
+
+
+def begin(config: pytest.Config) -> None:
+    """Make this run a round, where a parent asks for one."""
+    path = os.environ.pop(VARIABLE, "")
+    if not path:
+        return
+    config.stash[_round_key] = Round(Path(path))
+    # A name that users give to options of their own, unless the plugin is there.
+    repeats = {"count": 1} if config.pluginmanager.hasplugin("pytest_repeat") else {}
+    for name, value in (_NEUTRAL | repeats).items():
+        if hasattr(config.option, name):
+            setattr(config.option, name, value)
+    config.pluginmanager.register(_Watch(config.stash[_round_key]), "roofline-round")
+    if config.stash[_round_key].own_process:
+        # Not before: whoever has the plugin installed and measures nothing pays for what is imported above.
+        from ..engine.devices.own import started_by
+
+        started_by(config.stash[_round_key].parent)
+        threading.Thread(target=_end_with, args=(config.stash[_round_key].parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """Die with the run that started this round, and take along what it started: nobody else would end a hang."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_EVERY_S)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+class _Watch:
+    """Leaves only the asked tests, and tells the parent of each."""
+
+    def __init__(self, asked: Round) -> None:
+        self._asked = asked
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the tests of the round, in the order of the run, which their fixtures expect."""
+        asked = set(self._asked.ids)
+        items[:] = [item for item in items if item.nodeid in asked]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        """Run a test once, whatever plugins would repeat it; start nothing once the time is over."""
+        over = self._asked.over
+        if over:
+            item.session.shouldstop = over
+            return True
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        runtestprotocol(item, nextitem=nextitem)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A test begins."""
+        self._asked.say("start", nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """A test has ended, one way or another."""
+        self._asked.say("end", nodeid)

@@ -1,0 +1,253 @@
+"""Further rounds: fresh processes, one after the other, that run only the tests whose verdict is still open.
+
+A child is `python -m pytest` with the parent's own command line; `round_child` makes it a round. What it measured is
+read from its run file, also when it did not come to its end.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from ..baselines.runs import Run, read_run
+from ..core.errors import BadFile
+from ..core.records import Outcome
+from ..core.samples import CANARY
+from ..stats.key_results import LostRound
+from .launcher import launcher_of
+from .planned import encodable
+from .round_child import VARIABLE
+from .session import RooflineSession
+
+# A test whose process died so often is not tried again.
+MOST_CRASHES = 2
+# A child that says nothing for so long, or for so many times the test's first duration, hangs.
+QUIET_S, QUIET_FACTOR = 180.0, 10.0
+POLL_S = 0.05
+TELL_EVERY_S = 20.0
+TAIL_LINES, TAIL_COLUMNS = 10, 160
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child ended: which tests it came to, which one it died in, and its last words."""
+
+    started: tuple[str, ...]
+    finished: tuple[str, ...]
+    status: int | None
+    tail: str
+
+    @property
+    def died_in(self) -> str:
+        """The test during which it died; empty where it did not."""
+        open_tests = [test_id for test_id in self.started if test_id not in self.finished]
+        return open_tests[-1] if open_tests else ""
+
+    @property
+    def cause(self) -> str:
+        """Why it died, for a person."""
+        if self.status is None:
+            return "it hung and was ended"
+        if self.status < 0:
+            with contextlib.suppress(ValueError):
+                return f"it was ended by {signal.Signals(-self.status).name}"
+        return f"it ended with status {self.status}"
+
+
+class Rounds:
+    """Runs rounds for one parent.
+
+    Args:
+        state: the run.
+        say: takes a line for the terminal.
+        longest_s: the longest that a test of the first round took, for telling a hang from patience.
+    """
+
+    def __init__(self, state: RooflineSession, say: Callable[[str], None], longest_s: float) -> None:
+        self._state = state
+        self._say = say
+        self._quiet_s = max(QUIET_S, QUIET_FACTOR * longest_s)
+        self.crashes: dict[str, list[LostRound]] = {}
+        self.failures: dict[str, str] = {}
+        self.broken = ""
+
+    def run(self, number: int, test_ids: Sequence[str], deadline: float | None) -> None:
+        """One round of the given tests; a crash costs only the test that it happened in.
+
+        Args:
+            number: of the round; the first was the parent's own.
+            test_ids: node ids.
+            deadline: Unix time after which no further test starts.
+        """
+        left = list(test_ids)
+        while left and not self.broken:
+            try:
+                with tempfile.TemporaryDirectory(prefix="roofline-round-", ignore_cleanup_errors=True) as folder:
+                    ended = self._child(Path(folder), number, left, deadline)
+            except OSError as error:
+                self.broken = f"round {number} could not start: {error}"
+                break
+            late = deadline is not None and time.time() > deadline
+            if ended.died_in:
+                self._note_crash(number, ended)
+            elif not ended.started and not late and ended.status != pytest.ExitCode.OK:
+                self.broken = f"round {number} could not start, {ended.cause}: {ended.tail}"
+            if late or ended.status == pytest.ExitCode.INTERRUPTED or not ended.died_in:
+                break
+            left = [test_id for test_id in left if encodable(test_id) not in ended.started]
+
+    def hopeless(self, test_id: str) -> bool:
+        """Whether a test is not worth another process."""
+        return len(self.crashes.get(test_id, ())) >= MOST_CRASHES or test_id in self.failures
+
+    def _note_crash(self, number: int, ended: Ended) -> None:
+        text = f"its process died in round {number}: {ended.cause}"
+        self._lose(ended.died_in, text)
+        self._say(f"roofline: {ended.died_in}: {text}; that round of it is lost. Its last words:")
+        for line in ended.tail.splitlines():
+            self._say(f"    {line}")
+
+    def _lose(self, test_id: str, text: str, measured: Iterable[str] = ()) -> None:
+        """Note that a round of a test was lost, but for what it measured under some names."""
+        self.crashes.setdefault(test_id, []).append(LostRound(text, frozenset(measured)))
+
+    def _child(self, folder: Path, number: int, test_ids: Sequence[str], deadline: float | None) -> Ended:
+        asked, status, log = folder / "round.json", folder / "status", folder / "log"
+        status.touch()
+        attached = launcher_of(self._state.config).attached
+        environ, descriptors = attached.lend() if attached is not None else ({}, ())
+        plain = {
+            "round": number,
+            "ids": list(test_ids),
+            "folder": str(folder),
+            "parent": os.getpid(),
+            "deadline": deadline,
+            "status": str(status),
+            "own_process": True,
+        }
+        asked.write_text(json.dumps(plain), encoding="utf-8")
+        config = self._state.config
+        command = [sys.executable, "-m", "pytest", *map(str, config.invocation_params.args)]
+        if config.pluginmanager.hasplugin("cacheprovider"):
+            # Its failures are none of the parent's, and no test that failed last time may be preferred.
+            command += ["-o", f"cache_dir={folder / 'cache'}"]
+        with log.open("wb") as output:
+            child = subprocess.Popen(
+                command,
+                cwd=config.invocation_params.dir,
+                env=os.environ | {VARIABLE: str(asked)} | environ,
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # A group of its own, so that nothing it started is left behind.
+                start_new_session=True,
+            )
+            try:
+                code = self._wait(child, status, number, len(test_ids))
+            finally:
+                _end(child)
+                self._take_in(folder, number)
+        started, finished = _events(status)
+        return Ended(started, finished, code, _tail(log))
+
+    def _wait(self, child: "subprocess.Popen[bytes]", status: Path, number: int, count: int) -> int | None:
+        """The child's exit status; None where it said nothing for too long."""
+        said_bytes, heard_s = -1, time.monotonic()
+        told_s = heard_s
+        while (code := child.poll()) is None:
+            size, now_s = status.stat().st_size, time.monotonic()
+            if size != said_bytes:
+                said_bytes, heard_s = size, now_s
+            elif now_s - heard_s > self._quiet_s:
+                return None
+            if now_s - told_s > TELL_EVERY_S:
+                told_s = now_s
+                self._say(f"roofline: round {number}: {len(_events(status)[1])} of {count} tests done")
+            time.sleep(POLL_S)
+        return code
+
+    def _take_in(self, folder: Path, number: int) -> None:
+        """Copy what a child measured into the parent's run file, and note what failed there for itself."""
+        for path in sorted((folder / "runs").glob("*.jsonl")):
+            try:
+                run = read_run(path)
+            except BadFile as error:
+                self._say(f"roofline: what round {number} measured cannot be read: {error}")
+                continue
+            self._copy(run, number)
+
+    def _copy(self, run: Run, number: int) -> None:
+        ended = {outcome.test_id for outcome in run.outcomes}
+        failed = {outcome.test_id: outcome for outcome in run.outcomes if outcome.outcome == "failed"}
+        skipped = {outcome.test_id: outcome.reason for outcome in run.outcomes if outcome.outcome == "skipped"}
+        for test_id, reason in skipped.items():
+            self._lose(test_id, f"it was skipped in round {number}: {reason}")
+        exhausted = {(record.test_id, record.name) for record in run.out_of_memory if record.recorded}
+        for measurement in run.measurements:
+            if CANARY in measurement.samples.labels:
+                self._state.record(replace(measurement, round=number))
+                continue
+            if measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted:
+                # What it had taken before memory ran out is no result, and no fault either.
+                continue
+            outcome = failed.get(measurement.test_id)
+            # A number whose test went wrong afterwards is kept, and counts for nothing.
+            why = f"its test failed in round {number}: {outcome.reason}" if outcome else ""
+            if measurement.test_id in skipped:
+                why = f"its test was skipped in round {number}"
+            if measurement.test_id not in ended:
+                why = f"its test did not come to its end in round {number}"
+            self._state.record(replace(measurement, round=number, invalid=measurement.invalid or why))
+        for record in run.out_of_memory:
+            self._state.ran_out(replace(record, round=number))
+            if record.recorded:
+                measured = [m.key.name for m in run.measurements if m.test_id == record.test_id and not m.invalid]
+                self._lose(record.test_id, f"it ran out of memory in round {number} ({record.sizes})", measured)
+        for calibration in run.calibrations:
+            self._state.writer.write(calibration)
+        for test_id, outcome in failed.items():
+            self.failures[test_id] = _failure(number, outcome)
+
+
+def _failure(number: int, outcome: Outcome) -> str:
+    return f"failed in round {number}, in a fresh process: {outcome.reason}"
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """End a child and everything that it started, and reap it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _events(status: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    started: list[str] = []
+    finished: list[str] = []
+    for line in status.read_text(encoding="utf-8").splitlines():
+        with contextlib.suppress(json.JSONDecodeError):
+            for event, test_id in json.loads(line).items():
+                (started if event == "start" else finished).append(encodable(test_id))
+    return tuple(started), tuple(finished)
+
+
+def _tail(log: Path) -> str:
+    """The last words of a child; where Python told of a fatal error, from there on."""
+    lines = [line[:TAIL_COLUMNS] for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    lines = [line for line in lines if line.strip()]
+    fatal = [index for index, line in enumerate(lines) if "Fatal Python error" in line]
+    if not fatal:
+        return "\n".join(lines[-TAIL_LINES:])
+    # The other threads, of which this plugin has some, only stand in the way of the one that died.
+    died = [index for index, line in enumerate(lines) if index > fatal[-1] and line.startswith("Current thread")]
+    start = died[0] if died else fatal[-1] + 1
+    return "\n".join([lines[fatal[-1]], *lines[start : start + TAIL_LINES - 1]])

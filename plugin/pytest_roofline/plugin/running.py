@@ -1,0 +1,264 @@
+"""The hooks of a run that measures, a few lines each, registered when collection has found a test that does."""
+
+import os
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..kernel_gate.text import status_word as kernel_word
+from ..observe.memory_text import status_word as exhausted_word
+from ..report.verdicts import status_words
+from .bridge import bridge_of
+from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
+from .device_item import DeviceHealth, look, wanted
+from .display import header_lines, progress_line, summary_lines
+from .fixture import Roofline
+from .foreseen import remember
+from .holding import call_key, ended_well, failure_key, held_key, may_hold, setup_key, test_id_of, undecided
+from .launcher import by_world, launcher_of, uses_ranks
+from .memory import forget_locals, ran_out, watched
+from .options import NOT_RUNNING, SAVED_VARIABLE
+from .outcomes import name_failed, note
+from .selection import measures, plan, select, skip_for_device
+from .session import RooflineSession, session_key
+from .settings import parse_options, read_marks
+
+# A line of progress at most this often, so that a log of hours stays readable.
+PROGRESS_EVERY_S = 20.0
+
+XDIST = (
+    "roofline measures, and pytest-xdist runs tests side by side (-n above 0), which disturbs every timing; "
+    "run without -n, or with -n 0"
+)
+
+
+def join(
+    config: pytest.Config,
+    items: list[pytest.Item],
+    concerned: Sequence[pytest.Item],
+    collected: Sequence[pytest.Item] = (),
+) -> None:
+    """Check the markers, leave out what is not for this run, and register the hooks.
+
+    Args:
+        config: pytest's configuration.
+        items: everything collected; changed in place.
+        concerned: those that measure or carry the marker.
+        collected: the same, of everything that was found before any was left out.
+
+    Raises:
+        pytest.UsageError: an unusable marker, or two tests that share a name.
+    """
+    marked = {item.nodeid: read_marks(item) for item in concerned}
+    with_ranks = any(map(uses_ranks, concerned))
+    if not (with_ranks or any(map(measures, concerned))):
+        return
+    if hasattr(config, "workerinput"):
+        # A worker that fails to collect crashes the whole run; its first test refuses in its place.
+        config.pluginmanager.register(Refusing(), "roofline-refusing")
+        return
+    # Made before the run begins: its name is refused once there is a file of that name.
+    launcher = launcher_of(config)
+    select(config, items, marked)
+    if with_ranks:
+        items[:] = by_world(items)
+        launcher.plan(items)
+    if not any(map(measures, concerned)):
+        return
+    running = Running(config)
+    running.state.collected = tuple(filter(measures, collected))
+    config.pluginmanager.register(running, "roofline-running")
+    config.pluginmanager.register(running.deciding, "roofline-deciding")
+    config.pluginmanager.register(running.bridge, "roofline-bridge")
+
+
+def make_fixture(request: pytest.FixtureRequest) -> Roofline:
+    """The fixture's value for a test."""
+    state = request.config.stash.get(session_key, None)
+    if state is None or request.node.nodeid not in state.planned:
+        raise pytest.UsageError(
+            f"{request.node.nodeid} asks for the fixture 'roofline' by getfixturevalue; expected it among the test's "
+            "arguments, or in @pytest.mark.usefixtures, so that collection knows what will be measured"
+        )
+    return Roofline(state, request.node, read_marks(request.node))
+
+
+class Refusing:
+    """In a worker of xdist: refuses every test that measures."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Refuse before anything is set up."""
+        if measures(item) or uses_ranks(item):
+            pytest.fail(XDIST, pytrace=False)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Tell the controller why."""
+        report = yield
+        if measures(item) or uses_ranks(item):
+            report.roofline_refused = XDIST  # type: ignore[attr-defined]
+        return report
+
+
+class Running:
+    """In a run that measures: opens the device, judges, writes, reports."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.only_looking = any(config.getoption(name, False) for name in NOT_RUNNING)
+        self.state = config.stash[session_key] = RooflineSession(config, parse_options(config))
+        self.deciding = Deciding(config, self.state, self.only_looking)
+        self.bridge = bridge_of(self.state)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Open the device and the baselines before the first test, so that what cannot work says so at once."""
+        self.state.planned = plan([item for item in session.items if measures(item)])
+        if self.state.planned and not self.only_looking:
+            assert self.state.under_test
+            self.state.rounds_refused = why_no_rounds(self.state)
+            if self.state.round is None and wanted(self.state):
+                # Tests that turn red before the last item runs can point to what is known now.
+                look(self.state)
+                session.items.append(DeviceHealth.from_parent(session, state=self.state))
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        """The header line, once it is known that something will be measured."""
+        return header_lines(self.state) if self.state.planned else []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Say now and then how far a long run is."""
+        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if measures(item) and reporter is not None and not self.only_looking:
+            line = progress_line(self.state, item, PROGRESS_EVERY_S)
+            if line:
+                reporter.write_line(line)
+        return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skip what this device cannot do, before anything is set up for it."""
+        if measures(item) and not self.only_looking:
+            self.state.start_measuring(item)
+            skip_for_device(self.state, item)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Judge a test's measurements when its body has ended well; a regression fails it here, in the call phase."""
+        if not measures(item):
+            return (yield)
+        item.stash[failure_key], item.stash[held_key] = None, False
+        outcome: object = None
+        try:
+            with watched(self.state, item):
+                outcome = yield
+        except BaseException as error:
+            if not ran_out(self.state, item, error):
+                self.state.abandon(item, error)
+                raise
+        if self.state.round is not None:
+            # The parent judges; here only what went wrong by itself counts.
+            self.state.abandon(item)
+            return outcome
+        holds = may_hold(item)
+        self.state.judge(item, further=holds)
+        self.bridge.replay(item)
+        if holds and undecided(self.state, item):
+            item.stash[held_key] = True
+            return outcome
+        failure = publish(self.state, item)
+        if failure is not None:
+            item.stash[failure_key] = failure
+            raise failure
+        return outcome
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """Nothing that is measured from here on would be judged."""
+        self.state.end_measuring(item)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Give the report its number for the status word, and note a test's end in the run file."""
+        report = yield
+        if not measures(item):
+            return report
+        if call.when == "setup":
+            item.stash[setup_key] = call.duration
+        if call.when == "call":
+            item.stash[call_key] = call
+            if item.stash.get(held_key, False) and ended_well(report):
+                return report
+            # A test that failed for itself behind the verdict's back is no longer open.
+            item.stash[held_key] = False
+            words = status_words(self.state.timed.of(test_id_of(item)))
+            words += [exhausted_word(one) for one in self.state.exhausted.of(test_id_of(item))]
+            words += [kernel_word(result) for result in self.state.compiled.of(test_id_of(item))]
+            report.roofline_word = "; ".join(words)  # type: ignore[attr-defined]
+        raised = item.stash.get(failure_key, None)
+        # unittest's failures do not pass through the call hook, so only the very exception raised there is a verdict's.
+        by_verdict = raised is not None and call.excinfo is not None and call.excinfo.value is raised
+        by_verdict = by_verdict and test_id_of(item) not in self.deciding.failed_later
+        if report.failed and not by_verdict:
+            name_failed(item, report)
+        note(self.state, item, report, by_verdict)
+        if by_verdict and report.failed and call.when == "call" and self.state.options.shadow:
+            pass_in_shadow(self.state, item, report, str(raised))
+        if call.excinfo is not None and not item.config.getoption("usepdb", False):
+            # The traceback outlives the test (sys.last_traceback); its buffers must not, or the next finds no room.
+            forget_locals(call.excinfo.value)
+        return report
+
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """`PASSED 1511 GB/s +0.2 %` in a verbose run; a plain FAILED for failures, since tools look for it."""
+        word = getattr(report, "roofline_word", "")
+        if word and report.when == "call" and report.outcome == "passed" and not hasattr(report, "wasxfail"):
+            return "passed", ".", f"PASSED {word}"
+        return None
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, object, object]:
+        """End the run file, also where a fixture's end raises, as it may behind Ctrl-C."""
+        try:
+            return (yield)
+        finally:
+            self.finish(session, exitstatus)
+
+    def finish(self, session: pytest.Session, exitstatus: int) -> None:
+        """End the run file; a run that was to be kept or reported and could not be is no success."""
+        if not self.state.opened:
+            return
+        self.state.close(int(exitstatus))
+        remember(self.state)
+        told = os.environ.get(SAVED_VARIABLE)
+        if told and self.state.writer.path is not None and self.state.round is None:
+            Path(told).write_text(str(self.state.writer.path), encoding="utf-8")
+        self.state.reports.make(self.state.writer, self.state.planned, self.config)
+        lost = self.state.reports.broken or bool(self.state.writer.trouble and self.state.options.save)
+        if lost and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> Generator[None, object, object]:
+        """Behind what other plugins print, also where one of them raises, as pytest-benchmark's comparison does."""
+        try:
+            return (yield)
+        finally:
+            self.summarise(terminalreporter)
+
+    def summarise(self, terminalreporter: Any) -> None:
+        """The table, the curves and what was compared."""
+        if not self.state.opened:
+            return
+        terminalreporter.section("roofline")
+        writer = terminalreporter._tw
+        for line in summary_lines(self.state, width=writer.fullwidth, colour=writer.hasmarkup):
+            terminalreporter.write_line(line)
+        for line in self.state.reports.annotations:
+            terminalreporter.write_line(line)

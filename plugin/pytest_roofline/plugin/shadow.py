@@ -1,0 +1,87 @@
+"""What a gate that only watches would have made red: `--roofline-ci=shadow`."""
+
+from typing import NoReturn
+
+import pytest
+
+from ..core.units import printable
+from .settings import Options
+
+# Among the figures of a report: why the test would have failed.
+PROPERTY = "roofline.shadow"
+# What is said first; among slowdowns the largest is the worst.
+DEVICE, SLOWER, OTHER = range(3)
+
+
+class Shadow:
+    """Everything of a run that would have been red, once a test."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, float, str]] = {}
+
+    def note(self, test_id: str, why: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
+        """Note what would have turned a test red.
+
+        Args:
+            test_id: the test.
+            why: the message that it would have failed with; its first line is kept.
+            rank: DEVICE, SLOWER or OTHER.
+            slowdown: as a share of the time.
+        """
+        first = why.split("\n")[0]
+        self._found[test_id] = rank, -slowdown, printable(first)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Why each would have failed, the worst first."""
+        return tuple(sentence for _, _, sentence in sorted(self._found.values(), key=lambda one: one[:2]))
+
+
+_shadow_key: pytest.StashKey[Shadow] = pytest.StashKey()
+
+
+def shadow_of(config: pytest.Config) -> Shadow:
+    """What this run would have failed so far."""
+    return config.stash.setdefault(_shadow_key, Shadow())
+
+
+def let_pass(item: pytest.Item, why: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
+    """Note why a test would have failed, also among its figures."""
+    shadow_of(item.config).note(item.nodeid, why, rank, slowdown)
+    item.user_properties.append((PROPERTY, printable(why.split("\n")[0])))
+
+
+def fail(item: pytest.Item, options: Options, why: str, rank: int = OTHER) -> None:
+    """Fail a test for what a gate asks for; where nothing is to fail, note it.
+
+    Raises:
+        pytest.fail.Exception: with the message.
+    """
+    __tracebackhide__ = True
+    if not options.shadow:
+        pytest.fail(why, pytrace=False)
+    let_pass(item, why, rank)
+
+
+def require(item: pytest.Item, options: Options, why: str) -> None:
+    """Fail a test that lacks hardware, where that is required; note it where nothing is to fail.
+
+    Raises:
+        pytest.fail.Exception: it is required.
+    """
+    __tracebackhide__ = True
+    if options.require_hardware:
+        test = f"{item.name}: " * options.shadow
+        fail(item, options, f"{test}{why}, and --roofline-require-hardware is set")
+
+
+def lack(item: pytest.Item, options: Options, why: str) -> NoReturn:
+    """End a test that the hardware at hand is not enough for: a failure where it is required, else skipped.
+
+    Raises:
+        pytest.fail.Exception: it is required.
+        pytest.skip.Exception: it is not, or nothing is to fail.
+    """
+    __tracebackhide__ = True
+    require(item, options, why)
+    pytest.skip(why)

@@ -1,0 +1,382 @@
+"""The times of a run and the verdicts on them: what was measured under each key, in all rounds and attempts.
+
+A verdict may change until its test is reported: a further round, or what other tests of the run turned out to be.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..baselines.comparators import BaselineComparator, class_of_key, find_reference
+from ..baselines.ending import INTERRUPTED
+from ..baselines.plausible import distrusted
+from ..baselines.policy import limits_of, policy_of
+from ..baselines.rows import timed_row
+from ..core.entries import Entry, Statistic
+from ..core.keys import Key
+from ..core.records import Measurement
+from ..core.rows import FAILED, Row
+from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
+from ..report.published import figure_texts
+from ..report.remarks import remarks
+from ..stats.judgements import judgement_of
+from ..stats.key_results import KeyResults, LostRound
+from ..stats.limits import IdleLimit, Limit, Summary
+from ..stats.looks import Looks
+from ..stats.peaks import judge_peak
+from ..stats.shared import Shared, Side, hold_shared
+from ..stats.siblings import Sibling, judge_sibling, unless_busy
+from ..stats.spread import Group
+from ..stats.verdicts import Kind, Policy, Reference, Verdict, default_looks, judge, settle
+from .device_under_test import DeviceUnderTest
+from .settings import Options
+
+if TYPE_CHECKING:
+    from ..baselines.runs import RunWriter
+
+
+class TimedResults:
+    """Everything that a run knows of times.
+
+    Args:
+        options: of the run.
+        started: when it began.
+        looks: how many processes a test may take, as far as that is known by now; None leaves it to the test.
+        judges: whether this process gives verdicts; a round leaves them to the parent.
+    """
+
+    def __init__(self, options: Options, started: str, looks: Callable[[], Looks | None], *, judges: bool) -> None:
+        self.rows: list[Row] = []
+        # Of the machine itself, in every process of the run: they have no verdict and no row.
+        self.canaries: list[Measurement] = []
+        # What all tests share, as far as it is known by now, and their references as they would be today.
+        self.shared: Shared | None = None
+        self._moved: dict[str, Reference] = {}
+        # Rounds of a test that never gave a number: its process died, or it was skipped.
+        self.lost: dict[str, list[LostRound]] = {}
+        self._options = options
+        self._started = started
+        self._looks = looks
+        self._judges = judges
+        self._opened: DeviceUnderTest | None = None
+        self._trials: dict[str, KeyResults] = {}
+        # By the identity of a key; what a row shows of a verdict is its judgement.
+        self._verdicts: dict[str, Verdict] = {}
+        self._pending: dict[str, list[Measurement]] = {}
+        self._at_once: set[str] = set()
+
+    def open(self, under_test: DeviceUnderTest) -> None:
+        """Take what to compare with."""
+        self._opened = under_test
+
+    @property
+    def _under_test(self) -> DeviceUnderTest:
+        assert self._opened is not None
+        return self._opened
+
+    def add(self, measurement: Measurement) -> None:
+        """Take in what a test measured; the verdict follows when its body has ended."""
+        if CANARY in measurement.samples.labels:
+            self.canaries.append(measurement)
+            return
+        self._pending.setdefault(measurement.test_id, []).append(measurement)
+
+    def measured_names(self, test_id: str) -> set[str]:
+        """The names under which a test has measured something, since it began and up to now."""
+        return {measurement.key.name for measurement in self._pending.get(test_id, [])}
+
+    def forget_partial(self, test_id: str, name: str | None) -> None:
+        """Leave out what a measurement had taken before it ran out of memory."""
+        pending = self._pending.get(test_id, [])
+        pending[:] = [one for one in pending if not one.invalid or one.key.name != name]
+
+    def decide_at_once(self, test_id: str) -> None:
+        """No further round of a test may follow; red must be possible now."""
+        self._at_once.add(test_id)
+
+    def judge(self, test_id: str) -> None:
+        """Judge what was measured of a test since the last time, together with all that was before."""
+        taken = [measurement for measurement in self._pending.pop(test_id, []) if self._take(measurement)]
+        for measurement in taken:
+            self._judge(measurement)
+
+    def abandon(self, test_id: str | None = None) -> None:
+        """Keep what a test measured that did not end well, without a verdict; of all tests where none is named."""
+        for name in [test_id] if test_id is not None else list(self._pending):
+            self._keep_unjudged(name)
+
+    def of(self, test_id: str) -> list[Row]:
+        """What is said of a test so far."""
+        return [row for row in self.rows if row.test == test_id]
+
+    def verdict_of(self, row: Row) -> Verdict | None:
+        """What is known of a row's time beyond what it shows; None where its test failed for itself."""
+        return self._verdicts.get(row.key.identity) if row.key is not None else None
+
+    def call_it(self, test_id: str, word: str) -> None:
+        """Name how a test without verdicts ended."""
+        self.rows = [
+            replace(row, verdict=word) if row.test == test_id and row.judgement is None else row for row in self.rows
+        ]
+
+    def retract(self, test_id: str) -> None:
+        """Take back the verdicts of a test that failed for itself after all."""
+        for row in self.of(test_id):
+            if row.judgement is not None and row.measurement is not None:
+                self._show(timed_row([row.measurement], verdict=FAILED, published=row.published, idle=row.idle))
+
+    def write_verdicts(self, writer: "RunWriter") -> None:
+        """Put the verdicts into the run file."""
+        for row in self.rows:
+            if row.judgement is not None:
+                writer.write(row.judgement)
+
+    def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
+        """Give the tests that are still open their last look, although more processes were planned.
+
+        Args:
+            open_ids: tests whose outcome is not out yet.
+            cut: whether there will be no further process for any test, so that none could have been seen better.
+        """
+        self._share(open_ids)
+        for row, verdict in list(self._judged()):
+            assert row.measurement is not None
+            if row.test in open_ids:
+                self._judge(row.measurement, ended=True)
+            elif cut:
+                self._settle(row, replace(verdict, reach=self._verdict_on(row.measurement, ended=True)[0].reach))
+
+    def settle(self, open_ids: set[str]) -> None:
+        """Hold all verdicts of the run against each other; only those of tests that are still held may change.
+
+        Args:
+            open_ids: tests whose outcome is not out yet.
+        """
+        self._share(open_ids)
+        named = {row.key.identity: (row, verdict) for row, verdict in self._judged() if row.key is not None}
+        settled = settle({name: verdict for name, (_, verdict) in named.items()}, self._under_test.comparisons)
+        for name, (row, known) in named.items():
+            verdict = settled[name]
+            if row.test not in open_ids:
+                verdict = replace(known, p_adjusted=verdict.p_adjusted)
+            self._settle(row, verdict)
+
+    def _judged(self) -> Iterator[tuple[Row, Verdict]]:
+        for row in self.rows:
+            verdict = self.verdict_of(row)
+            if verdict is not None:
+                yield row, verdict
+
+    def _share(self, open_ids: set[str]) -> None:
+        """Find what all tests share today, and hold the open ones against what is left.
+
+        Not in a drill, which slows all alike to see whether each would turn red.
+        """
+        if self._options.drill is not None:
+            return
+        sides, tolerances, classes, shifts = {}, [], [], {}
+        for row, verdict in self._judged():
+            if row.measurement is None or verdict.difference is None or verdict.reference is None:
+                continue
+            key, group = row.measurement.key, Group(verdict.new_medians_s, self._under_test.identity, self._started)
+            sides[key.identity] = Side(group, replace(verdict.reference, moved=(), shift=0.0))
+            tolerances.append(verdict.tolerance)
+            classes.append(class_of_key(key))
+            if row.test in open_ids:
+                shifts[key.identity] = row.measurement, verdict.reference.shift
+        for identity, group, reference in self._canary_groups():
+            sides[identity] = Side(group, reference, canary=True)
+        self.shared, self._moved = hold_shared(sides, tolerances, classes)
+        for identity, (measurement, shift) in shifts.items():
+            # One that had its last look is not put back to an earlier one.
+            if self._moved[identity].shift != shift:
+                self._judge(measurement)
+
+    def _canary_groups(self) -> Iterator[tuple[str, Group, Reference]]:
+        found: dict[str, list[Measurement]] = {}
+        for one in self.canaries:
+            if not one.invalid:
+                found.setdefault(one.key.identity, []).append(one)
+        for identity, taken in found.items():
+            reference, _ = find_reference(self._under_test.comparator, taken[0].key, taken[0].work)
+            if reference is not None:
+                medians_s = tuple(one.median_s for one in taken)
+                yield identity, Group(medians_s, self._under_test.identity, self._started), reference
+
+    def may_change(self, row: Row) -> bool:
+        """Whether what is said of a measurement may still change: by other tests' verdicts, or in a further round."""
+        verdict = self.verdict_of(row)
+        return verdict is not None and (verdict.may_be_red or self.wants_round(row))
+
+    def wants_round(self, row: Row) -> bool:
+        """Whether another process might decide."""
+        verdict = self.verdict_of(row)
+        if verdict is None or row.key is None or row.test in self._at_once:
+            return False
+        trial = self._trials[row.key.identity]
+        rounds = len({one.process for one in trial.measurements})
+        if verdict.reference is None and verdict.kind in (Kind.NO_BASELINE, Kind.PASSED) and not verdict.siblings:
+            # A recording: what nothing is known of is measured as often as was asked for.
+            return rounds < self._options.recording and not trial.hopeless(None)
+        if verdict.decided or verdict.futile:
+            return False
+        if verdict.reference is None and verdict.limit is None and not verdict.siblings:
+            return False
+        return rounds < self.most_rounds(row) and not trial.hopeless(verdict.reference)
+
+    def most_rounds(self, row: Row) -> int:
+        """How many processes a test may take."""
+        verdict = self.verdict_of(row)
+        assert row.key is not None
+        return self._plan(row.test, row.key, verdict.reference if verdict is not None else None).most
+
+    def _take(self, measurement: Measurement) -> bool:
+        """Put a measurement to the others of its key; False for what tells of the scheduler, or of a profiler."""
+        labels = measurement.samples.labels
+        if OVERSUBSCRIBED in labels or (PROFILED in labels and not measurement.invalid):
+            word = OVERSUBSCRIBED if OVERSUBSCRIBED in labels else PROFILED
+            self._show(timed_row([measurement], verdict=word.upper()))
+            return False
+        self._trials.setdefault(measurement.key.identity, KeyResults()).measurements.append(measurement)
+        return True
+
+    def _judge(self, measurement: Measurement, *, ended: bool = False) -> None:
+        """Show the verdict on a key as it is by now."""
+        trial = self._trials[measurement.key.identity]
+        if SIBLINGS in measurement.samples.labels:
+            verdict, standing = self._among_siblings(measurement), trial.standing(None)
+            self._show(self._row(trial, standing, verdict), verdict)
+            return
+        verdict, standing, idle = self._verdict_on(measurement, ended=ended)
+        entries = self._entries_for(measurement)
+        published = tuple(entry for entry in entries if entry.kind in ("threshold", "reference") and not entry.gates)
+        left_out = tuple(trial.unsound(verdict.reference).values()) if verdict.kind is not Kind.INVALID else ()
+        lost = self.lost.get(measurement.test_id, ())
+        left_out += tuple(one.text for one in lost if measurement.key.name not in one.measured)
+        self._show(self._row(trial, standing, verdict, left_out, published=published, idle=idle), verdict)
+
+    def _row(
+        self, trial: KeyResults, standing: Measurement, verdict: Verdict, left_out: tuple[str, ...] = (), **facts: Any
+    ) -> Row:
+        judgement = judgement_of(
+            verdict,
+            standing.label,
+            name=standing.key.name,
+            test_id=standing.test_id,
+            environments=(self._under_test.environment.comparable() | standing.comparable(),),
+            clock_hz=standing.samples.clock_hz,
+        )
+        judgement = replace(judgement, remarks=tuple(remarks(judgement, left_out, sitting=verdict.sitting)))
+        row = timed_row(trial.measurements, judgement, standing=standing, **facts)
+        return replace(row, judgement=replace(judgement, published=figure_texts(row)))
+
+    def _settle(self, row: Row, verdict: Verdict) -> None:
+        """Show a verdict that differs from the one shown in what other tests of the run say of it."""
+        assert row.measurement is not None
+        assert row.judgement is not None
+        trial = self._trials[row.measurement.key.identity]
+        judgement = replace(
+            row.judgement,
+            verdict=verdict.kind.value,
+            reason=verdict.reason,
+            reach=verdict.reach,
+            p_adjusted=verdict.p_adjusted,
+        )
+        published, idle = row.published, row.idle
+        shown = timed_row(trial.measurements, judgement, standing=row.measurement, published=published, idle=idle)
+        self._show(shown, verdict)
+
+    def _verdict_on(
+        self, measurement: Measurement, *, ended: bool = False
+    ) -> tuple[Verdict, Measurement, tuple[tuple[Entry, str], ...]]:
+        """The verdict on a key with all its processes, the one that stands for them, and limits that are idle."""
+        trial = self._trials[measurement.key.identity]
+        if SIBLINGS in measurement.samples.labels:
+            return self._among_siblings(measurement), trial.standing(None), ()
+        reference, why_none = find_reference(self._under_test.comparator, measurement.key, measurement.work)
+        if reference is not None:
+            reference = self._moved.get(measurement.key.identity, reference)
+        invalid, standing = trial.invalid(reference), trial.standing(reference)
+        invalid = invalid or distrusted(measurement.key, measurement.work, reference)
+        entries = self._entries_for(measurement)
+        group = trial.group(reference, self._under_test.identity, self._started)
+        limits, idle = ([], []) if invalid else self._limits(standing, trial, reference, entries)
+        verdict = judge(
+            [group] if group.medians_s else [],
+            reference,
+            self._policy(standing, reference, ended=ended),
+            invalid=invalid,
+            limits=limits,
+            why_none=why_none,
+        )
+        verdict = unless_busy(verdict, trial.measurements)
+        if verdict.kind is not Kind.INVALID:
+            peak = judge_peak(trial.peak_bytes(reference), reference, measurement.key)
+            verdict = replace(verdict, peak=peak)
+        return verdict, standing, tuple((one.entry, one.why) for one in idle)
+
+    def _among_siblings(self, measurement: Measurement) -> Verdict:
+        """The verdict on one of several like devices, which no baseline is asked for: the others stand for it."""
+        key = measurement.key
+        found: dict[str, Sibling] = {}
+        for identity, trial in self._trials.items():
+            one = trial.measurements[-1]
+            alike = one.test_id == measurement.test_id and one.key.hardware == key.hardware
+            if alike and SIBLINGS in one.samples.labels:
+                medians_s = trial.group(None, one.device, self._started).medians_s
+                found[identity] = Sibling(trial.standing(None), medians_s, trial.invalid(None))
+        mine = found.pop(key.identity)
+        return unless_busy(judge_sibling(mine, list(found.values())), self._trials[key.identity].measurements)
+
+    def _limits(
+        self, standing: Measurement, trial: KeyResults, reference: Reference | None, entries: Sequence[Entry]
+    ) -> tuple[list[Limit], list[IdleLimit]]:
+        def summed(statistic: Statistic) -> Summary:
+            return trial.summary(reference, self._under_test.identity, self._started, statistic)
+
+        gpu, min_share = self._under_test.gpu, self._options.min_share
+        return limits_of(entries, standing.work, summed, standing, gpu=gpu, min_share=min_share)
+
+    def _policy(self, measurement: Measurement, reference: Reference | None, *, ended: bool) -> Policy:
+        key, under_test = measurement.key, self._under_test
+        looks = replace(self._plan(measurement.test_id, key, reference), ended=ended)
+        own, asked = measurement.tolerance, self._options.tolerance
+        return policy_of(
+            key, reference, under_test.prior(key), under_test.comparisons, own=own, asked=asked, looks=looks
+        )
+
+    def _plan(self, test_id: str, key: Key, reference: Reference | None) -> Looks:
+        """How many processes a test may take: as asked for, else as many as red needs for what looks slow."""
+        if test_id in self._at_once:
+            return Looks(1)
+        return self._looks() or default_looks(reference, self._under_test.identity, self._under_test.prior(key))
+
+    def _entries_for(self, measurement: Measurement) -> list[Entry]:
+        key, comparator = measurement.key, self._under_test.comparator
+        shelves = [self._under_test.entries]
+        if isinstance(comparator, BaselineComparator) and comparator.entries is not self._under_test.entries:
+            shelves.append(comparator.entries)
+        found = (entry for shelf in shelves for entry in shelf.of(key.benchmark, key.name) if entry.matches(key))
+        return list({entry.identity: entry for entry in found}.values())
+
+    def _keep_unjudged(self, test_id: str) -> None:
+        for measurement in self._pending.pop(test_id, []):
+            ended = INTERRUPTED if measurement.invalid == "interrupted" else FAILED
+            if not measurement.invalid and self._judges:
+                # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
+                self._trials.setdefault(measurement.key.identity, KeyResults()).measurements.append(measurement)
+            self._show(timed_row([measurement], verdict=ended))
+
+    def _show(self, row: Row, verdict: Verdict | None = None) -> None:
+        """One row a measurement: a later verdict takes the place of the one before."""
+        assert row.key is not None
+        identity = row.key.identity
+        if verdict is None:
+            self._verdicts.pop(identity, None)
+        else:
+            self._verdicts[identity] = verdict
+        for index, known in enumerate(self.rows):
+            if known.key is not None and known.key.identity == identity:
+                self.rows[index] = row
+                return
+        self.rows.append(row)

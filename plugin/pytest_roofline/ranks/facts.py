@@ -1,0 +1,264 @@
+"""What every rank says of itself at boot, and what must agree between ranks before anything runs on them."""
+
+import math
+import os
+import platform
+import socket
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..core.errors import RanksFailed, RanksSkipped
+from ..engine.devices import Device
+from ..engine.environment import ACCELERATOR_NODES, unused_accelerator
+from ..engine.host import affinity, cgroup_cpus, numbers_of, usable_cores
+from ..version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class RankFacts:
+    """What a rank says of itself.
+
+    Args:
+        rank: its number among all that were started.
+        local_rank: its number on its host.
+        host: name of its host.
+        pid: of its process.
+        devices: of each accelerator that it can see, in torch's order, what tells it from every other: the UUID.
+        versions: of what must agree between ranks.
+        affinity: the cores that it may run on: `0-3,8`.
+        cores: how many these are.
+        threads: that it computes with.
+        quota: cores that its control groups leave it; None without a limit.
+    """
+
+    rank: int
+    local_rank: int
+    host: str
+    pid: int
+    devices: tuple[str, ...]
+    versions: dict[str, str]
+    affinity: str
+    cores: int
+    threads: int | None = None
+    quota: float | None = None
+
+
+def gather(rank: int, local_rank: int, kind: str) -> RankFacts:
+    """The facts of this process.
+
+    Args:
+        rank: its number.
+        local_rank: its number on its host.
+        kind: of the devices that ranks are to own: `cpu`, `cuda` or `xpu`.
+    """
+    return RankFacts(
+        rank=rank,
+        local_rank=local_rank,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        devices=visible_devices(kind),
+        versions=versions(kind),
+        affinity=affinity(),
+        cores=usable_cores(),
+        threads=torch.get_num_threads(),
+        quota=cgroup_cpus(),
+    )
+
+
+def best_kind() -> str:
+    """The kind of device that ranks own where nobody asks for one: an accelerator that serves several processes.
+
+    Apple's GPU does not, so ranks take the CPU there.
+    """
+    if torch.cuda.is_available():
+        return "cuda"
+    return "xpu" if torch.xpu.is_available() else "cpu"
+
+
+def device_count(kind: str) -> int:
+    """How many accelerators of a kind this process can see."""
+    return int(getattr(torch, kind).device_count())
+
+
+def visible_devices(kind: str) -> tuple[str, ...]:
+    """What tells each visible accelerator from every other of its host, in torch's order; none for a CPU."""
+    found: list[str] = []
+    for index, properties in enumerate(_properties(kind)):
+        uuid, pci = str(getattr(properties, "uuid", "") or ""), _pci(properties)
+        # ROCm tells some devices' UUID as all zeros.
+        if uuid.strip("GPU0-"):
+            found.append(uuid)
+            continue
+        # Without a UUID its place on the bus tells as much within a host; a bare number would not.
+        name = f"PCI {pci}" if pci else f"#{index}"
+        parts = sum(known.partition(" part ")[0] == name for known in found)
+        # Partitions of one device share its place.
+        found.append(f"{name} part {parts}" if parts else name)
+    return tuple(found)
+
+
+def _properties(kind: str) -> list[Any]:
+    """What torch tells of each visible accelerator; nothing of a CPU."""
+    module = getattr(torch, kind, None) if kind != "cpu" else None
+    if module is None or not module.is_available():
+        return []
+    return [module.get_device_properties(index) for index in range(module.device_count())]
+
+
+def _pci(properties: Any) -> str:
+    """Domain, bus and device; empty where torch does not tell the bus."""
+    bus = getattr(properties, "pci_bus_id", None)
+    if bus is None:
+        return ""
+    return f"{getattr(properties, 'pci_domain_id', 0):04x}:{bus:02x}:{getattr(properties, 'pci_device_id', 0):02x}"
+
+
+def versions(kind: str) -> dict[str, str]:
+    """Versions, in this process, of what must agree between ranks of a kind of device, and with their controller."""
+    found = {
+        "pytest-roofline": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+    }
+    if kind == "cuda":
+        found["cuda or hip"] = str(torch.version.cuda or torch.version.hip)
+        if torch.distributed.is_nccl_available():
+            found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return found
+
+
+def check(facts: Sequence[RankFacts], own: Mapping[str, str] | None = None) -> None:
+    """Refuse ranks that do not fit together.
+
+    Args:
+        facts: of every rank.
+        own: the versions of the controller; None leaves it out.
+
+    Raises:
+        RanksFailed: versions differ between ranks, or from the controller's, naming the nodes.
+    """
+    for name in dict.fromkeys(name for one in facts for name in one.versions):
+        holders: dict[str, list[RankFacts]] = defaultdict(list)
+        for one in facts:
+            holders[one.versions.get(name, "none")].append(one)
+        controllers = None if own is None else own.get(name, "none")
+        if len(holders.keys() | {controllers} - {None}) > 1:
+            seen = [f"{version} on {_named(ranks)}" for version, ranks in holders.items()]
+            seen += [f"{controllers} in pytest on {socket.gethostname()}"] if controllers is not None else []
+            whose = "the ranks have" if len(holders) > 1 else "pytest and its ranks have"
+            raise RanksFailed(
+                f"{whose} different versions of {name}: {'; '.join(seen)}; expected one, bring the nodes into line"
+            )
+
+
+def _named(ranks: Sequence[RankFacts]) -> str:
+    hosts = ", ".join(sorted({one.host for one in ranks}))
+    return f"{hosts} (ranks {', '.join(str(one.rank) for one in ranks)})"
+
+
+def check_products(products: Mapping[int, tuple[str, str]]) -> None:
+    """Refuse ranks that own different products: what is measured over them would be neither's.
+
+    Args:
+        products: of every rank its host and its device's product.
+
+    Raises:
+        RanksFailed: they differ; the first rank of each is named.
+    """
+    first: dict[str, str] = {}
+    for rank, (host, product) in sorted(products.items()):
+        first.setdefault(product, f"rank {rank} on {host} has {product}")
+    if len(first) > 1:
+        raise RanksFailed(f"{', '.join(first.values())}; expected one product: choose nodes and devices of one kind")
+
+
+def unwanted_cpu(device: Device) -> str:
+    """Why ranks should not take the CPU of this host where nobody asked for it; empty where all is well."""
+    nodes = [str(node) for node in ACCELERATOR_NODES if node.exists()]
+    if not nodes or not torch.cuda.is_available():
+        return unused_accelerator(device)
+    return (
+        f"this machine has an accelerator ({', '.join(nodes)}), but pytest's own host has none that torch can use, "
+        "so the CPU is measured; ask for --roofline-device=cuda, or for --roofline-device=cpu"
+    )
+
+
+def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
+    """Which of its visible accelerators each rank owns, as an index there: no two ranks of a host the same.
+
+    A rank that sees several takes the one with its local number where that is free, so that neighbours stay
+    neighbours; one that was given a single one takes that, whatever its number.
+
+    Raises:
+        RanksSkipped: a host has fewer than ranks.
+        RanksFailed: two ranks were given the same, while the host has others.
+    """
+    _check_number(facts)
+    # Only the controller assigns, so ranks are spared these imports.
+    import numpy as np
+    from scipy.optimize import linear_sum_assignment
+
+    # What no rank can have costs more than all wishes together; a device's name tells it apart only within its host.
+    devices = list(dict.fromkeys((one.host, uuid) for one in facts for uuid in one.devices))
+    never = float(2 * (len(facts) + 1) * (len(devices) + 1))
+    costs = np.full((len(facts), max(len(devices), len(facts))), never)
+    for row, one in enumerate(facts):
+        for index, uuid in enumerate(one.devices):
+            other = 1.0 + index * (len(facts) - row) / never**2
+            costs[row, devices.index((one.host, uuid))] = 0.0 if index == one.local_rank else other
+    rows, columns = linear_sum_assignment(costs)
+    owned = {int(row): devices[column] for row, column in zip(rows, columns, strict=True) if costs[row, column] < never}
+    for row, one in enumerate(facts):
+        if row not in owned:
+            raise RanksFailed(_no_device(one, {device: facts[row] for row, device in owned.items()}))
+    return {facts[row].rank: facts[row].devices.index(uuid) for row, (_, uuid) in owned.items()}
+
+
+def _check_number(facts: Sequence[RankFacts]) -> None:
+    for host, ranks in _by_host(facts).items():
+        there = {uuid for one in ranks for uuid in one.devices}
+        if len(there) < len(ranks):
+            raise RanksSkipped(f"needs {len(ranks)} GPUs, found {len(there)} on {host}")
+
+
+def _no_device(one: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> str:
+    if not one.devices:
+        return f"rank {one.rank} on {one.host} sees no accelerator; expected one for every rank"
+    taken = "; ".join(f"{uuid} is rank {owners[one.host, uuid].rank}'s" for uuid in one.devices)
+    return (
+        f"rank {one.rank} on {one.host} has no accelerator of its own: it sees {len(one.devices)}, and {taken}; "
+        "expected a different one for every rank: start fewer ranks on that host, or let each see its own or all"
+    )
+
+
+def cores_of(facts: Sequence[RankFacts]) -> int:
+    """Cores that the ranks of one host have together, at least 1.
+
+    Args:
+        facts: of these ranks.
+    """
+    # Where a launcher pins each rank to cores of its own, these are not shared.
+    usable = len({core for one in facts for core in numbers_of(one.affinity)}) or max(one.cores for one in facts)
+    quota = min((one.quota for one in facts if one.quota is not None), default=math.inf)
+    return max(1, math.floor(min(usable, quota)))
+
+
+def threads(facts: Sequence[RankFacts]) -> dict[int, int]:
+    """Threads that each rank should compute with: its host's share, the same under every launcher."""
+    shares = {}
+    for ranks in _by_host(facts).values():
+        cores = cores_of(ranks)
+        for one in ranks:
+            shares[one.rank] = max(1, min(one.cores, cores // len(ranks)))
+    return shares
+
+
+def _by_host(facts: Sequence[RankFacts]) -> dict[str, list[RankFacts]]:
+    found: dict[str, list[RankFacts]] = defaultdict(list)
+    for one in facts:
+        found[one.host].append(one)
+    return found

@@ -1,0 +1,256 @@
+"""Ranks on processors, forked from a process that has torch already: an import takes seconds of a core, a fork none.
+
+The server is `python -m pytest_roofline.ranks.fork_server DESCRIPTOR`, at the other end of a pair of sockets. It
+ends with the pair, and its ranks end with it. Only on Linux, and only for processors: what a device's library keeps may
+not survive a fork.
+"""
+
+import contextlib
+import errno
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import IO, Any
+
+from .processes import PARENT_VARIABLE, die_with_parent
+
+SUPPORTED = sys.platform.startswith("linux")
+# For its end after the pair's, before it is killed.
+END_S = 1.0
+# pytest names in it what it does just now.
+_FLEETING = ("PYTEST_CURRENT_TEST",)
+
+
+class Forked:
+    """A rank that a server forks, to be used like a `subprocess.Popen`; `pid` is 0 until it is there."""
+
+    def __init__(self, server: "ForkServer") -> None:
+        self.pid = 0
+        self.returncode: int | None = None
+        self.why = ""
+        self._server = server
+
+    def poll(self) -> int | None:
+        """Its exit status, minus the signal that ended it; None while it runs or is not there yet."""
+        if self.returncode is None:
+            self._server.listen(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """Its exit status.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended within so many seconds.
+        """
+        until_s = time.monotonic() + timeout
+        while self.poll() is None:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                raise subprocess.TimeoutExpired("a rank", timeout)
+            self._server.listen(left_s)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Nothing where it is not there, or has ended."""
+        if self.poll() is None and self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+class ForkServer:
+    """The process that ranks are forked from; started at once, and of use when it has imported what they need.
+
+    Args:
+        environ: of it, which torch reads when it is imported.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = _lasting(environ)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process lives
+        self._connection, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                env={**environ, PARENT_VARIABLE: str(os.getpid())},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._asked = 0
+        # Those that have not ended.
+        self._forked: dict[int, Forked] = {}
+        self._end = weakref.finalize(self, _end, self._process, self._connection, self._said)
+
+    def serves(self, environ: Mapping[str, str]) -> bool:
+        """Whether it still runs, and in such an environment."""
+        return self._process.poll() is None and self._environ == _lasting(environ)
+
+    def fork(self, environ: Mapping[str, str], log: str) -> Forked:
+        """Have it fork a rank, when it is ready, in this environment and with a file that it prints into."""
+        self._asked += 1
+        forked = self._forked[self._asked] = Forked(self)
+        # Of one that has ended the next look tells.
+        with contextlib.suppress(OSError):
+            self._connection.send((self._asked, dict(environ), log))
+        return forked
+
+    def listen(self, seconds: float) -> None:
+        """Take note of what it tells within so many seconds; back at once when it has told something."""
+        with contextlib.suppress(OSError):
+            try:
+                while self._connection.poll(seconds):
+                    self._note(*self._connection.recv())
+                    seconds = 0.0
+            except (EOFError, ConnectionError):
+                self._note_end()
+
+    def _note(self, word: str, number: int, told: Any) -> None:
+        if word == "started":
+            self._forked[number].pid = told
+            return
+        forked = self._forked.pop(number)
+        forked.returncode, forked.why = (told, "") if word == "ended" else (1, told)
+
+    def _note_end(self) -> None:
+        """It is gone, and with it every rank, which the kernel kills then."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_S)
+        for forked in self._forked.values():
+            forked.returncode = -signal.SIGKILL if forked.pid else self._process.returncode or 1
+            forked.why = "" if forked.pid or self._said.closed else self._words()
+        self._forked.clear()
+
+    def _words(self) -> str:
+        self._said.seek(0)
+        return self._said.read().decode("utf-8", "replace")
+
+    def end(self) -> None:
+        """End it, and with it every rank that still runs."""
+        self._end()
+        self._note_end()
+
+
+def _lasting(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in _FLEETING}
+
+
+def _end(process: "subprocess.Popen[bytes]", connection: "Connection[Any, Any]", said: IO[bytes]) -> None:
+    connection.close()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        # It may be importing still.
+        process.kill()
+        process.wait()
+    said.close()
+
+
+# The server.
+
+
+def main() -> int:
+    """Fork a rank for each that is asked for, until nobody can ask any more; the exit status."""
+    die_with_parent()
+    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    _prepare()
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    children: dict[int, int] = {}
+    while True:
+        ready = wait([connection, woken])
+        if woken in ready:
+            os.read(woken, 65536)
+            for pid, status in _ended():
+                connection.send(("ended", children.pop(pid), status))
+        if connection not in ready:
+            continue
+        try:
+            number, environ, log = connection.recv()
+        except (EOFError, ConnectionError):
+            return 0
+        try:
+            pid = _fork()
+        except OSError as error:
+            connection.send(("failed", number, f"{errno.errorcode.get(error.errno or 0)}: {error.strerror}"))
+            continue
+        if not pid:
+            for descriptor in (connection.fileno(), woken, wakes):
+                os.close(descriptor)
+            _be_rank(environ, log)
+        children[pid] = number
+        connection.send(("started", number, pid))
+
+
+def _prepare() -> None:
+    """Import what every rank does: what takes long."""
+    import torch.distributed
+
+    from ..engine import environment, measure
+    from ..engine.devices import cpu
+    from . import facts, functions, lockstep, rank, worker, worlds
+
+    # Collections of garbage in the ranks neither look at all this nor copy it.
+    gc.collect()
+    gc.freeze()
+    del cpu, environment, facts, functions, lockstep, measure, rank, torch, worker, worlds
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Of numpy's threads, which rest and know of forks.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    with contextlib.suppress(ChildProcessError):
+        while (told := os.waitpid(-1, os.WNOHANG))[0]:
+            yield told[0], os.waitstatus_to_exitcode(told[1])
+
+
+def _be_rank(environ: Mapping[str, str], log: str) -> None:
+    """Be what `python -m pytest_roofline.ranks.rank` would be in this environment; does not return."""
+    status = 1
+    try:
+        server = os.getppid()
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
+        os.environ.clear()
+        os.environ.update({**environ, PARENT_VARIABLE: str(server)})
+        tempfile.tempdir = None
+        if "numpy.random" in sys.modules:
+            # Python's own generator sees to that itself, and torch's begins alike in every process.
+            sys.modules["numpy.random"].seed()
+        from .rank import main as live
+
+        status = live()
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    # What torch holds at the end of an orderly life is none of pytest's waiting.
+    os._exit(main())

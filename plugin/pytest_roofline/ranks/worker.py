@@ -1,0 +1,232 @@
+"""What a rank does: it connects to its controller, says what it is, and does one task after the other.
+
+A thread listens meanwhile: if the controller is gone, the rank goes too, even in the middle of a collective.
+"""
+
+import contextlib
+import faulthandler
+import os
+import queue
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import traceback
+from types import TracebackType
+from typing import Any
+
+from .channel import Channel, connect
+from .identity import Identity
+from .listener import keep_gloo_reachable
+from .messages import Answer, JobPlan, Task, pop_controller
+from .processes import descendants, kill_each, process_space, started
+from .wire import decode, encode
+
+# For the controller, which listens before it has any rank started.
+CONNECT_S = 60.0
+# An orderly end that takes longer is none; twice what the controller gives it.
+LEAVE_S = 10.0
+# Of an error's text and of its traceback.
+_MOST_TEXT = 4_000
+_MOST_TRACEBACK = 20_000
+
+
+def serve(identity: Identity) -> int:
+    """Serve a controller until it says stop.
+
+    Args:
+        identity: of this rank.
+
+    Returns:
+        0 after an orderly stop; 1 where there was no controller to meet.
+    """
+    try:
+        channel = connect(pop_controller(), CONNECT_S)
+    except ConnectionError as error:
+        print(f"rank {identity.rank} on {socket.gethostname()}: {error}", file=sys.stderr)
+        return 1
+    return Server(channel, identity).serve()
+
+
+class Server:
+    """Does what the controller at the other end of a channel asks."""
+
+    def __init__(self, channel: Channel, identity: Identity) -> None:
+        self._channel = channel
+        self._identity = identity
+        self._inbox: queue.Queue[Any] = queue.Queue()
+        # Without a name: nothing is left behind, however this process ends.
+        self._stacks = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process lives
+        if hasattr(faulthandler, "register"):
+            faulthandler.register(signal.SIGUSR1, file=self._stacks, all_threads=True)
+
+    def serve(self) -> int:
+        """The rank's whole life."""
+        identity = self._identity
+        self._channel.send(
+            {
+                "kind": "hello",
+                "rank": identity.rank,
+                "size": identity.size,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "stacks": self._stacks.fileno(),
+                "space": process_space(),
+                "ticks": started(os.getpid()).ticks,
+            }
+        )
+        asked = self._channel.receive()
+        threading.Thread(target=self._listen, daemon=True, name="roofline-controller").start()
+        sys.path[:] = list(dict.fromkeys([*asked["path"], *sys.path]))
+        with contextlib.suppress(OSError):
+            os.chdir(asked["folder"])
+        from . import facts
+
+        self._channel.send(
+            {"kind": "facts", "facts": facts.gather(identity.rank, identity.local_rank, asked["device"])}
+        )
+        boot = self._inbox.get()
+        if boot["kind"] == "stop":
+            return 0
+        work = self._settle_in(asked["device"], boot)
+        while (message := self._inbox.get())["kind"] != "stop":
+            if message["kind"] == "leave":
+                work.leave()
+            else:
+                self._do(work, message["task"])
+        work.leave()
+        self._channel.close()
+        return 0
+
+    def _settle_in(self, kind: str, boot: dict[str, Any]) -> Any:
+        """Open the device that this rank owns, and tell how it found it."""
+        import torch
+
+        from ..engine.devices import open_device
+        from ..engine.environment import gather
+        from .facts import unwanted_cpu
+        from .worlds import Worlds
+
+        own_address, controllers_address = self._channel.addresses
+        if boot["several_hosts"]:
+            keep_gloo_reachable(own_address, boot["outward"])
+        torch.set_num_threads(boot["threads"])
+        meter = open_device(kind if kind == "cpu" else f"{kind}:{boot['device']}")
+        self._channel.send(
+            {
+                "kind": "ready",
+                "environment": gather(meter),
+                "unwanted": unwanted_cpu(meter) if kind == "cpu" else "",
+            }
+        )
+        return Worlds(self._identity, meter, controllers_address, boot["store"])
+
+    def _listen(self) -> None:
+        """Take messages as they come; when the controller is gone, so is this rank."""
+        try:
+            while True:
+                message = self._channel.receive()
+                if message["kind"] == "stacks":
+                    self._channel.send({"kind": "stacks", "text": self._read_stacks()})
+                    continue
+                self._inbox.put(message)
+                if message["kind"] == "stop":
+                    # Nobody listens any more, and letting go of a group may wait for others.
+                    _end_after(LEAVE_S)
+                    return
+        except BaseException:  # Whatever it was, nobody is left to serve.
+            _end_at_once()
+
+    def _read_stacks(self) -> str:
+        # Not into the file of the signal, whose stacks are of the moment that was asked about.
+        with tempfile.TemporaryFile("w+") as file:
+            faulthandler.dump_traceback(file, all_threads=True)
+            file.seek(0)
+            return file.read()
+
+    def _do(self, worlds: Any, task: Task) -> None:
+        try:
+            answer = Answer(task.number, "ok", self._result(worlds, task))
+        except BaseException as error:  # Also SystemExit: a rank ends when its controller says so.
+            answer = _answer(task.number, error)
+        self._channel.send({"kind": "answer", "answer": answer})
+
+    def _result(self, worlds: Any, task: Task) -> bytes:
+        from .functions import load
+
+        function = load(task.function)
+        arguments = decode(task.arguments, "an argument")
+        rank = worlds.enter(task.world)
+        value: object = None
+        if task.plan is None:
+            value = function(rank, *arguments)
+        elif isinstance(task.plan, JobPlan):
+            from .lockstep import run_once
+
+            run_once(rank, function, arguments)
+        else:
+            from .lockstep import measure
+
+            value = measure(rank, function, arguments, task.plan, self._tell)
+        encoded = encode(value, f"the result of rank {self._identity.rank}")
+        rank.meter.synchronize()
+        self._channel.send({"kind": "closing", "collectives": worlds.collectives})
+        worlds.in_step(task.number)
+        return encoded
+
+    def _tell(self, progress: dict[str, Any]) -> None:
+        self._channel.send({"kind": "progress", "progress": progress})
+
+
+def _answer(number: int, error: BaseException) -> Answer:
+    from .context import Skipped
+
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception as broken:  # An exception may fail to tell what it is.
+        text = f"(its text cannot be had: {type(broken).__name__})"
+    # pytest's own skip is known by its name, since ranks never import pytest by themselves.
+    if isinstance(error, Skipped) or name == "Skipped":
+        return Answer(number, "skipped", error=_printable(text)[:_MOST_TEXT])
+    # What led to the rank function is none of its author's business.
+    error.__traceback__ = _from_the_function(error.__traceback__)
+    try:
+        where = "".join(traceback.format_exception(error))
+    except Exception:
+        where = "".join(traceback.format_tb(error.__traceback__)) + name
+    line = f"{name}: {text}" if text else name
+    return Answer(number, "raised", error=_printable(line)[:_MOST_TEXT], traceback=_shortened(_printable(where)))
+
+
+def _from_the_function(frames: TracebackType | None) -> TracebackType | None:
+    """A traceback without its first frames that are of this file."""
+    while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return frames
+
+
+def _shortened(text: str) -> str:
+    """A traceback without its middle, where that is long: both where it was and what was raised stay."""
+    half = _MOST_TRACEBACK // 2
+    return text if len(text) <= _MOST_TRACEBACK else f"{text[:half]} … {text[-half:]}"
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _end_after(seconds: float) -> None:
+    timer = threading.Timer(seconds, _end_at_once)
+    timer.daemon = True
+    timer.start()
+
+
+def _end_at_once() -> None:
+    """End this process and all that it started."""
+    with contextlib.suppress(OSError):
+        if os.getpgrp() == os.getpid() and os.getsid(0) == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+    kill_each(descendants(os.getpid()))
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,271 @@
+"""`roofline explain`: one result of a run, process by process, and how its verdict came about."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from ..baselines.runs import Run
+from ..core.figures import Figure
+from ..core.memory_use import MemoryUse
+from ..core.profiles import Profile
+from ..core.records import Judgement, Measurement, PeakJudgement, SpreadRecord
+from ..core.rows import Row
+from ..core.units import count, format_memory, format_percent, format_seconds, format_tolerance, printable
+from ..kernel_gate.text import explanation as kernel_explanation
+from ..observe.memory_text import memory_lines
+from ..observe.profile_text import profile_lines
+from ..stats.looks import FALSE_RED
+from ..stats.stats import growth
+from ..stats.verdicts import WORTH_REPORTING, span_text
+from .figures import figure_lines
+from .first_calls import first_call_text
+
+# Positions of a strip of samples, from the fastest to the slowest that is shown.
+STRIP = 32
+_HEIGHTS = " ▁▂▃▄▅▆▇█"
+
+
+def explanation(row: Row, width: int) -> list[str]:
+    """Everything that is known of one result, as lines.
+
+    Args:
+        row: of a run.
+        width: of the terminal, in columns.
+    """
+    if row.resources is not None:
+        return kernel_explanation(str(row.path), row.resources, row.exact)
+    lines = [printable(f"{row.label} in {row.path}")]
+    if row.measurement is None:
+        return [*lines, *map(printable, f"{row.verdict}: {row.reason}".splitlines())]
+    lines += _samples(row.measurements, width)
+    judged = row.judgement
+    if judged is None:
+        return [*lines, *map(printable, f"no verdict: {_unjudged(row)}".splitlines())]
+    lines += [*_reference(judged), *(printable(f"published, shown only: {text}") for text in judged.published)]
+    return [*lines, *_reasoning(judged), *([_memory(judged.peak)] if judged.peak is not None else [])]
+
+
+def _unjudged(row: Row) -> str:
+    if row.header is not None and row.header.command[:2] == ("roofline", "import"):
+        return "an imported run is judged by `roofline compare` only"
+    reason = row.ended.reason if row.ended is not None and row.ended.outcome != "passed" else ""
+    told = "the test failed for itself"
+    return f"{told}: {reason}" if reason else f"{told}, or the run was cut before its end"
+
+
+def _samples(measurements: Sequence[Measurement], width: int) -> list[str]:
+    """A line for each process: its median, its blocks, and where its samples lie on one common scale."""
+    everything = sorted(value for measurement in measurements for value in measurement.samples.seconds)
+    low, high = everything[0], everything[min(len(everything) - 1, int(0.98 * len(everything)))]
+    lines = [f"samples by process, each strip from {format_seconds(low)} to {format_seconds(high)}:"]
+    for measurement in measurements:
+        samples = measurement.samples
+        strip = _strip(samples.seconds, low, high, min(STRIP, max(8, width - 64)))
+        text = (
+            f"  round {measurement.round}, process {measurement.process[:6]}: {format_seconds(measurement.median_s)} "
+            f"|{strip}| {count(len(samples.seconds), 'sample')} in {count(len(samples.block_medians), 'block')}"
+        )
+        lines.append(text + (f"; does not count: {measurement.invalid}" if measurement.invalid else ""))
+        if samples.first_calls_s:
+            lines.append(f"      first calls: {first_call_text(measurement)}")
+        if measurement.compile_s is not None:
+            lines.append(f"      compiling: {format_seconds(measurement.compile_s)} beyond a warm call")
+        if samples.excluded:
+            causes = ", ".join(f"{number} by {cause}" for cause, number in samples.excluded.items())
+            lines.append(f"      blocks left out: {causes}")
+    return [printable(line) for line in lines]
+
+
+def _strip(seconds: Sequence[float], low: float, high: float, width: int) -> str:
+    """How many samples lie where between two times, as bars; what lies beyond is in the last."""
+    counts = [0] * width
+    for value in seconds:
+        share = 0.0 if high == low else (value - low) / (high - low)
+        counts[min(width - 1, max(0, int(share * width)))] += 1
+    most = max(counts)
+    return "".join(_HEIGHTS[math.ceil(count / most * (len(_HEIGHTS) - 1))] for count in counts)
+
+
+def _reference(judgement: Judgement) -> list[str]:
+    if not judgement.reference:
+        return []
+    lines = [printable(f"baseline {judgement.source}:")]
+    for session in judgement.reference:
+        values = sorted(session.process_medians)
+        many = f" ({format_seconds(values[0])} … {format_seconds(values[-1])})" if len(values) > 1 else ""
+        device = f" on {session.device}" if session.device else ""
+        lines.append(
+            printable(
+                f"  session of {session.started or 'an unknown time'}{device}: {len(values)} "
+                f"process{'es' * (len(values) > 1)}, {format_seconds(median(values))}{many}"
+            )
+        )
+    return lines
+
+
+def _reasoning(judgement: Judgement) -> list[str]:
+    """The steps of the rule, each with its figures."""
+    if judgement.estimate is None or judgement.error is None or judgement.interval is None:
+        told = f"{judgement.verdict}: {judgement.reason or 'nothing to compare with'}"
+        if judgement.interval is None:
+            return [printable(told)]
+        what = "beyond the limit" if judgement.limit_s is not None else "against the others"
+        beyond = f"{difference_text(judgement)}, {what}, from {count(judgement.processes, 'process', 'es')}"
+        return [printable(beyond), printable(told)]
+    limit, worth = judgement.tolerance, WORTH_REPORTING * judgement.tolerance
+    slower = judgement.estimate > math.log1p(limit)
+    lines = [
+        _sides(judgement),
+        f"difference {difference_text(judgement)}",
+        _spreads(judgement),
+        _chances(judgement),
+        f"is it slower than the tolerance? {format_percent(growth(judgement.estimate))} is "
+        f"{'more' if slower else 'not more'} than {format_tolerance(limit)}",
+        f"is it surely more than the smallest effect worth reporting, {format_tolerance(round(worth, 6))}? "
+        f"{_surely(judgement)}",
+        *(f"note: {remark}" for remark in judgement.remarks),
+        f"{judgement.verdict}" + (f": {judgement.reason}" if judgement.reason else ""),
+    ]
+    return [printable(line) for line in lines]
+
+
+def _memory(peak: PeakJudgement) -> str:
+    """`memory: PASSED, peak 1.02 GiB, baseline 1.00 GiB, tolerated either way 51.2 MiB`."""
+    sizes = {"peak": peak.new_bytes, "baseline": peak.reference_bytes, "tolerated either way": peak.allowed_bytes}
+    told = [f"{name} {format_memory(size)}" for name, size in sizes.items() if size is not None]
+    return printable(", ".join([f"memory: {peak.verdict}", *told]) + (f": {peak.reason}" if peak.reason else ""))
+
+
+def _surely(judgement: Judgement) -> str:
+    if judgement.p is None or judgement.p_adjusted is None:
+        return "not asked"
+    word = "yes" if judgement.p_adjusted <= FALSE_RED else "no"
+    paid = f"{judgement.p_adjusted:.2g} after paying for all looks and all tests, against {FALSE_RED:g}"
+    return f"{word}: p {judgement.p:.2g}, {paid}"
+
+
+def detail_lines(rows: Sequence[Row]) -> list[str]:
+    """For each verdict, three lines with its spreads, its chances of error and what stands behind it."""
+    judged = (row.judgement for row in rows if row.judgement is not None)
+    return [line for judgement in judged if judgement.compared for line in _lines(judgement)]
+
+
+def _lines(judgement: Judgement) -> list[str]:
+    return [
+        f"{printable(judgement.label)}: {judgement.verdict}",
+        f"    {_spreads(judgement)}",
+        f"    {_chances(judgement)}",
+        f"    {_sides(judgement)}",
+    ]
+
+
+def _spreads(judgement: Judgement) -> str:
+    """The spreads between processes, sessions and devices, each with where it comes from."""
+    spreads = (
+        ("processes", judgement.process_spread),
+        ("sessions", judgement.session_spread),
+        ("devices", judgement.device_spread),
+    )
+    return "spread between " + "; ".join(f"{name} {_spread(s)}" for name, s in spreads if s is not None)
+
+
+def _spread(spread: SpreadRecord) -> str:
+    return f"{spread.value:.2%} ({printable(spread.origin)})"
+
+
+def _chances(judgement: Judgement) -> str:
+    """Standard error, p, adjusted p, and the slowdown that the run's rule finds 80 times in 100."""
+    assert judgement.error is not None
+    freedom = "known" if judgement.freedom is None else f"{judgement.freedom:.3g} degrees of freedom"
+    parts = [f"standard error {judgement.error:.2%} ({freedom})"]
+    parts += [f"p {judgement.p:.2g}"] if judgement.p is not None else []
+    parts += [f"adjusted for all tests {judgement.p_adjusted:.2g}"] if judgement.p_adjusted is not None else []
+    parts += [f"would have caught {judgement.reach:.1%}"] if judgement.reach is not None else []
+    return ", ".join(parts)
+
+
+def _sides(judgement: Judgement) -> str:
+    """The two centres, and how many devices, sessions and processes stand behind each."""
+    assert judgement.new_s is not None
+    assert judgement.reference_s is not None
+    sessions, devices = len(judgement.reference), len({session.device for session in judgement.reference})
+    processes = sum(len(session.process_medians) for session in judgement.reference)
+    device = "another device" if judgement.device_spread else "paired" if judgement.paired else "one device"
+    return (
+        f"now {format_seconds(judgement.new_s)} from {count(judgement.processes, 'process', 'es')} of 1 session; "
+        f"baseline {format_seconds(judgement.reference_s)} from {count(processes, 'process', 'es')} of "
+        f"{count(sessions, 'session')} on {count(devices, 'device')} ({device})"
+    )
+
+
+def difference_text(judgement: Judgement) -> str:
+    """`+6.1 % (99 % -0.4 … +13.2 %), tolerance 5 %`."""
+    assert judgement.estimate is not None
+    assert judgement.interval is not None
+    return (
+        f"{format_percent(growth(judgement.estimate))} time (99 % interval {span_text(judgement.interval)}), "
+        f"tolerance {format_tolerance(judgement.tolerance)}"
+    )
+
+
+def note_labels(run: Run) -> dict[str, str]:
+    """Every label that has a note, with its test id."""
+    notes: tuple[Figure | MemoryUse | Profile, ...] = (*run.figures, *run.memory_uses, *run.profiles)
+    return {note.label: note.test_id for note in notes}
+
+
+def note_lines(run: Run, label: str, width: int) -> list[str]:
+    """The notes of one label, as the run itself showed them; empty where it has none."""
+    figures = [one for one in run.figures if one.label == label]
+    uses = [one for one in run.memory_uses if one.label == label]
+    profiles = [one for one in run.profiles if one.label == label]
+    lines = figure_lines(figures) + memory_lines(uses) + profile_lines(profiles, width)
+    return [printable(f"found besides times in {run.path}:"), *lines] if lines else []
+
+
+def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]], ladder: Sequence[str]) -> dict[str, Any]:
+    """The tests as a run has them. Times in seconds, differences and intervals in log seconds, as in the run file.
+
+    Args:
+        run: with its judgements.
+        tests: label and test id of each.
+        ladder: what is sick and what is fine, where one of them regressed.
+    """
+    return {
+        "run": str(run.path),
+        "run_id": run.header.run_id,
+        "tests": [{"label": label, "test_id": test_id, **_test(run, label)} for label, test_id in tests],
+        "ladder": list(ladder),
+    }
+
+
+def _test(run: Run, label: str) -> dict[str, Any]:
+    judgement = next((one for one in run.judgements if one.label == label), None)
+    kernel = next((one for one in run.resources if one.label == label), None)
+    exact = next((one for one in run.exact if one.label == label), None)
+    return {
+        "judgement": asdict(judgement) if judgement else None,
+        "processes": [_process(one) for one in run.measurements if one.label == label],
+        "kernel": asdict(kernel) if kernel else None,
+        "kernel_judgement": asdict(exact) if exact else None,
+        "figures": [asdict(one) for one in run.figures if one.label == label],
+        "memory_uses": [asdict(one) for one in run.memory_uses if one.label == label],
+        "profiles": [asdict(one) for one in run.profiles if one.label == label],
+    }
+
+
+def _process(one: Measurement) -> dict[str, Any]:
+    return {
+        "process": one.process,
+        "round": one.round,
+        "median_s": one.median_s,
+        "seconds": list(one.samples.seconds),
+        "blocks": len(one.samples.block_medians),
+        "blocks_left_out": one.samples.excluded,
+        "labels": list(one.samples.labels),
+        "first_calls_s": list(one.samples.first_calls_s),
+        "compile_s": one.compile_s,
+        "invalid": one.invalid,
+    }

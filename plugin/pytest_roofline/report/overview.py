@@ -1,0 +1,123 @@
+"""What is said of a run as a whole: what moved everything, what changed, what it could have seen, its curves."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ..core.rows import Row
+from ..core.units import format_bytes, format_percent, format_tolerance, listed, printable
+from ..stats.curves import CurveVerdict
+from ..stats.explaining import clock_change, common_shift, could_have_seen, modes
+from ..stats.stats import CONFIDENCE, growth
+from ..stats.verdicts import Kind
+from ..stats.verdicts import span_text as bounds_text
+from .words import span_text
+
+# Of the tests that a sentence is about.
+MOST_NAMED = 3
+
+
+def overview_lines(rows: Sequence[Row]) -> list[str]:
+    """A shift of the whole suite, slowdowns that the clock explains, and what changed: once, ahead of the tests."""
+    judged = [row for row in rows if row.judgement is not None and row.judgement.compared]
+    return shift_line(judged) + clock_line(judged) + _mode_lines(judged) + _change_lines(judged) + device_line(judged)
+
+
+def shift_line(rows: Sequence[Row]) -> list[str]:
+    """That the whole suite moved together, where it did."""
+    shift = common_shift(row.judgement for row in rows)
+    if shift is None:
+        return []
+    direction = "slower" if shift.estimate > 0 else "faster"
+    return [
+        f"THE WHOLE SUITE MOVED: {shift.moved} of {shift.tests} tests are {direction}, the middle one by "
+        f"{format_percent(growth(shift.estimate))}; look for one cause (clock, power limit, neighbours, "
+        "driver) before the single tests"
+    ]
+
+
+def together_text(row: Row) -> str:
+    """`all tests together take +8.1 % time (99 % interval +6.9 … +9.2 %, 3 processes against 15), tolerance 5 %`."""
+    assert row.change is not None
+    assert row.tolerance is not None
+    behind = f"{row.processes} processes against {row.baseline_processes}"
+    return (
+        f"all tests together take {format_percent(row.change)} time ({CONFIDENCE * 100:.0f} % interval "
+        f"{span_text(row)}, {behind}), tolerance {format_tolerance(row.tolerance)}"
+    )
+
+
+def clock_line(rows: Sequence[Row]) -> list[str]:
+    """Slowdowns that vanish in cycles."""
+    slow = [row for row in rows if row.judgement is not None and row.judgement.verdict == Kind.REGRESSED]
+    explained = []
+    for row in slow:
+        clock = clock_change(row.judgement) if row.judgement is not None else None
+        if clock is not None and clock.explains(row.tolerance or 0.0):
+            explained.append(f"{printable(row.label)} (clock {format_percent(clock.after_hz / clock.before_hz - 1)})")
+    told = listed(explained, MOST_NAMED)
+    return [f"clock, not code: {len(explained)} of {len(slow)} slowdowns vanish in cycles: {told}"] if told else []
+
+
+def device_line(rows: Sequence[Row]) -> list[str]:
+    """That other devices than the known ones are compared, and what is added for that."""
+    found = [row.judgement for row in rows if row.judgement is not None and row.judgement.compared]
+    spreads = [one.device_spread for one in found if one.device_spread is not None]
+    if not spreads:
+        return []
+    widest = max(spreads, key=lambda spread: spread.value)
+    of = f" in {len(spreads)} of {len(found)} tests" if len(spreads) < len(found) else ""
+    return [
+        f"another device of the same product is compared{of}, so the spread between devices is added: "
+        f"{widest.value:.1%} ({widest.origin})"
+    ]
+
+
+def _mode_lines(rows: Sequence[Row]) -> list[str]:
+    """Tests whose baseline has two modes, and how often the slow one is occupied now; of what did not simply pass."""
+    told = []
+    for row in rows:
+        judged = row.judgement
+        if judged is None or judged.verdict in (Kind.PASSED, Kind.INVALID):
+            continue
+        split = modes(judged.baseline_medians_s, judged.new_medians_s)
+        if split is not None:
+            was, now = f"{split.slow_before} of {split.before}", f"{split.slow_now} of {split.now}"
+            told.append(f"{printable(row.label)} (slow mode {was} before, {now} now)")
+    return [f"processes have two modes: {listed(told, MOST_NAMED)}"] if told else []
+
+
+def _change_lines(rows: Sequence[Row]) -> list[str]:
+    """What differs from the baselines' environments, with how many tests it concerns where not all."""
+    counts = Counter(change for row in rows if row.judgement is not None for change in row.judgement.changed)
+    texts = [change + (f" ({number} tests)" if number < len(rows) else "") for change, number in counts.items()]
+    return [printable(f"changed since the baseline: {'; '.join(texts)}")] if texts else []
+
+
+def power_lines(rows: Sequence[Row]) -> list[str]:
+    """What the run would have caught by its baselines, and on how many tests nothing."""
+    held = [row.judgement for row in rows if row.judgement is not None and row.judgement.compared]
+    seen = could_have_seen(held)
+    parts = [f"{format_tolerance(round(share, 6))} on {_of(caught, len(held))}" for share, caught, _ in seen]
+    lines = [f"would have caught {', '.join(parts)} (80 times in 100)"] if parts else []
+    if asleep := [judged.fewest for judged in held if judged.reach is None]:
+        lines.append(
+            f"would have caught nothing on {_of(len(asleep), len(held))}: red needs {max(asleep)} processes against "
+            "their baselines, more than this run takes (--roofline-rounds=auto)"
+        )
+    return lines
+
+
+def _of(caught: int, total: int) -> str:
+    return f"{caught} of {total} tests" if caught < total else f"all {total} tests" if total > 1 else "the one test"
+
+
+def curve_verdict_line(curve: CurveVerdict) -> str:
+    """`memcpy_d2d: PASSED +0.4 % (-1.2 … +2.0 %, 1 against 15), 23 of 23 sizes; worst 4 KiB to 64 KiB, +3.1 %`."""
+    first, last = (format_bytes(size) for size in curve.worst)
+    region = first if first == last else f"{first} to {last}"
+    return printable(
+        f"{curve.label}: {curve.kind.value} {format_percent(growth(curve.estimate))} "
+        f"({bounds_text(curve.interval)}, {curve.processes[0]} against {curve.processes[1]}), "
+        f"{curve.passed} of {curve.points} sizes passed; worst {region}, "
+        f"{format_percent(growth(curve.worst_estimate))}"
+    )

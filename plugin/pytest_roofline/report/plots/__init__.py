@@ -1,0 +1,37 @@
+"""The plots of a report, as data: each answers one question, says its answer in words, and has a table beside it."""
+
+from collections.abc import Sequence
+
+from ...baselines.runs import Run
+from ...core.rows import Row
+from .attention import attention_plots
+from .chart import Plot
+from .first_calls import first_call_plots
+from .peers import peer_plots
+from .roofline import roofline_plots
+from .samples import INVALID_SECTION, sample_plots
+from .shares import memory_plots, time_plots
+from .sweeps import sweep_plots
+
+
+def plots_of(rows: Sequence[Row], runs: Sequence[Run] = ()) -> list[Plot]:
+    """The plots of one run or several, in the order in which they are read; none where there is nothing to plot.
+
+    Args:
+        rows: of the runs.
+        runs: with what else they tell of their calls: profiles, and what memory goes into.
+    """
+    measured = [row for row in rows if row.measurement is not None]
+    samples = sample_plots(measured)
+    return [
+        *(plot for plot in samples if plot.section != INVALID_SECTION),
+        *sweep_plots(measured),
+        *peer_plots(measured),
+        *attention_plots(rows),
+        *time_plots(runs),
+        *first_call_plots(measured),
+        *memory_plots(runs),
+        *roofline_plots(measured),
+        # What nobody can trust answers nothing; it stands behind what does.
+        *(plot for plot in samples if plot.section == INVALID_SECTION),
+    ]

@@ -1,0 +1,291 @@
+"""What all plots share: colours, marks, axes, text that cannot inject, and a figure as plain data."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any, TypeGuard, TypeVar
+
+from ...core.rows import Row
+from ...core.units import format_bytes, printable
+from ...stats.verdicts import Kind
+
+Trace = dict[str, Any]
+Item = TypeVar("Item")
+
+# Okabe and Ito's palette without black and yellow, which vanish on a dark and on a white page.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# Of lines that are no series and of outlines: seen on white and on black alike.
+GREY = "#808080"
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "star", "hexagram")
+DASHES = ("solid", "longdash", "dashdot", "longdashdot", "10px,2px", "2px,2px", "8px,2px,2px,2px,2px,2px", "2px,6px")
+PATTERNS = ("", "/", "x", "-", "\\", "+", "|", ".")
+# More series than this nobody tells apart.
+MOST_SERIES = len(SYMBOLS)
+RED_SYMBOL = "x"
+# What a browser draws and a person reads without waiting; of plots of one kind, and of rows in a plot's table.
+MOST_POINTS, MOST_PLOTS, MOST_ROWS = 2000, 12, 200
+# More points than this are small, so that they leave each other room.
+_MOST_LARGE = 100
+_MOST_TICKS = 6
+_TRANSPARENT = "rgba(0,0,0,0)"
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One figure of the page, with the same content in words and as a table for who cannot see it.
+
+    Args:
+        section: the heading under which it stands; plots of one section follow each other.
+        title: what is shown, in a line.
+        says: what it says at a glance, in a sentence or two: the page's text below the title, and the figure's
+            description for a screen reader.
+        figure: `data` and `layout` as Plotly's JavaScript takes them, plain data only; without colours of the page
+            itself (background, text, grid), which follow the light or dark mode.
+        columns: headings of the same content as a table.
+        rows: its cells as text.
+    """
+
+    section: str
+    title: str
+    says: str
+    figure: dict[str, Any]
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+def safe(text: str) -> str:
+    """Text of ids, files and devices for a figure, where Plotly would read tags and entities."""
+    return escape(printable(text), quote=False)
+
+
+def short(text: str, longest: int = 60) -> str:
+    """The same name, cut in its middle where it is too long for a legend."""
+    half = (longest - 1) // 2
+    return text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"
+
+
+def lines_of(texts: Iterable[str]) -> str:
+    """What stands beside the pointer, a line for each text that is not empty."""
+    return "<br>".join(safe(short(text, 100)) for text in texts if text)
+
+
+def wrapped(text: str, width: int = 18, at_most: int = 4) -> str:
+    """A label of an axis in lines that leave room for the bars on a phone; what tells two apart is often its end."""
+    lines = [""]
+    # Between words and the parts of a test's name, and only within a part where it is longer than a line.
+    for part in re.findall(rf"[^\s\-_/,\[]{{0,{width - 1}}}(?:[\s\-_/,\[]|.$|.)", printable(text)):
+        if len((lines[-1] + part).rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    if len(lines) > at_most:
+        lines = [*lines[: at_most - 2], f"{lines[at_most - 2].rstrip()[: width - 2]} …", lines[-1]]
+    return "<br>".join(escape(line.strip(), quote=False) for line in lines)
+
+
+def style(index: int) -> tuple[str, str, str]:
+    """Colour, symbol and dash of a series; each alone tells it from its neighbours."""
+    return COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)], DASHES[index % len(DASHES)]
+
+
+def thinned(items: Sequence[Item], at_most: int, keep: Callable[[Item], bool] = lambda _: False) -> list[Item]:
+    """At most so many of many in their order: those to `keep` first, of the others at equal distances."""
+    if len(items) <= at_most:
+        return list(items)
+    kept = [index for index, item in enumerate(items) if keep(item)][:at_most]
+    others = sorted(set(range(len(items))) - set(kept))
+    room = at_most - len(kept)
+    step = len(others) / room if room else 0.0
+    chosen = sorted({*kept, *(others[int(number * step)] for number in range(room))})
+    return [items[index] for index in chosen]
+
+
+def thinned_note(shown: int, total: int, what: str) -> str:
+    """The sentence on what is left out, with a space before it; empty where nothing is."""
+    return f" {shown} of {total} {what} are shown; the run file has all." if shown < total else ""
+
+
+def limited(groups: Sequence[Item], draw: Callable[[Item], Plot], red: Callable[[Item], bool]) -> list[Plot]:
+    """A plot for each group of one kind, those with a red test first where there are too many; the last says so."""
+    kept = thinned(groups, MOST_PLOTS, red)
+    plots = [draw(group) for group in kept]
+    if len(kept) < len(groups):
+        note = f" {len(kept)} of {len(groups)} such plots are drawn; the table of results has the others."
+        plots[-1] = replace(plots[-1], says=plots[-1].says + note)
+    return plots
+
+
+def plain_figure(traces: Sequence[Trace], layout: Mapping[str, Any], height: int = 420) -> dict[str, Any]:
+    """A figure as Plotly's JavaScript takes it: lists, texts and numbers, checked by Plotly, without page colours.
+
+    Raises:
+        ValueError: a property that Plotly does not know.
+    """
+    import plotly.graph_objects as go
+
+    base = {
+        "autosize": True,
+        "height": height,
+        "paper_bgcolor": _TRANSPARENT,
+        "plot_bgcolor": _TRANSPARENT,
+        "margin": {"l": 52, "r": 16, "t": 24, "b": 44},
+        "hovermode": "closest",
+        "hoverlabel": {"align": "left", "namelength": -1},
+        "modebar": {"bgcolor": _TRANSPARENT, "color": GREY, "activecolor": COLOURS[0]},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yref": "container", "yanchor": "bottom",
+                   "tracegroupgap": 0, "traceorder": "normal"},
+    }  # fmt: skip
+    # A template would bring page colours, and whatever a person has set as the default.
+    figure = go.Figure(data=list(traces), layout={"template": go.layout.Template(), **base, **layout})
+    found: dict[str, Any] = json.loads(figure.to_json())
+    found["layout"].pop("template", None)
+    return found
+
+
+def with_legend(height: int, entries: int, at_most: int = 6) -> int:
+    """The height of a figure whose legend takes a line for each of its first entries, in pixels."""
+    return height + 22 * min(at_most, entries)
+
+
+def marks(
+    name: str,
+    xs: Sequence[float | None],
+    ys: Sequence[float | None],
+    told: Sequence[Sequence[str]],
+    index: int,
+    *,
+    rows: Sequence[Row] = (),
+    lines: bool = True,
+) -> Trace:
+    """A series of points: those of failed tests and of invalid numbers have marks of their own.
+
+    Args:
+        name: in the legend.
+        xs: where they stand.
+        ys: how high; what has no place is left out.
+        told: beside the pointer, lines for each.
+        index: of the series, for its look.
+        rows: of the points, where the verdict shows.
+        lines: whether they are joined.
+    """
+    colour, symbol, dash = style(index)
+    size = 9 if len(xs) <= _MOST_LARGE else 6
+    seen = [RED_SYMBOL if row.red else f"{symbol}-open" if row.verdict == Kind.INVALID else symbol for row in rows]
+    marker: dict[str, Any] = {"color": colour, "opacity": 1, "line": {"color": GREY, "width": 1}}
+    marker |= {"symbol": seen or symbol, "size": [size + 4 * row.red for row in rows] or size}
+    return {
+        "type": "scatter",
+        "x": list(xs),
+        "y": [y if drawable(y) else None for y in ys],
+        "mode": "lines+markers" if lines else "markers",
+        "name": safe(short(name)),
+        "legendgroup": f"series {index}",
+        "line": {"color": colour, "dash": dash, "width": 2},
+        "marker": marker,
+        "hoverinfo": "text",
+        "hovertext": list(map(lines_of, told)),
+    }
+
+
+def marks_explained(rows: Iterable[Row]) -> list[Trace]:
+    """Entries of the legend for the marks of failed tests and of invalid numbers, where there are any."""
+    states = {RED_SYMBOL if row.red else row.verdict for row in rows}
+    known = ((RED_SYMBOL, "test failed", RED_SYMBOL), (Kind.INVALID, "INVALID: not to be trusted", "circle-open"))
+    return [
+        {"type": "scatter", "x": [None], "y": [None], "mode": "markers", "name": name, "hoverinfo": "skip",
+         "marker": {"symbol": symbol, "size": 10, "color": GREY}}
+        for state, name, symbol in known if state in states
+    ]  # fmt: skip
+
+
+def dashed(
+    xs: Sequence[float],
+    ys: Sequence[float],
+    name: str,
+    *,
+    text: str = "",
+    told: Sequence[str] = (),
+    dash: str = "dash",
+    place: str = "top left",
+) -> list[Trace]:
+    """A line that is no series, with its text at its end; none where a point of it has no place.
+
+    Args:
+        xs: of its points.
+        ys: of its points.
+        name: in the legend.
+        text: at its end, by default the name.
+        told: beside the pointer, lines; by default the name.
+        dash: how it is drawn.
+        place: of the text.
+    """
+    if xs[0] > xs[-1] or not all(map(drawable, ys)):
+        return []
+    texts = [""] * (len(xs) - 1) + [safe(text or name)]
+    line = {"color": GREY, "dash": dash, "width": 2}
+    shown = {"type": "scatter", "mode": "lines+text", "line": line, "text": texts, "textposition": place}
+    beside = {"name": safe(name), "hoverinfo": "text", "hovertext": lines_of(told or [name])}
+    return [{**shown, **beside, "x": list(xs), "y": list(ys)}]
+
+
+def bar_marker(index: int, **more: Any) -> dict[str, Any]:
+    """How the bars of a series look: a colour and, for whom that says nothing, a pattern."""
+    # Behind a full turn of the colours the patterns have moved on by one.
+    shape = PATTERNS[(index + index // len(COLOURS)) % len(PATTERNS)]
+    pattern = {"shape": shape, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.75)", "size": 8, "solidity": 0.25}
+    return {"color": COLOURS[index % len(COLOURS)], "pattern": pattern, "line": {"color": GREY, "width": 1}, **more}
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """An axis with its title, which makes room for its own labels."""
+    return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
+
+
+def drawable(value: float | None) -> TypeGuard[float]:
+    """Whether a number has a place on a logarithmic axis. A file may hold times so short that a rate is infinite."""
+    return value is not None and 0 < value < math.inf
+
+
+def median_of(values: Iterable[float]) -> float:
+    """The median of numbers of which two may be too large to be added."""
+    known = sorted(values)
+    below, above = known[(len(known) - 1) // 2], known[len(known) // 2]
+    return below + (above - below) / 2
+
+
+def log_axis(title: str, values: Iterable[float | None], **more: Any) -> dict[str, Any]:
+    """A logarithmic axis around those values that have a place, with room above for a label, and round ticks."""
+    logs = [math.log10(value) for value in values if drawable(value)] or [0.0]
+    low, high = min(logs), max(logs)
+    room = max(0.08, 0.05 * (high - low))
+    bounds = [low - room, high + 2 * room]
+    # Within a decade Plotly's own ticks are plain numbers; beyond it they would be bare digits between tens.
+    ticks = _decimal_ticks(*bounds)
+    own = {"tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]} if len(ticks) > 1 else {}
+    return axis(title, type="log", range=bounds, exponentformat="none", **own, **more)
+
+
+def _decimal_ticks(low: float, high: float) -> list[float]:
+    """At most a dozen numbers between two powers of ten, as round as they can be."""
+    # What lies beyond is no number of 64 bits.
+    decades = range(max(math.floor(low), -307), min(math.ceil(high), 307) + 1)
+    for digits in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,)):
+        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
+        inside = [float(f"{tick:.3g}") for tick in ticks if low <= math.log10(tick) <= high]
+        if len(inside) <= _MOST_TICKS + 3:
+            return inside
+    return inside[:: math.ceil(len(inside) / _MOST_TICKS)]
+
+
+def size_axis(title: str, sizes: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis of bytes with a few ticks at powers of two in binary units, number above unit."""
+    low, high = math.log2(min(sizes)), math.log2(max(sizes))
+    exponents = range(math.ceil(low), math.floor(high) + 1, max(1, math.ceil((high - low) / _MOST_TICKS)))
+    room = max(0.05, 0.03 * (high - low) * math.log10(2))
+    bounds = [math.log10(min(sizes)) - room, math.log10(max(sizes)) + room]
+    # In one line they would stand oblique on a phone.
+    texts = [format_bytes(2**exponent).replace(" ", "<br>") for exponent in exponents]
+    ticks = {"tickvals": [2**exponent for exponent in exponents], "ticktext": texts, "tickangle": 0}
+    return axis(title, type="log", range=bounds, **ticks)

@@ -1,0 +1,171 @@
+"""`summary.md`: what came out, for the summary of a CI job and for the comment on a merge request."""
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..baselines.ending import SKIPPED
+from ..baselines.rows import rows_of
+from ..baselines.run_names import run_names
+from ..baselines.runs import Run
+from ..core.rows import Row, worst_first
+from ..core.samples import PROFILED
+from ..core.units import count, printable
+from .markdown import code, line
+from .words import baseline_text, compared, counts_text, difference_text, interval_text, now_text
+
+# GitHub takes less than a mebibyte for each step of a job.
+MOST_BYTES = 2**20 - 1
+# So many runs, changes and commands are told one by one.
+MOST_RUNS, MOST_CHANGES, MOST_COMMANDS, MOST_REASONS = 20, 10, 3, 10
+# Nobody types a command of more characters.
+LONGEST_COMMAND = 500
+_HEADING = ("verdict", "test", "now", "baseline", "difference", "99 % interval", "why")
+_RIGHT = ("now", "baseline", "difference", "99 % interval")
+
+
+def summary(runs: Sequence[Run], rows: Sequence[Row] | None = None, most_bytes: int = MOST_BYTES) -> str:
+    """Verdicts, facts, what changed, and a table worst first, as Markdown.
+
+    Args:
+        runs: that it is of.
+        rows: what `rows_of` makes of them, where that is known already.
+        most_bytes: as UTF-8; rows that have no room are left out, and their number told. The rest of the text is
+            never cut, so where even that has no room, nothing comes back.
+    """
+    worst = worst_first(rows_of(runs) if rows is None else rows)
+    skipped, listed = (
+        [row for row in worst if (row.what == "test" and row.verdict == SKIPPED) == wanted] for wanted in (True, False)
+    )
+    head = _join([*_verdict(runs, worst), "", *_facts(runs, worst), *_changes(worst)])
+    tail = _join([*_not_measured(skipped), *_commands(worst)])
+    table = _table(listed, several=len(runs) > 1, most_bytes=most_bytes - len((head + tail).encode()))
+    text = head + table + tail
+    return text if len(text.encode()) <= most_bytes else ""
+
+
+def _verdict(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
+    """The heading that is the verdict, and the counts."""
+    tests = {(row.run, row.test): row.red for row in rows}
+    failed = sum(tests.values())
+    held = sum(map(compared, rows))
+    if failed:
+        heading = f"{failed} of {count(len(tests), 'test')} failed"
+    elif not rows:
+        heading = "nothing was measured"
+    elif not held:
+        heading = f"nothing was compared, in {count(len(rows), 'result')}"
+    else:
+        heading = f"nothing failed, {held} of {count(len(rows), 'result')} compared"
+    statuses = {run.footer.exit_status for run in runs if run.footer is not None} - {0}
+    watched = [run.footer.shadow for run in runs if run.footer is not None and run.footer.shadow is not None]
+    if watched:
+        heading += f"; the gate only watched, {sum(map(len, watched))} would have failed"
+    if statuses and not failed:
+        # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
+        heading += f"; but pytest ended with status {', '.join(map(str, sorted(statuses)))}"
+    return [f"## roofline: {heading}", "", f"**{counts_text(rows)}**"] if rows else [f"## roofline: {heading}"]
+
+
+def _facts(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
+    """A line a run: hardware, driver, torch, and how it ended."""
+    names = run_names(runs)
+    lines = [f"* {_run_line(run, names[run.path])}" for run in runs[:MOST_RUNS]]
+    lines += [f"* and {count(len(runs) - MOST_RUNS, 'more run')}"] if len(runs) > MOST_RUNS else []
+    labels = {label for row in rows if row.measurement is not None for label in row.measurement.samples.labels}
+    if "replaced" in labels:
+        lines.append("* **What was measured had been replaced through a hook, as a drill does.**")
+    if PROFILED in labels:
+        lines.append("* Results that were taken under a profiler are never judged.")
+    return lines
+
+
+def _run_line(run: Run, name: str) -> str:
+    environment = run.header.environment
+    device, host = environment.device, environment.host
+    facts = [code(device.product)]
+    facts += [f"driver {code(device.driver)}"] if device.driver else []
+    facts += [f"torch {code(environment.software['torch'])}"] if "torch" in environment.software else []
+    facts += [f"on {code(host.name)}", f"run {code(name)} of {code(run.header.started)}", _ended(run)]
+    return ", ".join(filter(None, facts))
+
+
+def _ended(run: Run) -> str:
+    if run.footer is None or run.cut:
+        return "**which did not come to its end**"
+    return "" if run.footer.exit_status == 0 else f"which ended with status {run.footer.exit_status}"
+
+
+def _changes(rows: Sequence[Row]) -> list[str]:
+    """What is not as it was behind the baselines, as every result remarks on it."""
+    judged = [found for row in rows for found in (row.judgement, row.exact) if found is not None]
+    told = Counter(text for one in judged for text in dict.fromkeys(one.remarks))
+    if not told:
+        known = any(row.exact is not None or row.baseline_medians_s for row in rows)
+        return ["", "Nothing that is known of this machine changed since the baseline."] if known else []
+    lines = ["", "Not as behind the baseline:", ""]
+    for text, number in told.most_common(MOST_CHANGES):
+        lines.append(f"* {code(text)}" + (f" ({number} of {len(judged)} results)" if number < len(judged) else ""))
+    more = len(told) - MOST_CHANGES
+    return lines + ([f"* and {count(more, 'more remark')}"] if more > 0 else [])
+
+
+def _not_measured(skipped: Sequence[Row]) -> list[str]:
+    """Tests that were skipped without a number, by their reasons, since rows of them would hide the others."""
+    reasons = Counter(row.reason for row in skipped)
+    lines = [f"* {number} skipped: {code(reason)}" for reason, number in reasons.most_common(MOST_REASONS)]
+    left = sum(reasons.values()) - sum(number for _, number in reasons.most_common(MOST_REASONS))
+    return ["", *lines, *([f"* and {left} more for other reasons"] if left else [])] if lines else []
+
+
+def _table(rows: Sequence[Row], *, several: bool, most_bytes: int) -> str:
+    """The table worst first, as many whole rows as there is room for."""
+    names = [*_HEADING, *(["run"] if several else [])]
+    lines = ["", line(names), "|" + "|".join("---:" if name in _RIGHT else "---" for name in names) + "|"]
+    if not rows:
+        return ""
+    left_bytes = most_bytes - len(_join([*lines, *_left_out(len(rows))]).encode())
+    for shown, row in enumerate(rows):
+        text = line([*_cells(row), *([code(row.run or "")] if several else [])])
+        left_bytes -= len(text.encode()) + 1
+        if left_bytes < 0:
+            return _join([*lines, *_left_out(len(rows) - shown)])
+        lines.append(text)
+    return _join(lines)
+
+
+def _left_out(number: int) -> list[str]:
+    where = "`results.csv`, `run.json` and `index.html`, which `roofline report` writes"
+    return ["", f"{count(number, 'more row')} found no room here; all of them are in {where}."]
+
+
+def _join(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _cells(row: Row) -> list[str]:
+    word = f"**{row.verdict}**" if row.red else row.verdict
+    texts = (row.label, now_text(row), baseline_text(row), difference_text(row), interval_text(row), row.reason)
+    return [word, *map(code, texts)]
+
+
+def _commands(rows: Sequence[Row]) -> list[str]:
+    """What to type for the worst results."""
+    told = [row for row in rows if row.what in ("time", "kernel")][:MOST_COMMANDS]
+    saved = [row for row in told if row.path.is_file()]
+    if told and not saved:
+        return ["", "The run file could not be saved; `run.json` has all that it would hold."]
+    commands = [f"roofline explain {shlex.quote(_run_argument(row.path))} {_quoted(row.label)}" for row in saved]
+    commands = [command for command in commands if len(command) <= LONGEST_COMMAND]
+    return ["", "Why, with samples and every step:", "", "```sh", *commands, "```"] if commands else []
+
+
+def _run_argument(path: Path) -> str:
+    """The name of its run where `roofline` will find it from here, else its path."""
+    here = path.absolute().parent == Path.cwd() / ".roofline" / "runs" and path.suffix == ".jsonl"
+    return path.stem if here else printable(str(path))
+
+
+def _quoted(label: str) -> str:
+    return shlex.quote(printable(label))

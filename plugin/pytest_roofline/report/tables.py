@@ -1,0 +1,204 @@
+"""Tables that a person reads at 80 columns, plain where the output is no terminal."""
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from ..core.memory import WORD, OutOfMemory
+from ..core.rows import Row, badness
+from ..core.units import format_bytes, format_memory, format_percent, format_seconds, listed, printable, three_digits
+from ..hardware import format_ceiling, is_arithmetic
+from ..stats.verdicts import Kind
+from .layout import new_table, render
+from .words import difference_text, limit_text, rate_text, span_text
+
+STYLES = {
+    Kind.REGRESSED.value: "bold red",
+    Kind.INVALID.value: "yellow",
+    Kind.INCONCLUSIVE.value: "yellow",
+    Kind.IMPROVED.value: "green",
+    Kind.PASSED.value: "green",
+    "FAILED": "bold red",
+    WORD: "yellow",
+}
+# With less room for longer names than this many characters, tests get a second table, of these columns.
+NAME_ROOM, APART = 24, ("tokens/s", "limit", "peak", "held", "compile")
+# What the share is called where work has tokens.
+_MFU = {
+    "datasheet": " (with tokens: MFU)",
+    "measured": " (with tokens: MFU, but of this product and no datasheet's peak)",
+}
+# Where a share of the roofline would stand, of what the last-level cache holds; so many are named below the table.
+CACHED, MOST_CACHED = "cache", 3
+
+
+def results_table(rows: Sequence[Row], width: int, colour: bool, exhausted: Sequence[OutOfMemory] = ()) -> str:
+    """Test, size, time, rates, roofline, limit, memory, compiling, difference with its interval, processes, verdict.
+
+    The worst come first where a test failed.
+    Behind them, without figures, stand the tests that ran out of memory. Where there is no room for names, tokens,
+    limits, memory and compiling stand in a second table.
+    """
+    failed = any(row.verdict in ("FAILED", Kind.REGRESSED) for row in rows)
+    ordered = sorted(rows, key=lambda row: badness(row.verdict, row.change)) if failed else list(rows)
+    rates = ["" if _unresolved(row) else rate_text(row) for row in ordered]
+    # One unit for all goes into the heading, which leaves its room to the tests' names.
+    units = {rate.rpartition(" ")[2] for rate in rates if rate}
+    heading = units.pop() if len(units) == 1 else ""
+    cells = [_cells(row, rate.removesuffix(heading).strip()) for row, rate in zip(ordered, rates, strict=True)]
+    cells += [_exhausted_cells(record) for record in exhausted]
+    columns = [("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"),
+               ("tokens/s", "right"), ("roof", "right"), ("limit", "right"), ("peak", "right"),
+               ("held", "right"), ("compile", "right"), ("diff %", "right"), ("99 %", "right"), ("n", "right"),
+               ("verdict", "left")]  # fmt: skip
+    # A column with nothing in it only takes room from the tests' names.
+    filled = [index for index in range(len(columns)) if any(row[index] for row in cells)]
+    tables = [[columns[index][0] for index in filled]]
+    longest = max((cell_len(str(row[0])) for row in cells), default=0)
+    if _room(columns, cells, filled, width) < min(NAME_ROOM, longest):
+        apart = [name for name in tables[0] if name in APART]
+        tables = [[name for name in tables[0] if name not in apart], *([["test", *apart]] if apart else [])]
+    return "\n".join(_rendered(columns, cells, names, width, colour) for names in tables)
+
+
+def _room(
+    columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str | Text]], filled: Sequence[int], width: int
+) -> int:
+    """Characters of a line that are left for the tests' names, which stand in the first column."""
+    widths = (max(cell_len(str(cell)) for cell in (columns[i][0], *(row[i] for row in rows))) for i in filled[1:])
+    return width - sum(2 + each for each in widths)
+
+
+def _rendered(
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[str | Text]],
+    names: Sequence[str],
+    width: int,
+    colour: bool,
+) -> str:
+    """A table of some of the columns; behind the first, rows without any of them are left out."""
+    chosen = [index for index, column in enumerate(columns) if column[0] in names]
+    table = new_table(*(columns[index] for index in chosen))
+    for row in rows:
+        if any(row[index] for index in chosen[1:]):
+            table.add_row(*(row[index] for index in chosen))
+    return render(table, width, colour)
+
+
+def _cells(row: Row, rate: str) -> list[str | Text]:
+    one = row.measurement
+    assert one is not None
+    return [
+        _short(row),
+        format_bytes(row.size_bytes) if row.size_bytes else "",
+        format_seconds(row.time_s or one.median_s),
+        rate,
+        "" if row.tokens_per_second is None else three_digits(row.tokens_per_second),
+        _roof(row),
+        limit_text(row),
+        f"{_memory(one.peak_bytes)} {_peak(row)}".strip(),
+        _memory(row.held_bytes),
+        "" if row.compile_s is None else format_seconds(row.compile_s),
+        "" if row.change is None else f"{row.change * 100:+.1f}",
+        span_text(row).replace(" … ", "…").removesuffix(" %"),
+        _counts(row),
+        styled(row.verdict),
+    ]
+
+
+def _exhausted_cells(record: OutOfMemory) -> list[str | Text]:
+    return [printable(record.label), *[""] * 12, styled(record.word)]
+
+
+def styled(word: str) -> Text:
+    """A verdict in its colour."""
+    return Text(word, style=STYLES.get(word, ""))
+
+
+def _memory(size_bytes: int | None) -> str:
+    return "" if size_bytes is None else format_memory(size_bytes)
+
+
+def _peak(row: Row) -> str:
+    """By how much the peak differs from the baseline's."""
+    change = row.peak.change if row.peak is not None else None
+    return "" if change is None else format_percent(change)
+
+
+def _counts(row: Row) -> str:
+    """New processes against those behind the baseline; a published limit has none behind it."""
+    if row.interval is None or row.processes is None:
+        return ""
+    return f"{row.processes}" + (f":{row.baseline_processes}" if row.baseline_processes else "")
+
+
+def _unresolved(row: Row) -> bool:
+    return "unresolved" in (row.labels or ())
+
+
+def _roof(row: Row) -> str:
+    """The share of the roofline, with a star where that was measured; `cache` where a rate of bytes was a cache's."""
+    ceiling = row.measurement.ceiling if row.measurement is not None else None
+    if row.roofline_share is None or ceiling is None:
+        return ""
+    if "cache_resident" in (row.labels or ()) and not is_arithmetic(ceiling):
+        return CACHED
+    if row.roofline_share >= 10:
+        return ">999%"
+    return f"{row.roofline_share:.0%}" + "*" * (ceiling.source == "measured")
+
+
+def roofline_note(rows: Sequence[Row]) -> str:
+    """What the column `roof` is a share of, and of which tests it is none; empty where nothing is known."""
+    measured = [(row, row.measurement) for row in rows if row.measurement is not None]
+    cached = [row for row, _ in measured if _roof(row) == CACHED]
+    ceilings = {one.ceiling for row, one in measured if one.ceiling is not None and _roof(row) != CACHED}
+    utilized = {one.ceiling for _, one in measured if one.mfu is not None}
+    parts = [
+        f"{'* ' * (c.source == 'measured')}{c.metric} {format_ceiling(c)}, {c.source}: {printable(c.origin)}"
+        + (_MFU[c.source] if c in utilized else "")
+        for c in sorted(ceilings, key=lambda c: (c.source, c.metric))
+    ]
+    if cached:
+        names = listed([printable(row.label) for row in cached], MOST_CACHED)
+        parts.append(
+            f"{CACHED}: the buffers of {names} stay in the last-level cache, which no roofline of memory bounds"
+        )
+    return f"roof: {'; '.join(parts)}" if parts else ""
+
+
+def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
+    """The offline comparison, in the order given."""
+    peaks = any(_peak(row) for row in rows)
+    table = new_table(("test", "left"), ("old", "right"), ("new", "right"), ("diff", "right"),
+                      ("99 % interval", "left"), ("n", "right"), *[("peak", "right")] * peaks,
+                      ("verdict", "left"))  # fmt: skip
+    for row in rows:
+        table.add_row(
+            printable(row.label),
+            _old(row),
+            "" if row.time_s is None else format_seconds(row.time_s),
+            difference_text(row),
+            span_text(row),
+            _counts(row),
+            *[_peak(row)] * peaks,
+            styled(row.verdict),
+        )
+    return render(table, width, colour)
+
+
+def _old(row: Row) -> str:
+    """The time before; where there is none but a limit, the time that just meets it."""
+    limit_s = row.judgement.limit_s if row.judgement is not None else None
+    if row.baseline_time_s is None:
+        return "" if limit_s is None else f"≤ {format_seconds(limit_s)}"
+    return format_seconds(row.baseline_time_s)
+
+
+def _short(row: Row) -> str:
+    """The benchmark with its parameters other than the size, which has a column of its own."""
+    if "size_bytes" not in row.parameters:
+        return printable(row.label)
+    rest = "-".join(f"{value}" for name, value in row.parameters.items() if name != "size_bytes")
+    return printable(row.benchmark + (f"[{rest}]" if rest else "") + (f".{row.name}" if row.name else ""))

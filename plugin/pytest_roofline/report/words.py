@@ -1,0 +1,119 @@
+"""A row in words: its number, its baseline's, the difference, and why it is what it is."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from ..core.resources import registers_of, spills_of
+from ..core.rows import PEAK, Columns, Row
+from ..core.units import MIB, format_flops, format_percent, format_rate, format_seconds, format_tolerance, printable
+from ..core.work import rate_suffix
+from ..kernel_gate.text import changes_text
+from ..stats.verdicts import Kind
+
+# Below this a link's rate says more about its latency; the time is shown instead.
+RATE_FROM_BYTES = 16 * MIB
+# What was held against something; `PASSED` and `INCONCLUSIVE` of a bare test are how it ended.
+_COMPARED = (Kind.REGRESSED, Kind.PASSED, Kind.IMPROVED, Kind.INCONCLUSIVE)
+# Columns that the properties of a test in JUnit XML have, of its time and of its memory.
+_PROPERTIES = (
+    *("time_s", "rate", "rate_unit", "tokens_per_second", "roofline_share", "verdict", "tolerance", "detectable"),
+    *("change", "change_low", "change_high", "baseline_time_s", "processes"),
+)
+_PEAK_PROPERTIES = ("verdict", "baseline_value", "change")
+
+
+def compared(row: Row) -> bool:
+    """Whether a verdict says how a result lies to its baseline or limit."""
+    return row.verdict in _COMPARED and row.what != "test"
+
+
+def rate_text(row: Row, seconds: float | None = None) -> str:
+    """The rate of its work, in the metric's unit; of another time than its own where `seconds` is given."""
+    seconds = seconds or row.time_s
+    per_second = row.rate_of(seconds)
+    if per_second is None or row.key is None:
+        return "" if seconds is None else format_seconds(seconds)
+    return format_flops(per_second) if rate_suffix(row.key.metric) == "TFLOPS" else format_rate(per_second)
+
+
+def figure(row: Row, seconds: float | None = None) -> str:
+    """The number that stands for a measurement: its rate, or its time where what crosses links is small."""
+    work, seconds = row.work, seconds or row.time_s
+    crosses = work is not None and bool(work.wire_bytes or work.algbw_bytes) and work.size_bytes < RATE_FROM_BYTES
+    return format_seconds(seconds) if crosses and seconds is not None else rate_text(row, seconds)
+
+
+def limit_text(row: Row) -> str:
+    """The rate (or time) that a result was held against in place of a baseline, as `235 GB/s`; else empty."""
+    limit_s = row.judgement.limit_s if row.judgement is not None else None
+    return "" if limit_s is None else rate_text(row, limit_s)
+
+
+def now_text(row: Row) -> str:
+    """What was found: a rate or a time, a kernel's registers and spills, or how much memory was asked for."""
+    if row.resources is not None:
+        held = row.resources.figures
+        known = {"registers": registers_of(held), "spills": spills_of(held)}
+        return ", ".join(f"{number} {name}" for name, number in known.items() if number is not None)
+    return row.lost.sizes if row.lost is not None else figure(row)
+
+
+def baseline_text(row: Row) -> str:
+    """What it was compared with, in the same unit; empty where it was not, or with a limit."""
+    return "" if row.baseline_time_s is None else figure(row, row.baseline_time_s)
+
+
+def difference_text(row: Row) -> str:
+    """`+25.1 %` of the time, or which figures of a kernel changed."""
+    if row.exact is not None:
+        return changes_text(row.exact.changes)
+    return "" if row.change is None else format_percent(row.change)
+
+
+def interval_text(row: Row) -> str:
+    """`+20.4 % … +30.0 %`, the 99 % interval of the difference."""
+    return "" if row.interval is None else " … ".join(map(format_percent, row.interval))
+
+
+def span_text(row: Row) -> str:
+    """The same as a person reads it in a line: `+20.4 … +30.0 %`."""
+    return interval_text(row).replace(" %", "", 1)
+
+
+def sentence(row: Row) -> str:
+    """A result in a sentence, the difference first: `+25.1 % time (57.8 GB/s, baseline 118 GB/s), …`."""
+    told = [row.reason]
+    if row.tolerance is not None and row.change is not None and not row.by_peak:
+        parts = [now_text(row), *(f"baseline {text}" for text in [baseline_text(row)] if text)]
+        told.insert(0, f"{difference_text(row)} time ({', '.join(parts)}), 99 % interval {interval_text(row)}, "
+                       f"tolerance {format_tolerance(row.tolerance)}")  # fmt: skip
+    elif row.exact is not None and row.exact.changes:
+        told.insert(0, difference_text(row))
+    return "; ".join(filter(None, told)) or f"{row.verdict} {now_text(row)}".strip()
+
+
+def counts_text(rows: Iterable[Row]) -> str:
+    """How many of each word, in the order of the rows: `1 REGRESSED, 6 PASSED`."""
+    counts = Counter(row.verdict for row in rows)
+    return ", ".join(f"{number} {word}" for word, number in counts.items())
+
+
+def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """The figures of a test as name and text, for JUnit XML and other reports; names are those of the columns."""
+    pairs = []
+    for row in rows:
+        prefix = f"roofline.{row.name}." if row.name else "roofline."
+        told = {name: getattr(row, name) for name in _PROPERTIES}
+        told["limit_time_s"] = row.judgement.limit_s if row.judgement is not None else None
+        for column in row.columns():
+            if column.metric == PEAK:
+                told |= _of_peak(column, judged=row.peak is not None)
+        for name, value in told.items():
+            text = f"{value:.6g}" if isinstance(value, float) else str(value)
+            pairs += [(printable(prefix + name), text)] if value is not None else []
+    return pairs
+
+
+def _of_peak(peak: Columns, *, judged: bool) -> dict[str, object]:
+    verdict = {f"{PEAK}.{name}": getattr(peak, name) for name in _PEAK_PROPERTIES} if judged else {}
+    return {PEAK: peak.value, **verdict}

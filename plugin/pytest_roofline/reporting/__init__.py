@@ -1,1 +1,0 @@
-"""What a person reads: messages, tables, lines of the terminal. Pure: records and verdicts in, text out."""

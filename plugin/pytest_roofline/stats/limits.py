@@ -1,0 +1,268 @@
+"""Limits: what a time may not lie beyond, whatever it used to be. Published ones, floors, a share of the roofline.
+
+A limit has no processes behind it and no error of its own. It is breached where the whole interval of the new time lies
+beyond it, which is decided for each limit alone, and paid for over the looks of the run.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+from ..core.entries import Entry, Statistic
+from ..core.machine import Gpu
+from ..core.records import Ceiling, Measurement
+from ..core.samples import Samples
+from ..core.units import format_tolerance
+from ..core.work import Work, rate_suffix
+from ..hardware import (
+    BOUNDED_FROM_BYTES,
+    BOUNDED_FROM_FLOPS,
+    collective_ceiling,
+    format_ceiling,
+    is_arithmetic,
+    product_like,
+)
+from .published import describe, limit_seconds, rests_on
+from .spread import Group, class_of
+
+MEDIANS_ONLY = "it does not hold for the median, and a baseline file holds medians only"
+BATCHED = "it holds for the fastest single call, and a sample here is the mean of several calls"
+# What somebody may do about a card below its floor.
+FLOOR_REMEDY = (
+    "a healthy card of this product reaches it: `roofline doctor` tells what holds this one back; where the set-up is "
+    "meant, lower or drop the floor with a reason in a baseline of your own (docs/floors.md)"
+)
+# What takes a collective's algorithm out of the library's hands.
+FORCED = {"NCCL_ALGO", "NCCL_PROTO", "RCCL_MSCCL_ENABLE"}
+# A slower machine would turn this into `BATCHED`, and never into red.
+CAN_PASS_ONLY = f"{BATCHED}, which meets it: it can pass only"
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineShare:
+    """The share of a datasheet's peak that a measurement has to reach; 0.8 is 80 %."""
+
+    share: float
+    ceiling: Ceiling
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """A floor where it applies: the entry, and the datasheet's peak that it is a share of."""
+
+    entry: Entry
+    peak: Ceiling
+
+    @property
+    def share(self) -> float:
+        """The least share of the peak that a healthy device reaches; 0.8 is 80 %."""
+        assert isinstance(self.entry.value, float | int)
+        return float(self.entry.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a time may not lie beyond.
+
+    Args:
+        standard: the published limit, the floor, or the share of the roofline.
+        seconds: the time that just meets it.
+        new: the new processes, each summed up as the limit's source does; without any, by their medians.
+    """
+
+    standard: Entry | Floor | RooflineShare
+    seconds: float
+    new: tuple[Group, ...] = ()
+
+    @property
+    def kind(self) -> Literal["published", "floor", "roofline"]:
+        """Where it comes from."""
+        if isinstance(self.standard, Floor):
+            return "floor"
+        return "published" if isinstance(self.standard, Entry) else "roofline"
+
+    @property
+    def told(self) -> str:
+        """The limit in words: `threshold 1225 GB/s (read + write, 1e9; fastest call; the vendor's guide)`."""
+        if isinstance(self.standard, Entry):
+            return describe(self.standard)
+        if isinstance(self.standard, Floor):
+            floor, peak = self.standard, self.standard.peak
+            least = format_ceiling(replace(peak, value=peak.value * floor.share))
+            share = f"{format_tolerance(floor.share)} of {format_ceiling(peak)}"
+            return f"the floor {least} ({share}; {rests_on(floor.entry)})"
+        peak = self.standard.ceiling
+        return f"{format_tolerance(self.standard.share)} of the roofline ({format_ceiling(peak)}; {peak.origin})"
+
+    @property
+    def whose(self) -> str:
+        """The source of a published limit, or the share of the roofline."""
+        if isinstance(self.standard, Entry):
+            return self.standard.source or ""
+        if isinstance(self.standard, Floor):
+            return f"floor, {rests_on(self.standard.entry)}"
+        return f"{format_tolerance(self.standard.share)} of the roofline (--roofline-min-percent)"
+
+    def breach(self, estimate: float) -> str:
+        """The sentence on a time that surely lies beyond it, by `estimate` in log seconds."""
+        if isinstance(self.standard, Entry):
+            return f"BELOW THRESHOLD: {self.told}"
+        if isinstance(self.standard, Floor):
+            observed = format_tolerance(round(self.standard.share * math.exp(-estimate), 3))
+            return f"BELOW FLOOR: {observed} of its peak, {self.told}; {FLOOR_REMEDY}"
+        peak, least = self.standard.ceiling, self.standard.share
+        observed = format_tolerance(round(least * math.exp(-estimate), 3))
+        told = f"observed {observed} of {format_ceiling(peak)}; {peak.origin}"
+        return f"BELOW {format_tolerance(least)} OF THE ROOFLINE ({told})"
+
+
+@dataclass(frozen=True, slots=True)
+class IdleLimit:
+    """A published limit that could gate, and why it does not gate this measurement."""
+
+    entry: Entry
+    why: str
+
+
+def process_s(samples: Samples, statistic: Statistic | None) -> float:
+    """Seconds per call of one process under a statistic; a source that names none is taken to mean our median.
+
+    Where a sample is the mean of several calls, the fastest of them is what the fastest call took at most: see `exact`.
+    """
+    if statistic == "mean":
+        return fmean(samples.kept)
+    return min(samples.kept) if statistic == "best" else samples.median_s
+
+
+def exact(samples: Samples, statistic: Statistic | None) -> bool:
+    """Whether `process_s` is the statistic itself, and not just a time that it does not exceed."""
+    return statistic != "best" or samples.iterations == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """New processes, each summed up by a statistic, or by a time that it does not exceed where it is not `exact`."""
+
+    groups: Sequence[Group]
+    exact: bool = True
+
+    def meets(self, seconds: float) -> bool:
+        """Whether no process took longer than that."""
+        return all(value <= seconds for group in self.groups for value in group.medians_s)
+
+
+# The new processes of a measurement under a statistic; or why that cannot be told.
+Summed = Callable[[Statistic], Summary | str]
+
+
+def gating_limits(entries: Iterable[Entry], work: Work, summed: Summed) -> tuple[list[Limit], list[IdleLimit]]:
+    """The published limits among `entries` that may fail a measurement of `work`; and those that could, but not here.
+
+    Floors are none of them: see `floor_limits`.
+
+    Args:
+        entries: that match the measurement.
+        work: of one call.
+        summed: gives the new processes under a statistic.
+    """
+    limits, idle = [], []
+    for entry in entries:
+        if not entry.gates or entry.kind == "floor":
+            continue
+        seconds = limit_seconds(entry, work)
+        new = summed(entry.statistic or "median")
+        if seconds is None:
+            idle.append(IdleLimit(entry, f"it counts {entry.metric}, of which the test's work has none"))
+        elif isinstance(new, str):
+            idle.append(IdleLimit(entry, new))
+        elif new.exact:
+            limits.append(Limit(entry, seconds, tuple(new.groups)))
+        else:
+            idle.append(IdleLimit(entry, CAN_PASS_ONLY if new.meets(seconds) else BATCHED))
+    return limits, idle
+
+
+def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
+    """The time that reaches a share of the roofline; None where no roofline is to be trusted for that.
+
+    It takes a datasheet's peak of high or medium confidence, a whole device, work that is too large for a clock's step
+    or a cache to flatter it, and no copy of pageable memory, which the host and not the link holds up. A ceiling that
+    was measured moves with the machine, so a machine that got slower would lower its own limit.
+    """
+    ceiling = measurement.ceiling
+    if ceiling is None or ceiling.source != "datasheet":
+        return None
+    # One that a rate may lie above, as of a link that some hosts have faster, is reached all the more easily.
+    if ceiling.confidence not in ("high", "medium"):
+        return None
+    whole = measurement.key.hardware.partition == "none"
+    if measurement.share_of_ceiling is None or not whole or class_of("device", measurement.key.metric) == "host":
+        return None
+    amount = measurement.work.amount(ceiling.metric)
+    if amount is None or not _is_large(measurement, ceiling):
+        return None
+    return Limit(RooflineShare(share, ceiling), amount / (ceiling.value * share))
+
+
+def floor_limits(
+    entries: Iterable[Entry], measurement: Measurement, gpu: Gpu | None
+) -> tuple[list[Limit], list[IdleLimit]]:
+    """The floors among `entries` that a measurement is held against; and those that could apply, but not here.
+
+    A floor is for work that saturates what it uses: enough of it in one call, and no byte out of a cache. Below that,
+    nothing is said of it.
+
+    Args:
+        entries: that match the measurement.
+        measurement: with the datasheet's peak that applies as its roofline.
+        gpu: what the management library tells of the device; None where that is not known.
+    """
+    limits, idle = [], []
+    for entry in entries:
+        amount = measurement.work.amount(entry.metric)
+        if entry.kind != "floor" or amount is None or amount < (entry.from_amount or 0):
+            continue
+        peak = _floor_peak(measurement)
+        if why := _no_floor(entry, measurement, peak, gpu):
+            idle.append(IdleLimit(entry, why))
+        elif peak is not None:
+            floor = Floor(entry, peak)
+            limits.append(Limit(floor, amount / (peak.value * floor.share)))
+    return limits, idle
+
+
+def _floor_peak(measurement: Measurement) -> Ceiling | None:
+    """The peak that a floor is a share of: of a collective what the links carry, however the library adds up."""
+    hardware = measurement.key.hardware
+    if rate_suffix(measurement.key.metric) != "busbw_GBps":
+        return measurement.ceiling
+    known = product_like(hardware.product, hardware.memory)
+    return collective_ceiling(known, hardware, measurement.work, measurement.key.metric)
+
+
+def _no_floor(entry: Entry, measurement: Measurement, peak: Ceiling | None, gpu: Gpu | None) -> str:
+    """Why a floor does not apply to a measurement of enough work; empty where it does."""
+    forced = FORCED & os.environ.keys()
+    if rate_suffix(entry.metric) == "busbw_GBps" and forced:
+        return f"{' and '.join(sorted(forced))} chooses for the library, which reaches it by its own choice"
+    if not entry.gates:
+        return f"it was dropped here: {entry.reason}"
+    if peak is None or peak.source != "datasheet" or rate_suffix(peak.metric) != rate_suffix(entry.metric):
+        return "the datasheet's peak that it is a share of is not known here"
+    if not is_arithmetic(peak):
+        return "a cache held what was measured" if "cache_resident" in measurement.samples.labels else ""
+    lowered = gpu is not None and gpu.power_limit_w and gpu.power_default_w and gpu.power_limit_w < gpu.power_default_w
+    if gpu is None or not lowered:
+        return ""
+    return f"the power limit is {gpu.power_limit_w:g} W, and the card is shipped with {gpu.power_default_w:g} W"
+
+
+def _is_large(measurement: Measurement, ceiling: Ceiling) -> bool:
+    work = measurement.work
+    if is_arithmetic(ceiling):
+        return work.flops >= BOUNDED_FROM_FLOPS
+    moved = max(work.payload_bytes, work.traffic_bytes // 2, work.algbw_bytes)
+    return moved >= BOUNDED_FROM_BYTES and "cache_resident" not in measurement.samples.labels

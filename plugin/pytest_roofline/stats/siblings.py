@@ -1,0 +1,181 @@
+"""Cards of one machine held against each other: one that is surely slower than its siblings is named.
+
+Each is held against the median of the others, in the same process and taken in turns, so that no published figure and
+no recorded baseline is needed. How far siblings lie apart is what the others show, joined with what is assumed of
+their kind (`outliers.scale_of`); of two camps, as on two sockets, neither is called slow. A link is held against
+those that share no end with it, where there are four: a slow card is at the end of a quarter of all links of eight.
+
+Named is one whose estimate lies beyond 6 %, and beyond the one-sided 99 % bound of Student's t, paid for as often as
+there are siblings (Bonferroni). Where the estimate lies beyond 6 % and the bound is not reached, further processes
+decide, as long as what is open is the spread between processes and not that between cards.
+
+By simulation (tests/stats/test_siblings.py), with 1 % between processes, and between eight cards 1 % in memory and
+5 % over the host's link and in a matrix product: of equal cards any is named in 6 of 10 000 suites of four tests. A
+memory that takes 1.1 times as long is named 85 times in 100 from one process, 97 from two, 99 from up to twelve; a link
+that takes 1.4 times as long 81 times in 100, and one of half the rate always.
+All equally slow are not told from all equally fast: that is what floors and baselines are for.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..core.keys import Key
+from ..core.records import Measurement, rate
+from ..core.units import format_flops, format_rate, format_seconds
+from ..core.work import rate_suffix
+from .outliers import scale_of
+from .stats import CONFIDENCE, growth, quantile
+from .verdicts import Kind, Verdict
+
+# Fewer than this say too little of how siblings lie apart.
+FEWEST = 4
+# From here on a card is slower than anybody should have to live with.
+TOLERANCE = 0.06
+# Between the names of a link's two ends.
+BETWEEN = " to "
+# Of a median of n values, its variance as a multiple of σ²/n.
+MEDIAN_VARIANCE = math.pi / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """Standard deviations of log seconds that unchanged siblings are assumed to have: between cards and processes."""
+
+    card: float
+    process: float = 0.01
+
+    def together(self, processes: int) -> float:
+        """Of the mean of so many processes of a card."""
+        return math.hypot(self.card, self.process / math.sqrt(processes))
+
+
+# Clocks and power move a matrix product, sockets the host's link, and neither moves a memory or a link between cards.
+STEADY, UNSTEADY = Assumed(0.01), Assumed(0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class Sibling:
+    """One card, or one link between two, with all of its processes.
+
+    Args:
+        standing: the measurement that stands for all.
+        medians_s: of its sound processes, in seconds; none where it has no sound one.
+        invalid: why its numbers cannot be trusted; empty where they can.
+    """
+
+    standing: Measurement
+    medians_s: tuple[float, ...]
+    invalid: str = ""
+
+    @property
+    def called(self) -> str:
+        """`cuda:3 (GPU-8c2f…)`."""
+        name, device = self.standing.key.name, self.standing.device
+        return f"{name} ({device})" if device else f"{name} (without a UUID)"
+
+    @property
+    def ends(self) -> set[str]:
+        """The names of its devices."""
+        return set(self.standing.key.name.split(BETWEEN))
+
+    @property
+    def log_s(self) -> float:
+        """The mean of its log-medians."""
+        return math.fsum(map(math.log, self.medians_s)) / len(self.medians_s)
+
+
+def assumed_of(key: Key) -> Assumed:
+    """What is assumed of a measurement's siblings, by its metric."""
+    kind, between = rate_suffix(key.metric), key.hardware.devices not in (None, 1)
+    return STEADY if kind == "traffic_GBps" or between else UNSTEADY
+
+
+def judge_sibling(mine: Sibling, others: Sequence[Sibling]) -> Verdict:
+    """The verdict on one of several siblings.
+
+    Args:
+        mine: the one.
+        others: all but it.
+    """
+    sound = _elsewhere(mine, [one for one in others if not one.invalid])
+    verdict = Verdict(Kind.INVALID, TOLERANCE, reason=mine.invalid, processes=len(mine.medians_s), siblings=len(sound))
+    if mine.invalid:
+        return verdict
+    if len(sound) < FEWEST - 1:
+        told = f"{len(sound)} of the {len(others)} siblings of {mine.called} gave numbers that can be trusted"
+        reason = f"{told}; expected {FEWEST - 1} or more to hold it against"
+        return replace(verdict, kind=Kind.INCONCLUSIVE, reason=reason, futile=True)
+    return _held(mine, sound, verdict, times=len(others) + 1)
+
+
+def _elsewhere(mine: Sibling, others: list[Sibling]) -> list[Sibling]:
+    """Of links those that share no end with it, where enough do not."""
+    apart = [one for one in others if not mine.ends & one.ends]
+    return apart if len(apart) >= FEWEST else others
+
+
+def _held(mine: Sibling, sound: Sequence[Sibling], verdict: Verdict, times: int) -> Verdict:
+    import numpy
+    from scipy import special
+
+    assumed, processes = assumed_of(mine.standing.key), min(len(one.medians_s) for one in (mine, *sound))
+    scale = scale_of(numpy.array([one.log_s for one in sound]), assumed.together(processes))
+    estimate = mine.log_s - scale.centre
+    widened = math.sqrt(1 + MEDIAN_VARIANCE / len(sound))
+    error = scale.spread * widened
+    bound = quantile(1 - (1 - CONFIDENCE) / times, scale.freedom)
+    half = quantile((1 + CONFIDENCE) / 2, scale.freedom) * error
+    slow = estimate > math.log1p(TOLERANCE)
+    kind = Kind.PASSED if not slow else Kind.REGRESSED if estimate > bound * error else Kind.INCONCLUSIVE
+    found = replace(
+        verdict,
+        kind=kind,
+        estimate=estimate,
+        interval=(estimate - half, estimate + half),
+        p=float(special.stdtr(scale.freedom, -estimate / error)),
+        new_medians_s=mine.medians_s,
+        # What lies between cards stays, however many processes there are.
+        futile=kind is Kind.INCONCLUSIVE and estimate <= bound * assumed.card * widened,
+    )
+    return replace(found, reason=_reason(mine, found, math.exp(scale.centre), scale.spread))
+
+
+def _reason(mine: Sibling, verdict: Verdict, others_s: float, spread: float) -> str:
+    assert verdict.estimate is not None
+    rates = f"{_figure(mine.standing, math.exp(mine.log_s))} against {_figure(mine.standing, others_s)}"
+    change = growth(verdict.estimate)
+    slow = f"is {abs(change) * 100:.1f} % {'slower' if change > 0 else 'faster'} than"
+    told = f"{mine.called} {slow} its {verdict.siblings} siblings ({rates}, which lie {spread * 100:.1f} % apart)"
+    if verdict.kind is Kind.REGRESSED:
+        return (
+            f"{told}; ask `roofline doctor` for its errors, clocks and link, then swap it with a sibling: if the "
+            "slowness moves with it, replace it, else look at its slot, cooling and power"
+        )
+    if verdict.kind is Kind.INCONCLUSIVE:
+        more = "more GPUs or a repair tell" if verdict.futile else "more processes tell (--roofline-rounds=auto)"
+        return f"{told}, too far apart to be sure of more than {TOLERANCE * 100:.0f} %; {more}"
+    return told
+
+
+def _figure(measurement: Measurement, seconds: float) -> str:
+    """A time as the rate that it is under the measurement's metric."""
+    metric = measurement.key.metric
+    per_second = rate(measurement.work, metric, seconds)
+    if per_second is None:
+        return format_seconds(seconds)
+    return format_flops(per_second) if rate_suffix(metric) == "TFLOPS" else format_rate(per_second)
+
+
+def unless_busy(verdict: Verdict, measurements: Sequence[Measurement]) -> Verdict:
+    """A verdict, taken back where siblings were at work while a link was timed that they share.
+
+    Args:
+        verdict: as if nobody else had used the link.
+        measurements: behind it.
+    """
+    busy = next((one.siblings_busy for one in measurements if one.siblings_busy and not one.invalid), "")
+    if not busy or verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
+        return verdict
+    reason = f"{busy}: the host's link is shared, so its rate says nothing of it; measure again on a quiet machine"
+    return replace(verdict, kind=Kind.INCONCLUSIVE, reason=reason, p_spent=None, futile=True)

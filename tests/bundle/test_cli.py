@@ -1,0 +1,346 @@
+"""`roofline bundle` as a user types it, and what is in the archive as support runs it."""
+
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.baselines.runs import encode_line
+from pytest_roofline.cli.main import main
+from pytest_roofline.core.facts import Environment
+from pytest_roofline.core.records import Header, Judgement, SessionRecord
+from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.core.work import Work
+from pytest_roofline.engine.devices.fake import FakeDevice
+from pytest_roofline.hardware import key_of
+
+ROOT = Path(__file__).parents[2]
+# A device whose clock only a test moves. It is no torch device, so that importing torch would be for its version alone.
+CONFTEST = """
+import sys
+import types
+
+import pytest
+
+sys.modules["torch"] = torch = types.ModuleType("torch")
+torch.__version__, torch.version = "2.13.0", types.SimpleNamespace(cuda=None, hip=None)
+torch.get_num_threads, torch.Tensor = lambda: 1, type("Tensor", (), {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_roofline_device(config, name):
+    from pytest_roofline.engine.devices.fake import FakeDevice
+
+    import pytest_roofline
+
+    if "elsewhere" in pytest_roofline.__file__:
+        print("it came in the archive")
+    config.fake = FakeDevice()
+    return config.fake
+"""
+TEST = """
+import os
+
+import pytest
+
+from helpers import SECONDS
+from pytest_roofline import Work
+
+# Made by alice for /home/alice/project.
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.roofline(gate=True)
+def test_copy(roofline, pytestconfig, size):
+    if os.environ.get("BROKEN"):
+        pytest.skip("needs more than there is")
+    roofline.measure(lambda: pytestconfig.fake.work(SECONDS * size), work=Work(read_bytes=10**9))
+"""
+REFERENCE = tuple(
+    SessionRecord((1e-3, 1.002e-3, 0.998e-3), "GPU-1", f"2026-01-0{day}T00:00:00Z") for day in range(1, 4)
+)
+TEST_ID, LABEL = "test_copy.py::test_copy[2]", "copy[2]"
+
+
+@pytest.fixture
+def checkout(make, tmp_path, monkeypatch):
+    """A checkout with a slow test, and its run: 2 ms in three processes, where 1 ms was known."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("conftest.py", CONFTEST), ("test_copy.py", TEST), ("helpers.py", "SECONDS = 1e-3\n")):
+        Path(name).write_text(text, encoding="utf-8")
+    save(make, tmp_path)
+    return tmp_path
+
+
+def save(
+    make, folder, test_id=TEST_ID, label=LABEL, red=True, seconds=2e-3, reference_s=1e-3,
+    failure="", **more,
+):  # fmt: skip
+    samples = Samples((seconds, seconds, seconds / 2), 1, 1e-9, blocks=(Block(2), Block(1, "thermal slowdown", 1.5e9)))
+    environment = Environment(FakeDevice().facts(), make.environment().host, {"torch": "2.13.0"})
+    key = make.key(
+        label.partition("[")[0],
+        parameters={"size": 2},
+        metric="traffic_GBps",
+        hardware=key_of(environment),
+        cache="warm",
+    )
+    told = {"key": key, "test_id": test_id, "label": label, "samples": samples, "work": Work(read_bytes=10**9)}
+    processes = [make.measurement(process=f"{number:032x}", round=number, **told) for number in (1, 2, 3)]
+    judged = Judgement(
+        test_id, label, "REGRESSED" if red else "PASSED", 0.05, reason="+100.0 % time on node17, see /home/alice/x",
+        estimate=math.log(2), interval=(math.log(1.9), math.log(2.1)), processes=3, new_s=seconds,
+        reference_s=reference_s, source="baselines/h100.json",
+        reference=REFERENCE if reference_s else (), **more,
+    )  # fmt: skip
+    outcome = make.outcome(processes[0], "failed" if red else "passed", by_verdict=red and not failure, reason=failure)
+    header = Header("night", "2100-01-01T00:00:00Z", ("pytest", "--roofline-budget", "0.05"), "t", environment)
+    path = folder / ".roofline" / "runs" / "night.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "".join(map(encode_line, (header, *processes, outcome, *([] if failure else [judged])))), encoding="utf-8"
+    )
+    return path
+
+
+def bundle(*arguments, status=0):
+    result = CliRunner().invoke(main, ["bundle", *map(str, arguments)])
+    assert status == result.exit_code, result.output
+    return result
+
+
+def unpacked(path="roofline-bundle-copy-2.zip"):
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall("unpacked")
+    return Path("unpacked", "roofline-bundle").resolve()
+
+
+@pytest.fixture(scope="session")
+def elsewhere(tmp_path_factory):
+    """What pip makes of the wheel of an archive, for a Python that finds pytest-roofline nowhere else."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+
+    def install(wheel):
+        if not (folder / "pytest_roofline").exists():
+            pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", folder, wheel]
+            subprocess.run(pip, check=True, timeout=120)
+        return folder
+
+    return install
+
+
+def measured(folder, installed, *arguments, **environment):
+    """What the command of the archive prints where its wheel is installed, and its exit status."""
+    (line,) = [line.strip() for line in (folder / "README.txt").read_text().splitlines() if "python -m pytest" in line]
+    # Those of this environment that are in development lie behind it.
+    command = shlex.split(line.partition("&&")[2].replace("python -m", f"{sys.executable} -m", 1))
+    done = subprocess.run(
+        [*command, *arguments],
+        cwd=folder / "tests",
+        env=os.environ | {"PYTHONPATH": str(installed)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.stdout + done.stderr, done.returncode
+
+
+def test_the_worst_test_is_packed_with_all_that_support_asks_for(checkout):
+    lines = bundle("night").stdout.splitlines()
+    assert re.fullmatch(r"roofline-bundle-copy-2\.zip: \d+ files, [\d.]+ [kM]B", lines[0])
+    assert "about REGRESSED copy[2]" == lines[1]
+    assert "read it before you send it: no rule finds every name" == lines[-1]
+    folder = unpacked()
+    assert {"README.txt", "explain.txt", "run.jsonl", "tests"} == {
+        path.name for path in folder.iterdir() if path.suffix != ".whl"
+    }
+    (wheel,) = folder.glob("*.whl")
+    assert wheel.name in (folder / "README.txt").read_text()
+
+
+def test_the_first_page_says_what_happened_in_the_order_in_which_one_asks(checkout):
+    bundle("night")
+    lines = (unpacked() / "README.txt").read_text(encoding="utf-8").splitlines()
+    assert "It ran on NVIDIA H100 80GB HBM3, driver 550.54, kernel 6.8, torch 2.13.0." == lines[1]
+    assert ["REGRESSED copy[2]", "  test_copy.py::test_copy[2]"] == lines[3:5]
+    assert lines[5].startswith("  REGRESSED: +100.0 % time")
+    commands = [line for line in lines if line.startswith(("  python -m", "  cd"))]
+    assert len(commands) == 2
+    assert "  cd tests && python -m pytest 'test_copy.py::test_copy[2]' --roofline-rounds=auto" == commands[1]
+
+
+def test_the_run_in_the_archive_is_explained_as_the_one_outside(checkout):
+    bundle("night")
+    folder = unpacked()
+    told = CliRunner().invoke(main, ["explain", str(folder / "run.jsonl")])
+    assert 0 == told.exit_code
+    assert told.stdout.splitlines()[-1].startswith("REGRESSED: +100.0 % time")
+    assert "samples by process" in (folder / "explain.txt").read_text(encoding="utf-8")
+    assert "baseline baselines/h100.json" in (folder / "explain.txt").read_text(encoding="utf-8")
+
+
+def test_two_bundles_of_one_run_are_the_same_file(checkout):
+    bundle("night", "-o", "a.zip")
+    bundle("night", "-o", "b.zip")
+    assert Path("a.zip").read_bytes() == Path("b.zip").read_bytes()
+
+
+def test_the_files_of_the_checkout_travel_without_names(checkout):
+    bundle("night")
+    tests = unpacked() / "tests"
+    assert {"baselines", "conftest.py", "helpers.py", "pytest.ini", "test_copy.py"} == {
+        path.name for path in tests.iterdir()
+    }
+    assert "# Made by user-1 for path-2." in (tests / "test_copy.py").read_text()
+
+
+def test_folders_that_are_called_like_somebody_are_renamed_alike_in_files_and_ids(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "alice"
+    folder.mkdir()
+    for name, text in (("conftest.py", CONFTEST), ("test_copy.py", TEST), ("helpers.py", "SECONDS = 1e-3\n")):
+        (folder / name).write_text(text, encoding="utf-8")
+    run = save(make, tmp_path, f"alice/{TEST_ID}")
+    bundle(run)
+    folder = unpacked()
+    assert f"pytest 'user-1/{TEST_ID}'" in (folder / "README.txt").read_text()
+    assert {"conftest.py", "helpers.py", "test_copy.py"} == {path.name for path in (folder / "tests/user-1").iterdir()}
+
+
+def test_code_that_names_somebody_is_not_given_away(checkout):
+    Path("test_copy.py").write_text(TEST.replace("def test_copy", "def test_by_alice(): pass\n\ndef test_copy"))
+    told = bundle("night").stdout
+    assert "the code of test_copy.py names what is redacted; --keep would let it pass" in told
+    assert not (unpacked() / "tests").exists()
+
+
+def test_what_is_kept_is_said_and_stays(checkout):
+    result = bundle("night", "--keep", "paths,users", "--keep=hosts")
+    assert "kept as they are: hosts, paths, users" in result.stdout
+    assert "see /home/alice/x" in (unpacked() / "run.jsonl").read_text()
+
+
+def test_json_tells_programs_the_same(checkout):
+    told = json.loads(bundle("night", "--json", "-o", "x.zip").stdout)
+    assert ("x.zip", 2, [], []) == (told["archive"], len(told["commands"]), told["left_out"], told["kept"])
+    assert [{"test": TEST_ID, "label": LABEL, "verdict": "REGRESSED"}] == told["tests"]
+    assert {"values": 2, "times": 3} == told["replaced"]["paths"]
+    assert {"tests/test_copy.py", "tests/baselines/h100.json"} <= set(told["files"])
+
+
+def test_where_nothing_failed_it_says_so_and_writes_nothing(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save(make, tmp_path, red=False)
+    assert "failed, so there is nothing to reproduce; name one with --test: copy[2]" in bundle("night", status=2).output
+    assert [] == list(tmp_path.glob("*.zip"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("gone",), "does not exist"),
+        (("night", "--test", "nonsense"), "no test whose name holds 'nonsense'"),
+        (("night", "--keep", "nonsense"), "--keep names nonsense; expected some of secrets, urls"),
+        (("night", "-o", "no/x.zip"), "cannot be written"),
+        (("night", "-o", "helpers.py"), "exists already"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_a_sentence(checkout, arguments, told):
+    assert told in bundle(*arguments, status=2).output
+
+
+def test_without_the_sources_it_is_said_where_the_test_must_be_run(checkout):
+    Path("test_copy.py").unlink()
+    result = bundle("night")
+    assert "cannot be measured from it: test_copy.py::test_copy[2]: test_copy.py is not below path-" in result.stdout
+    folder = unpacked()
+    assert {"README.txt", "explain.txt", "run.jsonl"} == {path.name for path in folder.iterdir()}
+    page = (folder / "README.txt").read_text(encoding="utf-8")
+    assert "These cannot be measured from this archive:" in page
+    assert "installed, run them in a checkout of the tests." in page
+
+
+def test_sources_are_found_above_the_run_and_where_they_are_said_to_be(checkout, tmp_path, monkeypatch):
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    kept = checkout / ".roofline/runs/night.jsonl"
+    copied = shutil.copy(kept, tmp_path / "night.jsonl")
+    asked = ([kept], [copied], [copied, "--sources", checkout])
+    told = [json.loads(bundle(*words, "-o", f"{number}.zip", "--json").stdout) for number, words in enumerate(asked)]
+    assert [2, 0, 2] == [len(one["commands"]) for one in told]
+
+
+def test_where_it_is_as_slow_the_test_is_red_there_too(checkout, elsewhere):
+    bundle("night")
+    folder = unpacked()
+    text, status = measured(folder, elsewhere(next(folder.glob("*.whl"))))
+    assert status == 1, text
+    assert "copy[2]: +100.0 % time (500 GB/s, baseline 1000 GB/s) REGRESSED" in text
+    assert "it came in the archive" in text
+
+
+def test_where_it_is_as_fast_as_the_baseline_the_test_passes(checkout, elsewhere):
+    bundle("night")
+    folder = unpacked()
+    (folder / "tests/helpers.py").write_text("SECONDS = 0.5e-3\n", encoding="utf-8")
+    text, status = measured(folder, elsewhere(next(folder.glob("*.whl"))))
+    # Another device of a product may differ by more than the tolerance, so that one process proves nothing finer.
+    assert (status, "may be -13.7 to +15.8 % after 1 process" in text) == (0, True), text
+
+
+def test_a_test_below_a_limit_is_held_against_that(checkout, make, elsewhere):
+    save(make, checkout, reference_s=None, limit_s=1.9e-3)
+    bundle("night")
+    folder = unpacked()
+    text, status = measured(folder, elsewhere(next(folder.glob("*.whl"))))
+    assert (status, "REGRESSED" in text, "baselines/h100.json" in text) == (1, True, True), text
+
+
+def test_a_test_that_failed_for_itself_fails_again(checkout, make, elsewhere):
+    save(make, checkout, failure="ValueError: bits flipped")
+    Path("test_copy.py").write_text(f"{TEST}    raise ValueError('bits are lost')\n", encoding="utf-8")
+    bundle("night")
+    folder = unpacked()
+    assert ["FAILED copy[2]", "  test_copy.py::test_copy[2]", "  ValueError: bits flipped"] == (
+        (folder / "README.txt").read_text().splitlines()[3:6]
+    )
+    text, status = measured(folder, elsewhere(next(folder.glob("*.whl"))))
+    assert (status, "ValueError: bits are lost" in text) == (1, True), text
+
+
+def test_how_the_run_was_set_up_is_carried_and_what_cannot_be_is_said(checkout):
+    Path("pytest.ini").write_text(
+        "[pytest]\npythonpath = src\nroofline_rank_timeout = 9m\nroofline_launcher_args = --hostfile hosts\n"
+        "addopts = --roofline-budget=3 -q\n"
+    )
+    Path("src").mkdir()
+    Path("helpers.py").rename("src/helpers.py")
+    told = bundle("night").stdout
+    assert "note: the run had --roofline-launcher-args, which hold where it ran" in told
+    settings = (unpacked() / "tests/pytest.ini").read_text()
+    assert settings == ("[pytest]\naddopts = --roofline-rank-timeout=9m --roofline-budget=0.05\npythonpath = src\n")
+    assert (unpacked() / "tests/src/helpers.py").is_file()
+
+
+def blocks(language):
+    """The fenced blocks of docs/bundle.md."""
+    page = (ROOT / "docs" / "bundle.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_shows_what_the_command_prints(checkout):
+    (commands,), (printed,) = blocks("sh"), blocks("text")
+    told = [bundle(*shlex.split(line, comments=True)[2:]).stdout for line in commands.splitlines()]
+    # How many files there are changes with the package.
+    sizes = re.compile(r"\d+ files, [\d.]+ [kM]B")
+    assert sizes.sub("", printed) == sizes.sub("", told[0])
+    assert {"support.zip", "own.zip", "again.zip"} <= {path.name for path in checkout.iterdir()}

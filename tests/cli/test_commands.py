@@ -1,0 +1,437 @@
+"""Every command of `roofline`: its help, its exit status, and one JSON document on standard output with `--json`."""
+
+import errno
+import inspect
+import io
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.baselines.files import write_baseline
+from pytest_roofline.baselines.runs import encode_line
+from pytest_roofline.cli.gone import GONE
+from pytest_roofline.cli.help import SECTIONS
+from pytest_roofline.cli.main import main
+from pytest_roofline.core.entries import Baseline, ExactEntry
+from pytest_roofline.core.machine import Property
+from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.records import Judgement
+from pytest_roofline.core.resources import ResourceKey, Resources
+from pytest_roofline.core.rows import COLUMNS
+from pytest_roofline.core.storage import to_plain
+from pytest_roofline.hardware import products
+from pytest_roofline.machine import selftest
+
+PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
+STREAM = """Using HIP device AMD Instinct MI300X
+Driver: 60241133
+function,num_times,n_elements,sizeof,max_mbytes_per_sec,min_runtime,max_runtime,avg_runtime
+Triad,50,268435456,8,3.94806e+06,0.0016318,0.0018,0.00166
+"""
+SUITE = """
+import pytest
+
+@pytest.mark.parametrize("size_bytes", [64 * 2**20], ids=["64MiB"])
+def test_memcpy_d2d(roofline, size_bytes):
+    raise AssertionError
+"""
+
+
+def leaves(command, path=()):
+    """Every command that does something, by its words; those that are gone are hidden."""
+    if not isinstance(command, click.Group):
+        return {" ".join(path): command}
+    found = {}
+    for name, inner in command.commands.items():
+        found |= {} if inner.hidden else leaves(inner, (*path, name))
+    return found
+
+
+COMMANDS = leaves(main)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments that work on the scene, how that ends, and arguments of which nothing can come."""
+
+    good: str
+    status: int
+    bad: str
+
+
+CASES = {
+    "compare": Case("old new", 1, "old absent"),
+    "explain": Case("new 64MiB", 0, "new absent"),
+    "drill": Case("20% perf_tests -k memcpy", 1, "nonsense perf_tests"),
+    "baseline propose": Case("old -o proposed.json", 0, "absent -o absent.json"),
+    "baseline approve": Case("proposal.json --into elsewhere", 0, "absent.json"),
+    "baseline show": Case("memcpy", 0, "absent.json"),
+    "baseline check": Case("", 1, "absent.json"),
+    "baseline prune": Case("--tests test_suite.py", 0, "--into absent"),
+    "hardware list": Case("", 0, "surplus"),
+    "hardware show": Case("h200-sxm", 0, "one two"),
+    "hardware check": Case("hardware.json", 1, "absent.json"),
+    "history": Case("fleet --no-cache", 0, "absent"),
+    "fleet": Case("fleet --no-cache", 1, "new --no-cache"),
+    "doctor": Case("", 0, "--expect absent.json"),
+    "selftest": Case("--device cpu", 1, "--device nonsense"),
+    "init": Case("begun --ci none", 0, "old.txt"),
+    "import": Case("stream.csv --save imported", 0, "absent.csv"),
+    "export": Case("old --to bencher -o bencher.json", 0, "old --to nonsense"),
+    "report": Case("new", 0, "absent"),
+    "bundle": Case("new --test 64MiB -o bundle.zip", 0, "new --test absent"),
+}
+
+
+def rounds(make, seconds, count):
+    """The same measurement in so many processes."""
+    return [make.measurement(seconds, process=f"process-{number}", round=number) for number in range(1, count + 1)]
+
+
+@pytest.fixture(scope="module")
+def scene(make, tmp_path_factory):
+    """A folder with something for every command."""
+    folder = tmp_path_factory.mktemp("scene")
+    runs = folder / ".roofline" / "runs"
+    slow, *again = rounds(make, 1.4e-3, 3)
+    red = Judgement(slow.test_id, slow.label, "REGRESSED", 0.05, reason="slower", estimate=math.log(1.4))
+    ended = make.outcome(slow, "failed", verdicts=("REGRESSED",), reason="slower", by_verdict=True)
+    make.save(runs / "old.jsonl", *rounds(make, 1e-3, 5))
+    make.save(runs / "new.jsonl", slow, *again, red, ended)
+    for index in range(36):
+        node, night = index % 6, index // 6
+        one = make.measurement(1e-3 * (1.4 if node == 3 else 1) * (1 + (index * 7 % 11) / 1000))
+        started = f"2026-01-0{night + 1}T03:0{node}:00Z"
+        save_on(folder / "fleet" / f"{index}.jsonl", make, one, f"node{node}", started=started, uuid=f"GPU-{node}")
+    entries = (make.measured(1e-3, 1.01e-3), make.measured(1e-3, key=make.key("gone")))
+    write_baseline(folder / "baselines" / "h200.json", Baseline("h200", entries))
+    write_baseline(folder / "proposal.json", Baseline("h200", entries))
+    # A bandwidth that no product has.
+    plain = to_plain(products()["Tesla T4"])
+    plain["peaks"]["memory_GBps"]["value"] = 1e9
+    (folder / "hardware.json").write_text(json.dumps({"schema": 1, "products": [plain]}), encoding="utf-8")
+    (folder / "stream.csv").write_text(STREAM, encoding="utf-8")
+    (folder / "test_suite.py").write_text(SUITE, encoding="utf-8")
+    (folder / "old.txt").write_text("a file where a folder is asked for", encoding="utf-8")
+    return folder
+
+
+def save_on(path, make, measurement, node, started="2026-01-02T03:04:05Z", **environment):
+    """A run file of one node."""
+    header = make.header(f"{path.parent.name}-{path.stem}", started, **environment)
+    host = replace(header.environment.host, name=node)
+    header = replace(header, environment=replace(header.environment, host=host))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(map(encode_line, (header, measurement, make.outcome(measurement)))), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def results():
+    """What the good arguments of each command came to: each runs once, since some take seconds."""
+    return {}
+
+
+@pytest.fixture
+def good(command, results):
+    """Runs a command with its good arguments."""
+
+    def run(words):
+        if words not in results:
+            results[words] = command(words, CASES[words].good)
+        return results[words]
+
+    return run
+
+
+@pytest.fixture
+def command(scene, make, monkeypatch):
+    """Runs a command in the scene. The pytest of a drill leaves a run, and of a self test one property is proved."""
+    monkeypatch.chdir(scene)
+
+    def run(words, arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            if words == "drill":
+                patch.setattr(subprocess, "run", asleep(make))
+            if words == "selftest":
+                found = Property("a copy stays below the peak", "FAILS", "5 TB/s", "at most 3.35 TB/s")
+                patch.setattr(selftest, "selftest", lambda *_: iter([found]))
+            return CliRunner().invoke(main, [*words.split(), *arguments.split(), "--json"])
+
+    return run
+
+
+def asleep(make):
+    """Stands for the pytest of a drill, in which one test of two did not turn red."""
+
+    def run(command, *, env, stdout, **_):
+        # What pytest prints must not stand among what is for a machine.
+        assert 2 == stdout
+        measurements = [make.measurement(key=make.key(name)) for name in ("red", "other")]
+        verdicts = [
+            Judgement(one.test_id, one.label, word, 0.05, estimate=math.log(1.2))
+            for one, word in zip(measurements, ("REGRESSED", "PASSED"), strict=True)
+        ]
+        path = make.save(Path.cwd() / "drilled.jsonl", *measurements, *verdicts)
+        Path(env["ROOFLINE_SAVED"]).write_text(str(path), encoding="utf-8")
+        return subprocess.CompletedProcess(command, 1)
+
+    return run
+
+
+def documented():
+    """The table of the page: by command its exit statuses, whether it prints a list, and the names in it."""
+    rows = re.findall(
+        r"^\| `roofline ([a-z ]+)` \| [^|]+ \| ([^|]+) \| (list of|object:) ([^|]+) \|$", read_page(), re.M
+    )
+    return {
+        words: (set(re.findall(r"\b([012]): ", statuses)), kind == "list of", set(re.findall(r"`(\w+)`", names)))
+        for words, statuses, kind, names in rows
+    }
+
+
+def read_page():
+    return PAGE.read_text(encoding="utf-8")
+
+
+def statuses_in(help_text):
+    """The numbers that the last paragraph of a help explains."""
+    last = help_text.rpartition("Exit status: ")[2]
+    return set(re.findall(r"(?:^|[,;] )([012]) ", " ".join(last.split())))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_the_help_says_what_it_does_gives_an_example_and_names_every_exit_status(words):
+    paragraphs = inspect.cleandoc(COMMANDS[words].help).split("\n\n")
+    example, statuses = paragraphs[-2:]
+    assert len(paragraphs) > 2
+    assert f" {words} " in f"{example} "
+    assert re.match(r"Example: roofline ", example)
+    assert statuses.startswith("Exit status: 0 ")
+    assert {"0", "2"} <= statuses_in(statuses)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_option_has_its_help_and_one_is_json(words):
+    options = [one for one in COMMANDS[words].params if isinstance(one, click.Option)]
+    assert [] == [one.name for one in options if not one.help]
+    assert "--json" in {spelling for one in options for spelling in one.opts}
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_first_help_lists_every_command_in_its_section_on_one_whole_line(width):
+    printed = CliRunner().invoke(main, ["--help"], terminal_width=width).stdout
+    named = {name for names in SECTIONS.values() for name in names}
+    assert named | set(GONE) == set(main.commands)
+    for title, names in SECTIONS.items():
+        section = re.search(rf"^{title}:\n(.*?)(?:\n\n|\Z)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
+        assert list(names) == [line.split()[0] for line in section]
+        assert [] == [line for line in section if not line.endswith(".") or line.endswith("...")]
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_a_command_that_is_gone_says_what_to_use_whatever_it_is_given(name):
+    done = CliRunner().invoke(main, [name, "a", "--by", "b", "--help"])
+    assert (2, "") == (done.exit_code, done.stdout)
+    assert f"roofline: `roofline {name}` is gone; {GONE[name]}\n" == done.stderr
+
+
+def test_a_command_that_stands_in_no_section_is_listed_all_the_same(monkeypatch):
+    monkeypatch.setitem(main.commands, "newest", click.Command("newest", help="Do it."))
+    assert re.search(r"^Others:\n  newest    Do it\.$", CliRunner().invoke(main, ["-h"]).stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("group", [name for name, one in main.commands.items() if isinstance(one, click.Group)])
+def test_a_group_lists_its_commands_as_a_person_needs_them(group):
+    printed = CliRunner().invoke(main, [group, "--help"]).stdout
+    listed = re.search(r"^Commands:\n(.*)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
+    expected = {"baseline": ["propose", "approve", "show", "check", "prune"], "hardware": ["list", "show", "check"]}
+    assert expected[group] == [line.split()[0] for line in listed]
+
+
+def test_every_command_has_a_case_here_and_a_row_on_the_page():
+    assert (set(COMMANDS), set(COMMANDS)) == (set(CASES), set(documented()))
+
+
+@pytest.mark.parametrize("words", CASES)
+def test_json_is_one_document_with_what_the_page_says_and_the_status_that_help_and_page_name(words, good):
+    done = good(words)
+    assert CASES[words].status == done.exit_code, done.output
+    document = json.loads(done.stdout)
+    statuses, is_list, names = documented()[words]
+    assert statuses_in(COMMANDS[words].help) == statuses
+    assert is_list == isinstance(document, list)
+    if is_list:
+        assert document
+        assert [] == [row for row in document if not names <= set(row)]
+    else:
+        assert names == set(document)
+
+
+ROW = set(COLUMNS)
+
+
+def documented_kinds():
+    """The table of rows of several kinds: the names of each, by command and kind, with those of every row."""
+    found = {}
+    for words, kinds, names in re.findall(
+        r"^\| `roofline ([a-z ]+)` \| ([^|]+) \| [^|]+ \| ([^|]+) \|$", read_page(), re.M
+    ):
+        if kinds.startswith("`"):
+            always = documented()[words][2] | (ROW if words == "compare" else set())
+            found |= {(words, kind): always | set(re.findall(r"`(\w+)`", names)) for kind in re.findall(r"\w+", kinds)}
+    return found
+
+
+def test_each_kind_of_row_has_the_very_names_that_the_page_says(tmp_path, make):
+    """Of comparisons and baselines with rows of every kind."""
+    figures = {"registers": 198, "shared_bytes": 1024, "stack_bytes": 0}
+    kernel = Resources(ResourceKey("flash", {}, "sm_90"), "test_flash", "flash", "process-1", figures)
+    big, small = make.measurement(key=make.key("big")), make.measurement(peak_bytes=2**20)
+    lost = OutOfMemory(big.test_id, "big", big.key.parameters, big.label, "process-1", "cuda:0", "out of memory")
+    before = make.save(tmp_path / "before.jsonl", small, big, kernel)
+    grown = replace(kernel, figures=figures | {"registers": 255})
+    after = make.save(tmp_path / "after.jsonl", small, lost, grown)
+    published = make.published(), make.published("reference")
+    exact = ExactEntry("flash", "sm_90", figures)
+    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(1e-3), *published), exact=(exact,)))
+    found = {}
+    for words, arguments in (("compare", (before, after)), ("baseline show", (tmp_path / "h200.json",))):
+        done = CliRunner().invoke(main, [*words.split(), *map(str, arguments), "--json"])
+        for row in json.loads(done.stdout):
+            # All rows of a kind have the same names.
+            kind = (words, row.get("kind") or row["metric"])
+            assert found.setdefault(kind, set(row)) == set(row)
+    assert documented_kinds() == found
+
+
+@pytest.mark.parametrize("words", CASES)
+def test_what_cannot_be_used_is_said_on_standard_error_and_standard_output_stays_empty(words, command):
+    done = command(words, CASES[words].bad)
+    assert (2, "") == (done.exit_code, done.stdout)
+    assert done.stderr.strip()
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_cannot_be_written_leaves_standard_output_empty_too(command):
+    done = command("doctor", "--write-expect old.txt/node.json")
+    assert (2, "", True) == (done.exit_code, done.stdout, "old.txt" in done.stderr)
+
+
+def test_what_json_tells_is_what_the_words_tell(good):
+    """The figures that decide, of the commands whose JSON is tested nowhere else."""
+    flaws = json.loads(good("baseline check").stdout)
+    assert {"baselines/h200.json"} == {flaw["file"] for flaw in flaws}
+    assert any(not flaw["hint"] for flaw in flaws)
+    drill = json.loads(good("drill").stdout)
+    assert (0.2, 2, 1, "") == (drill["slowdown"], drill["compared"], drill["red"], drill["tests"][0]["asleep"])
+    assert drill["tests"][1]["asleep"].startswith("other[64MiB] PASSED, seen as +20.0 %")
+    explained = json.loads(good("explain").stdout)
+    (test,) = explained["tests"]
+    assert ("REGRESSED", [1.4e-3]) == (test["judgement"]["verdict"], test["processes"][0]["seconds"])
+    pruned = json.loads(good("baseline prune").stdout)
+    assert (2, 1, False) == (pruned["entries"], pruned["tests"], pruned["removed"])
+    assert [("gone[64MiB]", "measured", False)] == [
+        (one["label"], one["kind"], one["benchmark_known"]) for one in pruned["unused"]
+    ]
+
+
+def test_an_approval_and_a_proposal_tell_what_they_wrote(command, scene):
+    proposed = json.loads(command("baseline propose", "old --all -o again.json").stdout)
+    assert ("again.json", ["memcpy_d2d[64MiB]"], 1) == (proposed["file"], proposed["entries"], proposed["sessions"])
+    dry = json.loads(command("baseline approve", "again.json --into other --dry-run").stdout)
+    assert (False, "new", 1) == (dry["written"], dry["entries"][0]["action"], dry["entries"][0]["sessions_after"])
+    assert not (scene / "other").exists()
+    wet = json.loads(command("baseline approve", "again.json --into other").stdout)
+    assert (True, True) == (wet["written"], (scene / "other" / "h200.json").exists())
+    again = json.loads(command("baseline approve", "again.json --into other").stdout)
+    assert (False, "unchanged") == (again["written"], again["entries"][0]["action"])
+
+
+BYTES = os.fsdecode(b"no\xfftext")
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments", "told"),
+    [
+        ("explain", f"{BYTES}/run.jsonl", lambda printed: printed["run"]),
+        ("export", f"old --to bencher -o {BYTES}/out.json", lambda printed: printed["file"]),
+        ("bundle", f"new --test 64MiB -o {BYTES}/out.zip", lambda printed: printed["archive"]),
+        ("baseline propose", f"old --all -o {BYTES}/proposed.json", lambda printed: printed["file"]),
+        ("baseline approve", f"proposal.json --into {BYTES}/into", lambda printed: printed["file"]),
+        ("baseline show", f"{BYTES}/h200.json", lambda printed: printed[0]["file"]),
+        ("baseline check", f"{BYTES}/h200.json", lambda printed: printed[0]["file"]),
+        ("import", f"stream.csv -o {BYTES}/stream.jsonl", lambda printed: printed["run"]),
+        ("init", f"{BYTES}/begun --ci none", lambda printed: f"{printed['folder']}/pytest.ini"),
+    ],
+    ids=lambda given: given if given in CASES else "",
+)
+def test_json_is_utf8_also_where_the_name_of_a_file_is_no_text(command, scene, words, arguments, told):
+    (scene / BYTES).mkdir(exist_ok=True)
+    shutil.copy(scene / ".roofline" / "runs" / "new.jsonl", scene / BYTES / "run.jsonl")
+    shutil.copy(scene / "baselines" / "h200.json", scene / BYTES)
+    done = command(words, arguments)
+    # The very name comes back, so that a script can open the file.
+    assert Path(told(json.loads(done.stdout_bytes.decode("utf-8")))).is_file(), done.stderr
+
+
+@pytest.mark.parametrize("charset", ["latin-1", "utf-16"])
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        ("compare", "old new"),
+        ("explain", "new 64MiB"),
+        ("hardware list", ""),
+        ("import", "--help"),
+        ("report", "new -o page"),
+        ("baseline show", ""),
+    ],
+)
+def test_what_an_encoding_lacks_costs_a_letter_and_not_the_status(scene, monkeypatch, words, arguments, charset):
+    monkeypatch.chdir(scene)
+    plain, poor = (
+        CliRunner(charset=name).invoke(main, [*words.split(), *arguments.split()]) for name in ("utf-8", charset)
+    )
+    assert poor.exception is None or isinstance(poor.exception, SystemExit)
+    assert plain.exit_code == poor.exit_code
+    # The same letters, but for those that are not there.
+    assert plain.stdout.encode(charset, "replace") == poor.stdout_bytes
+
+
+@pytest.mark.parametrize("arguments", ["report", "explain", "export --to bencher"])
+def test_json_is_utf8_whatever_a_terminal_takes(tmp_path, make, arguments):
+    path = make.save(tmp_path / "run.jsonl", make.measurement(label="µ…", test_id="µ…"))
+    done = CliRunner(charset="latin-1").invoke(main, [*arguments.split(), str(path), "--json"])
+    assert 0 == done.exit_code, done.output
+    assert "µ…" in str(json.loads(done.stdout_bytes.decode("utf-8")))
+
+
+class Full(io.StringIO):
+    """A stream on a disk that is full."""
+
+    def write(self, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("stream", "told"),
+    [
+        (Full(), "roofline: No space left on device\n"),
+        (None, "roofline: standard output is closed; expected one that can be written, such as /dev/null\n"),
+    ],
+    ids=["full", "closed"],
+)
+def test_what_cannot_be_printed_is_not_all_is_well(monkeypatch, capsys, stream, told):
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", stream)
+        with pytest.raises(SystemExit) as ended:
+            main(["hardware", "list"])
+    assert (2, told) == (ended.value.code, capsys.readouterr().err)

@@ -1,0 +1,309 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.facts import DeviceFacts, HostFacts
+from pytest_roofline.core.machine import Gpu
+from pytest_roofline.core.records import Ceiling
+from pytest_roofline.core.storage import check_name
+from pytest_roofline.core.work import Work
+from pytest_roofline.hardware import (
+    BOUNDED_FROM_FLOPS,
+    Peak,
+    above_peak,
+    at_generation,
+    beyond_belief,
+    datasheet_ceiling,
+    device_bounds,
+    family_of,
+    format_ceiling,
+    is_arithmetic,
+    key_of,
+    link_ceiling,
+    product_ceiling,
+    product_of,
+    products,
+    rank_ceiling,
+)
+
+MIB = 2**20
+LINK = Work(payload_bytes=64 * MIB, wire_bytes=64 * MIB)
+COPY = Work(read_bytes=64 * MIB, write_bytes=64 * MIB, payload_bytes=64 * MIB)
+
+
+# GeForce boards boost beyond the clock that they are rated at; H100 NVL boards did 977 bf16 TFLOP/s, rated at 835.5.
+def test_boards_that_outrun_their_rated_clock_are_shown_a_share_that_bounds_nothing():
+    for name in ("NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 4090", "NVIDIA H100 NVL"):
+        for dtype in ("bf16", "fp16", "tf32", "fp32"):
+            found = datasheet_ceiling(DeviceFacts("cuda", name), ATTENTION, f"{dtype}_TFLOPS")
+            assert "bounds nothing" in found.origin
+            assert above_peak(found, ATTENTION, 9.0, ()) == ""
+
+
+NEAR_MISSES = (
+    "NVIDIA H20", "NVIDIA H2", "NVIDIA H200 ", "nvidia h200", "H200", "NVIDIA H200 NVL", "NVIDIA H100", "",
+    "NVIDIA H800", "NVIDIA A800-SXM4-80GB", "NVIDIA GH200 480GB", "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+    "AMD Instinct MI300X HF", "AMD Instinct MI308X", "AMD Radeon Graphics", "Tesla V100S-PCIE-32GB",
+)  # fmt: skip
+
+
+def test_a_name_is_never_found_by_a_part_of_it(make):
+    for name in NEAR_MISSES:
+        device = DeviceFacts("cuda", name, memory_bytes=141 * 2**30)
+        assert name not in products()
+        assert key_of(make.environment(product=name)) != key_of(make.environment())
+        assert datasheet_ceiling(device, COPY, "traffic_GBps") is None
+
+
+def test_an_unknown_device_has_a_family_and_a_key_of_its_own(make):
+    environment = make.environment(product="NVIDIA H20")
+    assert family_of(environment.device) == "nvidia-h20"
+    assert key_of(environment) == make.hardware(product="nvidia-h20", memory="unknown")
+
+
+def test_the_family_of_a_device_with_a_hostile_name_stays_a_file_name():
+    for name in ["../../etc/passwd", "a/b", "..", "\x00", "-"]:
+        family = family_of(DeviceFacts("cuda", name))
+        assert check_name(family, "family") == family, name
+
+
+def test_a_known_device_is_keyed_by_its_rated_facts(make):
+    spec = products()["NVIDIA H200"]
+    key = key_of(make.environment(), devices=2, link="nvlink")
+    assert key == make.hardware(product=spec.product, memory=spec.memory, devices=2, link="nvlink")
+
+
+def test_the_memory_of_an_unknown_device_is_in_whole_gibibytes(make):
+    environment = make.environment()
+    device = DeviceFacts("cuda", "NVIDIA H20", memory_bytes=96 * 2**30 - 2**20)
+    assert key_of(type(environment)(device, environment.host, {})).memory == "96gib"
+
+
+def test_what_a_device_runs_at_selects_no_other_key(make):
+    environment = make.environment()
+    slow = DeviceFacts("cuda", "NVIDIA H200", power_limit_w=350.0, pcie_generation=3, clock_mhz=900.0, driver="1")
+    assert key_of(type(environment)(slow, environment.host, {})) == key_of(environment)
+
+
+def test_a_partition_selects_another_key(make):
+    environment = make.environment()
+    device = DeviceFacts("cuda", "NVIDIA H200", partition="1g.18gb")
+    assert key_of(type(environment)(device, environment.host, {})).partition == "1g.18gb"
+
+
+@pytest.mark.parametrize(
+    ("quota", "partition"), [(None, "4-cores"), (1.5, "4-cores-quota-1.5"), (2.0, "4-cores-quota-2")]
+)
+def test_a_cpu_is_keyed_by_what_this_process_may_use(make, quota, partition):
+    host = HostFacts("node", "AMD EPYC", 64, 4, 2**40, 24 * 2**30 - 2**20, kernel="6", cgroup_cpus=quota)
+    key = key_of(type(make.environment())(DeviceFacts("cpu", "AMD EPYC", architecture="f26m2"), host, {}))
+    assert key == make.hardware(product="amd-epyc-f26m2", memory="24gib", partition=partition)
+
+
+def test_every_cpu_is_of_the_cpu_family():
+    assert family_of(DeviceFacts("cpu", "NVIDIA H200")) == "cpu"
+
+
+def test_traffic_is_held_against_the_memorys_bandwidth():
+    peak = products()["NVIDIA H200"].peaks["memory_GBps"]
+    found = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), COPY, "triton_traffic_GBps")
+    assert found == Ceiling("traffic_GBps", peak.value * 1e9, "datasheet", peak.source, confidence=peak.confidence)
+
+
+def test_a_payload_across_the_hosts_link_is_held_against_pcie():
+    name = next(name for name, product in products().items() if "pcie_GBps" in product.peaks)
+    found = datasheet_ceiling(DeviceFacts("cuda", name), LINK, "payload_GBps")
+    assert found.value == products()[name].peaks["pcie_GBps"].value * 1e9
+
+
+def test_what_no_datasheet_bounds_has_no_roofline():
+    for work, metric in [(COPY, "payload_GBps"), (Work(flops=1), "TFLOPS"), (COPY, "time_s")]:
+        assert datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), work, metric) is None, (work, metric)
+
+
+ATTENTION = Work(flops=10**12)
+
+
+def test_flops_are_held_against_the_peak_of_their_type():
+    for dtype in ("bf16", "fp16", "tf32", "fp32", "fp8"):
+        peak = products()["NVIDIA H200"].peaks[f"{dtype}_TFLOPS"]
+        found = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, f"{dtype}_TFLOPS")
+        assert (found.metric, found.value, found.origin) == (f"{dtype}_TFLOPS", peak.value * 1e12, peak.source)
+
+
+# NVIDIA rates matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz.
+def test_what_the_units_can_do_at_the_highest_clock_is_believed():
+    for tflops, believed in [(1070, True), (1090, True), (1100, False)]:
+        found = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, "bf16_TFLOPS")
+        assert found.limit == pytest.approx(132 * 1.98e9 * 4096), (tflops, believed)
+        assert believed == (above_peak(found, ATTENTION, tflops * 1e12 / found.value, ()) == ""), (tflops, believed)
+
+
+# Libraries multiply in full single precision on the matrix units, which an MI250X has twice as many of as vector units.
+def test_single_precision_is_held_against_the_faster_of_its_units():
+    for name, tflops in [("AMD Instinct MI250X", 47.85), ("AMD Instinct MI300X", 163.4), ("NVIDIA H200", 67)]:
+        found = datasheet_ceiling(DeviceFacts("cuda", name), ATTENTION, "fp32_TFLOPS")
+        assert (found.metric, found.value) == ("fp32_TFLOPS", tflops * 1e12), (name, tflops)
+
+
+def test_flops_of_no_known_type_have_no_roofline():
+    for metric in ["TFLOPS", "fp64_TFLOPS", "causal_bf16_TFLOPS", "bf16_tflops", "memory_GBps"]:
+        assert datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, metric) is None, metric
+
+
+def test_a_type_that_a_product_has_no_units_for_has_no_roofline():
+    assert datasheet_ceiling(DeviceFacts("cuda", "Tesla V100-SXM2-16GB"), ATTENTION, "bf16_TFLOPS") is None
+
+
+def test_a_measurement_of_arithmetic_knows_its_share_of_the_peak(make):
+    key = make.key("flash_attention", metric="bf16_TFLOPS")
+    roof = datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, "bf16_TFLOPS")
+    measurement = make.measurement(2e-3, key=key, work=ATTENTION, ceiling=roof)
+    assert measurement.share_of_ceiling == pytest.approx(500 / 989)
+
+
+PEAK = Ceiling("traffic_GBps", 1e12, "datasheet", "vendor")
+MATRIX_PEAK = Ceiling("bf16_TFLOPS", 989e12, "datasheet", "vendor")
+
+
+def test_a_roofline_is_shown_in_its_unit():
+    assert [(format_ceiling(c), is_arithmetic(c)) for c in (PEAK, MATRIX_PEAK)] == [
+        ("1000 GB/s", False),
+        ("989 TFLOP/s", True),
+    ]
+
+
+# One report of 12,748 TFLOP/s was a tensor whose heads were taken for its sequence.
+def test_arithmetic_above_its_peak_cannot_be_true():
+    assert above_peak(MATRIX_PEAK, ATTENTION, 12748 / 989, ()) == (
+        "1289% of the datasheet's peak (989 TFLOP/s): the work was not done, or not counted"
+    )
+
+
+def test_twenty_times_a_roofline_cannot_be_true_whatever_caches_there_are():
+    for roof, amount, seconds, told in [
+        (PEAK, 2 * 10**13, 1.0, ""),
+        (PEAK, 2.1 * 10**13, 1.0, "21000 GB/s is 21 times the datasheet's peak (1000 GB/s): "),
+        (replace(PEAK, source="measured"), 2**30, 2e-8, "53687091 GB/s is 53,687 times what was measured here (1000 "),
+        (MATRIX_PEAK, 2 * 10**13, 1e-3, "20000 TFLOP/s is 20 times the datasheet's peak (989 TFLOP/s): "),
+        (replace(PEAK, bounds=False), 2.1 * 10**13, 1.0, ""),
+    ]:
+        found = beyond_belief(roof, amount, seconds)
+        assert found.startswith(told), (roof, amount, seconds, told)
+        assert bool(found) == bool(told), (roof, amount, seconds, told)
+        assert not told or found.endswith("is `work` right, and does the function do it?")
+
+
+def test_a_device_is_bounded_by_its_memory_and_its_fastest_arithmetic_whatever_a_metric_names():
+    bounds = device_bounds(DeviceFacts("cuda", "NVIDIA H100 80GB HBM3"))
+    assert [(one.metric, one.value) for one in bounds] == [("traffic_GBps", 3350e9), ("TFLOPS", 1979e12)]
+    assert device_bounds(DeviceFacts("cuda", "no such product")) == []
+
+
+def test_a_rate_is_bounded_by_its_peak_where_the_work_is_enough_and_no_cache_can_help():
+    host = Work(payload_bytes=16 * MIB, wire_bytes=1)
+    arithmetic = Work(read_bytes=4096, write_bytes=4096, flops=BOUNDED_FROM_FLOPS)
+    for roof, work, share, labels, bounded in (
+        (MATRIX_PEAK, ATTENTION, 1.02, (), False),
+        (MATRIX_PEAK, ATTENTION, 1.03, (), True),
+        (MATRIX_PEAK, ATTENTION, 9.0, ("cache_resident",), True),
+        (MATRIX_PEAK, arithmetic, 9.0, (), True),
+        (MATRIX_PEAK, replace(arithmetic, flops=BOUNDED_FROM_FLOPS - 1), 9.0, (), False),
+        (PEAK, arithmetic, 9.0, (), False),
+        (PEAK, COPY, 1.02, (), False),
+        (PEAK, COPY, 1.03, (), True),
+        (PEAK, COPY, 9.0, ("cache_resident",), False),
+        (PEAK, host, 9.0, (), True),
+        (PEAK, replace(host, payload_bytes=16 * MIB - 1), 9.0, (), False),
+        (PEAK, replace(host, wire_bytes=0), 9.0, (), True),
+        # A copy is as large as what it copies, not as its traffic.
+        (PEAK, Work(read_bytes=16 * MIB - 2, write_bytes=16 * MIB - 2), 9.0, (), False),
+        (Ceiling("traffic_GBps", 1e9, "measured", "triad"), COPY, 9.0, (), False),
+        (None, COPY, 9.0, (), False),
+        (PEAK, COPY, None, (), False),
+    ):
+        assert bounded == bool(above_peak(roof, work, share, labels)), (roof, work, share, labels)
+    assert above_peak(PEAK, COPY, 1.03, ()).startswith("103% of the datasheet's peak (1000 GB/s)")
+
+
+def test_one_gigaflop_takes_a_step_of_the_clock_at_the_highest_peak_in_half_precision():
+    highest = max(one.peaks["bf16_TFLOPS"].value for one in products().values() if "bf16_TFLOPS" in one.peaks)
+    assert BOUNDED_FROM_FLOPS / (highest * 1e12) == pytest.approx(0.5e-6, rel=0.2)
+
+
+def test_several_devices_together_have_no_roofline_of_arithmetic(make):
+    device = DeviceFacts("cuda", "NVIDIA H200")
+    assert link_ceiling(device, make.hardware(devices=2, link="nvlink-switch"), "bf16_TFLOPS") is None
+
+
+@pytest.mark.parametrize(("memory_bytes", "partition"), [(206_141_652_992, "none"), (25_752_502_272, "24gib")])
+def test_a_partition_that_no_driver_names_is_seen_by_its_memory(make, memory_bytes, partition):
+    # An MI300X in CPX mode is eight devices of the same name, each with an eighth of the memory.
+    environment = make.environment()
+    device = DeviceFacts("cuda", "AMD Instinct MI300X", memory_bytes=memory_bytes)
+    assert key_of(type(environment)(device, environment.host, {})).partition == partition
+
+
+def test_a_part_of_a_device_has_no_roofline():
+    # A partition of an MI300X reaches an eighth of what the whole is rated at; its share of the whole would mislead.
+    part = DeviceFacts("cuda", "AMD Instinct MI300X", memory_bytes=25_752_502_272)
+    assert datasheet_ceiling(part, COPY, "traffic_GBps") is None
+
+
+def test_a_slice_of_all_memory_and_fewer_units_is_a_part_too(make):
+    # The 7g.40gb of an A100 has 98 of 108 units.
+    part = DeviceFacts("cuda", "NVIDIA A100-SXM4-40GB", memory_bytes=42_298_834_944, units=98)
+    environment = replace(make.environment(), device=part)
+    assert datasheet_ceiling(part, COPY, "traffic_GBps") is None
+    assert (key_of(environment).partition, key_of(environment).memory) == ("98-units", "40gb")
+    whole = replace(part, units=108)
+    assert datasheet_ceiling(whole, COPY, "traffic_GBps").value == 1555e9
+    assert key_of(replace(environment, device=whole)).partition == "none"
+
+
+def test_a_figure_that_nobody_could_look_up_is_shown_and_bounds_nothing():
+    for confidence, bounds in [("high", True), ("medium", True), ("low", False), ("recalled", False)]:
+        product = replace(products()["NVIDIA H200"], peaks={"memory_GBps": Peak(4800, "a table", confidence)})
+        found = product_ceiling(product, COPY, "traffic_GBps")
+        assert (found.value, found.bounds, found.confidence) == (4.8e12, bounds, confidence), (confidence, bounds)
+        assert bounds == bool(above_peak(found, COPY, 9.0, ())), (confidence, bounds)
+        assert bounds == (found.origin == "a table"), (confidence, bounds)
+
+
+def test_no_figure_is_zero_or_none():
+    for value in [0, -1, math.nan, math.inf]:
+        with pytest.raises(BadInput, match="above zero"):
+            Peak(value, "a table", "high")
+
+
+def test_a_name_that_several_products_share_is_told_by_what_else_is_known():
+    for name, facts, key in [
+        ("AMD Instinct MI250X / MI250", {"units": 110}, ("mi250x-oam", "64gb")),
+        ("AMD Instinct MI250X / MI250", {"units": 104}, ("mi250-oam", "64gb")),
+        ("AMD Instinct MI250X / MI250", {"units": 96}, None),
+        ("AMD Radeon Graphics", {"units": 304, "memory_bytes": 206_141_652_992}, ("mi300x-oam", "192gb")),
+        ("AMD Radeon Graphics", {"units": 304, "memory_bytes": 274_861_129_728}, ("mi325x-oam", "256gb")),
+        ("AMD Radeon Graphics", {"units": 80, "memory_bytes": 206_141_652_992}, None),
+        ("AMD Radeon Graphics", {"units": 304}, None),
+    ]:
+        found = product_of(DeviceFacts("cuda", name, architecture="gfx942:sramecc+:xnack-", **facts))
+        assert (found and found.key) == key, (name, facts, key)
+
+
+def test_bytes_of_ranks_cross_links_and_have_no_roofline_of_one_device(make):
+    environment = make.environment(product="NVIDIA H200")
+    assert rank_ceiling(environment, COPY, "traffic_GBps") is None
+    assert rank_ceiling(None, Work(flops=8), "bf16_TFLOPS") is None
+
+
+def test_a_host_of_an_older_generation_has_half_the_link_and_may_still_be_faster_than_it_says():
+    for generation, rated, GBps in [(5, 5, 63), (4, 5, 31.5), (3, 5, 15.75), (None, 5, 63), (4, None, 63), (5, 4, 63)]:
+        link = Ceiling("payload_GBps", 63e9, "datasheet", "the maker", "high")
+        gpu = Gpu(0, "NVIDIA H100", pcie_generation=generation, pcie_generation_rated=rated)
+        found = at_generation(link, gpu)
+        assert found.value == GBps * 1e9, (generation, rated, GBps)
+        work = Work(payload_bytes=2**30, wire_bytes=2**30)
+        assert above_peak(found, work, 60e9 / found.value, ()) == "", (generation, rated, GBps)
+        assert above_peak(found, work, 70e9 / found.value, ()) != "", (generation, rated, GBps)

@@ -1,0 +1,176 @@
+"""What limits the trust in a machine's numbers: a finding exactly where its fact is there."""
+
+from dataclasses import fields, replace
+
+from pytest_roofline.core.facts import HostFacts
+from pytest_roofline.core.machine import Gpu, Machine
+from pytest_roofline.machine.diagnosis import diagnose
+
+MIB, GIB = 2**20, 2**30
+HOST = HostFacts("node", "AMD EPYC", 64, 64, 512 * GIB, 512 * GIB, kernel="6.8", governor="performance")
+GPU = Gpu(
+    0, "NVIDIA H100 80GB HBM3", uuid="GPU-1", memory_bytes=80 * GIB, driver="570.86", power_limit_w=700.0,
+    power_default_w=700.0, pcie_generation=5, pcie_generation_rated=5, pcie_width=16, pcie_width_rated=16, links=18,
+    ecc=True, persistence=True, compute_mode="default", others_bytes=0, throttle_known=True, ecc_errors=0,
+)  # fmt: skip
+CPU_NODE = Machine(HOST, torch_devices=0, shm_bytes=64 * GIB, memlock_known=True)
+GPU_NODE = replace(
+    CPU_NODE, gpus=(GPU,), torch_devices=1, accelerator_nodes=("/dev/nvidiactl",), libraries=("NVML",), no_peers=(),
+    mps=False,
+)  # fmt: skip
+
+
+def changed(**facts):
+    """A good GPU node with other facts, each of its GPU, its host or the machine."""
+    of_gpu, of_host = ({f.name for f in fields(kind)} & facts.keys() for kind in (Gpu, HostFacts))
+    return replace(
+        GPU_NODE,
+        gpus=(replace(GPU, **{name: facts[name] for name in of_gpu}),),
+        host=replace(HOST, **{name: facts[name] for name in of_host}),
+        **{name: value for name, value in facts.items() if name not in of_gpu | of_host},
+    )
+
+
+def added(machine):
+    """What is found beyond what is found on a good node."""
+    usual = diagnose(GPU_NODE)
+    return [finding for finding in diagnose(machine) if finding not in usual]
+
+
+FOUND = {
+    "torch for the CPU": ({"torch_devices": 0}, "limit", "torch", "/dev/nvidiactl"),
+    "no management library": ({"libraries": ()}, "unknown", "management library", "NVML"),
+    "a management library that says why": (
+        {"libraries": (), "silent": ("nvidia-ml-py is not installed (pip install nvidia-ml-py)",)},
+        "unknown",
+        "management library",
+        "nvidia-ml-py is not installed",
+    ),
+    "profiler": ({"profiler": "CUDA_INJECTION64_PATH"}, "limit", "profiler", "CUDA_INJECTION64_PATH is set"),
+    "a power limit that is not told": ({"power_limit_w": None}, "unknown", GPU.label, "power limit withheld"),
+    "a link that is not told": ({"pcie_width": None}, "unknown", GPU.label, "PCIe width withheld"),
+    "memory errors that are not told": ({"ecc_errors": None}, "unknown", GPU.label, "ECC errors withheld"),
+    "memory errors": ({"ecc_errors": 1}, "limit", GPU.label, "1 uncorrected ECC error since"),
+    "memory to be replaced": ({"remap_pending": True}, "limit", GPU.label, "waits to be replaced"),
+    "memory that cannot be replaced": ({"remap_failed": True}, "limit", GPU.label, "could not be replaced"),
+    "links down": ({"links": 17}, "limit", GPU.label, "17 of 18 NVLinks up"),
+    "no permission for counters": ({"throttle_known": False}, "unknown", GPU.label, "throttle counters"),
+    "memory in use withheld": ({"others_bytes": None}, "unknown", GPU.label, "memory in use"),
+    "shared GPU": ({"others_bytes": 4 * 10**9}, "limit", GPU.label, "4.00 GB"),
+    "a little more than an idle context": ({"others_bytes": 256 * MIB + 1}, "limit", GPU.label, "268 MB"),
+    "power limit": ({"power_limit_w": 500.0}, "limit", GPU.label, "power limit 500 W, shipped with 700 W"),
+    "PCIe generation": ({"pcie_generation": 4}, "limit", GPU.label, "PCIe generation 4 of 5"),
+    "PCIe width": ({"pcie_width": 8}, "limit", GPU.label, "PCIe width 8 of 16"),
+    "exclusive": ({"compute_mode": "exclusive process"}, "limit", GPU.label, "exclusive process"),
+    "prohibited": ({"compute_mode": "prohibited"}, "limit", GPU.label, "prohibited"),
+    "partition": ({"partition": "mig"}, "limit", GPU.label, "mig"),
+    "persistence": ({"persistence": False}, "limit", GPU.label, "persistence"),
+    "no peer access": ({"no_peers": ((0, 1), (2, 3))}, "limit", "peer access", "0–1, 2–3"),
+    "MPS": ({"mps": True}, "limit", "CUDA MPS", "shares the GPUs"),
+    "governor": ({"governor": "powersave"}, "limit", "frequency governor", "powersave"),
+    "governor not readable": ({"governor": None}, "unknown", "frequency governor", "not readable"),
+    "bound to one core": ({"usable_cores": 1}, "limit", "affinity", "1 of 64 cores"),
+    "CPU quota": ({"cgroup_cpus": 2.5}, "limit", "cgroup", "2.5 cores"),
+    "cgroup memory": ({"cgroup_memory_bytes": 16 * 10**9}, "limit", "cgroup", "16.0 GB"),
+    "/dev/shm of a container": ({"shm_bytes": 64 * MIB}, "limit", "/dev/shm", "67.1 MB"),
+    "/dev/shm just too small": ({"shm_bytes": GIB - 1}, "limit", "/dev/shm", "1.07 GB"),
+    "memlock of a shell": ({"memlock_bytes": 8 * MIB}, "limit", "memlock", "8.39 MB"),
+    "memlock nothing": ({"memlock_bytes": 0}, "limit", "memlock", "0 B"),
+    "memlock just too small": ({"memlock_bytes": 64 * MIB - 1}, "limit", "memlock", "67.1 MB"),
+}
+
+FINE = {
+    "whole idle contexts": {"others_bytes": 256 * MIB},
+    "a raised power limit": {"power_limit_w": 750.0},
+    "a power limit without a default": {"power_limit_w": 500.0, "power_default_w": None},
+    "a link without its rating": {"pcie_generation": 3, "pcie_generation_rated": None},
+    "ECC switched off": {"ecc": False, "ecc_errors": None},
+    "a GPU that stands alone": {"links": 0},
+    "a power cap that is active": {"active": ("software power cap",)},
+    "persistence not told": {"persistence": None},
+    "compute mode not told": {"compute_mode": None},
+    "peers not asked": {"no_peers": None},
+    "MPS not asked": {"mps": None},
+    "a machine of one core": {"cores": 1, "usable_cores": 1},
+    "bound to several cores": {"usable_cores": 2},
+    "a quota of every core": {"cgroup_cpus": 64.0},
+    "/dev/shm just large enough": {"shm_bytes": GIB},
+    "no /dev/shm": {"shm_bytes": None},
+    "memlock just large enough": {"memlock_bytes": 64 * MIB},
+    "memlock without limit": {"memlock_bytes": None, "memlock_known": True},
+    "torch not asked": {"torch_devices": None},
+    "several accelerators": {"torch_devices": 8},
+}
+
+WORST = changed(**{name: value for facts, *_ in FOUND.values() for name, value in facts.items()})
+
+
+def test_a_fact_that_limits_trust_is_found_once():
+    for fact in FOUND:
+        facts, kind, subject, observed = FOUND[fact]
+        (finding,) = added(changed(**facts))
+        assert (kind, subject) == (finding.kind, finding.subject), fact
+        assert observed in finding.observed, fact
+
+
+def test_a_fact_that_limits_nothing_is_not_found():
+    for fact in FINE:
+        assert added(changed(**FINE[fact])) == [], fact
+
+
+def test_every_finding_says_what_it_does_and_what_would_mend_it():
+    for fact in FOUND:
+        (finding,) = added(changed(**FOUND[fact][0]))
+        assert all((finding.effect.strip(), finding.remedy.strip())), fact
+
+
+def test_a_good_node_without_gpus_has_no_findings():
+    assert diagnose(CPU_NODE) == []
+
+
+def test_memlock_limits_nothing_where_there_is_no_accelerator():
+    for facts in [{"memlock_bytes": 0}, {"memlock_known": False}]:
+        assert diagnose(replace(CPU_NODE, **facts)) == [], facts
+
+
+def test_of_a_good_gpu_node_only_time_slicing_is_unknown():
+    assert [("unknown", "time slicing")] == [(finding.kind, finding.subject) for finding in diagnose(GPU_NODE)]
+
+
+def test_a_machine_without_accelerators_misses_no_torch_and_no_library():
+    for torch_devices in [0, None]:
+        assert diagnose(replace(CPU_NODE, torch_devices=torch_devices, libraries=())) == [], torch_devices
+
+
+def test_limits_stand_before_what_is_unknown():
+    kinds = [finding.kind for finding in diagnose(WORST)]
+    assert {"limit", "unknown"} == set(kinds)
+    assert sorted(kinds) == kinds
+
+
+def test_gpus_keep_their_order_within_limits_and_within_what_is_unknown():
+    bad = replace(GPU, persistence=False, throttle_known=False)
+    gpus = tuple(replace(bad, index=index) for index in range(8))
+    found = diagnose(replace(GPU_NODE, gpus=gpus))
+    labels = [gpu.label for gpu in gpus]
+    for kind in ("limit", "unknown"):
+        assert labels == [f.subject for f in found if f.kind == kind and f.subject in labels]
+
+
+def test_only_the_gpu_that_has_it_is_named():
+    gpus = tuple(replace(GPU, index=index, pcie_width=8 if index == 3 else 16) for index in range(8))
+    (finding,) = added(replace(GPU_NODE, gpus=gpus))
+    assert finding.subject == "GPU 3 (NVIDIA H100 80GB HBM3)"
+
+
+def test_a_lowered_power_limit_names_the_gpu_and_the_limit_to_set():
+    gpu = replace(GPU, index=5, power_limit_w=450.5)
+    (finding,) = added(replace(GPU_NODE, gpus=(gpu,)))
+    assert "nvidia-smi -i 5 -pl 700" in finding.remedy
+
+
+def test_many_pairs_without_peer_access_are_counted():
+    for pairs, told in [(6, "0–6 cannot"), (7, "0–6 and 1 more"), (28, "0–6 and 22 more")]:
+        no_peers = tuple((0, other) for other in range(1, pairs + 1))
+        (finding,) = added(changed(no_peers=no_peers))
+        assert told in finding.observed, (pairs, told)

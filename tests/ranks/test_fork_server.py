@@ -1,0 +1,127 @@
+"""Ranks that are forked from a process that has torch already are like any, and nothing of it stays."""
+
+import os
+import signal
+
+import pytest
+
+from pytest_roofline.core.errors import RanksFailed
+from pytest_roofline.ranks import fork_server
+from pytest_roofline.ranks.functions import reference
+from pytest_roofline.ranks.local import Local, whole_processes
+from pytest_roofline.ranks.pool import Pool
+
+from . import rank_functions as ranks
+from .real_ranks import PATIENCE_S, RealRanks, end_within, runs
+
+
+@pytest.fixture
+def two():
+    own = RealRanks(2, Local(forks=True))
+    yield own
+    own.pool.stop()
+
+
+def asked(own, function, *arguments):
+    return own.pool.run(reference(function), arguments, own.size, timeout_s=PATIENCE_S)
+
+
+def server_of(own):
+    (parent,) = {found["parent"] for found in asked(own, ranks.about_its_process)}
+    return parent
+
+
+def test_a_rank_leads_its_session_and_has_its_own_environment_folder_and_random_numbers(two, monkeypatch, tmp_path):
+    monkeypatch.setenv("OF_THIS_TEST", "seen")
+    monkeypatch.chdir(tmp_path)
+    first, second = asked(two, ranks.about_its_process)
+    for number, found in enumerate((first, second)):
+        assert found["pid"] == found["session"]
+        assert (found["rank"], found["seen"], found["folder"]) == (str(number), "seen", str(tmp_path))
+        assert found["input"] == ""
+    assert first["numpy"] != second["numpy"]
+    assert first["python"] != second["python"]
+    # As in any process that nobody has seeded.
+    assert first["torch"] == second["torch"]
+
+
+def test_ranks_that_take_the_place_of_lost_ones_need_no_import(two):
+    before = server_of(two)
+    with pytest.raises(RanksFailed):
+        asked(two, ranks.die_by, 0, int(signal.SIGKILL))
+    assert server_of(two) == before
+
+
+def test_another_environment_gets_another_server(two, monkeypatch):
+    before = server_of(two)
+    with pytest.raises(RanksFailed):
+        asked(two, ranks.die_by, 0, int(signal.SIGKILL))
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert server_of(two) != before
+    assert end_within(PATIENCE_S, [before])
+
+
+def test_the_end_of_the_server_is_the_end_of_its_ranks_and_the_next_task_has_others(two):
+    two.works()
+    server, before = server_of(two), two.pids
+    os.kill(server, signal.SIGKILL)
+    assert end_within(PATIENCE_S, before)
+    two.works()
+    assert server_of(two) != server
+
+
+def test_nothing_stays_of_a_pool_that_was_stopped(two):
+    server = server_of(two)
+    two.works()
+    two.pool.stop()
+    assert end_within(PATIENCE_S, [server, *two.pids])
+
+
+def test_nothing_stays_of_a_pool_that_nobody_holds_any_more():
+    own = RealRanks(2, Local(forks=True))
+    server = server_of(own)
+    own.pool.kill()
+    assert runs(server)
+    own.pool.placement = None
+    assert end_within(PATIENCE_S, [server])
+
+
+def test_why_it_cannot_import_what_ranks_need_is_told(monkeypatch, tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('libtorch_cpu.so: cannot open shared object file')\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    pool = Pool(Local(forks=True), 2, "cpu", boot_s=PATIENCE_S)
+    with pytest.raises(RanksFailed) as caught:
+        pool.run(reference(ranks.echo), (), 2, timeout_s=PATIENCE_S)
+    first, *rest = str(caught.value).splitlines()
+    assert "rank 0 ended during its boot: exit code 1" in first
+    assert "libtorch_cpu.so: cannot open shared object file" in "\n".join(rest)
+
+
+def test_ranks_that_are_not_there_yet_are_ended_with_their_server(monkeypatch, tmp_path):
+    (tmp_path / "torch.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    placement = Local(forks=True)
+    pool = Pool(placement, 2, "cpu", boot_s=0.5)
+    with pytest.raises(RanksFailed, match=r"did not come within 0\.5 s"):
+        pool.run(reference(ranks.echo), (), 2, timeout_s=PATIENCE_S)
+    assert not placement.trouble()
+    pool.stop()
+
+
+def test_a_fork_that_the_system_refuses_is_told(monkeypatch):
+    placement = Local(forks=True)
+    server = fork_server.ForkServer(dict(os.environ))
+    forked = fork_server.Forked(server)
+    server._forked[1] = forked
+    server._note("failed", 1, "EAGAIN: Resource temporarily unavailable")
+    placement._processes = {0: forked}
+    assert "EAGAIN: Resource temporarily unavailable" in placement.trouble()
+    server.end()
+
+
+def test_what_a_job_imports_is_a_part_of_it(two):
+    with whole_processes(two.pool.placement):
+        parents = {found["parent"] for found in asked(two, ranks.about_its_process)}
+        two.pool.stop()
+    assert parents == {os.getpid()}
+    assert server_of(two) != os.getpid()

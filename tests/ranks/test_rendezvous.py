@@ -1,0 +1,265 @@
+"""How the processes of a launch find rank 0, past what earlier launches left and past other users of the machine."""
+
+import contextlib
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import pytest
+
+from pytest_roofline.core.errors import BadInput, RanksFailed
+from pytest_roofline.ranks import rendezvous
+from pytest_roofline.ranks.attach import BYE, follow, gather
+from pytest_roofline.ranks.channel import Endpoint, new_key
+from pytest_roofline.ranks.identity import Identity
+from pytest_roofline.ranks.listener import Listener
+from pytest_roofline.ranks.rendezvous import FileRendezvous, SecretRendezvous, meet, rendezvous_of
+
+ONE = Identity(1, 2, 0, None, "srun")
+STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2"}
+HOST = socket.gethostname()
+MASTER = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+ELASTIC = MASTER | {"TORCHELASTIC_RUN_ID": "a/b", "TORCHELASTIC_RESTART_COUNT": "1"}
+AGENT = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+KEY = new_key()
+SECRET = {"ROOFLINE_ATTACH_KEY": "0123456789abcdef"}
+
+
+@pytest.fixture
+def by_file(tmp_path):
+    return FileRendezvous(tmp_path / "attach" / "srun-7-2")
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def test_what_rank_0_writes_can_be_read_by_its_owner_only_and_is_taken_down(by_file, tmp_path):
+    with contextlib.closing(by_file.listen("127.0.0.1")) as listener:
+        (path,) = (tmp_path / "attach").iterdir()
+        assert (path.name, path.stat().st_mode & 0o777) == ("srun-7-2", 0o600)
+        assert by_file.endpoints() == [listener.endpoint]
+        by_file.close()
+        assert by_file.endpoints() == []
+
+
+def test_a_file_that_others_may_write_or_read_is_not_believed(by_file, tmp_path, monkeypatch):
+    by_file.listen("127.0.0.1").close()
+    path = tmp_path / "attach" / "srun-7-2"
+    for mode in (0o622, 0o640, 0o604):
+        path.chmod(mode)
+        assert by_file.endpoints() == []
+    path.chmod(0o600)
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    assert by_file.endpoints() == []
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "attach").write_text("a file")
+    with pytest.raises(RanksFailed, match=r"rank 0 cannot write .*srun-7-2"):
+        FileRendezvous(tmp_path / "attach" / "srun-7-2").listen("127.0.0.1")
+
+
+@pytest.mark.parametrize("stale", ["refused", "wrong key", "nonsense"])
+def test_what_an_earlier_launch_left_costs_a_retry_only(by_file, monkeypatch, tmp_path, stale):
+    monkeypatch.setattr(rendezvous, "ATTEMPT_S", 0.2)
+    with contextlib.closing(Listener("127.0.0.1")) as other:
+        left = {
+            "refused": Endpoint(("127.0.0.1",), free_port(), KEY).text,
+            "wrong key": Endpoint(("127.0.0.1",), other.endpoint.port, KEY).text,
+            "nonsense": "{",
+        }
+        path = tmp_path / "attach" / "srun-7-2"
+        path.parent.mkdir()
+        path.touch(0o600)
+        path.write_text(left[stale])
+        met = []
+        thread = threading.Thread(target=lambda: met.append(meet(ONE, by_file, 60)))
+        thread.start()
+        # Until it has read what is stale, whose connection is refused.
+        time.sleep(0.3)
+        with contextlib.closing(by_file.listen("127.0.0.1")):
+            thread.join(60)
+        (channel,) = met
+        channel.close()
+
+
+def test_a_rank_that_never_meets_rank_0_says_where_it_looked_and_how_far_it_came(by_file, tmp_path, monkeypatch):
+    with pytest.raises(RanksFailed) as caught:
+        meet(ONE, by_file, 0.2)
+    assert str(caught.value).startswith(
+        f"rank 1 of 2 on {HOST} did not meet rank 0 within 0.2 s by {tmp_path}/attach/srun-7-2, which every node must "
+        "see"
+    )
+    assert "nothing was posted there. Expected every process of this launch (srun) to run the same pytest" in str(
+        caught.value
+    )
+    monkeypatch.setattr(rendezvous, "ATTEMPT_S", 0.1)
+    by_file.listen("127.0.0.1").close()
+    with pytest.raises(RanksFailed, match=r"it leads nowhere: .*refused"):
+        meet(ONE, by_file, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("identity", "environ", "where"),
+    [
+        (ONE, STEP, "srun-7-2"),
+        (Identity(1, 2, 1, 2, "mpirun"), {"PMIX_NAMESPACE": "prterun-1@1", "SLURM_JOB_ID": "7"}, "mpirun-prterun-1@1"),
+        (Identity(1, 2, 1, 2, "mpirun"), {"PMIX_NAMESPACE": "../../etc/x"}, "mpirun-.._.._etc_x"),
+        (Identity(1, 2, 0, 1, "mpirun"), {"PBS_JOBID": "42.server"}, "mpirun-42.server"),
+        (Identity(1, 2, 1, 2, "mpirun"), {}, f"mpirun-{HOST}-{os.getppid()}"),
+        (Identity(1, 2, 0, 1, "mpirun"), MASTER, f"mpirun-{HOST}-127.0.0.1-29500"),
+        (ONE, STEP | MASTER, "srun-7-2"),
+        (ONE, STEP | SECRET, "srun-7-2"),
+        (Identity(1, 2, 0, None, "env"), MASTER, f"env-{HOST}-127.0.0.1-29500"),
+        (Identity(1, 2, 0, None, "env"), MASTER | {"MASTER_ADDR": "localhost"}, f"env-{HOST}-localhost-29500"),
+        (Identity(1, 2, 0, None, "env"), MASTER | {"MASTER_ADDR": "10.0.0.1"}, "env-10.0.0.1-29500"),
+        (Identity(1, 2, 1, 2, "torchrun"), ELASTIC, f"torchrun-{HOST}-127.0.0.1-29500-a_b-1"),
+    ],
+)  # fmt: skip
+def test_a_launch_without_a_secret_meets_by_a_file_of_its_own(identity, environ, where, tmp_path):
+    rendezvous_of(identity, environ, tmp_path).listen("127.0.0.1").close()
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()] == [f"attach/{where}"]
+
+
+@pytest.mark.parametrize("launcher", ["env", "srun", "mpirun", "torchrun"])
+def test_a_launch_with_a_secret_and_a_master_meets_there_and_writes_no_file(launcher, tmp_path):
+    environ = STEP | MASTER | SECRET | {"MASTER_PORT": str(free_port())}
+    # torchrun's agent holds the port itself.
+    environ |= AGENT if launcher == "torchrun" else {}
+    gathered = []
+
+    def lead():
+        zero = Identity(0, 2, 0, None, launcher)
+        gathered.append(gather(zero, rendezvous_of(zero, environ, tmp_path), 30, "127.0.0.1"))
+
+    agent = socket.create_server(("", int(environ["MASTER_PORT"]))) if launcher == "torchrun" else None
+    thread = threading.Thread(target=lead)
+    thread.start()
+    one = Identity(1, 2, 0, None, launcher)
+    channel = follow(one, rendezvous_of(one, environ, tmp_path), 30)
+    thread.join(30)
+    assert [attached.size for attached in gathered] == [2]
+    gathered[0].tell(BYE)
+    channel.close()
+    assert list(tmp_path.rglob("*")) == []
+    if agent is not None:
+        agent.close()
+
+
+def test_launches_of_one_user_with_one_secret_have_different_keys(tmp_path):
+    environs = [MASTER | SECRET | {"TORCHELASTIC_RESTART_COUNT": count} for count in "01"]
+    keys = {rendezvous_of(ONE, environ, tmp_path).endpoints()[0].key for environ in environs}
+    assert len(keys) == 2
+
+
+def test_rank_0_takes_the_first_port_that_is_free_and_says_where_none_is():
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(RanksFailed, match=rf"rank 0 cannot listen on .*:{port}: Address already in use \(MASTER_P"):
+            SecretRendezvous("node1", range(port, port + 1), KEY).listen("")
+        with contextlib.closing(SecretRendezvous("node1", range(port, port + 9), KEY).listen("")) as listener:
+            assert port < listener.endpoint.port < port + 9
+
+
+class Stranger:
+    """Another user of this machine, who was first at every port, and writes a file where one is looked for."""
+
+    def __init__(self, ports, files):
+        (ready, readied), (self.accepted, told) = os.pipe(), os.pipe()
+        self._child = os.fork()
+        if not self._child:
+            try:
+                self._act(ports, files, readied, told)
+            finally:
+                traceback.print_exc()
+                os._exit(1)
+        os.close(readied)
+        os.close(told)
+        assert os.read(ready, 1) == b"x", "the stranger could not begin"
+
+    def _act(self, ports, files, readied, told):
+        # What this loads lies where the other user may not look.
+        socket.getaddrinfo("127.0.0.1", 0)
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        listeners = [Listener("127.0.0.1", port, KEY) for port in ports]
+        for path in files:
+            path.write_text(listeners[0].endpoint.text)
+        os.write(readied, b"x")
+        while True:
+            if any(listener.accept(0.02) is not None for listener in listeners):
+                os.write(told, b"x")
+
+    def close(self):
+        """Whether a rank came to him and would have run what he says."""
+        os.kill(self._child, signal.SIGKILL)
+        os.waitpid(self._child, 0)
+        return os.read(self.accepted, 1) == b"x"
+
+
+def lured(launcher, secret):
+    """Whether a rank of a launch came to a stranger, where everybody may write into the folder of the runs."""
+    identity, port = Identity(1, 2, 1, 2, launcher), free_port()
+    environ = STEP | ELASTIC | {"PMIX_NAMESPACE": "job", "MASTER_PORT": str(port)} | secret
+    environ |= AGENT if launcher == "torchrun" else {}
+    master = f"{HOST}-127.0.0.1-{port}-a_b-1"
+    names = ["srun-7-2", "mpirun-job", f"env-{master}", f"torchrun-{master}"]
+    with tempfile.TemporaryDirectory() as folder:
+        attach = Path(folder) / "attach"
+        attach.mkdir()
+        for one in (attach, attach.parent):
+            one.chmod(0o777)
+        own = rendezvous_of(identity, environ, Path(folder))
+        ports = [endpoint.port for endpoint in own.endpoints()] if secret else [0]
+        stranger = Stranger(ports, [attach / name for name in names])
+        try:
+            with contextlib.suppress(RanksFailed):
+                channel = meet(identity, own, 0.8)
+                # He takes note of whoever comes to him.
+                time.sleep(0.3)
+                channel.close()
+        finally:
+            got_one = stranger.close()
+    return got_one
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "env", "srun", "mpirun"])
+@pytest.mark.parametrize("secret", [{}, SECRET], ids=["by a file", "by a secret"])
+def test_another_user_of_the_machine_gets_no_rank(launcher, secret, monkeypatch):
+    if os.geteuid():
+        pytest.skip("needs root, to be another user")
+    monkeypatch.setattr(rendezvous, "ATTEMPT_S", 0.3)
+    assert not lured(launcher, secret)
+
+
+def test_the_stranger_would_get_who_believes_him(monkeypatch):
+    if os.geteuid():
+        pytest.skip("needs root, to be another user")
+    monkeypatch.setattr(FileRendezvous, "endpoints", lambda own: [Endpoint.parse(own._path.read_text())])
+    assert lured("srun", {})
+
+
+@pytest.mark.parametrize(
+    ("launcher", "environ", "said"),
+    [
+        ("env", {}, "RANK=1 and WORLD_SIZE=2 are set, but not MASTER_ADDR and MASTER_PORT"),
+        ("env", {"MASTER_ADDR": "a"}, "but not MASTER_PORT; set them to rank 0's host and a free port"),
+        ("torchrun", {"MASTER_ADDR": "a", "MASTER_PORT": "70000"}, "MASTER_PORT='70000'; expected a port"),
+        ("mpirun", {}, "this mpirun names no job that rank 1 of 2 could know its own by"),
+        ("srun", STEP | MASTER | {"ROOFLINE_ATTACH_KEY": "12345"}, "has 5 characters; expected at least 16, as of `op"),
+    ],
+)
+def test_a_launch_that_gives_nothing_to_meet_by_is_refused(launcher, environ, said, tmp_path):
+    with pytest.raises(BadInput) as caught:
+        rendezvous_of(Identity(1, 2, 0, None, launcher), environ, tmp_path)
+    assert said in str(caught.value)

@@ -1,0 +1,98 @@
+"""`results.csv` comes back from pandas as it went in, and no spreadsheet computes what stands in it."""
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from pytest_roofline.baselines.rows import rows_of
+from pytest_roofline.core.records import Outcome
+from pytest_roofline.core.rows import plain
+from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.units import printable
+from pytest_roofline.report.results_csv import COLUMNS, results_csv
+
+
+@pytest.fixture
+def run(make, report, tmp_path):
+    return make.run(tmp_path / "run.jsonl", *report.everything())
+
+
+def test_pandas_reads_every_value_back(run):
+    # Versions are text, however much they look like numbers.
+    read_as = {"dtype": {"driver": str, "torch": str}, "keep_default_na": False, "na_values": [""]}
+    read_as["float_precision"] = "round_trip"
+    frame = pd.read_csv(io.StringIO(results_csv([run]), newline=""), **read_as)
+    rows = [plain(columns) for row in rows_of([run]) for columns in row.columns()]
+    assert (list(COLUMNS), len(rows)) == (list(frame.columns), len(frame))
+    for row, (_, read) in zip(rows, frame.iterrows(), strict=True):
+        for name, value in row.items():
+            if value is None or value == "":
+                assert pd.isna(read[name]), name
+            elif isinstance(value, dict | list):
+                assert value == json.loads(read[name])
+            elif isinstance(value, str):
+                assert printable(value) == read[name].removeprefix("'") or printable(value) == read[name]
+            else:
+                assert value == read[name], name
+
+
+def test_lines_end_as_rfc_4180_says_and_every_one_has_all_columns(run):
+    text = results_csv([run])
+    lines = text.split("\r\n")
+    assert ("", True) == (lines[-1], "\n" not in "".join(lines))
+    assert {len(COLUMNS)} == {len(row) for row in csv.reader(io.StringIO(text, newline=""), strict=True)}
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t=", "\r=", " =", "＝", "＋", "－", "＠"])
+def test_text_that_a_spreadsheet_would_compute_has_an_apostrophe_in_front(make, tmp_path, start):
+    hostile = f'{start}HYPERLINK("http://x","y")'
+    ended = Outcome(f"test_a.py::test_{hostile}", "failed", reason=hostile)
+    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", ended)]), newline=""))
+    assert row["reason"][0] in "'\\"
+    assert printable(hostile) == row["reason"].removeprefix("'")
+
+
+def test_numbers_below_zero_stay_numbers(make, report, tmp_path):
+    run = make.run(tmp_path / "run.jsonl", *report.compared("IMPROVED", change=-0.2))
+    (row,) = csv.DictReader(io.StringIO(results_csv([run]), newline=""))
+    assert math.expm1(-0.2) == float(row["change"])
+
+
+def test_a_run_without_results_has_the_names_alone(make, tmp_path):
+    assert ",".join(COLUMNS) + "\r\n" == results_csv([make.run(tmp_path / "run.jsonl")])
+
+
+def test_the_names_of_the_columns_are_what_scripts_rely_on():
+    assert COLUMNS == (
+        "run", "run_id", "started", "test", "label", "benchmark", "name", "parameters", "metric", "value", "unit",
+        "time_s", "rate", "rate_unit", "counting", "tokens_per_second", "baseline_value", "baseline_time_s",
+        "baseline_rate", "change", "change_low", "change_high", "confidence", "tolerance", "detectable",
+        "processes", "baseline_processes", "baseline_sessions", "roofline_share", "roofline_source", "verdict",
+        "reason", "outcome", "size_bytes", "held_bytes", "compile_s", "asked_bytes", "free_bytes", "target",
+        "figures", "cache", "timing", "labels", "ranks", "hardware", "device", "driver", "torch", "host",
+    )  # fmt: skip
+
+
+def test_labels_tell_which_shares_of_the_roofline_are_a_caches(make, tmp_path):
+    one = make.measurement(samples=Samples((1e-3,), 1, 1e-9, labels=("cache_resident", "noisy")))
+    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", one)]), newline=""))
+    assert ["cache_resident", "noisy"] == json.loads(row["labels"])
+
+
+def test_the_reason_is_why_the_test_is_red_and_then_what_the_verdict_says(make, report, tmp_path):
+    ended = make.outcome(make.measurement(), "failed", reason="RuntimeError: in teardown")
+    _, judgement, _ = records = report.compared("NO BASELINE", outcome=ended)
+    records[1] = replace(judgement, reason="no baseline recorded", remarks=())
+    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", *records)]), newline=""))
+    assert ("FAILED", "RuntimeError: in teardown; no baseline recorded") == (row["verdict"], row["reason"])
+
+
+def test_processes_that_do_not_count_are_not_counted(make, tmp_path):
+    three = [make.measurement(process=f"p{number}", invalid="busy" * (number == 0)) for number in range(3)]
+    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", *three)]), newline=""))
+    assert "2" == row["processes"]

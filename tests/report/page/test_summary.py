@@ -1,0 +1,237 @@
+"""The summary: the verdict first, below a mebibyte whatever happens, and nothing in it that is not text."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from markdown_it import MarkdownIt
+
+from pytest_roofline.core.records import Judgement, Outcome
+from pytest_roofline.core.resources import ExactJudgement
+from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.units import printable
+from pytest_roofline.report.markdown import LONGEST, code, line
+from pytest_roofline.report.summary import MOST_BYTES, summary
+
+
+@pytest.fixture
+def text(make, tmp_path):
+    def of(*records, **changes):
+        return summary([make.run(tmp_path / "run.jsonl", *records, **changes)])
+
+    return of
+
+
+def tokens(markdown):
+    return MarkdownIt("commonmark", {"html": True}).enable("table").parse(markdown)
+
+
+def cells(markdown):
+    """The table of a text as a Markdown reader sees it: rows of (kind of token, content)."""
+    rows = []
+    for token in tokens(markdown):
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type == "inline" and token.level == 4 and rows:
+            rows[-1].append([(child.type, child.content) for child in token.children])
+    return rows
+
+
+def kinds(markdown):
+    """Every kind of token in a text."""
+    found = tokens(markdown)
+    return {token.type for token in found} | {child.type for token in found for child in token.children or ()}
+
+
+@pytest.mark.parametrize(
+    ("words", "heading"),
+    [
+        (("PASSED", "REGRESSED"), "1 of 2 tests failed"),
+        (("PASSED", "INCONCLUSIVE", "INVALID"), "nothing failed, 2 of 3 results compared"),
+        (("NO BASELINE", "NO BASELINE"), "nothing was compared, in 2 results"),
+        ((), "nothing was measured"),
+    ],
+)
+def test_the_heading_is_the_verdict(text, report, words, heading):
+    records = [record for index, word in enumerate(words) for record in report.compared(word, label=f"copy[{index}]")]
+    assert f"## roofline: {heading}" == text(*records).splitlines()[0]
+
+
+def test_counts_and_rows_come_worst_first(text, report):
+    words = {"PASSED": "a", "REGRESSED": "b", "INVALID": "c", "INCONCLUSIVE": "d"}
+    found = text(*[record for word, label in words.items() for record in report.compared(word, label=label)])
+    assert "**1 REGRESSED, 1 INVALID, 1 INCONCLUSIVE, 1 PASSED**" in found.splitlines()
+    assert ["b", "c", "d", "a"] == [row[1][0][1] for row in cells(found)[1:]]
+
+
+def test_a_green_test_whose_teardown_failed_is_told_as_failed(text, report, make):
+    found = text(*report.compared("PASSED", outcome=make.outcome(make.measurement(), "failed", reason="in teardown")))
+    assert "**1 FAILED**" in found.splitlines()
+    (row,) = [line for line in found.splitlines() if line.startswith("| **FAILED**")]
+    assert row.endswith(" `in teardown` |")
+
+
+def test_a_row_has_both_rates_the_difference_its_interval_and_what_may_explain_it(text, report):
+    found = text(*report.compared("REGRESSED", label="copy"))
+    row = "| **REGRESSED** | `copy` | `112 GB/s` | `134 GB/s` | `+22.1 %` | `+20.9 % … +23.4 %` |"
+    assert f"{row} `driver 550.54 → 570.86` |" in found.splitlines()
+
+
+def test_the_machine_and_the_run_are_named(text, report, make):
+    found = text(*report.compared("PASSED"), make.footer())
+    facts = "`NVIDIA H200`, driver `570.86`, torch `2.13.0`, on `node`, run `run` of `2026-01-02T03:04:05Z`"
+    assert f"* {facts}" in found.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("footer", "words"), [(True, ", which ended with status 2"), (False, ", **which did not come to its end**")]
+)
+def test_a_run_that_did_not_end_well_says_so(text, report, make, footer, words):
+    (facts,) = [
+        line
+        for line in text(*report.compared("PASSED"), *([make.footer(exit_status=2)] * footer)).splitlines()
+        if line.startswith("* `NVIDIA")
+    ]
+    assert facts.endswith(words)
+
+
+def test_what_changed_since_the_baseline_is_told_once_with_how_many_it_concerns(text, report):
+    first, second = report.compared("PASSED", label="a"), report.compared("PASSED", label="b")
+    assert "* `driver 550.54 → 570.86`" in text(*first, *second).splitlines()
+    second[1] = replace(second[1], remarks=("the clock explains it: 1980 → 1500 MHz", "torch 2.4 → 2.5"))
+    lines = text(*first, *second).splitlines()
+    assert "* `driver 550.54 → 570.86` (1 of 2 results)" in lines
+    assert "* `torch 2.4 → 2.5` (1 of 2 results)" in lines
+    assert "* `the clock explains it: 1980 → 1500 MHz` (1 of 2 results)" in lines
+    assert "Nothing that is known" not in text(*first, *second)
+    second[1] = first[1] = replace(second[1], remarks=())
+    assert "Nothing that is known of this machine changed since the baseline." in text(*first, *second)
+
+
+def test_whatever_a_result_remarks_on_nobody_says_that_nothing_changed(text, report):
+    records = report.everything()
+    exact = next(record for record in records if isinstance(record, ExactJudgement))
+    found = text(*report.compared("PASSED", label="a"), *(replace(record, remarks=("triton 3.8 → 3.9",))
+        if record is exact else record for record in records))  # fmt: skip
+    assert "* `triton 3.8 → 3.9` (1 of 3 results)" in found.splitlines()
+    assert "Nothing that is known" not in found
+
+
+def test_tests_that_were_skipped_are_told_by_their_reasons_and_fill_no_rows(text, report):
+    skipped = [Outcome(f"test_a.py::test_{n}", "skipped", reason=f"needs {n % 12} GPUs") for n in range(49)]
+    lines = text(*report.compared("PASSED"), *skipped).splitlines()
+    assert 1 == len([line for line in lines if line.startswith("| ") and not line.startswith("| verdict")])
+    assert "**1 PASSED, 49 SKIPPED**" in lines
+    assert "* 5 skipped: `needs 0 GPUs`" in lines
+    assert "* and 8 more for other reasons" in lines
+
+
+@pytest.mark.parametrize(("word", "told"), [("PASSED", "; but pytest ended with status 1"), ("REGRESSED", "")])
+def test_a_run_that_failed_for_others_than_its_measurements_is_not_headed_as_green(text, report, make, word, told):
+    heading = text(*report.compared(word), make.footer(exit_status=1)).splitlines()[0]
+    assert heading.endswith(told or "1 of 1 test failed")
+
+
+def test_words_and_labels_of_any_length_leave_room_for_the_rest(text, report):
+    long = [report.compared("REGRESSED", label=f"{n}{'`' * 400_000}") for n in range(3)]
+    found = text(*[replace(record, verdict="[x](http://evil)" * 50_000) if isinstance(record, Judgement) else record
+                   for records in long for record in records])  # fmt: skip
+    assert 10_000 > len(found.encode())
+    assert "**3 UNKNOWN**" in found.splitlines()
+    assert "roofline explain" not in found
+
+
+def test_replaced_and_profiled_numbers_are_not_passed_off_as_real(text, make):
+    one = make.measurement(samples=Samples((1e-3,), 1, 1e-9, labels=("replaced", "profiled")))
+    found = text(one)
+    assert "as a drill does" in found
+    assert "taken under a profiler are never judged" in found
+
+
+def test_it_says_how_to_look_closer_in_words_that_a_shell_takes_as_they_stand(make, report, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = make.run(tmp_path / ".roofline/runs/night.jsonl", *report.compared("REGRESSED", label="copy[64MiB]"))
+    assert "roofline explain night 'copy[64MiB]'" in summary([run]).splitlines()
+    run = make.run(tmp_path / "else where/night.jsonl", *report.compared("REGRESSED", label="copy"))
+    assert f"roofline explain '{tmp_path}/else where/night.jsonl' copy" in summary([run]).splitlines()
+    run.path.unlink()
+    assert "The run file could not be saved" in summary([run])
+
+
+def test_several_runs_are_told_apart(make, report, tmp_path):
+    runs = [make.run(tmp_path / f"{name}.jsonl", *report.compared("PASSED")) for name in ("old", "new")]
+    found = summary(runs)
+    assert 2 == found.count("* `NVIDIA H200`")
+    assert ["old", "new"] == [row[-1][0][1] for row in cells(found)[1:]]
+
+
+def test_of_very_many_runs_the_first_are_told(make, tmp_path):
+    runs = [make.run(tmp_path / f"r{index}.jsonl", make.measurement()) for index in range(25)]
+    assert "* and 5 more runs" in summary(runs).splitlines()
+
+
+def test_hostile_text_stays_text(text, report):
+    found = text(*report.everything())
+    assert {"html_inline", "html_block", "link_open", "image", "html_entity"}.isdisjoint(kinds(found))
+    table = cells(found)
+    assert {7} == {len(row) for row in table}
+    (row,) = [row for row in table if "script" in str(row)]
+    shown = printable(report.hostile)
+    assert ("code_inline", f"test_hostile[{shown}]".replace("\\|", "\\\\|")) == row[1][0]
+
+
+def test_a_hostile_machine_stays_text(text, make, report):
+    found = text(make.measurement(), product=report.hostile, driver=report.hostile)
+    assert {"html_inline", "html_block", "link_open"}.isdisjoint(kinds(found))
+    assert not re.search(r"^::", found, re.MULTILINE)
+
+
+@pytest.mark.parametrize("content", ["`", "``a`", "a`", " a", "a ", "`` ` ``", "a|b", "a\\b", "\\", "<b>&amp;", "*_~#"])
+def test_a_code_span_shows_its_text(content):
+    (inline,) = [token for token in tokens(code(content)) if token.type == "inline"]
+    assert [("code_inline", content)] == [(child.type, child.content) for child in inline.children]
+
+
+@pytest.mark.parametrize("content", ["", " ", "   "])
+def test_nothing_needs_no_span(content):
+    assert "" == code(content)
+
+
+def test_what_is_very_long_is_cut():
+    assert LONGEST + 2 == len(code("a" * 10_000))
+
+
+@pytest.mark.parametrize("slashes", range(5))
+def test_a_bar_ends_no_cell_however_many_backslashes_stand_before_it(slashes):
+    table = f"| a | b |\n|---|---|\n{line([code('x' + slashes * chr(92) + '|y'), 'z'])}\n"
+    # Readers differ in whether they pair backslashes; after an odd number both take the bar for text.
+    before = re.search(r"(\\+)\|y", table)[1]
+    assert 1 == len(before) % 2
+    assert 2 == len(cells(table)[1])
+
+
+@pytest.fixture(scope="module")
+def ten_thousand(make, tmp_path_factory):
+    ended = (Outcome(f"test_a.py::test_{index:05}[{'µ' * 60}]", "failed", reason="é" * 90) for index in range(10_000))
+    return make.run(tmp_path_factory.mktemp("many") / "run.jsonl", *ended)
+
+
+def test_ten_thousand_results_stay_below_a_mebibyte_in_whole_rows(ten_thousand):
+    found = summary([ten_thousand])
+    assert 2**20 - 1000 < len(found.encode()) <= MOST_BYTES < 2**20
+    rows = [line for line in found.splitlines() if line.startswith("| **FAILED**")]
+    assert {line.count("|") for line in rows} == {8}
+    (told,) = [line for line in found.splitlines() if "found no room here" in line]
+    assert f"{10_000 - len(rows)} more rows found no room here" in told
+    assert "`results.csv`" in told
+
+
+@pytest.mark.parametrize("most_bytes", [2_000, 5_000, 5_001, 5_002, 50_000])
+def test_it_never_exceeds_the_room_there_is(ten_thousand, most_bytes):
+    found = summary([ten_thousand], most_bytes=most_bytes)
+    assert most_bytes - 800 < len(found.encode()) <= most_bytes
+
+
+@pytest.mark.parametrize("most_bytes", [-5, 0, 100])
+def test_without_room_for_the_verdict_there_is_nothing(ten_thousand, most_bytes):
+    assert "" == summary([ten_thousand], most_bytes=most_bytes)

@@ -1,0 +1,190 @@
+"""A machine, its findings and the proven properties as lines that a person reads."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_roofline.core.facts import HostFacts
+from pytest_roofline.core.machine import Finding, Gpu, Machine, Property, Unexpected
+from pytest_roofline.core.units import printable
+from pytest_roofline.report.machine import difference_lines, finding_lines, machine_lines, property_line
+
+GB = 10**9
+HOST = HostFacts("node", "AMD EPYC", 64, 32, 512 * GB, 512 * GB, kernel="6.8")
+GPU = Gpu(
+    0, "NVIDIA H100", memory_bytes=80 * GB, driver="570.86", power_limit_w=700.0, pcie_generation=5, pcie_width=16,
+    links=18, ecc=True,
+)  # fmt: skip
+FINDING = Finding("limit", "memlock", "8.39 MB may be locked", "RDMA is refused", "ulimit -l unlimited")
+HELD = Property("a flush evicts the cache", "holds", "cold at 3000 GB/s", "at most 3450 GB/s")
+HOSTILE = ["evil\nLIMIT fake", "\x1b[31mred", "a\rb", "a\x85b", "a\u2028b", "a\x00b", "\u202egpu"]
+
+
+def test_the_host_and_every_gpu_have_a_line():
+    lines = machine_lines(Machine(HOST, gpus=(GPU, replace(GPU, index=1, ecc=False)), torch_devices=2))
+    assert lines == [
+        "host node: AMD EPYC, 32 of 64 cores, 512 GB memory, kernel 6.8",
+        "GPU 0 (NVIDIA H100): 80.0 GB, driver 570.86, 700 W, PCIe 5 × 16, 18 links up, ECC on",
+        "GPU 1 (NVIDIA H100): 80.0 GB, driver 570.86, 700 W, PCIe 5 × 16, 18 links up, ECC off",
+        "2 GPUs seen; torch uses 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("machine", "told"),
+    [
+        (Machine(HOST), "no GPUs seen"),
+        (Machine(HOST, torch_devices=0), "no GPUs seen; torch uses 0"),
+        (Machine(HOST, gpus=(GPU,), torch_devices=0), "1 GPU seen; torch uses 0"),
+    ],
+)
+def test_what_is_seen_and_what_torch_uses_is_told(machine, told):
+    assert machine_lines(machine)[-1] == told
+
+
+def test_memory_that_a_cgroup_keeps_away_is_told():
+    (host, _) = machine_lines(Machine(replace(HOST, usable_memory_bytes=16 * GB)))
+    assert "512 GB memory, of which 16.0 GB usable" in host
+
+
+@pytest.mark.parametrize(
+    ("fact", "told"),
+    [
+        ({"memory_bytes": None}, "80.0 GB"),
+        ({"driver": None}, "driver"),
+        ({"power_limit_w": None}, " W"),
+        ({"pcie_generation": None, "pcie_width": None}, "PCIe"),
+        ({"links": None}, "links"),
+        ({"ecc": None}, "ECC"),
+    ],
+)
+def test_a_fact_that_is_unknown_is_left_out(fact, told):
+    lines = [machine_lines(Machine(HOST, gpus=(gpu,)))[1] for gpu in (GPU, replace(GPU, **fact))]
+    assert [True, False] == [told in line for line in lines]
+
+
+def test_a_partition_is_told():
+    assert "mig" in machine_lines(Machine(HOST, gpus=(replace(GPU, partition="mig"),)))[1]
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "told"), [(5, None, "PCIe 5 × ?"), (None, 16, "PCIe ? × 16"), (4, 8, "PCIe 4 × 8")]
+)
+def test_half_of_a_link_is_told_too(generation, width, told):
+    gpu = replace(GPU, pcie_generation=generation, pcie_width=width)
+    assert told in machine_lines(Machine(HOST, gpus=(gpu,)))[1]
+
+
+def test_no_links_up_is_not_unknown():
+    assert "0 links up" in machine_lines(Machine(HOST, gpus=(replace(GPU, links=0),)))[1]
+
+
+def test_a_finding_says_kind_subject_what_was_seen_its_effect_and_its_remedy():
+    assert finding_lines([FINDING], 200) == [
+        "LIMIT   memlock: 8.39 MB may be locked: RDMA is refused. Mend: ulimit -l unlimited."
+    ]
+
+
+def test_findings_keep_their_order():
+    other = replace(FINDING, kind="unknown", subject="governor")
+    assert ["LIMIT", "UNKNOWN"] == [line.split()[0] for line in finding_lines([FINDING, other], 200)]
+
+
+def test_without_findings_a_line_says_so():
+    assert finding_lines([], 80) == ["nothing that limits the trust in numbers was found"]
+
+
+@given(st.text(max_size=300), st.integers(20, 120))
+def test_no_line_of_a_finding_is_wider_than_the_terminal(text, width):
+    lines = finding_lines([replace(FINDING, observed=text)], width)
+    assert max(len(line) for line in lines) <= width
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_finding_that_goes_on_is_indented_under_its_subject(width):
+    first, *others = finding_lines([replace(FINDING, effect="slow " * 40)], width)
+    assert first.startswith("LIMIT   memlock")
+    assert others
+    assert all(line.startswith(" " * 8) and line[8] != " " for line in others)
+
+
+def test_wrapping_a_finding_loses_no_word():
+    finding = replace(FINDING, remedy="docker run --shm-size=16g (or --ipc=host) " * 5)
+    assert " ".join(finding_lines([finding], 400)).split() == " ".join(finding_lines([finding], 40)).split()
+
+
+@pytest.mark.parametrize(
+    ("found", "lines"),
+    [
+        ([], ["as expected by node.json"]),
+        (
+            [Unexpected("GPU 3 (H100)", "pcie_width", "16", "8")],
+            ["GPU 3 (H100): pcie_width expected 16, found 8", "1 difference from node.json"],
+        ),
+        (
+            [Unexpected("GPUs", "H100", "8", "7"), Unexpected("driver", "version", "570.86", "unknown")],
+            [
+                "GPUs: H100 expected 8, found 7",
+                "driver: version expected 570.86, found unknown",
+                "2 differences from node.json",
+            ],
+        ),
+    ],
+)
+def test_every_difference_has_a_line_and_they_are_counted(found, lines):
+    assert lines == [line.partition("; mend: ")[0] for line in difference_lines(found, "node.json")]
+
+
+def test_every_difference_says_what_would_mend_it():
+    narrow, driver = Unexpected("GPU 3 (H100)", "pcie_width", "16", "8"), Unexpected("driver", "version", "2", "1")
+    lines = difference_lines([narrow, driver], "node.json")
+    assert [f"; mend: {narrow.remedy}", f"; mend: {driver.remedy}"] == [
+        line[line.index("; mend") :] for line in lines[:2]
+    ]
+    assert narrow.remedy != driver.remedy
+
+
+@pytest.mark.parametrize(
+    ("outcome", "line"),
+    [
+        ("holds", "holds          a flush evicts the cache: cold at 3000 GB/s"),
+        ("FAILS", "FAILS          a flush evicts the cache: cold at 3000 GB/s; expected at most 3450 GB/s"),
+        ("does not apply", "does not apply a flush evicts the cache: cold at 3000 GB/s"),
+    ],
+)
+def test_what_must_be_is_told_where_a_property_fails(outcome, line):
+    assert line == property_line(replace(HELD, outcome=outcome), 200)
+
+
+@given(st.text(max_size=300), st.integers(30, 120))
+def test_no_line_of_a_property_is_wider_than_the_terminal(text, width):
+    lines = property_line(replace(HELD, outcome="FAILS", observed=text), width).split("\n")
+    assert max(len(line) for line in lines) <= width
+
+
+def hostile_lines(text):
+    """Lines of everything that a driver, a file or a path may name, named like this."""
+    gpu = Gpu(0, text, driver=text, partition=text)
+    machine = Machine(replace(HOST, name=text, cpu_model=text, kernel=text), gpus=(gpu,))
+    finding = Finding("limit", gpu.label, text, text, text)
+    return [
+        *machine_lines(machine),
+        *finding_lines([finding], 100),
+        *difference_lines([Unexpected(gpu.label, text, text, text)], text),
+        *difference_lines([], text),
+        *property_line(replace(HELD, outcome="FAILS", observed=text, expected=text), 100).split("\n"),
+    ]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_name_neither_breaks_a_line_nor_steers_the_terminal(text):
+    lines = hostile_lines(text)
+    assert [printable(line) for line in lines] == lines
+
+
+@given(st.text(max_size=40))
+def test_no_name_whatever_breaks_a_line(text):
+    lines = hostile_lines(text)
+    assert [printable(line) for line in lines] == lines

@@ -1,0 +1,207 @@
+"""Which part of a device is sick and which is fine, from the verdicts of a run, in one sentence."""
+
+import math
+
+import pytest
+
+from pytest_roofline.core.machine import THERMAL
+from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.hardware.rungs import Rung, rung_of
+from pytest_roofline.report.ladder import ladder_lines
+from pytest_roofline.stats.ladder import ITSELF, LOOK, MEMORY, SHARED, Evidence, RungState, climb, look_at, slowed_by
+
+MIB = 2**20
+BIG, TINY, BETWEEN = 256 * MIB, 4096, MIB
+# A measurement that stands on each rung; the clock's own state comes from what they tell of it.
+PARTS = {
+    Rung.ENGINE: ("memcpy_d2d", {"size_bytes": BIG}, "auto_traffic_GBps", {}),
+    Rung.MULTIPROCESSORS: ("stream", {"operation": "triad"}, "traffic_GBps", {}),
+    Rung.HOST_LINK: ("memcpy_h2d", {"size_bytes": BIG, "memory": "pinned"}, "pinned_auto_payload_GBps", {}),
+    Rung.PEER_LINK: (
+        "peer_copy_one_way",
+        {"source": 0, "target": 1, "size_bytes": BIG},
+        "auto_payload_GBps",
+        {"devices": 2, "link": "nvlink"},
+    ),
+    Rung.PRODUCT: ("attention", {"sequence": 1024}, "bf16_TFLOPS", {}),
+    Rung.LAUNCH: ("memcpy_d2d", {"size_bytes": TINY}, "auto_traffic_GBps", {}),
+}
+
+
+@pytest.fixture
+def seen(make):
+    """What a run found of the part that a rung stands for."""
+
+    def build(rung, word="PASSED", change=0.0, clock=None, **changes):
+        benchmark, parameters, metric, hardware = PARTS[rung]
+        key = make.key(benchmark, parameters=parameters, metric=metric, hardware=make.hardware(**hardware))
+        logs = math.log1p(change)
+        facts = {"estimate": logs, "interval": (logs - 0.01, logs + 0.01), "clock": clock}
+        return Evidence(key, word, 0.05, **(facts | changes))
+
+    return build
+
+
+@pytest.fixture
+def told(seen):
+    """The ladder of a run in which these rungs are sick and those fine; and how the clock moved, as a share."""
+
+    def build(sick=(), fine=(), clock=None):
+        logs = None if clock is None else math.log1p(clock)
+        found = [seen(rung, "REGRESSED", 0.15, logs) for rung in sick]
+        return climb([*found, *(seen(rung, clock=logs) for rung in fine)])
+
+    return build
+
+
+def sentence(steps):
+    (line,) = ladder_lines(steps)
+    return line
+
+
+def state_of(steps, rung):
+    return next(step.state for step in steps if step.rung is rung)
+
+
+@pytest.mark.parametrize("rung", PARTS, ids=lambda rung: rung.value)
+def test_each_part_is_known_by_the_tests_of_perf_tests(seen, rung):
+    assert rung_of(seen(rung).key) is rung
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "size_bytes", "expected"),
+    [
+        ("memcpy_d2d_triton", "sm_traffic_GBps", BIG, Rung.MULTIPROCESSORS),
+        ("memcpy_d2d_triton", "sm_traffic_GBps", TINY, Rung.LAUNCH),
+        ("stream_from_host", "pinned_auto_payload_GBps", BIG, Rung.HOST_LINK),
+        ("streaming_llm", "time_s", BIG, None),
+        ("stream_mine", "traffic_GBps", BIG, None),
+        ("memcpy_d2h", "pinned_auto_payload_GBps", 16 * MIB, Rung.HOST_LINK),
+        ("memcpy_d2h", "pinned_auto_payload_GBps", BETWEEN, None),
+        ("memcpy_d2h", "pageable_auto_payload_GBps", BIG, None),
+        ("my_own_copy", "ce_traffic_GBps", BIG, Rung.ENGINE),
+        ("my_own_kernel", "traffic_GBps", BIG, None),
+        ("peer_copy_gloo", "gloo_payload_GBps", BIG, None),
+        ("all_reduce", "busbw_GBps", BIG, None),
+        ("job", "job_wall_s", BIG, None),
+    ],
+)
+def test_a_rung_is_what_a_metric_says_of_engine_and_memory(make, name, metric, size_bytes, expected):
+    assert rung_of(make.key(name, size_bytes, metric=metric)) is expected
+
+
+@pytest.mark.parametrize("name", ["stream", "stream_large"])
+def test_of_stream_only_kernels_that_copy_tell_of_the_multiprocessors(make, name):
+    found = {operation: rung_of(make.key(name, parameters={"operation": operation}, metric="traffic_GBps"))
+             for operation in ("copy", "scale", "add", "triad", "dot")}  # fmt: skip
+    assert found == {
+        "copy": Rung.ENGINE,
+        **dict.fromkeys(("scale", "add", "triad"), Rung.MULTIPROCESSORS),
+        "dot": None,
+    }
+
+
+def test_a_processor_has_no_rungs(make):
+    key = make.key("stream", hardware=make.hardware(partition="8-cores"))
+    assert rung_of(key) is None
+    assert climb([Evidence(key, "REGRESSED", 0.05, 0.2, (0.1, 0.3))]) == ()
+
+
+def test_where_nothing_regressed_there_is_no_ladder(seen):
+    open_one = seen(Rung.ENGINE, "INCONCLUSIVE", 0.5)
+    assert climb([seen(Rung.HOST_LINK), open_one]) == ()
+    assert ladder_lines(()) == []
+
+
+def test_where_to_look_follows_from_what_is_slower():
+    engine, units, host, product = Rung.ENGINE, Rung.MULTIPROCESSORS, Rung.HOST_LINK, Rung.PRODUCT
+    assert {rung: look_at([rung]) for rung in Rung} == LOOK
+    assert look_at([engine, units]) == MEMORY
+    assert look_at([engine, host]) == f"{LOOK[engine]}; then at {LOOK[host]}"
+    assert look_at([Rung.CLOCK, engine, units]) == f"{LOOK[Rung.CLOCK]}; then at {MEMORY}"
+    assert look_at([engine, units, host, product]) == SHARED
+    assert look_at([]) == ITSELF
+
+
+def test_the_sentence_names_what_is_slower_what_is_fine_and_what_is_not_known(told):
+    assert sentence(told((Rung.ENGINE, Rung.MULTIPROCESSORS), (Rung.HOST_LINK,), 0.01)) == (
+        "ladder: slower: copy engine +15.0 % time in 1 of 1, copies by multiprocessors +15.0 % time in 1 of 1; "
+        f"fine: clock, host link; not known: peer link, matrix products, launching. Look at {MEMORY}"
+    )
+
+
+def test_a_clock_that_fell_or_a_device_that_slowed_itself_down_is_told_with_its_cause(seen):
+    fell = [seen(Rung.PRODUCT, "REGRESSED", 0.2, math.log1p(-0.2), slowed=THERMAL)]
+    assert "slower: clock -20.0 % in 1 of 1, thermal slowdown, matrix products +20.0 % time" in sentence(climb(fell))
+    slowed = [seen(Rung.PRODUCT, "REGRESSED", 0.2), seen(Rung.ENGINE, "INVALID", estimate=None, slowed=THERMAL)]
+    assert "slower: clock, by thermal slowdown in 1 of 2, matrix products" in sentence(climb(slowed))
+
+
+def test_the_clock_is_that_under_the_products_where_these_are_sick(seen):
+    capped = [seen(Rung.PRODUCT, "REGRESSED", 0.25, math.log1p(-0.2))] * 2
+    link = [seen(Rung.HOST_LINK, "REGRESSED", 0.25, 0.0)] * 5
+    for others in ([seen(Rung.ENGINE, clock=0.0)] * 20, link):
+        clock = climb([*others, *capped])[0]
+        assert (clock.state, clock.seen) == (RungState.SICK, 2)
+    assert state_of(climb([seen(Rung.ENGINE, clock=0.0), seen(Rung.PRODUCT, "REGRESSED", 0.25)]), Rung.CLOCK) is (
+        RungState.UNKNOWN
+    )
+
+
+@pytest.mark.parametrize(
+    ("clocks", "state"),
+    [
+        ([0.0] * 5, RungState.FINE),
+        ([-0.2, 0.0, 0.0, 0.0, 0.0], RungState.UNKNOWN),
+        ([-0.2, -0.2, 0.0, 0.0, 0.0], RungState.SICK),
+        ([-0.019], RungState.FINE),
+        ([-0.03], RungState.SICK),
+        ([0.1], RungState.FINE),
+    ],
+)
+def test_a_clock_is_sick_where_it_fell_and_fine_only_where_it_fell_under_nothing_that_is_sick(seen, clocks, state):
+    assert state_of(climb([seen(Rung.ENGINE, "REGRESSED", 0.25, clock) for clock in clocks]), Rung.CLOCK) is state
+
+
+@pytest.mark.parametrize(("sick", "state"), [(0, RungState.FINE), (6, RungState.UNKNOWN), (7, RungState.SICK)])
+def test_a_part_is_sick_where_a_third_of_its_tests_are_and_fine_where_none_is(seen, sick, state):
+    red = [seen(Rung.ENGINE, "REGRESSED", 0.1)] * sick
+    other = seen(Rung.HOST_LINK, "REGRESSED", 0.1)
+    assert state_of(climb([*red, *[seen(Rung.ENGINE)] * (20 - sick), other]), Rung.ENGINE) is state
+
+
+def test_one_link_of_many_pairs_is_sick(seen):
+    steps = climb([seen(Rung.PEER_LINK, "REGRESSED", 0.3), *[seen(Rung.PEER_LINK)] * 55])
+    assert state_of(steps, Rung.PEER_LINK) is RungState.SICK
+
+
+def test_an_open_test_that_is_surely_slower_makes_its_part_sick(seen):
+    red = seen(Rung.HOST_LINK, "REGRESSED", 0.2)
+    surely, perhaps = seen(Rung.ENGINE, "INCONCLUSIVE", 0.06), seen(Rung.ENGINE, "INCONCLUSIVE", 0.02)
+    assert [RungState.SICK, RungState.UNKNOWN] == [
+        state_of(climb([red, one]), Rung.ENGINE) for one in (surely, perhaps)
+    ]
+
+
+def test_a_part_is_fine_only_where_most_of_its_tests_were_shown_to_be(seen):
+    red, fine, open_one = seen(Rung.HOST_LINK, "REGRESSED", 0.2), seen(Rung.ENGINE), seen(Rung.ENGINE, "INCONCLUSIVE")
+    states = [state_of(climb([red, *found]), Rung.ENGINE) for found in ([fine, fine, open_one], [fine, open_one], [])]
+    assert states == [RungState.FINE, RungState.UNKNOWN, RungState.UNKNOWN]
+
+
+def test_where_only_tests_of_no_part_regressed_none_is_blamed_and_without_any_part_there_is_no_ladder(make, seen):
+    other = Evidence(make.key("all_reduce", metric="busbw_GBps"), "REGRESSED", 0.05, 0.2, (0.1, 0.3))
+    assert sentence(climb([other, seen(Rung.ENGINE)])).startswith("ladder: fine: copy engine; not known: clock, ")
+    undecided = [seen(Rung.ENGINE, "NO BASELINE", estimate=None), seen(Rung.HOST_LINK, "INCONCLUSIVE")]
+    assert climb([*undecided, other]) == ()
+
+
+def test_what_slowed_most_blocks_of_a_measurement_is_named(make):
+    def slowed(*causes):
+        blocks = tuple(Block(1, cause) for cause in causes)
+        samples = Samples((1e-3,) * len(blocks), iterations=1, tick_s=1e-9, blocks=blocks)
+        return slowed_by(make.measurement(samples=samples))
+
+    assert slowed(THERMAL, THERMAL, "") == THERMAL
+    assert slowed(THERMAL, "", "") == ""
+    assert slowed("host gap", "host gap", "") == ""

@@ -1,0 +1,113 @@
+"""What all tests of a session share: taken out of each, and judged once as if they were one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pytest_roofline.stats.shared import Side, hold_shared, shared_of
+from pytest_roofline.stats.spread import Group, priors
+from pytest_roofline.stats.verdicts import Kind, Policy, Reference, judge
+
+TESTS, DAYS, PROCESSES = 20, 3, 5
+PRIOR = priors()["device"]
+
+
+def _sides(*, shared=0.0, today=0.0, new=3, tests=TESTS, days=DAYS, seed=1, canaries=0):
+    """Tests of a suite whose days differ by `shared` in all of them, and that are `today` slower."""
+    rng = np.random.default_rng(seed)
+    day = shared * rng.standard_normal(days)
+    sides = {}
+    for number in range(tests + canaries):
+        logs = 0.003 * rng.standard_normal((days, PROCESSES)) + day[:, None]
+        groups = tuple(
+            Group(tuple(np.exp(row).tolist()), "GPU-0", f"2026-01-{place:02}T03:00:00Z")
+            for place, row in enumerate(logs, 1)
+        )
+        times = np.exp(today + 0.003 * rng.standard_normal(new))
+        sides[f"t{number}"] = Side(Group(tuple(times.tolist()), "GPU-0"), Reference(groups, "drawn"), number >= tests)
+    return sides
+
+
+def _held(sides):
+    return hold_shared(sides, [0.05] * TESTS, ["device"] * TESTS)
+
+
+def test_a_slow_day_that_all_tests_share_is_taken_out_of_each():
+    sides = _sides(shared=0.02, today=0.03)
+    shared, moved = _held(sides)
+    assert shared.coefficient == pytest.approx(1.0, abs=0.1)
+    assert [reference.shift for reference in moved.values()] == pytest.approx([0.03] * TESTS, abs=0.01)
+    for name, side in sides.items():
+        assert judge([side.new], side.reference, Policy(prior=PRIOR)).kind is not Kind.REGRESSED
+        assert judge([side.new], moved[name], Policy(prior=PRIOR)).estimate == pytest.approx(0.0, abs=0.02)
+
+
+def test_a_test_that_is_slower_than_the_others_is_found_on_a_day_that_hides_it():
+    sides = _sides(shared=0.02, today=-0.04)
+    slower = Side(Group(tuple(value * 1.08 for value in sides["t0"].new.medians_s), "GPU-0"), sides["t0"].reference)
+    _, moved = _held(sides | {"t0": slower})
+    assert judge([slower.new], moved["t0"], Policy(prior=PRIOR)).kind is Kind.REGRESSED
+    assert judge([slower.new], slower.reference, Policy(prior=PRIOR)).kind is not Kind.REGRESSED
+
+
+def test_where_nothing_is_shared_nothing_is_taken_out():
+    for seed in range(20):
+        _, moved = _held(_sides(seed=seed))
+        assert max(abs(reference.shift) for reference in moved.values()) < 0.002
+
+
+def test_a_slow_test_on_a_fast_day_is_not_red_while_it_is_no_slower_than_it_was():
+    sides = _sides(shared=0.04, today=-0.07, seed=3)
+    same = Side(Group((1.0, 1.001, 0.999), "GPU-0"), sides["t0"].reference)
+    _, moved = _held(sides | {"t0": same})
+    assert moved["t0"].shift < -0.05
+    assert judge([same.new], moved["t0"], Policy(prior=PRIOR)).kind is not Kind.REGRESSED
+
+
+def test_all_tests_together_are_judged_once_and_from_three_processes_on():
+    together = _held(_sides(today=0.10))[0].verdict
+    assert together.kind is Kind.REGRESSED
+    assert together.change == pytest.approx(0.105, abs=0.01)
+    shared, moved = _held(_sides(today=0.10, new=1))
+    assert shared.verdict.kind is Kind.INCONCLUSIVE
+    # Until that is decided nothing is taken out, so that further rounds are asked for.
+    assert {reference.shift for reference in moved.values()} == {0.0}
+
+
+def test_half_of_the_tests_being_slower_is_no_shift_of_all():
+    sides = _sides()
+    slow = {
+        name: Side(Group(tuple(value * 1.2 for value in side.new.medians_s), "GPU-0"), side.reference)
+        for name, side in list(sides.items())[: TESTS // 2 - 1]
+    }
+    shared, moved = _held(sides | slow)
+    assert shared.verdict.kind is not Kind.REGRESSED
+    for name, side in slow.items():
+        assert judge([side.new], moved[name], Policy(prior=PRIOR)).kind is Kind.REGRESSED
+
+
+def test_where_nothing_is_taken_out_each_test_is_red_by_itself_and_all_together_are_not_red_once_more():
+    shared = _held(_sides(shared=0.02, today=0.10))[0]
+    assert shared.regressed is shared.verdict
+    assert replace(shared, coefficient=0.0).regressed is None
+
+
+def test_too_few_tests_or_sessions_share_nothing():
+    for changed in [{"tests": 3}, {"days": 2}]:
+        assert shared_of(_sides(**changed), 0.05, PRIOR) is None, changed
+
+
+def test_canaries_are_members_of_the_median_and_are_not_judged():
+    sides = _sides(shared=0.02, today=0.03, tests=1, canaries=3)
+    _, moved = hold_shared(sides, [0.05], ["device"])
+    assert list(moved) == ["t0"]
+    assert moved["t0"].shift == pytest.approx(0.03, abs=0.015)
+
+
+def test_sessions_without_a_date_cannot_be_told_to_be_the_same():
+    undated = {
+        name: Side(side.new, Reference(tuple(Group(g.medians_s, g.device) for g in side.reference.groups), "drawn"))
+        for name, side in _sides().items()
+    }
+    assert shared_of(undated, 0.05, PRIOR) is None
