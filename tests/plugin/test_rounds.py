@@ -46,6 +46,7 @@ def test_crashes(measure): measure()
 def test_after_the_crash(measure): measure()
 def test_dies_twice(measure): measure()
 def test_fails_later(measure): measure()
+def test_fails_at_last(measure): measure()
 
 def test_wrong_later(measure, number): measure(verify=lambda: number != 2)
 
@@ -99,6 +100,7 @@ SLOW = {
     # Too near the tolerance for one process, also where that one is the last.
     "test_dies_twice": [1.045, "crash"],
     "test_fails_later": [1.042, "fail"],
+    "test_fails_at_last": [1.3, 1.31, "fail"],
     "test_wrong_later": OPEN,
     "test_known_to_be_slow": [1.3, 1.31, 1.29],
     "test_known_no_more": OPEN,
@@ -257,6 +259,12 @@ def test_a_test_that_fails_for_itself_in_a_later_round_fails(story):
     assert story.rounds("test_fails_later") == [1, 2]
 
 
+def test_a_test_that_failed_for_itself_keeps_all_its_processes_in_the_report_as_in_the_file(story):
+    figures = {prop.get("name"): prop.get("value") for prop in story.case("test_fails_at_last").iter("property")}
+    assert (figures["roofline.verdict"], figures["roofline.processes"]) == ("FAILED", "2")
+    assert story.measured("fails_at_last") == [(1, ""), (2, "")]
+
+
 def test_wrong_data_in_a_later_round_fails_the_test_and_no_number_of_it_is_fit(story):
     (failure,) = story.case("test_wrong_later").findall("failure")
     assert "wrong data" in failure.get("message")
@@ -302,7 +310,7 @@ def test_a_number_that_cannot_be_trusted_three_times_is_invalid(story):
 def test_junit_holds_every_test_of_the_run_once(story):
     names = [case.get("name") for case in story.suite.iter("testcase")]
     assert sorted(names) == sorted({node_id.rpartition("::")[2] for _, _, node_id in story.events})
-    assert (story.suite.get("failures"), story.suite.get("errors"), story.suite.get("skipped")) == ("4", "0", "1")
+    assert (story.suite.get("failures"), story.suite.get("errors"), story.suite.get("skipped")) == ("5", "0", "1")
 
 
 def test_junit_carries_the_figures_of_all_rounds(story):
@@ -312,13 +320,13 @@ def test_junit_carries_the_figures_of_all_rounds(story):
 
 def test_lf_knows_the_tests_that_failed_and_no_other(story):
     known = json.loads((story.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text())
-    failed = {"test_slow", "test_fails_later", "test_wrong_later", "test_known_no_more"}
+    failed = {"test_slow", "test_fails_later", "test_fails_at_last", "test_wrong_later", "test_known_no_more"}
     assert set(known) == {f"test_story.py::{name}" for name in failed}
 
 
 def test_a_verbose_run_ends_each_test_once_and_at_a_hundred_percent(story):
     ended = [line for line in story.lines if re.search(r" (PASSED|FAILED|XFAIL).*\[ *\d+%\]$", line)]
-    assert len({line.partition(" ")[0] for line in ended}) <= len(ended) == 20
+    assert len({line.partition(" ")[0] for line in ended}) <= len(ended) == 21
     assert ended[-1].endswith("[100%]")
 
 

@@ -122,8 +122,8 @@ class TimedResults:
     def retract(self, test_id: str) -> None:
         """Take back the verdicts of a test that failed for itself after all."""
         for row in self.of(test_id):
-            if row.judgement is not None and row.measurement is not None:
-                self._show(timed_row([row.measurement], verdict=FAILED, published=row.published, idle=row.idle))
+            if row.judgement is not None:
+                self._show(timed_row(row.measurements, verdict=FAILED, published=row.published, idle=row.idle))
 
     def write_verdicts(self, writer: "RunWriter") -> None:
         """Put the verdicts into the run file."""
