@@ -5,7 +5,7 @@
 A tile of the forward pass has BLOCK_M x BLOCK_N scores. Its two products take 2 · D FLOPs a score each, a score one
 exponential and three float32 instructions (scaled less its base, largest, sum), and a row D more to rescale the output.
 The shipped kernel waits for QKᵀ before it begins with them, so their times add up. `predictions()` is what a program
-holds beside what a card did; `docs/attention.md` shows both tables.
+holds beside what a card did; `docs/results/attention-model.md` shows both tables.
 """
 
 import json

@@ -40,7 +40,7 @@ PAGE = """# Day one, simulated
 
 Made by `python benchmarks/day_one.py`, every number of it, with {runs} runs of each product and
 seed {seed}.
-A machine is healthy where its rates are the median of the healthy figures behind [the floors](../floors.md). Cards are
+A machine is healthy where its rates are the median of the healthy figures behind [the floors](floors.md). Cards are
 {card:.0%} apart (in arithmetic {gemm:.0%}), the processes of one {process:.0%}.
 Each test takes up to {rounds} rounds, in which only what is undecided is
 measured again, and goes through the decision of a run with its floor. These spreads are assumed: nobody has
@@ -54,7 +54,7 @@ measured them here on accelerators.
 
 **From where a slow machine is red.** A test that takes {excess:.1%} longer than its floor allows
 is red {found:.0%} of the time, in up to {rounds} rounds; in a single one it must take {single:.1%}
-longer. The column *red from* of [the floors](../floors.md) adds the first to what lies between typical and floor.
+longer. The column *red from* of [the floors](floors.md) adds the first to what lies between typical and floor.
 """
 
 

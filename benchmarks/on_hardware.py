@@ -54,7 +54,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--quick", action="store_true", help="little time for every measurement: tries the program, proves nothing")
     add("--plant", type=json.loads, default={}, metavar="JSON", help='what deviates in the fake: {"tick_s": 1e-6}')
     add("-o", "--output", type=Path, help="the page (default: docs/results/hardware/PRODUCT.md; of a fake DIR/page.md)")
-    add("--table", action="store_true", help="write the table of devices into README.md, docs/index.md, docs/timing.md")
+    add("--table", action="store_true", help="write the table of devices into README.md and docs/index.md")
     # For the processes of its own.
     add("--describe", action="store_true", help=argparse.SUPPRESS)
     add("--ask", nargs="+", default=None, help=argparse.SUPPRESS)

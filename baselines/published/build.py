@@ -27,7 +27,7 @@ from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.core.writing import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, FLOORS_PAGE = Path("docs/published-figures.md"), Path("docs/floors.md")
+PAGE, FLOORS_PAGE = Path("docs/results/published.md"), Path("docs/results/floors.md")
 REMEDY = "run `python baselines/published/build.py` and look at the difference before you commit it"
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/floors.md: every floor with what it rests on and what it notices, and the cells without one."""
+"""The tables of docs/results/floors.md: each floor with what it rests on and notices; cells without one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

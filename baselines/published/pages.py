@@ -1,4 +1,4 @@
-"""The tables of docs/published-figures.md: limits that gate, how much they notice, and limits that do not gate."""
+"""The tables of docs/results/published.md: limits that gate, how much they notice, and limits that do not gate."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

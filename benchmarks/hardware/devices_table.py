@@ -13,7 +13,7 @@ from .facts import Facts
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs/results/hardware"
-PAGES = ("README.md", "docs/index.md", "docs/timing.md")
+PAGES = ("README.md", "docs/index.md")
 BEGIN = "<!-- made by benchmarks/on_hardware.py --table -->"
 END = "<!-- end of the table of devices -->"
 STAND_IN = "by stand-in"

@@ -195,38 +195,38 @@ def _foreseen(name: str) -> tuple[str, float, float, str]:
 def _forward(head_dim: int) -> Prediction:
     return Prediction(
         f"forward d{head_dim}", "attention", f"our forward pass, head dimension {head_dim}, long, no mask",
-        f"ours forward d{head_dim} full s16384", *_foreseen(f"forward d{head_dim}"), _MODEL, "attention.md", "H100",
+        f"ours forward d{head_dim} full s16384", *_foreseen(f"forward d{head_dim}"), _MODEL, "suite.md", "H100",
     )  # fmt: skip
 
 
 ATTENTION = (
-    _ran("attention", "attention", "the sweep", "attention.md"),
+    _ran("attention", "attention", "the sweep", "suite.md"),
     _forward(64),
     _forward(128),
     Prediction("causal", "attention", "a causal forward pass is slower by", "ours forward d* causal s16384",
-               *_foreseen("causal"), _MODEL, "attention.md", "H100"),
+               *_foreseen("causal"), _MODEL, "suite.md", "H100"),
     Prediction("backward", "attention", "our backward pass", "ours backward d* full s16384",
-               *_foreseen("backward"), _MODEL, "attention.md", "H100"),
+               *_foreseen("backward"), _MODEL, "suite.md", "H100"),
     Prediction("of the best forward", "attention", "of the best back end's rate, head dimension 128",
-               "ours forward d128 full s16384", *_foreseen("of the best forward"), _MODEL, "attention.md", "H100"),
+               "ours forward d128 full s16384", *_foreseen("of the best forward"), _MODEL, "suite.md", "H100"),
     Prediction("of the best backward", "attention", "of the best back end's rate, head dimension 128",
-               "ours backward d128 full s16384", *_foreseen("of the best backward"), _MODEL, "attention.md", "H100"),
+               "ours backward d128 full s16384", *_foreseen("of the best backward"), _MODEL, "suite.md", "H100"),
     Prediction("over flash", "attention", "our forward pass over SDPA's flash", "ours forward d* full s16384",
-               *_foreseen("over flash"), _MODEL, "attention.md", "H100"),
-    _ran("attention", "leaderboard", "the leaderboard's step", "attention.md"),
+               *_foreseen("over flash"), _MODEL, "suite.md", "H100"),
+    _ran("attention", "leaderboard", "the leaderboard's step", "suite.md"),
     _sound("attention"),
 )  # fmt: skip
 MODEL = (
-    _ran("model", "transformer", "steps of the transformer", "transformer.md"),
+    _ran("model", "transformer", "steps of the transformer", "suite.md"),
     Prediction("compiled", "model", "a compiled step, of the same as it is", "compile over eager: *", "share", 0, 1.0,
-               "share", "what compiling is for", "transformer.md"),
+               "share", "what compiling is for", "suite.md"),
     Prediction("as a graph", "model", "a step replayed from a graph, of the same as it is", "cuda_graph over eager: *",
-               "share", 0, 1.0, "share", "what graphs are for", "transformer.md"),
-    _ran("model", "memory", "memory against its formula", "transformer.md, memory"),
-    _ran("model", "precision", "precisions", "transformer.md, precisions"),
-    _ran("model", "profile", "a profile", "profiling.md"),
+               "share", 0, 1.0, "share", "what graphs are for", "suite.md"),
+    _ran("model", "memory", "memory against its formula", "suite.md, memory"),
+    _ran("model", "precision", "precisions", "suite.md, precisions"),
+    _ran("model", "profile", "a profile", "writing-tests.md"),
     Prediction("profiles", "model", "profiles in its run file", "profile", "profiles", 1, math.inf, "",
-               "the command's own help", "profiling.md"),
+               "the command's own help", "writing-tests.md"),
     _ran("model", "one rank", "one rank over NCCL", "ranks.md"),
     _sound("model"),
 )  # fmt: skip
@@ -239,6 +239,6 @@ GATE = (
     _ran("gate", "drill", "a drill of 20 %: every compared test is red", "README: is the gate awake?"),
 )  # fmt: skip
 LAST = (
-    _ran("memcheck", "memcheck", "compute-sanitizer over the Triton kernels", "attention.md"),
-    _ran("tuning", "tuning", "tuning of our kernels", "attention.md"),
+    _ran("memcheck", "memcheck", "compute-sanitizer over the Triton kernels", "suite.md"),
+    _ran("tuning", "tuning", "tuning of our kernels", "suite.md"),
 )

@@ -77,7 +77,7 @@ def row_of(found, benchmark="copy0"):
 def test_a_slower_test_is_found_among_unchanged_ones_with_four_devices_on_either_side(make):
     found = [with_controls(Fleet(make, seed).add(4, effect={0: 0.08})).judged() for seed in range(15)]
     red = [one for one in found if kinds(one)["copy0"] is Kind.REGRESSED]
-    # 19 times in 20 in the long run, as `docs/new-driver.md` says.
+    # 19 times in 20 in the long run, as `docs/compare.md` says.
     assert len(red) >= 13
     assert sum(list(kinds(one).values()).count(Kind.REGRESSED) for one in found) - len(red) <= 1
     assert all(one.rows[0].key.benchmark == "copy0" and one.worse for one in red)

@@ -332,9 +332,10 @@ def test_how_the_run_was_set_up_is_carried_and_what_cannot_be_is_said(checkout):
 
 
 def blocks(language):
-    """The fenced blocks of docs/bundle.md."""
-    page = (ROOT / "docs" / "bundle.md").read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    """The fenced blocks of docs/exchange.md."""
+    page = (ROOT / "docs" / "exchange.md").read_text(encoding="utf-8")
+    chapter = page.partition("## A bundle for support")[2]
+    return re.findall(rf"^```{language}\n(.*?)^```$", chapter, re.MULTILINE | re.DOTALL)
 
 
 def test_the_page_shows_what_the_command_prints(checkout):

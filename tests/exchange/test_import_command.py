@@ -13,7 +13,6 @@ from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.cli.main import main
 
 DATA = Path(__file__).parent / "data"
-PAGE = Path(__file__).parents[2] / "docs" / "importing.md"
 
 
 @pytest.fixture
@@ -314,17 +313,3 @@ def test_a_test_case_without_a_number_is_a_failed_test(call, here):
     done = call("import", "failed.json", "--save", "failed")
     assert "FAILED nvbandwidth.host_device_latency_sm: the test case failed" in done.output
     assert len(read_run(here / ".roofline" / "runs" / "failed.jsonl").not_passed) == 1
-
-
-def test_the_example_of_the_page_prints_what_stands_below_it(call, here):
-    blocks = re.findall(r"```(csv|sh|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["csv", "csv", "sh", "text", "sh", "text"]
-    (before, after, imports, imported, compare, compared) = (block for _, block in blocks)
-    (here / "before.csv").write_text(before, encoding="utf-8")
-    (here / "after.csv").write_text(after, encoding="utf-8")
-    done = [call(*command.split(" ")[1:]) for command in imports.strip().split("\n")]
-    assert ([one.exit_code for one in done], "".join(one.output for one in done)) == ([0, 0], imported)
-    done = call(*compare.split()[1:])
-    assert done.exit_code == 0
-    # Other lines may stand among these.
-    assert [line for line in compared.splitlines() if line not in done.output.splitlines()] == ["…"]

@@ -27,9 +27,9 @@ def copy(tmp_path):
     shutil.copytree(
         ROOT / "baselines", tmp_path / "baselines", ignore=shutil.ignore_patterns("published", "resources.json")
     )
-    (tmp_path / "docs").mkdir()
-    for page in ("published-figures.md", "floors.md"):
-        shutil.copy(ROOT / "docs" / page, tmp_path / "docs")
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    for page in ("published.md", "floors.md"):
+        shutil.copy(ROOT / "docs" / "results" / page, tmp_path / "docs" / "results")
     return tmp_path
 
 
@@ -93,14 +93,14 @@ def test_a_file_that_differs_is_named_and_written_anew(build, copy, capsys):
 
 
 def test_a_page_whose_table_differs_is_noticed(build, copy, capsys):
-    page = copy / "docs" / "published-figures.md"
+    page = copy / "docs" / "results" / "published.md"
     page.write_text(page.read_text(encoding="utf-8").replace("| 1225 GB/s |", "| 1226 GB/s |"), encoding="utf-8")
     assert build.main(["--root", str(copy), "--check"]) == 1
-    assert "differs: docs/published-figures.md" in capsys.readouterr().out
+    assert "differs: docs/results/published.md" in capsys.readouterr().out
 
 
 def test_a_page_without_its_markers_is_refused(build, copy, capsys):
-    page = copy / "docs" / "published-figures.md"
+    page = copy / "docs" / "results" / "published.md"
     page.write_text(page.read_text(encoding="utf-8").replace("<!-- end of gating -->", ""), encoding="utf-8")
     assert build.main(["--root", str(copy)]) == 2
     assert "expected each once" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from ..core.errors import BadInput
 
 GONE = {
     "qualify": "use `roofline compare BEFORE AFTER --control KEPT_BEFORE KEPT_AFTER`, each of them runs or a folder",
-    "contrast": "read results.csv of `roofline report` with pandas; docs/transformer.md has the lines",
+    "contrast": "read results.csv of `roofline report` with pandas; docs/suite.md has the lines",
 }
 
 

@@ -33,7 +33,7 @@ BATCHED = "it holds for the fastest single call, and a sample here is the mean o
 # What somebody may do about a card below its floor.
 FLOOR_REMEDY = (
     "a healthy card of this product reaches it: `roofline doctor` tells what holds this one back; where the set-up is "
-    "meant, lower or drop the floor with a reason in a baseline of your own (docs/floors.md)"
+    "meant, lower or drop the floor with a reason in a baseline of your own (docs/verdicts.md)"
 )
 # What takes a collective's algorithm out of the library's hands.
 FORCED = {"NCCL_ALGO", "NCCL_PROTO", "RCCL_MSCCL_ENABLE"}

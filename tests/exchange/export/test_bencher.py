@@ -109,7 +109,7 @@ def named_metrics(path):
 
 
 def test_the_page_has_the_measure_of_every_metric_of_the_suite():
-    page = (ROOT / "docs" / "exporting.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "exchange.md").read_text(encoding="utf-8")
     table = page.partition("| measure | unit |")[2].partition("\n\n")[0]
     told = {name for row in table.splitlines() for name in re.findall("`(.*?)`", row.partition(" | ")[0])}
     suite = {metric for path in (ROOT / "perf_tests").glob("test_*.py") for metric in named_metrics(path)}

@@ -83,7 +83,7 @@ def test_a_program_finds_each_prediction_by_its_name_and_knows_its_value(model):
 
 
 def test_the_page_shows_both_tables_as_they_are_made(model, capsys):
-    text = (ROOT / "docs/attention.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/results/attention-model.md").read_text(encoding="utf-8")
     assert model.main() == 0
     assert capsys.readouterr().out == f"{model.model_table()}\n\n{model.prediction_table()}\n"
     assert model.model_table() in text

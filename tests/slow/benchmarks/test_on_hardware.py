@@ -383,7 +383,7 @@ def test_planting_is_for_the_fake(lab, tmp_path, capsys):
 # The table on the front pages
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/timing.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
 def test_a_front_page_holds_the_table_that_the_program_makes(lab, name):
     text = (lab.main.ROOT / name).read_text()
     assert lab.devices_table.with_table(name, text) == text

@@ -29,12 +29,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-# Directives of Sphinx, which the build of the site executes.
-DIRECTIVES = ("{toctree}", "{eval-rst}")
 # Folders that may lie in a checkout.
 # A golden summary is an output, which its own test compares.
 NOT_OURS = {"build", "dist", "golden", "shared", "site-packages"}
-LANGUAGES = ("sh", "python", "text", "json", "csv", "diff", "yaml", *DIRECTIVES)
+LANGUAGES = ("sh", "python", "text", "json", "csv", "diff", "yaml")
 ALLOWED = {
     "sh": {"parse", "exit", "elsewhere", "compared"},
     "python": {"file", "only", "unused"},
@@ -124,7 +122,7 @@ def pages() -> list[str]:
 def stories(folder: str = "") -> list[str]:
     """The pages of a folder that have blocks for a test to execute."""
     inside = [page for page in pages() if page.startswith(folder)]
-    return [page for page in inside if {block.language for block in read_page(page)} - set(DIRECTIVES)]
+    return [page for page in inside if read_page(page)]
 
 
 def read_page(page: str) -> list[Block]:

@@ -121,6 +121,6 @@ def nothing(scene: Scene, machine: Machine) -> None:
 PREPARATIONS: dict[str, Callable[[Scene, Machine], None]] = {
     "README.md": readme,
     "docs/baselines.md": baselines_page,
-    "docs/many-machines.md": many_machines,
+    "docs/compare.md": many_machines,
     "docs/verdicts.md": gated,
 }

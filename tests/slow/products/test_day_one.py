@@ -1,6 +1,6 @@
 """`pytest perf_tests -k "memcpy or stream or gemm" --roofline-ci` on day one, before anybody recorded a thing.
 
-Healthy is the median of what was published of healthy machines, as docs/floors.md has it.
+Healthy is the median of what was published of healthy machines, as docs/results/floors.md has it.
 """
 
 import importlib

@@ -25,7 +25,7 @@ from .recorded import facts_of
 from .standin import ATEN, EMPTY, Rates, StandIn, _bytes, _do, _is_view, _mutated, _tensors
 
 CARD = torch.device("cuda")
-# Of an H100 SXM5: published copies within its memory, and over its link (docs/published-figures.md).
+# Of an H100 SXM5: published copies within its memory, and over its link (docs/results/published.md).
 RATES = Rates(memory_GBps=2900, h2d_GBps=50, d2h_GBps=50, pageable=0.2)
 # A comparison on a device is a launch, a small transfer and a wait: 30 to 60 µs on a GPU, with what Python adds.
 WAIT_S = 60e-6
@@ -33,7 +33,7 @@ WAIT_S = 60e-6
 VIEW_S = 3e-6
 # What one processor reads and writes; two cores of a virtual machine copy 8 to 12 GB/s.
 HOST_BYTES_PER_S = 4e9
-# First touch in huge pages took 0.5 s for 4.2 GB (docs/decisions.md); to lock pages is predicted to take longer.
+# First touch in huge pages took 0.5 s for 4.2 GB (docs/design.md); to lock pages is predicted to take longer.
 TOUCHED_BYTES_PER_S, LOCKED_BYTES_PER_S = 8e9, 2.5e9
 # Whose result the host waits for.
 ANSWERS = {ATEN.equal.default, ATEN._local_scalar_dense.default, ATEN.nonzero.default}
