@@ -92,7 +92,8 @@ def same(found, expected):
 
 
 def test_results_are_as_near_to_float64_as_pytorch_is():
-    for case in COVER:
+    # All of them by `tests/slow/test_attention_cover.py`.
+    for case in [*COVER[::5], *BLIND]:
         assert {} == beyond(case, results(case, flash_attention)), case
 
 

@@ -1,55 +1,17 @@
 """Which data-parallel steps are measured in which tier, and what is said of ranks whose models have come apart."""
 
-import importlib.util
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-FILE = Path(__file__).resolve().parent.parent / "perf_tests" / "test_transformer_ranks.py"
-TIERS = ("quick", "nightly", "full")
+from .benchmarks import load
 
 
 @pytest.fixture(scope="module")
 def suite():
     """The module of the benchmarks, freshly imported."""
-    spec = importlib.util.spec_from_file_location("transformer_ranks_suite", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def ids(suite, needs, tier):
-    """The ids for a kind of device that run in a tier."""
-    runs = TIERS[: TIERS.index(tier) + 1]
-    cases = [(case.id, case.marks[0].kwargs) for case in suite._cases()]
-    return [name for name, marks in cases if marks["needs"] == needs and marks["tier"] in runs]
-
-
-def test_a_quick_run_on_a_cpu_has_two_ranks_of_the_tiny_model(suite):
-    assert ids(suite, "cpu", "quick") == ["ddp-tiny-2ranks-s128-fp32"]
-
-
-def test_a_quick_run_on_accelerators_has_both_strategies_on_two(suite):
-    assert ids(suite, "accelerator", "quick") == [
-        f"{strategy}-small-2ranks-s512-bf16_autocast" for strategy in ("ddp", "fsdp2")
-    ]
-
-
-def test_a_nightly_run_has_every_world_and_strategy(suite):
-    assert set(ids(suite, "accelerator", "nightly")) == {
-        f"{strategy}-{size}-{ranks}ranks-s512-bf16_autocast"
-        for strategy in ("ddp", "fsdp2")
-        for size in ("small", "medium")
-        for ranks in (2, 4, 8)
-    }
-    assert {"ddp-small-2ranks-s128-fp32", "fsdp2-small-2ranks-s128-fp32"} <= set(ids(suite, "cpu", "nightly"))
-
-
-def test_ids_tell_all_cases_apart(suite):
-    names = [case.id for case in suite._cases()]
-    assert len(set(names)) == len(names) == 20
+    return load("transformer_ranks")
 
 
 class Roofline:

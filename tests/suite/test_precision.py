@@ -1,23 +1,19 @@
 """The facts about the installed torch as a user runs them, and what is said when a release changes one."""
 
-import importlib.util
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-FILE = Path(__file__).resolve().parent.parent / "perf_tests" / "test_precision.py"
+from .benchmarks import load
+
 CPU = SimpleNamespace(device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
 def suite():
     """The module of the benchmarks, freshly imported."""
-    spec = importlib.util.spec_from_file_location("precision_suite", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("precision")
 
 
 def test_the_sums_are_those_of_the_seeds(suite):

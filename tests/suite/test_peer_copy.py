@@ -1,9 +1,7 @@
 """Which copies between GPUs are measured, on machines with as many GPUs as a test says, and which of them when."""
 
-import importlib.util
 from collections import Counter
 from itertools import permutations
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,17 +10,15 @@ import torch
 from pytest_roofline.engine.links import Link
 from roofline_kernels.memcpy import LAST_SIZE_BYTES, SIZES_BYTES
 
-FILE = Path(__file__).resolve().parent.parent / "perf_tests" / "test_peer_copy.py"
+from .benchmarks import load
+
 TIERS = ("quick", "nightly", "full")
 
 
 def benchmarks(monkeypatch, gpus):
     """The module of the benchmarks as a machine with so many GPUs imports it."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    spec = importlib.util.spec_from_file_location(f"peer_copy_on_{gpus}", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("peer_copy")
 
 
 def cases(test, tier="full"):

@@ -1,31 +1,21 @@
 """The transformer's steps as a user starts them: what each tier has, and a run of a small one, with too large ones."""
 
-import importlib.util
-import json
-import os
 import re
-from collections import Counter
-from itertools import product
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.units import format_amount
 from roofline_kernels.training.estimates import bytes_at_least
 from roofline_kernels.training.precisions import precision_named
 from roofline_kernels.transformer import Config
 
-from . import warm
+from .benchmarks import SUITE as FOLDER
+from .benchmarks import load, short_run_of
 
-ROOT = Path(__file__).resolve().parent.parent
-SUITE = ROOT / "perf_tests" / "test_transformer.py"
+SUITE = FOLDER / "test_transformer.py"
 PASSES = ("forward", "forward_backward", "step", "backward", "optimizer")
-PRECISIONS = ("fp32", "tf32", "bf16_autocast", "fp16_autocast", "bf16")
-CONTEXTS, LONG = ("c128", "c256", "c512", "c1024"), ("c2048", "c4096")
-SIZES, LARGEST = ("small", "medium", "large"), ("xl", "2.7B")
 
 # The suite's own functions on models that are no suite's: a tiny one, one that cannot fit anywhere, and one of which
 # nobody foresees that it does not fit.
@@ -74,67 +64,31 @@ def test_unforeseen(roofline, device, monkeypatch):
     suite.measure(roofline, device, IMMENSE, "step", 16, "fp32")
 """
 
-# All in one process, since most of the time goes into importing torch.
-PROGRAM = """
-import json
-import sys
-import pytest
-
-for arguments in json.loads(sys.argv[1]):
-    print("==", flush=True)
-    print("\\nexit status", int(pytest.main(["-p", "no:cacheprovider", *arguments])), flush=True)
-"""
-
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory):
-    """What pytest printed, of the quick tier and of the run of models; and that run."""
+    """What a run of these models printed, and the run."""
     folder = tmp_path_factory.mktemp("models")
     (folder / "test_models.py").write_text(MODELS)
-    asked = [
-        ["--collect-only", "-q", "--roofline-device=cpu", str(SUITE)],
-        [
-            "-v", "-rs", f"--rootdir={folder}", "--roofline-device=cpu", "--roofline-budget=0.05",
-            f"--roofline-dir={folder}", str(folder / "test_models.py"),
-        ],
-    ]  # fmt: skip
-    done = warm.run(
-        ["-c", PROGRAM, json.dumps(asked)],
-        cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "ROOFLINE_"))}
-        | {"OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    _, *printed = re.split(r"^==$", done.stdout, flags=re.MULTILINE)
-    (path,) = (folder / "runs").glob("*.jsonl")
-    return printed, read_run(path)
+    file = str(folder / "test_models.py")
+    done, run = short_run_of(folder, "-v", "-rs", f"--rootdir={folder}", file, OMP_NUM_THREADS="1")
+    return done.stdout, run
 
 
 @pytest.fixture(scope="module")
 def printed(sessions):
-    """What the run of models printed."""
-    return sessions[0][-1]
+    return sessions[0]
 
 
 @pytest.fixture(scope="module")
 def run(sessions):
-    """Its file."""
     return sessions[1]
-
-
-def loaded():
-    spec = importlib.util.spec_from_file_location("test_transformer_looked_at", SUITE)
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("ROOFLINE_TRANSFORMER_BATCH", raising=False)
-        spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
 def suite():
     """The module itself."""
-    return loaded()
+    return load("transformer")
 
 
 def cases_of(suite, test, on_accelerator=False):
@@ -152,29 +106,7 @@ def of_tier(suite, tier, test="test_transformer", on_accelerator=False):
     return {name for name, mark in found if mark["tier"] == tier}
 
 
-def joined(*choices):
-    return {"-".join(chosen) for chosen in product(*choices)}
-
-
-# What each tier has
-
-
-def test_quick_is_every_pass_of_the_small_model(sessions):
-    listed = re.findall(r"::test_transformer\[(\S+)\]$", sessions[0][0], re.MULTILINE)
-    on_any = joined(("small",), PASSES, ("c128",), ("fp32",), ("sdpa",), ("eager",))
-    assert set(listed) >= on_any
-    assert len(listed) == len(on_any)
-
-
-def test_quick_looks_at_the_memory_of_the_small_model(sessions):
-    listed = re.findall(r"::test_transformer_memory\[(\S+)\]$", sessions[0][0], re.MULTILINE)
-    assert listed == ["small-c128-fp32-forward", "small-c128-fp32-step"]
-
-
-def test_on_accelerators_quick_has_longer_ones_a_compiled_and_a_captured_one(suite):
-    added = of_tier(suite, "quick", on_accelerator=True) - of_tier(suite, "quick")
-    eager = joined(("small",), ("forward", "step"), ("c512",), ("fp32", "bf16_autocast"), ("sdpa",), ("eager",))
-    assert added == eager | joined(("small-step-c512-bf16_autocast-sdpa",), ("compile", "cuda_graph"))
+# What is run where
 
 
 def config(device=None, ini=""):
@@ -200,33 +132,6 @@ def test_without_any_accelerator_the_cpu_is_measured(suite, monkeypatch):
     assert suite._on_accelerator(config())
 
 
-def test_by_night_three_sizes_run_every_pass_context_and_precision(suite):
-    passes = [name for name in PASSES if name != "optimizer"]
-    expected = joined(SIZES, passes, CONTEXTS, PRECISIONS, ("sdpa",), ("eager",))
-    expected |= joined(SIZES, ("optimizer",), ("c128",), ("fp32", "bf16"), ("sdpa",), ("eager",))
-    found = of_tier(suite, "nightly") | of_tier(suite, "quick")
-    assert {name for name in found if name.endswith("-sdpa-eager")} == expected
-
-
-@pytest.mark.parametrize("way", ["naive-eager", "triton-eager", "sdpa-compile", "naive-compile", "sdpa-cuda_graph"])
-def test_by_night_three_sizes_run_every_attention_and_execution(suite, way):
-    found = {name.partition("-")[0] for name in of_tier(suite, "nightly") if name.endswith(way)}
-    assert found == set(SIZES)
-
-
-def test_full_adds_the_largest_sizes_and_the_longest_contexts(suite):
-    names = of_tier(suite, "full")
-    assert {name.partition("-")[0] for name in names} == {*SIZES, *LARGEST}
-    assert {name for name in names if name.startswith(SIZES) and not set(name.split("-")) & set(LONG)} == set()
-    assert joined(LARGEST, ("step",), CONTEXTS + LONG, PRECISIONS, ("sdpa",), ("eager",)) <= names
-
-
-def test_no_name_comes_twice(suite):
-    for test in suite.CASES:
-        names = Counter(case.id for case in cases_of(suite, test))
-        assert [name for name, count in names.items() if count > 1] == []
-
-
 def test_another_batch_has_ids_and_parameters_of_its_own(suite, monkeypatch):
     usual = {test: cases_of(suite, test) for test in suite.CASES}
     monkeypatch.setattr(suite, "BATCH", 8)
@@ -249,19 +154,6 @@ def test_what_is_no_batch_is_refused(suite, text):
         pytest.UsageError, match=r"ROOFLINE_TRANSFORMER_BATCH is .*; expected a whole number above zero"
     ):
         suite.asked_batch(text)
-
-
-def test_warm_up_is_of_inference_gradients_and_the_full_step_at_the_published_context(suite):
-    passes = ("forward", "forward_backward", "step")
-    assert {case.id for case in cases_of(suite, "test_transformer_warm_up")} == joined(SIZES, passes)
-    assert suite.WARM_UP_CONTEXT == 256
-
-
-def test_who_asks_for_attention_gets_none_of_these(suite):
-    # `-k attention` looks at names of files, functions and cases.
-    functions = {name for name in vars(suite) if name.startswith("test_")}
-    cases = {case.id for test in suite.CASES for case in cases_of(suite, test)}
-    assert {name for name in {SUITE.name} | functions | cases if "attention" in name.lower()} == set()
 
 
 @pytest.mark.parametrize("on_accelerator", [False, True])

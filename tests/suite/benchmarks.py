@@ -1,0 +1,41 @@
+"""The benchmarks that ship, in processes of their own, and as modules."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_roofline.baselines.runs import read_run
+
+from .. import warm
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = ROOT / "perf_tests"
+
+
+def run_on_suite(*arguments, program=(), limit_bytes=None, **variables):
+    """A run of pytest, or of a program, among the benchmarks, in a process of its own that may have so much memory."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "ROOFLINE_"))}
+    how = ["-c", *program] if program else ["-m", "pytest", "-p", "no:cacheprovider"]
+    done = warm.run([*how, *arguments], cwd=ROOT, env=env | variables, limit_bytes=limit_bytes)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def short_run_of(folder, *arguments, **options):
+    """The finished process of a run with little time for each measurement, and its run."""
+    short = ("--roofline-device=cpu", "--roofline-budget=0.05", f"--roofline-dir={folder}")
+    done = run_on_suite(*short, *arguments, **options)
+    (path,) = (folder / "runs").glob("*.jsonl")
+    return done, read_run(path)
+
+
+def load(name):
+    """A module of the benchmarks, freshly imported."""
+    spec = importlib.util.spec_from_file_location(f"{name}_looked_at", SUITE / f"test_{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ROOFLINE_TRANSFORMER_BATCH", raising=False)
+        spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,42 @@
+"""Copies and STREAM as a user starts them: what their buffers leave, and one short real run."""
+
+import re
+
+import pytest
+
+from pytest_roofline import Work
+from pytest_roofline.engine.cache import is_cold, rotation_sets
+from pytest_roofline.engine.devices.base import INFINITY_CACHE_BYTES
+from roofline_kernels.stream import ELEMENTS, LARGE_ELEMENTS
+from roofline_kernels.work import STREAM, stream_work
+
+from .benchmarks import short_run_of
+
+MIB = 2**20
+
+
+def test_the_large_arrays_of_stream_are_made_once_whatever_the_cache():
+    """Two sets of 6.4 GB would be more than the rotation needs, and than some devices have."""
+    for operation in STREAM:
+        work = Work(**stream_work(operation, LARGE_ELEMENTS, 8))
+        assert {rotation_sets(work, size, 10**12) for size in (4 * MIB, 50 * MIB, INFINITY_CACHE_BYTES)} == {1}
+
+
+def test_the_arrays_of_stream_leave_the_largest_cache_of_a_processor_too():
+    for operation in STREAM:
+        work = Work(**stream_work(operation, ELEMENTS, 8))
+        sets = rotation_sets(work, 480 * MIB, 16 * 2**30, set_bytes=3 * ELEMENTS * 8)
+        assert is_cold(sets, work, 480 * MIB), operation
+
+
+@pytest.mark.serial
+def test_a_short_run_measures_verifies_and_prints_what_was_selected(tmp_path):
+    done, run = short_run_of(tmp_path, "perf_tests", "-k=memcpy_h2h and (4KiB or 32KiB)")
+    found = [(one.label, one.verified, one.key.cache) for one in run.measurements]
+    assert found == [("memcpy_h2h[4KiB]", True, "rotate"), ("memcpy_h2h[32KiB]", True, "rotate")]
+    # Others on this machine may spoil what is measured, and nothing else may.
+    spoiled = r"(\d+ of \d+ blocks of samples were spoiled: \d+ × cores taken by the scheduler)?"
+    assert [one.invalid for one in run.measurements if not re.fullmatch(spoiled, one.invalid)] == []
+    assert [one.outcome for one in run.outcomes] == ["passed", "passed"]
+    assert (run.footer.measured, run.footer.exit_status) == (2, 0)
+    assert len(re.findall(r"^memcpy_h2h\S*\s+(4|32) KiB", done.stdout, re.MULTILINE)) == 2, done.stdout
