@@ -8,21 +8,23 @@ two nodes on either side, a node with the mean of its devices is what counts.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean, variance
 
 from scipy import special
 
 from ..core.errors import BadInput
 from ..core.keys import Key
-from ..core.rows import badness
+from ..core.rows import Row, badness
 from ..hardware import identity_of
-from ..stats.looks import FALSE_FAR, FALSE_IMPROVED, FALSE_PASS, FALSE_RED, FEWEST_TESTS, WORTHWHILE, adjusted
+from ..stats.judgements import judgement_of
+from ..stats.looks import FALSE_FAR, FALSE_IMPROVED, FALSE_PASS, FALSE_RED, FEWEST_TESTS, WORTHWHILE
 from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, Spread, borrow, priors
 from ..stats.stats import CONFIDENCE, Difference
-from ..stats.verdicts import WORTH_REPORTING, Kind, changed_environment, span_text
+from ..stats.verdicts import WORTH_REPORTING, Kind, Verdict, changed_environment, settle, span_text
 from .comparators import RunComparator, class_of_key, default_tolerance
+from .rows import compared_row
 from .runs import Run
 
 # The host of a device, and its identity; of a CPU its host twice.
@@ -32,67 +34,73 @@ Changes = dict[Place, float]
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceChanges:
+    """What a test did on the devices that got a change, and on the controls."""
+
+    treated: Changes
+    controls: Changes
+
+    @property
+    def by_node(self) -> bool:
+        """Whether nodes are counted, and not devices: both sides have two or more."""
+        return all(len({host for host, _ in side}) > 1 for side in (self.treated, self.controls))
+
+    @property
+    def units(self) -> tuple[list[float], list[float]]:
+        """The change of each node (the mean of its devices), or of each device, on both sides."""
+        return self._units(self.treated), self._units(self.controls)
+
+    def _units(self, side: Changes) -> list[float]:
+        if not self.by_node:
+            return list(side.values())
+        hosts = dict.fromkeys(host for host, _ in side)
+        return [fmean(change for place, change in side.items() if place[0] == host) for host in hosts]
+
+
+@dataclass(frozen=True, slots=True)
 class RolloutSide:
     """What became of the devices that got a change, or of the controls.
 
     Args:
+        devices: that ran before and after; `gone` only before, `new` only after.
         keys: of the tests, by identity.
         changes: of each test that was measured on both sides, by identity.
         lost: by a test's label, the devices with a sound time before and none after.
         environment: what changed, with on how many devices: `driver 550.54 → 570.86`.
-        gone: devices that ran before and not after; `new` the other way round.
     """
 
-    keys: dict[str, Key]
-    changes: dict[str, Changes]
-    lost: dict[str, list[Place]]
-    environment: Counter[str]
     devices: tuple[Place, ...]
     gone: tuple[str, ...]
     new: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutRow:
-    """The effect on one test.
-
-    Args:
-        difference: of both sides.
-        units: how many nodes or devices counted, on either side; `by_node` says which.
-        p: of "no more than the smallest effect worth reporting slower", paid for all tests.
-    """
-
-    key: Key
-    kind: Kind
-    tolerance: float
-    treated: Changes
-    controls: Changes
-    difference: Difference
-    units: tuple[int, int]
-    by_node: bool
-    p: float = 1.0
-    reason: str = ""
-
-    @property
-    def estimate(self) -> float:
-        """The effect, in log seconds."""
-        return self.difference.estimate
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Of the effect, in log seconds."""
-        return self.difference.interval(CONFIDENCE)
+    keys: dict[str, Key] = field(default_factory=dict)
+    changes: dict[str, Changes] = field(default_factory=dict)
+    lost: dict[str, list[Place]] = field(default_factory=dict)
+    environment: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A staged rollout: every test, worst first, both sides, what no control measured, and where errors come from."""
+    """A staged rollout.
 
-    rows: tuple[RolloutRow, ...]
+    Args:
+        rows: the effect on every test, worst first.
+        changes: of each row, by its key's identity.
+        treated: the devices that got the change; `controls` those that did not.
+        uncontrolled: labels of tests that no control measured.
+        spread: where the errors come from.
+    """
+
+    rows: tuple[Row, ...]
+    changes: Mapping[str, DeviceChanges]
     treated: RolloutSide
     controls: RolloutSide
     uncontrolled: tuple[str, ...]
     spread: str
+
+    def changes_of(self, row: Row) -> DeviceChanges:
+        """What each device did under one of the rows."""
+        assert row.key is not None
+        return self.changes[row.key.identity]
 
     @property
     def lost(self) -> dict[str, list[Place]]:
@@ -105,7 +113,7 @@ class Rollout:
     @property
     def worse(self) -> bool:
         """Whether a test regressed, or devices lost one with the change, or did not come back."""
-        return bool(any(row.kind is Kind.REGRESSED for row in self.rows) or self.lost or self.treated.gone)
+        return bool(any(row.verdict == Kind.REGRESSED for row in self.rows) or self.lost or self.treated.gone)
 
 
 def judge_rollout(
@@ -126,36 +134,39 @@ def judge_rollout(
         BadInput: no test was measured before and after on both kinds of devices.
     """
     controls = _side(*control, frozenset())
-    kept = frozenset(device for _, device in controls.devices)
-    treated = _side(before, after, kept)
+    treated = _side(before, after, frozenset(device for _, device in controls.devices))
     for side, what in ((treated, "the devices that are compared"), (controls, "the controls")):
         if not side.changes:
             raise BadInput(
                 f"no test was measured both before and after on one of {what}; expected runs of the same devices"
             )
-    both = [identity for identity in treated.changes if identity in controls.changes]
-    if not both:
+    changes = {
+        identity: DeviceChanges(mine, controls.changes[identity])
+        for identity, mine in treated.changes.items()
+        if identity in controls.changes
+    }
+    if not changes:
         raise BadInput("the controls measured none of the tests; expected runs of the same tests")
-    pairs = {identity: (treated.changes[identity], controls.changes[identity]) for identity in both}
-    lent = _lent(pairs)
-    rows = [_row(treated.keys[identity], *pairs[identity], lent, tolerance) for identity in both]
-    alone = tuple(key.label for identity, key in treated.keys.items() if identity in treated.changes.keys() - pairs)
+    lent = _lent(list(changes.values()))
+    rows = _rows({identity: treated.keys[identity] for identity in changes}, changes, lent, tolerance)
+    alone = tuple(treated.keys[identity].label for identity in treated.changes if identity not in changes)
     origin = f"estimated, with {lent.origin}" if lent else "estimated, with what is assumed, as fewer than 8 tests tell"
-    return Rollout(tuple(_settle(rows)), treated, controls, alone, origin)
+    return Rollout(tuple(rows), changes, treated, controls, alone, origin)
 
 
 def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) -> RolloutSide:
     old, new = (
         {place: RunComparator(runs) for place, runs in _by_place(side, without).items()} for side in (before, after)
     )
-    known = {device: place for place in new for device in [place[1]]}
+    # A device may have moved to another host in between.
+    was, now = {device: place for place in old for device in [place[1]]}, {place[1]: place for place in new}
     side = RolloutSide(
-        {}, {}, {}, Counter(), tuple(place for place in old if place[1] in known),
-        tuple(device for _, device in old if device not in known),
-        tuple(device for device in known if device not in {device for _, device in old}),
-    )  # fmt: skip
+        devices=tuple(place for place in old if place[1] in now),
+        gone=tuple(device for device in was if device not in now),
+        new=tuple(device for device in now if device not in was),
+    )
     for place in side.devices:
-        first, second = old[place], new[known[place[1]]]
+        first, second = old[place], new[now[place[1]]]
         side.environment.update(_environment(first.runs, second.runs))
         for key in [key for key in first.keys() if not key.is_canary]:  # noqa: SIM118
             side.keys.setdefault(key.identity, key)
@@ -195,25 +206,6 @@ def _change(before: RunComparator, after: RunComparator, key: Key) -> float | No
     return now - then
 
 
-def _units(changes: Changes, by_node: bool) -> list[float]:
-    """What is counted: nodes, each with the mean of its devices, or devices."""
-    if not by_node:
-        return list(changes.values())
-    nodes: dict[str, list[float]] = {}
-    for (host, _), change in changes.items():
-        nodes.setdefault(host, []).append(change)
-    return [fmean(mine) for mine in nodes.values()]
-
-
-def _by_node(treated: Changes, controls: Changes) -> bool:
-    return all(len({host for host, _ in side}) > 1 for side in (treated, controls))
-
-
-def _sides(treated: Changes, controls: Changes) -> tuple[list[float], list[float]]:
-    by_node = _by_node(treated, controls)
-    return _units(treated, by_node), _units(controls, by_node)
-
-
 def _pooled(sides: Sequence[Sequence[float]]) -> tuple[float, int]:
     """The variance between the units of a side, of both sides together, and its degrees of freedom."""
     freedom = sum(len(side) - 1 for side in sides)
@@ -221,12 +213,12 @@ def _pooled(sides: Sequence[Sequence[float]]) -> tuple[float, int]:
     return (squares / freedom if freedom else 0.0), freedom
 
 
-def _lent(pairs: dict[str, tuple[Changes, Changes]]) -> Prior | None:
+def _lent(changes: Sequence[DeviceChanges]) -> Prior | None:
     """How changes differ over all tests, as `process`; None where fewer than eight tests tell (Smyth 2004).
 
     Four devices tell their own spread so badly that a driver's 8 % would be missed one time in three.
     """
-    found = borrow(priors()["device"], [_pooled(_sides(*pair)) for pair in pairs.values()])
+    found = borrow(priors()["device"], [_pooled(one.units) for one in changes])
     return found if found.borrowed else None
 
 
@@ -240,15 +232,42 @@ def _assumed(key: Key, sides: Sequence[Sequence[float]]) -> Prior:
     return replace(prior, process=spread, freedom=0.0 if ruled_out else prior.freedom)
 
 
-def _row(key: Key, treated: Changes, controls: Changes, lent: Prior | None, tolerance: float | None) -> RolloutRow:
-    sides = _sides(treated, controls)
-    limit = default_tolerance(key) if tolerance is None else tolerance
-    error, freedom = _error(sides, lent or _assumed(key, sides))
-    none = Spread(0.0, "")
+def _rows(
+    keys: Mapping[str, Key], changes: Mapping[str, DeviceChanges], lent: Prior | None, tolerance: float | None
+) -> list[Row]:
+    """Every test held against the others, worst first; what is still open says what would decide."""
+    alone = {}
+    for identity, one in changes.items():
+        key = keys[identity]
+        limit = default_tolerance(key) if tolerance is None else tolerance
+        alone[identity] = _verdict(one, lent or _assumed(key, one.units), limit)
+    rows = []
+    for identity, verdict in settle(alone, len(changes)).items():
+        key, found = keys[identity], verdict.difference
+        assert found is not None
+        reason = _reason(verdict, found, changes[identity], len(changes)) if verdict.kind is Kind.INCONCLUSIVE else ""
+        # Its times stand for no side: what a row says of one is left out.
+        judgement = judgement_of(replace(verdict, reason=reason, difference=None), key.label)
+        rows.append(compared_row(key, None, judgement, None, unit=None))
+    return sorted(rows, key=lambda row: badness(row.verdict, row.change))
+
+
+def _verdict(changes: DeviceChanges, assumed: Prior, tolerance: float) -> Verdict:
+    """All but REGRESSED, which the other tests have a say in."""
+    sides, none = changes.units, Spread(0.0, "")
+    error, freedom = _error(sides, assumed)
     estimate = fmean(sides[0]) - fmean(sides[1])
     found = Difference(estimate, error, freedom, process=none, session=none, new_s=1.0, reference_s=1.0)
-    units = len(sides[0]), len(sides[1])
-    return RolloutRow(key, _kind(found, limit), limit, treated, controls, found, units, _by_node(treated, controls))
+    p = found.p_slower_than(math.log1p(WORTH_REPORTING * tolerance))
+    return Verdict(
+        kind=_kind(found, tolerance),
+        tolerance=tolerance,
+        estimate=estimate,
+        interval=found.interval(CONFIDENCE),
+        p=p,
+        p_spent=p,
+        difference=found,
+    )
 
 
 def _error(sides: Sequence[Sequence[float]], lent: Prior) -> tuple[float, float]:
@@ -273,7 +292,6 @@ def _error(sides: Sequence[Sequence[float]], lent: Prior) -> tuple[float, float]
 
 
 def _kind(found: Difference, tolerance: float) -> Kind:
-    """All but REGRESSED, which the other tests have a say in."""
     limit, far = math.log1p(tolerance), math.log1p(2 * tolerance)
     if found.estimate + found.bound(1 - FALSE_IMPROVED) < -limit:
         return Kind.IMPROVED
@@ -281,31 +299,14 @@ def _kind(found: Difference, tolerance: float) -> Kind:
     return Kind.PASSED if near and found.estimate + found.bound(1 - FALSE_FAR) < far else Kind.INCONCLUSIVE
 
 
-def _settle(rows: Sequence[RolloutRow]) -> list[RolloutRow]:
-    """Every test held against the others, worst first; what is still open says what would decide."""
-    values = [row.difference.p_slower_than(_worth(row)) for row in rows]
-    settled = []
-    for row, p in zip(rows, adjusted(values, len(rows)), strict=True):
-        red = p <= FALSE_RED and row.estimate > math.log1p(row.tolerance)
-        kind = Kind.REGRESSED if red else row.kind
-        reason = _reason(row, len(rows)) if kind is Kind.INCONCLUSIVE else ""
-        settled.append(replace(row, kind=kind, p=p, reason=reason))
-    return sorted(settled, key=lambda row: badness(row.kind.value, row.estimate))
-
-
-def _worth(row: RolloutRow) -> float:
-    return math.log1p(WORTH_REPORTING * row.tolerance)
-
-
-def _reason(row: RolloutRow, tests: int) -> str:
+def _reason(verdict: Verdict, found: Difference, changes: DeviceChanges, tests: int) -> str:
     """What an open test may be, and how many units would decide it if neither centre nor spread moved."""
-    told, unit = f"may be {span_text(row.interval)}", "nodes" if row.by_node else "devices"
-    now = min(row.units)
+    told, unit = f"may be {span_text(found.interval(CONFIDENCE))}", "nodes" if changes.by_node else "devices"
+    now, worth = min(map(len, changes.units)), math.log1p(WORTH_REPORTING * verdict.tolerance)
     for count in (many for many in WORTHWHILE if many > now):
-        freedom = max(count - 1.0, row.difference.freedom)
-        found = replace(row.difference, error=row.difference.error * math.sqrt(now / count), freedom=freedom)
-        red = row.estimate > math.log1p(row.tolerance)
-        surely = row.estimate - _worth(row) > found.bound(1 - FALSE_RED / max(tests, FEWEST_TESTS))
-        if (red and surely) or _kind(found, row.tolerance) is not Kind.INCONCLUSIVE:
+        freedom = max(count - 1.0, found.freedom)
+        more = replace(found, error=found.error * math.sqrt(now / count), freedom=freedom)
+        surely = found.estimate - worth > more.bound(1 - FALSE_RED / max(tests, FEWEST_TESTS))
+        if (verdict.looks_slow and surely) or _kind(more, verdict.tolerance) is not Kind.INCONCLUSIVE:
             return f"{told}; about {count} {unit} on either side would decide"
     return f"{told}; it lies too near the tolerance for {WORTHWHILE[-1]} {unit}: allow more, or measure more often"

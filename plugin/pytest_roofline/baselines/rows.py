@@ -69,14 +69,14 @@ def timed_row(
     )
 
 
-def compared_row(key: Key, work: Work | None, judgement: Judgement | None, seconds: float, **facts: Any) -> Row:
+def compared_row(key: Key, work: Work | None, judgement: Judgement | None, seconds: float | None, **facts: Any) -> Row:
     """The row of a measurement of which a comparison knows no more than the centre of its processes.
 
     Args:
         key: of the measurement.
         work: of one call.
         judgement: what was said of it.
-        seconds: the centre.
+        seconds: the centre; None where the comparison is of differences alone.
         facts: other columns and records of the row.
     """
     known = {
