@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from pytest_roofline.baselines.rows import rows_of_run
 from pytest_roofline.baselines.runs import encode_line
+from pytest_roofline.bundle.making import chosen
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.facts import Environment
 from pytest_roofline.core.records import Header, Judgement, SessionRecord
@@ -103,7 +105,7 @@ def save(
         reference=REFERENCE if reference_s else (), **more,
     )  # fmt: skip
     outcome = make.outcome(processes[0], "failed" if red else "passed", by_verdict=red and not failure, reason=failure)
-    header = Header("night", "2100-01-01T00:00:00Z", ("pytest", "--roofline-budget", "0.05"), "t", environment)
+    header = Header("night", "2100-01-01T00:00:00Z", ("pytest",), "t", environment)
     path = folder / ".roofline" / "runs" / "night.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
@@ -155,52 +157,55 @@ def measured(folder, installed, *arguments, **environment):
 
 
 def test_the_worst_test_is_packed_with_all_that_support_asks_for(checkout):
+    Path("pytest.ini").write_text(
+        "[pytest]\npythonpath = src\nroofline_rank_timeout = 9m\nroofline_launcher_args = --hostfile hosts\n"
+        "addopts = --roofline-budget=3 -q\n"
+    )
+    Path("src").mkdir()
+    Path("helpers.py").rename("src/helpers.py")
     lines = bundle("night").stdout.splitlines()
     assert re.fullmatch(r"roofline-bundle-copy-2\.zip: \d+ files, [\d.]+ [kM]B", lines[0])
-    assert "about REGRESSED copy[2]" == lines[1]
-    assert "read it before you send it: no rule finds every name" == lines[-1]
     folder = unpacked()
-    assert {"README.txt", "explain.txt", "run.jsonl", "tests"} == {
-        path.name for path in folder.iterdir() if path.suffix != ".whl"
-    }
     (wheel,) = folder.glob("*.whl")
-    assert wheel.name in (folder / "README.txt").read_text()
-
-
-def test_the_first_page_says_what_happened_in_the_order_in_which_one_asks(checkout):
-    bundle("night")
-    lines = (unpacked() / "README.txt").read_text(encoding="utf-8").splitlines()
-    assert "It ran on NVIDIA H100 80GB HBM3, driver 550.54, kernel 6.8, torch 2.13.0." == lines[1]
-    assert ["REGRESSED copy[2]", "  test_copy.py::test_copy[2]"] == lines[3:5]
-    assert lines[5].startswith("  REGRESSED: +100.0 % time")
-    commands = [line for line in lines if line.startswith(("  python -m", "  cd"))]
-    assert len(commands) == 2
-    assert "  cd tests && python -m pytest 'test_copy.py::test_copy[2]' --roofline-rounds=auto" == commands[1]
-
-
-def test_the_run_in_the_archive_is_explained_as_the_one_outside(checkout):
-    bundle("night")
-    folder = unpacked()
+    options = "--roofline-rounds=auto --roofline-rank-timeout=9m --roofline-budget=3"
+    commands = [
+        f"  python -m pip install ./{wheel.name}",
+        f"  cd tests && python -m pytest 'test_copy.py::test_copy[2]' {options}",
+    ]
+    assert lines[1:] == [
+        "about REGRESSED copy[2]",
+        "to measure it again: unpack it, then in roofline-bundle",
+        *commands,
+        "note: names in strings and comments of test_copy.py were replaced too",
+        "note: the run had --roofline-launcher-args, which hold where it ran; add yours",
+        "replaced by placeholders: paths: 2 (3 times), devices: 2 (10 times), hosts: 1 (1 times), users: 1 (1 times)",
+        "read it before you send it: no rule finds every name",
+    ]
+    page = (folder / "README.txt").read_text(encoding="utf-8").splitlines()
+    assert page[1] == "It ran on NVIDIA H100 80GB HBM3, driver 550.54, kernel 6.8, torch 2.13.0."
+    assert page[3:5] == ["REGRESSED copy[2]", "  test_copy.py::test_copy[2]"]
+    assert page[5].startswith("  REGRESSED: +100.0 % time")
+    assert [line for line in page if line.startswith(("  python -m", "  cd"))] == commands
+    assert {path.relative_to(folder / "tests").as_posix() for path in (folder / "tests").rglob("*.*")} == {
+        "baselines/h100.json", "conftest.py", "src/helpers.py", "pytest.ini", "test_copy.py",
+    }  # fmt: skip
+    assert "# Made by user-1 for path-2." in (folder / "tests/test_copy.py").read_text()
+    assert (folder / "tests/pytest.ini").read_text() == "[pytest]\npythonpath = src\n"
     told = CliRunner().invoke(main, ["explain", str(folder / "run.jsonl")])
-    assert 0 == told.exit_code
     assert told.stdout.splitlines()[-1].startswith("REGRESSED: +100.0 % time")
-    assert "samples by process" in (folder / "explain.txt").read_text(encoding="utf-8")
-    assert "baseline baselines/h100.json" in (folder / "explain.txt").read_text(encoding="utf-8")
+    explained = (folder / "explain.txt").read_text(encoding="utf-8")
+    assert "samples by process" in explained
+    assert "baseline baselines/h100.json" in explained
 
 
-def test_two_bundles_of_one_run_are_the_same_file(checkout):
+def test_two_bundles_of_one_run_are_the_same_file_and_json_tells_what_is_in_it(checkout):
     bundle("night", "-o", "a.zip")
-    bundle("night", "-o", "b.zip")
+    told = json.loads(bundle("night", "-o", "b.zip", "--json").stdout)
     assert Path("a.zip").read_bytes() == Path("b.zip").read_bytes()
-
-
-def test_the_files_of_the_checkout_travel_without_names(checkout):
-    bundle("night")
-    tests = unpacked() / "tests"
-    assert {"baselines", "conftest.py", "helpers.py", "pytest.ini", "test_copy.py"} == {
-        path.name for path in tests.iterdir()
-    }
-    assert "# Made by user-1 for path-2." in (tests / "test_copy.py").read_text()
+    assert ("b.zip", 2, [], []) == (told["archive"], len(told["commands"]), told["left_out"], told["kept"])
+    assert [{"test": TEST_ID, "label": LABEL, "verdict": "REGRESSED"}] == told["tests"]
+    assert {"values": 2, "times": 3} == told["replaced"]["paths"]
+    assert {"tests/test_copy.py", "tests/baselines/h100.json"} <= set(told["files"])
 
 
 def test_folders_that_are_called_like_somebody_are_renamed_alike_in_files_and_ids(make, tmp_path, monkeypatch):
@@ -229,33 +234,33 @@ def test_what_is_kept_is_said_and_stays(checkout):
     assert "see /home/alice/x" in (unpacked() / "run.jsonl").read_text()
 
 
-def test_json_tells_programs_the_same(checkout):
-    told = json.loads(bundle("night", "--json", "-o", "x.zip").stdout)
-    assert ("x.zip", 2, [], []) == (told["archive"], len(told["commands"]), told["left_out"], told["kept"])
-    assert [{"test": TEST_ID, "label": LABEL, "verdict": "REGRESSED"}] == told["tests"]
-    assert {"values": 2, "times": 3} == told["replaced"]["paths"]
-    assert {"tests/test_copy.py", "tests/baselines/h100.json"} <= set(told["files"])
-
-
-def test_where_nothing_failed_it_says_so_and_writes_nothing(make, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    save(make, tmp_path, red=False)
-    assert "failed, so there is nothing to reproduce; name one with --test: copy[2]" in bundle("night", status=2).output
-    assert [] == list(tmp_path.glob("*.zip"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
+def test_what_cannot_be_used_is_told_in_a_sentence(checkout, make):
+    cases = [
         (("gone",), "does not exist"),
-        (("night", "--test", "nonsense"), "no test whose name holds 'nonsense'"),
+        (("night", "--test", "nonsense"), "no test whose name holds 'nonsense'; it has copy[2]"),
+        (("night", "--test", ""), "no test whose name holds ''"),
         (("night", "--keep", "nonsense"), "--keep names nonsense; expected some of secrets, urls"),
-        (("night", "-o", "no/x.zip"), "cannot be written"),
-        (("night", "-o", "helpers.py"), "exists already"),
-    ],
-)
-def test_what_cannot_be_used_is_told_in_a_sentence(checkout, arguments, told):
-    assert told in bundle(*arguments, status=2).output
+        (("night", "-o", "no/x.zip"), "no/x.zip cannot be written: No such file or directory; choose another place"),
+        (("night", "-o", "."), "is a folder; expected the archive's own name behind -o"),
+        (("night", "-o", "helpers.py"), "exists already; choose another name with -o"),
+    ]
+    for arguments, told in cases:
+        assert told in bundle(*arguments, status=2).output
+    save(make, checkout, red=False)
+    assert "failed, so there is nothing to reproduce; name one with --test: copy[2]" in bundle("night", status=2).output
+    assert list(checkout.glob("*.zip")) == []
+
+
+def test_tests_that_differ_in_a_name_only_are_refused(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tests = [make.measurement(1e-3, test_id=f"t.py::test_h[{n}]", label=f"h[{n}]") for n in ("node1", "node1.corp.x")]
+    path = make.save(tmp_path / "r.jsonl", *tests)
+    path.write_text(path.read_text().replace('"name": "node"', '"name": "node1"'), encoding="utf-8")
+    assert (
+        "has 2 tests, and 1 without names: they differ in a name only; --keep"
+        in bundle(path, "--test=h", status=2).output
+    )
+    bundle(path, "--test=h", "--keep=hosts")
 
 
 def test_without_the_sources_it_is_said_where_the_test_must_be_run(checkout):
@@ -279,56 +284,51 @@ def test_sources_are_found_above_the_run_and_where_they_are_said_to_be(checkout,
     assert [2, 0, 2] == [len(one["commands"]) for one in told]
 
 
-def test_where_it_is_as_slow_the_test_is_red_there_too(checkout, elsewhere):
+def test_named_tests_are_chosen_worst_first_and_each_once(make, tmp_path):
+    records = []
+    for name, slower in (("green", 0.0), ("red", 0.2), ("redder", 0.9)):
+        one = make.measurement(key=make.key(name))
+        word = "REGRESSED" if slower else "PASSED"
+        judged = Judgement(one.test_id, one.label, word, 0.05, estimate=math.log1p(slower))
+        records += [one, judged, make.outcome(one, "failed" if slower else "passed", by_verdict=bool(slower))]
+    rows = rows_of_run(make.run(tmp_path / "r.jsonl", *records))
+    cases = [
+        ((), ["redder[64MiB]"]),
+        (("green", "redder", "test_memcpy.py::test_redder[64MiB]"), ["redder[64MiB]", "green[64MiB]"]),
+        (("red",), ["redder[64MiB]", "red[64MiB]"]),
+        (("red[64MiB]",), ["red[64MiB]"]),
+    ]
+    for tests, expected in cases:
+        assert [rows[index].label for index in chosen(rows, tests, "r")] == expected, tests
+    # All measurements of the worst test are meant.
+    two = [make.measurement(key=make.key(name=name), test_id="t.py::test_two") for name in ("a", "b")]
+    rows = rows_of_run(make.run(tmp_path / "two.jsonl", *two, make.outcome(two[0], "failed")))
+    assert [rows[index].label for index in chosen(rows, (), "r")] == ["memcpy_d2d[64MiB].a", "memcpy_d2d[64MiB].b"]
+
+
+def test_support_sees_what_the_run_saw(checkout, make, elsewhere):
     bundle("night")
     folder = unpacked()
-    text, status = measured(folder, elsewhere(next(folder.glob("*.whl"))))
+    installed = elsewhere(next(folder.glob("*.whl")))
+    text, status = measured(folder, installed)
     assert status == 1, text
     assert "copy[2]: +100.0 % time (500 GB/s, baseline 1000 GB/s) REGRESSED" in text
     assert "it came in the archive" in text
-
-
-def test_where_it_is_as_fast_as_the_baseline_the_test_passes(checkout, elsewhere):
-    bundle("night")
-    folder = unpacked()
     (folder / "tests/helpers.py").write_text("SECONDS = 0.5e-3\n", encoding="utf-8")
-    text, status = measured(folder, elsewhere(next(folder.glob("*.whl"))))
+    text, status = measured(folder, installed)
     # Another device of a product may differ by more than the tolerance, so that one process proves nothing finer.
     assert (status, "may be -13.7 to +15.8 % after 1 process" in text) == (0, True), text
-
-
-def test_a_test_below_a_limit_is_held_against_that(checkout, make, elsewhere):
     save(make, checkout, reference_s=None, limit_s=1.9e-3)
-    bundle("night")
-    folder = unpacked()
-    text, status = measured(folder, elsewhere(next(folder.glob("*.whl"))))
+    bundle("night", "-o", "limit.zip")
+    text, status = measured(unpacked("limit.zip"), installed)
     assert (status, "REGRESSED" in text, "baselines/h100.json" in text) == (1, True, True), text
 
 
-def test_a_test_that_failed_for_itself_fails_again(checkout, make, elsewhere):
+def test_a_test_that_failed_for_itself_says_what_it_raised(checkout, make):
     save(make, checkout, failure="ValueError: bits flipped")
-    Path("test_copy.py").write_text(f"{TEST}    raise ValueError('bits are lost')\n", encoding="utf-8")
     bundle("night")
-    folder = unpacked()
-    assert ["FAILED copy[2]", "  test_copy.py::test_copy[2]", "  ValueError: bits flipped"] == (
-        (folder / "README.txt").read_text().splitlines()[3:6]
-    )
-    text, status = measured(folder, elsewhere(next(folder.glob("*.whl"))))
-    assert (status, "ValueError: bits are lost" in text) == (1, True), text
-
-
-def test_how_the_run_was_set_up_is_carried_and_what_cannot_be_is_said(checkout):
-    Path("pytest.ini").write_text(
-        "[pytest]\npythonpath = src\nroofline_rank_timeout = 9m\nroofline_launcher_args = --hostfile hosts\n"
-        "addopts = --roofline-budget=3 -q\n"
-    )
-    Path("src").mkdir()
-    Path("helpers.py").rename("src/helpers.py")
-    told = bundle("night").stdout
-    assert "note: the run had --roofline-launcher-args, which hold where it ran" in told
-    settings = (unpacked() / "tests/pytest.ini").read_text()
-    assert settings == ("[pytest]\naddopts = --roofline-rank-timeout=9m --roofline-budget=0.05\npythonpath = src\n")
-    assert (unpacked() / "tests/src/helpers.py").is_file()
+    page = (unpacked() / "README.txt").read_text().splitlines()
+    assert page[3:6] == ["FAILED copy[2]", "  test_copy.py::test_copy[2]", "  ValueError: bits flipped"]
 
 
 def blocks(language):

@@ -1,9 +1,23 @@
-"""A test is copied with what it imports of its checkout, and with nothing else."""
+"""A test is copied with what it imports of its checkout, and with nothing else; strings and comments lose names."""
 
+import ast
+import io
 import os
+import zipfile
+from pathlib import Path
 
-from pytest_roofline.bundle.sources import sources_of
+from pytest_roofline.bundle.redacting import Redactor
+from pytest_roofline.bundle.sources import (
+    kept_settings,
+    options_of,
+    pytest_settings,
+    redacted_source,
+    sources_of,
+    words_of,
+    zipped,
+)
 
+ROOT = Path(__file__).parents[2]
 LATE, EARLY = "2100-01-01T00:00:00Z", "2000-01-01T00:00:00Z"
 
 
@@ -14,79 +28,76 @@ def write(root, **files):
         path.write_text(text, encoding="utf-8")
 
 
-def sources(root, files, started=LATE, test_id="perf/test_a.py::test_x[1]"):
-    write(root, **files)
-    return sources_of(test_id, root, started)
+# What is in the checkout, what of it is not copied, and the packages of others that it needs.
+CHECKOUTS = {
+    "every conftest around the test": (
+        {"conftest.py": "", "perf/conftest.py": "", "perf/test_a.py": "import torch"},
+        {"perf/test_b.py": "", "other/conftest.py": ""},
+        set(),
+    ),
+    "from root and folder, and on from there": (
+        {
+            "perf/test_a.py": "import beside\nfrom tools.shapes import sizes",
+            "perf/beside.py": "def f():\n    import third",
+            "perf/third.py": "import beside",
+            "tools/__init__.py": "",
+            "tools/shapes.py": "",
+        },
+        {"tools/unused.py": ""},
+        set(),
+    ),
+    "relative": (
+        {
+            "perf/__init__.py": "",
+            "perf/test_a.py": "from . import beside\nfrom .deep.inner import x",
+            "perf/beside.py": "from .two import *",
+            "perf/two.py": "",
+            "perf/deep/__init__.py": "",
+            "perf/deep/inner.py": "from .. import two",
+        },
+        {},
+        set(),
+    ),
+    "plugins": (
+        {
+            "conftest.py": "pytest_plugins: list[str] = ['fixtures_of_us', 'tools.more', 'xdist', *MORE, '', '/etc/x']",
+            "perf/test_a.py": "",
+            "fixtures_of_us.py": "",
+            "tools/__init__.py": "",
+            "tools/more.py": "",
+        },
+        {},
+        {"xdist"},
+    ),
+    "a folder without init": (
+        {
+            "perf/beside.py": "",
+            "perf/conftest.py": "",
+            "perf/pkg/__init__.py": "",
+            "perf/pkg/shapes.py": "",
+            "perf/test_a.py": "import beside\nfrom pkg.shapes import sizes\nfrom tools.deep.more import x",
+            "tools/deep/more.py": "",
+        },
+        {},
+        set(),
+    ),
+    "packages of others": (
+        {
+            "perf/test_a.py": "import json, pytest, torch, numpy.linalg, triton\nfrom pkg import CONSTANT, gone\n"
+            "from pytest_roofline import Work",
+            "pkg/__init__.py": "CONSTANT = 1",
+        },
+        {"triton/README.md": "a folder without a module is none of the checkout's"},
+        {"numpy", "triton"},
+    ),
+}
 
 
-def test_the_test_comes_with_every_conftest_around_it(tmp_path):
-    files = {"conftest.py": "", "perf/conftest.py": "", "perf/test_a.py": "import torch", "perf/test_b.py": "",
-             "other/conftest.py": ""}  # fmt: skip
-    assert {"conftest.py", "perf/conftest.py", "perf/test_a.py"} == set(sources(tmp_path, files).files)
-
-
-def test_what_is_imported_comes_along_from_root_and_folder_and_from_there_on(tmp_path):
-    files = {
-        "perf/test_a.py": "import beside\nfrom tools.shapes import sizes",
-        "perf/beside.py": "def f():\n    import third",
-        "perf/third.py": "",
-        "tools/__init__.py": "",
-        "tools/shapes.py": "",
-        "tools/unused.py": "",
-    }
-    assert {name for name in files if "unused" not in name} == set(sources(tmp_path, files).files)
-
-
-def test_relative_imports_are_followed(tmp_path):
-    files = {
-        "perf/__init__.py": "",
-        "perf/test_a.py": "from . import beside\nfrom .deep.inner import x",
-        "perf/beside.py": "",
-        "perf/deep/__init__.py": "",
-        "perf/deep/inner.py": "",
-    }
-    assert set(files) == set(sources(tmp_path, files).files)
-
-
-def test_modules_that_are_handed_to_pytest_as_plugins_are_followed(tmp_path):
-    files = {
-        "conftest.py": "pytest_plugins = ['fixtures_of_us', 'tools.more', 'xdist']",
-        "perf/test_a.py": "",
-        "fixtures_of_us.py": "",
-        "tools/__init__.py": "",
-        "tools/more.py": "",
-    }
-    assert set(files) == set(sources(tmp_path, files).files)
-
-
-def test_plugins_beside_a_name_or_with_a_type_are_followed(tmp_path):
-    text = "MORE = []\npytest_plugins: list[str] = ['fixtures_of_us', *MORE, '']"
-    files = {"conftest.py": text, "perf/test_a.py": "", "fixtures_of_us.py": ""}
-    found = sources(tmp_path, files)
-    assert (set(files), set()) == (set(found.files), found.needs)
-
-
-def test_a_package_is_imported_from_the_folder_above_it_and_a_folder_without_init_is_one_too(tmp_path):
-    files = {
-        "perf/beside.py": "",
-        "perf/conftest.py": "",
-        "perf/pkg/__init__.py": "",
-        "perf/pkg/shapes.py": "",
-        "perf/pkg/test_a.py": "import beside\nfrom .shapes import sizes\nfrom tools.deep.more import x",
-        "tools/deep/more.py": "",
-    }
-    found = sources(tmp_path, files, test_id="perf/pkg/test_a.py::test_x")
-    assert ("", set(files), set()) == (found.missing, set(found.files), found.needs)
-
-
-def test_what_the_checkout_holds_is_not_named_as_a_package_of_others(tmp_path):
-    write(tmp_path, **{"triton/README.md": "a folder without a module is none of the checkout's"})
-    (tmp_path / "compiled.so").write_bytes(b"\x7fELF\xff")
-    files = {
-        "perf/test_a.py": "from pkg import CONSTANT, gone\nimport triton, compiled",
-        "pkg/__init__.py": "CONSTANT = 1",
-    }
-    assert {"triton", "compiled"} == sources(tmp_path, files).needs
+def test_a_test_comes_with_what_it_imports_and_nothing_else(tmp_path):
+    for name, (files, others, needs) in CHECKOUTS.items():
+        write(tmp_path / name, **files, **others)
+        found = sources_of("perf/test_a.py::test_x[1]", tmp_path / name, LATE)
+        assert (found.missing, set(found.files), found.needs) == ("", set(files), needs), name
 
 
 def test_what_pythonpath_names_is_imported_from_within_the_checkout_only(tmp_path):
@@ -97,25 +108,112 @@ def test_what_pythonpath_names_is_imported_from_within_the_checkout_only(tmp_pat
     assert ({"perf/test_a.py", "src/mylib/__init__.py"}, {"outside"}) == (set(found.files), found.needs)
 
 
-def test_packages_of_others_are_named_and_those_that_are_there_anyway_are_not(tmp_path):
-    text = "import json, pytest, torch, numpy.linalg\nfrom triton import language\nfrom pytest_roofline import Work"
-    found = sources(tmp_path, {"perf/test_a.py": text})
-    assert {"numpy", "triton"} == found.needs
-
-
-def test_what_is_not_a_file_of_the_checkout_is_missing(tmp_path):
+def test_what_cannot_be_copied_is_told(tmp_path):
+    write(tmp_path, **{"perf/test_a.py": "def"})
     for test_id in ("gone.py::test_x", "../test_a.py::test_x", "/etc/passwd::test_x", "perf::test_x", ""):
-        found = sources(tmp_path, {"perf/test_a.py": ""}, test_id=test_id)
-        assert ({}, True) == (found.files, "is not below" in found.missing)
-
-
-def test_a_file_that_is_no_python_is_told(tmp_path):
-    found = sources(tmp_path, {"perf/test_a.py": "def"})
-    assert ({}, True) == (found.files, "cannot be read as Python" in found.missing)
+        found = sources_of(test_id, tmp_path, LATE)
+        assert ({}, True) == (found.files, "is not below" in found.missing), test_id
+    assert "cannot be read as Python" in sources_of("perf/test_a.py::test_x", tmp_path, LATE).missing
 
 
 def test_files_that_changed_after_the_run_began_are_named(tmp_path):
     write(tmp_path, **{"perf/test_a.py": "import beside", "perf/beside.py": ""})
     os.utime(tmp_path / "perf/beside.py", (0, 0))
-    assert ["perf/test_a.py"] == sources(tmp_path, {}, EARLY).newer
-    assert [] == sources(tmp_path, {}, LATE).newer
+    newer = [sources_of("perf/test_a.py::test_x", tmp_path, started).newer for started in (EARLY, LATE)]
+    assert newer == [["perf/test_a.py"], []]
+
+
+def test_pytests_settings_are_found_where_pytest_reads_them(tmp_path):
+    files = {
+        "setup.cfg": "[tool:pytest]\npythonpath = src lib\n",
+        "tox.ini": "[tox]\nx = %s\n[pytest]\npythonpath =\n  src\n  lib\n",
+        "pyproject.toml": "[tool.pytest.ini_options]\npythonpath = ['src', 'lib']\n",
+        "pytest.ini": "[pytest]\npythonpath = src lib\nmarkers =\n  a: one\n  b: two\ntestpaths = t\n",
+    }
+    for name, text in files.items():
+        write(tmp_path, **{name: text})
+        assert pytest_settings(tmp_path)["pythonpath"].split() == ["src", "lib"], name
+    assert kept_settings(pytest_settings(tmp_path)) == (
+        "[pytest]\npythonpath = src lib\nmarkers = a: one\n    b: two\n"
+    )
+    write(tmp_path, **{"pytest.ini": ""})
+    assert pytest_settings(tmp_path) == {}
+    for broken in ("[", "= 1", "\0", "[pytest"):
+        write(tmp_path, **dict.fromkeys(files, broken))
+        assert pytest_settings(tmp_path) == {}, broken
+
+
+def test_what_was_typed_beats_addopts_and_that_the_settings():
+    settings = {
+        "roofline_budget": "1",
+        "roofline_launcher": "srun",
+        "addopts": "--roofline-budget=2 --roofline-boot-timeout 5m",
+    }
+    typed = ["pytest", "--roofline-budget", "3", "-q", "--roofline-address=host-1"]
+    assert options_of(settings, typed) == {
+        "--roofline-budget": "3",
+        "--roofline-launcher": "srun",
+        "--roofline-boot-timeout": "5m",
+        "--roofline-address": "host-1",
+    }
+    # A quote without an end divides at spaces.
+    assert options_of({"addopts": "-k 'a --roofline-budget=2"}, ["pytest"]) == {"--roofline-budget": "2"}
+    assert words_of("it's src") == ["it's", "src"]
+
+
+# What is redacted in a file by someone whose name is alice; None where nothing is.
+SPELLINGS = (
+    ('PATH = "/home/alice/x"  # alice\n\nx = 1 / 2 / PATH', "PATH = 'path-1'  # user-1\n\nx = 1 / 2 / PATH"),
+    ('x = 1, """a\n10.1.2.3\n"""', "x = 1, 'a\\naddress-1\\n'"),
+    ('x = f"alice {1 + 1} at /srv/data/{2}"', "x = f'user-1 {1 + 1} at path-1{2}'"),
+    ("x = f'{f(\"alice\")}'", "x = f\"{f('user-1')}\""),
+    ('u"alice"', "u'user-1'"),
+    ('b"alice \\xff"', "b'user-1 \\xff'"),
+    ("'password=\\'it is\\''", "'password=secret-1'"),
+    ('"al\\x69ce"', "'user-1'"),
+    ("x = 'A_B=c' 'd'", "x = 'A_B=value-1' 'd'"),
+    ("rf'{1:>{2}} {x!r} alice'", "f'{1:>{2}} {x!r} user-1'"),
+    ('# alice\f\nx = "alice"', "# user-1\f\nx = 'user-1'"),
+    *(
+        (text, None)
+        for text in (
+            '"""Job: x password="""', '"""Secret: """', "x = 'A_B=' 'c'", "f'MASTER_PORT={p}'", "f'--token={t}'",
+            "f'{one.label} is INVALID: {one.invalid}'", "f'{FOLDER}/tests/{name}'", '"%s:\\n" % x',
+            '"rate in %s:\\t%d" % x', '"key:\\t%s, token=%s, A_B=%d, http://%s:%d" % x',
+            '"--token={} A_B={name}".format(1, name=2)', 're.compile("\\\\d+")', 'r"(\\\\d+)"', 'b"\\\\x00"',
+            'assert x, "basic comparison fails"', 'text.replace("</script", "|\\\\|")', 'x = "\\d"\r\n# a comment\r\n',
+            '"""Make `folder`/x, for each token: six"""',
+        )
+    ),
+)  # fmt: skip
+
+
+def test_strings_and_comments_are_rewritten_by_their_value_and_code_is_not(recwarn):
+    for text, redacted in SPELLINGS:
+        redactor = Redactor()
+        redactor.learn("users", "alice")
+        found = redacted_source(redactor, text)
+        # Quotes may be the others.
+        assert found == (text if redacted is None else redacted) or (
+            redacted is not None and ast.dump(ast.parse(found)) == ast.dump(ast.parse(redacted))
+        ), text
+    # A name in the code cannot be taken out, and what is no Python cannot be given away.
+    for text in ("def by_alice():\n    pass\n", "import node.alice", 'x = f"{alice}"', 'x = """alice'):
+        assert redacted_source(redactor, text) is None, text
+    assert [] == list(recwarn)
+
+
+def test_every_file_of_the_suite_stays_the_program_that_it_is():
+    files = [path for folder in ("perf_tests", "kernels") for path in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 50
+    for path in files:
+        assert redacted_source(Redactor(), path.read_text(encoding="utf-8")) is not None, path
+
+
+def test_equal_contents_are_equal_archives_that_say_nothing_of_who_packed_them():
+    files = {"b/c.txt": b"two", "a.txt": b"one"}
+    assert zipped(files) == zipped(dict(reversed(files.items())))
+    found = zipfile.ZipFile(io.BytesIO(zipped(files))).infolist()
+    assert [one.filename for one in found] == ["roofline-bundle/a.txt", "roofline-bundle/b/c.txt"]
+    told = {(one.date_time, one.extra, one.comment, one.create_system, one.external_attr >> 16) for one in found}
+    assert told == {((1980, 1, 1, 0, 0, 0), b"", b"", 3, 0o100644)}

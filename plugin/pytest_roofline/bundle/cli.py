@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..cli.options import folder_option, json_option, print_json
+from ..core.errors import BadInput, CannotStore
 from ..core.units import format_amount, printable, slug
 
 if TYPE_CHECKING:
@@ -55,9 +56,9 @@ def bundle(
     Exit status: 0 written, 2 the input cannot be used, or nothing failed and no test is named.
     """
     from ..baselines.runs import read_run, resolve_run
-    from .archive import write_archive, zipped
     from .making import make_bundle
     from .redacting import Redactor
+    from .sources import zipped
 
     read = read_run(resolve_run(run, folder))
     redactor = Redactor(name.strip() for names in keep for name in names.split(",") if name.strip())
@@ -66,7 +67,7 @@ def bundle(
     made = make_bundle(read, tests, redactor, (sources or _root_of(read)).resolve())
     path = output or Path(f"roofline-bundle-{slug(made.rows[0].label)[:LONGEST_NAME]}.zip")
     data = zipped(made.files)
-    write_archive(path, data)
+    _write(path, data)
     if as_json:
         print_json(_as_json(path, made, redactor.keep))
         return
@@ -90,12 +91,27 @@ def _root_of(run: "Run") -> Path:
     return Path()
 
 
+def _write(path: Path, data: bytes) -> None:
+    """Write it; one that is there is not overwritten."""
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        if path.is_dir():
+            raise BadInput(f"{path} is a folder; expected the archive's own name behind -o, as x.zip in it") from None
+        raise BadInput(f"{path} exists already; choose another name with -o, or remove it") from None
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        why = error.strerror or str(error)
+        raise CannotStore(f"{path} cannot be written: {why}; choose another place with -o") from None
+
+
 def _as_json(path: Path, made: "Bundle", keep: frozenset[str]) -> dict[str, Any]:
     return {
         "archive": str(path),
         "tests": [{"test": row.test, "label": row.label, "verdict": row.verdict} for row in made.rows],
         "files": sorted(made.files),
-        "commands": made.again.commands if made.again.tests else [],
+        "commands": made.again.commands,
         "left_out": made.again.left_out,
         "notes": made.again.notes,
         "replaced": {name: {"values": values, "times": times} for name, (values, times) in made.summary.items()},

@@ -1,28 +1,72 @@
 """A bundle from a run: names are taken out first, and all that is in the archive is made of what is left."""
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..baselines.rows import rows_of_run
 from ..baselines.runs import Run
+from ..core.entries import Baseline, Entry, Session
 from ..core.errors import BadInput
 from ..core.facts import Environment
-from ..core.rows import Row
-from ..core.units import printable
+from ..core.rows import Row, worst_first
+from ..core.storage import to_plain
+from ..core.units import listed, printable
+from ..core.writing import json_text
+from ..hardware import family_of
 from ..report.explain import explanation, note_lines
 from ..report.ladder import ladder_lines, ladder_of
 from ..version import __version__
-from .again import FOLDER, Again, again
-from .choosing import chosen
-from .redacting import Redactor, summary_lines
-from .run_lines import RUN_FILE, Plain, learn, plain_lines, redacted_run
+from .redacting import RUN_FILE, Redactor, redacted_run, summary_lines
+from .sources import (
+    CARRIED,
+    LOCAL,
+    Sources,
+    kept_settings,
+    options_of,
+    pytest_settings,
+    redacted_source,
+    sources_of,
+    wheel,
+    words_of,
+)
 
+FOLDER = "tests"
 # Columns of `explain.txt`.
 WIDTH = 100
+# Of a run of hundreds, so many names are enough to see how tests are called.
+SHOWN = 8
 _FILES = """README.txt   this page
 explain.txt  why the verdicts are what they are, samples by process, step by step
 run.jsonl    the whole run, for `roofline explain run.jsonl`, `roofline report` and `roofline compare`"""
+
+
+@dataclass(slots=True)
+class Again:
+    """What measures tests again elsewhere: files by their path in the archive, and what must be said of them.
+
+    Args:
+        tests: the ids of the tests that can be run, the worst first.
+        options: of the run, that change how it is measured.
+        wheel: what this package's wheel is called in the archive.
+        left_out: why other tests cannot be, a sentence each.
+    """
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    tests: list[str] = field(default_factory=list)
+    options: list[str] = field(default_factory=list)
+    wheel: str = ""
+    left_out: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def commands(self) -> list[str]:
+        """What a shell is to be told, in the archive's folder; nothing where no test can be run."""
+        words = shlex.join([*self.tests, "--roofline-rounds=auto", *self.options])
+        told = [f"python -m pip install ./{self.wheel}", f"cd {FOLDER} && python -m pytest {words}"]
+        return told if self.tests else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +90,16 @@ def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) 
 
     Raises:
         BadInput: nothing failed and no test is named, a name fits nothing, or two tests cannot be told apart.
-        BadFile: the run cannot be read any more.
     """
     before = rows_of_run(run)
     about = chosen(before, tests, str(run.path))
-    lines = plain_lines(run)
-    learn(redactor, run, lines)
-    clean, text, after = _without_names(redactor, run, lines, len(before))
+    clean, text = redacted_run(redactor, run)
+    after = rows_of_run(clean)
+    if len(after) != len(before):
+        raise BadInput(
+            f"{run.path} has {len(before)} tests, and {len(after)} without names: they differ in a name only; --keep "
+            "the category of the names that tell them apart"
+        )
     rows = [after[index] for index in about]
     made = again(redactor, clean, rows, [before[index].test for index in about], root)
     files = {"explain.txt": explain_text(clean, rows), str(RUN_FILE): text}
@@ -62,23 +109,30 @@ def make_bundle(run: Run, tests: Sequence[str], redactor: Redactor, root: Path) 
     return Bundle({name: text.encode() for name, text in files.items()} | made.files, tuple(rows), made, summary)
 
 
-def _without_names(redactor: Redactor, run: Run, lines: list[Plain], count: int) -> tuple[Run, str, Sequence[Row]]:
-    """The run without names, its text and its rows, of which there are as many as before.
+def chosen(rows: Sequence[Row], tests: Sequence[str], run: str) -> list[int]:
+    """The places of the rows that are meant, worst first: those of `tests`, or of the worst test that failed.
 
-    Two tests may differ in how they spell one name (`test[node1]`, `test[node1.corp.internal]`); then each spelling
-    is a name of its own.
+    Raises:
+        BadInput: nothing failed and no test is named, or a name fits nothing.
     """
-    for apart in (False, True):
-        if apart:
-            redactor.tell_apart()
-        clean, text = redacted_run(redactor, run, lines)
-        rows = rows_of_run(clean)
-        if len(rows) == count:
-            return clean, text, rows
-    raise BadInput(
-        f"{run.path} has {count} tests, and {len(rows)} without names: some are called by a placeholder already; "
-        "--keep the category of the names that tell them apart"
-    )
+    places = {id(row): index for index, row in enumerate(rows)}
+    ordered = [(places[id(row)], row) for row in worst_first(rows)]
+    names = listed(list(dict.fromkeys(row.label for row in rows)), SHOWN) or "none at all"
+    if tests:
+        matches = {test: _matching(ordered, test) for test in tests}
+        for test, found in matches.items():
+            if not found:
+                raise BadInput(f"{run} has no test whose name holds {test!r}; it has {names}")
+        return [index for index, _ in ordered if any(index in found for found in matches.values())]
+    red = [row.test for _, row in ordered if row.red]
+    if not red:
+        raise BadInput(f"no test of {run} failed, so there is nothing to reproduce; name one with --test: {names}")
+    return [index for index, row in ordered if row.red and row.test == red[0]]
+
+
+def _matching(ordered: Sequence[tuple[int, Row]], test: str) -> list[int]:
+    exact = [index for index, row in ordered if test in (row.label, row.test)]
+    return exact or [index for index, row in ordered if test and (test in row.label or test in row.test)]
 
 
 def explain_text(run: Run, rows: Sequence[Row]) -> str:
@@ -124,12 +178,8 @@ def _told(row: Row) -> list[str]:
 def machine_text(environment: Environment) -> str:
     """A machine in words, without its name: `NVIDIA H200, driver 570.86, kernel 6.8, torch 2.13.0`."""
     device, torch = environment.device, environment.software.get("torch")
-    facts = (
-        device.product,
-        device.driver and f"driver {device.driver}",
-        f"kernel {environment.host.kernel}",
-        torch and f"torch {torch}",
-    )
+    driver = device.driver and f"driver {device.driver}"
+    facts = (device.product, driver, f"kernel {environment.host.kernel}", torch and f"torch {torch}")
     return ", ".join(fact for fact in facts if fact)
 
 
@@ -150,3 +200,112 @@ def _how(made: Again) -> list[str]:
             f"With pytest-roofline {__version__} installed, run them in a checkout of the tests.",
         ]
     return [f"  {line}" for line in lines]
+
+
+def again(redactor: Redactor, run: Run, rows: Sequence[Row], original_ids: Sequence[str], root: Path) -> Again:
+    """What measures some rows of a run again: files of their tests, the baseline of the run, and this package.
+
+    Args:
+        redactor: that knows the names of the run.
+        run: without names.
+        rows: of it, the worst first.
+        original_ids: of each row, the test id as it is called in the checkout.
+        root: of the checkout: pytest's root of the run.
+    """
+    made = Again()
+    settings = pytest_settings(root)
+    options = options_of(settings, run.header.command)
+    sources: list[Sources] = []
+    for test_id, original in dict(zip((row.test for row in rows), original_ids, strict=True)).items():
+        found = sources_of(original, root, run.header.started, words_of(settings.get("pythonpath", "")))
+        why = _copy(redactor, made, found, test_id)
+        if why:
+            made.left_out.append(f"{test_id}: {redactor.text(why)}")
+        else:
+            made.tests.append(test_id)
+            sources.append(found)
+    if not made.tests:
+        return Again(left_out=made.left_out)
+    texts = {"pytest.ini": kept_settings(settings), **_baseline(run, rows)}
+    made.files |= {f"{FOLDER}/{name}": redactor.text(text).encode() for name, text in texts.items()}
+    device = ["--roofline-device=cpu"] if run.header.environment.device.type == "cpu" else []
+    made.options = device + [redactor.text(f"{name}={text}") for name, text in options.items() if name in CARRIED]
+    made.wheel, made.files[made.wheel] = wheel()
+    made.notes = list(dict.fromkeys([*made.notes, *_notes(redactor, sources, options)]))
+    return made
+
+
+def _copy(redactor: Redactor, made: Again, found: Sources, test_id: str) -> str:
+    """Put the files of a test into the archive; why not, where it cannot be."""
+    if found.missing:
+        return found.missing
+    files: dict[str, bytes] = {}
+    changed: list[str] = []
+    for name, text in found.files.items():
+        redacted = redacted_source(redactor, text)
+        if redacted is None:
+            return f"the code of {name} names what is redacted; --keep would let it pass"
+        files[f"{FOLDER}/{redactor.text(name)}"] = redacted.encode()
+        changed += [redactor.text(name)] if redacted != text else []
+    if f"{FOLDER}/{test_id.partition('::')[0]}" not in files:
+        return "its file is called differently without names"
+    made.files |= files
+    made.notes += [f"names in strings and comments of {', '.join(changed)} were replaced too"] if changed else []
+    return ""
+
+
+def _baseline(run: Run, rows: Sequence[Row]) -> dict[str, str]:
+    """The file of what the rows were held against; none where that was nothing."""
+    entries = {entry.identity: entry for row in rows if (entry := _entry(run, row)) is not None}
+    family = family_of(run.header.environment.device)
+    text = json_text(to_plain(Baseline(family, tuple(entries.values()))))
+    return {f"baselines/{family}.json": text} if entries else {}
+
+
+def _entry(run: Run, row: Row) -> Entry | None:
+    judgement, one = row.judgement, row.measurement
+    if judgement is None or one is None or (not judgement.reference and judgement.limit_s is None):
+        return None
+    key = one.key
+    named: dict[str, Any] = {"benchmark": key.benchmark, "name": key.name, "parameters": key.parameters}
+    named |= {"hardware": key.hardware, "unit": "s"}
+    if not judgement.reference:
+        named |= {"source": judgement.source or "a limit", "convention": "one call", "confidence": "high"}
+        return Entry(**named, metric="time_s", kind="threshold", value=judgement.limit_s)
+    sessions = tuple(
+        Session(
+            f"reference-{number}",
+            session.started or run.header.started,
+            session.process_medians,
+            session.device or None,
+            # What differs in how it was timed is never compared.
+            achieved=one.samples.achieved,
+            clock_hz=judgement.reference_clock_hz,
+        )
+        for number, session in enumerate(judgement.reference, 1)
+    )
+    return Entry(
+        **named,
+        metric=key.metric,
+        kind="measured",
+        cache=key.cache,
+        timing=key.timing,
+        work=one.work,
+        tolerance=judgement.tolerance,
+        provenance={"bundle of": run.header.run_id, "source": judgement.source},
+        sessions=sessions,
+        peak_bytes=judgement.peak.reference_bytes if judgement.peak is not None else None,
+    )
+
+
+def _notes(redactor: Redactor, sources: Sequence[Sources], options: Mapping[str, str]) -> list[str]:
+    """What whoever runs it should know."""
+    newer = redactor.text(", ".join(sorted({name for found in sources for name in found.newer})))
+    needs = redactor.text(", ".join(sorted({name for found in sources for name in found.needs})))
+    local = ", ".join(name for name in LOCAL if name in options)
+    told = {
+        newer: f"changed since the run: {newer}; what is copied is how they are now",
+        needs: f"its files also import {needs}",
+        local: f"the run had {local}, which hold where it ran; add yours",
+    }
+    return [note for what, note in told.items() if what]

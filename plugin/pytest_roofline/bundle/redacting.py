@@ -1,28 +1,43 @@
-"""Stable placeholders in place of names: `host-1` is the same host in every file of an archive."""
+"""Stable placeholders in place of names: `host-1` is the same host in every text, run and source of an archive."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from ..baselines.runs import LINE_TYPES, Line, Run, assemble, encode_line
 from ..core.errors import BadInput
-from .patterns import CATEGORIES, COMMON, PATTERNS, hosts_in, is_address, is_private, owners
+from ..core.storage import to_plain, to_record
+from ..hardware.lookup import products
+from .patterns import CATEGORIES, COMMON, PATTERNS, SECRET_OPTION, hosts_in, is_address, is_private, owners
 
+# What the run file is called in the archive.
+RUN_FILE = Path("run.jsonl")
 # Shorter names are in too many words.
 SHORTEST = 2
-_WORD = re.compile(r"[A-Za-z0-9]+")
-_ALONE = re.compile(r"(?![A-Za-z0-9])")
-_DOMAIN = re.compile(r"(?:\.[A-Za-z][\w-]*)*(?![A-Za-z0-9])")
 _PLACEHOLDER = re.compile(rf"\b(?:{'|'.join(CATEGORIES.values())})-\d+\b")
+# Fields that hold a name and nothing else, by themselves and the one around them.
+_NAMED = {
+    ("host", "name"): "hosts",
+    ("ranks", "hosts"): "hosts",
+    ("device", "uuid"): "devices",
+    ("reference", "device"): "devices",
+}
+# Words that the names of processors are made of: a machine may be called so, and the processor must stay.
+_PROCESSORS = (
+    "Intel Xeon Platinum Gold Silver Bronze Max Core Ultra AMD EPYC Ryzen Threadripper Processor Neoverse Grace NVIDIA "
+    "ARM Ampere Altra Graviton Aarch64 x86 Virtual QEMU Common KVM"
+)
+# An argument that is a path to its end, whatever is in it.
+_PATH_ARGUMENT = re.compile(r"(--?[\w-]+=)?((?:/|~|[A-Za-z]:[\\/]).+)", re.DOTALL)
 
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """A part of a text that is to be replaced, and as what."""
-
-    start: int
-    end: int
-    rank: int
+Plain = dict[str, Any]
+# Start and end of a part of a text that is to be replaced, and the place of its category in `CATEGORIES`.
+Span = tuple[int, int, int]
 
 
 class Redactor:
@@ -40,73 +55,53 @@ class Redactor:
         unknown = sorted(self.keep - set(CATEGORIES))
         if unknown:
             raise BadInput(f"--keep names {', '.join(unknown)}; expected some of {', '.join(CATEGORIES)}")
-        self._order = tuple(CATEGORIES)
         self._placeholders: dict[tuple[str, str], str] = {}
         self._numbers: Counter[str] = Counter()
+        # Category by name, in lower case, and the pattern that finds them all; None where it is to be made anew.
         self._known: dict[str, str] = {}
-        # The known names by their first word.
-        self._begin: dict[str, list[str]] = {}
-        self._apart = False
-        self._as_they_are: set[str] = set()
-        self._common = set(COMMON)
+        self._names: re.Pattern[str] | None = None
+        self._stay = set(COMMON)
         # A run of thousands of measurements says the same few hundred texts again and again.
-        self._found: dict[str, list[_Span]] = {}
+        self._redacted: dict[str, str] = {}
         self._learned_from: set[str] = set()
 
     def leave(self, texts: Iterable[str]) -> None:
-        """Versions that look like addresses and are none."""
-        self._as_they_are |= set(texts)
-        self._found.clear()
-
-    def leave_words(self, names: Iterable[str]) -> None:
-        """Names whose words are not looked for, even where a machine is called so."""
-        self._common |= {word.lower() for name in names for word in re.split(r"[^A-Za-z0-9]+", name)}
+        """Words that are not looked for, even where a machine is called so, and versions that look like addresses."""
+        self._stay |= {text.lower() for text in texts}
+        self._redacted.clear()
 
     def learn(self, category: str, name: str) -> None:
         """A name that is to be found wherever it stands alone, in any case; a host by its short name too."""
         if category == "hosts" and "." in name:
             self.learn(category, name.partition(".")[0])
-        if len(name) < SHORTEST or name.isdecimal() or name.lower() in self._common or category in self.keep:
+        if len(name) < SHORTEST or name.isdecimal() or name.lower() in self._stay or category in self.keep:
             return
-        if name.lower() not in self._known:
-            self._known[name.lower()] = category
-            first = _WORD.search(name.lower())
-            self._begin.setdefault(first[0] if first is not None else "", []).append(name.lower())
-        self._found.clear()
+        self._known.setdefault(name.lower(), category)
+        self._names = None
+        self._redacted.clear()
 
     def learn_from(self, text: str) -> None:
         """Take note of the people that a text names in its paths, and of machines that are named as such."""
-        if text in self._learned_from:
-            return
-        self._learned_from.add(text)
-        for name in owners(text):
-            self.learn("users", name)
-        for name in hosts_in(text):
-            self.learn("hosts", name)
+        if text not in self._learned_from:
+            self._learned_from.add(text)
+            for category, names in (("users", owners(text)), ("hosts", hosts_in(text))):
+                for name in sorted(names):
+                    self.learn(category, name)
 
     def whole(self, category: str, text: str) -> str:
         """The placeholder of a text that is nothing but a name."""
         category = self._known.get(text.lower(), category)
-        if not text or category in self.keep:
-            return text
-        return self._placeholder(category, text)
+        return text if not text or category in self.keep else self._placeholder(category, text)
 
     def text(self, text: str) -> str:
         """A text with every name in it replaced."""
-        if text not in self._found:
-            self._found[text] = _joined(self._spans(text))
-        parts, position = [], 0
-        for span in self._found[text]:
-            placeholder = self._placeholder(self._order[span.rank], text[span.start : span.end])
-            parts += [text[position : span.start], placeholder]
-            position = span.end
-        return "".join(parts) + text[position:]
-
-    def tell_apart(self) -> None:
-        """From now on two spellings of a name are two names, and what was replaced before is forgotten."""
-        self._apart = True
-        self._placeholders.clear()
-        self._numbers.clear()
+        if text not in self._redacted:
+            parts, position = [], 0
+            for start, end, rank in _joined(self._spans(text)):
+                parts += [text[position:start], self._placeholder(list(CATEGORIES)[rank], text[start:end])]
+                position = end
+            self._redacted[text] = "".join(parts) + text[position:]
+        return self._redacted[text]
 
     def summary(self, texts: Iterable[str]) -> dict[str, tuple[int, int]]:
         """By category, how many values are replaced in these texts, and how often."""
@@ -119,39 +114,33 @@ class Redactor:
             if values[category]
         }
 
-    def _spans(self, text: str) -> Iterable[_Span]:
-        for rank, category in enumerate(self._order):
-            if category in self.keep:
-                continue
-            for pattern in PATTERNS[category]:
+    def _spans(self, text: str) -> Iterator[Span]:
+        for rank, category in enumerate(CATEGORIES):
+            for pattern in PATTERNS[category] if category not in self.keep else ():
                 for match in pattern.finditer(text):
                     start, end = match.span("it" if "it" in pattern.groupindex else 0)
                     if self._counts(category, text[start:end]):
-                        yield _Span(start, end, rank)
-        for start, end, name in self._known_in(text):
-            yield _Span(start, end, self._order.index(self._known[name]))
+                        yield start, end, rank
+        if self._known:
+            ranks = {category: rank for rank, category in enumerate(CATEGORIES)}
+            for match in self._pattern().finditer(text):
+                yield *match.span(), ranks[self._known[(match["host"] or match["other"]).lower()]]
 
-    def _known_in(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Where the known names stand alone in a text, a host with the domain behind it."""
-        for word in _WORD.finditer(text) if self._begin else ():
-            for name in self._begin.get(word[0].lower(), ()):
-                start = word.start() - name.index(word[0].lower())
-                end = start + len(name)
-                more = _DOMAIN if self._known[name] == "hosts" else _ALONE
-                if start >= 0 and text[start:end].lower() == name and not _WORD.match(text[max(start - 1, 0) : start]):
-                    behind = more.match(text, end)
-                    if behind is not None:
-                        yield start, behind.end(), name
-        for name in self._begin.get("", ()):
-            for match in re.finditer(re.escape(name), text, re.IGNORECASE):
-                yield *match.span(), name
+    def _pattern(self) -> re.Pattern[str]:
+        """Finds the known names where they stand alone, a host with the domain behind it."""
+        if self._names is None:
+            longest_first = sorted(self._known, key=len, reverse=True)
+            hosts = "|".join(re.escape(name) for name in longest_first if self._known[name] == "hosts")
+            others = "|".join(re.escape(name) for name in longest_first if self._known[name] != "hosts")
+            either = rf"(?P<host>{hosts or '(?!)'})(?:\.[A-Za-z][\w-]*)*|(?P<other>{others or '(?!)'})"
+            self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{either})(?![A-Za-z0-9])", re.IGNORECASE)
+        return self._names
 
     def _counts(self, category: str, found: str) -> bool:
-        if category == "addresses":
-            return found not in self._as_they_are and is_address(found)
         if category in ("paths", "urls"):
             return is_private(found)
-        return bool(found) and not (category in ("users", "hosts") and found.lower() in self._common)
+        stays = category in ("addresses", "users", "hosts") and found.lower() in self._stay
+        return bool(found) and not stays and (category != "addresses" or is_address(found))
 
     def _placeholder(self, category: str, text: str) -> str:
         key = category, self._same(category, text)
@@ -162,31 +151,102 @@ class Redactor:
 
     def _same(self, category: str, text: str) -> str:
         """What two spellings of one name have in common: of a host that is known by its short name, that."""
-        if self._apart:
-            return text
         if category not in ("hosts", "users", "emails"):
             return text.strip("\"'")
         short = text.lower().partition(".")[0]
         return short if self._known.get(short) == category == "hosts" else text.lower()
 
 
-def _joined(spans: Iterable[_Span]) -> list[_Span]:
+def _joined(spans: Iterable[Span]) -> list[Span]:
     """Spans in order; those that overlap are one, of the category that comes first, so that nothing stays of either."""
-    joined: list[_Span] = []
-    for span in sorted(spans, key=lambda one: (one.start, one.end)):
-        last = joined[-1] if joined else None
-        if last is not None and span.start < last.end:
-            joined[-1] = _Span(last.start, max(last.end, span.end), min(last.rank, span.rank))
+    joined: list[Span] = []
+    for start, end, rank in sorted(spans):
+        if joined and start < joined[-1][1]:
+            first, last, other = joined.pop()
+            joined.append((first, max(last, end), min(other, rank)))
         else:
-            joined.append(span)
+            joined.append((start, end, rank))
     return joined
 
 
 def summary_lines(summary: Mapping[str, tuple[int, int]], keep: Iterable[str]) -> list[str]:
     """What was replaced and what was kept, by category, without a value."""
     replaced = [f"{category}: {values} ({times} times)" for category, (values, times) in summary.items()]
-    kept = sorted(keep)
-    return [
-        f"replaced by placeholders: {', '.join(replaced) or 'nothing'}",
-        *([f"kept as they are: {', '.join(kept)}"] if kept else []),
+    kept = f"kept as they are: {', '.join(sorted(keep))}"
+    return [f"replaced by placeholders: {', '.join(replaced) or 'nothing'}", *[kept] * bool(keep)]
+
+
+def redacted_run(redactor: Redactor, run: Run) -> tuple[Run, str]:
+    """The run without names, and its file's text; every host, person and device that it names is learned first."""
+    records: list[Line] = [
+        run.header, *run.calibrations, *run.measurements, *run.figures, *run.memory_uses, *run.profiles,
+        *run.resources, *run.out_of_memory, *run.outcomes, *run.judgements, *run.exact,
+    ]  # fmt: skip
+    records += [run.footer] if run.footer is not None else []
+    lines = [to_plain(record) for record in records]
+    _learn(redactor, run, lines)
+    clean = [
+        to_record(_value(redactor, "", "", line), type(record), f"the {type(record).__name__} of {RUN_FILE}")
+        for line, record in zip(lines, records, strict=True)
     ]
+    return assemble(RUN_FILE, clean, run.cut), "".join(map(encode_line, clean))
+
+
+def _learn(redactor: Redactor, run: Run, lines: Iterable[Plain]) -> None:
+    environment = run.header.environment
+    device = environment.device
+    names = " ".join([*products(), device.architecture or "", _PROCESSORS])
+    versions = [text for text in (device.driver, device.firmware, *environment.software.values()) if text]
+    redactor.leave([*re.split(r"[^A-Za-z0-9]+", names), *_schema_words()])
+    redactor.leave(text for text in versions if re.fullmatch(r"\d+(?:\.\d+)+", text))
+    for around, name, text in (found for line in lines for found in _texts(line)):
+        if (around, name) in _NAMED:
+            redactor.learn(_NAMED[around, name], text)
+        redactor.learn_from(text)
+
+
+def _schema_words() -> set[str]:
+    """Names of fields and the words that a field may hold: a machine that is called so must not undo the file."""
+    _, records = msgspec.json.schema_components(list(LINE_TYPES.values()))
+    return set(re.findall(r"\w+", json.dumps([record | {"description": ""} for record in records.values()])))
+
+
+def _texts(value: Any, around: str = "", name: str = "") -> Iterator[tuple[str, str, str]]:
+    """Every text with the name of its field and of the one around it."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield around, name, key
+            yield from _texts(inner, name, key)
+    elif isinstance(value, list):
+        # A list's members belong to what the list belongs to, and are called like it.
+        for inner in value:
+            yield from _texts(inner, around, name)
+    elif isinstance(value, str):
+        yield around, name, value
+
+
+def _value(redactor: Redactor, around: str, name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {redactor.text(key): _value(redactor, name, key, inner) for key, inner in value.items()}
+    if name == "command" and isinstance(value, list):
+        return command(redactor, value)
+    if isinstance(value, list):
+        return [_value(redactor, around, name, inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    category = _NAMED.get((around, name))
+    return redactor.text(value) if category is None else redactor.whole(category, value)
+
+
+def command(redactor: Redactor, words: list[str]) -> list[str]:
+    """A command line, whose words may be a path or the value of the option before."""
+    redacted = []
+    for before, word in zip(["", *words], words, strict=False):
+        path = _PATH_ARGUMENT.fullmatch(word)
+        if SECRET_OPTION.fullmatch(before) and not word.startswith("-"):
+            redacted.append(redactor.whole("secrets", word))
+        elif path is not None and "paths" not in redactor.keep:
+            redacted.append((path[1] or "") + redactor.whole("paths", path[2]))
+        else:
+            redacted.append(redactor.text(word))
+    return redacted

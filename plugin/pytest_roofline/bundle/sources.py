@@ -1,22 +1,43 @@
-"""The files that a test needs to run elsewhere: itself, its conftest.py files, and what they import of the checkout."""
+"""The files of an archive: a test, its conftest.py files and what they import, without names; and this package."""
 
 import ast
-import contextlib
+import base64
+import configparser
+import hashlib
+import importlib.util
+import io
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+import tokenize
+import tomllib
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.machinery import PathFinder
-from modulefinder import ModuleFinder
+from importlib.metadata import distribution
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from ..core.units import moment
+from .redacting import Redactor
 
 # Here by other ways: this package's own, or what it asks for.
 PROVIDED = {"pytest_roofline", "roofline_kernels", "pytest", "_pytest", "torch", *sys.stdlib_module_names}
-# Kinds of modules by the numbers of `modulefinder`: a folder of modules, and one that has no code to follow.
-_FOLDER, _NO_CODE = 5, 3
+# As pytest looks for its settings: the file, and the part of it that is pytest's.
+_FILES = (("pytest.ini", "pytest"), (".pytest.ini", "pytest"), ("pyproject.toml", ""), ("tox.ini", "pytest"),
+          ("setup.cfg", "tool:pytest"))  # fmt: skip
+_KEPT = ("pythonpath", "python_files", "python_classes", "python_functions", "markers")
+# Options of a run that change how a measurement is taken, wherever it is taken.
+CARRIED = ("--roofline-budget", "--roofline-launcher", "--roofline-rank-timeout", "--roofline-boot-timeout")
+# Those that hold for the run's own machines.
+LOCAL = ("--roofline-launcher-args", "--roofline-address")
+TOP, PACKAGE = "roofline-bundle", "pytest-roofline"
+# The first moment that a zip file can name, and an ordinary file of Unix in one.
+_EPOCH, _UNIX, _MODE = (1980, 1, 1, 0, 0, 0), 3, 0o100644 << 16
+_WHEEL = "Wheel-Version: 1.0\nGenerator: roofline bundle\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+# Stands for the value before a part of a formatted string, behind which no path begins.
+_VALUE = "}"
 
 
 @dataclass(slots=True)
@@ -48,29 +69,18 @@ def sources_of(test_id: str, root: Path, started: str, pythonpath: Sequence[str]
     name = PurePosixPath(test_id.partition("::")[0])
     if name.is_absolute() or ".." in name.parts or not (root / name).is_file():
         return Sources(missing=f"{name} is not below {root}")
-    folders = [root.joinpath(*name.parts[:depth]) for depth in range(len(name.parts))]
-    starting = [path for path in (root / name, *(folder / "conftest.py" for folder in folders)) if path.is_file()]
-    starts = [root, *(root / one for one in pythonpath), *(_base(path, root) for path in starting)]
-    # Of what lies above the root there is no place for a copy.
-    within = [str(folder) for folder in starts if folder.resolve().is_relative_to(root)]
+    around = [root.joinpath(*name.parts[:depth], "conftest.py") for depth in range(len(name.parts))]
+    starting = [root / name, *(path for path in around if path.is_file())]
+    folders = [*(_base(path, root) for path in starting), root, *((root / one).resolve() for one in pythonpath)]
+    found = Sources()
     try:
-        finders = [_followed(within, root, path) for path in starting]
-    except (SyntaxError, ValueError, OSError, ImportError, AttributeError) as error:
+        _follow(starting, [folder for folder in folders if folder.is_relative_to(root)], root, found)
+    except (SyntaxError, ValueError, OSError) as error:
         return Sources(missing=f"{name}, or what it imports, cannot be read as Python: {error}")
-    return _found(finders, root, started)
-
-
-class _Finder(ModuleFinder):
-    """Follows imports into folders without an `__init__.py` too, which the standard library's own stumbles over."""
-
-    def find_module(self, name: str, path: Any, parent: Any = None) -> Any:
-        """What a module is loaded from, as the base class has it: an open file, the path, and what kind it is."""
-        spec = PathFinder.find_spec(name, self.path if path is None else path)
-        if spec is not None and spec.loader is None:
-            return None, next(iter(spec.submodule_search_locations or [])), ("", "", _FOLDER)
-        if spec is None and name == "__init__":
-            return None, None, ("", "", _NO_CODE)
-        return super().find_module(name, path, parent)
+    began = moment(started)
+    changed = {name: datetime.fromtimestamp((root / name).stat().st_mtime, UTC) for name in found.files}
+    found.newer = [name for name, when in sorted(changed.items()) if began is not None and when > began]
+    return found
 
 
 def _base(path: Path, root: Path) -> Path:
@@ -78,47 +88,215 @@ def _base(path: Path, root: Path) -> Path:
     return next(folder for folder in path.parents if folder == root or not (folder / "__init__.py").is_file())
 
 
-def _followed(within: list[str], root: Path, path: Path) -> ModuleFinder:
-    """A file as pytest imports it, within its packages or by itself, and what it imports of some folders."""
-    base = _base(path, root)
-    finder = _Finder([str(base), *within])
-    if base != path.parent:
-        finder.import_hook(".".join(path.relative_to(base).with_suffix("").parts))
-    else:
-        finder.load_file(str(path))
-    for name in _plugins(path):
-        with contextlib.suppress(ImportError):
-            finder.import_hook(name)
-    return finder
+def _follow(paths: Sequence[Path], folders: Sequence[Path], root: Path, found: Sources) -> None:
+    """Take files and, from there on, what they import of some folders."""
+    for path in paths:
+        name = path.relative_to(root).as_posix()
+        if name in found.files:
+            continue
+        found.files[name] = path.read_text(encoding="utf-8")
+        for module in _imported(ast.parse(found.files[name]), path.relative_to(_base(path, root)).parent.parts):
+            files, known = _modules(module, folders)
+            found.needs |= {module[0]} - PROVIDED if not known else set()
+            _follow(files, folders, root, found)
 
 
-def _plugins(path: Path) -> Iterator[str]:
-    """Modules that a file hands pytest as `pytest_plugins`, as far as it names them in strings."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        if isinstance(target, ast.Name) and target.id == "pytest_plugins":
-            names = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
-            yield from (name for name in names if isinstance(name, str) and name.replace(".", "_").isidentifier())
+def _imported(tree: ast.Module, package: Sequence[str]) -> Iterator[list[str]]:
+    """The parts of every name that a file of a package imports, or hands pytest as `pytest_plugins`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = [*above, *(node.module.split(".") if node.module else [])]
+            # What is imported from a package may be a module as well as a name in it.
+            yield from ([*base, alias.name] for alias in node.names)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and target.id == "pytest_plugins" and node.value is not None:
+                names = [one.value for one in ast.walk(node.value) if isinstance(one, ast.Constant)]
+                modules = (name for name in names if isinstance(name, str) and name.replace(".", "_").isidentifier())
+                yield from (name.split(".") for name in modules)
 
 
-def _found(finders: Sequence[ModuleFinder], root: Path, started: str) -> Sources:
-    found, began = Sources(), moment(started)
-    modules = [
-        (_top(name), getattr(module, "__file__", None) or "")
-        for finder in finders
-        for name, module in finder.modules.items()
-    ]
-    # A compiled module is no source.
-    files = [(top, Path(file)) for top, file in modules if file.endswith(".py")]
-    for path in sorted({path for _, path in files}):
-        relative = path.relative_to(root).as_posix()
-        found.files[relative] = path.read_text(encoding="utf-8")
-        if began is not None and datetime.fromtimestamp(path.stat().st_mtime, UTC) > began:
-            found.newer.append(relative)
-    needed = {_top(name) for finder in finders for name in finder.badmodules} | {top for top, _ in modules}
-    found.needs = needed - {top for top, _ in files} - PROVIDED
+def _modules(parts: Sequence[str], folders: Sequence[Path]) -> tuple[list[Path], bool]:
+    """The files of a module and of the packages around it, in the first folder that has any; and whether one has."""
+    for folder in folders:
+        steps = [folder.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
+        candidates = [path for step in steps for path in (step / "__init__.py", step.with_suffix(".py"))]
+        files = [path for path in candidates if path.is_file()]
+        if files:
+            return files, True
+    return [], False
+
+
+def pytest_settings(root: Path) -> dict[str, str]:
+    """The settings of the first file that pytest would read in a folder, lists line by line; empty without one."""
+    for name, section in _FILES:
+        try:
+            found = _section((root / name).read_text(encoding="utf-8"), section)
+        except (OSError, ValueError, configparser.Error):
+            continue
+        if found is not None or name.endswith("pytest.ini"):
+            return found or {}
+    return {}
+
+
+def _section(text: str, section: str) -> dict[str, str] | None:
+    """The part of an ini file, or pytest's of a pyproject.toml where `section` is empty; None where it is not there."""
+    if section:
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_string(text)
+        return dict(parser[section]) if parser.has_section(section) else None
+    told = tomllib.loads(text).get("tool", {}).get("pytest", {}).get("ini_options")
+    lists = {name: value if isinstance(value, list) else [value] for name, value in (told or {}).items()}
+    return None if told is None else {name: "\n".join(map(str, value)) for name, value in lists.items()}
+
+
+def kept_settings(settings: dict[str, str]) -> str:
+    """A `pytest.ini` for the copied tests: it makes their folder pytest's root, and has what they need of it."""
+    kept = {name: settings[name].strip().replace("\n", "\n    ") for name in _KEPT if name in settings}
+    return "\n".join(["[pytest]", *(f"{name} = {value}" for name, value in kept.items())]) + "\n"
+
+
+def options_of(settings: dict[str, str], command: Sequence[str]) -> dict[str, str]:
+    """The options of `CARRIED` and `LOCAL` that a run had: from its settings, from `addopts`, as they were typed."""
+    names = {option: option.removeprefix("--").replace("-", "_") for option in (*CARRIED, *LOCAL)}
+    found = {option: settings[name] for option, name in names.items() if settings.get(name)}
+    for words in (words_of(settings.get("addopts", "")), list(command)):
+        for word, following in pairwise([*words, ""]):
+            option, equals, value = word.partition("=")
+            if option in names:
+                found[option] = value if equals else following
     return found
 
 
-def _top(name: str) -> str:
-    return name.partition(".")[0]
+def words_of(text: str) -> list[str]:
+    """A setting's words as a shell divides them, or at its spaces where a quote has no end."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def redacted_source(redactor: Redactor, text: str) -> str | None:
+    """A Python file with the names in its strings and comments replaced; None where that is not possible.
+
+    Identifiers stay, or the program would be another; a file whose identifiers name somebody cannot be given away.
+    """
+    try:
+        with warnings.catch_warnings():
+            # Of escapes that Python does not know, which are the author's.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+            if any(redactor.text(name) != name for name in _identifiers(tree)):
+                return None
+            parts, position = [], 0
+            for start, end in _pieces(text):
+                piece = text[start:end]
+                parts += [text[position:start], _piece(redactor, piece)]
+                position = end
+            redacted = "".join(parts) + text[position:]
+            return redacted if _shape(ast.parse(redacted)) == _shape(tree) else None
+    except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
+        # ValueError: a null byte, or a formatted string that cannot be written in another way.
+        return None
+
+
+def _identifiers(tree: ast.AST) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        for _, value in ast.iter_fields(node) if not isinstance(node, ast.Constant) else ():
+            names = value if isinstance(value, list) else [value]
+            found |= {part for name in names if isinstance(name, str) for part in name.split(".")}
+    return found
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    """Where comments and strings stand; a formatted one is whole, whichever Python reads it."""
+    starts = [0]
+    for line in io.StringIO(text, newline=""):
+        starts.append(starts[-1] + len(line))
+    depth, begun = 0, 0
+    for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
+        kind = tokenize.tok_name[token.type]
+        start, end = (starts[row - 1] + column for row, column in (token.start, token.end))
+        if kind.endswith("STRING_START"):
+            begun = begun if depth else start
+            depth += 1
+        depth -= kind.endswith("STRING_END")
+        if not depth and (kind in ("COMMENT", "STRING") or kind.endswith("STRING_END")):
+            yield begun if kind.endswith("STRING_END") else start, end
+
+
+def _piece(redactor: Redactor, piece: str) -> str:
+    """A comment, or a string by its value; one that holds no name is as it was written."""
+    if piece.startswith("#"):
+        return redactor.text(piece)
+    # In brackets, as some span lines.
+    tree = ast.parse(f"({piece})", mode="eval")
+    changed = False
+    for node in ast.walk(tree):
+        members = node.values if isinstance(node, ast.JoinedStr) else list(ast.iter_child_nodes(node))
+        for before, member in zip([None, *members], members, strict=False):
+            if isinstance(member, ast.Constant) and isinstance(member.value, str | bytes):
+                behind = _VALUE if isinstance(node, ast.JoinedStr) and before is not None else ""
+                value = _literal(redactor, member.value, behind)
+                changed |= value != member.value
+                member.value = value
+    return ast.unparse(tree) if changed else piece
+
+
+def _literal(redactor: Redactor, value: str | bytes, behind: str) -> str | bytes:
+    if isinstance(value, str):
+        return redactor.text(behind + value).removeprefix(behind)
+    return redactor.text(value.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+
+
+def _shape(tree: ast.AST) -> str:
+    """A program without what its strings say."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+            node.value, node.kind = type(node.value)(), None
+    return ast.dump(tree)
+
+
+def wheel() -> tuple[str, bytes]:
+    """This very package as a wheel again (PEP 427), from its files as installed: its file name, and what is in it."""
+    installed = distribution(PACKAGE)
+    stem = f"{PACKAGE.replace('-', '_')}-{installed.version}"
+    files = {name: data for package in ("pytest_roofline", "roofline_kernels") for name, data in _files(package)}
+    for name in ("METADATA", "entry_points.txt"):
+        files[f"{stem}.dist-info/{name}"] = (installed.read_text(name) or "").encode()
+    files[f"{stem}.dist-info/WHEEL"] = _WHEEL.encode()
+    record = f"{stem}.dist-info/RECORD"
+    lines = [f"{name},sha256={_digest(data)},{len(data)}\n" for name, data in sorted(files.items())]
+    files[record] = "".join([*lines, f"{record},,\n"]).encode()
+    return f"{stem}-py3-none-any.whl", zipped(files, top="")
+
+
+def _files(package: str) -> list[tuple[str, bytes]]:
+    spec = importlib.util.find_spec(package)
+    return [
+        (f"{package}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+        for folder in map(Path, (spec.submodule_search_locations or ()) if spec is not None else ())
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def zipped(files: Mapping[str, bytes], top: str = f"{TOP}/") -> bytes:
+    """The archive of files by their path within its one folder `top`; equal contents give equal bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            # Without a time and an owner.
+            entry = zipfile.ZipInfo(f"{top}{name}", _EPOCH)
+            entry.create_system, entry.external_attr = _UNIX, _MODE
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, files[name])
+    return buffer.getvalue()
