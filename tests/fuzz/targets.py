@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.baselines.pruning import read_plan
 from pytest_roofline.baselines.runs import ends_of, read_run
-from pytest_roofline.bundle.settings_of import pytest_settings
+from pytest_roofline.bundle.sources import pytest_settings
 from pytest_roofline.cli.help import Commands
 from pytest_roofline.cli.main import main
 from pytest_roofline.cli.runs import _tell
