@@ -91,7 +91,7 @@ def chosen(device: str | None) -> str:
 def describe(device: str) -> dict[str, Any]:
     """What facts say of the device that they were found on, and of the software; nothing that names a machine."""
     from pytest_roofline.core.storage import to_plain
-    from pytest_roofline.engine.environment import gather
+    from pytest_roofline.engine.host import gather
 
     found = to_plain(gather(lab_of(device).device))
     named = ("type", "product", "architecture", "memory_bytes", "last_level_cache_bytes", "driver")

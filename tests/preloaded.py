@@ -20,7 +20,7 @@ import pytest_roofline.engine.devices.amd
 import pytest_roofline.engine.devices.cpu
 import pytest_roofline.engine.devices.fake
 import pytest_roofline.engine.devices.nvidia
-import pytest_roofline.engine.environment
+import pytest_roofline.engine.host
 import pytest_roofline.engine.measure
 import pytest_roofline.engine.timing
 import pytest_roofline.kernel_gate.compile

@@ -12,9 +12,8 @@ import numpy as np
 
 from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
-from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.records import Footer, Header, Measurement, Outcome
-from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.samples import Ranks, Samples
 
 from .bench_tests import Bench, of_a_node, of_one_gpu
 

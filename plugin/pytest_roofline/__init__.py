@@ -9,13 +9,13 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .core.errors import BadInput, CompileFailed, DoesNotFit, RanksFailed, RooflineError, WrongData
-    from .core.figures import Figure
+    from .core.profiles import Figure
     from .core.records import Measurement
     from .core.resources import Resources
     from .core.units import format_amount, size_label
     from .core.work import Work
     from .engine.host import usable_cores
-    from .engine.links import between as link_between
+    from .engine.inventory import between as link_between
     from .engine.request import Timed
     from .plugin.distributed import Distributed
     from .plugin.fixture import Roofline
@@ -29,7 +29,7 @@ _HOMES = {
     "CompileFailed": "core.errors",
     "Distributed": "plugin.distributed",
     "DoesNotFit": "core.errors",
-    "Figure": "core.figures",
+    "Figure": "core.profiles",
     "Measurement": "core.records",
     "Rank": "ranks.context",
     "RanksFailed": "core.errors",
@@ -41,7 +41,7 @@ _HOMES = {
     "WrongData": "core.errors",
     "format_amount": "core.units",
     "gpu_awareness": "ranks.mpi",
-    "link_between": "engine.links:between",
+    "link_between": "engine.inventory:between",
     "mpi_world": "ranks.mpi:world",
     "option_value": "plugin.options",
     "size_label": "core.units",

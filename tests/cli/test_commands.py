@@ -22,7 +22,7 @@ from pytest_roofline.cli.gone import GONE
 from pytest_roofline.cli.help import SECTIONS
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.entries import Baseline, ExactEntry
-from pytest_roofline.core.machine import Property
+from pytest_roofline.core.facts import Property
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Judgement
 from pytest_roofline.core.resources import ResourceKey, Resources

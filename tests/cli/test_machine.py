@@ -12,12 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.cli.main import main
-from pytest_roofline.core.facts import HostFacts
-from pytest_roofline.core.machine import Gpu, Machine
+from pytest_roofline.core.facts import Gpu, HostFacts, Machine
 from pytest_roofline.core.units import printable
 from pytest_roofline.engine import devices, host, inventory
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.machine import selftest, workloads
+from pytest_roofline.machine import selftest
 from pytest_roofline.machine.expectation import expectation_of, read_expectation, write_expectation
 
 MIB, GIB = 2**20, 2**30
@@ -129,7 +128,7 @@ def accelerator(monkeypatch):
         device = FakeDevice(product, cache_bytes=256 * MIB)
         device.bytes_per_s = bytes_per_s
         monkeypatch.setattr(devices, "open_device", lambda name, option: device)
-        monkeypatch.setattr(workloads, "TorchWorkloads", FakeWorkloads)
+        monkeypatch.setattr(selftest, "TorchWorkloads", FakeWorkloads)
         return device
 
     return install

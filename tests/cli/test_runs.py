@@ -13,9 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.cli.main import main
-from pytest_roofline.core.figures import Figure
-from pytest_roofline.core.memory_use import MemoryUse
-from pytest_roofline.core.profiles import Profile
+from pytest_roofline.core.memory import MemoryUse
+from pytest_roofline.core.profiles import Figure, Profile
 from pytest_roofline.core.records import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.samples import Samples
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.figures import UNITS, Figure
+from pytest_roofline.core.profiles import UNITS, Figure
 
 
 def figure(name="efficiency", value=0.87, unit="share"):

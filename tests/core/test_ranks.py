@@ -6,7 +6,7 @@ import pytest
 
 from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.core.errors import BadFile, BadInput
-from pytest_roofline.core.ranks import Ranks
+from pytest_roofline.core.samples import Ranks
 
 
 def ranks(**changes):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.core.work import Work
-from pytest_roofline.engine import cache
+from pytest_roofline.engine import calls
 from pytest_roofline.engine.devices.base import INFINITY_CACHE_BYTES, last_level_cache
 from pytest_roofline.engine.peers import ALONE
 from pytest_roofline.engine.request import Request, Timed, as_tuple
@@ -25,11 +25,11 @@ def copy_of(size_bytes):
 
 
 def test_a_copy_touches_what_it_reads_and_what_it_writes():
-    assert cache.bytes_per_set(copy_of(MIB)) == 2 * MIB
+    assert calls.bytes_per_set(copy_of(MIB)) == 2 * MIB
 
 
 def test_a_copy_over_a_link_touches_its_payload():
-    assert cache.bytes_per_set(Work(payload_bytes=MIB, wire_bytes=MIB)) == MIB
+    assert calls.bytes_per_set(Work(payload_bytes=MIB, wire_bytes=MIB)) == MIB
 
 
 @pytest.mark.parametrize(
@@ -44,17 +44,17 @@ def test_a_copy_over_a_link_touches_its_payload():
     ],
 )
 def test_other_sets_between_two_uses_of_one_touch_four_times_the_cache(touched, sets):
-    assert sets == cache.rotation_sets(copy_of(touched // 2), MIB, PLENTY)
+    assert sets == calls.rotation_sets(copy_of(touched // 2), MIB, PLENTY)
 
 
 def test_a_rotation_takes_no_more_than_half_of_the_memory():
-    assert cache.rotation_sets(copy_of(MIB), 100 * MIB, memory_bytes=16 * MIB) == 4
+    assert calls.rotation_sets(copy_of(MIB), 100 * MIB, memory_bytes=16 * MIB) == 4
 
 
 def test_sets_that_hold_more_than_a_call_touches_take_no_more_than_half_of_the_memory_either():
     work, page = Work(read_bytes=4096), torch.zeros(MIB, dtype=torch.uint8)
-    held = cache.bytes_held(work, (page, {"rows": [page.view(torch.float32)]}, 7))
-    assert (held, cache.rotation_sets(work, MIB, 100 * MIB, held)) == (2 * MIB, 25)
+    held = calls.bytes_held(work, (page, {"rows": [page.view(torch.float32)]}, 7))
+    assert (held, calls.rotation_sets(work, MIB, 100 * MIB, held)) == (2 * MIB, 25)
 
 
 @pytest.mark.parametrize(
@@ -68,73 +68,73 @@ def test_sets_that_hold_more_than_a_call_touches_take_no_more_than_half_of_the_m
     ids=["a part of an allocation", "one element many times", "sparse", "no tensor"],
 )
 def test_a_set_takes_what_its_tensors_hold_and_never_less_than_a_call_touches(argument, held):
-    assert cache.bytes_held(Work(read_bytes=4096), (argument,)) == held
+    assert calls.bytes_held(Work(read_bytes=4096), (argument,)) == held
 
 
 def test_at_least_one_set_is_made_however_small_the_memory():
-    assert cache.rotation_sets(copy_of(MIB), 100 * MIB, memory_bytes=0) == 1
+    assert calls.rotation_sets(copy_of(MIB), 100 * MIB, memory_bytes=0) == 1
 
 
 def test_a_device_that_does_not_tell_its_memory_is_taken_to_have_enough():
-    assert cache.rotation_sets(copy_of(MIB), 100 * MIB, memory_bytes=None) == 201
+    assert calls.rotation_sets(copy_of(MIB), 100 * MIB, memory_bytes=None) == 201
 
 
 def test_the_number_of_sets_is_bounded():
-    assert cache.rotation_sets(copy_of(1), 2**30, PLENTY) == cache.MOST_SETS
+    assert calls.rotation_sets(copy_of(1), 2**30, PLENTY) == calls.MOST_SETS
 
 
 def test_so_many_sets_suffice_for_four_kibibytes_through_the_largest_known_cache():
     work = Work(payload_bytes=4096, wire_bytes=4096)
-    sets = cache.rotation_sets(work, INFINITY_CACHE_BYTES, PLENTY)
-    assert (sets, cache.is_cold(sets, work, INFINITY_CACHE_BYTES)) == (cache.MOST_SETS, True)
+    sets = calls.rotation_sets(work, INFINITY_CACHE_BYTES, PLENTY)
+    assert (sets, calls.is_cold(sets, work, INFINITY_CACHE_BYTES)) == (calls.MOST_SETS, True)
 
 
 def test_a_rotation_for_which_too_little_is_free_says_what_it_needs_what_there_is_and_what_to_do():
-    assert cache.no_room(100, 2 * MIB, free_bytes=10**8) == (
+    assert calls.no_room(100, 2 * MIB, free_bytes=10**8) == (
         "needs 210 MB of free memory to rotate through 100 sets of arguments, found 100 MB; free what others hold, "
         "or use cache='flush', which takes one set"
     )
 
 
 def test_there_is_room_for_a_rotation_that_just_fits():
-    assert cache.no_room(100, 2 * MIB, free_bytes=200 * MIB) == ""
+    assert calls.no_room(100, 2 * MIB, free_bytes=200 * MIB) == ""
 
 
 def test_one_set_is_made_without_a_look_at_free_memory():
-    assert cache.no_room(1, 2 * MIB, free_bytes=0) == ""
+    assert calls.no_room(1, 2 * MIB, free_bytes=0) == ""
 
 
 def test_work_without_bytes_needs_one_set():
-    assert cache.rotation_sets(Work(flops=1), MIB, PLENTY) == 1
+    assert calls.rotation_sets(Work(flops=1), MIB, PLENTY) == 1
 
 
 @given(st.integers(1, 2**32), st.integers(1, 2**30))
 def test_a_rotation_with_enough_memory_is_cold_unless_its_sets_are_too_many(size_bytes, cache_bytes):
-    sets = cache.rotation_sets(copy_of(size_bytes), cache_bytes, PLENTY)
-    assert cache.is_cold(sets, copy_of(size_bytes), cache_bytes) or sets == cache.MOST_SETS
+    sets = calls.rotation_sets(copy_of(size_bytes), cache_bytes, PLENTY)
+    assert calls.is_cold(sets, copy_of(size_bytes), cache_bytes) or sets == calls.MOST_SETS
 
 
 @given(st.integers(1, 2**32), st.integers(1, 2**30), st.integers(0, 2**34))
 def test_a_rotation_is_cold_exactly_if_it_touches_four_times_the_cache_between_two_uses(size_bytes, cache_bytes, held):
-    sets = cache.rotation_sets(copy_of(size_bytes), cache_bytes, held)
+    sets = calls.rotation_sets(copy_of(size_bytes), cache_bytes, held)
     others = 2 * size_bytes * max(1, sets - 1)
-    assert (others >= 4 * cache_bytes) == cache.is_cold(sets, copy_of(size_bytes), cache_bytes)
+    assert (others >= 4 * cache_bytes) == calls.is_cold(sets, copy_of(size_bytes), cache_bytes)
 
 
 def test_one_set_that_overflows_the_cache_four_times_is_cold():
-    assert cache.is_cold(1, copy_of(2 * MIB), MIB)
+    assert calls.is_cold(1, copy_of(2 * MIB), MIB)
 
 
 def test_one_set_that_just_fits_four_caches_is_not_cold():
-    assert not cache.is_cold(1, copy_of(2 * MIB - 1), MIB)
+    assert not calls.is_cold(1, copy_of(2 * MIB - 1), MIB)
 
 
 def test_two_sets_are_no_colder_than_the_one_between():
-    assert not cache.is_cold(2, copy_of(MIB), MIB)
+    assert not calls.is_cold(2, copy_of(MIB), MIB)
 
 
 def test_a_rotation_of_work_without_bytes_is_not_cold():
-    assert not cache.is_cold(1, Work(flops=1), MIB)
+    assert not calls.is_cold(1, Work(flops=1), MIB)
 
 
 def counted(seconds_per_set):
@@ -158,7 +158,7 @@ def told_of(count, seconds_per_set):
     device = SimpleNamespace(facts=lambda: facts, free_bytes=lambda: PLENTY, host_s=clock)
     request = Request(Work(read_bytes=4 * MIB), 1.0, Timed(print, make), cache="rotate")
     sets = []
-    assert cache.fill(sets, request, device, ALONE, told.append)
+    assert calls.fill(sets, request, device, ALONE, told.append)
     assert sets == [(index,) for index in range(count)]
     return told
 

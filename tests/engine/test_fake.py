@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.machine import Gpu
+from pytest_roofline.core.facts import Gpu
 from pytest_roofline.engine.blocks import within
 from pytest_roofline.engine.devices.base import BRAKE, POWER_CAP, THERMAL, Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice

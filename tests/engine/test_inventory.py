@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from pytest_roofline.core.machine import HARDWARE, POWER_CAP, THERMAL, Gpu
+from pytest_roofline.core.facts import HARDWARE, POWER_CAP, THERMAL, Gpu
 from pytest_roofline.engine import inventory
 from pytest_roofline.engine.devices import amd
 from pytest_roofline.engine.devices.cpu import CpuDevice

@@ -7,8 +7,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from pytest_roofline.engine import links
-from pytest_roofline.engine.links import Link, between, kind_among, of_amd, of_nvidia
+from pytest_roofline.engine import inventory
+from pytest_roofline.engine.inventory import Link, between, kind_among, of_amd, of_nvidia
 
 BUSES = {"GPU-1": "00000000:1B:00.0", "GPU-2": "00000000:43:00.0", "GPU-3": "00000000:52:00.0"}
 GPU, SWITCH = 0, 2
@@ -275,8 +275,11 @@ def test_devices_that_are_no_gpus_of_this_kind_have_no_known_link():
 
 def test_the_numbers_of_capabilities_are_nvmls():
     pynvml = pytest.importorskip("pynvml", reason="needs nvidia-ml-py, found none")
-    assert (links._WRITE, links._NVLINK) == (pynvml.NVML_P2P_CAPS_INDEX_WRITE, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    assert (inventory._WRITE, inventory._NVLINK) == (
+        pynvml.NVML_P2P_CAPS_INDEX_WRITE,
+        pynvml.NVML_P2P_CAPS_INDEX_NVLINK,
+    )
     # A stray comma makes a tuple of this one in nvidia-ml-py 13.
-    assert pynvml.NVML_P2P_CAPS_INDEX_READ in (links._READ, (links._READ,))
+    assert pynvml.NVML_P2P_CAPS_INDEX_READ in (inventory._READ, (inventory._READ,))
     # 18 until nvidia-ml-py 12.575 or so; asked for one link too many, NVML withholds it.
-    assert links.MOST_LINKS in (pynvml.NVML_NVLINK_MAX_LINKS, 2 * pynvml.NVML_NVLINK_MAX_LINKS)
+    assert inventory.MOST_LINKS in (pynvml.NVML_NVLINK_MAX_LINKS, 2 * pynvml.NVML_NVLINK_MAX_LINKS)

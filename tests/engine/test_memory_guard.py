@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pytest_roofline.engine import host, memory_guard
+from pytest_roofline.engine import host
 
 from .. import warm
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux, wh
 # Every case is a process of its own: a limit that is not lifted would end the tests.
 START = """
 import json, resource, sys, torch
-from pytest_roofline.engine import host, memory_guard
+from pytest_roofline.engine import host
 
 def soft(): return resource.getrlimit(resource.RLIMIT_DATA)[0]
 def tell(**facts): print(json.dumps(facts))
@@ -40,7 +40,7 @@ def test_one_allocation_beyond_what_is_free_raises_and_the_process_lives():
     facts = told(
         """
 size = host.free_memory_bytes() + 8 * 2**30
-with memory_guard.limited():
+with host.limited():
     error = fails(lambda: torch.empty(size, dtype=torch.uint8))
     after = torch.ones(1000).sum().item()
 tell(error=error, size=size, after=after)
@@ -53,7 +53,7 @@ tell(error=error, size=size, after=after)
 def test_pythons_own_buffers_are_limited_too():
     facts = told(
         """
-with memory_guard.limited():
+with host.limited():
     error = fails(lambda: bytearray(host.free_memory_bytes() + 2**30))
 tell(error=error)
 """
@@ -67,7 +67,7 @@ def test_the_limit_is_lifted_however_it_ends(ending):
         f"""
 before = soft()
 try:
-    with memory_guard.limited():
+    with host.limited():
         during = soft()
         {ending}
 except ValueError:
@@ -84,7 +84,7 @@ def test_a_lower_limit_that_is_there_stays(hard):
         f"""
 low = host.data_bytes() + 512 * 2**20
 resource.setrlimit(resource.RLIMIT_DATA, (low, low if {hard} else resource.RLIM_INFINITY))
-with memory_guard.limited() as limit:
+with host.limited() as limit:
     error = fails(lambda: torch.empty(2**30, dtype=torch.uint8))
 tell(low=low, limit=limit, error=error, after=resource.getrlimit(resource.RLIMIT_DATA), free=host.free_memory_bytes())
 """
@@ -99,7 +99,7 @@ def test_a_child_that_is_started_afterwards_inherits_nothing():
     facts = told(
         """
 import subprocess
-with memory_guard.limited():
+with host.limited():
     pass
 child = "import resource; print(resource.getrlimit(resource.RLIMIT_DATA)[0])"
 tell(child=int(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout), own=soft())
@@ -127,11 +127,11 @@ def limits(monkeypatch, machine):
 def test_a_twentieth_of_what_is_free_is_left_or_a_quarter_of_a_gibibyte_but_no_more_than_half(limits, machine):
     for free, margin in ((32 * GIB, int(0.05 * 32 * GIB)), (GIB, 256 * MIB), (256 * MIB, 128 * MIB)):
         machine.memory(64 * GIB, free)
-        with memory_guard.limited() as limit:
+        with host.limited() as limit:
             assert limit == 2 * GIB + free - margin
         assert limits["set"][-1] == (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     # A hard limit that was lowered meanwhile is no trouble.
-    with memory_guard.limited() as limit:
+    with host.limited() as limit:
         limits["limits"] = (limit, limit)
     assert limits["limits"] == (limit, limit)
 
@@ -140,7 +140,7 @@ def test_what_the_cgroup_allows_counts(limits, machine):
     machine.write("proc/self/cgroup", "0::/box\n")
     machine.write("sys/fs/cgroup/box/memory.max", f"{8 * GIB}")
     machine.write("sys/fs/cgroup/box/memory.current", f"{4 * GIB}")
-    with memory_guard.limited() as limit:
+    with host.limited() as limit:
         assert limit == 2 * GIB + 4 * GIB - 256 * MIB
 
 
@@ -157,5 +157,5 @@ def test_a_process_beyond_its_limit_has_nothing_free(limits):
 def test_a_system_that_does_not_tell_what_a_process_holds_has_no_limit(machine, monkeypatch):
     machine.memory(64 * GIB, 32 * GIB)
     monkeypatch.setattr(resource, "setrlimit", lambda *_: pytest.fail("a limit was set"))
-    with memory_guard.limited() as limit:
+    with host.limited() as limit:
         assert limit is None

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pytest_roofline.engine.devices import own
-from pytest_roofline.engine.devices.own import OWN_CONTEXT_BYTES, others_bytes, started_by
+from pytest_roofline.engine.devices import base
+from pytest_roofline.engine.devices.base import OWN_CONTEXT_BYTES, others_bytes, started_by
 from pytest_roofline.plugin import round_child
 from pytest_roofline.ranks import rank, worker
 
@@ -22,8 +22,8 @@ PARENTS = {ME: PARENT, BROTHER: PARENT, CHILD: ME, STRANGER: 1}
 @pytest.fixture(autouse=True)
 def family(monkeypatch):
     """This process has a child; the rest of the family counts once it was told who started it."""
-    monkeypatch.setattr(own, "_parent", PARENTS.get)
-    monkeypatch.setattr(own, "_starters", set())
+    monkeypatch.setattr(base, "_parent", PARENTS.get)
+    monkeypatch.setattr(base, "_starters", set())
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def test_more_than_a_context_beyond_torchs_own_is_a_neighbours():
 
 def test_the_parent_of_a_process_is_read_behind_whatever_it_is_called(monkeypatch):
     monkeypatch.undo()
-    assert own._parent(os.getpid()) == os.getppid()
-    assert own._parent(2**22 + 1) is None
+    assert base._parent(os.getpid()) == os.getppid()
+    assert base._parent(2**22 + 1) is None
 
 
 def test_a_round_works_for_the_run_that_started_it(monkeypatch, tmp_path):
@@ -81,7 +81,7 @@ def test_a_round_works_for_the_run_that_started_it(monkeypatch, tmp_path):
     monkeypatch.setenv(round_child.VARIABLE, str(tmp_path / "round.json"))
     plugins = SimpleNamespace(hasplugin=lambda name: False, register=lambda *_: None)
     round_child.begin(SimpleNamespace(stash=pytest.Stash(), option=SimpleNamespace(), pluginmanager=plugins))
-    assert own._starters == {PARENT}
+    assert base._starters == {PARENT}
 
 
 def test_a_rank_works_for_whoever_started_it(monkeypatch):
@@ -94,4 +94,4 @@ def test_a_rank_works_for_whoever_started_it(monkeypatch):
     for name in ("die_with_parent", "guard_group"):
         monkeypatch.setattr(rank, name, lambda: None)
     monkeypatch.setattr(rank.faulthandler, "enable", lambda: None)
-    assert (rank.main(), own._starters) == (1, {os.getppid()})
+    assert (rank.main(), base._starters) == (1, {os.getppid()})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.core.samples import Calibration
 from pytest_roofline.engine.devices.base import Traits
-from pytest_roofline.engine.shape import (
+from pytest_roofline.engine.sizing import (
     LONGEST_SPIN_S,
     MOST_CALLS,
     MOST_SAMPLES,

@@ -8,7 +8,7 @@ from itertools import count, cycle
 import pytest
 
 from pytest_roofline.core.work import Work
-from pytest_roofline.engine import cache
+from pytest_roofline.engine import calls
 from pytest_roofline.engine.calibration import calibrate
 from pytest_roofline.engine.conditions import HOST_GAP
 from pytest_roofline.engine.devices.base import Traits
@@ -453,7 +453,7 @@ def test_a_droop_that_outlasts_the_budget_is_drifting():
 
 
 def cold(seconds=1e-4, size_bytes=8 * MIB):
-    """A kernel that goes through a buffer and takes half as long where the buffer is in the cache."""
+    """A kernel that goes through a buffer and takes half as long where the buffer is in the calls."""
 
     def on(device):
         return lambda name="only": device.work(seconds, touch=name, size_bytes=size_bytes, cached=0.5)
@@ -464,14 +464,14 @@ def cold(seconds=1e-4, size_bytes=8 * MIB):
 def test_a_rotation_through_enough_sets_is_cold():
     for size_bytes in [2 * MIB, 8 * MIB, 40 * MIB]:
         device = device_with()
-        number = cache.rotation_sets(Work(read_bytes=size_bytes), device.facts().last_level_cache_bytes, 2**40)
+        number = calls.rotation_sets(Work(read_bytes=size_bytes), device.facts().last_level_cache_bytes, 2**40)
         samples = timed(device, cold(size_bytes=size_bytes)(device), sets=[(name,) for name in range(number)])
         assert {round(sample * 1e6) for sample in samples.seconds} == {100}, size_bytes
 
 
 def test_a_rotation_of_short_kernels_is_cold_in_a_graph():
     device = device_with(cache_bytes=4 * MIB)
-    number = cache.rotation_sets(Work(read_bytes=MIB), device.facts().last_level_cache_bytes, 2**40)
+    number = calls.rotation_sets(Work(read_bytes=MIB), device.facts().last_level_cache_bytes, 2**40)
     samples = timed(device, cold(4e-6, MIB)(device), sets=[(name,) for name in range(number)])
     assert (samples.mode, samples.median_s) == ("graph", pytest.approx(4e-6, rel=0.01))
 
@@ -484,7 +484,7 @@ def test_too_few_sets_would_give_half_the_time():
 
 def test_a_flushed_call_is_cold():
     device = device_with()
-    flush = device.flusher(cache.FLUSH_FACTOR * device.facts().last_level_cache_bytes)
+    flush = device.flusher(calls.FLUSH_FACTOR * device.facts().last_level_cache_bytes)
     assert timed(device, cold()(device), flush=flush).median_s == pytest.approx(1e-4, rel=0.01)
 
 
@@ -498,20 +498,20 @@ INFINITY = {"cache_bytes": 256 * MIB, "reported_cache_bytes": 4 * MIB, "architec
 
 def test_a_cache_that_reports_a_64th_of_itself_is_rotated_out_all_the_same():
     device = device_with(**INFINITY)
-    number = cache.rotation_sets(Work(read_bytes=64 * MIB), device.facts().last_level_cache_bytes, 2**40)
+    number = calls.rotation_sets(Work(read_bytes=64 * MIB), device.facts().last_level_cache_bytes, 2**40)
     samples = timed(device, cold(size_bytes=64 * MIB)(device), sets=[(name,) for name in range(number)])
     assert samples.median_s == pytest.approx(1e-4, rel=0.01)
 
 
 def test_a_cache_that_reports_a_64th_of_itself_is_flushed_all_the_same():
     device = device_with(**INFINITY)
-    flush = device.flusher(cache.FLUSH_FACTOR * device.facts().last_level_cache_bytes)
+    flush = device.flusher(calls.FLUSH_FACTOR * device.facts().last_level_cache_bytes)
     assert timed(device, cold()(device), flush=flush).median_s == pytest.approx(1e-4, rel=0.01)
 
 
 def test_a_flush_of_what_that_cache_reports_would_be_warm():
     device = device_with(**INFINITY)
-    flush = device.flusher(cache.FLUSH_FACTOR * 4 * MIB)
+    flush = device.flusher(calls.FLUSH_FACTOR * 4 * MIB)
     assert timed(device, cold()(device), flush=flush).median_s == pytest.approx(0.5e-4, rel=0.01)
 
 

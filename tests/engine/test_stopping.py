@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.engine.steady import ending, known, median_half_width, trend
+from pytest_roofline.engine.log import ending, known, median_half_width, trend
 
 PRECISION = 0.01
 positive = st.floats(1e-9, 10.0)

@@ -11,8 +11,8 @@ import pytest
 from pytest_roofline.core.errors import DeviceError
 from pytest_roofline.engine.calibration import calibrate
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.shape import TICKS_PER_SAMPLE
-from pytest_roofline.engine.steady import median_half_width
+from pytest_roofline.engine.log import median_half_width
+from pytest_roofline.engine.sizing import TICKS_PER_SAMPLE
 from pytest_roofline.engine.timing import Engine, Plan
 
 # Powers of two, so that scripted times add up without rounding.

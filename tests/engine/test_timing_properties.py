@@ -8,8 +8,8 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.shape import TICKS_PER_SAMPLE
-from pytest_roofline.engine.steady import known, median_half_width
+from pytest_roofline.engine.log import known, median_half_width
+from pytest_roofline.engine.sizing import TICKS_PER_SAMPLE
 from pytest_roofline.engine.timing import Engine, Plan
 
 # Accelerators as they are: calls from 2 µs to 0.1 s, ticks up to 2 µs, launches and stamps of host time.

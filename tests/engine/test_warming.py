@@ -7,7 +7,7 @@ import pytest
 
 from pytest_roofline.engine.devices.base import Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.steady import CLOCK_AGREEMENT, WarmUp
+from pytest_roofline.engine.log import CLOCK_AGREEMENT, WarmUp
 from pytest_roofline.engine.timing import Engine, Plan
 
 TRAITS = Traits(tick_s=1e-9, shortest_span_s=2e-7)

@@ -16,14 +16,13 @@ from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.baselines.runs import LINE_TYPES, encode_line
 from pytest_roofline.core.entries import Baseline, ExactEntry, Renewal
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
-from pytest_roofline.core.machine import Expectation, ExpectedGpus
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, PartTime
-from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.records import PeakJudgement, SpreadRecord
-from pytest_roofline.core.samples import Block, Calibration, Samples
+from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.storage import to_plain
 from pytest_roofline.hardware.specs import Architecture, Catalogue, Name, Peak, Product
+from pytest_roofline.machine.expectation import Expectation, ExpectedGpus
 from pytest_roofline.many.index import NAME as INDEX
 from pytest_roofline.many.reading import read_many
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.facts import DeviceFacts, HostFacts
-from pytest_roofline.core.machine import Gpu
+from pytest_roofline.core.facts import DeviceFacts, Gpu, HostFacts
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.storage import check_name
 from pytest_roofline.core.work import Work

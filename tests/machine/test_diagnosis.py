@@ -2,8 +2,7 @@
 
 from dataclasses import fields, replace
 
-from pytest_roofline.core.facts import HostFacts
-from pytest_roofline.core.machine import Gpu, Machine
+from pytest_roofline.core.facts import Gpu, HostFacts, Machine
 from pytest_roofline.machine.diagnosis import diagnose
 
 MIB, GIB = 2**20, 2**30

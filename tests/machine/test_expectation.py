@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
-from pytest_roofline.core.facts import HostFacts
-from pytest_roofline.core.machine import Expectation, ExpectedGpus, Gpu, Machine, Unexpected
+from pytest_roofline.core.facts import Gpu, HostFacts, Machine, Unexpected
 from pytest_roofline.machine.expectation import (
+    Expectation,
+    ExpectedGpus,
     differences,
     expectation_of,
     rated_by,

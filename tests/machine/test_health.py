@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.machine import BRAKE, HARDWARE, POWER_CAP, THERMAL, Gpu, Unexpected
+from pytest_roofline.core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL, Gpu, Unexpected
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.hardware import products
-from pytest_roofline.machine.health import degraded, unknown_health
-from pytest_roofline.machine.slowdowns import FEWEST_BLOCKS
+from pytest_roofline.machine.health import FEWEST_BLOCKS, degraded, unknown_health
 
 H100 = "NVIDIA H100 80GB HBM3"
 GPU = Gpu(

@@ -13,9 +13,8 @@ import pytest
 from pytest_roofline.baselines.runs import Run
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from pytest_roofline.core.keys import Key
-from pytest_roofline.core.ranks import Ranks
 from pytest_roofline.core.records import Header, Measurement, Outcome
-from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.samples import Ranks, Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.many.index import frames
 from pytest_roofline.many.reading import facts_of, many_of, rows_of

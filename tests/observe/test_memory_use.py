@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.memory_use import MemoryUse
+from pytest_roofline.core.memory import MemoryUse
 from pytest_roofline.engine.devices.base import Allocated
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_roofline.baselines.runs import OLDER, encode_line, read_run
-from pytest_roofline.core.memory_use import MemoryUse
+from pytest_roofline.core.memory import MemoryUse
 from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, PartTime, Profile
 from pytest_roofline.observe.memory_text import memory_lines, snapshot_lines, use_lines
 from pytest_roofline.observe.profile_text import kernel_cells, profile_lines, short_name

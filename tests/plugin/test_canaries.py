@@ -7,7 +7,7 @@ import pytest
 from pytest_roofline.baselines.comparators import RunComparator
 from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.core.keys import CANARIES
-from pytest_roofline.engine import canary
+from pytest_roofline.engine import ceiling
 
 from .conftest import NOISY, texts, write_sessions
 
@@ -16,13 +16,13 @@ CONFTEST = """
 
 def pytest_configure(config):
     from pytest_roofline.core.work import Work
-    from pytest_roofline.engine import canary
+    from pytest_roofline.engine import ceiling
 
     def measured(device, hardware, process, name):
-        one = canary.Canary(lambda: device.work(1e-3), Work(calls=1), {"dtype": "fp32"}, "time_s")
-        return canary.measure_canary(device, hardware, process, name, one)
+        one = ceiling.Canary(lambda: device.work(1e-3), Work(calls=1), {"dtype": "fp32"}, "time_s")
+        return ceiling.measure_canary(device, hardware, process, name, one)
 
-    canary._measure = measured
+    ceiling._measure = measured
 
 
 def pytest_sessionfinish(session):
@@ -38,7 +38,7 @@ def pytest_sessionfinish(session):
 def birds(desk, monkeypatch):
     """A desk whose fake device has canaries."""
     # The inner conftest.py replaces it in this process too.
-    monkeypatch.setattr(canary, "_measure", canary._measure)
+    monkeypatch.setattr(ceiling, "_measure", ceiling._measure)
     desk.pytester.makeconftest(desk.conftest + CONFTEST)
     desk.one()
     return desk

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.engine import drill
+from pytest_roofline.engine import measure
 from pytest_roofline.engine.devices.base import Traits
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
@@ -125,7 +125,7 @@ def test_one(roofline): roofline.measure(lambda: 1 / 0, work=Work(read_bytes=10*
 def test_a_device_that_cannot_be_kept_busy_is_refused_with_a_way_out():
     device = FakeDevice(traits=Traits(tick_s=1e-9, shortest_span_s=2e-7, spins=False))
     with pytest.raises(BadInput, match=r"fake cannot be kept busy .*pytest_roofline_function"):
-        drill.slowed(lambda: None, device, 0.1)
+        measure.slowed(lambda: None, device, 0.1)
 
 
 class Clock:
@@ -133,7 +133,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now_s = 0.0
-        monkeypatch.setattr(drill.time, "perf_counter", self.read)
+        monkeypatch.setattr(measure.time, "perf_counter", self.read)
 
     def read(self):
         self.now_s += 1e-7
@@ -146,7 +146,7 @@ class Clock:
 @pytest.mark.parametrize("share", [0.01, 0.1, 1.0])
 def test_on_the_host_a_call_waits_for_a_share_of_its_own_duration(monkeypatch, share):
     clock = Clock(monkeypatch)
-    slowed = drill.slowed(clock.pass_time, CpuDevice(), share)
+    slowed = measure.slowed(clock.pass_time, CpuDevice(), share)
     for seconds in (1e-3, 5e-3, 2e-3):
         before_s = clock.now_s
         slowed(seconds)
@@ -154,7 +154,7 @@ def test_on_the_host_a_call_waits_for_a_share_of_its_own_duration(monkeypatch, s
 
 
 def test_on_the_host_the_result_is_the_functions_own():
-    assert drill.slowed(lambda a, b: (b, a), CpuDevice(), 0.1)(1, 2) == (2, 1)
+    assert measure.slowed(lambda a, b: (b, a), CpuDevice(), 0.1)(1, 2) == (2, 1)
 
 
 @pytest.mark.serial
@@ -171,7 +171,7 @@ def test_on_this_cpu_a_function_takes_several_times_as_long_when_drilled():
         fn()
         return time.perf_counter() - began_s
 
-    drilled = drill.slowed(work, CpuDevice(), 4.0)
+    drilled = measure.slowed(work, CpuDevice(), 4.0)
     assert min(once_s(drilled) for _ in range(200)) == pytest.approx(1e-3, rel=0.2)
 
 

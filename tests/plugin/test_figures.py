@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from pytest_roofline.baselines.proposals import propose
-from pytest_roofline.core.figures import Figure
+from pytest_roofline.core.profiles import Figure
 
 from .conftest import ONE
 

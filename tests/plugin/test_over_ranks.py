@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_roofline.core.ranks import Ranks
-from pytest_roofline.core.samples import Samples
+from pytest_roofline.core.samples import Ranks, Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.engine.measure import Measured
 from pytest_roofline.engine.request import RankOptions, Request

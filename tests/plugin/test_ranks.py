@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import pytest_roofline.engine.devices
 import pytest_roofline.ranks.facts
 from pytest_roofline.cli.main import main
-from pytest_roofline.core.machine import Gpu
+from pytest_roofline.core.facts import Gpu
 from pytest_roofline.plugin.launcher import Launcher
 from pytest_roofline.ranks.seen import SeenDevice
 

@@ -131,7 +131,7 @@ def test_a_sick_device_is_named_first_and_not_red(slowed):
 
 def test_an_accelerator_that_torch_cannot_use_is_said_and_not_refused(desk, monkeypatch):
     desk.one()
-    monkeypatch.setattr("pytest_roofline.engine.environment.unused_accelerator", lambda device: "a GPU lies idle")
+    monkeypatch.setattr("pytest_roofline.engine.host.unused_accelerator", lambda device: "a GPU lies idle")
     assert desk.run("--roofline-ci").ret == pytest.ExitCode.USAGE_ERROR
     result = desk.run("--roofline-ci=shadow")
     assert result.ret == 0

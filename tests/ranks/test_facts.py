@@ -11,9 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import RanksFailed, RanksSkipped
-from pytest_roofline.engine import environment
 from pytest_roofline.engine.devices import open_device
-from pytest_roofline.ranks import facts as known
 from pytest_roofline.ranks.facts import (
     RankFacts,
     assign,
@@ -139,8 +137,8 @@ def test_different_products_are_refused_by_the_first_rank_of_each():
 @pytest.mark.parametrize("usable", [True, False])
 def test_the_cpu_of_a_host_with_an_accelerator_is_unwanted(monkeypatch, tmp_path, usable):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: usable)
-    for module in (known, environment):
-        monkeypatch.setattr(module, "ACCELERATOR_NODES", (tmp_path / "kfd",))
+    for module in ("ranks.facts", "engine.host"):
+        monkeypatch.setattr(f"pytest_roofline.{module}.ACCELERATOR_NODES", (tmp_path / "kfd",))
     cpu = open_device("cpu")
     assert unwanted_cpu(cpu) == ""
     (tmp_path / "kfd").touch()

@@ -388,7 +388,7 @@ def test_a_rank_that_ends_before_it_has_come_is_told_with_its_last_words(tmp_pat
 
 BETTER = """
 from pathlib import Path
-import pytest_roofline.engine.environment as environment
+import pytest_roofline.engine.host as environment
 environment.ACCELERATOR_NODES = (Path("/"),)
 """
 

@@ -3,7 +3,7 @@
 import pytest
 from rich.cells import cell_len
 
-from pytest_roofline.core.figures import UNITS, Figure
+from pytest_roofline.core.profiles import UNITS, Figure
 from pytest_roofline.report.figures import figure_lines, figure_text
 
 SHOWN = {

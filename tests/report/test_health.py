@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.machine import Finding
+from pytest_roofline.core.facts import Finding
 from pytest_roofline.core.units import printable
 from pytest_roofline.report.health import health_message
 

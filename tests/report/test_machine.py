@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.core.facts import HostFacts
-from pytest_roofline.core.machine import Finding, Gpu, Machine, Property, Unexpected
+from pytest_roofline.core.facts import Finding, Gpu, HostFacts, Machine, Property, Unexpected
 from pytest_roofline.core.units import printable
 from pytest_roofline.report.machine import difference_lines, finding_lines, machine_lines, property_line
 

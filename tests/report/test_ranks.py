@@ -2,8 +2,7 @@
 
 import pytest
 
-from pytest_roofline.core.ranks import Ranks
-from pytest_roofline.core.samples import OVERSUBSCRIBED, Samples
+from pytest_roofline.core.samples import OVERSUBSCRIBED, Ranks, Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.report.ranks import COUNTED, launch_text, rank_lines
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pytest_roofline.core.machine import THERMAL
+from pytest_roofline.core.facts import THERMAL
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.hardware.rungs import Rung, rung_of
 from pytest_roofline.report.ladder import ladder_lines

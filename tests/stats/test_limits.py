@@ -12,8 +12,8 @@ from pytest_roofline.baselines.comparing import compare
 from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.core.entries import OUT_OF_MEMORY, Baseline, Entry
 from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.facts import Gpu
 from pytest_roofline.core.keys import JOB_METRIC
-from pytest_roofline.core.machine import Gpu
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pytest_roofline.engine.links import Link
+from pytest_roofline.engine.inventory import Link
 from roofline_kernels.memcpy import LAST_SIZE_BYTES, SIZES_BYTES
 
 from .benchmarks import load

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ..core.entries import Entry
+from ..core.facts import Gpu
 from ..core.keys import Key
-from ..core.machine import Gpu
 from ..core.records import Measurement
 from ..core.work import Work, rate_suffix
 from ..stats.limits import IdleLimit, Limit, Summed, floor_limits, gating_limits, roofline_limit

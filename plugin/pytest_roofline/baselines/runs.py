@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..core.errors import BadFile, BadInput, CannotStore
-from ..core.figures import Figure
 from ..core.keys import told_by_position
-from ..core.memory import OutOfMemory
-from ..core.memory_use import MemoryUse
-from ..core.profiles import Profile
+from ..core.memory import MemoryUse, OutOfMemory
+from ..core.profiles import Figure, Profile
 from ..core.records import Footer, Header, Judgement, Measurement, Outcome
 from ..core.resources import ExactJudgement, Resources
 from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration

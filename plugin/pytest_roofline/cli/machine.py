@@ -13,8 +13,7 @@ from ..core.units import printable
 from .options import json_option, print_json
 
 if TYPE_CHECKING:
-    from ..core.facts import DeviceFacts, Environment
-    from ..core.machine import Finding, Machine, Property, Unexpected
+    from ..core.facts import DeviceFacts, Environment, Finding, Machine, Property, Unexpected
     from ..core.samples import Calibration
 
 
@@ -38,10 +37,9 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> None:
     from ..core.writing import refuse_overwriting
     from ..engine.calibration import calibrate
     from ..engine.devices import open_device
-    from ..engine.environment import gather, unused_accelerator
-    from ..machine.selftest import Limits
+    from ..engine.host import gather, unused_accelerator
+    from ..machine.selftest import Limits, TorchWorkloads
     from ..machine.selftest import selftest as prove
-    from ..machine.workloads import TorchWorkloads
     from ..report.machine import property_line
 
     if output is not None:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from .checks import check_tolerance, refuse_wide, require_amounts, require_positive
-from .errors import BadInput
+from .errors import BadInput, check_tolerance, refuse_wide, require_amounts, require_positive
 from .facts import HardwareKey
 from .keys import JOB_METRIC, Cache, Key, Scalar, Timing, canonical, is_canary, label_of
 from .records import SCHEMA

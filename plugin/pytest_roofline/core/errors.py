@@ -1,5 +1,7 @@
 """Every error that a user can meet, each saying what was observed, what was expected and what to do."""
 
+import math
+
 
 class RooflineError(Exception):
     """Base of everything that pytest-roofline raises on purpose."""
@@ -47,3 +49,93 @@ class RanksFailed(RooflineError):
 
 class RanksSkipped(RooflineError):
     """A rank function found that its test cannot run here; the text says which rank, and why."""
+
+
+# No time in seconds and no published figure lies outside of these; beyond them, ratios overflow.
+SMALLEST, LARGEST = 1e-18, 1e18
+# Characters of a value that was not expected: enough to know it again, and all of it stays on a line.
+MOST_SHOWN = 120
+
+
+def shown(value: object) -> str:
+    """What was given in place of what was expected: a tensor or an array by its shape, anything else shortened."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"a {type(value).__name__} of shape {tuple(shape)}"
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 1]}…"
+
+
+def require_positive(values: tuple[float, ...], what: str) -> None:
+    """Raise BadInput, naming the first culprit, unless every value is a finite number above zero."""
+    for index, value in enumerate(values):
+        if not (math.isfinite(value) and value > 0):
+            raise BadInput(f"{what}[{index}] is {value!r}; expected a finite number above zero")
+        if not SMALLEST <= value <= LARGEST:
+            raise BadInput(f"{what}[{index}] is {value!r}; expected something between {SMALLEST:g} and {LARGEST:g}")
+
+
+def check_tolerance(tolerance: float | None) -> None:
+    """Raise BadInput unless a tolerance is None or a share above zero."""
+    if tolerance is not None and not (math.isfinite(tolerance) and tolerance > 0):
+        raise BadInput(f"tolerance is {tolerance!r}; expected a share above zero, such as 0.05")
+
+
+# Nobody means a wider tolerance by accident; wider than `MOST_TOLERANCE` no test gates at all.
+WIDE_TOLERANCE, MOST_TOLERANCE = 0.5, 2.0
+
+
+def refuse_wide(tolerance: float | None, meant: bool, remedy: str) -> None:
+    r"""Refuse a tolerance that lets nearly everything pass.
+
+    Args:
+        tolerance: a share; None is the default.
+        meant: whether whoever set it said why, or that it is meant.
+        remedy: how that is said, `give its \`reason\``.
+
+    Raises:
+        BadInput: above 200 %; or above 50 %, and nobody said that it is meant.
+    """
+    if tolerance is None or tolerance <= WIDE_TOLERANCE:
+        return
+    if tolerance > MOST_TOLERANCE:
+        raise BadInput(
+            f"tolerance is {tolerance * 100:.6g} %, which lets a test take {1 + tolerance:.6g} times as long; expected "
+            f"at most {MOST_TOLERANCE:.0%}: a test that varies more gates nothing, so leave it out or make it steadier"
+        )
+    if not meant:
+        raise BadInput(
+            f"tolerance is {tolerance * 100:.6g} %, which lets a test take {1 + tolerance:.6g} times as long; expected "
+            f"at most {WIDE_TOLERANCE:.0%}, or that it is meant: {remedy}"
+        )
+
+
+def require_seconds(value: float, name: str) -> None:
+    """Refuse what is no duration.
+
+    Raises:
+        BadInput: negative, infinite, or no number.
+    """
+    if not 0 <= value < math.inf:
+        raise BadInput(f"{name} is {value!r}; expected a finite number, zero or more")
+
+
+def require_amounts(record: object, *, above_zero: tuple[str, ...] = (), from_zero: tuple[str, ...] = ()) -> None:
+    """Refuse amounts that cannot be, of a record's fields: numbers, and lists and mappings of them; None is unknown.
+
+    Raises:
+        BadInput: one of them is negative, infinite or no number, or of the first ones zero.
+    """
+    for name in (*above_zero, *from_zero):
+        value = getattr(record, name)
+        if isinstance(value, dict | tuple):
+            for one in value.values() if isinstance(value, dict) else value:
+                _require_amount(one, name, name in from_zero)
+        elif value is not None:
+            _require_amount(value, name, name in from_zero)
+
+
+def _require_amount(value: float | None, name: str, may_be_zero: bool) -> None:
+    if value is not None and not (0 < value < math.inf or (value == 0 and may_be_zero)):
+        least = "zero or more" if may_be_zero else "above zero"
+        raise BadInput(f"{name} is {value!r}; expected a finite number, {least}")

@@ -1,10 +1,10 @@
 """Where the time of a call goes: what an untimed pass under a profiler found."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from .checks import require_amounts
-from .errors import BadInput
+from .errors import BadInput, require_amounts
 
 Tool = Literal["torch", "external"]
 Phase = Literal["forward", "backward"]
@@ -158,3 +158,36 @@ class Profile:
         if self.calls < 1:
             raise BadInput(f"calls is {self.calls!r}; expected one profiled call or more")
         require_amounts(self, from_zero=("measured_s", "profiled_s", "span_s", "busy_s", "host_s", "distinct"))
+
+
+Unit = Literal["B", "s", "share", "count", "FLOP", "tokens/s", "x"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of one test, in one process.
+
+    Args:
+        test_id: node id of the test.
+        label: the test as people call it.
+        process: which process found it.
+        name: what it is, unique within the test.
+        value: in `unit`.
+        unit: one of `UNITS`; a share is of 1, and `x` a factor.
+    """
+
+    test_id: str
+    label: str
+    process: str
+    name: str
+    value: float
+    unit: Unit
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise BadInput("a figure has no name; expected what it is")
+        if self.unit not in UNITS:
+            raise BadInput(f"the unit of {self.name!r} is {self.unit!r}; expected one of {', '.join(UNITS)}")
+        if isinstance(self.value, bool) or not math.isfinite(self.value):
+            raise BadInput(f"{self.name!r} is {self.value!r}; expected a finite number")

@@ -7,12 +7,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .checks import check_tolerance, require_amounts, require_positive
-from .errors import BadInput
+from .errors import BadInput, check_tolerance, require_amounts, require_positive
 from .facts import Environment
 from .keys import Key
-from .ranks import Ranks
-from .samples import Samples
+from .samples import Ranks, Samples
 from .work import RATE_UNITS, Work, rate_suffix
 
 # The version of run and baseline files.

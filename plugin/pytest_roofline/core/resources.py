@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from .checks import require_amounts
-from .errors import BadInput
+from .errors import BadInput, require_amounts
 from .keys import Scalar, label_of
 
 Better = Literal["lower", "higher"]

@@ -6,8 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from .checks import refuse_wide
-from .errors import BadInput
+from .errors import BadInput, refuse_wide
 
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 
-from .checks import shown
-from .errors import BadInput
+from .errors import BadInput, shown
 
 # Eight exabytes, or as many FLOPs, in one call: beyond it is a mistake, and arithmetic would overflow.
 MOST = 2**63

@@ -13,8 +13,7 @@ from typing import Any
 
 from ..core.errors import BadInput, NoRoom
 from ..core.units import format_amount
-from .cache import dense
-from .calls import held_by
+from .calls import dense, held_by
 
 # Of a large tensor, how much is given new values; and how many values of one are looked at beside its sum.
 MOST_CHANGED, LEAST_SHARE = 1 << 22, 1 / 64

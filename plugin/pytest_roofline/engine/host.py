@@ -8,9 +8,14 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..core.facts import HostFacts
+from ..core.facts import Environment, HostFacts
+
+if TYPE_CHECKING:
+    from .devices.base import Device
 
 # Where a machine keeps its last-level cache secret (macOS virtual machines, some hypervisors).
 ASSUMED_CACHE_BYTES = 64 * 2**20
@@ -297,3 +302,103 @@ def _torch_threads() -> int:
     import torch
 
     return torch.get_num_threads()
+
+
+# How torch is told to cut and to keep memory, which moves a peak; the newest name first.
+_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+# An accelerator's driver leaves one of these behind, whatever torch was built for.
+ACCELERATOR_NODES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
+
+
+def gather(device: "Device") -> Environment:
+    """The environment of a run on `device`."""
+    return Environment(device=device.facts(), host=host_facts(), software=software())
+
+
+def software() -> dict[str, str]:
+    """Versions of everything that may move a number, where installed, and the settings of torch's allocator."""
+    import torch
+
+    versions = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    versions["allocator"] = next((value for name in _ALLOCATOR if (value := os.environ.get(name))), "default")
+    versions |= {
+        name: value
+        for name, value in (("cuda", torch.version.cuda), ("hip", torch.version.hip))
+        if isinstance(value, str)
+    }
+    for distribution in ("triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "numpy"):
+        try:
+            versions[distribution] = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def unused_accelerator(device: "Device") -> str:
+    """A warning where the machine has an accelerator that this torch cannot use; empty where all is well.
+
+    Measuring the CPU green on a GPU runner is the worst mistake there is.
+    """
+    import torch
+
+    present = [str(node) for node in ACCELERATOR_NODES if node.exists()]
+    if not present or device.facts().type != "cpu" or torch.cuda.is_available():
+        return ""
+    return (
+        f"this machine has an accelerator ({', '.join(present)}), but torch {torch.__version__} cannot use it, "
+        "so the CPU is measured; install a torch for it, or ask for --roofline-device=cpu"
+    )
+
+
+# What the guarded code must leave to everybody else: the kernel's figure of free memory is an estimate.
+MARGIN_SHARE = 0.05
+LEAST_MARGIN_BYTES = 256 * 2**20
+# Enough for torch to start its threads, whose stacks it could not get later.
+_PARALLEL = 1 << 20
+
+
+@contextlib.contextmanager
+def limited() -> Iterator[int | None]:
+    """Let this process get the memory that is free now, less a margin; restored afterwards.
+
+    A lower limit that is set already stays. Children started meanwhile inherit the limit, each for itself.
+
+    Yields:
+        The limit of the data segment, in bytes; None where there is none, as on every system but Linux.
+    """
+    try:
+        import resource
+    except ImportError:
+        yield None
+        return
+    _start_threads()
+    held = data_bytes()
+    if held is None:
+        yield None
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    free = free_memory_bytes()
+    margin = min(max(LEAST_MARGIN_BYTES, int(MARGIN_SHARE * free)), free // 2)
+    limit = min([held + free - margin, *(known for known in (soft, hard) if known != resource.RLIM_INFINITY)])
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    try:
+        yield limit
+    finally:
+        _restore(soft)
+
+
+def _start_threads() -> None:
+    """Make torch's threads now: OpenMP ends the process where it cannot start one."""
+    import torch
+
+    torch.ones(_PARALLEL).neg_()
+
+
+def _restore(soft: int) -> None:
+    """Set the soft limit, but not above the hard one, which the guarded code may have lowered."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY and (soft == resource.RLIM_INFINITY or soft > hard):
+        soft = hard
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

@@ -1,15 +1,17 @@
 """What was measured so far: the blocks, and what holds for all of them; readable after Ctrl-C in the middle."""
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any
 
 from ..core.samples import Block, Calibration, Mode, Samples
 from .blocks import BlockTimes
+from .devices import Traits
 from .peers import BlockState
-from .shape import TICKS_PER_SAMPLE
-from .steady import ending
+from .sizing import TICKS_PER_SAMPLE
 
 # Labels with which the host's time is stored beside the device's.
 WITH_WALL = {"host_bound", "waits_inside"}
@@ -171,3 +173,161 @@ def sets_the_pace(taken: BlockTimes, calls: int) -> bool:
         return True
     launch_s = taken.host_s / (samples * calls)
     return (taken.alone or samples < FEW) and launch_s > GAP_SHARE * span_s
+
+
+# Calls, unless so many take longer than twice the floor.
+FEWEST_CALLS = 20
+# Of the measurement's budget, so that something is left to measure with.
+SHARE_QUEUED = 0.5
+SHARE_DIRECT = 0.2
+# A window is this share of the floor; two of them must agree.
+WINDOW_SHARE = 0.25
+# Spans in a window, so that its median means something.
+SPANS = 5
+CLOCK_AGREEMENT = 0.02
+FEWEST_BLOCKS = 5
+# A first and a second half that differ by more than this have a trend, however narrow the interval is.
+TREND = 0.01
+
+
+@dataclass(slots=True)
+class _Window:
+    seconds: list[float] = field(default_factory=list)
+    lasted_s: float = 0.0
+    clock_hz: float | None = None
+
+
+class WarmUp:
+    """Calls in spans of growing count, gathered into windows.
+
+    Args:
+        traits: of the device.
+        budget_s: of the whole measurement.
+        most_calls: the longest span, in calls.
+        everyone: whether so says every rank, each with a clock of its own; alone it is enough to say so.
+    """
+
+    def __init__(
+        self, traits: Traits, budget_s: float, most_calls: int, everyone: Callable[[bool], bool] = bool
+    ) -> None:
+        self.cap_s = (SHARE_QUEUED if traits.queues else SHARE_DIRECT) * budget_s
+        self.floor_s = min(traits.warmup_floor_s, self.cap_s)
+        self.precision = traits.precision
+        self.calls = 0
+        self.lasted_s = 0.0
+        self._window_s = WINDOW_SHARE * self.floor_s
+        self._shortest_s = max(traits.shortest_span_s, self._window_s / SPANS)
+        self._most_calls = most_calls
+        self._everyone = everyone
+        self._windows = [_Window()]
+        self._last_s = 0.0
+        self.beside_s = 0.0
+        """Host seconds of the last span that were not the span's own: a flush in front of it."""
+
+    def run(
+        self, span_s: Callable[[int], float], clock_hz: Callable[[], float | None], host_s: Callable[[], float]
+    ) -> float:
+        """Seconds per call at the end.
+
+        Args:
+            span_s: makes so many calls and gives the seconds that they took.
+            clock_hz: probes the clock.
+            host_s: the host's clock.
+        """
+        began_s, count, readable = host_s(), 1, False
+        while not (self.lasted_s >= self.cap_s or (readable and self._converged)):
+            before_s = host_s()
+            taken_s = span_s(count)
+            self.calls += count
+            self.beside_s = max(0.0, host_s() - before_s - taken_s)
+            self._add(taken_s / count, host_s() - before_s, clock_hz)
+            self.lasted_s = host_s() - began_s
+            readable = taken_s >= self._shortest_s or count == self._most_calls
+            if not readable:
+                count = min(2 * count, self._most_calls)
+            if self.lasted_s == 0 and self.calls >= FEWEST_CALLS * self._most_calls:
+                break  # Nothing moves any clock, which only a scripted one can do.
+        return self._last_s
+
+    def _add(self, seconds: float, lasted_s: float, clock_hz: Callable[[], float | None]) -> None:
+        window = self._windows[-1]
+        window.seconds.append(seconds)
+        window.lasted_s += lasted_s
+        self._last_s = median(window.seconds)
+        if window.lasted_s >= self._window_s:
+            window.clock_hz = clock_hz()
+            self._windows = [*self._windows[-2:], _Window()]
+
+    @property
+    def _converged(self) -> bool:
+        enough_calls = self.calls >= FEWEST_CALLS or self.lasted_s >= 2 * self.floor_s
+        if self.lasted_s < self.floor_s or not enough_calls or len(self._windows) < 3:
+            return False
+        before, last = self._windows[-3], self._windows[-2]
+        before_s, last_s = median(before.seconds), median(last.seconds)
+        if abs(last_s - before_s) > self.precision * before_s:
+            return False
+        probed = last.clock_hz is not None and before.clock_hz is not None
+        agree = not probed or abs(last.clock_hz / before.clock_hz - 1) <= CLOCK_AGREEMENT  # type: ignore[operator]
+        # All ranks come here, since all that was asked so far is agreed upon.
+        return self._everyone(agree)
+
+
+def median_half_width(seconds: Sequence[float]) -> float:
+    """Half the width of a 95 % interval of the median, as a share of it.
+
+    Distribution-free, from order statistics: ranks n/2 ± 1.96·√n/2 (Conover, Practical Nonparametric Statistics, 3.2).
+    """
+    ordered, count = sorted(seconds), len(seconds)
+    reach = 1.96 * math.sqrt(count) / 2
+    low, high = max(0, math.floor(count / 2 - reach)), min(count - 1, math.ceil(count / 2 + reach))
+    return (ordered[high] - ordered[low]) / 2 / ordered[count // 2]
+
+
+def trend(seconds: Sequence[float]) -> float:
+    """How much slower the second half is than the first, as a share: medians of the two; 0 below four values."""
+    if len(seconds) < 4:
+        return 0.0
+    middle = len(seconds) // 2
+    return median(seconds[middle:]) / median(seconds[:middle]) - 1
+
+
+def is_steady(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
+    """Whether nothing drifts that would matter by the end of the budget.
+
+    A drift matters if the halves of what was measured differ by more than is to be known; or if it is more than noise,
+    and going on like this the halves of the whole budget would.
+
+    Args:
+        seconds: medians of blocks, in the order taken.
+        precision: how well the median is to be known, as a share.
+        horizon: how many times longer than so far the whole budget is.
+    """
+    limit = max(TREND, precision)
+    moved = abs(trend(seconds))
+    return moved <= limit and (moved * horizon <= limit or not _rises_or_falls(seconds))
+
+
+def _rises_or_falls(seconds: Sequence[float]) -> bool:
+    """The Mann-Kendall test at 5 %: pairs in order against pairs out of order (Kendall, Rank Correlation Methods)."""
+    count = len(seconds)
+    score = sum((later > earlier) - (later < earlier) for earlier, later in itertools.combinations(seconds, 2))
+    spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    return (abs(score) - 1) / spread > 1.96 if count > 1 else False
+
+
+def known(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
+    """Whether the medians of blocks, in the order taken, are enough, agree and do not drift."""
+    return (
+        len(seconds) >= FEWEST_BLOCKS
+        and median_half_width(seconds) <= precision
+        and is_steady(seconds, precision, horizon)
+    )
+
+
+def ending(seconds: Sequence[float], precision: float) -> str:
+    """What to say where the budget ended a measurement: `drifting`, `noisy`, or nothing."""
+    if known(seconds, precision):
+        return ""
+    moved = abs(trend(seconds)) > max(TREND, precision)
+    return "drifting" if moved and _rises_or_falls(seconds) else "noisy"

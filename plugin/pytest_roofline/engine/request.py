@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.checks import shown
-from ..core.errors import BadInput
+from ..core.errors import BadInput, shown
 from ..core.keys import CACHES, JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
 from ..core.samples import SIBLINGS
 from ..core.work import RATE_SUFFIXES, Work, rate_suffix

@@ -20,10 +20,9 @@ from .calibration import calibrate
 from .calls import CallSequence
 from .conditions import HOST_GAP, PREEMPTED, Conditions
 from .devices import Device
-from .log import Log, TimedBlock, samples_of, sets_the_pace
+from .log import FEWEST_BLOCKS, SHARE_DIRECT, Log, TimedBlock, WarmUp, known, samples_of, sets_the_pace
 from .peers import ALONE, BlockState, Peers, agreed_calibration, agreed_state, require_alike
 from .sizing import BlockPlan, Sizing
-from .steady import FEWEST_BLOCKS, SHARE_DIRECT, WarmUp, known
 
 # Of the budget, before agreeing blocks may be believed: a burst is no steady state. Clocks settle, and a virtual
 # machine changes its speed for half a second at a time (measured).

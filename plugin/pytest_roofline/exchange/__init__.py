@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..core.checks import LARGEST, SMALLEST
-from ..core.errors import BadFile, BadInput
+from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
 from . import babelstream, nccl_json, nccl_tests, nvbandwidth, pytest_benchmark
 from .records import Given, Imported
 from .scanning import decode, lines, refuse

@@ -11,8 +11,8 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
-from ..core.decoding import decode_json
 from ..core.errors import BadFile
+from ..core.storage import decode_json
 from ..core.units import printable
 
 State = TypeVar("State")

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from ..core.facts import DeviceFacts, Environment, HardwareKey
-from ..core.machine import Gpu
+from ..core.facts import DeviceFacts, Environment, Gpu, HardwareKey
 from ..core.records import Ceiling
 from ..core.units import MIB, format_flops, format_rate
 from ..core.work import RATE_UNITS, Work, rate_suffix

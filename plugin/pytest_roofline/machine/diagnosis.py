@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..core.machine import Finding, Gpu, Machine
+from ..core.facts import Finding, Gpu, Machine
 from ..core.units import GIB, MIB, format_amount
 from .health import degraded
 

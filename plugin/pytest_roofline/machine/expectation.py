@@ -2,10 +2,12 @@
 
 import collections
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from ..core.machine import Expectation, ExpectedGpus, Gpu, Machine, Unexpected
+from ..core.errors import BadInput
+from ..core.facts import Gpu, Machine, Unexpected
+from ..core.records import SCHEMA
 from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
 from ..core.units import format_amount
 from ..core.writing import write_json
@@ -14,6 +16,57 @@ from ..core.writing import write_json
 MEMORY_TOLERANCE = 0.02
 # What a file says of a device that is no part of one.
 WHOLE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedGpus:
+    """So many GPUs of one product, with the facts that each must have; what is omitted may be anything.
+
+    `partition` is `none` for a whole device.
+    """
+
+    product: str
+    count: int
+    memory_bytes: int | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    power_limit_w: float | None = None
+    ecc: bool | None = None
+    links: int | None = None
+    partition: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise BadInput(f"count is {self.count}; expected 0 or more GPUs of a product")
+        _require_above_zero(self, "memory_bytes", "pcie_generation", "pcie_width", "power_limit_w")
+        if self.links is not None and self.links < 0:
+            raise BadInput(f"links is {self.links}; expected 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a good node has. Written by `roofline doctor --write-expect`, edited by people; omitted means any."""
+
+    gpus: tuple[ExpectedGpus, ...]
+    driver: str | None = None
+    cpu_model: str | None = None
+    usable_cores: int | None = None
+    memory_bytes: int | None = None
+    schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        products = [group.product for group in self.gpus]
+        if len(set(products)) < len(products):
+            twice = next(product for product in products if products.count(product) > 1)
+            raise BadInput(f"gpus names {twice!r} twice; expected one group a product, with its count")
+        _require_above_zero(self, "usable_cores", "memory_bytes")
+
+
+def _require_above_zero(expected: object, *names: str) -> None:
+    for name in names:
+        value = getattr(expected, name)
+        if value is not None and not value > 0:
+            raise BadInput(f"{name} is {value}; expected a number above zero, or leave it out")
 
 
 def read_expectation(path: Path) -> Expectation:

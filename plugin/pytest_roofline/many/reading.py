@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..baselines.runs import Run, read_run
-from ..core.decoding import decode_json
 from ..core.errors import BadFile, BadInput
 from ..core.facts import Environment
 from ..core.keys import Key
 from ..core.records import Measurement
-from ..core.storage import to_record
+from ..core.storage import decode_json, to_record
 from ..core.units import moment
 from ..core.work import Work
 from ..hardware import identity_of, key_of

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core.memory import WORD, OutOfMemory
-from ..core.memory_use import MemoryUse
+from ..core.memory import WORD, MemoryUse, OutOfMemory
 from ..core.units import format_memory, format_seconds, printable
 
 # So many are shown whole; a sweep has dozens, and the run file has them all.

@@ -11,7 +11,7 @@ from torch.optim.optimizer import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from ..core.errors import BadInput
-from ..core.memory_use import MemoryUse
+from ..core.memory import MemoryUse
 from ..engine.devices import Device, torch_device
 
 if TYPE_CHECKING:

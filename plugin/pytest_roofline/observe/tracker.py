@@ -16,7 +16,7 @@ from torch.optim.optimizer import Optimizer
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_map_only
 
-from ..core.memory_use import Category, Step
+from ..core.memory import Category, Step
 
 CATEGORY_OF: dict[_MemRefType, Category] = {
     _MemRefType.PARAM: "parameters",

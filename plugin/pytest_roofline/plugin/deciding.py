@@ -123,7 +123,7 @@ class Deciding:
         measured = any(row.ranks is None for row in state.timed.rows)
         if self.canaries_taken or self.only_looking or not measured or profiled_labels(state):
             return
-        from ..engine.canary import measure_canaries
+        from ..engine.ceiling import measure_canaries
 
         self.canaries_taken = True
         for measurement in measure_canaries(state.under_test.device, state.under_test.hardware, state.process):

@@ -1,16 +1,19 @@
 """The item `device health`: red where the device is not what it should be, so that fifty slow tests have one cause."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..baselines.ending import DEGRADED
 from ..core.errors import BadFile
-from ..core.machine import Expectation, Finding, Gpu, Unexpected
+from ..core.facts import Finding, Gpu, Unexpected
 from ..core.records import Outcome
 from .session import RooflineSession
 from .shadow import DEVICE, fail
+
+if TYPE_CHECKING:
+    from ..machine.expectation import Expectation
 
 NAME = "device health"
 
@@ -68,7 +71,7 @@ def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
     return findings
 
 
-def _expectation(state: RooflineSession) -> Expectation | None:
+def _expectation(state: RooflineSession) -> "Expectation | None":
     """What `--roofline-expect` says of a good node.
 
     Raises:
@@ -84,7 +87,7 @@ def _expectation(state: RooflineSession) -> Expectation | None:
         raise pytest.UsageError(str(error)) from None
 
 
-def _rated(gpu: Gpu | None, expected: Expectation | None) -> Gpu | None:
+def _rated(gpu: Gpu | None, expected: "Expectation | None") -> Gpu | None:
     if gpu is None or expected is None:
         return gpu
     from ..machine.expectation import rated_by
@@ -92,7 +95,7 @@ def _rated(gpu: Gpu | None, expected: Expectation | None) -> Gpu | None:
     return rated_by(expected, gpu)
 
 
-def _differences(expected: Expectation | None) -> list[Unexpected]:
+def _differences(expected: "Expectation | None") -> list[Unexpected]:
     if expected is None:
         return []
     from ..engine.inventory import take_stock

@@ -9,9 +9,8 @@ import pytest
 from ..baselines.comparators import BaselineComparator, Comparator, class_of_key, open_comparator, prior_of
 from ..baselines.files import BaselineFolders, Entries, nearest
 from ..core.errors import DeviceError, OtherHardware
-from ..core.facts import Environment, HardwareKey
+from ..core.facts import Environment, Gpu, HardwareKey
 from ..core.keys import Key
-from ..core.machine import Gpu
 from ..core.records import Ceiling
 from ..core.work import Work, rate_suffix
 from ..hardware import (
@@ -78,7 +77,7 @@ class DeviceUnderTest:
             BadInput: fewer than two, or devices of different kinds.
         """
         if names not in self._groups:
-            from ..engine import links
+            from ..engine import inventory
             from ..engine.devices.several import SeveralDevices
 
             devices = [opened(name) for name in names]
@@ -87,7 +86,7 @@ class DeviceUnderTest:
                 raise DeviceError(f"{', '.join(names)} and {self.device.name} are {' and '.join(products)}; expected "
                                   "devices of one product")  # fmt: skip
             hardware = replace(
-                self.hardware, devices=len(names), link=links.kind_among([device.name for device in devices])
+                self.hardware, devices=len(names), link=inventory.kind_among([device.name for device in devices])
             )
             self._groups[names] = SeveralDevices(devices), hardware
         return self._groups[names]
@@ -182,7 +181,7 @@ def open_device_under_test(
         RooflineError: the device is not there, a baseline is unusable, or the comparison is across hardware.
     """
     from ..engine.devices import open_device
-    from ..engine.environment import gather, unused_accelerator
+    from ..engine.host import gather, unused_accelerator
     from ..ranks.seen import SeenDevice
 
     # Until this configuration ends, so that a run inside this process, or after it, starts from what ships.

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..core.checks import refuse_wide
-from ..core.figures import Figure, Unit
+from ..core.errors import refuse_wide
 from ..core.keys import JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
-from ..core.memory_use import MemoryUse
+from ..core.memory import MemoryUse
+from ..core.profiles import Figure, Unit
 from ..core.records import Measurement
 from ..core.resources import Resources
 from ..core.units import format_amount

@@ -74,7 +74,7 @@ def _limit(session: RooflineSession, item: pytest.Item) -> contextlib.AbstractCo
     on_cpu = session.under_test.environment.device.type == "cpu"
     if planned is None or planned.marks.oom is None or not on_cpu or uses_ranks(item):
         return contextlib.nullcontext()
-    from ..engine.memory_guard import limited
+    from ..engine.host import limited
 
     return limited()
 

@@ -3,10 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core.figures import Figure
-from ..core.memory import OutOfMemory
-from ..core.memory_use import MemoryUse
-from ..core.profiles import Profile
+from ..core.memory import MemoryUse, OutOfMemory
+from ..core.profiles import Figure, Profile
 
 Note = Figure | MemoryUse | Profile
 

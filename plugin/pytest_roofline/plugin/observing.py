@@ -8,12 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.checks import shown
-from ..core.errors import BadInput, RooflineError
-from ..core.figures import UNITS, Figure, Unit
-from ..core.memory import out_of_memory
-from ..core.memory_use import MemoryUse
-from ..core.profiles import Profile
+from ..core.errors import BadInput, RooflineError, shown
+from ..core.memory import MemoryUse, out_of_memory
+from ..core.profiles import UNITS, Figure, Profile, Unit
 from ..core.records import Measurement
 from ..core.samples import PROFILED
 from ..core.units import printable, slug

@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..core.checks import shown
-from ..core.errors import BadInput, WrongData
+from ..core.errors import BadInput, WrongData, shown
 from ..core.facts import Environment, HardwareKey
-from ..core.ranks import Ranks
 from ..core.records import Ceiling, Measurement
-from ..core.samples import OVERSUBSCRIBED, Block, Samples
+from ..core.samples import OVERSUBSCRIBED, Block, Ranks, Samples
 from ..engine.measure import Measured
 from ..engine.request import RankOptions, Request, one_of, positive
 from ..hardware import collective_ceiling, product_of, rank_ceiling

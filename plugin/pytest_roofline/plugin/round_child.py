@@ -104,7 +104,7 @@ def begin(config: pytest.Config) -> None:
     config.pluginmanager.register(_Watch(config.stash[_round_key]), "roofline-round")
     if config.stash[_round_key].own_process:
         # Not before: whoever has the plugin installed and measures nothing pays for what is imported above.
-        from ..engine.devices.own import started_by
+        from ..engine.devices.base import started_by
 
         started_by(config.stash[_round_key].parent)
         threading.Thread(target=_end_with, args=(config.stash[_round_key].parent,), daemon=True).start()

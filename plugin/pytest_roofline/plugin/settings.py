@@ -390,8 +390,7 @@ def read_marks(item: pytest.Item) -> Marks:
                 f"{item.nodeid}: @pytest.mark.roofline does not know {seen}; expected {', '.join(MARKER_KEYWORDS)}"
             )
         merged |= mark.kwargs
-    from ..core.checks import refuse_wide
-    from ..core.errors import BadInput
+    from ..core.errors import BadInput, refuse_wide
 
     _check_marks(item, merged)
     marks = Marks(**merged)

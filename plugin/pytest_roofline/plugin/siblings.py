@@ -168,14 +168,14 @@ class Siblings:
         return ""
 
     def _no_room_for_sets(self, facts: DeviceFacts, free_bytes: int) -> str:
-        from ..engine import cache
+        from ..engine import calls
 
         if self._request.cache != "rotate":
             return ""
         work = self._request.work
         # Of sets that hold more than a call touches it is told when the first was made.
-        count = cache.rotation_sets(work, facts.last_level_cache_bytes or 0, facts.memory_bytes)
-        return cache.no_room(count, cache.bytes_per_set(work), free_bytes)
+        count = calls.rotation_sets(work, facts.last_level_cache_bytes or 0, facts.memory_bytes)
+        return calls.no_room(count, calls.bytes_per_set(work), free_bytes)
 
     def _pass(self, one: _Sibling) -> None:
         from ..engine.devices.base import SiblingDevice

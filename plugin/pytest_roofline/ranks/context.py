@@ -150,13 +150,13 @@ def link_kind(rank: Rank, hosts: Sequence[str], uuids: Sequence[str | None]) -> 
         hosts: of every rank.
         uuids: of every rank's device.
     """
-    from ..engine import links
+    from ..engine import inventory
 
     there = [number for number, host in enumerate(hosts) if host == hosts[rank]]
     indices = [int(row[0]) for row in rank.gather((float(rank.device.index or 0),))]
     if len(there) == 1:
         return "none"
     if torch.cuda.device_count() >= len(there):
-        return links.kind_among([f"cuda:{indices[number]}" for number in there])
+        return inventory.kind_among([f"cuda:{indices[number]}" for number in there])
     # Each was given its own and sees no other; the management library knows them all the same.
-    return links.kind_among_uuids([uuids[number] for number in there])
+    return inventory.kind_among_uuids([uuids[number] for number in there])

@@ -13,8 +13,7 @@ import torch
 
 from ..core.errors import RanksFailed, RanksSkipped
 from ..engine.devices import Device
-from ..engine.environment import ACCELERATOR_NODES, unused_accelerator
-from ..engine.host import affinity, cgroup_cpus, numbers_of, usable_cores
+from ..engine.host import ACCELERATOR_NODES, affinity, cgroup_cpus, numbers_of, unused_accelerator, usable_cores
 from ..version import __version__
 
 

@@ -93,7 +93,7 @@ class ForkServer:
         self._end = weakref.finalize(self, _end, self._process, self._connection, self._said)
 
     def serves(self, environ: Mapping[str, str]) -> bool:
-        """Whether it still runs, and in such an environment."""
+        """Whether it still runs, and in such an host."""
         return self._process.poll() is None and self._environ == _lasting(environ)
 
     def fork(self, environ: Mapping[str, str], log: str) -> Forked:
@@ -198,14 +198,14 @@ def _prepare() -> None:
     """Import what every rank does: what takes long."""
     import torch.distributed
 
-    from ..engine import environment, measure
+    from ..engine import host, measure
     from ..engine.devices import cpu
     from . import facts, functions, lockstep, rank, worker, worlds
 
     # Collections of garbage in the ranks neither look at all this nor copy it.
     gc.collect()
     gc.freeze()
-    del cpu, environment, facts, functions, lockstep, measure, rank, torch, worker, worlds
+    del cpu, facts, functions, host, lockstep, measure, rank, torch, worker, worlds
 
 
 def _fork() -> int:

@@ -8,7 +8,7 @@ import faulthandler
 import os
 import sys
 
-from ..engine.devices.own import started_by
+from ..engine.devices.base import started_by
 from .identity import Identity, identify
 from .processes import die_with_parent, guard_group
 

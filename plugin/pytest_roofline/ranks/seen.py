@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from ..core.errors import DeviceError
-from ..core.facts import DeviceFacts, Environment
-from ..core.machine import Gpu
+from ..core.facts import DeviceFacts, Environment, Gpu
 from ..engine import inventory
 from ..engine.devices import amd, nvidia
 from ..engine.devices.base import RealDevice, Traits

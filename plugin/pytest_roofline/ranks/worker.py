@@ -104,7 +104,7 @@ class Server:
         import torch
 
         from ..engine.devices import open_device
-        from ..engine.environment import gather
+        from ..engine.host import gather
         from .facts import unwanted_cpu
         from .worlds import Worlds
 

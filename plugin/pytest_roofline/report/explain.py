@@ -7,9 +7,8 @@ from statistics import median
 from typing import Any
 
 from ..baselines.runs import Run
-from ..core.figures import Figure
-from ..core.memory_use import MemoryUse
-from ..core.profiles import Profile
+from ..core.memory import MemoryUse
+from ..core.profiles import Figure, Profile
 from ..core.records import Judgement, Measurement, PeakJudgement, SpreadRecord
 from ..core.rows import Row
 from ..core.units import count, format_memory, format_percent, format_seconds, format_tolerance, printable

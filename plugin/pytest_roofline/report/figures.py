@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..core.figures import Figure
+from ..core.profiles import Figure
 from ..core.units import (
     format_factor,
     format_flop_count,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..core.machine import Finding
+from ..core.facts import Finding
 from ..core.units import printable
 
 

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
-from ..core.machine import Finding, Gpu, Machine, Property, Unexpected
+from ..core.facts import Finding, Gpu, Machine, Property, Unexpected
 from ..core.units import format_amount, printable
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..baselines.runs import Run
-from ..core.memory_use import CATEGORIES, MemoryUse
+from ..core.memory import CATEGORIES, MemoryUse
 from ..core.profiles import Profile
 from ..core.records import Measurement
 from ..core.rows import Row

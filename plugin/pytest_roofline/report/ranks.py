@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..core.keys import JOB_METRIC
-from ..core.ranks import Ranks
 from ..core.records import Measurement
 from ..core.rows import Row
-from ..core.samples import OVERSUBSCRIBED
+from ..core.samples import OVERSUBSCRIBED, Ranks
 from ..core.units import count, format_percent, format_seconds, printable
 from ..core.work import rate_suffix
 

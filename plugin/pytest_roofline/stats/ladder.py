@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from ..core.facts import BRAKE, HARDWARE, THERMAL
 from ..core.keys import Key
-from ..core.machine import BRAKE, HARDWARE, THERMAL
 from ..core.records import Measurement
 from ..core.samples import MOST_EXCLUDED
 from ..hardware.rungs import Rung, rung_of

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Literal
 
 from ..core.entries import Entry, Statistic
-from ..core.machine import Gpu
+from ..core.facts import Gpu
 from ..core.records import Ceiling, Measurement
 from ..core.samples import Samples
 from ..core.units import format_tolerance

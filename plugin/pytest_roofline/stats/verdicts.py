@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from ..core.checks import MOST_TOLERANCE, WIDE_TOLERANCE
+from ..core.errors import MOST_TOLERANCE, WIDE_TOLERANCE
 from ..core.records import PeakJudgement
 from ..core.units import format_percent, format_tolerance
 from .breaches import Breach, hold, may_decide, open_reason

@@ -2,14 +2,11 @@
 
 import pytest
 
-from pytest_roofline.core.figures import Figure
-from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.memory_use import MemoryUse
-from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, PartTime, Profile
-from pytest_roofline.core.ranks import Ranks
+from pytest_roofline.core.memory import MemoryUse, OutOfMemory
+from pytest_roofline.core.profiles import AttentionTime, ClassTime, Figure, KernelTime, PartTime, Profile
 from pytest_roofline.core.records import Ceiling, CurveSummary, Judgement, Outcome, SessionRecord, SpreadRecord
 from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources
-from pytest_roofline.core.samples import Block, Calibration, Samples
+from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.work import Work
 
 HOSTILE = "=x|`y``\\|<script>alert(1)</script>\n::error::[a](http://b) @team #1 ‮\t\"',;é"

@@ -4,14 +4,11 @@ import random
 from dataclasses import replace
 
 from pytest_roofline.baselines.runs import assemble
-from pytest_roofline.core.figures import Figure
-from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.memory_use import MemoryUse
-from pytest_roofline.core.profiles import ClassTime, KernelTime, Profile
-from pytest_roofline.core.ranks import Ranks
+from pytest_roofline.core.memory import MemoryUse, OutOfMemory
+from pytest_roofline.core.profiles import ClassTime, Figure, KernelTime, Profile
 from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
 from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources
-from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.core.samples import Block, Ranks, Samples
 from pytest_roofline.core.work import Work
 
 MIB = 2**20

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.baselines.rows import rows_of, rows_of_run
-from pytest_roofline.core.figures import Figure
 from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.profiles import Figure
 from pytest_roofline.core.records import Ceiling, Outcome
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work

@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from pytest_roofline.core.figures import Figure
-from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.memory_use import MemoryUse
-from pytest_roofline.core.profiles import ClassTime, Profile
+from pytest_roofline.core.memory import MemoryUse, OutOfMemory
+from pytest_roofline.core.profiles import ClassTime, Figure, Profile
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work

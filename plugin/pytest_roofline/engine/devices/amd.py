@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...core.machine import Gpu
-from .base import BRAKE, POWER_CAP, THERMAL, Counters
-from .own import OWN_CONTEXT_BYTES, others_bytes
+from ...core.facts import Gpu
+from .base import BRAKE, OWN_CONTEXT_BYTES, POWER_CAP, THERMAL, Counters, others_bytes
 
 # How long a cause was active, of `amdsmi_get_gpu_metrics_info` (version 1.6 of the table: MI300 and newer, amdsmi of
 # ROCm 6.3 and newer), and what it means here. PROCHOT is a signal from outside.
@@ -252,3 +251,10 @@ def driver_version() -> str | None:
     with contextlib.suppress(OSError):
         return (_ROOT / "sys/module/amdgpu/version").read_text(encoding="utf-8").strip()
     return None
+
+
+def pci_address(properties: Any) -> str | None:
+    """`0000:c1:00.0`, as amdsmi prints it; None where this torch does not know it."""
+    parts = [getattr(properties, name, None) for name in ("pci_domain_id", "pci_bus_id", "pci_device_id")]
+    known = [part for part in parts if part is not None]
+    return "{:04x}:{:02x}:{:02x}.0".format(*known) if len(known) == 3 else None

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from ...core.errors import DeviceError
-from ...core.facts import DeviceFacts
-from ...core.machine import Gpu
+from ...core.facts import DeviceFacts, Gpu
 from .. import inventory
 from . import amd, nvidia
 from .base import CountedMemory, Counters, RealDevice, Stamp, Traits, last_level_cache
@@ -108,7 +107,7 @@ class CudaDevice(CountedMemory, RealDevice):
     def _library(self) -> "nvidia.Nvml | amd.Amdsmi":
         properties: Any = torch.cuda.get_device_properties(self.index)
         if self.is_hip:
-            return amd.Amdsmi(_pci_address(properties))
+            return amd.Amdsmi(amd.pci_address(properties))
         return nvidia.Nvml(_uuid(properties), self._before_bytes)
 
     def silent_library(self) -> str:
@@ -127,7 +126,9 @@ class CudaDevice(CountedMemory, RealDevice):
         """As the vendor's library tells of every other GPU, whether this process sees it or not."""
         with contextlib.suppress(Exception):
             properties: Any = torch.cuda.get_device_properties(self.index)
-            return amd.busy_others(_pci_address(properties)) if self.is_hip else nvidia.busy_others(_uuid(properties))
+            return (
+                amd.busy_others(amd.pci_address(properties)) if self.is_hip else nvidia.busy_others(_uuid(properties))
+            )
         return {}
 
     def free_bytes(self) -> int:
@@ -194,13 +195,6 @@ def _uuid(properties: Any) -> str | None:
 
 def _capability(properties: Any) -> str:
     return f"sm_{properties.major}{properties.minor}"
-
-
-def _pci_address(properties: Any) -> str | None:
-    """`0000:c1:00.0`, as amdsmi prints it; None where this torch does not know it."""
-    parts = [getattr(properties, name, None) for name in ("pci_domain_id", "pci_bus_id", "pci_device_id")]
-    known = [part for part in parts if part is not None]
-    return "{:04x}:{:02x}:{:02x}.0".format(*known) if len(known) == 3 else None
 
 
 def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:

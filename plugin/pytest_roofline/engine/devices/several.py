@@ -13,8 +13,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import torch
 
 from ...core.errors import BadInput
-from ...core.facts import DeviceFacts
-from ...core.machine import Gpu
+from ...core.facts import DeviceFacts, Gpu
 from .base import Allocated, Counters, Device, Stamp
 from .cuda import CudaDevice, open_cuda
 

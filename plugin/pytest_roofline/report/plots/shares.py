@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...baselines.run_names import run_names
 from ...baselines.runs import Run
-from ...core.memory_use import CATEGORIES, MemoryUse
+from ...core.memory import CATEGORIES, MemoryUse
 from ...core.profiles import CLASSES, ClassTime, Profile
 from ...core.units import GIB, MIB, count, format_memory, format_seconds, format_share, printable
 from .chart import MOST_ROWS, Plot, Trace, axis, bar_marker, lines_of, plain_figure, thinned, thinned_note, wrapped

@@ -8,8 +8,7 @@ import pytest
 
 from pytest_roofline.baselines.rows import rows_of_run
 from pytest_roofline.baselines.runs import read_run
-from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.memory_use import MemoryUse
+from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import ClassTime, Profile
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.baselines.rows import rows_of
-from pytest_roofline.core.checks import LARGEST, SMALLEST
+from pytest_roofline.core.errors import LARGEST, SMALLEST
 from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.core.records import Ceiling, SessionRecord
 from pytest_roofline.core.samples import Samples
