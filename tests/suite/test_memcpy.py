@@ -5,7 +5,7 @@ import re
 import pytest
 
 from pytest_roofline import Work
-from pytest_roofline.engine.cache import is_cold, rotation_sets
+from pytest_roofline.engine.calls import is_cold, rotation_sets
 from pytest_roofline.engine.devices.base import INFINITY_CACHE_BYTES
 from roofline_kernels.stream import ELEMENTS, LARGE_ELEMENTS
 from roofline_kernels.work import STREAM, stream_work

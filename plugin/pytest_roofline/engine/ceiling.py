@@ -1,15 +1,14 @@
-"""Measured rooflines for devices without a datasheet, each once a session.
+"""What a machine itself can do: measured rooflines for devices without a datasheet, and canaries.
 
-Of traffic it is the bandwidth of a STREAM-like triad, of arithmetic the rate of a square matrix product.
+A roofline of traffic is the bandwidth of a STREAM-like triad, one of arithmetic the rate of a square matrix product.
+Canaries are three tiny measurements that are none of the code under test: where they are slower too, it is the machine.
 """
 
 import contextlib
 import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import DeviceError
 from ..core.facts import HardwareKey
@@ -23,6 +22,10 @@ from .calls import ROTATION_FACTOR, is_cold
 from .devices import Device
 from .timing import Plan, time_plan
 
+if TYPE_CHECKING:
+    # Canaries are planned before torch is needed.
+    import torch
+
 BUDGET_S = 0.3
 # Three arrays of this many times the last-level cache, as STREAM asks.
 LARGEST_ARRAY_BYTES = 256 * MIB
@@ -31,13 +34,20 @@ LARGEST_ARRAY_BYTES = 256 * MIB
 SMALLEST_PRODUCT, LARGEST_PRODUCT = 128, 8192
 # A product that memory kept smaller than this is no roofline.
 FAIR_PRODUCT = 1024
-# A product that takes longer leaves too few samples in the budget: some processors compute float16 a thousand times
-# slower. It is found out by one that takes eight times as long at most.
+# A longer product leaves too few samples in the budget: some processors compute float16 a thousand times slower.
 LONGEST_PRODUCT_S = 0.04
 # Products of each size, and seconds of them before it is given up: others may have the cores for a while.
 TRIES, PATIENCE_S = 3, 0.1
 # The types of metrics such as `bf16_TFLOPS`. TF32 is a way to multiply float32.
-TYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+TYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+CANARY_TEST = "roofline::canary"
+# Of each canary, in seconds.
+CANARY_S = 0.12
+# Bytes copied and rows multiplied, on a CPU and elsewhere: a millisecond or so, and more than most caches hold.
+CPU_COPY_BYTES, COPY_BYTES = 64 * MIB, 256 * MIB
+CPU_ROWS, ROWS = 256, 2048
+# One launch is too short for any clock.
+LAUNCHES = 100
 
 
 def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None:
@@ -45,6 +55,8 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
 
     Counted by STREAM's rules: two arrays read, one written (McCalpin, "STREAM: Sustainable Memory Bandwidth").
     """
+    import torch
+
     array_bytes = min(ROTATION_FACTOR * cache_bytes, LARGEST_ARRAY_BYTES)
     if 3 * array_bytes > device.free_bytes() / 2:
         return None
@@ -59,8 +71,10 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
     )
 
 
-def array(size_bytes: int, kind: str) -> torch.Tensor:
+def array(size_bytes: int, kind: str) -> "torch.Tensor":
     """[size_bytes / 4] float32; in huge pages where the host has them, since a roofline of page faults is too low."""
+    import torch
+
     if kind != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(size_bytes // 4, device=kind)
     pages = mmap.mmap(-1, size_bytes)
@@ -70,21 +84,14 @@ def array(size_bytes: int, kind: str) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredProduct:
-    """What multiplying showed.
-
-    Args:
-        ceiling: None where nothing was multiplied, or too little.
-        settled: whether trying again would show the same; not so where memory was too full, or the device failed.
-    """
+    """The `ceiling` that multiplying showed, None without one; `settled` says that trying again would show the same."""
 
     ceiling: Ceiling | None
     settled: bool = True
 
 
 def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
-    """The FLOP/s that the product of two square matrices reaches in the type that a metric names.
-
-    2n³ FLOPs are counted for n rows. The product is as large as a budget of its own allows, found by doubling.
+    """The FLOP/s that the product of two square matrices reaches in the type that a metric names, 2n³ for n rows.
 
     Args:
         device: to measure on.
@@ -106,7 +113,9 @@ def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
 
 
 def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
-    matrices, cut = _largest_matrices(device, kind, TYPES[name])
+    import torch
+
+    matrices, cut = _largest_matrices(device, kind, getattr(torch, TYPES[name]))
     rows = matrices[0].shape[0]
     if cut and rows < FAIR_PRODUCT:
         return MeasuredProduct(None, settled=False)
@@ -120,13 +129,19 @@ def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
     return MeasuredProduct(ceiling, settled=not cut)
 
 
-def _largest_matrices(device: Device, kind: str, dtype: torch.dtype) -> tuple[tuple[torch.Tensor, ...], bool]:
+def _largest_matrices(device: Device, kind: str, dtype: "torch.dtype") -> tuple[tuple["torch.Tensor", ...], bool]:
     """Three [n, n]: so many rows that twice as many would take too long, or not fit; and whether they do not fit."""
     rows, matrices = SMALLEST_PRODUCT, square_matrices(SMALLEST_PRODUCT, kind, dtype)
     while rows < LARGEST_PRODUCT:
         rows *= 2
-        larger = _fitting(device, rows, kind, dtype)
-        if larger is None:
+        if 3 * rows**2 * dtype.itemsize > device.free_bytes() / 4:
+            return matrices, True
+        try:
+            larger = square_matrices(rows, kind, dtype)
+        except RuntimeError as error:
+            # A limit of this process may be below what is free.
+            if out_of_memory(error) is None:
+                raise
             return matrices, True
         if _product_s(device, larger) > LONGEST_PRODUCT_S:
             break
@@ -134,76 +149,54 @@ def _largest_matrices(device: Device, kind: str, dtype: torch.dtype) -> tuple[tu
     return matrices, False
 
 
-def _fitting(device: Device, rows: int, kind: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...] | None:
-    """Three [rows, rows]; None where there is no room."""
-    if 3 * rows**2 * dtype.itemsize > device.free_bytes() / 4:
-        return None
-    try:
-        return square_matrices(rows, kind, dtype)
-    except RuntimeError as error:
-        # A limit of this process may be below what is free.
-        if out_of_memory(error) is None:
-            raise
-        return None
-
-
-def square_matrices(rows: int, kind: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+def square_matrices(rows: int, kind: str, dtype: "torch.dtype") -> tuple["torch.Tensor", ...]:
     """Three [rows, rows]; a device draws less power on zeros, and is faster than it ever is."""
+    import torch
+
     return tuple(torch.rand(rows, rows, device=kind, dtype=torch.float32).to(dtype) for _ in range(3))
 
 
-def _product_s(device: Device, matrices: tuple[torch.Tensor, ...]) -> float:
-    """The least host seconds of a product, over a few; in the first of a size libraries choose and load a kernel.
-
-    Of one that seems too slow there are more, since others may have the cores for a while.
-    """
+def _product_s(device: Device, matrices: tuple["torch.Tensor", ...]) -> float:
+    """The least host seconds of a product, over a few; in the first of a size libraries choose and load a kernel."""
     seconds: list[float] = []
     while sum(seconds) < PATIENCE_S and (len(seconds) < TRIES or min(seconds) > LONGEST_PRODUCT_S):
-        seconds.append(_once_s(device, matrices))
+        device.synchronize()
+        began_s = device.host_s()
+        _multiply(*matrices)
+        device.synchronize()
+        seconds.append(device.host_s() - began_s)
     return min(seconds)
 
 
-def _once_s(device: Device, matrices: tuple[torch.Tensor, ...]) -> float:
-    device.synchronize()
-    began_s = device.host_s()
-    _multiply(*matrices)
-    device.synchronize()
-    return device.host_s() - began_s
+def _multiply(left: "torch.Tensor", right: "torch.Tensor", out: "torch.Tensor") -> None:
+    import torch
 
-
-def _multiply(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
     torch.mm(left, right, out=out)
 
 
 @contextlib.contextmanager
 def multiplying(kind: str, name: str) -> Iterator[None]:
     """In the type that is asked for, whatever the test that measures has chosen for itself."""
-    backends = float32_settings()
-    before = [backend.fp32_precision for backend in backends]
+    import torch
+
+    settings = float32_settings()
+    before = [setting.fp32_precision for setting in settings]
     with torch.no_grad(), torch.autocast(kind.partition(":")[0], enabled=False):
         try:
-            for backend in backends:
-                backend.fp32_precision = "tf32" if name == "tf32" else "ieee"
+            for setting in settings:
+                setting.fp32_precision = "tf32" if name == "tf32" else "ieee"
             yield
         finally:
-            for backend, precision in zip(backends, before, strict=True):
-                backend.fp32_precision = precision
+            for setting, precision in zip(settings, before, strict=True):
+                setting.fp32_precision = precision
 
 
 def float32_settings() -> list[Any]:
     """What says how float32 is multiplied, one setting a library."""
+    import torch
+
     libraries: list[Any] = [torch.backends.cuda, torch.backends.mkldnn]
     return [library.matmul for library in libraries]
-
-
-TEST_ID = "roofline::canary"
-# Of each, in seconds.
-CANARY_S = 0.12
-# Bytes copied and rows multiplied, on a CPU and elsewhere: a millisecond or so, and more than most caches hold.
-CPU_COPY_BYTES, COPY_BYTES = 64 * MIB, 256 * MIB
-CPU_ROWS, ROWS = 256, 2048
-# One launch is too short for any clock.
-LAUNCHES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +229,6 @@ def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> lis
 
 
 def _measure(device: Device, hardware: HardwareKey, process: str, name: str) -> Measurement:
-    from .ceiling import multiplying
-
     with multiplying(device.name, "fp32"):
         return measure_canary(device, hardware, process, name, canary_of(device, name))
 
@@ -249,7 +240,7 @@ def measure_canary(device: Device, hardware: HardwareKey, process: str, name: st
     cold = is_cold(1, canary.work, device.facts().last_level_cache_bytes or 0)
     samples = time_plan(device, plan, CANARY, *(() if cold else ("cache_resident",)))
     key = Key(CANARY_BENCHMARK, canary.parameters, canary.metric, hardware, "warm", canary.timing, name)
-    return Measurement(key, TEST_ID, key.label, process, canary.work, samples, invalid=samples.trouble)
+    return Measurement(key, CANARY_TEST, key.label, process, canary.work, samples, invalid=samples.trouble)
 
 
 def canary_of(device: Device, name: str) -> Canary:
@@ -259,8 +250,6 @@ def canary_of(device: Device, name: str) -> Canary:
         Exception: whatever the device cannot do, the fake one all of them.
     """
     import torch
-
-    from .ceiling import array, square_matrices
 
     on_cpu = device.name == "cpu"
     if name == "copy":
