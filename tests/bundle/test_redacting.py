@@ -12,14 +12,11 @@ from pytest_roofline.bundle.making import make_bundle
 from pytest_roofline.bundle.patterns import CATEGORIES
 from pytest_roofline.bundle.redacting import Redactor, command, redacted_run, summary_lines
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.figures import Figure
-from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.memory_use import MemoryUse
-from pytest_roofline.core.profiles import Profile
-from pytest_roofline.core.ranks import Ranks
+from pytest_roofline.core.memory import MemoryUse, OutOfMemory
+from pytest_roofline.core.profiles import Figure, Profile
 from pytest_roofline.core.records import Ceiling, Judgement, SessionRecord
 from pytest_roofline.core.resources import ExactJudgement, FigureChange, ResourceKey, Resources
-from pytest_roofline.core.samples import Block, Calibration, Samples
+from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 
 UUID = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
 REPLACED = [
