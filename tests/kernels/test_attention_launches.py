@@ -16,7 +16,7 @@ from triton.runtime.errors import OutOfResources
 
 from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.core.resources import registers_of
-from pytest_roofline.kernel_gate.arguments import signature_of
+from pytest_roofline.kernel_gate.compile import source_of
 from pytest_roofline.kernel_gate.compile import compile_for
 from pytest_roofline.kernel_gate.targets import gpu_target, shared_limits
 from roofline_kernels.attention import flash_attention, launches, launching, operators
@@ -390,8 +390,8 @@ def test_the_gradient_of_the_log_sum_exp_is_read_where_there_is_one(monkeypatch)
 def what_is_compiled(launch, architecture):
     """Types, constants and known facts of the arguments, as a launch there would find them."""
     backend = triton.compiler.make_backend(gpu_target(architecture))
-    found = signature_of(launch.kernel, compile_arguments(launch), backend)
-    return found.types, found.constants, found.attributes
+    found = source_of(launch.kernel, compile_arguments(launch), backend)
+    return found.signature, found.constants, found.attrs
 
 
 def plain(launch):

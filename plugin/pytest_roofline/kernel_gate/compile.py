@@ -2,15 +2,14 @@
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import BadInput, CompileFailed
 from ..core.keys import Scalar
-from . import amd, nvidia
-from .arguments import describe, signature_of
-from .targets import canonical, gpu_target, is_nvidia, name_of
+from .targets import canonical, gpu_target, name_of, read_binary
 
 # How much of a compiler's own words is told.
 LAST_LINES = 8
@@ -74,12 +73,9 @@ def compile_for(
         raise CompileFailed(f"this Triton ({triton.__version__}) has no back end for {name}: {error}") from None
     given = dict(options or {})
     _check_options(backend, given, name)
-    signature = signature_of(function, arguments, backend)
-    source = triton.compiler.ASTSource(
-        fn=function, signature=signature.types, constexprs=signature.constants, attrs=signature.attributes
-    )
+    source = source_of(function, arguments, backend)
     try:
-        refuse_changed_globals(function, signature.constants.values())
+        refuse_changed_globals(function, source.constants.values())
         # With line information ptxas gives other registers to one and the same PTX once a comment moves its lines (104
         # and 106, measured), and an exact gate would be red for a line number.
         with triton.knobs.compilation.scope():
@@ -110,13 +106,13 @@ def read(compiled: Any, *, given: Mapping[str, object] | None = None, wanted: st
         raise CompileFailed(
             f"Triton compiled for {arch} in place of {wanted or target}; is TRITON_OVERRIDE_ARCH set? expected it unset"
         )
-    figures, versions, unread = (nvidia if is_nvidia(target) else amd).read(compiled)
+    figures, versions, unread = read_binary(compiled, target)
     source = compiled.src
     return Compiled(
         target=target,
         figures={"shared_bytes": int(metadata.shared), **figures},
         options=_options(metadata, given or {}),
-        arguments=describe(source.signature, getattr(source, "constants", {}), getattr(source, "attrs", {})),
+        arguments=describe(source),
         compiler={"triton": str(metadata.triton_version), **versions},
         unread=unread,
     )
@@ -218,15 +214,7 @@ def _hint(kernel: object, wanted: Any) -> str:
 
 
 def refuse_changed_globals(function: Any, constants: Iterable[object]) -> None:
-    """As a launch does. Triton knows a kernel by what its globals were at first, and compiles what they are now.
-
-    Args:
-        function: that is to be compiled.
-        constants: the values of its constexpr parameters, kernels perhaps.
-
-    Raises:
-        BadInput: a global has changed.
-    """
+    """As a launch does. Triton knows a kernel by what its globals were at first, and compiles what they are now."""
     for one in (function, *(value for value in constants if hasattr(value, "used_global_vals"))):
         # Finds them, once in a process.
         _ = one.cache_key
@@ -237,3 +225,124 @@ def refuse_changed_globals(function: Any, constants: Iterable[object]) -> None:
                     f"{scope.get(name, 'gone')} now; expected it unchanged within a process: pass it as a constexpr "
                     "argument"
                 )
+
+
+# Arguments: what a launch would find out about them, by Triton's own binder.
+
+_SCALARS = r"[iu](?:1|8|16|32|64)|fp(?:16|32|64)|bf16|fp8(?:e4nv|e4b8|e4b15|e5|e5b16)"
+_TYPE = re.compile(rf"(?P<type>\*k?(?:{_SCALARS})|{_SCALARS})(?::(?P<hint>1|16))?")
+_DESCRIPTOR = re.compile(rf"tensordesc<(?:{_SCALARS})\[\d+(?:, ?\d+)*\].*>")
+_EXAMPLES = "'*bf16', '*bf16:16', 'i32', 'i32:16', 'fp32' or 'tensordesc<bf16[128,64]>'"
+_DIVISIBLE = [["tt.divisibility", 16]]
+
+
+def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any:
+    """Triton's `ASTSource`: the kernel with the signature under which a launch with such arguments would compile.
+
+    Args:
+        kernel: a JITFunction.
+        arguments: by parameter: a type as Triton writes it, a tensor, a dtype, a number, None, or a constant's value.
+        backend: Triton's, of the target: it knows what else a launch finds out about a tensor.
+
+    Raises:
+        BadInput: parameters without an argument, arguments without a parameter, or one that cannot be compiled for.
+    """
+    _refuse_other_names(kernel, arguments)
+    types: dict[str, str] = {}
+    constants: dict[tuple[int], object] = {}
+    attributes: dict[tuple[int], list[Any]] = {}
+    for param in kernel.params:
+        value = arguments.get(param.name, param.default)
+        if param.is_constexpr:
+            kind, facts = "constexpr", []
+        elif isinstance(value, str):
+            kind, facts, value = _stated(param, value)
+        else:
+            kind, facts = _specialised(param, value, backend)
+        types[param.name] = kind
+        if kind == "constexpr":
+            constants[(param.num,)] = value
+        elif facts:
+            attributes[(param.num,)] = facts
+    return usable_triton().compiler.ASTSource(kernel, types, constants, attributes)
+
+
+def _refuse_other_names(kernel: Any, arguments: Mapping[str, object]) -> None:
+    known = {param.name: param for param in kernel.params}
+    unknown = [name for name in arguments if name not in known]
+    missing = [name for name, param in known.items() if name not in arguments and not param.has_default]
+    if unknown or missing:
+        found = [f"no argument for {', '.join(missing)}"] * bool(missing)
+        found += [f"arguments that it does not have: {', '.join(map(str, unknown))}"] * bool(unknown)
+        raise BadInput(f"kernel {kernel.__name__} has {' and '.join(found)}; it takes {', '.join(known)}")
+
+
+def _specialised(param: Any, value: object, backend: Any) -> tuple[str, list[Any]]:
+    """What a launch makes of a value, by the function that a launch calls."""
+    from triton._C.libtriton import native_specialize_impl
+    from triton.runtime.jit import MockTensor
+
+    # A declared float or bool is not looked at any further; a declared integer or pointer is.
+    declared = param.annotation_type
+    looked_at = not (param.do_not_specialize or declared == "u1" or declared[:2] in ("fp", "bf"))
+    try:
+        kind, facts = native_specialize_impl(
+            backend,
+            MockTensor.wrap_dtype(value),
+            param.is_const,
+            looked_at,
+            not param.do_not_specialize_on_alignment,
+        )
+    except (TypeError, KeyError):
+        # What Triton has no type for, as torch's complex ones.
+        kind, facts = None, None
+    if not isinstance(kind, str):
+        raise BadInput(
+            f"argument {param.name} is {value!r}; expected a type such as {_EXAMPLES}, a tensor (on the meta device "
+            "too), a torch dtype, a number, a bool or None"
+        )
+    known = backend.parse_attr(facts) if isinstance(facts, str) and kind != "constexpr" and looked_at else []
+    return (declared if declared and value is not None else kind), known
+
+
+def _stated(param: Any, text: str) -> tuple[str, list[Any], object]:
+    """The type, facts and constant that a type string states; refused where no launch of the kernel would make them."""
+    found = _TYPE.fullmatch(text.strip())
+    if found is None:
+        if _DESCRIPTOR.fullmatch(text.strip()):
+            return text.strip(), [], None
+        raise BadInput(f"argument {param.name} is {text!r}; expected a type such as {_EXAMPLES}, a tensor or a number")
+    kind, hint = found["type"], found["hint"]
+    if param.is_const and kind.startswith("*"):
+        kind = f"*k{kind[1:].removeprefix('k')}"
+    whole = re.fullmatch(r"[iu](?:8|16|32|64)", kind) is not None
+    # None of these hints is known of a parameter that the kernel asks not to be specialised on.
+    hints = {"1"} if whole and not param.annotation_type else set()
+    if (whole or kind.startswith("*")) and not param.do_not_specialize_on_alignment:
+        hints.add("16")
+    if kind != (param.annotation_type or kind) or (hint and (hint not in hints or param.do_not_specialize)):
+        raise BadInput(
+            f"argument {param.name} is {text!r}; expected {(param.annotation_type or kind)!r}, all that a launch of "
+            "this kernel makes of it"
+        )
+    return ("constexpr", [], 1) if hint == "1" else (kind, _DIVISIBLE if hint else [], None)
+
+
+def describe(source: Any) -> dict[str, str]:
+    """Each argument of a source in a word: `*bf16:16`, or the value of a constant."""
+    text = {}
+    for index, (name, kind) in enumerate(source.signature.items()):
+        if kind == "constexpr":
+            text[name] = _constant(getattr(source, "constants", {}).get((index,)))
+        else:
+            facts = dict(getattr(source, "attrs", {}).get((index,), []))
+            text[name] = kind + (f":{facts['tt.divisibility']}" if "tt.divisibility" in facts else "")
+            text[name] += " within 2 GiB" if "tt.pointer_range" in facts else ""
+    return text
+
+
+def _constant(value: object) -> str:
+    """A constant as text that is the same in every process: no addresses."""
+    name = getattr(value, "__name__", None)
+    text = name if isinstance(name, str) else str(getattr(value, "value", value))
+    return type(value).__name__ if " at 0x" in text else text

@@ -1,13 +1,22 @@
-"""Targets: how users spell them, what Triton calls them, and what one can give to a block."""
+"""Targets: how users spell them, what one can give to a block, and what is read in a binary for one.
+
+NVIDIA's binaries are read with two tools that come with Triton, `cuobjdump` for usage and `nvdisasm` for instructions;
+AMD's from the assembly that LLVM writes: its metadata, its closing comments, its instructions.
+"""
 
 import functools
 import json
 import re
-from collections.abc import Mapping
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from ..core.errors import BadInput, CompileFailed
+from ..core.resources import COUNTED_AMD, COUNTED_NVIDIA, matrix_generation
 from ..core.units import format_bytes
 
 _NVIDIA = re.compile(r"sm_?(?P<capability>\d{2,3})a?", re.IGNORECASE)
@@ -89,3 +98,216 @@ def above_limit(target: str, figures: Mapping[str, int]) -> str:
     if columns_limit is not None and columns > columns_limit:
         return f"needs {columns} columns of tensor memory, {target} has {columns_limit} for a block"
     return ""
+
+
+# Figures by name, versions of the tools that made them, and what could not be read.
+Read = tuple[dict[str, int], dict[str, str], str]
+
+
+def read_binary(compiled: Any, target: str) -> Read:
+    """What a compiled kernel asks for, shared memory apart.
+
+    Raises:
+        CompileFailed: a tool or the assembly is missing, or says something else than expected.
+    """
+    return (read_nvidia if is_nvidia(target) else read_amd)(compiled)
+
+
+# NVIDIA.
+
+# One of each takes under a second; a tool that takes so long hangs.
+TIMEOUT_S = 120.0
+_USAGE = re.compile(r"Function (?P<function>\S+):\s+REG:(?P<registers>\d+) STACK:(?P<stack>\d+)")
+# Compute capabilities whose matrix instructions work in tensor memory: 10.0, 10.3, 11.0, but not 12.0.
+TENSOR_MEMORY = range(100, 120)
+# Newer disassemblers give up old targets, whose code the compiler still makes.
+_GAVE_UP = re.compile(r'CUDA architecture "\w+" is deprecated[^\n]*')
+
+
+def read_usage(text: str, kernel: str) -> dict[str, int]:
+    """Registers and bytes of stack of a thread, from what `cuobjdump --dump-resource-usage` printed.
+
+    Raises:
+        CompileFailed: the kernel is not there in the form that is expected.
+    """
+    found = {match["function"]: match for match in _USAGE.finditer(text)}
+    if kernel not in found:
+        raise CompileFailed(
+            f"cuobjdump tells nothing of {kernel}; expected `Function {kernel}: REG:… STACK:…`, got "
+            f"{text.strip()[:300]!r}"
+        )
+    return {"registers": int(found[kernel]["registers"]), "stack_bytes": int(found[kernel]["stack"])}
+
+
+def read_instructions(text: str) -> tuple[dict[str, int], str]:
+    """Counts of instructions from what `nvdisasm -json` printed, and the assembler's version if it signed its work.
+
+    Raises:
+        CompileFailed: not the JSON that is expected.
+    """
+    try:
+        head, functions = json.loads(text)
+        opcodes = [one["opcode"] for function in functions for one in function["sass-instructions"]]
+        signed = str(head.get(".note.nv.tkinfo", {}).get("tki_toolVersion", ""))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CompileFailed(
+            f"nvdisasm printed something else than expected ({type(error).__name__}: {error}); expected JSON, a head "
+            f"and a list of functions with sass-instructions, got {text.strip()[:200]!r}"
+        ) from None
+    if not opcodes:
+        raise CompileFailed("nvdisasm found no instruction in the binary; expected those of a kernel")
+    version = re.search(r"V(\d[\d.]*)", signed)
+    return count_nvidia(opcodes), version[1] if version else ""
+
+
+def count_nvidia(opcodes: list[str]) -> dict[str, int]:
+    """What is counted of a list of opcodes: `HMMA.16816.F32.BF16` is one HMMA."""
+    kinds = Counter(opcode.partition(".")[0] for opcode in opcodes)
+    kinds["MUFU.EX2"] = sum(opcode.startswith("MUFU.EX2") for opcode in opcodes)
+    counts = {
+        "spill_stores": kinds["STL"],
+        "spill_loads": kinds["LDL"],
+        "matrix_instructions": sum(number for kind, number in kinds.items() if matrix_generation(kind)),
+        "instructions": len(opcodes),
+    }
+    named = (kind for kind in sorted(kinds) if kind in COUNTED_NVIDIA or matrix_generation(kind))
+    return counts | {kind: kinds[kind] for kind in named if kinds[kind]}
+
+
+def read_nvidia(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
+    """Figures of a compiled kernel, the version of its assembler, and what could not be read.
+
+    Raises:
+        CompileFailed: a tool is missing, fails, or prints something else.
+    """
+    with tempfile.TemporaryDirectory(prefix="roofline-cubin-") as folder:
+        cubin = Path(folder) / "kernel.cubin"
+        cubin.write_bytes(compiled.asm["cubin"])
+        figures = read_usage(_run_tool("cuobjdump", "--dump-resource-usage", str(cubin)), compiled.name)
+        figures |= tensor_memory(compiled.metadata)
+        try:
+            counts, version = read_instructions(_run_tool("nvdisasm", "-json", str(cubin)))
+        except _Deprecated as error:
+            return figures, {"ptxas": _assembler(compiled)}, f"its instructions were not counted, nvdisasm: {error}"
+    return figures | counts, {"ptxas": version or _assembler(compiled)}, ""
+
+
+def tensor_memory(metadata: Any) -> dict[str, int]:
+    """Columns of tensor memory that a block takes, which the compiler allots and no tool tells; none where none are."""
+    columns = getattr(metadata, "tmem_size", None)
+    return {} if columns is None or metadata.target.arch not in TENSOR_MEMORY else {"tmem_columns": int(columns)}
+
+
+class _Deprecated(Exception):
+    """The disassembler no longer knows a target."""
+
+
+def _run_tool(tool: str, *arguments: str) -> str:
+    path = path_of(tool)
+    try:
+        done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileFailed(f"{tool} ({path}) cannot be run: {error}; expected that of Triton") from None
+    if gave_up := _GAVE_UP.search(done.stderr):
+        raise _Deprecated(gave_up[0])
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()[-300:]
+        raise CompileFailed(f"{tool} {' '.join(arguments[:-1])} ended with status {done.returncode}: {said}")
+    return done.stdout
+
+
+def path_of(tool: str) -> str:
+    from triton import knobs
+
+    try:
+        return str(getattr(knobs.nvidia, tool).path)
+    except RuntimeError as error:
+        raise CompileFailed(f"Triton has no {tool} ({error}); expected it in its NVIDIA back end") from None
+
+
+def _assembler(compiled: Any) -> str:
+    """The version of the assembler that Triton uses for this target."""
+    from triton.backends.nvidia.compiler import get_ptxas_version
+
+    found = re.search(r"V(\d[\d.]*)", str(get_ptxas_version(compiled.metadata.target.arch)))
+    return found[1] if found else "unknown"
+
+
+# AMD.
+
+# Metadata of the code object, by our name (LLVM's AMDGPUUsage, "AMDHSA Code Object V5 Kernel Metadata").
+_AMD_FIELDS = {
+    "vgprs": ".vgpr_count",
+    "sgprs": ".sgpr_count",
+    "vgpr_spills": ".vgpr_spill_count",
+    "sgpr_spills": ".sgpr_spill_count",
+    "scratch_bytes": ".private_segment_fixed_size",
+}
+# Instructions that are counted, by the start of their name.
+_AMD_MATRIX = ("v_smfmac", "v_mfma", "v_swmmac", "v_wmma")
+_AMD_SAME = {"v_fmac": "v_fma", "v_fmaak": "v_fma", "v_fmamk": "v_fma", "v_pk_fma": "v_fma"}
+_AMD_KINDS = (*_AMD_MATRIX, *COUNTED_AMD, *_AMD_SAME)
+_AMD_INSTRUCTION = re.compile(r"^\s+([a-z]+_[a-z0-9_]+)", re.MULTILINE)
+# RDNA 3 and newer: one instruction of two operations, `v_dual_fmac_f32 … :: v_dual_mul_f32 …`.
+_AMD_SECOND = re.compile(r"::\s*(v_dual_[a-z0-9_]+)")
+
+
+def read_assembly(text: str) -> dict[str, int]:
+    """All figures of the kernel in `amdgcn` assembly, shared memory apart.
+
+    Raises:
+        CompileFailed: what is looked for is not there.
+    """
+    body, found, metadata = text.partition(".amdgpu_metadata")
+    if not found:
+        raise CompileFailed(f"the assembly has no .amdgpu_metadata; expected {', '.join(_AMD_FIELDS.values())} there")
+    figures = {
+        name: _figure(metadata, rf"^\s+{re.escape(field)}:\s+(\d+)", field) for name, field in _AMD_FIELDS.items()
+    }
+    # RDNA has no accumulation registers.
+    accumulators = re.search(r"\.agpr_count:\s+(\d+)", metadata)
+    if accumulators:
+        figures["agprs"] = int(accumulators[1])
+    figures["occupancy_waves"] = _figure(body, r"^; Occupancy: (\d+)", "; Occupancy:", min)
+    return figures | count_amd(_AMD_INSTRUCTION.findall(body), _AMD_SECOND.findall(body))
+
+
+def _figure(text: str, pattern: str, what: str, worst: Callable[[list[int]], int] = max) -> int:
+    """The worst, where functions that are called stand beside the kernel."""
+    found = [int(number) for number in re.findall(pattern, text, re.MULTILINE)]
+    if not found:
+        raise CompileFailed(f"the assembly has no `{what}`; expected it as LLVM has written it since code objects V3")
+    return worst(found)
+
+
+def count_amd(opcodes: list[str], seconds: Sequence[str] = ()) -> dict[str, int]:
+    """What is counted: `v_mfma_f32_32x32x8_bf16` is one v_mfma; `seconds` are of instructions that do two things."""
+    if not opcodes:
+        raise CompileFailed("the assembly has no instruction in it; expected those of a kernel")
+    kinds = Counter(kind for opcode in (*opcodes, *seconds) if (kind := _kind_on_amd(opcode)))
+    matrix = sum(number for kind, number in kinds.items() if matrix_generation(kind))
+    return {"matrix_instructions": matrix, "instructions": len(opcodes), **dict(sorted(kinds.items()))}
+
+
+def _kind_on_amd(opcode: str) -> str:
+    opcode = opcode.replace("v_dual_", "v_", 1)
+    kind = next((kind for kind in _AMD_KINDS if opcode.startswith(f"{kind}_")), "")
+    return _AMD_SAME.get(kind, kind)
+
+
+def read_amd(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
+    """Figures of a compiled kernel, and the revision of LLVM that made it where Triton tells.
+
+    Raises:
+        CompileFailed: its assembly was not kept, or lacks a figure.
+    """
+    from triton.backends.amd import compiler
+
+    text = compiled.asm.get("amdgcn")
+    if text is None:
+        raise CompileFailed(
+            "Triton has not kept the assembly, where AMD's figures stand; expected TRITON_STORE_BINARY_ONLY unset, and "
+            "a cache that was not filled under it"
+        )
+    revision = getattr(compiler, "get_amd_codegen_revision", None)
+    return read_assembly(text), {} if revision is None else {"llvm": str(revision())[:12]}, ""
