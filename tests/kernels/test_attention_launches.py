@@ -16,8 +16,7 @@ from triton.runtime.errors import OutOfResources
 
 from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.core.resources import registers_of
-from pytest_roofline.kernel_gate.compile import source_of
-from pytest_roofline.kernel_gate.compile import compile_for
+from pytest_roofline.kernel_gate.compile import compile_for, source_of
 from pytest_roofline.kernel_gate.targets import gpu_target, shared_limits
 from roofline_kernels.attention import flash_attention, launches, launching, operators
 from roofline_kernels.attention.ahead import Shape, architectures, compile_arguments, launch_ahead

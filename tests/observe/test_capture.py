@@ -11,8 +11,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from pytest_roofline.core.profiles import Profile
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.observe import capture, external
-from pytest_roofline.observe.capture import Calls, NoProfile, annotated, nvtx_of, take
-from pytest_roofline.observe.part_names import class_name, part_names
+from pytest_roofline.observe.capture import Calls, NoProfile, annotated, class_name, nvtx_of, part_names, take
 from pytest_roofline.observe.shares import CALL
 
 from .models import Model, training_step

@@ -22,8 +22,7 @@ from pytest_roofline.engine.devices.base import Allocated
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.observe import memory_use
-from pytest_roofline.observe.memory_use import FollowedCall, follow
-from pytest_roofline.observe.snapshot import snapshot
+from pytest_roofline.observe.memory_use import FollowedCall, follow, snapshot
 
 EMPTY = MemoryUse("t", "t", "p", "cpu", "", 0)
 ROWS, WIDTH, INNER, FLOAT = 64, 8, 16, 4

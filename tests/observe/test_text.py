@@ -7,8 +7,14 @@ from pathlib import Path
 from pytest_roofline.baselines.runs import OLDER, encode_line, read_run
 from pytest_roofline.core.memory import MemoryUse
 from pytest_roofline.core.profiles import AttentionTime, ClassTime, KernelTime, PartTime, Profile
-from pytest_roofline.observe.memory_text import memory_lines, snapshot_lines, use_lines
-from pytest_roofline.observe.profile_text import kernel_cells, profile_lines, short_name
+from pytest_roofline.observe.text import (
+    kernel_cells,
+    memory_lines,
+    profile_lines,
+    short_name,
+    snapshot_lines,
+    use_lines,
+)
 
 MIB = 2**20
 HOSTILE = "x\x1b[31m\r\ny[bold]|<b>"

@@ -11,7 +11,7 @@ import pytest
 import torch._dynamo
 import torch.optim.optimizer  # noqa: F401
 
-import pytest_roofline.observe.snapshot
+import pytest_roofline.observe.memory_use
 import pytest_roofline.observe.tracker  # noqa: F401
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.runs import read_run

@@ -8,18 +8,22 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from ..core.errors import RooflineError
 from ..core.profiles import Profile, Tool
 from ..engine.devices import Device
 from .external import is_bracketed
-from .part_names import class_name, part_names
 from .shares import CALL, analysed
 
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent
 
+# No author of a model gives a part one of these names: compiled, sharded, checkpointed.
+WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+# Data parallel modules have it alone, and nothing beside it.
+PARALLEL = "module"
 # So many calls tell of a step, as long as they fit into this time, in seconds.
 MOST_CALLS, LONGEST_S = 3, 2.0
 NO_DEVICE_ACTIVITIES = (
@@ -49,7 +53,7 @@ class Calls:
 
     fn: Callable[..., object]
     sets: Sequence[tuple[object, ...]]
-    model: torch.nn.Module | None
+    model: nn.Module | None
     call_s: float
 
     @property
@@ -185,7 +189,7 @@ def _marked(name: str, marks: Marks | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def annotated(model: torch.nn.Module | None, marks: Marks | None) -> Iterator[None]:
+def annotated(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
     """Every part of a model is a range inside; the hooks are gone behind it, whatever happens.
 
     They are set only as long as the profiled calls last: a timed call pays nothing for them.
@@ -221,3 +225,30 @@ def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callabl
             opened.pop().close()
 
     return before, after
+
+
+def part_names(model: nn.Module) -> Callable[[str], str]:
+    """How a path of `named_modules` or `named_parameters` is turned into what the model's author calls it.
+
+    The model itself has an empty name: `module.blocks.3.attention` becomes `blocks.3.attention`, `module` nothing.
+    """
+    _, wrapped = _unwrapped(model)
+
+    def plain(path: str) -> str:
+        return ".".join(part for part in path.split(".")[wrapped:] if part not in WRAPPERS)
+
+    return plain
+
+
+def class_name(model: nn.Module) -> str:
+    """The class of a model inside its wrappers."""
+    return type(_unwrapped(model)[0]).__name__
+
+
+def _unwrapped(model: nn.Module) -> tuple[nn.Module, int]:
+    """What is in the wrappers around a model, and how many those are."""
+    children = dict(model.named_children())
+    if len(children) != 1 or not children.keys() <= {PARALLEL, *WRAPPERS}:
+        return model, 0
+    inner, wrapped = _unwrapped(*children.values())
+    return inner, wrapped + 1

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -97,8 +97,8 @@ def analysed(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: 
         on_device=bool(device),
         calls=len(calls),
         span_s=span_s,
-        busy_s=sum(one.seconds for one in activities),
-        host_s=sum(one.seconds for one in _host_activities(host, places)),
+        busy_s=_seconds(activities),
+        host_s=_seconds(_host_activities(host, places)),
         classes=tuple(_class_times(activities, span_s)),
         kernels=tuple(kernels[:MOST_KERNELS]),
         distinct=len(kernels),
@@ -121,14 +121,12 @@ def _is_on_host(event: "FunctionEvent") -> bool:
     return bool(event.device_type == DeviceType.CPU)
 
 
+# The ranges around an event, and whether it is backward work.
 Ranges = tuple[tuple[str, ...], bool]
 
 
 def _places(host: Iterable["FunctionEvent"]) -> dict[int, Ranges]:
-    """Of each event of the host the ranges around it, and whether it is backward work.
-
-    A backward node belongs where the forward operator is that shares autograd's number; numbers count in each thread.
-    """
+    """A backward node belongs where the forward operator is that shares autograd's number, counted in each thread."""
     places: dict[int, Ranges] = {}
     made: dict[tuple[int, int | None], Ranges] = {}
     for event in host:
@@ -170,6 +168,7 @@ def _device_activities(
 ) -> Iterator[Activity]:
     """What the device did: first what operators are known to have launched, then the rest, known by its name alone."""
     ranges_there = {event.name for event in device if event.is_user_annotation}
+    # By name, seconds and launches that no operator has answered for.
     left: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
     for event in device:
         if not event.is_user_annotation:
@@ -189,65 +188,67 @@ def _device_activities(
             yield Activity(name, class_of((), (), name), max(0.0, seconds), count=int(count))
 
 
+def _seconds(activities: Iterable[Activity]) -> float:
+    return sum(activity.seconds for activity in activities)
+
+
+def _groups(activities: Iterable[Activity], key: Callable[[Activity], str]) -> dict[str, list[Activity]]:
+    """Activities by a key, the longest group first."""
+    groups: dict[str, list[Activity]] = defaultdict(list)
+    for activity in activities:
+        groups[key(activity)].append(activity)
+    return dict(sorted(groups.items(), key=lambda pair: -_seconds(pair[1])))
+
+
+def _by_kind(activities: Iterable[Activity]) -> dict[str, list[Activity]]:
+    return _groups(activities, lambda one: one.kind)
+
+
+def _by_name(activities: Iterable[Activity]) -> dict[str, list[Activity]]:
+    return _groups(activities, lambda one: one.name)
+
+
+def _times(found: Sequence[Activity], span_s: float) -> tuple[float, float, int]:
+    """Seconds, share of the span, and launches."""
+    total_s = _seconds(found)
+    return total_s, _share(total_s, span_s), sum(one.count for one in found)
+
+
+def _share(seconds: float, span_s: float) -> float:
+    return seconds / span_s if span_s > 0 else 0.0
+
+
 def _class_times(activities: Sequence[Activity], span_s: float) -> list[ClassTime]:
     """The classes that there are, the longest first, and what was idle at the end."""
-    totals = _totals(activities, lambda one: one.kind)
-    counts: Counter[str] = Counter()
-    names: dict[str, Counter[str]] = defaultdict(Counter)
-    for activity in activities:
-        counts[activity.kind] += activity.count
-        names[activity.kind][activity.name] += activity.seconds  # type: ignore[assignment]
     times = [
-        ClassTime(
-            kind,  # type: ignore[arg-type]
-            total_s,
-            _share(total_s, span_s),
-            counts[kind],
-            tuple(name for name, _ in names[kind].most_common(MOST_NAMES)),
-        )
-        for kind, total_s in totals.items()
+        ClassTime(kind, *_times(found, span_s), tuple(list(_by_name(found))[:MOST_NAMES]))  # type: ignore[arg-type]
+        for kind, found in _by_kind(activities).items()
     ]
-    idle_s = max(0.0, span_s - sum(totals.values()))
+    idle_s = max(0.0, span_s - _seconds(activities))
     return [*times, ClassTime("idle", idle_s, _share(idle_s, span_s))]
 
 
 def _kernel_times(activities: Sequence[Activity], span_s: float) -> list[KernelTime]:
     """Every name with its times, the longest first, in the class that took most of it."""
-    counts: Counter[str] = Counter()
-    kinds: dict[str, Counter[str]] = defaultdict(Counter)
-    for activity in activities:
-        counts[activity.name] += activity.count
-        kinds[activity.name][activity.kind] += activity.seconds  # type: ignore[assignment]
     return [
-        KernelTime(name, kinds[name].most_common(1)[0][0], total_s, _share(total_s, span_s), counts[name])  # type: ignore[arg-type]
-        for name, total_s in _totals(activities, lambda one: one.name).items()
+        KernelTime(name, next(iter(_by_kind(found))), *_times(found, span_s))  # type: ignore[arg-type]
+        for name, found in _by_name(activities).items()
     ]
 
 
 def _part_times(activities: Sequence[Activity]) -> list[PartTime]:
     """Every part of the model with what happened in it and in no part inside it; layers of one name together."""
-    forward = _totals((one for one in activities if not one.backward), _part_of)
-    backward = _totals((one for one in activities if one.backward), _part_of)
-    if not (forward.keys() | backward.keys()) - {""}:
+    parts = [
+        PartTime(name, *(_seconds(one for one in found if one.backward == backward) for backward in (False, True)))
+        for name, found in _groups(activities, _part_of).items()
+    ]
+    if not any(part.part for part in parts):
         return []
-    parts = [PartTime(name, forward.get(name, 0.0), backward.get(name, 0.0)) for name in forward | backward]
     return sorted(parts, key=lambda part: (-part.forward_s - part.backward_s, part.part))
 
 
 def _part_of(activity: Activity) -> str:
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", activity.ranges[-1]) if activity.ranges else ""
-
-
-def _totals(activities: Iterable[Activity], key: Callable[[Activity], str]) -> dict[str, float]:
-    """Seconds by a key, the longest first."""
-    totals: dict[str, float] = defaultdict(float)
-    for activity in activities:
-        totals[key(activity)] += activity.seconds
-    return dict(sorted(totals.items(), key=lambda pair: -pair[1]))
-
-
-def _share(seconds: float, span_s: float) -> float:
-    return seconds / span_s if span_s > 0 else 0.0
 
 
 def _attention_times(activities: Sequence[Activity]) -> list[AttentionTime]:
@@ -265,20 +266,20 @@ def _attention_times(activities: Sequence[Activity]) -> list[AttentionTime]:
 
 
 def _attention_time(phase: Phase, found: Sequence[Activity], scores: int | None) -> AttentionTime:
-    by_kind = _totals(found, lambda one: one.kind)
-    products = [one for one in found if one.kind == "matrix product"]
+    kinds = _by_kind(found)
+    softmax, fused, products = (
+        kinds.pop(kind, []) for kind in ("attention softmax", "attention fused", "matrix product")
+    )
     core = [one for one in products if one.is_of_activations]
     weights = [one for one in products if not one.is_of_activations]
-    named = ("attention softmax", "matrix product", "attention fused")
-    has_softmax = "attention softmax" in by_kind
     return AttentionTime(
         phase=phase,
-        softmax_s=by_kind.get("attention softmax", 0.0),
-        products_s=sum(one.seconds for one in core),
-        projections_s=sum(one.seconds for one in weights),
-        fused_s=by_kind.get("attention fused", 0.0),
-        other_s=sum(seconds for kind, seconds in by_kind.items() if kind not in named),
-        softmax_flops=SOFTMAX_FLOPS[phase] * scores if scores and has_softmax else None,
+        softmax_s=_seconds(softmax),
+        products_s=_seconds(core),
+        projections_s=_seconds(weights),
+        fused_s=_seconds(fused),
+        other_s=sum(map(_seconds, kinds.values())),
+        softmax_flops=SOFTMAX_FLOPS[phase] * scores if scores and softmax else None,
         products_flops=_flops(core),
         projections_flops=_flops(weights),
     )
@@ -303,7 +304,7 @@ def _missing(activities: Sequence[Activity], attention: Sequence[AttentionTime],
         yield NO_ATTENTION
     if any(activity.kind == "attention fused" for activity in activities):
         yield FUSED
-    total_s = sum(activity.seconds for activity in activities)
-    unknown_s = sum(one.seconds for one in activities if all(event.is_user_annotation for event in _upward(one.event)))
+    total_s = _seconds(activities)
+    unknown_s = _seconds(one for one in activities if all(event.is_user_annotation for event in _upward(one.event)))
     if unknown_s > FEW_UNKNOWN * total_s:
         yield NO_LAUNCHES.format(share=unknown_s / total_s)

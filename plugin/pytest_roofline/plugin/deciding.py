@@ -12,8 +12,8 @@ import pytest
 from ..core.units import printable
 from ..kernel_gate.text import failure_message as kernel_message
 from ..kernel_gate.text import properties as kernel_properties
-from ..observe.memory_text import failure_message as exhausted_message
-from ..observe.memory_text import out_of_memory_properties
+from ..observe.text import failure_message as exhausted_message
+from ..observe.text import out_of_memory_properties
 from ..report.verdicts import failure_message
 from ..report.words import properties
 from ..stats.verdicts import Kind

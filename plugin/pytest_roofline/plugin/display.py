@@ -13,8 +13,7 @@ from ..core.entries import RESOURCES
 from ..core.units import GIB, count, format_tolerance, printable
 from ..hardware import family_of, unknown_line
 from ..kernel_gate.text import difference_lines
-from ..observe.memory_text import memory_lines, out_of_memory_lines, snapshot_lines
-from ..observe.profile_text import profile_lines
+from ..observe.text import memory_lines, out_of_memory_lines, profile_lines, snapshot_lines
 from ..report.exact_tables import kernels_table
 from ..report.explain import detail_lines
 from ..report.figures import figure_lines

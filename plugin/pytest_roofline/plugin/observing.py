@@ -136,9 +136,9 @@ def take_snapshot(session: RooflineSession, device: "Device", label: str, call: 
     folder = _snapshots(session)
     if folder is None:
         return
-    from ..observe.snapshot import snapshot, why_not
+    from ..observe.memory_use import snapshot, why_no_snapshot
 
-    why = why_not(device)
+    why = why_no_snapshot(device)
     if why:
         session.noted.warn(f"no memory snapshot: {why}")
         return

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ..kernel_gate.text import status_word as kernel_word
-from ..observe.memory_text import status_word as exhausted_word
+from ..observe.text import status_word as exhausted_word
 from ..report.verdicts import status_words
 from .bridge import bridge_of
 from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds

@@ -13,8 +13,7 @@ from ..core.records import Judgement, Measurement, PeakJudgement, SpreadRecord
 from ..core.rows import Row
 from ..core.units import count, format_memory, format_percent, format_seconds, format_tolerance, printable
 from ..kernel_gate.text import explanation as kernel_explanation
-from ..observe.memory_text import memory_lines
-from ..observe.profile_text import profile_lines
+from ..observe.text import memory_lines, profile_lines
 from ..stats.looks import FALSE_RED
 from ..stats.stats import growth
 from ..stats.verdicts import WORTH_REPORTING, span_text

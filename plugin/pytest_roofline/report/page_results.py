@@ -7,7 +7,7 @@ from ..core.rows import Row, badness
 from ..core.units import format_bytes, format_memory, format_percent, format_seconds
 from ..hardware import is_arithmetic
 from ..kernel_gate.text import changes_text, figures_text
-from ..observe.memory_text import circumstances
+from ..observe.text import circumstances
 from ..stats.verdicts import span_text
 from .page_tables import Cell, Column, Table, number
 from .words import difference_text, now_text, rate_text

@@ -9,8 +9,7 @@ from ..core.profiles import Profile
 from ..core.records import Measurement
 from ..core.rows import Row
 from ..core.units import count, format_memory, format_seconds, format_share, three_digits
-from ..observe.memory_text import use_lines
-from ..observe.profile_text import (
+from ..observe.text import (
     COLUMNS,
     LONGEST_NAME,
     attention_text,
@@ -20,6 +19,7 @@ from ..observe.profile_text import (
     kernel_cells,
     parts_text,
     short_name,
+    use_lines,
 )
 from .first_calls import first_call_text, steady_from
 from .page_tables import Cell, Column, Table, number, plain_table, without_empty
