@@ -252,9 +252,10 @@ def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any
     constants: dict[tuple[int], object] = {}
     attributes: dict[tuple[int], list[Any]] = {}
     for param in kernel.params:
+        facts: list[Any] = []
         value = arguments.get(param.name, param.default)
         if param.is_constexpr:
-            kind, facts = "constexpr", []
+            kind = "constexpr"
         elif isinstance(value, str):
             kind, facts, value = _stated(param, value)
         else:
