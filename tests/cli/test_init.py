@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from click.testing import CliRunner
 
 from pytest_roofline.cli import init as cli_init
 from pytest_roofline.cli.main import main
-from pytest_roofline.version import __version__
 
 from .. import warm
 
@@ -218,10 +216,3 @@ def test_no_text_that_is_written_leads_to_a_page_that_an_installed_user_does_not
     written = [path for path in tree(home) if not path.endswith((".py", ".json"))]
     assert len(written) == 6
     assert [path for path in written if "docs/" in (home / path).read_text()] == []
-
-
-def test_the_files_for_ci_ask_for_this_version():
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"] + f"=={__version__}"
-    for name in ("github-actions.yml", "gitlab-ci.yml"):
-        told = re.findall(r"ROOFLINE_PACKAGE: (\S+)", (ROOT / "docs" / "ci" / name).read_text())
-        assert [version] == told, f"{name} installs another version than this one; write {version} there"

@@ -36,6 +36,8 @@ esac
 echo "the stand-in for python knows no $*" >&2
 exit 99
 """
+# What a user writes into the file.
+PACKAGE = "https://example.org/pytest_roofline-0.1.0-py3-none-any.whl"
 # The real one stands behind it on the path.
 ROOFLINE = """#!/usr/bin/env bash
 if [ "$*" = doctor ] && [ -z "${STANDIN_DOCTOR-}" ]; then exit; fi

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from .conftest import ALL_PASSED, REPORT, SHIPPED, SOME_REGRESSED, WANTED, Checkout, files, runs
+from .conftest import ALL_PASSED, PACKAGE, REPORT, SHIPPED, SOME_REGRESSED, WANTED, Checkout, files, runs
 from .expressions import filled, true
 
 FILE = SHIPPED / "github-actions.yml"
 WORKFLOW = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+WORKFLOW["env"]["ROOFLINE_PACKAGE"] = PACKAGE
 JOB, GATE = WORKFLOW["jobs"]["measure"], WORKFLOW["jobs"]["roofline"]
 # YAML 1.1 reads the key `on` as true.
 EVENTS = WORKFLOW[True]
@@ -55,7 +56,7 @@ class Runner:
         """A job: its failed step, what each step printed, the summary and the report that was uploaded."""
         self._number += 1
         temporary = self._folder / f"job-{self._number}"
-        temporary.mkdir()
+        temporary.mkdir(parents=True)
         told = {name: temporary / name for name in ("summary", "path")}
         for path in told.values():
             path.touch()
@@ -194,8 +195,17 @@ def test_runs_are_kept_by_a_name_of_ours_since_some_runners_have_a_new_one_for_e
 def test_torch_and_triton_of_the_machine_are_pinned_while_installing(jobs):
     command, *constraints = jobs.checkout.log.read_text().splitlines()[: 1 + len(WANTED)]
     assert command.startswith("-m pip install --constraint ")
-    assert command.endswith(f" {WORKFLOW['env']['ROOFLINE_PACKAGE']}")
+    assert command.endswith(f" {PACKAGE}")
     assert WANTED == constraints
+
+
+def test_until_it_is_told_what_to_install_it_stops_with_a_sentence(tmp_path):
+    checkout = Checkout(tmp_path)
+    assert yaml.safe_load(FILE.read_text(encoding="utf-8"))["env"]["ROOFLINE_PACKAGE"] == ""
+    for package in ("", "pytest-roofline==0.1.0"):
+        job = Runner(checkout, tmp_path / package).run(ROOFLINE_PACKAGE=package)
+        assert (job.failed, checkout.log.exists()) == ("Install", False)
+        assert f"::error::ROOFLINE_PACKAGE is '{package}'; write the path or URL of a wheel" in job.printed["Install"]
 
 
 def test_a_machine_without_torch_installs_nothing(tmp_path):

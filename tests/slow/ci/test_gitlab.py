@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from .conftest import ALL_PASSED, REPORT, SHIPPED, SOME_REGRESSED, WANTED, Checkout, files, runs
+from .conftest import ALL_PASSED, PACKAGE, REPORT, SHIPPED, SOME_REGRESSED, WANTED, Checkout, files, runs
 
 FILE = SHIPPED / "gitlab-ci.yml"
 JOB = yaml.safe_load(FILE.read_text(encoding="utf-8"))["roofline"]
+JOB["variables"]["ROOFLINE_PACKAGE"] = PACKAGE
 SHELL = ("-eo", "pipefail")
 # By what starts a pipeline, the variables of its job.
 VARIABLES = {
@@ -97,8 +98,17 @@ def test_the_report_is_an_artifact_whatever_the_outcome(jobs):
 
 def test_torch_and_triton_of_the_machine_are_pinned_while_installing(jobs):
     command, *constraints = jobs.checkout.log.read_text().splitlines()[: 1 + len(WANTED)]
-    assert command == f"-m pip install --constraint .venv/installed.txt {JOB['variables']['ROOFLINE_PACKAGE']}"
+    assert command == f"-m pip install --constraint .venv/installed.txt {PACKAGE}"
     assert WANTED == constraints
+
+
+def test_until_it_is_told_what_to_install_it_stops_with_a_sentence(checkout):
+    shipped = yaml.safe_load(FILE.read_text(encoding="utf-8"))["roofline"]["variables"]["ROOFLINE_PACKAGE"]
+    for package in (shipped, "pytest-roofline==0.1.0"):
+        base = checkout.environment() | JOB["variables"] | {"ROOFLINE_PACKAGE": package}
+        done = checkout.bash("\n".join(JOB["before_script"]), base, *SHELL)
+        assert (done.returncode, checkout.log.exists()) == (1, False)
+        assert done.stdout.startswith(f"ROOFLINE_PACKAGE is '{package}'; write the path or URL of a wheel")
 
 
 def test_a_machine_without_torch_installs_nothing(checkout):
