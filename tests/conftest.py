@@ -205,7 +205,7 @@ class Make:
         """The row of a measurement with a verdict."""
         from pytest_roofline.baselines.rows import timed_row
         from pytest_roofline.report.published import figure_texts
-        from pytest_roofline.report.remarks import remarks
+        from pytest_roofline.report.verdicts import remarks
         from pytest_roofline.stats.judgements import judgement_of
 
         facts = {"driver": "570.86"} if environment is None else environment

@@ -10,7 +10,7 @@ from pytest_roofline.hardware import product_of, products, use_hardware
 from pytest_roofline.hardware.checks import FACTS, PEAKS, mistakes
 from pytest_roofline.hardware.lookup import read_hardware, shipped
 from pytest_roofline.hardware.specs import Catalogue
-from pytest_roofline.report.hardware import figure_text
+from pytest_roofline.report.machine import peak_text
 
 from .hardware_physics import MATRIX, disagreements
 
@@ -157,7 +157,7 @@ def test_the_pages_table_of_products_is_made_from_the_data_and_its_fields_are_ou
     rows = [["product", "variant", "printed as", *COLUMNS], ["---"] * 3 + ["---:"] * len(COLUMNS)]
     for product in sorted(BASE.products, key=lambda product: product.key):
         names = ", ".join(f"`{name.name}`{'*' * bool(name.needs)}" for name in product.names)
-        figures = (figure_text(product.peaks.get(name)) for name in COLUMNS.values())
+        figures = (peak_text(product.peaks.get(name)) for name in COLUMNS.values())
         rows.append([f"`{product.product}` {product.memory}", product.variant, names, *figures])
     table = "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |").replace("|  |", "| |") for row in rows)
     assert table in PAGE

@@ -6,9 +6,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+import pytest_roofline.report.files  # noqa: F401
+
 # An inner run that imported these first would leave them behind, half forgotten.
-import pytest_roofline.report.page
-import pytest_roofline.report.writing  # noqa: F401
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.plugin.report_files import ANNOTATING
 
@@ -109,8 +109,8 @@ def test_the_report_of_a_red_run_is_that_of_its_file_however_that_is_named(desk,
 def test_nothing_of_a_report_costs_anything_else(desk, report, github, step_summary, monkeypatch, broken):
     import pytest_roofline.baselines.rows as rows
     import pytest_roofline.report.annotations as annotations
+    import pytest_roofline.report.files as writing
     import pytest_roofline.report.page as page
-    import pytest_roofline.report.writing as writing
 
     module = {"page": page, "run_json": writing, "rows_of": rows, "annotations": annotations}[broken]
     monkeypatch.setattr(module, broken, lambda *args, **kwargs: 1 / 0)

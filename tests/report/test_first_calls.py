@@ -5,7 +5,7 @@ import pytest
 from pytest_roofline.baselines.rows import rows_of_run
 from pytest_roofline.core.samples import Ranks, Samples
 from pytest_roofline.report.explain import explanation
-from pytest_roofline.report.first_calls import first_call_lines, first_call_text, steady_from
+from pytest_roofline.report.figures import first_call_lines, first_call_text, steady_from
 
 
 @pytest.fixture

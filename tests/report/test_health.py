@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.core.facts import Finding
 from pytest_roofline.core.units import printable
-from pytest_roofline.report.health import health_message
+from pytest_roofline.report.verdicts import health_message
 
 GPU = "GPU 0 (NVIDIA H100 80GB HBM3)"
 POWER = Finding("degraded", GPU, "power limit 400 W, shipped with 700 W", "clocks fall", "nvidia-smi -i 0 -pl 700")

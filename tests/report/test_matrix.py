@@ -9,9 +9,8 @@ from rich.cells import cell_len
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import MIB
 from pytest_roofline.core.work import Work
-from pytest_roofline.report.matrix import matrix_lines
 from pytest_roofline.report.messages import curve_line
-from pytest_roofline.report.transfers import fan_lines, latency_lines, memory_lines, transfer_lines
+from pytest_roofline.report.transfers import fan_lines, latency_lines, matrix_lines, memory_lines, transfer_lines
 from pytest_roofline.stats.curves import summarise
 
 SIZE = 100 * MIB

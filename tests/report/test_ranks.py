@@ -4,7 +4,7 @@ import pytest
 
 from pytest_roofline.core.samples import OVERSUBSCRIBED, Ranks, Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.report.ranks import COUNTED, launch_text, rank_lines
+from pytest_roofline.report.figures import COUNTED, launch_text, rank_lines
 
 HOST = "node7"
 

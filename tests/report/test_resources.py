@@ -18,8 +18,8 @@ from pytest_roofline.kernel_gate.text import (
     status_word,
 )
 from pytest_roofline.plugin.compiled import DOES_NOT_FIT
-from pytest_roofline.report.exact_tables import exact_change_lines, exact_reason_lines, exact_table, kernels_table
 from pytest_roofline.report.messages import counts_line, gate_lines
+from pytest_roofline.report.tables import exact_change_lines, exact_reason_lines, exact_table, kernels_table
 
 HOSTILE = "x\x1b[31m\r\ny\u202e[bold]"
 FIGURES = {

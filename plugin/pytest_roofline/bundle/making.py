@@ -17,7 +17,7 @@ from ..core.units import listed, printable
 from ..core.writing import json_text
 from ..hardware import family_of
 from ..report.explain import explanation, note_lines
-from ..report.ladder import ladder_lines, ladder_of
+from ..report.overview import ladder_lines, ladder_of
 from ..version import __version__
 from .redacting import RUN_FILE, Redactor, redacted_run, summary_lines
 from .sources import (

@@ -235,7 +235,7 @@ def _silent(_: str) -> None:
 
 
 def _exact_lines(changes: "Sequence[ExactChange]") -> list[str]:
-    from ..report.exact_tables import exact_change_lines, exact_table
+    from ..report.tables import exact_change_lines, exact_table
 
     table = exact_table([change.entry for change in changes], 80, sys.stdout.isatty())
     return [table, *exact_change_lines(changes)]

@@ -33,7 +33,7 @@ def list_products(folders: tuple[Path, ...], as_json: bool) -> None:
 
     Exit status: 0 listed, 2 a file cannot be used.
     """
-    from ..report.hardware import product_table
+    from ..report.machine import product_table
 
     rows = sorted(_products(folders), key=lambda product: product.key)
     if as_json:
@@ -54,7 +54,7 @@ def show(folders: tuple[Path, ...], name: str, as_json: bool) -> None:
     Exit status: 0 it is known, 1 it is not, and what to write down is printed, 2 a file cannot be used.
     """
     from ..hardware.keys import how_to_add, is_slice, part_line
-    from ..report.hardware import product_lines
+    from ..report.machine import product_lines
 
     found = [product for product in _products(folders) if _is_called(product, name)]
     if as_json:

@@ -135,7 +135,7 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path) -> P
 
 def _print(imported: Sequence["Imported"]) -> None:
     """What was read, under which names, how it counts, and what was left out."""
-    from ..report.layout import new_table, render
+    from ..report.tables import new_table, render
 
     for one in imported:
         click.echo(printable(f"{one.source}: {one.tool}, {one.product or one.cpu_model or 'product unknown'}"))

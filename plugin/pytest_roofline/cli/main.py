@@ -107,7 +107,7 @@ def _compare_rollout(
     """Judge and print a staged rollout; returns the exit status."""
     from ..baselines.rollout import judge_rollout
     from ..baselines.runs import read_run
-    from ..report.rollout import rollout_as_json, rollout_text
+    from ..report.comparison import rollout_as_json, rollout_text
 
     before, after, old, new = ([read_run(path) for path in side] for side in (*sides, *control))
     _note_cuts([*before, *after, *old, *new])
@@ -122,11 +122,10 @@ def _compare_rollout(
 def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Sequence[Path]") -> None:
     from ..core.rows import worst_first
     from ..report.comparison import comparison_lines
-    from ..report.exact_tables import exact_reason_lines, kernels_table
-    from ..report.ladder import ladder_lines, ladder_of
     from ..report.messages import peak_lines
+    from ..report.overview import ladder_lines, ladder_of
     from ..report.published import idle_lines
-    from ..report.tables import comparison_table
+    from ..report.tables import comparison_table, exact_reason_lines, kernels_table
     from ..report.words import counts_text
 
     rows, kernels = compared.rows, compared.kernels

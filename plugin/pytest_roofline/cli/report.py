@@ -35,7 +35,7 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: 
     """
     if as_schema:
         _refuse_beside_schema(runs, output, as_json)
-        from ..report.run_json import schema
+        from ..report.files import schema
 
         print_json(schema())
         return
@@ -48,7 +48,7 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: 
     if into is not None:
         _write(read, into, silent=as_json)
     if as_json:
-        from ..report.run_json import run_json
+        from ..report.files import run_json
 
         print_document(run_json(read))
 
@@ -86,7 +86,7 @@ def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
 
 def _write(runs: "list[Run]", output: Path, *, silent: bool) -> None:
     from ..baselines.rows import rows_of
-    from ..report.writing import append_summary, write_report
+    from ..report.files import append_summary, write_report
 
     rows = rows_of(runs)
     for path in write_report(runs, output, rows):

@@ -49,7 +49,7 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
     from ..baselines.rows import rows_of_run
     from ..baselines.runs import read_run, resolve_run
     from ..report.explain import explanation, explanation_as_json, note_lines
-    from ..report.ladder import ladder_lines, ladder_of
+    from ..report.overview import ladder_lines, ladder_of
 
     read = read_run(resolve_run(run, folder))
     rows = rows_of_run(read)

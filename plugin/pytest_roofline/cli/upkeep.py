@@ -44,7 +44,7 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
     from ..baselines.health import health_of
     from ..baselines.renewal import select
     from ..report.baseline_tables import health_as_json, published_as_json
-    from ..report.exact_tables import exact_as_json
+    from ..report.tables import exact_as_json
 
     files = [Path(text) for text in what if text.endswith(".json")]
     parts = [text for text in what if not text.endswith(".json")]
@@ -95,7 +95,7 @@ def _print_health(path: Path, healths: "Sequence[Health]", published: "Sequence[
 
 
 def _print_exact(entries: "Sequence[ExactEntry]") -> None:
-    from ..report.exact_tables import exact_table
+    from ..report.tables import exact_table
 
     if entries:
         click.echo(exact_table(entries, width(), sys.stdout.isatty()))

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from ..core.units import format_percent, format_seconds, listed, printable
-from ..report.layout import new_table, render
+from ..report.tables import new_table, render
 from .fleet import Fleet, HardwareCount, SlowPart
 from .history import History, HistoryChange, RunName
 from .reading import Many

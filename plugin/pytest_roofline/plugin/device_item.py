@@ -59,7 +59,7 @@ def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
         at_the_end: whether the device has been under load, so that its measurements count and it is asked again.
     """
     from ..machine.health import degraded, unknown_health
-    from ..report.health import health_message
+    from ..report.verdicts import health_message
 
     expected = _expectation(state)
     now = state.under_test.device.gpu() if at_the_end else None

@@ -14,12 +14,8 @@ from ..core.units import GIB, count, format_tolerance, printable
 from ..hardware import family_of, unknown_line
 from ..kernel_gate.text import difference_lines
 from ..observe.text import memory_lines, out_of_memory_lines, profile_lines, snapshot_lines
-from ..report.exact_tables import kernels_table
 from ..report.explain import detail_lines
-from ..report.figures import figure_lines
-from ..report.first_calls import first_call_lines
-from ..report.ladder import ladder_lines, ladder_of
-from ..report.matrix import matrix_lines
+from ..report.figures import figure_lines, first_call_lines, rank_lines
 from ..report.messages import (
     condition_lines,
     counts_line,
@@ -29,11 +25,10 @@ from ..report.messages import (
     reason_lines,
     shadow_lines,
 )
-from ..report.overview import curve_verdict_line, overview_lines, power_lines
+from ..report.overview import curve_verdict_line, ladder_lines, ladder_of, overview_lines, power_lines
 from ..report.published import idle_lines, limit_lines, published_lines
-from ..report.ranks import rank_lines
-from ..report.tables import results_table, roofline_note
-from ..report.transfers import transfer_lines
+from ..report.tables import kernels_table, results_table, roofline_note
+from ..report.transfers import matrix_lines, transfer_lines
 from ..stats.curves import judge_curves, summarise
 from ..stats.spread import class_of
 from ..stats.verdicts import DEFAULT_TOLERANCES

@@ -84,7 +84,7 @@ class Reports:
 
     def _try(self, what: str, step: Callable[[], None]) -> bool:
         """Take a step, of which whatever goes wrong becomes a warning and costs nothing else; whether it succeeded."""
-        from ..report.writing import reason
+        from ..report.files import reason
 
         try:
             step()
@@ -94,13 +94,13 @@ class Reports:
         return True
 
     def _write(self, run: "Run", rows: "list[Row]", folder: Path) -> None:
-        from ..report.writing import write_report
+        from ..report.files import write_report
 
         *_, page = write_report([run], folder, rows)
         self.lines.append(printable(f"report written to {folder}, to be opened at {page}"))
 
     def _append(self, run: "Run", rows: "list[Row]") -> None:
-        from ..report.writing import append_summary
+        from ..report.files import append_summary
 
         append_summary([run], Path(self._summary), rows)
 

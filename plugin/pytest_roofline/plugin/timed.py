@@ -18,7 +18,7 @@ from ..core.records import Measurement
 from ..core.rows import FAILED, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
 from ..report.published import figure_texts
-from ..report.remarks import remarks
+from ..report.verdicts import remarks
 from ..stats.judgements import judgement_of
 from ..stats.key_results import KeyResults, LostRound
 from ..stats.limits import IdleLimit, Limit, Summary

@@ -18,8 +18,8 @@ from ..core.work import rate_suffix
 from ..kernel_gate.recording import ExactChange
 from ..stats.published import value_text
 from ..stats.spread import ENOUGH_SESSIONS, Spread
-from .layout import new_table, render
 from .published import figure_text
+from .tables import new_table, render
 
 # Lists of entries are cut here, so that what matters is not scrolled away.
 MOST_LINES = 12

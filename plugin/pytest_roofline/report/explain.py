@@ -17,8 +17,7 @@ from ..observe.text import memory_lines, profile_lines
 from ..stats.looks import FALSE_RED
 from ..stats.stats import growth
 from ..stats.verdicts import WORTH_REPORTING, span_text
-from .figures import figure_lines
-from .first_calls import first_call_text
+from .figures import figure_lines, first_call_text
 
 # Positions of a strip of samples, from the fastest to the slowest that is shown.
 STRIP = 32

@@ -1,17 +1,28 @@
-"""What tests found besides times, in a line for each test."""
+"""Lines beside a table of times: what tests found besides, their first calls, and their ranks."""
 
+import math
+from collections import Counter
 from collections.abc import Sequence
+from statistics import median
 
+from ..core.keys import JOB_METRIC
 from ..core.profiles import Figure
+from ..core.records import Measurement
+from ..core.rows import Row
+from ..core.samples import OVERSUBSCRIBED, Ranks
 from ..core.units import (
+    count,
     format_factor,
     format_flop_count,
     format_memory,
+    format_percent,
     format_seconds,
     format_share,
     printable,
     three_digits,
 )
+from ..core.work import rate_suffix
+from ..stats.verdicts import DEFAULT_TOLERANCE
 
 # A sweep may give figures in every test; the run file has them all.
 MOST_LISTED = 30
@@ -54,3 +65,131 @@ def _amount(value: float, unit: str) -> str:
         case "x":
             return format_factor(value)
     return f"{value:,.0f}" if value.is_integer() else three_digits(value)
+
+
+# Of the calls behind call 0.
+MOST_CALLS = 4
+MOST_FIRST_CALLS = 12
+# Standard deviations of a single call that it may lie above the median and still be a steady one.
+DEVIATIONS = 3.0
+# From the median absolute deviation of normal values to their standard deviation.
+MAD_TO_SIGMA = 1.4826
+
+
+def first_call_lines(rows: Sequence[Row], at_most: int = MOST_FIRST_CALLS) -> list[str]:
+    """A line for each measurement whose first calls were asked for; none for one that only compiled in its first."""
+    lines = [
+        f"{printable(row.label)}: {first_call_text(row.measurement, row.tolerance)}"
+        for row in rows
+        if row.measurement is not None and _asked(row.measurement)
+    ]
+    more = [f"… and {len(lines) - at_most} more with first calls"] if len(lines) > at_most else []
+    return lines[:at_most] + more
+
+
+def first_call_text(measurement: Measurement, tolerance: float | None = None) -> str:
+    """`call 0 took 1.76 s, 12.6 x the steady 140 ms; call 1 1.00 x; steady from call 1 on`.
+
+    Args:
+        measurement: with first calls; their times and the steady one are the host's, of calls by themselves.
+        tolerance: of its verdict, as a share of the time; by default the measurement's own.
+    """
+    steady_s, calls = measurement.samples.alone_s, measurement.samples.first_calls_s
+    # Beside a time of the device, which is another one, the clock has to be told.
+    clock = " by the host's clock" if measurement.samples.warm_calls_s else ""
+    began = steady_from(measurement, tolerance)
+    ranks = " on new ranks" if measurement.ranks is not None and measurement.ranks.fresh else ""
+    parts = [
+        f"call 0{ranks} took {format_seconds(calls[0])}, {format_factor(calls[0] / steady_s)} the steady "
+        f"{format_seconds(steady_s)}{clock}"
+    ]
+    shown = calls[1 : 1 + (MOST_CALLS if began is None else min(MOST_CALLS, began))]
+    parts += [f"call {number} {format_factor(seconds / steady_s)}" for number, seconds in enumerate(shown, 1)]
+    if began is not None:
+        parts.append(f"steady from call {began} on")
+    elif len(calls) > 1:
+        parts.append(f"not steady within {len(calls)} calls")
+    return "; ".join(parts)
+
+
+def steady_from(measurement: Measurement, tolerance: float | None = None) -> int | None:
+    """The first call from which on every one is as fast as the steady ones; None where the last is not.
+
+    As fast is at most a warm call by itself, plus the tolerance, plus three standard deviations of a single call. These
+    come from the samples, by their median absolute deviation: a sample is the mean of so many calls, so a call alone
+    deviates by the root of that number more. What the slowest of the warm calls took is steady in any case.
+    """
+    samples = measurement.samples
+    allowed = tolerance or measurement.tolerance or DEFAULT_TOLERANCE
+    off_s = median(abs(value - samples.median_s) for value in samples.seconds)
+    sigma_s = MAD_TO_SIGMA * off_s * math.sqrt(samples.iterations)
+    limit_s = max(samples.alone_s * (1 + allowed) + DEVIATIONS * sigma_s, *samples.warm_calls_s, 0.0)
+    late = [number for number, seconds in enumerate(samples.first_calls_s) if seconds > limit_s]
+    began = late[-1] + 1 if late else 0
+    return began if began < len(samples.first_calls_s) else None
+
+
+def _asked(measurement: Measurement) -> bool:
+    # The one call of a function that compiles stands in a column of its own.
+    return len(measurement.samples.first_calls_s) > (measurement.compile_s is not None)
+
+
+MOST_RANKS = 3
+COUNTED = "rates of collectives are bus bandwidth (busbw, as the nccl-tests count): what each link would have to carry"
+
+
+def rank_lines(rows: Sequence[Row]) -> list[str]:
+    """The ranks of a run in a line for each launch, stragglers by rank and host, and what was oversubscribed."""
+    measured = [row.measurement for row in rows if row.measurement is not None]
+    known = [(measurement, measurement.ranks) for measurement in measured if measurement.ranks is not None]
+    if not known:
+        return []
+    lines = [] if not any(rate_suffix(m.key.metric) == "busbw_GBps" for m, _ in known) else [COUNTED]
+    lines += [f"ranks: {text}" for text in dict.fromkeys(launch_text(ranks) for _, ranks in known)]
+    lines += _cut([straggler_text(measurement, ranks) for measurement, ranks in known if ranks.straggler is not None])
+    lines += [text for m, _ in known for text in job_text(m, [other for other, _ in known])]
+    shared = [m for m, _ in known if OVERSUBSCRIBED in m.samples.labels]
+    if shared:
+        names = ", ".join(printable(m.label) for m in shared[:MOST_RANKS])
+        more = f" and {len(shared) - MOST_RANKS} more" if len(shared) > MOST_RANKS else ""
+        lines.append(f"oversubscribed: more ranks on a host than cores, so these tell of the scheduler and never gate: "
+                     f"{names}{more}")  # fmt: skip
+    return lines
+
+
+def launch_text(ranks: Ranks) -> str:
+    """`local, gloo, 2 threads a rank, on node7`: how the ranks of a measurement were started, and where."""
+    hosts = list(Counter(ranks.hosts))
+    where = f"on {printable(', '.join(hosts[:4]))}" + (f" and {len(hosts) - 4} more hosts" if len(hosts) > 4 else "")
+    threads = f"{count(ranks.threads, 'thread')} a rank" if ranks.threads is not None else ""
+    parts = [ranks.launcher, ranks.backend, threads, where if hosts else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def straggler_text(measurement: Measurement, ranks: Ranks) -> str:
+    """`straggler: rank 3 on node7 took 19.8 ms more of its own in all_reduce[1MiB-4ranks] (98 % of a call)`."""
+    assert ranks.straggler is not None
+    host = f" on {ranks.hosts[ranks.straggler]}" if ranks.hosts else ""
+    lag_s = ranks.lag_s[ranks.straggler] if ranks.lag_s else 0.0
+    share = format_percent(lag_s / measurement.median_s).replace("+", "")
+    return (
+        f"straggler: rank {ranks.straggler}{printable(host)} needs {format_seconds(lag_s)} more than the fastest for "
+        f"its own part of {printable(measurement.label)} ({share} of a call)"
+    )
+
+
+def job_text(job: Measurement, others: Sequence[Measurement]) -> list[str]:
+    """A whole program beside the steady time of the same work, where a test measured both."""
+    if job.key.metric != JOB_METRIC:
+        return []
+    same = [one for one in others if one.test_id == job.test_id and one.work.agrees(job.work) and one is not job]
+    return [
+        f"{printable(job.label)}: the whole program takes {format_seconds(job.median_s)}, of which one steady call of "
+        f"its work is {format_seconds(one.median_s)}; the rest is starting, importing, meeting, warming up and ending"
+        for one in same
+    ]
+
+
+def _cut(lines: list[str]) -> list[str]:
+    more = len(lines) - MOST_RANKS
+    return lines if more <= 0 else [*lines[:MOST_RANKS], f"… and {more} more with a straggler"]

@@ -9,7 +9,7 @@ from ..baselines.rows import rows_of
 from ..baselines.runs import Run
 from ..core.rows import Row, worst_first
 from ..core.units import listed, printable, slug
-from .ladder import ladder_lines, ladder_of
+from .overview import ladder_lines, ladder_of
 from .page_assets import asset, environment, plotly_script, policy
 from .page_machine import changed_lines, ended_lines, figures_of, known_lines, machine_table, published_of, sweeps_of
 from .page_plots import Drawn, drawn, sections

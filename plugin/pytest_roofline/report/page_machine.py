@@ -10,11 +10,9 @@ from ..baselines.runs import Run
 from ..core.facts import Environment
 from ..core.rows import Row
 from ..core.units import count, format_memory
-from .figures import figure_lines
-from .first_calls import first_call_lines
+from .figures import figure_lines, first_call_lines, rank_lines
 from .messages import condition_lines, counts_line, curve_line
 from .page_tables import Cell, Column, Table
-from .ranks import rank_lines
 from .tables import roofline_note
 
 # Of each kind of remark; the run file has all.

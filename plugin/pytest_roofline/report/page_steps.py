@@ -21,7 +21,7 @@ from ..observe.text import (
     short_name,
     use_lines,
 )
-from .first_calls import first_call_text, steady_from
+from .figures import first_call_text, steady_from
 from .page_tables import Cell, Column, Table, number, plain_table, without_empty
 
 # A sweep has dozens; the run file has all.

@@ -1,8 +1,9 @@
 """`summary.md`: what came out, for the summary of a CI job and for the comment on a merge request."""
 
+import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..baselines.ending import SKIPPED
@@ -12,7 +13,6 @@ from ..baselines.runs import Run
 from ..core.rows import Row, worst_first
 from ..core.samples import PROFILED
 from ..core.units import count, printable
-from .markdown import code, line
 from .words import baseline_text, compared, counts_text, difference_text, interval_text, now_text
 
 # GitHub takes less than a mebibyte for each step of a job.
@@ -169,3 +169,29 @@ def _run_argument(path: Path) -> str:
 
 def _quoted(label: str) -> str:
     return shlex.quote(printable(label))
+
+
+# A cell with more characters than this is cut.
+LONGEST = 300
+
+
+def code(text: str) -> str:
+    """Text as it is, in which nothing is markup, a link or a mention; empty text stays empty."""
+    shown = printable(text)
+    shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+    if not shown.strip():
+        return ""
+    longest = max(map(len, re.findall(r"`+", shown)), default=0)
+    fence = "`" * (longest + 1)
+    room = " " if shown[0] in "` " or shown[-1] in "` " else ""
+    return f"{fence}{room}{shown}{room}{fence}"
+
+
+def line(cells: Iterable[str]) -> str:
+    """A row of a table. A bar would end its cell, in code spans too."""
+    return "| " + " | ".join(map(_without_bars, cells)) + " |"
+
+
+def _without_bars(cell: str) -> str:
+    # Some readers pair backslashes ahead of a bar, others look at the last one only; an odd number satisfies both.
+    return re.sub(r"(\\*)\|", lambda found: f"{found[1] * 2}\\|", cell)

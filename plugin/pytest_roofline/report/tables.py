@@ -1,17 +1,49 @@
 """Tables that a person reads at 80 columns, plain where the output is no terminal."""
 
-from collections.abc import Sequence
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from rich import box
 from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
+from ..core.entries import ExactEntry
 from ..core.memory import WORD, OutOfMemory
+from ..core.resources import registers_of, spills_of
 from ..core.rows import Row, badness
 from ..core.units import format_bytes, format_memory, format_percent, format_seconds, listed, printable, three_digits
 from ..hardware import format_ceiling, is_arithmetic
+from ..kernel_gate.recording import ExactChange
+from ..kernel_gate.text import changes_text
 from ..stats.verdicts import Kind
-from .layout import new_table, render
 from .words import difference_text, limit_text, rate_text, span_text
+
+
+def new_table(*columns: tuple[str, str]) -> Table:
+    """An empty table of columns, each a heading and `left` or `right`."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for name, justify in columns:
+        # Numbers stay whole; only the test's name may fold, so nothing is lost at 80 columns.
+        first = name in ("test", "entry")
+        table.add_column(name, justify=justify, no_wrap=not first, overflow="fold")  # type: ignore[arg-type]
+    return table
+
+
+def render(table: Table, width: int, colour: bool) -> str:
+    """A table as text of at most `width` columns; no line ends in spaces."""
+    out = io.StringIO()
+    console = Console(
+        file=out, width=width, force_terminal=colour, color_system="standard" if colour else None, highlight=False,
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+    )  # fmt: skip
+    console.print(table)
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))
+
 
 STYLES = {
     Kind.REGRESSED.value: "bold red",
@@ -202,3 +234,81 @@ def _short(row: Row) -> str:
         return printable(row.label)
     rest = "-".join(f"{value}" for name, value in row.parameters.items() if name != "size_bytes")
     return printable(row.benchmark + (f"[{rest}]" if rest else "") + (f".{row.name}" if row.name else ""))
+
+
+_FIGURES = (("registers", "right"), ("shared", "right"), ("spills", "right"), ("matrix", "right"))
+
+
+def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
+    """What a run compiled, or of a comparison its new side, with the verdicts, worst first."""
+    table = new_table(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
+    for row in sorted(rows, key=lambda row: badness(row.verdict)):
+        target = row.target or ""
+        table.add_row(*_names(row.label, target), *_kernel_cells(row.figures or {}), styled(row.verdict))
+    return render(table, width, colour)
+
+
+def exact_table(entries: Sequence[ExactEntry], width: int, colour: bool) -> str:
+    """What exact entries hold, a row each, with the compiler that said so."""
+    table = new_table(("entry", "left"), ("target", "left"), *_FIGURES, ("triton", "left"))
+    for entry in entries:
+        triton = printable(entry.compiler.get("triton", ""))
+        table.add_row(*_names(entry.label, entry.target), *_kernel_cells(entry.figures), triton)
+    return render(table, width, colour)
+
+
+def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
+    """What an approval would do to each entry that is there already: `gemm[sm_90]: replaced, registers 108 → 120`."""
+    lines = []
+    for change in changes:
+        if change.action == "replaced":
+            told = changes_text(change.changes, at_most=None) or "the same figures, compiled otherwise"
+            lines.append(printable(f"{change.entry.label}: replaced, {told}"))
+    return lines
+
+
+def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
+    """What differs, a line for each kernel that does not ask for the very same."""
+    lines = []
+    for row in rows:
+        assert row.exact is not None
+        told = [row.exact.reason]
+        told += [changes_text(row.exact.changes), ", ".join(row.exact.remarks)] if row.exact.changes else []
+        if any(told):
+            lines.append(printable(f"{row.verdict} {row.label}: {'; '.join(filter(None, told))}"))
+    return lines
+
+
+def exact_as_json(entry: ExactEntry) -> dict[str, Any]:
+    """An exact entry for a machine."""
+    return {
+        "label": entry.label,
+        "benchmark": entry.benchmark,
+        "name": entry.name,
+        "parameters": entry.parameters,
+        "kind": "exact",
+        "target": entry.target,
+        "figures": entry.figures,
+        "options": entry.options,
+        "compiler": entry.compiler,
+    }
+
+
+def _names(label: str, target: str) -> tuple[str, str]:
+    """Test and target, which stands in its own column alone."""
+    return printable(label.removesuffix(f"@{target}")), printable(target)
+
+
+def _kernel_cells(figures: Mapping[str, int]) -> list[str]:
+    spills, matrix = spills_of(figures), figures.get("matrix_instructions")
+    shared = figures.get("shared_bytes")
+    return [
+        _number(registers_of(figures)),
+        "?" if shared is None else format_bytes(shared),
+        _number(spills),
+        _number(matrix),
+    ]
+
+
+def _number(value: int | None) -> str:
+    return "?" if value is None else f"{value}"

@@ -1,12 +1,14 @@
-"""Sentences about one verdict: the status word of a verbose run, and the message of a red test."""
+"""Sentences about one verdict: its word in a verbose run, the message of a red test, and what may explain it."""
 
 import math
 from collections.abc import Sequence
 
+from ..core.facts import Finding
 from ..core.records import Judgement
 from ..core.rows import Row
-from ..core.units import format_percent, format_tolerance, printable
-from ..stats.stats import CONFIDENCE
+from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
+from ..stats.explaining import ClockChange, Modes, clock_change, modes
+from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import Kind
 from .words import figure, limit_text, span_text
 
@@ -115,3 +117,88 @@ def _agreement(judged: Judgement) -> str:
     if count == 1:
         return "one process behind the baseline"
     return f"{judged.slower_processes} of {count} processes behind the baseline were faster"
+
+
+RECORD = "record it on three days"
+
+
+def remarks(judgement: Judgement, left_out: Sequence[str] = (), *, sitting: bool = False) -> list[str]:
+    """What may explain a verdict: the clock, what changed since the baseline, modes, another device.
+
+    Args:
+        judgement: with everything but its remarks.
+        left_out: why processes do not count.
+        sitting: whether sessions of the baseline were recorded in one sitting.
+    """
+    if not judgement.reference:
+        return []
+    lines = list(judgement.changed)
+    if judgement.shift:
+        taken = format_percent(growth(judgement.shift))
+        lines.insert(0, f"all tests of this run moved together, {taken} of it is taken out here")
+    clock = clock_change(judgement)
+    if clock is not None:
+        lines.insert(0, clock_text(clock, judgement.tolerance))
+    lines += _sitting_text(judgement) if sitting else []
+    if judgement.compared and judgement.verdict in (Kind.REGRESSED, Kind.INCONCLUSIVE, Kind.IMPROVED):
+        split = modes(judgement.baseline_medians_s, judgement.new_medians_s)
+        lines += [modes_text(split)] if split is not None else []
+        if judgement.unequal and judgement.process_spread is not None:
+            lines.append(f"the new processes differ more among themselves ({judgement.process_spread.value:.1%})")
+        device = judgement.device_spread
+        if device is not None:
+            lines.append(f"another device than the baseline's, {device.value:.1%} between devices ({device.origin})")
+    if left_out:
+        lines.append(f"{count(len(left_out), 'process', 'es')} left out: {left_out[-1]}")
+    return [printable(line) for line in lines]
+
+
+def _sitting_text(judgement: Judgement) -> list[str]:
+    """Of what is or looks slower, that nobody knows how its sessions differ."""
+    spread, estimate = judgement.session_spread, judgement.estimate
+    looks_slow = estimate is not None and estimate > math.log1p(judgement.tolerance)
+    slow = judgement.verdict == Kind.REGRESSED or (judgement.verdict == Kind.INCONCLUSIVE and looks_slow)
+    if not slow or spread is None or not spread.origin.startswith("prior"):
+        return []
+    assumed = format_tolerance(round(spread.value, 3))
+    where = "one sitting" if spread.origin.endswith("one sitting") else "two sittings"
+    return [f"the baseline was recorded in {where}, so how sessions differ is assumed ({assumed}): {RECORD}"]
+
+
+def clock_text(clock: ClockChange, tolerance: float) -> str:
+    """`the clock explains it: 1980 → 1500 MHz (-24.2 %), in cycles +0.4 %`."""
+    word = "the clock explains it" if clock.explains(tolerance) else "the clock does not explain it all"
+    word += " and more" * clock.overshoots(tolerance)
+    moved = format_percent(clock.after_hz / clock.before_hz - 1)
+    return (
+        f"{word}: {clock.before_hz / 1e6:.0f} → {clock.after_hz / 1e6:.0f} MHz ({moved}), "
+        f"in cycles {format_percent(growth(clock.in_cycles))}"
+    )
+
+
+def modes_text(split: Modes) -> str:
+    """`3 of 15 baseline processes and 5 of 6 new ones are in the slow mode, 25.5 ms; the others at 22.5 ms`."""
+    return (
+        f"{split.slow_before} of {split.before} baseline processes and {split.slow_now} of {split.now} new ones are "
+        f"in the slow mode, {format_seconds(split.slow_s)}; the others at {format_seconds(split.fast_s)}"
+    )
+
+
+def health_message(findings: Sequence[Finding]) -> str:
+    """Why a device is DEGRADED: the worst cause in the first line, then each with its effect and remedy.
+
+    Empty where nothing was found.
+    """
+    if not findings:
+        return ""
+    worst = findings[0]
+    more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
+    lines = [f"DEGRADED: {worst.observed} ({_flat(worst.subject)}){more}"]
+    lines += [f"  {found.subject}: {found.observed}: {found.effect}. Mend: {found.remedy}." for found in findings]
+    return "\n".join(printable(line) for line in lines)
+
+
+def _flat(subject: str) -> str:
+    """`GPU 0, NVIDIA H200` of `GPU 0 (NVIDIA H200)`, to stand in parentheses itself."""
+    name, between, product = subject.partition(" (")
+    return f"{name}, {product.removesuffix(')')}" if between else subject

@@ -15,9 +15,8 @@ from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ExactJudgement, ResourceKey, Resources
 from pytest_roofline.report.annotations import annotations
+from pytest_roofline.report.files import results_csv, run_json
 from pytest_roofline.report.page import page
-from pytest_roofline.report.results_csv import results_csv
-from pytest_roofline.report.run_json import run_json
 from pytest_roofline.report.summary import summary
 
 BADGE = r'<span class="badge [a-z]*"><span aria-hidden="true">.</span> ([A-Z ]+)</span>'

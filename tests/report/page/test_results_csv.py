@@ -14,7 +14,7 @@ from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.rows import plain
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import printable
-from pytest_roofline.report.results_csv import COLUMNS, results_csv
+from pytest_roofline.report.files import COLUMNS, results_csv
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_roofline.baselines.runs import LINE_TYPES, read_run
 from pytest_roofline.core.records import Ceiling
-from pytest_roofline.report.run_json import as_plain, run_json, schema
+from pytest_roofline.report.files import as_plain, run_json, schema
 
 LISTS = (
     "calibrations", "measurements", "figures", "memory_uses", "profiles", "resources", "out_of_memory", "outcomes",

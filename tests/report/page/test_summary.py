@@ -10,8 +10,7 @@ from pytest_roofline.core.records import Judgement, Outcome
 from pytest_roofline.core.resources import ExactJudgement
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import printable
-from pytest_roofline.report.markdown import LONGEST, code, line
-from pytest_roofline.report.summary import MOST_BYTES, summary
+from pytest_roofline.report.summary import LONGEST, MOST_BYTES, code, line, summary
 
 
 @pytest.fixture

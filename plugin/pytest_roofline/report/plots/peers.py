@@ -7,7 +7,7 @@ from ...core.rows import Row
 from ...core.units import printable, three_digits
 from ...core.work import rate_suffix
 from ...stats.verdicts import Kind
-from ..matrix import FEWEST_PAIRS, pair_of, title_of
+from ..transfers import FEWEST_PAIRS, pair_of, title_of
 from .chart import MOST_ROWS, Plot, axis, limited, lines_of, plain_figure, safe, thinned, thinned_note
 from .words import COLUMNS, ceiling_words, cells, devices, hover, of_run, rate_unit, rate_words, verdicts
 

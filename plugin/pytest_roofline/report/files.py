@@ -1,0 +1,213 @@
+"""The four files of a report: `run.json`, `results.csv`, `summary.md` and the page."""
+
+import csv
+import io
+import json
+import math
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import GenericAlias
+from typing import Any, Literal
+
+import msgspec
+
+from ..baselines.rows import rows_of
+from ..baselines.run_names import run_names
+from ..baselines.runs import LINE_TYPES, Run
+from ..core.errors import CannotStore, RooflineError
+from ..core.records import Measurement
+from ..core.rows import COLUMNS, Columns, Row, plain
+from ..core.storage import strict_twin, to_plain
+from ..core.units import printable
+from ..core.writing import write_atomically
+from ..version import __version__
+from .folder import FILES
+from .summary import MOST_BYTES, summary
+
+
+def write_report(runs: Sequence[Run], folder: Path, rows: Sequence[Row] | None = None) -> list[Path]:
+    """Write the report of some runs, over one that is there; the paths of its files.
+
+    Args:
+        runs: that it is of.
+        folder: made where it is missing.
+        rows: what `rows_of` makes of them, where that is known already.
+
+    Raises:
+        CannotStore: a file could not be made or written; the others have been.
+    """
+    found = rows_of(runs) if rows is None else rows
+    makers: tuple[Callable[[Sequence[Run], Sequence[Row]], str], ...] = (run_json, results_csv, _summary, _page)
+    troubles = []
+    for name, make in zip(FILES, makers, strict=True):
+        try:
+            write_atomically(folder / name, make(runs, found))
+        except Exception as error:
+            # Whatever is wrong with one file, or with a record that one of them shows, takes no other along.
+            told = reason(error)
+            troubles.append(told if str(folder / name) in told else f"{folder / name}: {told}")
+    if troubles:
+        raise CannotStore("; ".join(troubles))
+    return [folder / name for name in FILES]
+
+
+def reason(error: Exception) -> str:
+    """Why something could not be done: our own sentence, else also where that happened, for those who can mend it."""
+    if isinstance(error, RooflineError):
+        return str(error)
+    *_, last = traceback.extract_tb(error.__traceback__) or [traceback.FrameSummary("?", 0, "?")]
+    return (
+        f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno}); this is a defect, report it"
+    )
+
+
+def _summary(runs: Sequence[Run], rows: Sequence[Row]) -> str:
+    text = summary(runs, rows)
+    if not text:
+        raise CannotStore(f"the summary would be longer than the {MOST_BYTES} bytes that are shown of it")
+    return text
+
+
+def _page(runs: Sequence[Run], rows: Sequence[Row]) -> str:
+    from .page import page
+
+    return page(runs, rows)
+
+
+def append_summary(runs: Sequence[Run], path: Path, rows: Sequence[Row] | None = None) -> None:
+    """Append the summary to the file that GitHub shows, which stays below a mebibyte with what is in it.
+
+    Raises:
+        CannotStore: it cannot be written, or has no room left.
+    """
+    try:
+        before = path.read_bytes() if path.exists() else b""
+        start = "\n" if before and not before.endswith(b"\n") else ""
+        text = summary(runs, rows, MOST_BYTES - len(before) - len(start))
+        if not text:
+            raise CannotStore(f"{path} holds {len(before)} bytes and has no room for a summary; GitHub takes 1 MiB")
+        with path.open("ab") as file:
+            file.write((start + text).encode())
+    except OSError as error:
+        raise CannotStore(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+# What a spreadsheet takes for the beginning of a formula, also in its wide form.
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+
+
+def results_csv(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
+    """The file as text, as RFC 4180 describes it: CRLF, quotes where a cell needs them, the names first.
+
+    Args:
+        runs: that it is of.
+        rows: what `rows_of` makes of them, where that is known already.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for row in rows_of(runs) if rows is None else rows:
+        writer.writerows(map(_csv_cell, plain(columns).values()) for columns in row.columns())
+    return text.getvalue()
+
+
+def _csv_cell(value: object) -> object:
+    """A value as a cell. Text has no control characters, and an apostrophe where a spreadsheet would compute it."""
+    if isinstance(value, dict | list | bool):
+        return json.dumps(value)
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+
+
+# The version of the file; the records in it have their own, in each run's header. 1 had other names in its results.
+SCHEMA = 2
+# Where the lines of a run file go; of a header there is one, of a footer at most one.
+_LISTS = {
+    "calibration": "calibrations",
+    "measurement": "measurements",
+    "figure": "figures",
+    "memory_use": "memory_uses",
+    "profile": "profiles",
+    "resources": "resources",
+    "out_of_memory": "out_of_memory",
+    "outcome": "outcomes",
+    "judgement": "judgements",
+    "exact": "exact",
+}
+
+
+def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
+    """The file as text, without NaN or infinities.
+
+    Args:
+        runs: that it holds.
+        rows: what `rows_of` makes of them, where that is known already.
+    """
+    return json.dumps(as_plain(runs, rows), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str, Any]:
+    """The file as plain data."""
+    names, found = run_names(runs), rows_of(runs) if rows is None else rows
+    return {
+        "schema": SCHEMA,
+        "tool": f"pytest-roofline {__version__}",
+        "runs": [_run(run, names[run.path]) for run in runs],
+        "results": [plain(columns) for row in found for columns in row.columns()],
+    }
+
+
+def _run(run: Run, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "path": printable(str(run.path)),
+        "cut": run.cut,
+        "header": to_plain(run.header),
+        **{name: [_record(record) for record in getattr(run, name)] for name in _LISTS.values()},
+        "footer": to_plain(run.footer) if run.footer is not None else None,
+    }
+
+
+def _record(record: object) -> dict[str, Any]:
+    plain = to_plain(record)
+    if isinstance(record, Measurement):
+        plain["derived"] = {name: value for name, value in record.derived().items() if math.isfinite(value)}
+    return plain
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the file, made of the very records that are written; it allows no field that is not there."""
+    twins: dict[str, Any] = {kind: strict_twin(record) for kind, record in LINE_TYPES.items()}
+    derived = [("derived", dict[str, float])]
+    twins["measurement"] = _struct("Measurement", derived, bases=(twins["measurement"],))
+    run = _struct(
+        "Run",
+        [
+            ("name", str),
+            ("path", str),
+            ("cut", bool),
+            ("header", twins["header"]),
+            *((name, _list_of(twins[kind])) for kind, name in _LISTS.items()),
+            ("footer", twins["footer"] | None),
+        ],
+    )
+    # Every field of a result is there, also where it is null.
+    result = _struct("Result", [(member.name, member.type) for member in fields(Columns)])
+    report = _struct(
+        "Report",
+        [("schema", Literal[SCHEMA]), ("tool", str), ("runs", _list_of(run)), ("results", _list_of(result))],
+    )
+    (reference,), parts = msgspec.json.schema_components([report], ref_template="#/$defs/{name}")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **reference, "$defs": parts}
+
+
+def _list_of(kind: Any) -> Any:
+    return GenericAlias(list, (kind,))
+
+
+def _struct(name: str, members: list[tuple[str, Any]], bases: tuple[type, ...] = ()) -> Any:
+    return msgspec.defstruct(name, members, bases=bases, forbid_unknown_fields=True, kw_only=True)
