@@ -50,6 +50,9 @@ def project(tmp_path, monkeypatch):
     )
     slow = "import os\ndef test_slow(): assert os.environ['FAIL'] != 'slow'\n"
     (tmp_path / "tests/slow/test_slow.py").write_text(slow)
+    for folder in ("benchmarks", "baselines/published"):
+        (tmp_path / folder / "tests").mkdir(parents=True)
+    (tmp_path / "benchmarks/tests/test_program.py").write_text(slow.replace("slow", "program"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -80,12 +83,44 @@ def test_both_parts_run_and_either_fails_the_command(project, reports, fail, sta
     assert (done.returncode, told) == (status, said), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("fail", "status", "outcome"), [("any", 0, "passed"), ("slow", 1, "failure")])
-def test_slow_ones_run_by_their_name_and_only_then(project, reports, fail, status, outcome):
-    done = run_all(project, fail, "slow")
-    assert done.returncode == status, done.stdout + done.stderr
-    assert sorted(path.name for path in project.glob("*.xml")) == ["slow-others.xml"]
-    assert [told for _, told in reports.outcomes(project / "slow-others.xml")] == [outcome]
+def test_slow_ones_and_those_of_programs_run_by_their_name_and_only_then(project, reports):
+    for fail, part, status, outcome in (("any", "slow", 0, "passed"), ("program", "programs", 1, "failure")):
+        done = run_all(project, fail, part)
+        assert done.returncode == status, done.stdout + done.stderr
+        assert [told for _, told in reports.outcomes(project / f"{part}-others.xml")] == [outcome]
+    assert sorted(path.name for path in project.glob("*.xml")) == ["programs-others.xml", "slow-others.xml"]
+
+
+def test_ci_tests_the_programs_where_they_changed_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    part = re.search(r"^base=.*?^fi\n\n", script, re.MULTILINE | re.DOTALL)[0]
+
+    def ci():
+        command = ["bash", "-euo", "pipefail", "-c", f"tox=echo\n{part}"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def commit(file):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text("")
+        for words in ("add -A", f"-c user.name=a -c user.email=a commit -qm {file}"):
+            subprocess.run(["git", *words.split()], check=True)
+
+    tested = "run -e cpu --skip-pkg-install -- programs"
+    told = [ci()]
+    subprocess.run(["git", "init", "-qb", "main"], check=True)
+    commit("benchmarks/one.py")
+    told.append(ci())
+    commit("docs/page.md")
+    told.append(ci())
+    subprocess.run(["git", "checkout", "-qb", "mine"], check=True)
+    commit("baselines/h100.json")
+    commit("docs/other.md")
+    told.append(ci())
+    assert [tested in one for one in told] == [True, True, False, True], told
+    assert "there is no earlier commit" in told[1]
+    assert "nothing in benchmarks/ or baselines/ changed since" in told[2]
+    assert "benchmarks/ or baselines/ changed since" in told[3]
 
 
 def test_with_arguments_the_command_is_pytest(project):

@@ -20,6 +20,7 @@ import floors
 import pages
 from crosscheck import impossible, missed
 from entries import MADE_BY, Account, account
+from shipping import shipped
 
 from pytest_roofline.baselines.files import read_baseline, write_baseline
 from pytest_roofline.core.entries import Baseline, Entry
@@ -53,7 +54,7 @@ def texts(found: Account, root: Path) -> dict[Path, str | None]:
         root: of the repository, with the files as they are.
     """
     families: dict[str, list[Entry]] = {}
-    for one in found.shipped:
+    for one in shipped(found):
         families.setdefault(one.family, []).append(one.entry)
     for family, entry in floors.entries():
         families.setdefault(family, []).append(entry)
@@ -98,15 +99,14 @@ def outdated(root: Path = ROOT, found: Account | None = None) -> list[Outdated]:
 
 def summary(found: Account) -> list[str]:
     """How many records there are, where they went, and why some are no entries."""
-    entered = {one.record for one in found.shipped}
-    gating = sum(one.entry.gates for one in found.shipped)
-    implausible = sum(bool(one.entry.implausible) for one in found.shipped)
+    entered = {one.record for one in found.entries}
     why = Counter(one.why for one in found.left_out)
+    files = shipped(found)
     return [
-        f"{len(found.records)} records: {len(entered)} in {len(found.shipped)} entries of "
-        f"{len({one.family for one in found.shipped})} families, "
+        f"{len(found.records)} records: {len(entered)} in {len(found.entries)} entries, "
         f"{len(found.left_out)} left out, {len(found.lost)} lost",
-        f"{gating} entries gate, {implausible} are implausible",
+        f"{len(files)} entries ship in files of {len({one.family for one in files})} families, of which "
+        f"{sum(one.entry.gates for one in files)} gate; all others stand in {PAGE}",
         f"{len(floors.entries())} floors of {sum(cell.share is not None for cell in floors.cells())} cells",
         *(f"left out: {count} × {reason}" for reason, count in sorted(why.items())),
     ]

@@ -5,7 +5,7 @@ A limit that a sound machine misses is worse than none: it turns every run there
 
 from dataclasses import dataclass
 
-from entries import Account, Shipped
+from entries import Account, PublishedEntry
 
 from pytest_roofline.core.facts import HardwareKey
 
@@ -19,8 +19,8 @@ BANDWIDTH_FROM_BYTES = 2**24
 class Missed:
     """A limit that gates, and a measured figure that lies below it."""
 
-    limit: Shipped
-    figure: Shipped
+    limit: PublishedEntry
+    figure: PublishedEntry
 
     def __str__(self) -> str:
         mine, other = self.limit.entry, self.figure.entry
@@ -34,9 +34,9 @@ def pairs(found: Account) -> list[Missed]:
     """Every limit that gates with every measured figure of high confidence that it can be held against."""
     return [
         Missed(limit, figure)
-        for limit in found.shipped
+        for limit in found.entries
         if limit.entry.gates
-        for figure in found.shipped
+        for figure in found.entries
         if figure.entry.confidence == "high"
         and comparable(limit, figure)
         and limit.family == figure.family
@@ -54,17 +54,17 @@ def impossible(found: Account) -> list[str]:
     return [
         f"{one.entry.label} of {one.entry.hardware}: a limit of {one.entry.value} ({one.entry.source}), but "
         f"{one.entry.implausible}; expected one that can be reached: see how its source counts"
-        for one in found.shipped
+        for one in found.entries
         if one.entry.kind == "threshold" and one.entry.implausible
     ]
 
 
-def _rate(one: Shipped) -> float:
+def _rate(one: PublishedEntry) -> float:
     assert isinstance(one.entry.value, int | float)
     return float(one.entry.value)
 
 
-def comparable(limit: Shipped, figure: Shipped) -> bool:
+def comparable(limit: PublishedEntry, figure: PublishedEntry) -> bool:
     """Whether a measured figure is of what a limit is of, on whatever hardware.
 
     That is the same benchmark and operation, engine, direction, type and counting; large enough for its bandwidth; a

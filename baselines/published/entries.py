@@ -21,7 +21,7 @@ MADE_BY = "baselines/published"
 
 
 @dataclass(frozen=True, slots=True)
-class Shipped:
+class PublishedEntry:
     """An entry with the family of its file and the record that it is from.
 
     Args:
@@ -50,13 +50,13 @@ class Account:
     """Every record, accounted for: as one or more entries, or as left out."""
 
     records: tuple[str, ...]
-    shipped: tuple[Shipped, ...]
+    entries: tuple[PublishedEntry, ...]
     left_out: tuple[LeftOut, ...]
 
     @property
     def lost(self) -> list[str]:
         """Records that are neither; nothing may be."""
-        known = {one.record for one in (*self.shipped, *self.left_out)}
+        known = {one.record for one in (*self.entries, *self.left_out)}
         return [record for record in self.records if record not in known]
 
 
@@ -72,16 +72,16 @@ def account(
     told = figures.told() if told is None else told
     titles = figures.documents() if titles is None else titles
     series = flags.Series(told)
-    shipped: list[Shipped] = []
+    made: list[PublishedEntry] = []
     left_out: list[LeftOut] = []
     for figure in published:
-        _take_figure(figure, shipped, left_out)
+        _take_figure(figure, made, left_out)
     for one in told:
-        _take_told(one, titles, series, shipped, left_out)
-    return Account(tuple(record.id for record in (*published, *told)), tuple(shipped), tuple(left_out))
+        _take_told(one, titles, series, made, left_out)
+    return Account(tuple(record.id for record in (*published, *told)), tuple(made), tuple(left_out))
 
 
-def _take_figure(figure: Figure, shipped: list[Shipped], left_out: list[LeftOut]) -> None:
+def _take_figure(figure: Figure, made: list[PublishedEntry], left_out: list[LeftOut]) -> None:
     what = f"{figure.hardware} ({figure.variant}), {figure.metric} {figure.value:g} {figure.unit}"
     variants = all_variants_of(figure.hardware, figure.variant)
     if not variants:
@@ -95,7 +95,7 @@ def _take_figure(figure: Figure, shipped: list[Shipped], left_out: list[LeftOut]
         raise BadFile(f"{figure.id}: {error}") from None
     if isinstance(found, str):
         left_out.append(LeftOut(figure.id, what, found))
-    shipped += [Shipped(figure.id, one.family, entry, one, figure, meaning) for entry, one, meaning in entries]
+    made += [PublishedEntry(figure.id, one.family, entry, one, figure, meaning) for entry, one, meaning in entries]
 
 
 def _entry_of(figure: Figure, meaning: Meaning, variant: Variant) -> Entry:
@@ -128,7 +128,7 @@ def _note(figure: Figure, meaning: Meaning, variant: Variant) -> str:
 
 
 def _take_told(
-    one: Told, titles: dict[str, str], series: flags.Series, shipped: list[Shipped], left_out: list[LeftOut]
+    one: Told, titles: dict[str, str], series: flags.Series, made: list[PublishedEntry], left_out: list[LeftOut]
 ) -> None:
     if one.document not in titles:
         raise BadFile(f"{one.id}: document is {one.document!r}; expected one of {', '.join(titles)}")
@@ -137,7 +137,7 @@ def _take_told(
         lines = table.lines(one)
         source = f"{titles[one.document]}, {table.title}"
         if isinstance(lines, str):
-            left_out.append(LeftOut(one.id, f"{source}, {one.metric}", lines))
+            left_out.append(LeftOut(one.id, f"{source}, {one.metric} {one.value} {one.unit}", lines))
             return
         variant = variant_of(one.hardware or "")
         if variant is None:
@@ -145,7 +145,7 @@ def _take_told(
         for line in lines:
             entry = _entry_told(one, line, source, variant)
             why = series.why_implausible(one, line) or flags.why_implausible(variant.family, entry)
-            shipped.append(Shipped(one.id, variant.family, replace(entry, implausible=why), variant))
+            made.append(PublishedEntry(one.id, variant.family, replace(entry, implausible=why), variant))
     except KeyError as error:
         raise BadFile(f"{one.id}: parameters lack {error}; expected what others of its table have") from None
     except (TypeError, ValueError) as error:

@@ -130,7 +130,7 @@ def gating(product: str, found: Account, gpus: int) -> tuple[int, int]:
 
     Counted are those of device memory, of the host's link from pinned memory, and of copies between two GPUs.
     """
-    limits = [entry for _, entry in entries()] + [one.entry for one in found.shipped if one.entry.gates]
+    limits = [entry for _, entry in entries()] + [one.entry for one in found.entries if one.entry.gates]
     all_cases = list(quick_cases(product, gpus))
     gate = sum(one.count for one in all_cases if any(_holds(entry, one) for entry in limits))
     return gate, sum(one.count for one in all_cases)

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from crosscheck import comparable, may_be_the_same, pairs
-from entries import Account, Shipped
+from entries import Account, PublishedEntry
 from flags import peak_of
+from shipping import shipped
 
 from pytest_roofline.core.errors import BadFile
 
@@ -25,6 +26,8 @@ def filled(text: str, found: Account) -> str:
             "not-gating": idle_table(found),
             "implausible": implausible_table(found),
             "counts": count_lines(found),
+            "figures": figure_table(found),
+            "left-out": left_out_table(found),
         },
     )
 
@@ -44,11 +47,11 @@ def between(text: str, tables: Mapping[str, Iterable[str]]) -> str:
     return text
 
 
-def typical(limit: Shipped, found: Account) -> Shipped | None:
+def typical(limit: PublishedEntry, found: Account) -> PublishedEntry | None:
     """The measured figure of the same product to hold beside a limit."""
     figures = [
         one
-        for one in found.shipped
+        for one in found.entries
         if comparable(limit, one)
         and one.family == limit.family
         and may_be_the_same(limit.entry.hardware, one.entry.hardware)
@@ -56,7 +59,7 @@ def typical(limit: Shipped, found: Account) -> Shipped | None:
     return max(figures, key=_certainty, default=None)
 
 
-def _certainty(one: Shipped) -> tuple[bool, bool, int, float]:
+def _certainty(one: PublishedEntry) -> tuple[bool, bool, int, float]:
     assert isinstance(one.entry.value, int | float)
     assert one.meaning is not None
     # The exact variant first, then what differs least from ours; among equals the slowest, which flatters no limit.
@@ -64,9 +67,9 @@ def _certainty(one: Shipped) -> tuple[bool, bool, int, float]:
     return one.entry.confidence == "high", exact, -len(one.meaning.apart), -float(one.entry.value)
 
 
-def gating(found: Account) -> list[Shipped]:
+def gating(found: Account) -> list[PublishedEntry]:
     """The entries that gate, by product."""
-    entries = [one for one in found.shipped if one.entry.gates]
+    entries = [one for one in found.entries if one.entry.gates]
     return sorted(entries, key=lambda one: (str(one.entry.hardware), one.entry.benchmark, _case(one)))
 
 
@@ -94,7 +97,7 @@ def gating_table(found: Account) -> Iterator[str]:
     )
 
 
-def share_of_peak(limit: Shipped) -> float | None:
+def share_of_peak(limit: PublishedEntry) -> float | None:
     """A limit as a share of the datasheet's peak; None where no trusted one is known."""
     peak = peak_of(limit.family, limit.entry.hardware, "memory_GBps")
     assert isinstance(limit.entry.value, int | float)
@@ -104,7 +107,7 @@ def share_of_peak(limit: Shipped) -> float | None:
 _STATISTICS = {"median": "median", "mean": "mean", "best": "fastest call"}
 
 
-def missing(limit: Shipped, beside: Shipped) -> float:
+def missing(limit: PublishedEntry, beside: PublishedEntry) -> float:
     """By which share a machine must be below a typical figure before the limit notices."""
     assert isinstance(limit.entry.value, int | float)
     assert isinstance(beside.entry.value, int | float)
@@ -116,7 +119,7 @@ def idle_table(found: Account) -> Iterator[str]:
     yield "| hardware | limit, as published | our measurement | why it does not gate |"
     yield "|---|---|---|---|"
     seen = set()
-    for one in found.shipped:
+    for one in found.entries:
         if one.figure is None or one.figure.kind != "threshold" or one.entry.gates or one.record in seen:
             continue
         seen.add(one.record)
@@ -127,12 +130,12 @@ def idle_table(found: Account) -> Iterator[str]:
             yield row(left.what.split(", ")[0], left.what.rpartition("), ")[2], NOTHING, left.why)
 
 
-def _hardware(one: Shipped) -> str:
+def _hardware(one: PublishedEntry) -> str:
     assert one.figure is not None
     return f"{one.figure.hardware} ({one.figure.variant})"
 
 
-def _limit(one: Shipped) -> str:
+def _limit(one: PublishedEntry) -> str:
     assert one.figure is not None
     return f"{one.figure.metric.removesuffix('_min')} {one.figure.value:g} {one.figure.unit}"
 
@@ -141,8 +144,8 @@ def implausible_table(found: Account) -> Iterator[str]:
     """Every figure that cannot be what it is said to be: entries of one reason and table in one line."""
     yield "| hardware | measurement | published | why it cannot be |"
     yield "|---|---|---|---|"
-    rows: dict[tuple[str, str, str], list[Shipped]] = {}
-    for one in found.shipped:
+    rows: dict[tuple[str, str, str], list[PublishedEntry]] = {}
+    for one in found.entries:
         if one.entry.implausible:
             hardware = one.entry.hardware.product or f"{one.family}, {one.variant.doubt}"
             rows.setdefault((hardware, one.entry.benchmark, one.entry.implausible), []).append(one)
@@ -150,12 +153,12 @@ def implausible_table(found: Account) -> Iterator[str]:
         yield row(hardware, f"`{benchmark}`", _values(entries), why)
 
 
-def _values(entries: Sequence[Shipped]) -> str:
+def _values(entries: Sequence[PublishedEntry]) -> str:
     texts = list(dict.fromkeys(_value(one) for one in entries))
     return texts[0] if len(texts) == 1 else f"{texts[0]} and {len(texts) - 1} more"
 
 
-def _value(one: Shipped) -> str:
+def _value(one: PublishedEntry) -> str:
     value, unit = one.entry.value, one.entry.unit
     if isinstance(value, tuple):
         return f"{value[0]:g} to {value[1]:g} {unit}"
@@ -164,19 +167,52 @@ def _value(one: Shipped) -> str:
 
 def count_lines(found: Account) -> Iterator[str]:
     """How many entries each file has from here, and how many of them gate."""
-    yield "| file | published limits that gate | references | of them implausible |"
-    yield "|---|---:|---:|---:|"
-    for family in sorted({one.family for one in found.shipped}):
-        own = [one.entry for one in found.shipped if one.family == family]
+    yield "| file | published limits that gate | references |"
+    yield "|---|---:|---:|"
+    files = shipped(found)
+    for family in sorted({one.family for one in files}):
+        own = [one.entry for one in files if one.family == family]
         gates = sum(entry.gates for entry in own)
-        yield row(f"`{family}.json`", str(gates), str(len(own) - gates), str(sum(bool(e.implausible) for e in own)))
+        yield row(f"`{family}.json`", str(gates), str(len(own) - gates))
 
 
-def _case(one: Shipped) -> str:
+def figure_table(found: Account) -> Iterator[str]:
+    """Every entry: those that differ in their case alone in one line, with those that ship in bold."""
+    yield "| hardware | measurement | published, by case | how it is counted, and what differs | source |"
+    yield "|---|---|---|---|---|"
+    in_files = {id(one) for one in shipped(found)}
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for one in found.entries:
+        entry, cell = one.entry, _cell(one)
+        name = f".{entry.name}" if entry.name else ""
+        product = entry.hardware.product or f"{one.family}: {one.variant.doubt}"
+        memory = f", {entry.hardware.memory}" if entry.hardware.memory else ""
+        devices = f", {entry.hardware.devices} devices" if (entry.hardware.devices or 1) > 1 else ""
+        how = "; ".join(dict.fromkeys(part for part in (entry.convention, entry.note) if part))
+        key = f"{product}{memory}{devices}", f"`{entry.benchmark}{name}`, {entry.metric}", how, entry.source or ""
+        rows.setdefault(key, []).append(f"**{cell}**" if id(one) in in_files else cell)
+    for (hardware, measurement, how, source), cells in rows.items():
+        yield row(hardware, measurement, ", ".join(cells), how, source)
+
+
+def left_out_table(found: Account) -> Iterator[str]:
+    """Every record that is no entry, and why."""
+    yield "| figure | why it is no figure of a measurement of ours |"
+    yield "|---|---|"
+    yield from (row(one.what, one.why) for one in found.left_out)
+
+
+def _cell(one: PublishedEntry) -> str:
+    """A figure with its case: `64MiB: 480 GB/s`."""
+    inside = re.search(r"\[(.*)\]", one.entry.label)
+    return f"{inside[1]}: {_value(one)}" if inside else _value(one)
+
+
+def _case(one: PublishedEntry) -> str:
     return one.entry.label
 
 
-def _source(one: Shipped) -> str:
+def _source(one: PublishedEntry) -> str:
     """A source in a few words: the repository or the host, and the last part of its path."""
     text = one.entry.source or ""
     parts = re.split(r"[/:]", text.removeprefix("https://").removeprefix("http://"))

@@ -1,7 +1,7 @@
 """The rule of `judge` and `settle` for whole suites at once, so that thousands of suites can be put through it.
 
 Every test of a suite has a baseline of the same shape, on one device, its sessions each on a day of its own or all in
-one sitting. `tests/slow/benchmarks/test_detector_quality.py` holds it against the plugin's own code on thousands of
+one sitting. `benchmarks/tests/test_detector_quality.py` holds it against the plugin's own code on thousands of
 cases.
 """
 

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.conftest import make
 
-PUBLISHED = Path(__file__).parents[2] / "baselines" / "published"
+__all__ = ["make"]
+PUBLISHED = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="session")

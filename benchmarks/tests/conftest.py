@@ -1,11 +1,13 @@
-"""The benchmark programs as modules: they are scripts beside their own package, not part of the plugin."""
+"""The programs of `benchmarks/` as modules: they are scripts beside their own package, not part of the plugin."""
 
 import importlib
 from pathlib import Path
 
 import pytest
+from tests.conftest import make
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+__all__ = ["make"]
+BENCHMARKS = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.hardware.lookup import shipped
 from roofline_kernels.attention.configurations import shipped as configurations
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

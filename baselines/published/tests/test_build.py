@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.work import Work
 from pytest_roofline.hardware import catalogue
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NOW = datetime.datetime.now(datetime.UTC)
 
 
@@ -47,29 +48,37 @@ def test_every_record_is_an_entry_or_is_left_out_for_a_reason(module, found):
     results = [one for one in raw if one["kind"] != "datasheet_peak"]
     assert (len(raw), len(results), len(told)) == (549, 297, 585)
     assert len(found.records) == len(results) + len(told)
-    entered, left_out = {one.record for one in found.shipped}, {one.record for one in found.left_out}
+    entered, left_out = {one.record for one in found.entries}, {one.record for one in found.left_out}
     assert not found.lost
     assert not entered & left_out
     assert len(entered) + len(left_out) == len(found.records)
     assert all(one.why for one in found.left_out)
 
 
-def test_what_the_program_prints_adds_up(build, found):
-    line = build.summary(found)[0]
-    assert line.startswith(f"{len(found.records)} records: {len(found.records) - len(found.left_out)} in ")
-    assert line.endswith(f"{len(found.left_out)} left out, 0 lost")
-    counts = [int(line.split()[2]) for line in build.summary(found)[3:]]
-    assert sum(counts) == len(found.left_out)
+def test_every_figure_stands_in_the_page_and_the_best_ship(module, build, found):
+    page = (ROOT / build.PAGE).read_text(encoding="utf-8")
+    pages = module("pages")
+    assert all(pages._cell(one).replace("|", "\\|") in page for one in found.entries)
+    assert all(one.what.replace("|", "\\|") in page for one in found.left_out)
+    files = module("shipping").shipped(found)
+    assert {id(one) for one in found.entries if one.entry.gates} <= {id(one) for one in files}
+    groups = Counter(
+        (one.family, one.entry.hardware.product, one.entry.benchmark, one.entry.metric)
+        for one in files
+        if not one.entry.gates
+    )
+    assert max(groups.values()) == 2
+    assert not any(one.entry.implausible or one.family == "unnamed" for one in files)
+    reduces = [one.entry.value for one in files if (one.family, one.entry.benchmark) == ("h200", "all_reduce")]
+    assert sorted(reduces) == [467.58, 479.98]
 
 
-def test_a_record_that_is_lost_is_told(build, found, monkeypatch, capsys):
+def test_what_is_wrong_with_the_data_is_told_and_ends_the_program(build, module, found, copy, monkeypatch, capsys):
     lost = replace(found, left_out=found.left_out[1:])
-    monkeypatch.setattr(build, "account", lambda: lost)
-    assert build.main(["--check"]) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "account", lambda: lost)
+        assert build.main(["--check"]) == 2
     assert f"build: {found.left_out[0].record} is neither an entry nor left out" in capsys.readouterr().err
-
-
-def test_a_record_that_no_rule_knows_ends_the_program_with_its_name(build, module, copy, monkeypatch, capsys):
     figures = module("figures")
     (first, *others) = figures.published()
     monkeypatch.setattr(figures, "published", lambda: [*others, replace(first, metric="l3_GBps")])
@@ -81,26 +90,18 @@ def test_a_record_that_no_rule_knows_ends_the_program_with_its_name(build, modul
     )
 
 
-def test_a_file_that_differs_is_named_and_written_anew(build, copy, capsys):
+def test_a_file_or_page_that_differs_is_named_and_written_anew(build, copy, capsys):
+    (copy / "baselines" / "hardware.json").write_text('{"schema": 1, "products": []}', encoding="utf-8")
     assert build.main(["--root", str(copy), "--check"]) == 0
-    path = copy / "baselines" / "h200.json"
-    right = path.read_bytes()
-    path.write_text(path.read_text(encoding="utf-8").replace("55.43", "65.43"), encoding="utf-8")
-    assert build.main(["--root", str(copy), "--check"]) == 1
-    assert "differs: baselines/h200.json" in capsys.readouterr().out
-    assert build.main(["--root", str(copy)]) == 0
-    assert path.read_bytes() == right
-
-
-def test_a_page_whose_table_differs_is_noticed(build, copy, capsys):
-    page = copy / "docs" / "results" / "published.md"
-    page.write_text(page.read_text(encoding="utf-8").replace("| 1225 GB/s |", "| 1226 GB/s |"), encoding="utf-8")
-    assert build.main(["--root", str(copy), "--check"]) == 1
-    assert "differs: docs/results/published.md" in capsys.readouterr().out
-
-
-def test_a_page_without_its_markers_is_refused(build, copy, capsys):
-    page = copy / "docs" / "results" / "published.md"
+    for name, right, wrong in (("baselines/h200.json", "55.43", "65.43"), (str(build.PAGE), "1225 GB/s", "1226 GB/s")):
+        before = (copy / name).read_text(encoding="utf-8")
+        assert right in before
+        (copy / name).write_text(before.replace(right, wrong), encoding="utf-8")
+        assert build.main(["--root", str(copy), "--check"]) == 1
+        assert f"differs: {name}" in capsys.readouterr().out
+        assert build.main(["--root", str(copy)]) == 0
+        assert (copy / name).read_text(encoding="utf-8") == before
+    page = copy / build.PAGE
     page.write_text(page.read_text(encoding="utf-8").replace("<!-- end of gating -->", ""), encoding="utf-8")
     assert build.main(["--root", str(copy)]) == 2
     assert "expected each once" in capsys.readouterr().err
@@ -127,32 +128,19 @@ def test_what_users_recorded_and_limits_of_their_own_survive(build, copy):
 
 
 def test_what_the_program_no_longer_makes_goes_and_a_file_of_nothing_else_too(build, copy, found):
-    without = replace(found, shipped=tuple(one for one in found.shipped if one.family != "l4"))
+    without = replace(found, entries=tuple(one for one in found.entries if one.family != "l4"))
     (stale,) = build.outdated(copy, without)[:1]
     assert (stale.path.name, stale.should_text) == ("l4.json", None)
 
 
-def test_other_files_of_the_folder_are_left_alone(build, copy):
-    (copy / "baselines" / "hardware.json").write_text('{"schema": 1, "products": []}', encoding="utf-8")
-    assert build.main(["--root", str(copy), "--check"]) == 0
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "baselines").glob("*.json")), ids=lambda path: path.stem)
-def test_every_file_that_ships_is_sane(path):
-    flaws = [flaw for flaw in check(path, read_baseline(path), NOW) if not flaw.hint]
-    assert flaws == []
-
-
-def test_no_entry_that_ships_is_of_a_product_that_nobody_knows(found):
+def test_every_file_that_ships_is_sane_and_of_a_product_that_is_known(found, module):
+    for path in sorted((ROOT / "baselines").glob("*.json")):
+        assert [flaw for flaw in check(path, read_baseline(path), NOW) if not flaw.hint] == [], path
     known = {(product.family, product.product) for product in catalogue().products}
-    unknown = {
-        (one.family, one.entry.hardware.product)
-        for one in found.shipped
-        if one.entry.hardware.product is not None and (one.family, one.entry.hardware.product) not in known
-    }
-    # Of unknown products the driver's own name is family and product, and hardware without a name is nobody's.
-    assert all(product in (family, None) or product.startswith("unnamed-") for family, product in unknown)
-    assert {"v100", "a100", "h100", "h200", "b200", "mi210", "mi250x", "mi300x", "mi325x"} <= {f for f, _ in known}
+    unknown = {(one.family, one.entry.hardware.product) for one in module("shipping").shipped(found)} - known
+    # Of unknown products the driver's own name is family and product.
+    assert all(product in (family, None) for family, product in unknown)
+    assert len(BaselineFolders([ROOT / "baselines"]).family("cpu")) == 0
 
 
 def test_nothing_that_ships_names_the_workplace():
@@ -161,12 +149,3 @@ def test_nothing_that_ships_names_the_workplace():
             text = path.read_text(encoding="utf-8")
             assert "../shared" not in text
             assert "/work/" not in text
-
-
-def test_hardware_without_a_name_is_compared_with_nobody(found):
-    unnamed = [one.entry for one in found.shipped if one.family == "unnamed"]
-    assert {entry.hardware.product for entry in unnamed} == {
-        "unnamed-a100-class", "unnamed-ampere-8gb", "unnamed-b200-class", "unnamed-cpu", "unnamed-mps",
-        "unnamed-pcie4-class",
-    }  # fmt: skip
-    assert len(BaselineFolders([ROOT / "baselines"]).family("cpu")) == 0

@@ -7,7 +7,7 @@ import pytest
 
 from roofline_kernels.attention.configurations import shipped
 
-PAGE = Path(__file__).parents[3] / "docs/results/flash-variants.md"
+PAGE = Path(__file__).parents[2] / "docs/results/flash-variants.md"
 OWN = shipped()["sm_90"]["forward"]["16-bit"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.core.entries import Baseline, ExactEntry
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/results/flash-resources.md"
 
 FORWARD = ExactEntry(
