@@ -8,7 +8,8 @@ from pathlib import Path
 
 from rank_figures.page import table
 
-from pytest_roofline.baselines.runs import Run, read_run, resolve_run
+from pytest_roofline.baselines.run_files import resolve_run
+from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.errors import RooflineError
 from pytest_roofline.core.records import Header
 from pytest_roofline.core.units import format_memory

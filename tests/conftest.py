@@ -172,14 +172,15 @@ class Make:
 
     def reference(self, *groups, **changes):
         """What a measurement is compared with; fifteen processes of three sessions unless groups are given."""
-        from pytest_roofline.stats.verdicts import Reference
+        from pytest_roofline.stats.outlook import Reference
 
         return Reference(**({"groups": groups or self.groups(3), "source": "h200.json"} | changes))
 
     def result(self, *seconds, known=True, reference=None, policy=None, limits=(), why_none="", **changes):
         """A row with its verdict: processes that took `seconds`, against fifteen of a millisecond each."""
+        from pytest_roofline.stats.outlook import Policy
         from pytest_roofline.stats.spread import Group
-        from pytest_roofline.stats.verdicts import Policy, judge
+        from pytest_roofline.stats.verdicts import judge
 
         seconds = seconds or (1e-3,)
         shown = {name: changes.pop(name) for name in ("environment", "published", "left_out") if name in changes}

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from pytest_roofline.stats.verdicts import WORTH_REPORTING
+from pytest_roofline.stats.outlook import WORTH_REPORTING
 
 from .drawing import Floats
 

@@ -25,6 +25,7 @@ from pytest_roofline.stats.looks import (
     Looks,
     fewest_red,
 )
+from pytest_roofline.stats.outlook import ENOUGH_TO_REPEAT, WORTH_REPORTING
 from pytest_roofline.stats.shared import followed
 from pytest_roofline.stats.spread import (
     ASSUMED_SESSION,
@@ -39,7 +40,7 @@ from pytest_roofline.stats.spread import (
     Prior,
     borrow,
 )
-from pytest_roofline.stats.verdicts import ENOUGH_TO_REPEAT, HOT, WORTH_REPORTING
+from pytest_roofline.stats.verdicts import HOT
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -15,7 +15,7 @@ from pytest_roofline.engine.devices.cuda import CUDA, HIP
 from pytest_roofline.engine.devices.fake import IDLE_CLOCK
 from pytest_roofline.engine.sizing import LEAST_LEFT, LONGEST_BLOCK_S, MOST_LOST
 from pytest_roofline.machine.selftest import COLD_ADVANTAGE, SPIN_TOLERANCE
-from pytest_roofline.stats.verdicts import DEFAULT_TOLERANCES
+from pytest_roofline.stats.outlook import DEFAULT_TOLERANCES
 
 
 @dataclass(frozen=True, slots=True)

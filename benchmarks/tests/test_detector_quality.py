@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from pytest_roofline.stats.looks import Looks
+from pytest_roofline.stats.outlook import Policy, Reference
 from pytest_roofline.stats.shared import leave_one_out
 from pytest_roofline.stats.spread import Group, lend, priors
-from pytest_roofline.stats.verdicts import Policy, Reference, default_looks, judge, settle
+from pytest_roofline.stats.verdicts import default_looks, judge, settle
 
 KINDS = {"INCONCLUSIVE": 0, "REGRESSED": 1, "IMPROVED": 2, "PASSED": 3}
 PLANS = (Looks(12), Looks(3, slow_only=True), Looks(1), Looks(5, ended=True))

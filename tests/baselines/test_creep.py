@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from pytest_roofline.baselines.creep import MOST_RENEWALS, anchor_of
 from pytest_roofline.baselines.files import read_baseline
-from pytest_roofline.baselines.renewal import MOST_SESSIONS, approve, changes, renew
+from pytest_roofline.baselines.renewal import MOST_RENEWALS, MOST_SESSIONS, anchor_of, approve, changes, renew
 from pytest_roofline.core.entries import Baseline, Renewal, Session
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.stats.spread import priors

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pytest_roofline.baselines.health import health_of, provisional
+from pytest_roofline.baselines.checks import health_of, provisional
 from pytest_roofline.core.entries import Session
 from pytest_roofline.stats.spread import Prior, priors
 from pytest_roofline.stats.stats import quantile

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pytest_roofline.baselines.nights import Watched, watched
+from pytest_roofline.baselines.run_files import Watched, watched
 from pytest_roofline.baselines.runs import ends_of, read_run
 from pytest_roofline.hardware import key_of
 

@@ -6,15 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.baselines.runs import (
-    RunWriter,
-    encode_line,
-    make_run_folder,
-    new_run_id,
-    read_run,
-    refuse_existing,
-    run_path,
-)
+from pytest_roofline.baselines.run_files import RunWriter, make_run_folder, refuse_existing, run_path
+from pytest_roofline.baselines.runs import encode_line, new_run_id, read_run
 from pytest_roofline.core.errors import BadFile, BadInput, CannotStore
 from pytest_roofline.core.records import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.samples import Block, Calibration, Samples

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pytest_roofline.core.facts import HARDWARE_FILE, DeviceFacts
 from pytest_roofline.hardware import product_of, products, use_hardware
-from pytest_roofline.hardware.checks import FACTS, PEAKS, mistakes
-from pytest_roofline.hardware.lookup import read_hardware, shipped
+from pytest_roofline.hardware.lookup import FACTS, PEAKS, mistakes, read_hardware, shipped
 from pytest_roofline.hardware.specs import Catalogue
 from pytest_roofline.report.machine import peak_text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_roofline.baselines.run_paths import expand
+from pytest_roofline.baselines.run_files import expand
 from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.many import index

@@ -18,7 +18,7 @@ class Copies(Make):
 
     def result(self, *seconds, policy=None, **changes):
         """As elsewhere; what looks slow after one process is measured twice more."""
-        from pytest_roofline.stats.verdicts import Policy
+        from pytest_roofline.stats.outlook import Policy
 
         policy = policy or Policy()
         plan = Looks(FEWEST_RED, slow_only=True) if policy.looks == Looks() else policy.looks

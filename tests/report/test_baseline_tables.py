@@ -3,7 +3,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from pytest_roofline.baselines.health import health_of
+from pytest_roofline.baselines.checks import health_of
 from pytest_roofline.baselines.renewal import Change
 from pytest_roofline.core.entries import Session
 from pytest_roofline.report.baseline_tables import (

@@ -12,7 +12,7 @@ from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.report.explain import explanation
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
-from pytest_roofline.stats.verdicts import Policy
+from pytest_roofline.stats.outlook import Policy
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
 MILLISECOND = math.log(1e-3)

@@ -9,7 +9,8 @@ from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.report.overview import curve_verdict_line, overview_lines, power_lines
 from pytest_roofline.stats.curves import judge_curves
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.verdicts import Kind, Policy
+from pytest_roofline.stats.outlook import Policy
+from pytest_roofline.stats.verdicts import Kind
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
 MILLISECOND = math.log(1e-3)

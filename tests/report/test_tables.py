@@ -13,7 +13,8 @@ from pytest_roofline.report.tables import comparison_table, results_table, roofl
 from pytest_roofline.stats.judgements import judgement_of
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
-from pytest_roofline.stats.verdicts import Kind, Policy, Verdict, judge
+from pytest_roofline.stats.outlook import Policy
+from pytest_roofline.stats.verdicts import Kind, Verdict, judge
 
 HOSTILE = [
     "[red]",

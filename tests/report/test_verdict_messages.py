@@ -8,7 +8,8 @@ import pytest
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.report.verdicts import failure_message, status_word
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.verdicts import Kind, Policy
+from pytest_roofline.stats.outlook import Policy
+from pytest_roofline.stats.verdicts import Kind
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
 INTERVAL = r"[+-]\d+\.\d … [+-]\d+\.\d %"

@@ -13,7 +13,8 @@ from pytest_roofline.report.published import published_lines
 from pytest_roofline.report.tables import results_table
 from pytest_roofline.report.verdicts import status_word
 from pytest_roofline.report.words import figure, properties, rate_text
-from pytest_roofline.stats.verdicts import Policy, judge
+from pytest_roofline.stats.outlook import Policy
+from pytest_roofline.stats.verdicts import judge
 
 MIB = 2**20
 HOSTILE = "x\x1b[31m\r\ny\u202e"

@@ -9,7 +9,8 @@ from pytest_roofline.baselines.rows import timed_row
 from pytest_roofline.stats.curves import judge_curves, summarise
 from pytest_roofline.stats.judgements import judgement_of
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.verdicts import Kind, Policy, judge
+from pytest_roofline.stats.outlook import Policy
+from pytest_roofline.stats.verdicts import Kind, judge
 
 SIZES = [4**power for power in range(6, 16)]
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.stats.explaining import clock_change, common_shift, could_have_seen, modes
-from pytest_roofline.stats.judgements import judgement_of
+from pytest_roofline.stats.judgements import clock_change, common_shift, could_have_seen, judgement_of, modes
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.verdicts import Kind, Policy, judge
+from pytest_roofline.stats.outlook import Policy
+from pytest_roofline.stats.verdicts import Kind, judge
 
 GHZ = 1e9
 

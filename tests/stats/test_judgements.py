@@ -11,7 +11,8 @@ from pytest_roofline.core.records import Judgement, SessionRecord
 from pytest_roofline.stats.judgements import judgement_of
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
-from pytest_roofline.stats.verdicts import Policy, judge
+from pytest_roofline.stats.outlook import Policy
+from pytest_roofline.stats.verdicts import judge
 
 MILLISECOND = math.log(1e-3)
 logs = st.floats(-0.5, 0.5)

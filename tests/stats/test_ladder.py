@@ -6,9 +6,20 @@ import pytest
 
 from pytest_roofline.core.facts import THERMAL
 from pytest_roofline.core.samples import Block, Samples
-from pytest_roofline.hardware.rungs import Rung, rung_of
 from pytest_roofline.report.overview import ladder_lines
-from pytest_roofline.stats.ladder import ITSELF, LOOK, MEMORY, SHARED, Evidence, RungState, climb, look_at, slowed_by
+from pytest_roofline.stats.ladder import (
+    ITSELF,
+    LOOK,
+    MEMORY,
+    SHARED,
+    Evidence,
+    Rung,
+    RungState,
+    climb,
+    look_at,
+    rung_of,
+    slowed_by,
+)
 
 MIB = 2**20
 BIG, TINY, BETWEEN = 256 * MIB, 4096, MIB

@@ -25,14 +25,16 @@ from pytest_roofline.stats.limits import (
     Floor,
     Limit,
     RooflineShare,
+    describe,
     floor_limits,
     gating_limits,
+    limit_seconds,
     process_s,
     roofline_limit,
 )
 from pytest_roofline.stats.looks import Looks
-from pytest_roofline.stats.published import describe, limit_seconds
-from pytest_roofline.stats.verdicts import Kind, Policy, judge
+from pytest_roofline.stats.outlook import Policy
+from pytest_roofline.stats.verdicts import Kind, judge
 
 MIB = 2**20
 GB = 10**9

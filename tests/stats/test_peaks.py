@@ -6,7 +6,7 @@ import pytest
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.records import PeakJudgement
-from pytest_roofline.stats.peaks import judge_peak, typical_peak
+from pytest_roofline.stats.key_results import judge_peak, typical_peak
 
 MIB = 2**20
 

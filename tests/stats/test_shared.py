@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pytest_roofline.stats.outlook import Policy, Reference
 from pytest_roofline.stats.shared import Side, hold_shared, shared_of
 from pytest_roofline.stats.spread import Group, priors
-from pytest_roofline.stats.verdicts import Kind, Policy, Reference, judge
+from pytest_roofline.stats.verdicts import Kind, judge
 
 TESTS, DAYS, PROCESSES = 20, 3, 5
 PRIOR = priors()["device"]

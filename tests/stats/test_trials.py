@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.stats.key_results import KeyResults
+from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.spread import priors
 from pytest_roofline.stats.stats import difference
-from pytest_roofline.stats.verdicts import Kind, Policy, judge
+from pytest_roofline.stats.verdicts import Kind, judge
 
 AS_ASKED = frozenset([()])
 logs = st.floats(-0.3, 0.3)

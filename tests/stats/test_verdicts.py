@@ -14,17 +14,9 @@ from statsmodels.stats.weightstats import ttost_ind
 
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import FALSE_FAR, FALSE_PASS, FALSE_RED, Looks
+from pytest_roofline.stats.outlook import WORTH_REPORTING, Policy
 from pytest_roofline.stats.spread import PRIOR_FREEDOM, Group, priors
-from pytest_roofline.stats.verdicts import (
-    WORTH_REPORTING,
-    Kind,
-    Policy,
-    changed_environment,
-    default_looks,
-    interval_text,
-    judge,
-    settle,
-)
+from pytest_roofline.stats.verdicts import Kind, changed_environment, default_looks, interval_text, judge, settle
 
 DEVICE_PRIOR = priors()["device"]
 EXCHANGEABLE = replace(DEVICE_PRIOR, session=0.0)

@@ -1,26 +1,30 @@
-"""Whether a baseline file is sane: what is in it could have been measured, and says where it comes from."""
+"""Whether a baseline file is sane, and what stands behind its entries: what a reviewer of one has to know."""
 
 import datetime
+import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
-from ..core.facts import HardwareKey
+from ..core.records import rate
 from ..core.resources import registers_of
-from ..core.units import format_seconds, moment
+from ..core.units import format_seconds, format_tolerance, moment
 from ..core.work import RATE_SUFFIXES, rate_suffix
-from ..hardware import product_like
 from ..kernel_gate.targets import above_limit
-from .plausible import Flaw, absurd_entry, absurd_limit
+from ..stats.outlook import detectable
+from ..stats.spread import ENOUGH_SESSIONS, Group, Prior, Spread
+from ..stats.stats import Difference, difference
+from .comparators import class_of_key, default_tolerance, key_of_entry, reference_of
+from .plausible import Flaw, absurd_entry, absurd_limit, family_of_key
+from .renewal import priors_of
 
 # Processes of one entry lie a few percent apart, on a bad CPU a factor of two.
 MOST_APART = 3.0
-# The family, and so the file, of published figures of hardware that its source does not name.
-UNNAMED = "unnamed"
 # Clocks of two hosts may differ by so much.
 CLOCKS_APART = datetime.timedelta(hours=1)
+_ANEW = "record it anew with `roofline baseline propose`"
 
 
 def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
@@ -31,13 +35,11 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
     """
     flaws = []
     if path.stem != baseline.family:
-        name = f"{baseline.family}.json"
-        flaws.append(
-            Flaw(f"the file is {path.name}", name, "approve it, or rename it: files are found by name", hint=True)
-        )
+        remedy = "approve it, or rename it: files are found by name"
+        flaws.append(Flaw(f"the file is {path.name}", f"{baseline.family}.json", remedy, hint=True))
     for entry in baseline.entries:
-        looks = _measured(entry, now) if entry.kind == "measured" else _published(entry)
-        flaws += [replace(flaw, entry=entry.label) for flaw in (*_hardware(entry, baseline.family), *looks)]
+        found = _measured(entry, now) if entry.kind == "measured" else _published(entry)
+        flaws += [replace(flaw, entry=entry.label) for flaw in (*_hardware(entry, baseline.family), *found)]
     for exact in baseline.exact:
         flaws += [replace(flaw, entry=exact.label) for flaw in _exact(exact, baseline.family)]
     return flaws
@@ -46,13 +48,17 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
 def _exact(entry: ExactEntry, family: str) -> Iterator[Flaw]:
     if family != RESOURCES:
         yield Flaw(f"an exact entry in {family}.json", f"it in {RESOURCES}.json", "approve it, or move it there")
-    if not any(text.strip() for text in entry.provenance.values()) or not entry.compiler:
-        yield Flaw("no provenance", "its run and its compiler", "record it anew with `roofline baseline propose`")
+    if not _has_provenance(entry) or not entry.compiler:
+        yield Flaw("no provenance", "its run and its compiler", _ANEW)
     impossible = above_limit(entry.target, entry.figures)
     if impossible:
         yield Flaw(impossible, "what a launch can give", "record it anew; nobody can have run this")
     if registers_of(entry.figures) is None:
-        yield Flaw("no registers", "those of every target", "record it anew with `roofline baseline propose`")
+        yield Flaw("no registers", "those of every target", _ANEW)
+
+
+def _has_provenance(entry: Entry | ExactEntry) -> bool:
+    return any(text.strip() for text in entry.provenance.values())
 
 
 def _hardware(entry: Entry, family: str) -> Iterator[Flaw]:
@@ -61,39 +67,17 @@ def _hardware(entry: Entry, family: str) -> Iterator[Flaw]:
         yield Flaw(f"hardware {entry.hardware}", f"hardware of family {family}", f"move it to {belongs}.json")
 
 
-def family_of_key(hardware: HardwareKey) -> str | None:
-    """The family whose file holds this hardware; None where the entry leaves its product open."""
-    if "-cores" in (hardware.partition or ""):
-        return "cpu"
-    if (hardware.product or "").startswith(f"{UNNAMED}-"):
-        return UNNAMED
-    known = product_like(hardware.product, None)
-    return known.family if known is not None else hardware.product
-
-
 def _measured(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
-    if not any(text.strip() for text in entry.provenance.values()):
-        yield Flaw("no provenance", "what it was measured with", "record it anew with `roofline baseline propose`")
+    if not _has_provenance(entry):
+        yield Flaw("no provenance", "what it was measured with", _ANEW)
     if rate_suffix(entry.metric) is None and entry.metric != "time_s":
-        yield Flaw(
-            f"metric {entry.metric!r}",
-            f"a name that ends in {', '.join(RATE_SUFFIXES)}, or time_s",
-            "say in the metric how bytes were counted",
-        )
+        expected = f"a name that ends in {', '.join(RATE_SUFFIXES)}, or time_s"
+        yield Flaw(f"metric {entry.metric!r}", expected, "say in the metric how bytes were counted")
     low, high = min(entry.medians), max(entry.medians)
     if high > MOST_APART * low:
-        yield Flaw(
-            f"processes from {format_seconds(low)} to {format_seconds(high)}",
-            f"at most {MOST_APART:g} times as long",
-            "find the odd session, and propose without its run",
-        )
-    yield from _sessions(entry, now)
-    flaw = absurd_entry(entry)
-    if flaw is not None:
-        yield flaw
-
-
-def _sessions(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
+        observed = f"processes from {format_seconds(low)} to {format_seconds(high)}"
+        remedy = "find the odd session, and propose without its run"
+        yield Flaw(observed, f"at most {MOST_APART:g} times as long", remedy)
     for run_id, count in Counter(session.run_id for session in entry.sessions).items():
         if count > 1:
             yield Flaw(f"run {run_id} {count} times", "every run once", "remove all but one of its sessions")
@@ -104,19 +88,25 @@ def _sessions(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
         if session.started and time is None:
             yield Flaw(begun, "a date in ISO 8601", "write down when it was, or record it anew")
         elif time is not None and time > now + CLOCKS_APART:
-            yield Flaw(
-                f"{begun}, in the future", f"before {now:%Y-%m-%d %H:%M}", "set that clock right, record it anew"
-            )
+            remedy = "set that clock right, record it anew"
+            yield Flaw(f"{begun}, in the future", f"before {now:%Y-%m-%d %H:%M}", remedy)
+    flaw = absurd_entry(entry)
+    if flaw is not None:
+        yield flaw
 
 
 def _published(entry: Entry) -> Iterator[Flaw]:
     needed = ("unit", "source") if entry.kind == "floor" else ("unit", "convention", "source")
     missing = [name for name in needed if not str(getattr(entry, name)).strip()]
     if missing:
-        yield Flaw(
-            f"no {' and no '.join(missing)}", f"{', '.join(needed[:-1])} and {needed[-1]}", "say what the figure means"
-        )
-    yield from _limit(entry) if entry.kind in ("threshold", "floor") else _shown(entry)
+        expected = f"{', '.join(needed[:-1])} and {needed[-1]}"
+        yield Flaw(f"no {' and no '.join(missing)}", expected, "say what the figure means")
+    if entry.kind in ("threshold", "floor"):
+        yield from _limit(entry)
+    elif entry.hardware.product is None and not entry.note:
+        # A note that says why it is open is answer enough.
+        remedy = "name it in `hardware`, unless it holds for every variant"
+        yield Flaw("no product", "the exact variant, such as h100-sxm5", remedy, hint=True)
 
 
 def _limit(entry: Entry) -> Iterator[Flaw]:
@@ -128,19 +118,95 @@ def _limit(entry: Entry) -> Iterator[Flaw]:
             "the exact variant, such as product h100-sxm5, memory 80gb, partition none",
             "name it in `hardware`, or make it a reference, which only shows",
         )
-    if not any(text.strip() for text in entry.provenance.values()):
+    if not _has_provenance(entry):
         yield Flaw("no provenance", "who wrote the limit down, and when", "say it in `provenance`", hint=True)
     flaw = absurd_limit(entry) if entry.kind == "threshold" else None
     if flaw is not None:
         yield flaw
 
 
-def _shown(entry: Entry) -> Iterator[Flaw]:
-    # A note that says why it is open is answer enough.
-    if entry.hardware.product is None and not entry.note:
-        yield Flaw(
-            "no product",
-            "the exact variant, such as h100-sxm5",
-            "name it in `hardware`, unless it holds for every variant",
-            hint=True,
-        )
+@dataclass(frozen=True, slots=True)
+class Health:
+    """One measured entry with what a comparison against it can tell.
+
+    Args:
+        time_s: the centre of its processes.
+        rate: bytes (or FLOP) per second under its metric; None where its work has none.
+        process: the spread between processes; `session` between sessions; both of log seconds.
+        mde: the slowdown, as a share of time, that one new process finds 80 times in 100 at the 1 % level.
+        newest: when its newest session began, ISO 8601; empty where no session says.
+        provisional: why it is no full baseline yet; empty where it is.
+    """
+
+    entry: Entry
+    time_s: float
+    rate: float | None
+    devices: int
+    process: Spread
+    session: Spread
+    mde: float
+    tolerance: float
+    drivers: tuple[str, ...]
+    newest: str
+    provisional: str
+
+
+def health_of(entries: Iterable[Entry], tolerance: float | None = None) -> list[Health]:
+    """The health of the measured entries, with what all of them tell of their class as the prior.
+
+    Args:
+        tolerance: of time, for entries that have none of their own; None is that of their class.
+    """
+    measured = [entry for entry in entries if entry.kind == "measured"]
+    assumed = priors_of(measured)
+    return [
+        _health(entry, entry.tolerance or tolerance or default_tolerance(key), assumed[class_of_key(key)])
+        for entry, key in zip(measured, map(key_of_entry, measured), strict=True)
+    ]
+
+
+def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
+    assert entry.work is not None
+    reference = reference_of(entry, "")
+    found = _one_more(reference.groups, prior)
+    dated = [(time, session.started) for session in entry.sessions if (time := moment(session.started))]
+    return Health(
+        entry=entry,
+        time_s=reference.median_s,
+        rate=rate(entry.work, entry.metric, reference.median_s),
+        devices=reference.devices,
+        process=found.process,
+        session=found.session,
+        mde=detectable(found),
+        tolerance=tolerance,
+        drivers=tuple(sorted({facts["driver"] for facts in reference.environments if "driver" in facts})),
+        newest=max(dated)[1] if dated else "",
+        provisional=provisional(entry, tolerance, prior),
+    )
+
+
+def provisional(entry: Entry, tolerance: float, prior: Prior) -> str:
+    """Why an entry is no full baseline yet; empty where it is, and for published figures and canaries.
+
+    A label, never a refusal.
+
+    Args:
+        tolerance: of time: what a comparison against the entry shall find.
+        prior: what to assume where the entry does not tell.
+    """
+    if entry.kind != "measured" or entry.is_canary:
+        return ""
+    reasons = []
+    if len(entry.sessions) < ENOUGH_SESSIONS:
+        reasons.append(f"{len(entry.sessions)} of {ENOUGH_SESSIONS} sessions")
+    mde = detectable(_one_more(reference_of(entry, "").groups, prior))
+    if mde > tolerance:
+        reasons.append(f"finds {mde * 100:.1f} %, its tolerance is {format_tolerance(tolerance)}")
+    return "; ".join(reasons)
+
+
+def _one_more(groups: Sequence[Group], prior: Prior) -> Difference:
+    """The comparison of one more process, in a session of its own on the device that is known best."""
+    device = Counter(group.device for group in groups).most_common(1)[0][0]
+    logs = [value for group in groups for value in group.logs]
+    return difference([Group((math.exp(math.fsum(logs) / len(logs)),), device)], groups, prior)

@@ -13,10 +13,10 @@ from ..core.keys import Key, canonical, told_by_position
 from ..core.records import Measurement
 from ..core.work import Work
 from ..hardware import identity_of
+from ..stats.key_results import typical_peak
 from ..stats.limits import Summary, exact, process_s
-from ..stats.peaks import typical_peak
+from ..stats.outlook import DEFAULT_TOLERANCES, Reference
 from ..stats.spread import Group, Prior, class_of, lend, priors
-from ..stats.verdicts import DEFAULT_TOLERANCES, Reference
 from .files import Entries, nearest
 from .runs import Run, read_run
 

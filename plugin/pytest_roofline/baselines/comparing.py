@@ -6,18 +6,21 @@ from pathlib import Path
 
 from ..core.entries import Entry, Statistic
 from ..core.errors import BadInput, OtherHardware
+from ..core.facts import Gpu
 from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.samples import CANARY, SIBLINGS
-from ..core.work import Work
+from ..core.work import Work, rate_suffix
 from ..kernel_gate.judging import compare_exact, known_by
 from ..stats.judgements import judgement_of
-from ..stats.limits import MEDIANS_ONLY, IdleLimit, Limit, Summary
-from ..stats.peaks import judge_peak
+from ..stats.key_results import judge_peak
+from ..stats.limits import MEDIANS_ONLY, IdleLimit, Limit, Summary, Summed, floor_limits, gating_limits, roofline_limit
+from ..stats.looks import Looks
+from ..stats.outlook import Policy, Reference
 from ..stats.shared import Shared, Side, hold_shared
-from ..stats.spread import priors
-from ..stats.verdicts import Kind, Reference, Verdict, judge, other_mode, settle
+from ..stats.spread import Prior, priors
+from ..stats.verdicts import Kind, Verdict, judge, other_mode, settle
 from .comparators import (
     BaselineComparator,
     Comparator,
@@ -31,7 +34,6 @@ from .comparators import (
 from .exhausted import Lost, kernels_lost_since, lost_since
 from .files import nearest
 from .plausible import distrusted
-from .policy import limits_of, policy_of
 from .rows import compared_row, memory_row, together_row
 from .runs import Run
 
@@ -249,3 +251,60 @@ def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
             f"{after.name} was measured on {mine[0]}, but {before.name} knows only {known}; "
             "a comparison across hardware would mean nothing"
         )
+
+
+def policy_of(
+    key: Key,
+    reference: Reference | None,
+    prior: Prior,
+    comparisons: int,
+    *,
+    own: float | None,
+    asked: float | None,
+    looks: Looks | None = None,
+) -> Policy:
+    """The tolerance is the test's own, then its baseline's, then the one asked for, then that of its class.
+
+    Args:
+        key: of the measurement.
+        reference: that it is compared with; None where nothing is known of it.
+        prior: of its class.
+        comparisons: that the run makes.
+        own: the tolerance of its marker or argument, as a share of time.
+        asked: that of the command line or configuration.
+        looks: how many processes it may take; None where all that there will ever be are there.
+    """
+    entry = reference.tolerance if reference is not None else None
+    tolerance = own or entry or asked or default_tolerance(key)
+    return Policy(tolerance, max(1, comparisons), prior, looks or Looks())
+
+
+def limits_of(
+    entries: Sequence[Entry],
+    work: Work,
+    summed: Summed,
+    measurement: Measurement | None,
+    *,
+    gpu: Gpu | None = None,
+    offline: bool = False,
+    min_share: float | None = None,
+) -> tuple[list[Limit], list[IdleLimit]]:
+    """Published limits, floors and the share of the roofline that was asked for; and what could be held, but not here.
+
+    Args:
+        entries: that match the measurement.
+        work: of one call.
+        summed: gives the new processes under a statistic.
+        measurement: whose roofline floors are shares of; None where there are but medians.
+        gpu: what the management library tells of the device; None where that is not known.
+        offline: whether the device is not at hand. Whether arithmetic ran at the power that the card is shipped with, a
+            run file does not tell.
+        min_share: of the roofline, that was asked for.
+    """
+    limits, idle = gating_limits(entries, work, summed)
+    if measurement is None:
+        return limits, idle
+    moving = [entry for entry in entries if not offline or rate_suffix(entry.metric) != "TFLOPS"]
+    floors, no_floors = floor_limits(moving, measurement, gpu)
+    share = roofline_limit(measurement, min_share) if min_share is not None else None
+    return [*limits, *floors, *([share] if share is not None else [])], [*idle, *no_floors]

@@ -13,9 +13,9 @@ from statistics import median
 from scipy import special
 
 from ..core.keys import Key
+from ..stats.outlook import Reference
 from ..stats.spread import PRIOR_FREEDOM, Group, Prior, Spread, priors, with_prior
 from ..stats.stats import difference
-from ..stats.verdicts import Reference
 from .comparators import class_of_key, prior_of
 
 # Standard errors between a session and the others: of a whole run, by its middle test, and of a single test.

@@ -12,14 +12,14 @@ from ..core.work import RATE_UNITS, Work, rate_suffix
 from ..hardware import (
     BOUNDED_FROM_BYTES,
     BOUNDED_FROM_FLOPS,
-    Product,
     catalogue,
     collective_ceiling,
+    moved_bytes,
     pair_ceiling,
     product_ceiling,
     product_like,
 )
-from ..stats.verdicts import Reference
+from ..stats.outlook import Reference
 from .comparators import key_of_entry
 
 # From so many bytes up a copy comes near the roof.
@@ -29,6 +29,18 @@ SATURATES_FROM_BYTES = 64 * MIB
 BEYOND_DOUBT = 5.0
 # From so many FLOP a byte on, arithmetic may be what takes the time.
 LEAST_ARITHMETIC = 1.0
+# Beyond these shares of the peak nothing was measured: below, of a copy or a product that is large enough to saturate.
+ABSURD = (0.01, 1.10)
+# A limit so many times the peak was read in another unit; one of a device's memory below this share fails nobody.
+POWER_OF_TEN, LEAST_LIMIT = 10.0, 1 / 3
+# No call takes less than a cycle of the fastest clock, and none is timed for longer than a day.
+POSSIBLE_S = (1e-10, 86_400.0)
+# A cgroup may leave so small a share of a machine's memory to a CPU.
+LEAST_OF_A_CPU = 0.1
+# Products of so much arithmetic, and so much of it a byte, saturate the units that do it.
+LARGE_PRODUCT_FLOPS, LARGE_PRODUCT_INTENSITY = 10**12, 1000.0
+# The family, and so the file, of published figures of hardware that its source does not name.
+UNNAMED = "unnamed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +59,14 @@ class Flaw:
     entry: str = ""
 
 
-# Beyond these shares of the peak nothing was measured: below, of a copy or a product that is large enough to saturate.
-ABSURD = (0.01, 1.10)
-# A limit so many times the peak was read in another unit.
-POWER_OF_TEN = 10.0
-# No call takes less than a cycle of the fastest clock, and none is timed for longer than a day.
-POSSIBLE_S = (1e-10, 86_400.0)
-# A cgroup may leave so small a share of a machine's memory to a CPU.
-LEAST_OF_A_CPU = 0.1
-# Products of so much arithmetic, and so much of it a byte, saturate the units that do it.
-LARGE_PRODUCT_FLOPS, LARGE_PRODUCT_INTENSITY = 10**12, 1000.0
+def family_of_key(hardware: HardwareKey) -> str | None:
+    """The family whose file holds this hardware; None where the entry leaves its product open."""
+    if _is_cpu(hardware):
+        return "cpu"
+    if (hardware.product or "").startswith(f"{UNNAMED}-"):
+        return UNNAMED
+    known = product_like(hardware.product, None)
+    return known.family if known is not None else hardware.product
 
 
 def absurd(key: Key, work: Work, medians_s: Sequence[float], achieved: Iterable[Sequence[str]]) -> Flaw | None:
@@ -73,27 +83,25 @@ def absurd(key: Key, work: Work, medians_s: Sequence[float], achieved: Iterable[
     """
     fastest, slowest = min(medians_s), max(medians_s)
     if fastest < POSSIBLE_S[0] or slowest > POSSIBLE_S[1]:
-        return Flaw(
-            f"processes of {fastest:.3g} to {slowest:.3g} s a call",
-            f"{POSSIBLE_S[0]:g} to {POSSIBLE_S[1]:g} s",
-            "record it anew",
-        )
+        observed = f"processes of {fastest:.3g} to {slowest:.3g} s a call"
+        return Flaw(observed, f"{POSSIBLE_S[0]:g} to {POSSIBLE_S[1]:g} s", "record it anew")
     roof = _roof(key, work)
     if roof is None:
         return None
     (least, most), computes = roof, rate_suffix(key.metric) == "TFLOPS"
-    share = [rate(work, key.metric, seconds) or 0.0 for seconds in (fastest, slowest)]
+    highest, lowest = (rate(work, key.metric, seconds) or 0.0 for seconds in (fastest, slowest))
+    text = format_flops if computes else format_rate
     cached = not computes and any("cache_resident" in mode for mode in achieved)
-    large = work.flops >= BOUNDED_FROM_FLOPS if computes else _size_bytes(work) >= BOUNDED_FROM_BYTES
-    if large and not cached and share[0] > ABSURD[1] * most:
+    large = work.flops >= BOUNDED_FROM_FLOPS if computes else moved_bytes(work) >= BOUNDED_FROM_BYTES
+    if large and not cached and highest > ABSURD[1] * most:
         return Flaw(
-            f"{_rate(share[0], computes)}, {share[0] / most:.0%} of the highest peak that applies",
+            f"{text(highest)}, {highest / most:.0%} of the highest peak that applies",
             f"at most {ABSURD[1]:.0%}",
             "the work was not done, or not counted: mend the test, and record it anew",
         )
-    if _saturates(key, work) and share[1] < ABSURD[0] * least:
+    if _saturates(key, work) and lowest < ABSURD[0] * least:
         return Flaw(
-            f"{_rate(share[1], computes)}, {share[1] / least:.2%} of the lowest peak that applies",
+            f"{text(lowest)}, {lowest / least:.2%} of the lowest peak that applies",
             f"at least {ABSURD[0]:.0%} of work that saturates",
             "find out what held it up, and record it anew",
         )
@@ -109,31 +117,34 @@ def absurd_entry(entry: Entry) -> Flaw | None:
 
 
 def absurd_limit(entry: Entry) -> Flaw | None:
-    """Why a published rate must be in another unit: it is a power of ten beyond the highest peak that applies."""
+    """Why a published rate must be in another unit: a power of ten beyond the highest peak that applies, or of a
+    memory less than a third of the lowest, which every machine reaches.
+    """
     suffix = rate_suffix(entry.metric)
     told = entry.value if isinstance(entry.value, tuple) else (entry.value,)
     values = [one for one in told if isinstance(one, float | int)]
     to_host = BOUNDED_FROM_BYTES * entry.benchmark.startswith(("memcpy_h2d", "memcpy_d2h"))
     work = Work(read_bytes=BOUNDED_FROM_BYTES, payload_bytes=BOUNDED_FROM_BYTES, wire_bytes=to_host)
     key = Key(entry.benchmark, entry.parameters, entry.metric, entry.hardware, "warm", "device")
-    alone = entry.hardware.devices in (None, 1)
-    roof = _roof(key, work) if suffix is not None and values and alone else None
-    if roof is None or suffix is None or max(values) * RATE_UNITS[suffix] <= POWER_OF_TEN * roof[1]:
+    roof = _roof(key, work) if suffix is not None and values else None
+    if roof is None or suffix is None:
         return None
-    share = max(values) * RATE_UNITS[suffix] / roof[1]
-    return Flaw(
-        f"a limit of {share:.0%} of the highest peak that applies",
-        f"less than {POWER_OF_TEN:.0%}",
-        "read its source again, its unit first",
-    )
+    value, (least, most), size = max(values) * RATE_UNITS[suffix], roof, entry.parameters.get("size_bytes")
+    remedy = "read its source again, its unit first"
+    if value > POWER_OF_TEN * most:
+        observed = f"a limit of {value / most:.0%} of the highest peak that applies"
+        return Flaw(observed, f"less than {POWER_OF_TEN:.0%}", remedy)
+    small = isinstance(size, int | float) and size < SATURATES_FROM_BYTES
+    if suffix == "traffic_GBps" and not _is_cpu(entry.hardware) and not small and value < LEAST_LIMIT * least:
+        observed = f"a limit of {value / least:.2%} of the lowest peak that applies"
+        return Flaw(observed, f"at least {LEAST_LIMIT:.0%} of a memory's", remedy)
+    return None
 
 
 def distrusted(key: Key, work: Work, reference: Reference | None) -> str:
     """Why a reference is not compared with, naming its file and its entry; empty where it may be, or there is none."""
-    if reference is None:
-        return ""
-    flaw = absurd(key, work, reference.medians_s, reference.achieved)
-    if flaw is None:
+    flaw = absurd(key, work, reference.medians_s, reference.achieved) if reference is not None else None
+    if reference is None or flaw is None:
         return ""
     return (
         f"{reference.source} holds {key.label} with {flaw.observed}, expected {flaw.expected}, so nothing is compared "
@@ -141,20 +152,30 @@ def distrusted(key: Key, work: Work, reference: Reference | None) -> str:
     )
 
 
+def _is_cpu(hardware: HardwareKey) -> bool:
+    return "-cores" in (hardware.partition or "")
+
+
 def _roof(key: Key, work: Work) -> tuple[float, float] | None:
     """The lowest and the highest peak that may apply, in bytes or FLOP per second; None of other work."""
-    known = product_like(key.hardware.product, key.hardware.memory)
+    hardware, is_cpu = key.hardware, _is_cpu(key.hardware)
+    alone = hardware.devices in (None, 1)
+    known = product_like(hardware.product, hardware.memory)
     if known is not None:
-        operation = str(key.parameters.get("operation", key.benchmark))
-        found = _product_ceiling(known, key.hardware, work, key.metric, operation)
+        if alone:
+            found = product_ceiling(known, work, key.metric)
+        elif rate_suffix(key.metric) == "busbw_GBps":
+            operation = str(key.parameters.get("operation", key.benchmark))
+            found = collective_ceiling(known, hardware, work, key.metric, operation)
+        else:
+            found = pair_ceiling(known, hardware, key.metric)
         return None if found is None else (found.value, _highest(found))
-    is_cpu = "-cores" in (key.hardware.partition or "")
     # What a CPU computes may be emulated, and what its ranks pass each other crosses no link.
-    if key.hardware.devices not in (None, 1) or (is_cpu and rate_suffix(key.metric) != "traffic_GBps"):
+    if not alone or (is_cpu and rate_suffix(key.metric) != "traffic_GBps"):
         return None
-    vendor = vendor_of(key.hardware.product or "")
+    vendor = vendor_of(hardware.product or "")
     products = [one for one in catalogue().products if is_cpu or vendor_of(one.product) == vendor]
-    peaks = [found for one in products if (found := product_ceiling(one, work, key.metric)) is not None]
+    peaks = [peak for one in products if (peak := product_ceiling(one, work, key.metric)) is not None]
     if not peaks:
         return None
     lowest = min(peak.value for peak in peaks) * (LEAST_OF_A_CPU if is_cpu else 1.0)
@@ -173,27 +194,10 @@ def vendor_of(product: str) -> str:
 
 def _saturates(key: Key, work: Work) -> bool:
     """Whether work must come near the roof on any sound machine: a large copy by a device, or a large product."""
-    if key.hardware.partition not in (None, "none") and "-cores" not in (key.hardware.partition or ""):
+    if key.hardware.partition not in (None, "none") and not _is_cpu(key.hardware):
         return False
     intensity = work.operational_intensity or 0.0
     if rate_suffix(key.metric) == "TFLOPS":
         return work.flops >= LARGE_PRODUCT_FLOPS and intensity >= LARGE_PRODUCT_INTENSITY
-    pageable = key.metric.startswith("pageable_")
-    return not pageable and intensity < LEAST_ARITHMETIC and _size_bytes(work) >= SATURATES_FROM_BYTES
-
-
-def _size_bytes(work: Work) -> int:
-    return max(work.payload_bytes, work.traffic_bytes // 2, work.algbw_bytes)
-
-
-def _rate(per_second: float, computes: bool) -> str:
-    return format_flops(per_second) if computes else format_rate(per_second)
-
-
-def _product_ceiling(known: Product, hardware: HardwareKey, work: Work, metric: str, operation: str) -> Ceiling | None:
-    """The peak of a whole device, of the links of a collective, or of a pair."""
-    if hardware.devices in (None, 1):
-        return product_ceiling(known, work, metric)
-    if rate_suffix(metric) == "busbw_GBps":
-        return collective_ceiling(known, hardware, work, metric, operation)
-    return pair_ceiling(known, hardware, metric)
+    copies = intensity < LEAST_ARITHMETIC and not key.metric.startswith("pageable_")
+    return copies and moved_bytes(work) >= SATURATES_FROM_BYTES

@@ -12,7 +12,7 @@ from ..core.samples import SIBLINGS
 from ..core.units import printable
 from ..hardware import family_of, identity_of
 from ..kernel_gate.recording import propose_exact
-from ..stats.peaks import typical_peak
+from ..stats.key_results import typical_peak
 from ..stats.stats import growth
 from .comparators import key_of_entry, pooled_median, reference_of, typical_clock
 from .disagreement import Disagreement, Sessions, runs_apart, sessions_apart

@@ -20,9 +20,10 @@ from ..core.rows import Row, badness
 from ..hardware import identity_of
 from ..stats.judgements import judgement_of
 from ..stats.looks import FALSE_FAR, FALSE_IMPROVED, FALSE_PASS, FALSE_RED, FEWEST_TESTS, WORTHWHILE
+from ..stats.outlook import WORTH_REPORTING
 from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, Spread, borrow, priors
 from ..stats.stats import CONFIDENCE, Difference
-from ..stats.verdicts import WORTH_REPORTING, Kind, Verdict, changed_environment, settle, span_text
+from ..stats.verdicts import Kind, Verdict, changed_environment, kind_unless_red, settle, span_text
 from .comparators import RunComparator, class_of_key, default_tolerance
 from .rows import compared_row
 from .runs import Run
@@ -292,11 +293,7 @@ def _error(sides: Sequence[Sequence[float]], lent: Prior) -> tuple[float, float]
 
 
 def _kind(found: Difference, tolerance: float) -> Kind:
-    limit, far = math.log1p(tolerance), math.log1p(2 * tolerance)
-    if found.estimate + found.bound(1 - FALSE_IMPROVED) < -limit:
-        return Kind.IMPROVED
-    near = found.estimate + found.bound(1 - FALSE_PASS) < limit
-    return Kind.PASSED if near and found.estimate + found.bound(1 - FALSE_FAR) < far else Kind.INCONCLUSIVE
+    return kind_unless_red(found.estimate, found.bound, tolerance, (FALSE_IMPROVED, FALSE_PASS, FALSE_FAR))
 
 
 def _reason(verdict: Verdict, found: Difference, changes: DeviceChanges, tests: int) -> str:

@@ -3,20 +3,19 @@
 import datetime
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from ..core.errors import BadFile, BadInput, CannotStore
+from ..core.errors import BadFile
 from ..core.keys import told_by_position
 from ..core.memory import MemoryUse, OutOfMemory
 from ..core.profiles import Figure, Profile
 from ..core.records import Footer, Header, Judgement, Measurement, Outcome
 from ..core.resources import ExactJudgement, Resources
 from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
-from ..core.storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
+from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
 
 Line = (
     Header
@@ -47,8 +46,6 @@ LINE_TYPES: dict[str, type[Line]] = {
     "footer": Footer,
 }
 _NAMES = {kind: name for name, kind in LINE_TYPES.items()}
-# Of the runs that are saved, in a sentence about one that is not.
-MOST_NAMED = 5
 # What older versions wrote, and of the kernels and classes of such a profile.
 RETIRED = {
     "profile": frozenset(("timers", "overlap_s", "streams")),
@@ -163,37 +160,6 @@ class Run:
         return f"its test {ended.outcome}: {ended.reason}" if ended.outcome == "failed" else "its test was skipped"
 
 
-def run_path(name: str, folder: Path, what: str = "run name") -> Path:
-    """The path that a user's NAME|PATH means: a path if it has a `/` or ends in .json or .jsonl, else a saved name.
-
-    Raises:
-        BadInput: neither; the sentence calls it `what`.
-    """
-    if "/" in name or os.sep in name or name.endswith((".json", ".jsonl")):
-        return Path(name)
-    return folder / "runs" / f"{check_name(name, what)}.jsonl"
-
-
-def resolve_run(name: str, folder: Path, what: str = "run name") -> Path:
-    """As `run_path`, of a run that is to be read: a name has to be one of those that are saved.
-
-    Raises:
-        BadInput: neither a path nor a name, or nothing is saved under it.
-    """
-    path = run_path(name, folder, what)
-    if path != Path(name) and not path.exists():
-        raise BadInput(f"run file {path} does not exist; {saved_runs(folder)}")
-    return path
-
-
-def saved_runs(folder: Path) -> str:
-    """The newest of the runs that are saved there, in words."""
-    known = sorted((folder / "runs").glob("*.jsonl"), key=lambda path: path.lstat().st_mtime)
-    if not known:
-        return f"no run is saved in {folder} yet, save one with --roofline-save=NAME"
-    return f"saved runs: {'…, ' * (len(known) > MOST_NAMED)}{', '.join(path.stem for path in known[-MOST_NAMED:])}"
-
-
 def read_run(path: Path) -> Run:
     """A run file. A last line that was cut in the middle is left out, and said so by `cut`.
 
@@ -202,11 +168,11 @@ def read_run(path: Path) -> Run:
     """
     lines = read_bytes(path, "run file").split(b"\n")
     tail = lines.pop()
-    records: list[Line] = [_read_line(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
+    records: list[Line] = [read_line(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
     cut = False
     if tail.strip():
         try:
-            records.append(_read_line(tail, len(lines) + 1, path))
+            records.append(read_line(tail, len(lines) + 1, path))
         except BadFile:
             if not records:
                 raise
@@ -227,11 +193,11 @@ def ends_of(path: Path) -> tuple[Header, Footer] | None:
         last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
     if b'"footer"' not in last[:40]:
         return None
-    header, footer = _read_line(first, 1, path), _read_line(last, -1, path)
+    header, footer = read_line(first, 1, path), read_line(last, -1, path)
     return (header, footer) if isinstance(header, Header) and isinstance(footer, Footer) else None
 
 
-def _read_line(line: bytes, number: int, path: Path) -> Line:
+def read_line(line: bytes, number: int, path: Path) -> Line:
     where = f"run file {path}, line {number}"
     raw = decode_json(line, where)
     kind = raw.pop("type", None) if isinstance(raw, dict) else None
@@ -312,108 +278,3 @@ def encode_line(record: Line) -> str:
     if isinstance(record, Measurement):
         plain["derived"] = record.derived()
     return json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-class RunWriter:
-    """Appends records to a run file, each on disk before the next test starts.
-
-    Where the folder cannot be written or is full, the whole run goes on in a file under the system's temporary folder,
-    and if that fails too, in memory alone; `trouble` then holds a sentence for the user.
-    """
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder
-        self.name = name
-        self.path: Path | None = None
-        self.trouble = ""
-        self._lines: list[str] = []
-        self._file: TextIO | None = None
-
-    def write(self, record: Line) -> None:
-        """Append one record."""
-        line = encode_line(record)
-        self._lines.append(line)
-        if self._file is None and not self.trouble:
-            self._open_first()
-        elif self._file is not None:
-            self._append(line)
-
-    def read_back(self) -> Run | None:
-        """Everything that was written, as it is read from a file, also where it could not be saved; None of nothing."""
-        path = self.path or Path(f"{self.name}.jsonl")
-        records = [_read_line(line.encode(), number, path) for number, line in enumerate(self._lines, 1)]
-        return assemble(path, records, cut=False) if records else None
-
-    def close(self) -> None:
-        """Close the file; a full disk may speak up only now."""
-        if self._file is not None:
-            try:
-                self._file.close()
-            except OSError as error:
-                self._fall_back(error)
-                if self._file is not None:
-                    self._file.close()
-
-    def _open_first(self) -> None:
-        try:
-            make_run_folder(self.folder)
-            self._start(self.folder / "runs" / f"{self.name}.jsonl")
-        except OSError as error:
-            self._fall_back(error)
-
-    def _start(self, path: Path) -> None:
-        # "x": an existing run is never overwritten, whatever happened between the first look and now.
-        self._file = path.open("x", encoding="utf-8")
-        self.path = path
-        self._file.writelines(self._lines)
-        self._file.flush()
-
-    def _append(self, line: str) -> None:
-        assert self._file is not None
-        try:
-            self._file.write(line)
-            self._file.flush()
-        except OSError as error:
-            self._fall_back(error)
-
-    def _fall_back(self, error: OSError) -> None:
-        wanted = self.folder / "runs" / f"{self.name}.jsonl"
-        first = not self.trouble
-        begun = self.path
-        self._file, self.path = None, None
-        self.trouble = f"the run could not be saved as {wanted}: {error.strerror or error}"
-        if first:
-            try:
-                spare = Path(tempfile.mkdtemp(prefix="roofline-"))
-                self._start(spare / f"{self.name}.jsonl")
-                if begun is not None:
-                    # Everything is in the new file; half a run must not keep its name taken.
-                    begun.unlink(missing_ok=True)
-                self.trouble += f"; saved as {self.path} instead, choose another place with --roofline-dir"
-                return
-            except OSError:
-                self._file, self.path = None, None
-        self.trouble += "; its measurements are printed here and nowhere else, choose another place with --roofline-dir"
-
-
-def make_run_folder(folder: Path) -> None:
-    """Make `folder`/runs, which ignores itself in git; a folder that was there already is left as it is.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    runs = folder / "runs"
-    if not runs.is_dir():
-        runs.mkdir(parents=True)
-        (runs / ".gitignore").write_text("*\n", encoding="utf-8")
-
-
-def refuse_existing(folder: Path, name: str) -> None:
-    """Raise where a run of that name is already saved.
-
-    Raises:
-        CannotStore: with the path of the run that is there.
-    """
-    path = folder / "runs" / f"{name}.jsonl"
-    if path.exists():
-        raise CannotStore(f"a run named {name!r} is already saved as {path}; choose another name or remove that file")

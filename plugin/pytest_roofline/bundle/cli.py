@@ -55,7 +55,8 @@ def bundle(
 
     Exit status: 0 written, 2 the input cannot be used, or nothing failed and no test is named.
     """
-    from ..baselines.runs import read_run, resolve_run
+    from ..baselines.run_files import resolve_run
+    from ..baselines.runs import read_run
     from .making import make_bundle
     from .redacting import Redactor
     from .sources import zipped

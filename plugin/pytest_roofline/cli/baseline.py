@@ -105,7 +105,8 @@ def _print(proposal: "Proposal", output: Path) -> None:
 
 def _picked(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Picked":
     from ..baselines.picking import pick, scan
-    from ..baselines.runs import read_run, resolve_run
+    from ..baselines.run_files import resolve_run
+    from ..baselines.runs import read_run
 
     if not names:
         return scan(folder, choice)
@@ -144,7 +145,7 @@ def _say(lines: Iterable[str], start: str) -> None:
 
 def provisional(entries: "Iterable[Entry]") -> str:
     """Of which entries too little is known, in a sentence; empty where of none."""
-    from ..baselines.health import health_of
+    from ..baselines.checks import health_of
     from ..report.baseline_tables import provisional_note
 
     return provisional_note(health_of(entries)) or ""

@@ -44,7 +44,8 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
 
     Exit status: 0 written, 2 the input cannot be used, or nothing of it may go out.
     """
-    from ..baselines.runs import read_run, resolve_run
+    from ..baselines.run_files import resolve_run
+    from ..baselines.runs import read_run
     from ..core.writing import refuse_overwriting, write_atomically
     from ..exchange.export import export as export_runs
 

@@ -117,7 +117,7 @@ def _refuse_twice(files: Sequence[str], contents: Sequence[bytes]) -> None:
 
 
 def _path(name: str | None, output: Path | None, run_id: str, folder: Path) -> Path:
-    from ..baselines.runs import make_run_folder, refuse_existing
+    from ..baselines.run_files import make_run_folder, refuse_existing
     from ..core.storage import check_name
 
     if output is not None:

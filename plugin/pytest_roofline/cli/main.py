@@ -95,7 +95,7 @@ def compare(
 
 def _side(names: str, folder: Path) -> list[Path]:
     """One side of a comparison: one file, or several with commas between their names."""
-    from ..baselines.run_paths import paths_of
+    from ..baselines.run_files import paths_of
 
     parts = [names] if Path(names).exists() else names.split(",")
     return [Path(path) for part in parts if part for path in paths_of(part, folder)]

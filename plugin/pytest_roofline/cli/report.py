@@ -68,7 +68,8 @@ def _refuse_beside_schema(runs: tuple[str, ...], output: str | None, as_json: bo
 
 
 def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
-    from ..baselines.runs import read_run, resolve_run
+    from ..baselines.run_files import resolve_run
+    from ..baselines.runs import read_run
 
     runs: list[Run] = []
     for name in names:

@@ -19,7 +19,7 @@ from ..plugin.options import PLAN_VARIABLE
 from .options import into_option, json_option, print_json, width
 
 if TYPE_CHECKING:
-    from ..baselines.health import Health
+    from ..baselines.checks import Health
     from ..baselines.plausible import Flaw
     from ..baselines.pruning import PlannedTest, Unused
     from ..core.entries import Baseline, Entry, ExactEntry
@@ -41,7 +41,7 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
 
     Exit status: 0 shown, 2 a file cannot be read.
     """
-    from ..baselines.health import health_of
+    from ..baselines.checks import health_of
     from ..baselines.renewal import select
     from ..report.baseline_tables import health_as_json, published_as_json
     from ..report.tables import exact_as_json

@@ -84,7 +84,7 @@ class Entry:
         from_amount: of a floor, how much of what its metric counts (bytes, FLOP) a call must do for it to apply.
         reason: why somebody departs from what is usual: lowers or drops a floor (value 0), or allows a wide tolerance.
         anchor: of a measured entry, the sessions that its renewals are held against; empty where they are its oldest.
-        renewals: of a measured entry, the newest of them, oldest first: see `baselines.creep`.
+        renewals: of a measured entry, the newest of them, oldest first: see `baselines.renewal`.
         peak_bytes: of a measured entry, the most memory that one call holds; None where nobody measured it.
     """
 

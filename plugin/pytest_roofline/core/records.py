@@ -239,7 +239,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class PeakJudgement:
-    """The verdict on the most memory that one call held, in bytes, less is better: see `stats.peaks`.
+    """The verdict on the most memory that one call held, in bytes, less is better: see `stats.key_results`.
 
     `new_bytes` is None where the baseline has a peak and none was taken, `reference_bytes` where the baseline has none.
     `allowed_bytes` is by how much the two may differ.

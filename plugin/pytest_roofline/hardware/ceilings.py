@@ -1,5 +1,6 @@
 """What a product and the links of several can reach at most, from datasheets, and which rates are beyond belief."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..core.facts import DeviceFacts, Environment, Gpu, HardwareKey
@@ -150,7 +151,7 @@ def above_peak(ceiling: Ceiling | None, work: Work, share: float | None, labels:
         return ""
     if share <= UPPER_BOUND * (ceiling.limit or ceiling.value) / ceiling.value:
         return ""
-    if not (_computes_enough(work) if is_arithmetic(ceiling) else _moves_enough(work, labels)):
+    if not is_large(work, labels, computes=is_arithmetic(ceiling)):
         return ""
     return f"{share:.0%} of the datasheet's peak ({format_ceiling(ceiling)}): the work was not done, or not counted"
 
@@ -186,13 +187,16 @@ def device_bounds(device: DeviceFacts) -> list[Ceiling]:
     return [ceiling_of(known.peaks[name], metric, RATE_UNITS[metric]) for name, metric in found]
 
 
-def _moves_enough(work: Work, labels: tuple[str, ...]) -> bool:
-    size_bytes = max(work.payload_bytes, work.traffic_bytes // 2, work.algbw_bytes)
-    return size_bytes >= BOUNDED_FROM_BYTES and "cache_resident" not in labels
+def moved_bytes(work: Work) -> int:
+    """The most bytes that one call moves: a payload, what is read and written as one copy, or a collective's size."""
+    return max(work.payload_bytes, work.traffic_bytes // 2, work.algbw_bytes)
 
 
-def _computes_enough(work: Work) -> bool:
-    return work.flops >= BOUNDED_FROM_FLOPS
+def is_large(work: Work, labels: Sequence[str], *, computes: bool) -> bool:
+    """Whether a peak bounds this work: no clock's step or cache flatters it. FLOP/s from 1 GFLOP, bytes from 16 MiB."""
+    if computes:
+        return work.flops >= BOUNDED_FROM_FLOPS
+    return moved_bytes(work) >= BOUNDED_FROM_BYTES and "cache_resident" not in labels
 
 
 def link_peak(product: Product | None, link: str | None) -> Peak | None:

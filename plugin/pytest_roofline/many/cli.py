@@ -125,7 +125,7 @@ def _read(runs: Sequence[str], folder: Path, cache: bool, since: str | None, pat
     Raises:
         BadInput: none can be used, or none is left.
     """
-    from ..baselines.run_paths import expand
+    from ..baselines.run_files import expand
     from .reading import read_many
 
     paths = expand(runs, folder, sys.stdin if "-" in runs else ())

@@ -19,7 +19,7 @@ DOES_NOT_FIT = "DOES NOT FIT"
 
 if TYPE_CHECKING:
     from ..baselines.comparators import Comparator
-    from ..baselines.runs import RunWriter
+    from ..baselines.run_files import RunWriter
 
 
 class CompiledKernels:

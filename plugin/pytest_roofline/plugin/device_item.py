@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..baselines.ending import DEGRADED
+from ..baselines.rows import DEGRADED
 from ..core.errors import BadFile
 from ..core.facts import Finding, Gpu, Unexpected
 from ..core.records import Outcome

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ..baselines.comparators import BaselineComparator, RunComparator
-from ..baselines.nights import watched
+from ..baselines.run_files import watched
 from ..core.entries import RESOURCES
 from ..core.units import GIB, count, format_tolerance, printable
 from ..hardware import family_of, unknown_line
@@ -30,8 +30,8 @@ from ..report.published import idle_lines, limit_lines, published_lines
 from ..report.tables import kernels_table, results_table, roofline_note
 from ..report.transfers import matrix_lines, transfer_lines
 from ..stats.curves import judge_curves, summarise
+from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
-from ..stats.verdicts import DEFAULT_TOLERANCES
 from ..version import __version__
 from .foreseen import seconds_each, seconds_of_all
 from .gate_item import shortfalls, unmeasured_entries

@@ -14,9 +14,8 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from ..baselines.comparators import BaselineComparator
-from ..baselines.ending import XFAIL, how_it_ended
 from ..baselines.pruning import PlannedTest, Selection, Unmeasured, unmeasured
-from ..baselines.rows import together_row
+from ..baselines.rows import XFAIL, how_it_ended, together_row
 from ..core.entries import Entry
 from ..core.keys import canonical
 from ..core.records import Outcome

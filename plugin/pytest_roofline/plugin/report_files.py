@@ -14,7 +14,8 @@ from .planned import Planned, encodable
 from .settings import Options
 
 if TYPE_CHECKING:
-    from ..baselines.runs import Run, RunWriter
+    from ..baselines.run_files import RunWriter
+    from ..baselines.runs import Run
     from ..core.rows import Row
     from ..report.annotations import Place
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from ..baselines.runs import RunWriter, new_run_id, now
+from ..baselines.run_files import RunWriter
+from ..baselines.runs import new_run_id, now
 from ..core.errors import RooflineError
 from ..core.keys import Key, told_by_position
 from ..core.memory import OutOfMemory

@@ -314,7 +314,7 @@ def _path(config: pytest.Config, option: str, text: str) -> Path:
 
 
 def _check_save(folder: Path, save: str, against: tuple[Path, ...]) -> None:
-    from ..baselines.runs import refuse_existing
+    from ..baselines.run_files import refuse_existing
     from ..core.errors import BadInput
     from ..core.storage import check_name
 
@@ -328,7 +328,7 @@ def _against(config: pytest.Config, folder: Path) -> tuple[Path, ...]:
     names = option_value(config, "against") or []
     if not names:
         return ()
-    from ..baselines.runs import run_path, saved_runs
+    from ..baselines.run_files import run_path, saved_runs
     from ..core.errors import BadInput
 
     paths = []

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..baselines.comparators import BaselineComparator, class_of_key, find_reference
-from ..baselines.ending import INTERRUPTED
+from ..baselines.comparing import limits_of, policy_of
 from ..baselines.plausible import distrusted
-from ..baselines.policy import limits_of, policy_of
-from ..baselines.rows import timed_row
+from ..baselines.rows import INTERRUPTED, timed_row
 from ..core.entries import Entry, Statistic
 from ..core.keys import Key
 from ..core.records import Measurement
@@ -20,19 +19,19 @@ from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
 from ..report.published import figure_texts
 from ..report.verdicts import remarks
 from ..stats.judgements import judgement_of
-from ..stats.key_results import KeyResults, LostRound
+from ..stats.key_results import KeyResults, LostRound, judge_peak
 from ..stats.limits import IdleLimit, Limit, Summary
 from ..stats.looks import Looks
-from ..stats.peaks import judge_peak
+from ..stats.outlook import Policy, Reference
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.siblings import Sibling, judge_sibling, unless_busy
 from ..stats.spread import Group
-from ..stats.verdicts import Kind, Policy, Reference, Verdict, default_looks, judge, settle
+from ..stats.verdicts import Kind, Verdict, default_looks, judge, settle
 from .device_under_test import DeviceUnderTest
 from .settings import Options
 
 if TYPE_CHECKING:
-    from ..baselines.runs import RunWriter
+    from ..baselines.run_files import RunWriter
 
 
 class TimedResults:

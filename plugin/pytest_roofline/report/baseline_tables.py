@@ -5,18 +5,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..baselines.creep import since, since_accepted
-from ..baselines.health import Health
+from ..baselines.checks import Health
 from ..baselines.plausible import Flaw
 from ..baselines.proposals import Proposal
 from ..baselines.pruning import Unused
-from ..baselines.renewal import Change
+from ..baselines.renewal import Change, since, since_accepted
 from ..core.entries import Entry
 from ..core.facts import HardwareKey
 from ..core.units import format_flops, format_memory, format_percent, format_rate, format_seconds, printable
 from ..core.work import rate_suffix
 from ..kernel_gate.recording import ExactChange
-from ..stats.published import value_text
+from ..stats.limits import value_text
 from ..stats.spread import ENOUGH_SESSIONS, Spread
 from .published import figure_text
 from .tables import new_table, render

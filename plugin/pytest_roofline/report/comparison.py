@@ -13,8 +13,8 @@ from ..baselines.runs import Run
 from ..core.rows import TIME, Row, plain
 from ..core.units import format_percent, listed, printable
 from ..hardware import identity_of
-from ..hardware.rungs import rung_of
-from ..stats.explaining import common_shift
+from ..stats.judgements import common_shift
+from ..stats.ladder import rung_of
 from ..stats.stats import growth
 from ..stats.verdicts import Kind, span_text
 from .overview import clock_line, device_line, shift_line, together_text

@@ -15,8 +15,9 @@ from ..core.units import count, format_memory, format_percent, format_seconds, f
 from ..kernel_gate.text import explanation as kernel_explanation
 from ..observe.text import memory_lines, profile_lines
 from ..stats.looks import FALSE_RED
+from ..stats.outlook import WORTH_REPORTING
 from ..stats.stats import growth
-from ..stats.verdicts import WORTH_REPORTING, span_text
+from ..stats.verdicts import span_text
 from .figures import figure_lines, first_call_text
 
 # Positions of a strip of samples, from the fastest to the slowest that is shown.

@@ -22,7 +22,7 @@ from ..core.units import (
     three_digits,
 )
 from ..core.work import rate_suffix
-from ..stats.verdicts import DEFAULT_TOLERANCE
+from ..stats.outlook import DEFAULT_TOLERANCE
 
 # A sweep may give figures in every test; the run file has them all.
 MOST_LISTED = 30

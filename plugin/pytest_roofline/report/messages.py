@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..baselines.nights import NIGHTS, Watched
+from ..baselines.run_files import NIGHTS, Watched
 from ..core.records import CurveSummary
 from ..core.rows import Row, badness
 from ..core.samples import PROFILED
 from ..core.units import count, format_bytes, format_seconds, listed, printable, three_digits
 from ..core.work import rate_suffix
-from ..stats.peaks import NO_PEAK
+from ..stats.key_results import NO_PEAK
 from ..stats.verdicts import Kind
 
 # Why tests were not measured: a sweep has a reason of its own for every size.

@@ -8,10 +8,9 @@ from ..baselines.runs import Run
 from ..core.keys import Key
 from ..core.rows import Row
 from ..core.units import format_bytes, format_percent, format_tolerance, listed, printable
-from ..hardware.rungs import Rung
 from ..stats.curves import CurveVerdict
-from ..stats.explaining import clock_change, common_shift, could_have_seen, modes
-from ..stats.ladder import Evidence, RungState, RungStep, climb, look_at, slowed_by
+from ..stats.judgements import clock_change, common_shift, could_have_seen, modes
+from ..stats.ladder import Evidence, Rung, RungState, RungStep, climb, look_at, slowed_by
 from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import Kind
 from ..stats.verdicts import span_text as bounds_text

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..baselines.run_names import run_names
+from ..baselines.run_files import run_names
 from ..baselines.runs import Run
 from ..core.facts import Environment
 from ..core.rows import Row

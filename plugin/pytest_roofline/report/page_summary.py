@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from ..baselines.ending import DEGRADED, INTERRUPTED, OUT_OF_MEMORY, SHADOW, SKIPPED, XFAIL
+from ..baselines.rows import DEGRADED, INTERRUPTED, OUT_OF_MEMORY, SHADOW, SKIPPED, XFAIL
 from ..core.rows import FAILED, MEASURED, Row, worst_first
 from ..core.units import count, format_percent, printable, slug
 from ..stats.verdicts import Kind

@@ -7,7 +7,7 @@ from ..core.entries import OUT_OF_MEMORY, PEAK_METRIC, Entry
 from ..core.keys import JOB_METRIC
 from ..core.rows import Row
 from ..core.units import count, format_memory, printable
-from ..stats.published import describe, only_below, published_s, value_text
+from ..stats.limits import describe, only_below, published_s, value_text
 from .words import figure
 
 # A source may be a long address; what a person needs is whose it is.

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..baselines.ending import SKIPPED
-from ..baselines.rows import rows_of
-from ..baselines.run_names import run_names
+from ..baselines.rows import SKIPPED, rows_of
+from ..baselines.run_files import run_names
 from ..baselines.runs import Run
 from ..core.rows import Row, worst_first
 from ..core.samples import PROFILED

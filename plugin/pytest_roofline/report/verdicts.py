@@ -7,7 +7,7 @@ from ..core.facts import Finding
 from ..core.records import Judgement
 from ..core.rows import Row
 from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
-from ..stats.explaining import ClockChange, Modes, clock_change, modes
+from ..stats.judgements import ClockChange, Modes, clock_change, modes
 from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import Kind
 from .words import figure, limit_text, span_text

@@ -14,7 +14,7 @@ from ..core.records import CurveSummary, Judgement, Measurement
 from ..core.rows import Row
 from .looks import FALSE_IMPROVED, FALSE_PASS
 from .stats import CONFIDENCE, quantile
-from .verdicts import Kind
+from .verdicts import Kind, kind_unless_red
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,22 +144,16 @@ def _judge_curve(label: str, metric: str, points: Sequence[tuple[int, Judgement]
     estimate, error = fmean(estimates), fmean(one.error or 0.0 for one in judged)
     freedom = min(math.inf if one.freedom is None else one.freedom for one in judged)
     tolerance = min(one.tolerance for one in judged)
-    limit = math.log1p(tolerance)
-    if red:
-        kind = Kind.REGRESSED
-    elif estimate + quantile(1 - FALSE_IMPROVED, freedom) * error < -limit:
-        kind = Kind.IMPROVED
-    elif estimate + quantile(1 - FALSE_PASS, freedom) * error < limit:
-        kind = Kind.PASSED
-    else:
-        kind = Kind.INCONCLUSIVE
+    # The far bound is that of PASSED itself, as half of all is no demand.
+    levels = FALSE_IMPROVED, FALSE_PASS, 0.5
+    kind = kind_unless_red(estimate, lambda confidence: quantile(confidence, freedom) * error, tolerance, levels)
     half = quantile((1 + CONFIDENCE) / 2, freedom) * error
     sizes = [size for size, _ in points]
     first, last, worst_estimate = _worst_region(list(zip(sizes, estimates, strict=True)))
     return CurveVerdict(
         label=label,
         metric=metric,
-        kind=kind,
+        kind=Kind.REGRESSED if red else kind,
         tolerance=tolerance,
         estimate=estimate,
         interval=(estimate - half, estimate + half),

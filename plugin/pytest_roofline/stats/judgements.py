@@ -1,9 +1,12 @@
 """A verdict as the plain record that a run file keeps and that every row shows."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
 
 from ..core.records import Judgement, SessionRecord, SpreadRecord
+from .outlook import WORTH_REPORTING
 from .spread import Spread
 from .verdicts import Verdict, changed_environment
 
@@ -77,3 +80,139 @@ def _spread(spread: Spread) -> SpreadRecord:
 
 def _finite(freedom: float) -> float | None:
     return None if math.isinf(freedom) else freedom
+
+
+# Of fewer tests nobody can say that all of them moved.
+FEWEST_SHIFTED = 5
+# So many of the tests moved in the same direction, each by at least half of what the middle one did.
+MOST_SHIFTED = 0.9
+# Standard errors of one test that the middle one must have moved.
+SURELY = 2.0
+# A clock that moved less says nothing.
+CLOCK_SHARE = 0.01
+# Fewer processes cannot show two modes.
+FEWEST_BIMODAL = 8
+DIP_LEVEL = 0.05
+# Of the way between the two centres, what is empty between modes; two sides that differ overlap or nearly touch.
+CLEARLY = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """The whole suite moved: by how much in log seconds, in how many of how many tests."""
+
+    estimate: float
+    moved: int
+    tests: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockChange:
+    """The device's clock moved: before and after in cycles per second, and the difference that is left in cycles."""
+
+    before_hz: float
+    after_hz: float
+    in_cycles: float
+
+    def explains(self, tolerance: float) -> bool:
+        """Whether no more than the tolerance is left in cycles."""
+        return abs(self.in_cycles) < math.log1p(tolerance) or self.overshoots(tolerance)
+
+    def overshoots(self, tolerance: float) -> bool:
+        """Whether the time moved as the clock did, and by less than the clock alone would have moved it."""
+        moved = math.log(self.after_hz / self.before_hz)
+        return abs(self.in_cycles) >= math.log1p(tolerance) and 0 < 1 - self.in_cycles / moved < 1
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """Processes lie in two groups: where, and how many of each side, baseline and new, are in the slow one."""
+
+    fast_s: float
+    slow_s: float
+    slow_before: int
+    before: int
+    slow_now: int
+    now: int
+
+
+def common_shift(judgements: Iterable[Judgement | None]) -> Shift | None:
+    """Whether all tests of a run moved together, by more than the smallest slowdown worth reporting."""
+    compared = [one for one in judgements if one is not None and one.compared]
+    # With what was taken out of them for having moved together.
+    estimates = [(one.estimate or 0.0) + one.shift for one in compared]
+    if len(estimates) < FEWEST_SHIFTED:
+        return None
+    middle = median(estimates)
+    tolerance = min(one.tolerance for one in compared)
+    # The tests of a process are slow together when it is, so all of them know no more than one.
+    worth = max(math.log1p(WORTH_REPORTING * tolerance), SURELY * median(one.error or 0.0 for one in compared))
+    moved = sum(estimate / middle >= 0.5 for estimate in estimates) if middle else 0
+    if abs(middle) < worth or moved < MOST_SHIFTED * len(estimates):
+        return None
+    return Shift(middle, moved, len(estimates))
+
+
+def clock_change(judgement: Judgement) -> ClockChange | None:
+    """How the clock moved since the baseline, where both are known and it did: a drop in clock lengthens every kernel.
+
+    Time × clock is cycles, so the difference in cycles is that in log seconds plus that in log clock.
+    """
+    before, now = judgement.reference_clock_hz, judgement.clock_hz
+    if before is None or now is None or judgement.estimate is None:
+        return None
+    moved = math.log(now / before)
+    return None if abs(moved) < CLOCK_SHARE else ClockChange(before, now, judgement.estimate + moved)
+
+
+def modes(old_s: Sequence[float], new_s: Sequence[float]) -> Modes | None:
+    """Two modes among the baseline's processes, or among those of both sides, where the dip test sees more than one.
+
+    How often the slow mode is occupied is another question than where the modes lie, so both are told. Two sides of
+    one mode each are a difference and no modes: of both together, one must lie in both groups.
+    """
+    old, new = ([math.log(value) for value in side] for side in (old_s, new_s))
+    for known, clearly in ((sorted(old), 0.0), (sorted(old + new), CLEARLY)):
+        gap = _parted(known, clearly)
+        if not gap:
+            continue
+        border = (known[gap] + known[gap - 1]) / 2
+        slow_before, slow_now = (sum(value > border for value in side) for side in (old, new))
+        if 0 < slow_before < len(old) or 0 < slow_now < len(new):
+            fast_s, slow_s = math.exp(fmean(known[:gap])), math.exp(fmean(known[gap:]))
+            return Modes(fast_s, slow_s, slow_before, len(old), slow_now, len(new))
+    return None
+
+
+def _parted(logs: Sequence[float], clearly: float) -> int:
+    """How many lie below the widest gap, where Hartigan's dip test sees two groups so clearly apart; else 0."""
+    if len(logs) < FEWEST_BIMODAL or logs[0] == logs[-1]:
+        return 0
+    import diptest
+    import numpy as np
+
+    _, p = diptest.diptest(np.array(logs))
+    if p > DIP_LEVEL:
+        return 0
+    gap = max(range(1, len(logs)), key=lambda index: logs[index] - logs[index - 1])
+    return gap if logs[gap] - logs[gap - 1] >= clearly * (fmean(logs[gap:]) - fmean(logs[:gap])) else 0
+
+
+def could_have_seen(judgements: Sequence[Judgement]) -> list[tuple[float, int, int]]:
+    """What slowdowns a run would have caught, 80 times in 100: (slowdown, tests that would, tests), the telling two.
+
+    The first is the smallest round figure that half of the tests reach, the second the smallest that all do.
+    """
+    reaches = sorted(one.reach for one in judgements if one.reach is not None)
+    if not reaches:
+        return []
+    shares = (reaches[(len(reaches) - 1) // 2], reaches[-1])
+    steps = dict.fromkeys(_rounded_up(share) for share in shares)
+    return [(step, sum(reach <= step for reach in reaches), len(reaches)) for step in steps]
+
+
+def _rounded_up(share: float) -> float:
+    """The next of 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100 % and so on."""
+    scale = 10 ** math.floor(math.log10(max(share, 0.01)) + 1e-9)
+    steps = (1, 2, 3, 4, 5, 6, 8, 10) if scale < 0.1 else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+    return float(next(step * scale for step in steps if step * scale >= share - 1e-9))

@@ -15,8 +15,9 @@ from statistics import median, mode
 import numpy as np
 import numpy.typing as npt
 
+from .outlook import Policy, Reference
 from .spread import ENOUGH_SESSIONS, Group, Prior, priors, sittings
-from .verdicts import Kind, Policy, Reference, Verdict, default_looks, judge
+from .verdicts import Kind, Verdict, default_looks, judge
 
 Floats = npt.NDArray[np.float64]
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...baselines.run_names import run_names
+from ...baselines.run_files import run_names
 from ...baselines.runs import Run
 from ...core.memory import CATEGORIES, MemoryUse
 from ...core.profiles import CLASSES, ClassTime, Profile

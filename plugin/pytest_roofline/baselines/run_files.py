@@ -1,0 +1,284 @@
+"""Where run files lie: which files a user means, what each is called, and the writer that appends to one."""
+
+import glob
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from ..core.errors import BadFile, BadInput, CannotStore
+from ..core.facts import HardwareKey
+from ..core.storage import check_name
+from ..core.units import printable
+from ..hardware import key_of
+from .runs import Line, Run, assemble, encode_line, ends_of, read_line
+
+# Of the runs that are saved, in a sentence about one that is not.
+MOST_NAMED = 5
+
+
+def run_path(name: str, folder: Path, what: str = "run name") -> Path:
+    """The path that a user's NAME|PATH means: a path if it has a `/` or ends in .json or .jsonl, else a saved name.
+
+    Raises:
+        BadInput: neither; the sentence calls it `what`.
+    """
+    if "/" in name or os.sep in name or name.endswith((".json", ".jsonl")):
+        return Path(name)
+    return folder / "runs" / f"{check_name(name, what)}.jsonl"
+
+
+def resolve_run(name: str, folder: Path, what: str = "run name") -> Path:
+    """As `run_path`, of a run that is to be read: a name has to be one of those that are saved.
+
+    Raises:
+        BadInput: neither a path nor a name, or nothing is saved under it.
+    """
+    path = run_path(name, folder, what)
+    if path != Path(name) and not path.exists():
+        raise BadInput(f"run file {path} does not exist; {saved_runs(folder)}")
+    return path
+
+
+def saved_runs(folder: Path) -> str:
+    """The newest of the runs that are saved there, in words."""
+    known = sorted((folder / "runs").glob("*.jsonl"), key=lambda path: path.lstat().st_mtime)
+    if not known:
+        return f"no run is saved in {folder} yet, save one with --roofline-save=NAME"
+    return f"saved runs: {'…, ' * (len(known) > MOST_NAMED)}{', '.join(path.stem for path in known[-MOST_NAMED:])}"
+
+
+class RunWriter:
+    """Appends records to a run file, each on disk before the next test starts.
+
+    Where the folder cannot be written or is full, the whole run goes on in a file under the system's temporary folder,
+    and if that fails too, in memory alone; `trouble` then holds a sentence for the user.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.name = name
+        self.path: Path | None = None
+        self.trouble = ""
+        self._lines: list[str] = []
+        self._file: TextIO | None = None
+
+    def write(self, record: Line) -> None:
+        """Append one record."""
+        line = encode_line(record)
+        self._lines.append(line)
+        if self._file is None and not self.trouble:
+            self._open_first()
+        elif self._file is not None:
+            self._append(line)
+
+    def read_back(self) -> Run | None:
+        """Everything that was written, as it is read from a file, also where it could not be saved; None of nothing."""
+        path = self.path or Path(f"{self.name}.jsonl")
+        records = [read_line(line.encode(), number, path) for number, line in enumerate(self._lines, 1)]
+        return assemble(path, records, cut=False) if records else None
+
+    def close(self) -> None:
+        """Close the file; a full disk may speak up only now."""
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                self._fall_back(error)
+                if self._file is not None:
+                    self._file.close()
+
+    def _open_first(self) -> None:
+        try:
+            make_run_folder(self.folder)
+            self._start(self.folder / "runs" / f"{self.name}.jsonl")
+        except OSError as error:
+            self._fall_back(error)
+
+    def _start(self, path: Path) -> None:
+        # "x": an existing run is never overwritten, whatever happened between the first look and now.
+        self._file = path.open("x", encoding="utf-8")
+        self.path = path
+        self._file.writelines(self._lines)
+        self._file.flush()
+
+    def _append(self, line: str) -> None:
+        assert self._file is not None
+        try:
+            self._file.write(line)
+            self._file.flush()
+        except OSError as error:
+            self._fall_back(error)
+
+    def _fall_back(self, error: OSError) -> None:
+        wanted = self.folder / "runs" / f"{self.name}.jsonl"
+        first = not self.trouble
+        begun = self.path
+        self._file, self.path = None, None
+        self.trouble = f"the run could not be saved as {wanted}: {error.strerror or error}"
+        if first:
+            try:
+                spare = Path(tempfile.mkdtemp(prefix="roofline-"))
+                self._start(spare / f"{self.name}.jsonl")
+                if begun is not None:
+                    # Everything is in the new file; half a run must not keep its name taken.
+                    begun.unlink(missing_ok=True)
+                self.trouble += f"; saved as {self.path} instead, choose another place with --roofline-dir"
+                return
+            except OSError:
+                self._file, self.path = None, None
+        self.trouble += "; its measurements are printed here and nowhere else, choose another place with --roofline-dir"
+
+
+def make_run_folder(folder: Path) -> None:
+    """Make `folder`/runs, which ignores itself in git; a folder that was there already is left as it is.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    runs = folder / "runs"
+    if not runs.is_dir():
+        runs.mkdir(parents=True)
+        (runs / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
+def refuse_existing(folder: Path, name: str) -> None:
+    """Raise where a run of that name is already saved.
+
+    Raises:
+        CannotStore: with the path of the run that is there.
+    """
+    path = folder / "runs" / f"{name}.jsonl"
+    if path.exists():
+        raise CannotStore(f"a run named {name!r} is already saved as {path}; choose another name or remove that file")
+
+
+SUFFIX = ".jsonl"
+
+
+def expand(arguments: Sequence[str], folder: Path, listed: Iterable[str] = ()) -> list[str]:
+    """Absolute paths of the run files that arguments name, sorted, each once.
+
+    Args:
+        arguments: saved names, paths, folders (every `.jsonl` below them) and patterns (`nodes/*/nightly-*.jsonl`);
+            `-` stands for `listed`.
+        folder: where saved runs lie, as `--dir` says.
+        listed: arguments from a list, one a line; empty lines do not count.
+
+    Raises:
+        BadInput: a folder or a pattern without a run file, or a name of none.
+    """
+    found: dict[str, None] = {}
+    for argument in _all(arguments, listed):
+        for path in paths_of(argument, folder):
+            # Of a pattern nobody expects a file in particular; of a name everybody does.
+            if not os.path.exists(path):  # noqa: PTH110
+                raise BadInput(f"run file {path} does not exist")
+            found[os.path.abspath(path)] = None  # noqa: PTH100
+    if not found:
+        raise BadInput("the list of run files is empty; expected names, paths, folders or patterns")
+    return sorted(found)
+
+
+def _all(arguments: Sequence[str], listed: Iterable[str]) -> Iterable[str]:
+    for argument in arguments:
+        if argument == "-":
+            yield from filter(None, (line.strip() for line in listed))
+        else:
+            yield argument
+
+
+def paths_of(argument: str, folder: Path) -> list[str]:
+    """The files that a saved name, a path, a folder or a pattern means, as written; one that is named may not exist.
+
+    Raises:
+        BadInput: a folder or a pattern without a run file, or nothing is saved under a name.
+    """
+    if os.path.isdir(argument) and not (folder / "runs" / f"{argument}{SUFFIX}").exists():  # noqa: PTH112
+        return _below(argument)
+    # A file may have brackets in its name; only what is no file is a pattern.
+    if any(sign in argument for sign in "*?[") and not os.path.exists(argument):  # noqa: PTH110
+        matched = [path for path in glob.glob(argument, recursive=True) if path.endswith(SUFFIX)]  # noqa: PTH207
+        if not matched:
+            raise BadInput(f"no run file matches {argument}; expected some that end in {SUFFIX}")
+        return sorted(matched)
+    return [str(resolve_run(argument, folder))]
+
+
+def _below(folder: str) -> list[str]:
+    found = [
+        os.path.join(where, name)  # noqa: PTH118
+        for where, _, names in os.walk(folder)
+        for name in names
+        if name.endswith(SUFFIX)
+    ]
+    if not found:
+        raise BadInput(f"{folder} holds no run file; expected some that end in {SUFFIX}")
+    return sorted(found)
+
+
+def run_names(runs: Sequence[Run]) -> dict[Path, str]:
+    """By path, the name of each run's file, with as many folders ahead as tell it from the others: `nightly`, `a/n`."""
+    paths = list(dict.fromkeys(run.path for run in runs))
+    parts = {path: path.absolute().with_name(path.stem).parts for path in paths}
+    names: dict[Path, str] = {}
+    for path in paths:
+        own, others = parts[path], [parts[other] for other in paths if other != path]
+        depth = next((n for n in range(1, len(own)) if all(own[-n:] != other[-n:] for other in others)), 1)
+        names[path] = _unused(printable("/".join(own[-depth:])), set(names.values()))
+    return names
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    # Folders do not tell `n.json` from `n.jsonl`, nor does what can be printed of two names always differ.
+    numbered = [name, *(f"{name} ({number})" for number in range(2, len(taken) + 2))]
+    return next(one for one in numbered if one not in taken)
+
+
+# From so many nights on, the rate of alarms is worth a decision.
+NIGHTS = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A run that watched: its night, a date in UTC, and what would have been red, the worst first.
+
+    `failed` tells that tests failed for themselves, which they do under any profile.
+    """
+
+    night: str
+    alarms: tuple[str, ...]
+    failed: bool = False
+
+    @property
+    def red(self) -> bool:
+        """Whether the gate would have been red."""
+        return self.failed or bool(self.alarms)
+
+    @property
+    def why(self) -> str:
+        """The worst of it: what was measured, and how it ended."""
+        return self.alarms[0].partition(" (")[0] if self.alarms else "a test failed for itself"
+
+
+def watched(folder: Path, hardware: HardwareKey) -> list[Watched]:
+    """The runs in a folder that watched on this hardware, in the order of their beginning; damaged files are left out.
+
+    Args:
+        folder: that holds `runs`.
+        hardware: of the device at hand.
+    """
+    found = []
+    for path in (folder / "runs").glob("*.jsonl"):
+        try:
+            ends = ends_of(path)
+        except (BadFile, OSError):
+            continue
+        if ends is None:
+            continue
+        header, footer = ends
+        if footer.shadow is not None and key_of(header.environment).alone == hardware.alone:
+            found.append((header.started, Watched(header.started[:10], footer.shadow, footer.exit_status != 0)))
+    return [run for _, run in sorted(found, key=lambda one: one[0])]
