@@ -33,9 +33,10 @@ def test_scale(roofline):
 """
 # Neighbours on the cores would make it INVALID, and nothing would be compared.
 QUIET = """
-from pytest_roofline.engine import conditions, host
+from pytest_roofline.engine import conditions
+from pytest_roofline.engine.devices import cpu
 
-host.too_busy = lambda taken: ""
+cpu.too_busy = lambda taken: ""
 conditions.MOST_PREEMPTIONS_HZ = float("inf")
 """
 OPTIONS = ("--roofline-device=cpu", "--roofline-rounds=1")

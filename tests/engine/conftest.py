@@ -36,7 +36,7 @@ def machine(tmp_path, monkeypatch):
     """An empty machine, which the host's facts are read from."""
     root = tmp_path / "machine"
     root.mkdir()
-    monkeypatch.setattr(host, "_ROOT", root)
+    monkeypatch.setattr(host, "ROOT", root)
     host.host_facts.cache_clear()
     yield FakeHost(root)
     host.host_facts.cache_clear()

@@ -579,10 +579,10 @@ def test_more_than_the_datasheets_peak_is_invalid_and_never_a_baseline(suite, de
 NOTHING = """
 import pytest
 from pytest_roofline import Work
-from pytest_roofline.engine import host
+from pytest_roofline.engine.devices import cpu
 
 # Whoever else uses this machine says nothing of this.
-host.too_busy = lambda _: ""
+cpu.too_busy = lambda _: ""
 WORKS = {
     "traffic": Work(read_bytes=2**30),
     "payload": Work(payload_bytes=2**30),

@@ -181,13 +181,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from pytest_roofline import Work
-from pytest_roofline.engine import host
+from pytest_roofline.engine.devices import cpu
 from pytest_roofline.engine.devices.cpu import CpuDevice
 
 CLOCK_NS = [0]
 WORK = Work(algbw_bytes=2**20, busbw_bytes=2**20)
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-host.too_busy = lambda taken: ""
+cpu.too_busy = lambda taken: ""
 
 
 def stamp(device):

@@ -30,9 +30,9 @@ import torch
 import torch.distributed as dist
 
 from pytest_roofline import Timed, Work
-from pytest_roofline.engine import host
+from pytest_roofline.engine.devices import cpu
 
-host.too_busy = lambda taken: ""
+cpu.too_busy = lambda taken: ""
 
 WORK = Work(algbw_bytes=4096, busbw_bytes=4096)
 

@@ -13,9 +13,8 @@ from zlib import crc32
 
 from ..core.errors import BadInput
 from ..core.samples import Calibration
-from . import host
 from .conditions import CAUSES, HOST_GAP, NEIGHBOUR
-from .devices import Traits
+from .devices import Traits, cpu
 
 # In the order in which they are named where ranks differ: the first of these that any rank saw.
 CODES = ("", HOST_GAP, *CAUSES, NEIGHBOUR)
@@ -249,7 +248,7 @@ class CoreWatch:
     def __init__(self, peers: Peers, *, on_processors: bool) -> None:
         self._peers = peers
         self._on_processors = on_processors
-        self._watch = host.Neighbours()
+        self._watch = cpu.Neighbours()
         self._began_s, self._own_s = time.perf_counter(), time.process_time()
 
     def disturbed(self) -> str:
@@ -257,9 +256,9 @@ class CoreWatch:
         own = (time.process_time() - self._own_s) / max(time.perf_counter() - self._began_s, 1e-9)
         taken = self._watch.cores_taken() if self._on_processors else None
         if self._peers.size == 1:
-            return host.too_busy(taken)
+            return cpu.too_busy(taken)
         rows = self._peers.gather((UNKNOWN if taken is None else taken, own, host_number(self._peers)))
-        return host.too_busy(most_taken([(row[0], row[1], row[2]) for row in rows]))
+        return cpu.too_busy(most_taken([(row[0], row[1], row[2]) for row in rows]))
 
 
 def most_taken(rows: list[tuple[float, float, float]]) -> float | None:

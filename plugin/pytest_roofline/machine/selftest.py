@@ -10,11 +10,10 @@ import torch
 from ..core.facts import Property
 from ..core.samples import Samples
 from ..core.units import format_amount, format_rate, format_seconds
-from ..engine import host
 from ..engine.blocks import Stopwatch
 from ..engine.calibration import calibrate
 from ..engine.calls import FLUSH_FACTOR, ROTATION_FACTOR
-from ..engine.devices import Device, Traits
+from ..engine.devices import Device, Traits, cpu
 from ..engine.timing import Engine, Plan
 
 # A pair of stamps that costs more could not time anything short.
@@ -371,9 +370,9 @@ class _Checks:
         self, call: Callable[[], object], flush: Callable[[], object] | None = None, graph: bool | None = None
     ) -> Samples:
         engine = Engine(self.device, Plan(call, sets=[()], budget_s=BUDGET_S, flush=flush, graph=graph))
-        watch = host.Neighbours()
+        watch = cpu.Neighbours()
         engine.run()
-        disturbed = host.too_busy(watch.cores_taken()) if self._on_cpu else ""
+        disturbed = cpu.too_busy(watch.cores_taken()) if self._on_cpu else ""
         samples = engine.samples()
         assert samples is not None
         self._spoiled = self._spoiled or samples.spoiled or disturbed

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 
 from ..core.errors import DeviceError
 from ..core.facts import DeviceFacts, Environment, Gpu
-from ..engine import inventory
 from ..engine.devices import amd, nvidia
 from ..engine.devices.base import RealDevice, Traits
 
@@ -34,7 +33,7 @@ class SeenDevice(RealDevice):
         """What the vendor's management library tells of it, which needs no context; None where it tells nothing."""
         # Whatever a library does, a run must not end for its health.
         with contextlib.suppress(Exception):
-            found = inventory.nvidia_gpu(self._facts.uuid)
+            found = nvidia.gpu(self._facts.uuid)
             return None if found is None else replace(found, others_bytes=None)
         return None
 

@@ -5,11 +5,11 @@ import io
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...core.facts import Gpu
-from .base import BRAKE, OWN_CONTEXT_BYTES, POWER_CAP, THERMAL, Counters, others_bytes
+from .base import BRAKE, OWN_CONTEXT_BYTES, POWER_CAP, THERMAL, Counters, Gpu, others_bytes
 
 # How long a cause was active, of `amdsmi_get_gpu_metrics_info` (version 1.6 of the table: MI300 and newer, amdsmi of
 # ROCm 6.3 and newer), and what it means here. PROCHOT is a signal from outside.
@@ -142,47 +142,44 @@ class Amdsmi:
             return {}
         link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_metric", {})
         partition = self._ask("amdsmi_get_gpu_compute_partition")
-        found = {
-            "power_limit_w": _watts((self._ask("amdsmi_get_power_cap_info") or {}).get("power_cap")),
-            "pcie_generation": _generation(link.get("pcie_speed")),
-            "pcie_width": _number(link.get("pcie_width")),
+        return _known(
+            power_limit_w=_watts((self._ask("amdsmi_get_power_cap_info") or {}).get("power_cap")),
+            pcie_generation=_generation(link.get("pcie_speed")),
+            pcie_width=_number(link.get("pcie_width")),
             # A whole device is no partition.
-            "partition": partition.lower() if isinstance(partition, str) and partition not in ("SPX", "N/A") else None,
-        }
-        return {name: value for name, value in found.items() if value is not None}
+            partition=partition.lower() if isinstance(partition, str) and partition not in ("SPX", "N/A") else None,
+        )
 
-    def inventory(self) -> dict[str, Any]:
-        """What `roofline doctor` lists of a GPU beside `facts`."""
-        asic = self._ask("amdsmi_get_gpu_asic_info") or {}
+    def _inventory(self) -> dict[str, Any]:
+        """What the doctor lists of a GPU."""
         memory = self._ask("amdsmi_get_gpu_vram_usage") or {}
         static = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_static", {})
-        total, used = _number(memory.get("vram_total")), _number(memory.get("vram_used"))
-        found = {
-            "uuid": self._ask("amdsmi_get_gpu_device_uuid"),
-            "memory_bytes": None if total is None else int(total * 2**20),
-            "others_bytes": None if used is None else max(0, int(used * 2**20) - OWN_CONTEXT_BYTES),
-            "driver": driver_version(),
-            "power_default_w": _watts((self._ask("amdsmi_get_power_cap_info") or {}).get("default_power_cap")),
-            "pcie_generation_rated": _generation(static.get("max_pcie_speed")),
-            "pcie_width_rated": _number(static.get("max_pcie_width")),
-        }
-        known = {name: value for name, value in (found | self._memory_errors()).items() if value is not None}
-        active = self._active()
-        return {
-            "product": asic.get("market_name", "unknown"),
-            "throttle_known": active is not None or THERMAL in self.counters(0).seconds,
-            "active": None if active is None else tuple(sorted(active)),
-            **known,
-            **self.facts(),
-        }
+        total, used, active = _number(memory.get("vram_total")), _number(memory.get("vram_used")), self._active()
+        return self.facts() | _known(
+            product=(self._ask("amdsmi_get_gpu_asic_info") or {}).get("market_name", "unknown"),
+            uuid=self._ask("amdsmi_get_gpu_device_uuid"),
+            memory_bytes=None if total is None else int(total * 2**20),
+            others_bytes=None if used is None else max(0, int(used * 2**20) - OWN_CONTEXT_BYTES),
+            driver=driver_version(),
+            power_default_w=_watts((self._ask("amdsmi_get_power_cap_info") or {}).get("default_power_cap")),
+            pcie_generation_rated=_generation(static.get("max_pcie_speed")),
+            pcie_width_rated=_number(static.get("max_pcie_width")),
+            throttle_known=active is not None or THERMAL in self.counters(0).seconds,
+            active=None if active is None else tuple(sorted(active)),
+            **self._memory_errors(),
+        )
 
-    def gpu(self) -> Gpu | None:
-        """This very GPU, now; None where the library does not know it."""
+    def gpu(self, *, working: bool = True) -> Gpu | None:
+        """This very GPU, now; None where the library does not know it.
+
+        Args:
+            working: whether this process works on it. amdsmi has only the speed that the link runs at, which falls
+                while it idles: less than all of it is then no fact.
+        """
         if self._smi is None:
             return None
-        found = self.inventory()
-        # amdsmi has only the speed that the link runs at, which falls while it idles: less than all of it is no fact.
-        if found.get("pcie_generation") != found.get("pcie_generation_rated"):
+        found = self._inventory()
+        if working and found.get("pcie_generation") != found.get("pcie_generation_rated"):
             found.pop("pcie_generation", None)
         return Gpu(index=self._index, **found)
 
@@ -208,6 +205,20 @@ class Amdsmi:
             return None
 
 
+def gpus() -> list[Gpu] | None:
+    """Every AMD GPU of this machine; None where amdsmi does not answer. A lost one is listed all the same."""
+    found = []
+    with contextlib.suppress(Exception):
+        smi = started_amdsmi()
+        for index, handle in enumerate(smi.amdsmi_get_processor_handles()):
+            gpu = None
+            with contextlib.suppress(Exception):
+                gpu = Amdsmi(smi.amdsmi_get_gpu_device_bdf(handle)).gpu(working=False)
+            found.append(replace(gpu, index=index) if gpu is not None else Gpu(index=index, product="unknown"))
+        return found
+    return None
+
+
 def busy_others(pci_address: str | None) -> dict[str, float]:
     """How much of the time every other GPU of this machine was at work lately, by what it is called; those that tell.
 
@@ -225,6 +236,10 @@ def busy_others(pci_address: str | None) -> dict[str, float]:
             if busy is not None:
                 found[f"GPU {index} ({smi.amdsmi_get_gpu_device_uuid(handle)})"] = busy / 100
     return found if ours else {}
+
+
+def _known(**facts: Any) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _number(value: Any) -> float | int | None:

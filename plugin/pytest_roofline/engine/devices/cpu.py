@@ -2,12 +2,19 @@
 
 import functools
 import itertools
+import os
 import time
 from collections.abc import Callable
 
 from ...core.facts import DeviceFacts
 from .. import host
 from .base import Counters, RealDevice, Stamp, Traits
+
+# What neighbours may take of the usable cores before a measurement is theirs rather than the machine's.
+MOST_CORES_TAKEN = 0.25
+MOST_SHARE_TAKEN = 0.05
+# The kernel counts in hundredths of a second; below this its figure is too coarse.
+SHORTEST_WATCH_S = 0.1
 
 
 @functools.cache
@@ -58,7 +65,7 @@ class CpuDevice(RealDevice):
 
     def counters(self) -> Counters:
         """How often the scheduler took the core away, and how long others had it."""
-        return Counters(preemptions=host.preemptions(), others_core_s=host.others_core_s())
+        return Counters(preemptions=preemptions(), others_core_s=others_core_s())
 
     def free_bytes(self) -> int:
         """The smaller of the machine's free memory and what the cgroup still allows."""
@@ -110,3 +117,64 @@ def _allocations(call: Callable[[], object]) -> list[int] | None:
         kept = call()
     del kept
     return [event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]"]
+
+
+def preemptions() -> int | None:
+    """How often the scheduler took a core from this process against its will; None where the system does not tell."""
+    resource = host.limits()
+    return None if resource is None else int(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw)
+
+
+class Neighbours:
+    """How busy other processes keep the cores that this one uses, from its making until `cores_taken` is asked.
+
+    Programs that this process ran meanwhile and waited for, such as a compiler, are no others.
+    """
+
+    def __init__(self) -> None:
+        self._busy_s, self._own_s, self._wall_s = _busy_s(), _own_s(), time.perf_counter()
+
+    def cores_taken(self) -> float | None:
+        """Cores that others kept busy on average; None where the machine does not tell or the time was too short."""
+        busy_s, wall_s = _busy_s(), time.perf_counter() - self._wall_s
+        if busy_s is None or self._busy_s is None or wall_s < SHORTEST_WATCH_S:
+            return None
+        return max(0.0, busy_s - self._busy_s - (_own_s() - self._own_s)) / wall_s
+
+
+def others_core_s() -> float | None:
+    """Seconds that others than this process have kept its cores busy, counted from any one moment; None is unknown."""
+    busy_s = _busy_s()
+    return None if busy_s is None else busy_s - time.process_time()
+
+
+def _own_s() -> float:
+    """Seconds that this process has worked, and those that it started and that have ended."""
+    told = os.times()
+    return time.process_time() + told.children_user + told.children_system
+
+
+def _busy_s() -> float | None:
+    """Seconds that the usable cores have worked since boot, for anybody."""
+    total, usable = 0, {f"cpu{number}" for number in host.usable_cpus()}
+    seen = False
+    for line in (host.read(host.ROOT / "proc/stat") or "").splitlines():
+        words = line.split()
+        if words and words[0] in usable and len(words) > 7:
+            # user, nice, system, irq, softirq; not idle, waiting for disks, or stolen by the hypervisor.
+            total += sum(int(words[column]) for column in (1, 2, 3, 6, 7))
+            seen = True
+    return total / os.sysconf("SC_CLK_TCK") if seen else None
+
+
+def too_busy(cores_taken: float | None) -> str:
+    """Why a CPU measurement beside such neighbours tells nothing of the machine; empty where it does.
+
+    A threaded copy that has to wait for one core waits for whole slices of the scheduler, so a little is too much.
+    """
+    usable = host.usable_cores()
+    if cores_taken is None or cores_taken <= max(MOST_CORES_TAKEN, MOST_SHARE_TAKEN * usable):
+        return ""
+    return (
+        f"other processes kept {cores_taken:.1f} of {usable} cores busy while it was timed; run it on a quiet machine"
+    )

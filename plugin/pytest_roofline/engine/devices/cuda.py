@@ -11,7 +11,6 @@ import torch
 
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts, Gpu
-from .. import inventory
 from . import amd, nvidia
 from .base import CountedMemory, Counters, RealDevice, Stamp, Traits, last_level_cache
 
@@ -158,28 +157,22 @@ class CudaDevice(CountedMemory, RealDevice):
                 int(getattr(properties, "L2_cache_size", 0) or 0), str(architecture or "")
             ),
         }
-        return DeviceFacts(**facts | (self._amd_facts() if self.is_hip else nvidia.facts(facts["uuid"])))
+        if not self.is_hip:
+            return DeviceFacts(**facts | nvidia.facts(facts["uuid"]))
+        assert isinstance(self._library, amd.Amdsmi)
+        driver = amd.driver_version()
+        return DeviceFacts(**facts | self._library.facts() | ({"driver": driver} if driver else {}))
 
     def gpu(self) -> Gpu | None:
         """What the vendor's management library tells of it now; None where it tells nothing."""
         # Whatever a library does, a run must not end for its health.
         with contextlib.suppress(Exception):
-            found = self._amd_gpu() if self.is_hip else self._nvidia_gpu()
+            properties: Any = torch.cuda.get_device_properties(self.index)
+            library = self._library if self.is_hip else None
+            found = library.gpu() if isinstance(library, amd.Amdsmi) else nvidia.gpu(_uuid(properties))
             # This process is at work on it: what is in use says nothing of others.
             return None if found is None else replace(found, others_bytes=None)
         return None
-
-    def _nvidia_gpu(self) -> Gpu | None:
-        return inventory.nvidia_gpu(_uuid(torch.cuda.get_device_properties(self.index)))
-
-    def _amd_gpu(self) -> Gpu | None:
-        assert isinstance(self._library, amd.Amdsmi)
-        return self._library.gpu()
-
-    def _amd_facts(self) -> dict[str, Any]:
-        assert isinstance(self._library, amd.Amdsmi)
-        driver = amd.driver_version()
-        return self._library.facts() | ({"driver": driver} if driver else {})
 
 
 def _traits(hip_properties: Any) -> Traits:
