@@ -10,8 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import DeviceError
-from pytest_roofline.engine import host
-from pytest_roofline.engine.devices import Traits
+from pytest_roofline.engine.devices import Traits, cpu
 from pytest_roofline.engine.devices.base import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.machine.selftest import Limits, selftest
@@ -252,7 +251,7 @@ def test_a_replay_without_its_work_is_told_with_both_times():
 def test_a_cpu_whose_cores_others_keep_busy_cannot_be_trusted(monkeypatch):
     device = sound()
     device._facts = replace(device.facts(), type="cpu")
-    monkeypatch.setattr(host.Neighbours, "cores_taken", lambda self: 1.6)
+    monkeypatch.setattr(cpu.Neighbours, "cores_taken", lambda self: 1.6)
     monkeypatch.setattr(host, "usable_cores", lambda: 2)
     properties = prove(device)
     assert {COPY, RUNS} <= outcomes(properties, "FAILS")

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .base import BRAKE, OWN_CONTEXT_BYTES, POWER_CAP, THERMAL, Counters, Gpu, others_bytes
+from ...core.facts import Gpu
+from .base import BRAKE, OWN_CONTEXT_BYTES, POWER_CAP, THERMAL, Counters, others_bytes
 
 # How long a cause was active, of `amdsmi_get_gpu_metrics_info` (version 1.6 of the table: MI300 and newer, amdsmi of
 # ROCm 6.3 and newer), and what it means here. PROCHOT is a signal from outside.

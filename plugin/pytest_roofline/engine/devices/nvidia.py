@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .base import BRAKE, HARDWARE, OWN_CONTEXT_BYTES, POWER_CAP, THERMAL, Counters, Gpu, others_bytes
+from ...core.facts import Gpu
+from .base import BRAKE, HARDWARE, OWN_CONTEXT_BYTES, POWER_CAP, THERMAL, Counters, others_bytes
 
 # Bits of the clocks' event reasons (nvml.h).
 _REASONS = {0x4: POWER_CAP, 0x8: HARDWARE, 0x20: THERMAL, 0x40: THERMAL, 0x80: BRAKE}
