@@ -23,8 +23,7 @@ from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.storage import to_plain
 from pytest_roofline.hardware.specs import Architecture, Catalogue, Name, Peak, Product
 from pytest_roofline.machine.expectation import Expectation, ExpectedGpus
-from pytest_roofline.many.index import NAME as INDEX
-from pytest_roofline.many.reading import read_many
+from pytest_roofline.many.reading import INDEX, read_many
 
 from ..conftest import MIB, Make
 from ..report.page import page_runs

@@ -25,8 +25,7 @@ from pytest_roofline.exchange.building import build
 from pytest_roofline.exchange.records import Given
 from pytest_roofline.hardware.lookup import merged
 from pytest_roofline.machine.expectation import read_expectation
-from pytest_roofline.many import index
-from pytest_roofline.many.reading import many_of, read_many
+from pytest_roofline.many.reading import load_index, many_of, read_many
 
 from .seeds import Seed
 
@@ -107,12 +106,12 @@ def _ends(path: Path) -> bool:
 
 
 def _index(path: Path) -> None:
-    (files, rows), notes = index.load(path.parent)
+    files, notes = load_index(path)
     if notes:
         # It is read anew then, from the runs.
         raise BadFile(notes[0])
     try:
-        many_of(files, rows)
+        many_of(list(files.values()))
     except (LookupError, TypeError, ValueError) as error:
         raise BadFile(f"read anew: {type(error).__name__}") from None
 

@@ -16,8 +16,7 @@ from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Header, Measurement, Outcome
 from pytest_roofline.core.samples import Ranks, Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.many.index import frames
-from pytest_roofline.many.reading import facts_of, many_of, rows_of
+from pytest_roofline.many.reading import file_of, many_of
 
 ONE = HardwareKey("h200-sxm", "141gb", "none", 1, "none")
 GIB = 2**30
@@ -69,7 +68,7 @@ class Runs:
     """Runs, taken in one by one."""
 
     def __init__(self):
-        self.files, self.rows = [], []
+        self.files = []
 
     def add(
         self, *measurements, day=0.0, node="node0", uuid="GPU-0", index=0, driver="570.86", kind="cuda", started=None
@@ -82,12 +81,11 @@ class Runs:
         header = Header(f"run-{number}", started, ("pytest",), "pytest-roofline", Environment(device, host, {}))
         outcomes = tuple(Outcome(one.test_id, "passed") for one in measurements)
         run = Run(Path(f"{number:06}.jsonl"), header, measurements, outcomes, None)
-        self.files.append(facts_of(run, str(run.path), 1, 1))
-        self.rows += rows_of(run, str(run.path))
+        self.files.append(file_of(run, str(run.path), 1, 1))
 
     @property
     def many(self):
-        return many_of(*frames(self.files, self.rows))
+        return many_of(self.files)
 
 
 def night_by_night(seconds, key=COPY, **changes):

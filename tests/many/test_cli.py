@@ -163,7 +163,7 @@ def test_with_and_without_the_cache_the_same_is_said(runs, command, tmp_path):
     assert not (tmp_path / "kept").exists()
     first, later = command("fleet", folder), command("fleet", folder)
     assert without.stdout == first.stdout == later.stdout
-    assert {"runs.npz", ".gitignore"} == {path.name for path in (tmp_path / "kept" / "cache").iterdir()}
+    assert {"runs.msgpack", ".gitignore"} == {path.name for path in (tmp_path / "kept" / "cache").iterdir()}
 
 
 def test_text_from_files_cannot_steer_the_terminal(runs, command):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_roofline.many.history import history
-from pytest_roofline.many.shapes import RunSeries
-from pytest_roofline.many.steps import LEVEL, examine
+from pytest_roofline.many.steps import LEVEL, RunSeries, examine
 from pytest_roofline.many.text import history_text
 from pytest_roofline.stats.spread import priors
 

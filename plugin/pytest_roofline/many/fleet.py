@@ -13,8 +13,21 @@ from typing import TYPE_CHECKING
 from ..stats.outliers import LEVEL, MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth, quantile
-from .cells import FEWEST, GPU, HOST, LINK, LOOK, LOOK_AT_CPU, NODE, cells_of, gpu_name
-from .levels import LEVELS, Effect, Levels, levels_of
+from .levels import (
+    FEWEST,
+    GPU,
+    HOST,
+    LEVELS,
+    LINK,
+    LOOK,
+    LOOK_AT_CPU,
+    NODE,
+    Effect,
+    Levels,
+    cells_of,
+    gpu_name,
+    levels_of,
+)
 from .reading import Many
 
 if TYPE_CHECKING:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth
 from .reading import Many
-from .shapes import FEWEST_RUNS, RunSeries
-from .steps import SeriesChange, examine
+from .steps import FEWEST_RUNS, RunSeries, SeriesChange, examine
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from .shapes import Values
+    from .steps import Values
 
 # A common change needs so many units: of fewer, one alone moves the middle.
 FEWEST_UNITS = 4

@@ -1,9 +1,11 @@
 """Thousands of run files as tables of pandas: one of runs, one of tests, one of rows."""
 
+import contextlib
 import json
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..baselines.runs import Run, read_run
-from ..core.errors import BadFile, BadInput
+from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.facts import Environment
 from ..core.keys import Key
-from ..core.records import Measurement
+from ..core.records import SCHEMA, Measurement
 from ..core.storage import decode_json, to_record
 from ..core.units import moment
 from ..core.work import Work
+from ..core.writing import write_atomically
 from ..hardware import identity_of, key_of
-from . import index
-from .index import FileFacts, MeasuredRow, frames
+from ..version import __version__
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -28,6 +30,41 @@ if TYPE_CHECKING:
 # Reasons that are printed of files that are left out.
 MOST_NAMED = 5
 Progress = Callable[[int, int], None]
+# `test` (JSON), `unfit`, `hosts` (JSON) and seconds per call: the median of a process.
+MeasuredRow = tuple[str, str, str, float]
+
+# What was read of run files is kept beside the runs, so that ten thousand of them are read once. A file counts as the
+# same while its path, size and time of change are. Whatever is wrong with the index, the files are read anew.
+INDEX = "runs.msgpack"
+# Files that nobody asked for stay in the index up to so many, or it would grow for ever.
+MOST_FILES = 100_000
+# A file that changed this short a time ago may change again without its time of change showing it, as clocks of file
+# systems are coarse: it is read, but not remembered.
+SETTLED_NS = 2_000_000_000
+
+
+class RunFile(msgspec.Struct, array_like=True):
+    """One file as it was read: what tells that it has changed since, its header and rows, or why it is left out."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    broken: str = ""
+    run_id: str = ""
+    started: str = ""
+    tool: str = ""
+    environment: str = ""
+    cut: bool = False
+    rows: list[MeasuredRow] = []
+
+
+class _Stored(msgspec.Struct):
+    """The index: files, and apart from them their rows, whose texts are numbers of `texts`: every run has the same."""
+
+    made_by: str
+    texts: list[str]
+    files: list[RunFile]
+    rows: list[list[tuple[int, int, int, float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +139,21 @@ def read_many(paths: Sequence[str], cache: Path | None = None, progress: Progres
     Raises:
         BadInput: none of the files can be used.
     """
-    known, notes = index.load(cache) if cache is not None else (frames([], []), [])
-    before = {path: tuple(told) for path, *told in known[0][["path", "size", "mtime_ns"]].itertuples(index=False)}
+    known, notes = load_index(cache / INDEX) if cache is not None else ({}, [])
     stats = {path: _stat(path) for path in paths}
-    new = [path for path in paths if before.get(path) != stats[path]]
+    new = [path for path in paths if path not in known or (known[path].size, known[path].mtime_ns) != stats[path]]
     begun_ns = time.time_ns()
-    files, rows = index.joined(known, _read_new(new, stats, progress))
+    files = known | {one.path: one for one in _read_new(new, stats, progress)}
     if cache is not None and (new or notes):
-        notes += index.save(cache, (files, rows), set(paths), begun_ns)
+        notes += _save(cache, files, set(paths), begun_ns)
     try:
-        asked, mine = (table[table["path"].isin(paths)] for table in (files, rows))
-        return many_of(asked, mine, notes, len(new))
-    except BadInput:
-        raise
+        return many_of([files[path] for path in paths], notes, len(new))
     except (BadFile, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
         # The index alone holds what is checked here; the run files behind it were checked as they were read.
         told = f"the index in {cache} cannot be used ({error}), so the run files are read anew"
-        files, rows = _read_new(paths, stats, progress)
-        return many_of(files, rows, [told, *notes], len(paths))
+        return many_of(list(_read_new(paths, stats, progress)), [told, *notes], len(paths))
 
 
 def _stat(path: str) -> tuple[int, int]:
@@ -131,36 +165,73 @@ def _stat(path: str) -> tuple[int, int]:
     return seen.st_size, seen.st_mtime_ns
 
 
-def _read_new(
-    paths: Sequence[str], stats: dict[str, tuple[int, int]], progress: Progress | None
-) -> tuple["DataFrame", "DataFrame"]:
-    files: list[FileFacts] = []
-    rows: list[MeasuredRow] = []
+def _read_new(paths: Sequence[str], stats: dict[str, tuple[int, int]], progress: Progress | None) -> Iterable[RunFile]:
     for done, path in enumerate(paths, 1):
         try:
-            run = read_run(Path(path))
+            yield file_of(read_run(Path(path)), path, *stats[path])
         except BadFile as error:
-            files.append(FileFacts(path, *stats[path], str(error)))
-        else:
-            files.append(facts_of(run, path, *stats[path]))
-            rows += rows_of(run, path)
+            yield RunFile(path, *stats[path], str(error))
         if progress is not None and (done % 50 == 0 or done == len(paths)):
             progress(done, len(paths))
-    return frames(files, rows)
 
 
-def facts_of(run: Run, path: str, size: int, mtime_ns: int) -> FileFacts:
-    """What is kept of a run's header."""
+def file_of(run: Run, path: str, size: int, mtime_ns: int) -> RunFile:
+    """What is kept of a run. What failed only for being slower counts: that is what is looked for."""
     header = run.header
     environment = msgspec.json.encode(header.environment).decode()
-    return FileFacts(path, size, mtime_ns, "", header.run_id, header.started, header.tool, environment, run.cut)
+    rows = [(_test_text(one), run.unfit(one, accept_slower=True), _hosts(one), one.median_s) for one in run.tested]
+    return RunFile(path, size, mtime_ns, "", header.run_id, header.started, header.tool, environment, run.cut, rows)
 
 
-def rows_of(run: Run, path: str) -> list[MeasuredRow]:
-    """What is kept of a run's measurements. What failed only for being slower counts: that is what is looked for."""
-    return [
-        (path, _test_text(one), run.unfit(one, accept_slower=True), _hosts(one), one.median_s) for one in run.tested
+def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
+    """What is known from before, empty where nothing is; and a note where an index was there and cannot be used."""
+    try:
+        stored = msgspec.msgpack.decode(path.read_bytes(), type=_Stored)
+        if stored.made_by != _made_by():
+            return {}, []
+        texts = [sys.intern(text) for text in stored.texts]
+        if any(min(row[:3]) < 0 for rows in stored.rows for row in rows):
+            raise ValueError("a number points at nothing")
+        for file, rows in zip(stored.files, stored.rows, strict=True):
+            file.rows = [(texts[test], texts[unfit], texts[hosts], seconds) for test, unfit, hosts, seconds in rows]
+    except FileNotFoundError:
+        return {}, []
+    except (OSError, LookupError, ValueError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+        return {}, [f"the index {path} cannot be used ({why}), so the run files are read anew"]
+    return {file.path: file for file in stored.files}, []
+
+
+def _save(folder: Path, files: dict[str, RunFile], asked: set[str], begun_ns: int) -> list[str]:
+    """Keep what is known; returns a note where it cannot be written.
+
+    What changed shortly before reading began may have changed again. Files that nobody asked for stay while they exist.
+    """
+    others = [path for path in files if path not in asked and Path(path).exists()]
+    stay = set(others) if len(others) <= MOST_FILES else set()
+    stay |= {path for path in asked if 0 <= files[path].mtime_ns < begun_ns - SETTLED_NS}
+    kept = [file for path, file in files.items() if path in stay]
+    numbers: dict[str, int] = {}
+
+    def number(text: str) -> int:
+        return numbers.setdefault(text, len(numbers))
+
+    rows = [
+        [(number(test), number(unfit), number(hosts), seconds) for test, unfit, hosts, seconds in file.rows]
+        for file in kept
     ]
+    bare = [msgspec.structs.replace(file, rows=[]) for file in kept]
+    try:
+        write_atomically(folder / INDEX, msgspec.msgpack.encode(_Stored(_made_by(), [*numbers], bare, rows)))
+        with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="utf-8") as ignore:
+            ignore.write("*\n")
+    except (CannotStore, OSError) as error:
+        return [f"the index cannot be written, so the next time reads anew: {error}"]
+    return []
+
+
+def _made_by() -> str:
+    return f"pytest-roofline {__version__}, run files of schema {SCHEMA}"
 
 
 def _test_text(measurement: Measurement) -> str:
@@ -178,36 +249,31 @@ def _hosts(measurement: Measurement) -> str:
     return json.dumps(sorted(set(measurement.ranks.hosts))) if measurement.ranks is not None else ""
 
 
-def many_of(files: "DataFrame", rows: "DataFrame", notes: Sequence[str] = (), read: int = 0) -> Many:
+def many_of(files: Sequence[RunFile], notes: Sequence[str] = (), read: int = 0) -> Many:
     """Runs, tests and rows of what was read.
 
     Raises:
         BadInput: no file can be used.
         BadFile: a text is no record; other errors of plain data where it is something else altogether.
     """
-    left_out = [str(why) for why in files["broken"] if why]
-    environments = {text: _record(text, Environment) for text in files["environment"].unique() if text}
-    runs, more = _runs(files[files["broken"] == ""], environments)
+    from pandas import DataFrame
+
+    left_out = [one.broken for one in files if one.broken]
+    readable = [one for one in files if not one.broken]
+    environments = {text: _record(text, Environment) for text in dict.fromkeys(one.environment for one in readable)}
+    runs, more = _runs(readable, environments)
     if not len(runs):
         raise BadInput(f"none of {len(files)} run files can be used: {'; '.join(left_out[:MOST_NAMED])}")
-    cut = [f"{path} ends in the middle of a line, which is left out" for path in files["path"][files["cut"]]]
-    rows = rows[rows["path"].isin(runs["path"])]
-    texts = sorted(rows["test"].astype(str).unique())
-    table = rows[["seconds", "unfit", "hosts"]].assign(
-        run=rows["path"].astype(str).map({path: run for run, path in runs["path"].items()}),
-        test=rows["test"].astype(str).map({text: number for number, text in enumerate(texts)}),
-    )
+    cut = [f"{one.path} ends in the middle of a line, which is left out" for one in readable if one.cut]
+    number = {path: run for run, path in runs["path"].items()}
+    found = [(number[one.path], *row) for one in readable if one.path in number for row in one.rows]
+    table = DataFrame(found, columns=["run", "test", "unfit", "hosts", "seconds"])
+    texts = sorted(table["test"].unique())
+    table["test"] = table["test"].map({text: number for number, text in enumerate(texts)})
+    table = table.astype({"unfit": "category", "hosts": "category", "seconds": float})
     table = table.sort_values(["run", "test"], kind="stable", ignore_index=True)
-    return Many(
-        runs,
-        tuple(map(_test, texts)),
-        table,
-        environments,
-        (*left_out, *more),
-        (*notes, *cut),
-        len(files),
-        read,
-    )
+    told = (*left_out, *more), (*notes, *cut)
+    return Many(runs, tuple(map(_test, texts)), table, environments, *told, len(files), read)
 
 
 def _record(text: str, record: type[Any]) -> Any:
@@ -220,12 +286,14 @@ def _test(text: str) -> Test:
     return Test(to_record(raw["key"], Key, "index"), work, achieved, str(raw["label"]))
 
 
-def _runs(files: "DataFrame", environments: dict[str, Environment]) -> tuple["DataFrame", list[str]]:
+def _runs(files: Sequence[RunFile], environments: dict[str, Environment]) -> tuple["DataFrame", list[str]]:
     """A row a run, those of a fake device and copies of a run that is there already left out, with the reasons."""
     from pandas import DataFrame, to_datetime
 
-    facts = DataFrame([_facts(environments[text]) for text in files["environment"]], index=files.index, columns=FACTS)
-    runs = files[["path", "run_id", "started", "tool", "environment"]].join(facts)
+    runs = DataFrame(
+        [[*(getattr(one, name) for name in NAMES), *_facts(environments[one.environment])] for one in files],
+        columns=[*NAMES, *FACTS],
+    )
     # A name may be given on every node of a fleet; only with all of these equal it is one run, copied.
     first = runs.groupby(["run_id", "started", "node", "device"], sort=False)["path"].transform("first")
     fake = (runs["type"] == "fake") & bool((runs["type"] != "fake").any())
@@ -240,6 +308,7 @@ def _runs(files: "DataFrame", environments: dict[str, Environment]) -> tuple["Da
     return runs.assign(started=started).sort_values(["started", "path"], kind="stable", ignore_index=True), why
 
 
+NAMES = ("path", "run_id", "started", "tool", "environment")
 FACTS = ("node", "device", "index", "type", "hardware")
 
 

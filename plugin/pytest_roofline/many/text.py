@@ -12,7 +12,7 @@ from ..report.tables import new_table, render
 from .fleet import Fleet, HardwareCount, SlowPart
 from .history import History, HistoryChange, RunName
 from .reading import Many
-from .shapes import RunSeries
+from .steps import RunSeries
 
 TICKS = "▁▂▃▄▅▆▇█"
 # Log seconds from the lowest tick to the highest, at least.
