@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.entries import Baseline
-from pytest_roofline.exchange.export import NAMES
+from pytest_roofline.exchange import EXPORT_NAMES as NAMES
 
 RUNS = Path(__file__).parents[2] / "docs" / "results" / "runs" / "memcpy-gate"
 LABEL = "memcpy_d2d[64MiB]"

@@ -1,43 +1,58 @@
-"""JSON of pytest-benchmark."""
+"""Files of pytest-benchmark: read whole, written so that its own commands read them, with its own statistics."""
 
+import csv
 import json
-import os
 import subprocess
 import sys
 
 import pytest
+import pytest_benchmark
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pytest_benchmark.stats import Stats
 
 from pytest_roofline.core.errors import BadFile
+from pytest_roofline.core.samples import Samples
+from pytest_roofline.exchange import read
+from pytest_roofline.exchange.pytest_benchmark import round_stats
+from pytest_roofline.exchange.records import Given
 
+NAME = "pytest-benchmark"
+TEST = "test_live.py::test_live[64MiB]"
 LABEL = "pytest_benchmark.tests/test_normal.py::test_xfast_parametrized[0].median"
-SUITE = """
+LIVE = """
 import pytest
 
-@pytest.mark.parametrize("count", [10, 1000])
-def test_sum(benchmark, count):
-    benchmark(sum, range(count))
+@pytest.mark.parametrize("size_bytes", [pytest.param(64 * 2**20, id="64MiB")])
+def test_live(benchmark, size_bytes):
+    benchmark.pedantic(lambda: None, rounds=5, iterations=3)
 """
 
 
-@pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    """A file that pytest-benchmark wrote a moment ago, with the data of every round."""
-    folder = tmp_path_factory.mktemp("live")
-    (folder / "test_live.py").write_text(SUITE, encoding="utf-8")
-    options = [
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:pytest-roofline",
-        "--benchmark-max-time=0.01",
-        "--benchmark-json=b.json",
-    ]
-    command = [sys.executable, "-m", "pytest", "-q", "test_live.py", "--benchmark-min-rounds=5", *options]
-    # Beside xdist pytest-benchmark measures nothing, and it sees xdist by what stands in the environment.
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return (folder / "b.json").read_text(encoding="utf-8")
+@pytest.fixture
+def write(exported, tmp_path):
+    """A file of pytest-benchmark, of one run of these records."""
+
+    def write(name, *records):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(exported(NAME, *records).document), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def live(tmp_path, monkeypatch):
+    """Run pytest-benchmark on a test that takes no time, against a file; plugins of others stay out."""
+    # Beside xdist it would disable itself.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+    def live(*options):
+        (tmp_path / "test_live.py").write_text(LIVE, encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:roofline", *options]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+
+    return live
 
 
 def test_a_file_without_data_gives_its_median(text, take):
@@ -52,39 +67,10 @@ def test_a_file_without_data_gives_its_median(text, take):
     )
     assert found.software["commit"] == "5b78858eb718649a31fb93d8dc96ca2cee41a4cd"
     assert found.software["pytest-benchmark"] == "2.5.0"
-
-
-def test_a_file_with_data_gives_every_round(live, take):
-    (found,) = take(live)
-    raw = json.loads(live)
-    assert [reading.label for reading in found.readings] == [
-        "pytest_benchmark.test_live.py::test_sum[10].median",
-        "pytest_benchmark.test_live.py::test_sum[1000].median",
-    ]
-    assert [reading.seconds for reading in found.readings] == [tuple(one["stats"]["data"]) for one in raw["benchmarks"]]
-    assert [reading.iterations for reading in found.readings] == [
-        one["stats"]["iterations"] for one in raw["benchmarks"]
-    ]
-    assert found.cores == raw["machine_info"]["cpu"].get("count")
-
-
-def test_a_clock_that_stands_still_while_waiting_is_another_key(text, one):
-    (reading,) = one(
-        text("pytest-benchmark-storage-0030.json").replace('"timer": "time"', '"timer": "process_time"')
-    ).values()
+    timed = text("pytest-benchmark-storage-0030.json").replace('"timer": "time"', '"timer": "process_time"')
+    (reading,) = take(timed)[0].readings
+    # A clock that stands still while waiting is another key.
     assert reading.parameters == {"id": "0", "timer": "process_time"}
-
-
-def test_a_round_that_took_no_time_is_left_out_by_name(live, take):
-    raw = json.loads(live)
-    stats = raw["benchmarks"][0]["stats"]
-    stats["data"] = [0.0, *stats["data"][1:]]
-    ordered = sorted(stats["data"])
-    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-    stats |= {"min": 0.0, "max": ordered[-1], "median": middle}
-    (found,) = take(json.dumps(raw, indent=1))
-    assert len(found.readings) == 1
-    assert found.left_out[0].endswith("test_live.py::test_sum[10]: a round that took no time at all")
 
 
 REFUSED = (
@@ -114,3 +100,158 @@ def test_what_is_no_file_of_pytest_benchmark_is_refused_with_the_path_of_the_val
     raw = json.loads(text("pytest-benchmark-storage-0030.json"))
     raw["benchmarks"].append(raw["benchmarks"][0])
     assert "test_xfast_parametrized[0] twice; expected it once" in refused(raw)
+
+
+def shape(value):
+    """The names in a JSON object, at every depth that is not free text of a user's."""
+    if not isinstance(value, dict):
+        return None
+    return {name: shape(inner) for name, inner in value.items() if name not in ("params", "extra_info", "cpu")}
+
+
+def test_a_live_run_compares_with_our_file_and_has_its_layout(make, write, live, tmp_path):
+    slow = write("slow", make.measurement(3600.0, test_id=TEST))
+    done = live(f"--benchmark-compare={slow}", "--benchmark-compare-fail=median:5%", "--benchmark-json=theirs.json")
+    assert (0, True) == (done.returncode, f"{slow}" in done.stdout + done.stderr), done.stdout + done.stderr
+    theirs, ours = (json.loads((tmp_path / name).read_text(encoding="utf-8")) for name in ("theirs.json", "slow.json"))
+    assert {"device": {"type": None, "product": None, "driver": None, "memory_bytes": None}} == (
+        {name: value for name, value in shape(ours["machine_info"]).items() if name not in theirs["machine_info"]}
+    )
+    ours["machine_info"].pop("device")
+    assert shape({**theirs, "benchmarks": None}) == shape({**ours, "benchmarks": None})
+    (one,), (other,) = theirs["benchmarks"], ours["benchmarks"]
+    known = {name: None for name in one["options"] if name in other["options"]}
+    assert set(other["options"]) == set(known)
+    assert shape({**one, "options": None}) == shape({**other, "options": None})
+    assert (one["fullname"], one["name"], one["param"], one["params"]) == tuple(
+        other[name] for name in ("fullname", "name", "param", "params")
+    )
+    # Its own file is read with every round, and a round that took no time is left out by name.
+    (imported,) = read(json.dumps(theirs).encode(), "theirs.json", Given(), None)
+    (reading,) = imported.readings
+    assert (reading.seconds, reading.iterations) == (tuple(one["stats"]["data"]), 3)
+    assert imported.cores == theirs["machine_info"]["cpu"].get("count")
+    one["stats"]["data"][0] = 0.0
+    theirs["benchmarks"].append({**one, "fullname": "other", "stats": {"median": 1.0, "iterations": 1}})
+    (imported,) = read(json.dumps(theirs).encode(), "theirs.json", Given(), None)
+    assert (len(imported.readings), imported.left_out) == (1, (f"{TEST}: a round that took no time at all",))
+
+
+def test_a_live_run_fails_against_our_faster_file(make, write, live):
+    fast = write("fast", make.measurement(1e-12, test_id=TEST))
+    done = live(f"--benchmark-compare={fast}", "--benchmark-compare-fail=median:5%")
+    assert (1, True) == (done.returncode, "Performance has regressed" in done.stdout + done.stderr), done.stdout
+
+
+def test_its_compare_command_reads_two_of_our_files(make, write, tmp_path):
+    sizes = {"1KiB": 1024, "2KiB": 2048}
+    paths = [
+        write(
+            name,
+            *(
+                make.measurement(
+                    factor * size * 1e-9, key=make.key(size_bytes=size), test_id=f"test_m.py::test_copy[{label}]"
+                )
+                for label, size in sizes.items()
+            ),
+        )
+        for name, factor in (("old", 1), ("new", 2))
+    ]
+    command = [sys.executable, "-m", "pytest_benchmark", "compare", *paths, "--csv=out.csv", "--group-by=param"]
+    command += ["--columns=min,median,rounds", "--sort=min"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert 0 == done.returncode, done.stderr
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    assert [
+        ("1024", 1.024e-6, "1"),
+        ("1024", 2.048e-6, "1"),
+        ("2048", 2.048e-6, "1"),
+        ("2048", 4.096e-6, "1"),
+    ] == [(row["param:size_bytes"], pytest.approx(float(row["median"])), row["rounds"]) for row in rows]
+
+
+def test_we_read_our_own_file_back(processes, write):
+    path = write("run", *processes([1e-3, 1.5e-3, 1.1e-3], [2e-3]))
+    (imported,) = read(path.read_bytes(), str(path), Given(), None)
+    (reading,) = imported.readings
+    assert ((1e-3, 1.5e-3, 1.1e-3, 2e-3), 10) == (reading.seconds, reading.iterations)
+    assert ("node", "AMD EPYC", 8, "6.8") == (imported.host, imported.cpu_model, imported.cores, imported.kernel)
+
+
+def test_the_extra_info_says_what_the_format_has_no_field_for(exported, processes, judged):
+    (measurement,) = processes([1e-3])
+    document = exported(NAME, measurement, judged(measurement, estimate=0.0, new_s=1e-3)).document
+    extra = document["benchmarks"][0]["extra_info"]
+    wanted = {
+        "label": "memcpy_d2d[64MiB]",
+        "metric": "traffic_GBps",
+        "rate": pytest.approx(134.217728),
+        "rate_unit": "GB/s",
+        "share_of_roofline": pytest.approx(0.134217728),
+        "verdict": "PASSED",
+        "change": 0.0,
+        "hardware": "h200-sxm, 141gb",
+        "driver": "570.86",
+        "run_id": "run",
+    }
+    assert wanted == {name: extra[name] for name in wanted}
+    assert document["datetime"] == "2026-01-02T03:04:05+00:00"
+    assert document["benchmarks"][0]["group"] == "memcpy_d2d"
+
+
+def test_the_clock_of_a_device_is_called_none_of_pythons(make, write):
+    timers = {}
+    for mode in ("events", "host", "unknown"):
+        measurement = make.measurement(samples=Samples((1e-3,), 10, 1e-9, mode=mode))
+        document = json.loads(write(mode, measurement).read_text(encoding="utf-8"))
+        timers[mode] = document["benchmarks"][0]["options"]["timer"]
+    assert {"events": "device_events", "host": "perf_counter_ns", "unknown": None} == timers
+
+
+def test_what_stands_in_brackets_may_hold_anything(exported, make):
+    cases = [
+        ("d[1]/test_m.py::test_m", "test_m", None),
+        ("test_m.py::TestM::TestN::test_m[64MiB]", "test_m[64MiB]", "64MiB"),
+        ("test_m.py::TestM::test_odd[x::y]", "test_odd[x::y]", "x::y"),
+        ("test_m.py::test_odd[a]b[c]::d]", "test_odd[a]b[c]::d]", "a]b[c]::d"),
+        ("test_m.py::test_odd[]", "test_odd[]", ""),
+    ]
+    for test_id, name, param in cases:
+        first = make.measurement(test_id=test_id)
+        second = make.measurement(test_id=test_id, key=make.key(name="back]ward[x]"))
+        found = [
+            (one["fullname"], one["name"], one["param"]) for one in exported(NAME, first, second).document["benchmarks"]
+        ]
+        assert found == [(test_id, name, param), (f"{test_id}.back]ward[x]", f"{name}.back]ward[x]", param)]
+
+
+# Until 5.2 it gives the lowest datum beyond 1.5 IQR as the highest within.
+SAME = round_stats([1.0]).keys() - ({"hd15iqr"} if pytest_benchmark.__version__ < "5.3" else set())
+
+
+def theirs(seconds):
+    stats = Stats()
+    for value in seconds:
+        stats.update(value)
+    return {name: value for name, value in stats.as_dict().items() if name in SAME}
+
+
+def ours(seconds):
+    return {name: value for name, value in round_stats(seconds).items() if name in SAME}
+
+
+@given(st.lists(st.floats(1e-9, 1e4), min_size=1, max_size=40))
+@example([1e-3])
+@example([1e-3] * 7)
+@example([1.0, 2.0, 3.0, 4.0, 100.0])
+def test_every_field_is_what_pytest_benchmark_computes(seconds):
+    assert theirs(seconds) == ours(seconds)
+
+
+def test_quartiles_agree_for_every_remainder_of_the_count_and_an_outlier_lies_beyond_the_highest_datum():
+    for count in range(1, 14):
+        seconds = [1e-3 * (1.7**index) for index in range(count)]
+        assert theirs(seconds) == ours(seconds), count
+    stats = round_stats([1.0, 1.1, 1.2, 1.3, 9.0])
+    assert (stats["hd15iqr"], stats["iqr_outliers"], stats["outliers"]) == (1.3, 1, "1;1")

@@ -13,8 +13,8 @@ from .options import folder_option, json_option_for, print_document, print_json
 
 if TYPE_CHECKING:
     from ..baselines.runs import Run
-    from ..exchange.export import Exported
-    from ..exchange.export.choosing import LeftOut
+    from ..exchange import Exported
+    from ..exchange.exportable import LeftOut
 
 # Of tests that have no number at all, so many are named under each reason.
 SHOWN = 3
@@ -47,7 +47,7 @@ def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json
     from ..baselines.run_files import resolve_run
     from ..baselines.runs import read_run
     from ..core.writing import refuse_overwriting, write_atomically
-    from ..exchange.export import export as export_runs
+    from ..exchange import export as export_runs
 
     paths = [resolve_run(name, folder) for name in runs]
     # As with other tools, a hyphen is standard output.

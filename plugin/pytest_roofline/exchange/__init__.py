@@ -1,12 +1,14 @@
-"""Files of other tools, read into runs: each format is a module that tells its own from others, and reads it."""
+"""Files of other tools, read into runs, and runs written as files that other tools read; `FORMATS` and `EXPORTS`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from ..baselines.runs import Run
 from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
-from . import babelstream, nccl_json, nccl_tests, nvbandwidth, pytest_benchmark
-from .records import Given, Imported
-from .scanning import decode, lines, refuse
+from . import babelstream, dashboards, nccl_json, nccl_tests, nvbandwidth, pytest_benchmark
+from .exportable import Exportable, LeftOut, exportable, refuse_twice
+from .records import Given, Imported, decode, lines, refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,11 @@ def read(data: bytes, source: str, given: Given, name: str | None = None) -> tup
         number, line = next((number, line) for number, line in lines(text) if line.strip())
         tried = ", ".join(one.title for one in FORMATS)
         refuse(source, number, line, f"no format understands this file (tried: {tried}); --format tells what it is")
-    found = chosen.read(text, source, given)
+    try:
+        found = chosen.read(text, source, given)
+    except BadInput as error:
+        # A size beyond what arithmetic holds.
+        raise BadFile(f"{source}: {error}") from None
     if not any(imported.readings or imported.failed for imported in found):
         raise BadFile(f"{source}: {chosen.title} without a number that could be taken")
     _refuse_idle(source, found, given)
@@ -83,3 +89,74 @@ def _refuse_idle(source: str, found: tuple[Imported, ...], given: Given) -> None
         raise BadFile(f"{source} has readings of {told} devices, but --devices={given.devices}; expected the same")
     if given.operation is not None and not all("ccl-tests" in imported.tool for imported in found):
         raise BadFile(f"{source} is of {found[0].tool}, which knows no collectives; expected no --operation")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFormat:
+    """One format.
+
+    Args:
+        name: for `--to`.
+        name_of: what a measurement is called in it; no two may share a name.
+        why_not: why it cannot hold a measurement; empty where it can.
+        write: the whole document, as plain data.
+    """
+
+    name: str
+    name_of: Callable[[Exportable], str]
+    why_not: Callable[[Exportable], str]
+    write: Callable[[Sequence[Exportable]], Any]
+
+
+def _label(one: Exportable) -> str:
+    """A name that stays when a file moves, and that a chart has room for."""
+    return one.row.label
+
+
+def _never(_: Exportable) -> str:
+    """Every time can be written."""
+    return ""
+
+
+EXPORTS = (
+    # By the node id it finds the same test in another file.
+    ExportFormat("pytest-benchmark", lambda one: one.name, _never, pytest_benchmark.write),
+    ExportFormat("github-action-benchmark", _label, _never, dashboards.write_times),
+    ExportFormat("github-action-benchmark-rates", _label, dashboards.why_no_rate, dashboards.write_rates),
+    ExportFormat("bencher", _label, dashboards.why_not_bencher, dashboards.write_bencher),
+)
+EXPORT_NAMES = tuple(one.name for one in EXPORTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A document for another tool; None where nothing is fit for it.
+
+    Args:
+        document: plain data.
+        names: what is in it, as the format calls it.
+        left_out: what is not, and why.
+    """
+
+    document: Any
+    names: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def export(runs: Sequence[Run], name: str) -> Exported:
+    """What of these runs may go out, as a format writes it.
+
+    Raises:
+        BadInput: no format of that name, or two measurements would share a name.
+        OtherHardware: the runs are of several.
+    """
+    chosen = next((one for one in EXPORTS if one.name == name), None)
+    if chosen is None:
+        raise BadInput(f"--to is {name!r}; expected one of {', '.join(EXPORT_NAMES)}")
+    fit, left_out = exportable(runs)
+    reasons = [(one, chosen.why_not(one)) for one in fit]
+    left_out += [LeftOut(one.row.label, why, measured=True) for one, why in reasons if why]
+    going = [one for one, why in reasons if not why]
+    names = [chosen.name_of(one) for one in going]
+    refuse_twice(zip(names, going, strict=True))
+    return Exported(chosen.write(going) if going else None, tuple(names), tuple(left_out))

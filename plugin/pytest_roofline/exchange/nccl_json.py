@@ -1,14 +1,13 @@
 """The JSON of nccl-tests (`-J FILE.json`: `src/util.cu`, versions 1 to 3 of its own count) and that of rccl-tests."""
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from ..core.errors import BadFile
 from .collectives import CONVENTION, CollectiveLine, Setting, chosen, operation_of, readings_of, ways
-from .records import Given, Imported, Reading, pooled
-from .scanning import from_json, looks_like_json
+from .records import Given, Imported, Reading, from_json, looks_like_json, pooled
 
 Amount = Annotated[float, Meta(ge=0)]
 Whole = Annotated[int, Meta(ge=0)]
@@ -41,14 +40,11 @@ class _Half(Struct):
 
 class _Result(Struct):
     size: Whole
-    count: Whole
     type: str
     redop: str
     root: str
     out_of_place: _Half | None = None
     in_place: _Half | None = None
-    out_of_place_per_iter: Any = None
-    in_place_per_iter: Any = None
 
 
 class _NcclFile(Struct):
@@ -81,7 +77,6 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     told = file.args[0] if file.args and operation_of(file.args[0]) else ""
     operation = chosen(told, given, rows, setting.ranks, source)
     readings, left_out = readings_of(rows, operation, setting, source)
-    single = any(one.out_of_place_per_iter or one.in_place_per_iter for one in file.results)
     ended = next((text for text in file.errors or () if text), "")
     invalid = f"the test ended with the error {ended!r}" if ended else ""
     return (
@@ -96,7 +91,7 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
             # A local time of an unknown zone.
             started=(file.start_time or "").replace(" ", "T"),
             finished=(file.end_time or "").replace(" ", "T"),
-            left_out=left_out + ("times of single iterations, which events of the device took",) * single,
+            left_out=left_out,
         ),
     )
 
@@ -114,7 +109,7 @@ def _rows(file: _NcclFile, source: str) -> list[CollectiveLine]:
                 raise BadFile(f"{source}: time of the CPU (-C 1) says nothing of the operation; run it without")
             rows.append(
                 CollectiveLine(
-                    f"results[{index}].{place}", result.size, result.count, result.type, result.redop, int(result.root),
+                    f"results[{index}].{place}", result.size, result.type, result.redop, int(result.root),
                     place, half.time, half.alg_bw, half.bus_bw, half.nwrong,
                 )
             )  # fmt: skip
@@ -210,6 +205,6 @@ def _row(record: _Record, where: str, source: str) -> CollectiveLine:
     if record.wrong != "N/A" and not record.wrong.isdecimal():
         raise BadFile(f"{source}, {where}: wrong is {record.wrong!r}; expected a count, or N/A")
     return CollectiveLine(
-        where, record.size, None, record.type, record.redop, None, ("out_of_place", "in_place")[record.in_place],
+        where, record.size, record.type, record.redop, None, ("out_of_place", "in_place")[record.in_place],
         record.time, record.alg_bw, record.bus_bw, None if record.wrong == "N/A" else int(record.wrong),
     )  # fmt: skip

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from ..core.errors import BadFile
 from .collectives import CONVENTION, CollectiveLine, Setting, chosen, readings_of, ways
-from .records import Given, Imported, Reading
-from .scanning import Refused, Rule, amount, scan, whole
+from .records import Given, Imported, Reading, Refused, Rule, amount, scan, whole
 
 _CONFIG = re.compile(
     r"# nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+) step: (\d+)\((?:factor|bytes)\) warmup iters: (\d+) "
@@ -23,10 +22,9 @@ _ROW = re.compile(r" *\d+ +\d+ .*")
 # What is behind a prefix that no launcher is known to write: size, count, type, maybe redop and root, time, two rates.
 _PREFIXED = re.compile(r".*?\b\d{1,20} +\d{1,20} +[a-z]\w*(?: +[a-z]+)?(?: +-?\d{1,20})?(?: +\d[\d.e+]*){3}(?: .*)?")
 _BOUNDS = re.compile(r"# Out of bounds values *: (\d+) (?:OK|FAILED) *")
-_AVERAGE = re.compile(r"# Avg bus bandwidth *: \S+ *(OK|FAILED)? *")
+_AVERAGE = re.compile(r"# Avg bus bandwidth *: \S+ *(?:OK|FAILED)? *")
 _BLOCKING = re.compile(r"# Blocking Enabled: (.*\S) *")
 _LIBRARY = re.compile(r"(rccl-tests|NCCL version|RCCL version|HIP version|ROCm version|Librccl path)[ :]* (\S.*?) *")
-_WARNING = re.compile(r".* NCCL WARN .*")
 _SHARED = ("size count type", "size count type redop", "size count type root", "size count type redop root")
 _HALF = ("time", "algbw", "busbw")
 _HALVES = ((*_HALF, "#wrong"), (*_HALF, "error"), (*_HALF, "#wrong", "i_min", "i_max", "i_p99", "i_cv%"))
@@ -48,8 +46,6 @@ class _Log:
     blocking: str = ""
     bounds: int = 0
     ended: bool = False
-    warnings: int = 0
-    missed_limit: bool = False
     software: dict[str, str] = field(default_factory=dict)
 
 
@@ -140,7 +136,7 @@ def _row(number: int, place: str, told: dict[str, str]) -> CollectiveLine:
     counted = None if wrong == "N/A" else amount(wrong) * ("#wrong" in told)
     time_us, algbw, busbw = (amount(told[name]) for name in _HALF)
     return CollectiveLine(
-        f"line {number}", whole(told["size"]), whole(told["count"]), told["type"], told.get("redop", ""),
+        f"line {number}", whole(told["size"]), told["type"], told.get("redop", ""),
         -1 if root == "-1" else whole(root), place, time_us, algbw, busbw, counted,
     )  # fmt: skip
 
@@ -150,15 +146,10 @@ def _take_bounds(logs: _Logs, _: int, match: re.Match[str]) -> None:
         logs[-1].bounds = whole(match[1])
 
 
-def _take_average(logs: _Logs, _: int, match: re.Match[str]) -> None:
+def _take_average(logs: _Logs, _: int, __: re.Match[str]) -> None:
     if not logs or not logs[-1].rows:
         raise Refused("an average of no rows; expected a whole log")
-    logs[-1].ended, logs[-1].missed_limit = True, match[1] == "FAILED"
-
-
-def _take_warning(logs: _Logs, _: int, __: re.Match[str]) -> None:
-    if logs:
-        logs[-1].warnings += 1
+    logs[-1].ended = True
 
 
 def _refuse_prefixed(logs: _Logs, _: int, __: re.Match[str]) -> None:
@@ -169,7 +160,7 @@ def _refuse_prefixed(logs: _Logs, _: int, __: re.Match[str]) -> None:
 _RULES: tuple[Rule[_Logs], ...] = (
     (_ROW, _take_row), (_CONFIG, _take_config), (_RANK, _take_rank), (_START, _take_start), (_VERSION, _take_version),
     (_BLOCKING, _take_blocking), (_COLUMNS, _take_columns), (_UNITS, _take_units), (_BOUNDS, _take_bounds),
-    (_AVERAGE, _take_average), (_LIBRARY, _take_library), (_WARNING, _take_warning),
+    (_AVERAGE, _take_average), (_LIBRARY, _take_library),
     (_PREFIXED, _refuse_prefixed),
 )  # fmt: skip
 
@@ -200,8 +191,6 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
     products = list(dict.fromkeys(name for *_, name in log.ranks if name))
     if len(products) > 1:
         raise BadFile(f"{source}: ranks on {' and '.join(products)}; expected one product")
-    warned = (f"{log.warnings} lines of NCCL WARN",) if log.warnings else ()
-    missed = ("the tool's own limit, NCCL_TESTS_MIN_BW, was not met",) if log.missed_limit else ()
     return Imported(
         source=source,
         tool=setting.tool.replace("_", "-"),
@@ -211,7 +200,6 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
         host=log.ranks[0][1] if log.ranks else None,
         software=log.software,
         left_out=left_out,
-        notes=warned + missed,
     )
 
 

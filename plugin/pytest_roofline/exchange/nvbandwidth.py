@@ -11,8 +11,7 @@ from ..core.errors import BadFile
 from ..core.keys import Scalar
 from ..core.units import MIB
 from ..core.work import Work
-from .records import Given, Imported, Reading
-from .scanning import Refused, amount, from_json, looks_like_json
+from .records import Given, Imported, Reading, Refused, amount, from_json, looks_like_json
 
 CONVENTION = (
     "payload that arrives, one way, also for copies within a device; of bidirectional copies the measured direction; "

@@ -1,14 +1,19 @@
-"""The JSON of pytest-benchmark (`--benchmark-json`, `--benchmark-save`), with or without the data of every round."""
+"""The JSON of pytest-benchmark: read with or without the data of every round, and written with them."""
 
-from typing import Annotated, Any
+import statistics
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from ..core.errors import BadFile
+from ..core.facts import Environment
 from ..core.keys import Scalar
+from ..core.samples import Samples
+from ..core.units import moment
 from ..core.work import Work
-from .records import Given, Imported, Reading
-from .scanning import from_json, looks_like_json
+from .exportable import Exportable, facts, header_of, origin
+from .records import Given, Imported, Reading, from_json, looks_like_json
 
 CONVENTION = (
     "seconds per call, of each round the mean of its calls, by the host's clock; no bytes are counted, so that there "
@@ -17,6 +22,16 @@ CONVENTION = (
 # Clocks that go on while a process waits; others stand in the key.
 WALL = ("perf_counter", "time", "monotonic", "default_timer", "perf_counter_ns", "monotonic_ns")
 Seconds = Annotated[float, Meta(ge=0)]
+# The version of pytest-benchmark whose layout this is; a file of its own names there who wrote it.
+LAYOUT = "5.3.1"
+# What the option `timer` says of the clocks that we read; those of a device are none that Python knows.
+_TIMERS = {"host": "perf_counter_ns", "events": "device_events", "graph": "device_events"}
+# What such a file says of a machine, and a run does not.
+_UNTOLD = (
+    "processor", "machine", "python_compiler", "python_implementation_version", "python_build", "system",
+)  # fmt: skip
+# Beyond so many interquartile ranges from the quartiles a round is an outlier, as Tukey's box plots have it.
+_FENCE = 1.5
 
 
 class _Stats(Struct):
@@ -113,3 +128,141 @@ def _software(file: _BenchmarkFile) -> dict[str, str]:
 def _text(told: dict[str, Any], *names: str) -> str | None:
     """The first of some names under which there is text."""
     return next((told[name] for name in names if isinstance(told.get(name), str) and told[name]), None)
+
+
+def write(found: Sequence[Exportable]) -> dict[str, Any]:
+    """One session of pytest-benchmark: a benchmark each measurement, a round each sample of its processes."""
+    header = header_of(found[0].row)
+    time = moment(header.started)
+    hosts = dict.fromkeys(header_of(one.row).environment.host.name for one in found)
+    return {
+        "machine_info": _machine_info(header.environment, ", ".join(hosts)),
+        "commit_info": _commit_info(header.environment.software.get("commit")),
+        "benchmarks": [_benchmark(one) for one in found],
+        "datetime": time.isoformat() if time else header.started,
+        "version": LAYOUT,
+    }
+
+
+def clock_of(samples: Samples) -> str | None:
+    """What pytest-benchmark is told of the clock behind samples; None where it is not known."""
+    return _TIMERS.get(samples.mode)
+
+
+def warmed_up(samples: Samples) -> int | Literal[False]:
+    """Calls before the first sample, as the option `warmup` in its files has it."""
+    return samples.warmup_iterations or False
+
+
+def _benchmark(one: Exportable) -> dict[str, Any]:
+    rounds, key = one.rounds_s, one.measurement.key
+    return {
+        "group": key.benchmark,
+        "name": _within(one.name),
+        "fullname": one.name,
+        "params": dict(key.parameters) or None,
+        "param": _param(one),
+        "extra_info": facts(one.row, one.processes) | origin(header_of(one.row)),
+        "options": _options(one),
+        "stats": round_stats(rounds) | {"data": list(rounds), "iterations": one.processes[0].samples.iterations},
+    }
+
+
+def _within(test_id: str) -> str:
+    """The test without its file and class; what stands in brackets may hold anything."""
+    function, bracket, inside = (test_id.partition("::")[2] or test_id).partition("[")
+    return function.rpartition("::")[2] + bracket + inside
+
+
+def _param(one: Exportable) -> str | None:
+    """What stands in the brackets of the test, not in those that the name of a measurement may have."""
+    plain = one.name if one.imported else one.row.test
+    _, bracket, inside = _within(plain).partition("[")
+    return inside.rpartition("]")[0] if bracket else None
+
+
+def _options(one: Exportable) -> dict[str, Any]:
+    """Those of pytest-benchmark that say something of how we measure; the others are not asked for, and None."""
+    samples, elsewhere = one.measurement.samples, one.imported
+    return {
+        "disable_gc": None if elsewhere else True,
+        "timer": clock_of(samples),
+        **dict.fromkeys(("min_rounds", "max_time", "min_time")),
+        "warmup": None if elsewhere else warmed_up(samples),
+    }
+
+
+def _machine_info(environment: Environment, node: str) -> dict[str, Any]:
+    """What the run tells of its machine, None where it does not: the machine that exports may be another."""
+    host, software, device = environment.host, environment.software, environment.device
+    return dict.fromkeys(_UNTOLD) | {
+        "node": node,
+        "python_implementation": software.get("python implementation"),
+        "python_version": software.get("python"),
+        "release": host.kernel,
+        "cpu": {"brand_raw": host.cpu_model, "count": host.cores},
+        "device": {name: getattr(device, name) for name in ("type", "product", "driver", "memory_bytes")},
+    }
+
+
+def _commit_info(commit: str | None) -> dict[str, Any]:
+    """As pytest-benchmark writes it outside of a repository: a run does not know what was checked out."""
+    return {
+        "id": commit or "unversioned",
+        "time": None,
+        "author_time": None,
+        "dirty": False,
+        "project": None,
+        "branch": "(unknown)",
+    }
+
+
+def round_stats(seconds: Sequence[float]) -> dict[str, Any]:
+    """Every figure that such a file holds of the rounds of a test, but the rounds themselves.
+
+    Args:
+        seconds: of each round, per call; at least one.
+    """
+    ordered = sorted(seconds)
+    mean, total = statistics.mean(ordered), sum(seconds)
+    stddev = statistics.stdev(ordered) if len(ordered) > 1 else 0.0
+    q1, q3 = _lower_quartile(ordered), _lower_quartile(ordered[::-1])
+    low, high = q1 - _FENCE * (q3 - q1), q3 + _FENCE * (q3 - q1)
+    far, outside = _beyond(ordered, mean - stddev, mean + stddev), _beyond(ordered, low, high)
+    return {
+        "min": ordered[0],
+        "max": ordered[-1],
+        "mean": mean,
+        "stddev": stddev,
+        "rounds": len(ordered),
+        "median": statistics.median(ordered),
+        "iqr": q3 - q1,
+        "q1": q1,
+        "q3": q3,
+        "iqr_outliers": outside,
+        "stddev_outliers": far,
+        "outliers": f"{far};{outside}",
+        "ld15iqr": min(value for value in ordered if value >= min(low, ordered[-1])),
+        "hd15iqr": max(value for value in ordered if value <= max(high, ordered[0])),
+        "ops": len(ordered) / total,
+        "total": total,
+    }
+
+
+def _lower_quartile(ordered: Sequence[float]) -> float:
+    """The first quartile; of values in falling order the third.
+
+    Of an even count the median of its half. Of an odd one a weighted mean of two neighbours, which lies between the
+    halves with and without the value in the middle.
+    """
+    count = len(ordered)
+    if count == 1:
+        return ordered[0]
+    if count % 2 == 0:
+        return statistics.median(ordered[: count // 2])
+    at, weight = (count // 4 - 1, 0.25) if count % 4 == 1 else (count // 4, 0.75)
+    return weight * ordered[at] + (1 - weight) * ordered[at + 1]
+
+
+def _beyond(values: Sequence[float], low: float, high: float) -> int:
+    return sum(value < low or value > high for value in values)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .bridge_facts import facts
 from .options import FIXTURE
 from .planned import encodable
 
@@ -106,7 +105,7 @@ class Bridge:
             if test_id in self._failed or not rows or not _sound(rows[0]):
                 self._withdrawn.append(replay.extra_info)
             else:
-                replay.extra_info.update(facts(self._state, replay.measurement, rows))
+                replay.extra_info.update(_facts(self._state, replay.measurement, rows))
         return (yield)
 
     @pytest.hookimpl(optionalhook=True)
@@ -124,7 +123,7 @@ class Bridge:
 
     def _run(self, request: pytest.FixtureRequest, measurement: "Measurement") -> Replay | None:
         """Make their fixture for this test alone, on our clock; None where the test has made it for itself."""
-        from ..exchange.export.pytest_benchmark import clock_of, warmed_up
+        from ..exchange.pytest_benchmark import clock_of, warmed_up
 
         item, samples = request.node, measurement.samples
         own = item.get_closest_marker(THEIRS)
@@ -180,6 +179,21 @@ def bridge_of(state: "RooflineSession") -> Bridge | NoBridge:
     skipped = config.getoption("benchmark_skip", False) and not config.getoption("benchmark_only", False)
     stands_down = skipped or config.getoption("codspeed", False)
     return Bridge(state) if config.pluginmanager.hasplugin(THEIR_SESSION) and not stands_down else NoBridge()
+
+
+def _facts(state: "RooflineSession", measurement: "Measurement", rows: "Sequence[Row]") -> dict[str, Any]:
+    """By name, units in the names; what is not known is not there.
+
+    Args:
+        state: the run.
+        measurement: the one that is replayed, of the first process.
+        rows: all that was said of its test in the end, of this measurement first.
+    """
+    from ..exchange.exportable import facts as told_of
+    from ..exchange.exportable import origin
+
+    others = [told_of(row, [row.measurement]) for row in rows[1:] if row.measurement is not None]
+    return told_of(rows[0], [measurement]) | origin(state.header) | ({"others": others} if others else {})
 
 
 def _sound(row: "Row") -> bool:

@@ -1,11 +1,14 @@
-"""Bencher's metric format, version 0: name, measure, and a value with its bounds."""
+"""Numbers for dashboards: Bencher's metric format, version 0, and the lists of github-action-benchmark.
+
+The latter are `customSmallerIsBetter` for times and `customBiggerIsBetter` for rates: it compares a value with the last
+one of the same name and never looks at units, so each is always the same one.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.units import slug
-from .choosing import Exportable
-from .facts import inverse, rate_of
+from ..core.units import slug, three_digits
+from .exportable import Exportable, inverse, rate_of, sentence
 
 # The most bytes of UTF-8 that Bencher takes as the name of a benchmark.
 MOST_NAME = 1024
@@ -14,12 +17,7 @@ _IGNORED = ("_bencher_ignore", "BencherIgnore", "-bencher-ignore")
 _NS = 1e9
 
 
-def name_of(one: Exportable) -> str:
-    """The label, which says what is measured and not where it is written."""
-    return one.row.label
-
-
-def why_not(one: Exportable) -> str:
+def why_not_bencher(one: Exportable) -> str:
     """Why Bencher could not take a measurement under its name; empty where it can."""
     size_bytes = len(one.row.label.encode("utf-8", "surrogatepass"))
     if not 0 < size_bytes <= MOST_NAME:
@@ -30,13 +28,13 @@ def why_not(one: Exportable) -> str:
     return ""
 
 
-def write(found: Sequence[Exportable]) -> dict[str, dict[str, Any]]:
+def write_bencher(found: Sequence[Exportable]) -> dict[str, dict[str, Any]]:
     """Measures by name. Bencher itself knows `latency` (ns) and `throughput` (calls per second); the others are ours.
 
     `traffic-gbps`, `busbw-gbps`, `tflops` and so on are the rate under its metric, `roofline-share` is in percent,
     `peak-memory` and `held-memory` in bytes.
     """
-    return {name_of(one): _measures(one) for one in found}
+    return {one.row.label: _measures(one) for one in found}
 
 
 def _measures(one: Exportable) -> dict[str, Any]:
@@ -58,3 +56,32 @@ def _measures(one: Exportable) -> dict[str, Any]:
 
 def _metric(value: float, bounds: tuple[float, float] | None) -> dict[str, float]:
     return {"value": value} | ({"lower_value": bounds[0], "upper_value": bounds[1]} if bounds else {})
+
+
+def why_no_rate(one: Exportable) -> str:
+    """Why a measurement is no rate; empty where it is one."""
+    return "" if rate_of(one) else "it is a time without a rate; take `--to github-action-benchmark` for times"
+
+
+def write_times(found: Sequence[Exportable]) -> list[dict[str, Any]]:
+    """Nanoseconds per call, for `tool: customSmallerIsBetter`."""
+    return [_entry(one, "ns", one.seconds * _NS, _in_ns(one.bounds_s)) for one in found]
+
+
+def write_rates(found: Sequence[Exportable]) -> list[dict[str, Any]]:
+    """GB/s and TFLOP/s, for `tool: customBiggerIsBetter`; the name says how bytes are counted."""
+    rates = ((one, rate_of(one)) for one in found)
+    return [_entry(one, rate.unit, rate.value, rate.bounds, f"{rate.metric}\n") for one, rate in rates if rate]
+
+
+def _in_ns(bounds_s: tuple[float, float] | None) -> tuple[float, float] | None:
+    return (bounds_s[0] * _NS, bounds_s[1] * _NS) if bounds_s else None
+
+
+def _entry(
+    one: Exportable, unit: str, value: float, bounds: tuple[float, float] | None, start: str = ""
+) -> dict[str, Any]:
+    entry = {"name": one.row.label, "unit": unit, "value": value, "extra": start + sentence(one)}
+    if bounds is not None:
+        entry["range"] = " … ".join(map(three_digits, bounds))
+    return entry

@@ -1,5 +1,6 @@
-"""Logs of nccl-tests and rccl-tests."""
+"""Logs and JSON of nccl-tests and rccl-tests."""
 
+import json
 import re
 
 import pytest
@@ -8,6 +9,7 @@ from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.work import Work
 
 GIB8 = 8 * 2**30
+FIRST = "nccl_tests.all_reduce[8GiB-fp32-sum-out_of_place].mean"
 # 8 × A100: algbw and busbw of the largest out-of-place row, as the tool printed them.
 GOLDEN = {
     "all_reduce": (134.44, 235.26),
@@ -37,108 +39,75 @@ def test_rates_of_stored_bytes_and_seconds_are_what_the_tool_printed(text, take)
 
 def test_every_half_of_every_row_that_moves_something_is_a_reading(text, take):
     (found,) = take(text("a100-all_reduce.log"))
-    assert len(found.readings) == 64
+    assert (len(found.readings), len(found.left_out)) == (64, 4)
     assert found.left_out[0] == "line 17, out_of_place: moves nothing"
-    assert len(found.left_out) == 4
     assert {reading.verified for reading in found.readings} == {None}
     line = int(found.readings[0].where.removeprefix("line "))
     assert text("a100-all_reduce.log").split("\n")[line - 1].split()[0] == "4"
 
 
-def test_ranks_on_two_hosts_count_as_two_nodes(text, one):
-    readings = one(text("gb10-two-nodes-all_gather.log"))
-    reading = readings["nccl_tests.all_gather[4GiB-fp32-in_place-2].mean"]
+def test_what_a_log_tells_of_its_machine_is_kept(text, take, one):
+    reading = one(text("gb10-two-nodes-all_gather.log"))["nccl_tests.all_gather[4GiB-fp32-in_place-2].mean"]
     assert reading.parameters == {"size_bytes": 2**32, "dtype": "fp32", "place": "in_place", "nodes": 2}
     assert reading.work == Work(algbw_bytes=2**32, busbw_bytes=2**31)
     assert (reading.verified, reading.devices, reading.iterations) == (True, 2, 50)
-
-
-def test_versions_are_kept(text, take):
     assert take(text("gb10-two-nodes-all_gather.log"))[0].software["nccl-tests"] == "2.18.3"
     (found,) = take(text("mi300x-all_reduce.log"))
     assert (found.tool, found.product, found.software) == ("rccl-tests", "AMD Instinct MI300X VF", {"rccl-tests": ":+"})
     assert found.readings[0].benchmark == "rccl_tests.all_reduce"
 
 
-def test_a_log_that_does_not_name_its_collective_is_understood_where_only_one_fits(text, one):
-    assert {reading.benchmark for reading in one(text("a100-reduce_scatter.log")).values()} == {
-        "nccl_tests.reduce_scatter"
-    }
-
-
-def test_a_log_that_may_be_of_two_collectives_needs_to_be_told(text, take):
-    with pytest.raises(
-        BadFile, match=r"file does not say which collective .* tell with --operation: all_gather, all_to_all"
-    ):
+def test_a_log_that_does_not_name_its_collective_is_understood_where_only_one_fits(text, one, take):
+    readings = one(text("a100-reduce_scatter.log")).values()
+    assert {reading.benchmark for reading in readings} == {"nccl_tests.reduce_scatter"}
+    with pytest.raises(BadFile, match=r"file does not say which .* tell with --operation: all_gather, all_to_all"):
         take(text("a100-all_gather.log"))
-
-
-def test_a_log_contradicts_what_the_user_says_of_it(text, take):
     with pytest.raises(BadFile, match="says all_gather, but --operation=all_reduce"):
         take(text("gb10-two-nodes-all_gather.log"), operation="all_reduce")
     with pytest.raises(BadFile, match="8 ranks, but --devices=4"):
         take(text("a100-all_reduce.log"), devices=4)
 
 
-def test_wrong_elements_spoil_their_half_of_a_row_alone(text, one):
-    changed = (
-        text("gb10-two-nodes-all_gather.log").replace("22.14       0", "22.14      17").replace("0 OK", "1 FAILED")
-    )
-    readings = one(changed)
+def test_wrong_elements_spoil_their_half_of_a_row_and_of_an_old_log_all(text, one):
+    log = text("gb10-two-nodes-all_gather.log")
+    readings = one(log.replace("22.14       0", "22.14      17").replace("0 OK", "1 FAILED"))
     bad = readings["nccl_tests.all_gather[4GiB-fp32-out_of_place-2].mean"]
     assert (bad.verified, bad.invalid) == (False, "17 elements were wrong in the tool's own check")
     assert [reading.invalid for reading in readings.values() if reading is not bad] == [""] * 5
+    # What old versions print is the largest error, which is no count of wrong elements.
+    old = text("a100-all_reduce.log").replace("    N/A", "  4e-07")
+    assert {(reading.verified, reading.invalid) for reading in one(old).values()} == {(True, "")}
+    spoiled = one(old.replace("values : 0 OK", "values : 3 FAILED")).values()
+    assert {reading.invalid for reading in spoiled} == {"3 values were out of bounds, and the log does not tell where"}
 
 
-def test_values_out_of_bounds_of_an_old_log_spoil_all_of_it(text, one):
-    changed = text("a100-all_reduce.log").replace("    N/A", "  4e-07").replace("values : 0 OK", "values : 3 FAILED")
-    assert {reading.invalid for reading in one(changed).values()} == {
-        "3 values were out of bounds, and the log does not tell where"
-    }
-
-
-def test_the_largest_error_of_an_old_log_is_no_count_of_wrong_elements(text, one):
-    changed = text("a100-all_reduce.log").replace("    N/A", "  4e-07")
-    assert {(reading.verified, reading.invalid) for reading in one(changed).values()} == {(True, "")}
+def seconds(readings):
+    return {label: reading.seconds for label, reading in readings.items()}
 
 
 def test_lines_of_launchers_and_libraries_are_understood(text, one):
     plain = text("a100-all_reduce.log")
-    spoken = plain.replace(
-        "# Out of bounds",
-        "[2025-01-02 10:00:00] node1:1:2 [0] misc/socket.cc:484 NCCL WARN socketStartConnect failed\n# Out of bounds",
-    )
-    expected = one(plain)
+    warning = "[2025-01-02 10:00:00] node1:1:2 [0] misc/socket.cc:484 NCCL WARN socketStartConnect failed\n"
+    job = "".join(f"{line}\n" for line in plain.split("\n"))
     for changed in (
         plain.replace("\n", "\r\n"),
         "\ufeff" + plain,
-        spoken,
+        plain.replace("# Out of bounds", f"{warning}# Out of bounds"),
         "".join(f"[1,0]<stdout>:{line}\n" for line in plain.split("\n")),
         "".join(f"0: {line}\n" for line in plain.split("\n")),
         plain.replace("\n#\n", "\nNCCL version 2.19.3+cuda12.3\n#\n", 1),
+        "module load cuda\n+ srun all_reduce_perf\n" + job.replace("# Out of", "\x1b[32m# Out of") + "done\n",
     ):
-        found = one(changed)
-        assert {label: reading.seconds for label, reading in found.items()} == {
-            label: reading.seconds for label, reading in expected.items()
-        }
+        assert seconds(one(changed)) == seconds(one(plain)), changed[:80]
 
 
-def test_warnings_of_nccl_are_counted(text, take):
-    spoken = text("a100-all_reduce.log").replace("# Out of", "node1:1:2 [0] x.cc:4 NCCL WARN failed\n# Out of")
-    assert take(spoken)[0].notes == ("1 lines of NCCL WARN",)
-
-
-def test_two_logs_behind_each_other_are_two_processes(text, take):
+def test_logs_behind_each_other_are_processes_and_sizes_gone_through_twice_samples(text, take, one):
     found = take(text("a100-all_reduce.log") + text("a100-reduce.log"))
     assert [imported.readings[0].benchmark for imported in found] == ["nccl_tests.all_reduce", "nccl_tests.reduce"]
-
-
-def test_sizes_that_a_tool_goes_through_twice_are_samples_of_one_reading(text, one):
-    rows = re.findall(r"^ +\d+ +\d+ .*\n", text("gb10-two-nodes-all_gather.log"), re.MULTILINE)
-    twice = text("gb10-two-nodes-all_gather.log").replace(rows[-1], rows[-1] + "# Testing 2 cycle.\n" + "".join(rows))
-    readings = one(twice)
-    assert len(readings) == 6
-    assert {len(reading.seconds) for reading in readings.values()} == {2}
+    log = text("gb10-two-nodes-all_gather.log")
+    rows = re.findall(r"^ +\d+ +\d+ .*\n", log, re.MULTILINE)
+    readings = one(log.replace(rows[-1], rows[-1] + "# Testing 2 cycle.\n" + "".join(rows)))
+    assert [len(reading.seconds) for reading in readings.values()] == [2] * 6
 
 
 WAYS = (
@@ -205,9 +174,7 @@ def test_times_of_single_iterations_and_a_timestamp_may_stand_behind(text, one):
     stamped = re.sub(r"(?m)^(#  +\(B\) .*)$", r"\1 %Y-%m-%d %H:%M:%S", stamped)
     expected = one(text("gb10-two-nodes-all_gather.log"))
     for changed in (log, stamped):
-        assert {label: r.seconds for label, r in one(changed).items()} == {
-            label: r.seconds for label, r in expected.items()
-        }
+        assert seconds(one(changed)) == seconds(expected)
 
 
 def change(old, new):
@@ -218,7 +185,6 @@ REFUSED = (
     (lambda log: log[: log.index("33554432       8388608") + 30], r"line 42: \d columns; expected 12"),
     (lambda log: log[: log.index("    33554432")], "file ends before its 'Avg bus bandwidth'"),
     (change("134.44  235.26", "235.26"), "line 50: 11 columns; expected 12"),
-    (change("134.44  235.26", "235.26  134.44"), "line 50: algbw is 235.26 GB/s, but size by time are 134.4"),
     (change("134.44", "fast!!"), "line 50: 'fast!!' is not a number, zero or more"),
     (change("134.44", "   nan"), "line 50: 'nan' is not a number"),
     (change("134.44", "-134.4"), "line 50: '-134.4' is not a number"),
@@ -226,11 +192,13 @@ REFUSED = (
     (change("134.44", "١٣٤.٤٤"), "line 50: '١٣٤.٤٤' is not a number"),
     (change("63896", "9" * 400), "line 50: '9+' is not a number"),
     (change("63896", "1e999"), "line 50: '1e999' is not a number"),
+    (change("134.44  235.26", "235.26  134.44"), "line 50: busbw is 134.44 GB/s; expected 1.75 times 235.26"),
     (change("235.26", "134.44"), "line 50: busbw is 134.44 GB/s; expected 1.75 times 134.44"),
-    (change("63896", " 63.9"), "line 50: algbw is 134.44 GB/s, but size by time are 134428"),
-    (change("8589934592    ", "8589934593    "), "line 50: 2147483648 elements of float make 8589934592 bytes"),
     (change("2147483648   float", "2147483648  quarter"), "line 50: type 'quarter'; expected one of int8"),
-    (change("2147483648   float     sum", "2147483648   float     xor"), "line 50: reduction 'xor'; expected one of"),
+    (
+        change("2147483648   float     sum", "2147483648   float     xor"),
+        "line 50: reduction 'xor' for all_reduce; expected one",
+    ),
     (change("(us)", "(ms)"), r"line 15: units that this importer does not know; expected \(B\)"),
     (change("(GB/s)", "(Gb/s)"), "line 15: units that this importer does not know"),
     (lambda log: log.replace("busbw  error", "linkbw error", 1), "line 14: columns that this importer does not know"),
@@ -260,29 +228,123 @@ def test_what_is_no_whole_log_of_known_columns_and_units_is_refused_with_its_lin
         assert "\n" not in str(refused.value)
 
 
-def test_a_log_inside_the_log_of_a_job_with_colours_is_read(text, one):
-    whole = text("a100-all_reduce.log")
-    job = whole.replace("#\n# Using", "Warning: Permanently added\nslurmstepd: ok\n# Using")
-    job = "module load cuda\n+ srun all_reduce_perf\n" + job.replace("# Out of", "\x1b[32m# Out of") + "done\n"
-    assert {label: r.seconds for label, r in one(job).items()} == {label: r.seconds for label, r in one(whole).items()}
-
-
-def test_ranks_without_mpi_that_print_into_one_log_are_refused(take):
+def test_lines_that_would_mix_two_logs_or_lose_a_row_are_refused(text, take):
     # nccl-tests, issue 107: two processes that were built without MPI, each of them rank 0.
+    head = "# nThread 1 nGpus 1 minBytes 1310720000 maxBytes 1310720000 step: 1048576(bytes) warmup iters: 5 "
+    head += "iters: 20 validation: 1\n#\n# Using devices\n"
     with pytest.raises(BadFile, match="line 4: another log begins here"):
-        take(
-            "# nThread 1 nGpus 1 minBytes 1310720000 maxBytes 1310720000 step: 1048576(bytes) warmup iters: 5 "
-            "iters: 20 validation: 1\n#\n# Using devices\n"
-            "# nThread 1 nGpus 1 minBytes 1310720000 maxBytes 1310720000 step: 1048576(bytes) warmup iters: 5 "
-            "iters: 20 validation: 1\n#\n# Using devices\n"
-        )
+        take(head * 2)
+    for log, operation in (("a100-all_reduce.log", "all_reduce"), ("gb10-two-nodes-all_gather.log", "all_gather")):
+        lines = text(log).split("\n")
+        rows = [at for at, line in enumerate(lines) if re.match(r" *\d+ +\d+ ", line)]
+        at = rows[len(rows) // 2]
+        lines[at] = f"node01:{lines[at]}"
+        with pytest.raises(BadFile, match=f"line {at + 1}: a row behind a prefix .* expected the line without it"):
+            take("\n".join(lines), operation=operation)
 
 
-@pytest.mark.parametrize("log", ["a100-all_reduce.log", "gb10-two-nodes-all_gather.log"])
-def test_a_row_behind_an_unknown_prefix_is_refused_and_not_left_out(text, take, log):
-    lines = text(log).split("\n")
-    rows = [at for at, line in enumerate(lines) if re.match(r" *\d+ +\d+ ", line)]
-    at = rows[len(rows) // 2]
-    lines[at] = f"node01:{lines[at]}"
-    with pytest.raises(BadFile, match=f"line {at + 1}: a row behind a prefix .* expected the line without it"):
-        take("\n".join(lines), operation="all_gather" if "gather" in log else "all_reduce")
+def changed(text, *path, to):
+    """A JSON text with one value replaced; without it where `to` is `...`."""
+    raw = json.loads(text)
+    at = raw
+    for part in path[:-1]:
+        at = at[part]
+    if to is ...:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = to
+    return json.dumps(raw, indent=1)
+
+
+def test_a_json_says_the_same_as_the_log_of_the_same_run(nccl_json, text, one, take):
+    from_log = one(text("a100-all_reduce.log"))[FIRST]
+    (found,) = take(nccl_json())
+    reading = found.readings[0]
+    assert (reading.label, reading.seconds, reading.work) == (FIRST, from_log.seconds, from_log.work)
+    assert (reading.timing, reading.iterations, reading.devices) == ("pipelined", 20, 8)
+    assert (found.product, found.host, found.started) == ("NVIDIA A100-SXM4-80GB", "dgx", "2026-01-02T10:11:12")
+    assert found.software == {"NCCL": "22809"}
+    assert [reading.where for reading in found.readings] == ["results[0].out_of_place", "results[0].in_place"]
+    # Its variables of the environment are nobody's business.
+    assert "HOME" not in repr(found)
+
+
+def test_what_a_json_says_of_a_run_is_kept(nccl_json, one):
+    for wrong, verified in ((0.0, True), (None, None), (3.0, False)):
+        reading = one(nccl_json(wrong=wrong))[FIRST]
+        assert (reading.verified, bool(reading.invalid)) == (verified, wrong == 3.0)
+    plain = {"size_bytes": 8 * 2**30, "dtype": "fp32", "redop": "sum", "place": "in_place"}
+    for value, extra in (("3", {"over_ranks": "max"}), ("1", {})):
+        text = changed(nccl_json(), "args", to=["all_reduce_perf", "-a", value])
+        assert plain | extra in [reading.parameters for reading in one(text).values()]
+    ended = one(nccl_json(errors=["unhandled cuda error"]))[FIRST].invalid
+    assert ended == "the test ended with the error 'unhandled cuda error'"
+    unknown = changed(nccl_json(), "args", to=["./a.out"])
+    assert FIRST in one(unknown)
+    assert FIRST in one(unknown, operation="all_reduce")
+
+
+HALF = ("results", 0, "out_of_place")
+REFUSED_JSON = (
+    (("version",), 4, "Invalid enum value 4 - at `$.version`"),
+    ((*HALF, "bus_bw"), 134.4, "results[0].out_of_place: busbw is 134.4 GB/s; expected 1.75 times"),
+    ((*HALF, "time"), -1.0, "Expected `float` >= 0.0 - at `$.results[0].out_of_place.time`"),
+    ((*HALF, "time"), "nan", "Expected `float`, got `str` - at `$.results[0].out_of_place.time`"),
+    ((*HALF, "time"), ..., "missing required field `time`"),
+    ((*HALF, "cpu_time"), 1.0, "time of the CPU (-C 1) says nothing"),
+    (("results", 0, "size"), 8.5, "Expected `int`, got `float`"),
+    (("results", 0), 17, "Expected `object`, got `int`"),
+    (("results",), [], "length >= 1"),
+    (("config", "devices"), [], "length >= 1"),
+    (("config", "devices", 3, "device_info"), "Tesla T4", "expected one product"),
+    (("results", 0, "root"), "top", "results[0].root is 'top'; expected a rank, or -1"),
+    (("results", 0, "root"), "0", "root 0 for all_reduce"),
+    (("args",), ["all_reduce_perf", "-a", "7"], "args have -a '7'; expected one of"),
+)
+
+
+def test_what_is_no_file_of_nccl_tests_is_refused_with_the_path_of_the_value(nccl_json, take):
+    for path, to, message in REFUSED_JSON:
+        with pytest.raises(BadFile) as refused:
+            take(changed(nccl_json(), *path, to=to), "nccl-tests-json")
+        assert message in str(refused.value), path
+        assert str(refused.value).startswith("file")
+    for cut, message in (
+        (lambda text: text[:-40], "is not JSON"),
+        (lambda text: text.replace("63896.0", "NaN"), "holds NaN, which is no number"),
+        (lambda text: text.replace("8589934592", "9" * 60), "holds a whole number of 60 digits"),
+        (lambda text: text.replace('"size"', '"count"'), "gives 'count' twice in one object"),
+        (lambda text: text + text, "is not JSON: Extra data"),
+    ):
+        with pytest.raises(BadFile, match=message):
+            take(cut(nccl_json()))
+
+
+def test_records_of_rccl_tests_are_read_from_a_list_and_from_lines(rccl_json, one, text):
+    log = one(text("mi300x-all_reduce.log"))
+    label = "rccl_tests.all_reduce[128MiB-fp32-sum-out_of_place].mean"
+    for form in ("[\n%s\n]\n", "%s\n"):
+        separator = ",\n" if form.startswith("[") else "\n"
+        readings = one(form % separator.join(rccl_json()))
+        assert (readings[label].seconds, readings[label].work) == (log[label].seconds, log[label].work)
+        assert len(readings) == 2
+
+
+def test_what_is_no_record_of_rccl_tests_is_refused(rccl_json, take):
+    for change, message in (
+        ({"busBw": 1.0}, "records[0]: busbw is 1 GB/s"),
+        ({"gpusPerRank": 2}, "Invalid enum value 2 - at `$.records[0].gpusPerRank`"),
+        ({"ranksPerNode": 4}, "records[0]: 8 ranks; expected nodes times ranksPerNode"),
+        ({"name": "AllSort"}, "'AllSort' is no test that this importer knows"),
+        ({"inPlace": 2}, "Invalid enum value 2"),
+        ({"wrong": "few"}, "records[0]: wrong is 'few'; expected a count, or N/A"),
+        ({"redop": "none"}, "records[0]: reduction 'none' for all_reduce; expected one"),
+    ):
+        with pytest.raises(BadFile) as refused:
+            take("\n".join(rccl_json(**change)) + "\n")
+        assert message in str(refused.value)
+
+
+def test_the_check_of_rccl_tests_is_kept(rccl_json, one):
+    for wrong, verified in (("0", True), ("N/A", None), ("4", False)):
+        assert {reading.verified for reading in one("\n".join(rccl_json(wrong=wrong))).values()} == {verified}

@@ -1,0 +1,287 @@
+"""Files of nvbandwidth and BabelStream; every file is read as its own format and as no other."""
+
+import json
+import random
+import re
+from dataclasses import replace
+
+import pytest
+
+from pytest_roofline.core.errors import BadFile
+from pytest_roofline.core.records import rate
+from pytest_roofline.core.work import Work
+
+N = 2**28
+
+
+@pytest.fixture(scope="module")
+def write():
+    """A file with one test case, by `json_output.cpp`."""
+
+    def write(matrix, description, name="host_to_device_memcpy_ce", total=None, top=None, **changes):
+        numbers = [float(value) for row in matrix for value in row if value != "N/A"]
+        changes.pop("sum", None)
+        case = {"name": name, "status": "Passed", "bandwidth_description": description, "bandwidth_matrix": matrix}
+        case |= {"sum": sum(numbers) if total is None else total}
+        listed = ["0: NVIDIA H100 80GB HBM3 (00000000:19:00): (node1)", "1: NVIDIA H100 80GB HBM3 (00000000:3b:00)"]
+        top = {"version": "v0.8", "Driver Version": "570.86", "GPU Device list": listed} | (top or {})
+        return json.dumps({"nvbandwidth": top | {"testcases": [case | changes]}}, indent=1)
+
+    return write
+
+
+def test_rates_of_nvbandwidth_are_what_it_printed(text, take):
+    (found,) = take(text("readme-nvbandwidth.json"))
+    readings = {reading.label: reading for reading in found.readings}
+    pair = readings["nvbandwidth.device_to_device_memcpy_write_ce[gpu6<-gpu3].median_or_mean"]
+    assert rate(pair.work, pair.metric, pair.seconds[0]) == pytest.approx(276.67e9)
+    host = readings["nvbandwidth.host_to_device_memcpy_ce[cpu0->gpu4].median_or_mean"]
+    assert rate(host.work, host.metric, host.seconds[0]) == pytest.approx(26.19e9)
+    assert [(r.devices, r.metric, r.mode, r.timing) for r in (pair, host)] == [
+        (2, "ce_payload_GBps", "events", "device"),
+        (1, "ce_payload_GBps", "events", "device"),
+    ]
+    assert (found.product, found.driver, found.host) == ("NVIDIA A100-SXM4-80GB", "550.54.15", "dgx")
+    # A device beside itself is no pair.
+    assert len(readings) == 8 + 56
+    assert found.left_out == ("host_device_latency_sm: waived by nvbandwidth, so it was not measured",)
+    assert take(text("a6000-nvbandwidth.json"))[0].product is None
+
+
+H2D = "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)"
+
+
+def test_what_a_case_of_nvbandwidth_measures_is_in_its_key(write, one, take):
+    cases = [
+        # `memory latency SM CPU(row) <-> GPU(column) (ns)`: testcases_sm.cpp.
+        (([["772.58", "772.96"]], "memory latency SM CPU(row) <-> GPU(column) (ns)", "host_device_latency_sm"), {},
+         "host_device_latency_sm[cpu0<->gpu1].median_or_mean", ("time_s", 1, pytest.approx(772.96e-9))),
+        (([["2666.5", "2667.5"]], "memcpy SM GPU(row) <- GPU(column) bandwidth (GB/s)", "all_to_one_write_sm"), {},
+         "all_to_one_write_sm[gpu1].median_or_mean", ("sm_payload_GBps", 2, pytest.approx(1 / 2667.5))),
+        (([["1500.5", "1501"]], "memcpy local GPU(column) bandwidth (GB/s)", "device_local_copy"), {},
+         "device_local_copy[gpu0].median_or_mean", ("ce_payload_GBps", 1, pytest.approx(1 / 1500.5))),
+        (([["26.03"]], H2D), {"useMean": True}, "host_to_device_memcpy_ce[cpu0->gpu0].mean",
+         ("ce_payload_GBps", 1, pytest.approx(1 / 26.03))),
+        (([["26.03"]], H2D), {"useMean": False, "bufferSize": 512},
+         "host_to_device_memcpy_ce[cpu0->gpu0-512MiB].median", ("ce_payload_GBps", 1, pytest.approx(1 / 26.03))),
+    ]  # fmt: skip
+    for case, top, label, expected in cases:
+        reading = one(write(*case, top=top))[f"nvbandwidth.{label}"]
+        assert (reading.metric, reading.devices, reading.seconds[0]) == expected, label
+    failed = write([["1"]], "", status="Error", error="CUDA_ERROR_LAUNCH_FAILED", bandwidth_matrix=None)
+    assert take(failed)[0].failed == (("nvbandwidth.host_to_device_memcpy_ce", "CUDA_ERROR_LAUNCH_FAILED"),)
+    assert take(write([["1"]], H2D, top={"warning": "NOTE: small"}))[0].notes == ("NOTE: small",)
+
+
+def test_both_directions_of_a_bidirectional_copy_and_their_sum_stand_apart(write, one):
+    matrix = [
+        ["N/A", "180.5"],
+        ["181.5", "N/A"],
+        ["N/A", "182.5"],
+        ["183.5", "N/A"],
+        ["N/A", "360.5"],
+        ["361.5", "N/A"],
+    ]
+    readings = one(
+        write(
+            matrix,
+            "memcpy CE GPU(row) <-> GPU(column) Total bandwidth (GB/s)",
+            "device_to_device_bidirectional_memcpy_read_ce",
+            total=722.0,
+        )
+    )
+    found = {reading.parameters["direction"]: reading.metric for reading in readings.values()}
+    assert found == {
+        "1": "bidir_per_dir_ce_payload_GBps",
+        "2": "bidir_per_dir_ce_payload_GBps",
+        "sum": "bidir_sum_ce_payload_GBps",
+    }
+    assert len(readings) == 6
+
+
+ONE = {"matrix": [["26.03"]]}
+REFUSED = (
+    (ONE | {"bandwidth_matrix": [["fast"]]}, "'fast' is not a number, zero or more in the matrix of host_to_device_"),
+    (ONE | {"bandwidth_matrix": [["-26.03"]]}, "'-26.03' is not a number"),
+    (ONE | {"bandwidth_matrix": [["nan"]]}, "'nan' is not a number"),
+    (ONE | {"bandwidth_matrix": [[26.03]]}, "Expected `str`, got `float`"),
+    ({"matrix": [["1", "2"], ["3"]]}, "the matrix of host_to_device_memcpy_ce has rows of several lengths, or none"),
+    ({"matrix": []}, "rows of several lengths, or none"),
+    (ONE | {"bandwidth_description": H2D.replace("GB", "GiB")}, "is no description that this importer knows"),
+    (ONE | {"status": "Running"}, "has status 'Running'; expected Passed, Waived or Error"),
+    (ONE | {"top": {"error": "no GPU"}}, "the run ended with 'no GPU'"),
+    (ONE | {"top": {"GPU Device list": ["0: NVIDIA H200 (1:2:3)", "1: Tesla T4 (1:2:4)"]}}, "expected one product"),
+    (ONE | {"top": {"GPU Device list": ["H200"]}}, "expected one product"),
+    (
+        {"matrix": [["1"]], "bandwidth_description": H2D.replace("->", "<->").replace("band", "Read1 band")},
+        "is not the three that its description tells of",
+    ),
+)
+
+
+def test_what_is_no_file_of_nvbandwidth_is_refused(write, take):
+    for changes, message in REFUSED:
+        with pytest.raises(BadFile) as refused:
+            take(write(**({"description": H2D} | changes)))
+        assert message in str(refused.value), changes
+        assert str(refused.value).startswith("file")
+
+
+def test_rates_of_babelstream_are_what_it_printed(text, take):
+    (found,) = take(text("mi300x-babelstream.csv"))
+    readings = {reading.label: reading for reading in found.readings}
+    printed = {"copy": 4.256e12, "mul": 4.11597e12, "add": 3.95639e12, "triad": 3.94806e12, "dot": 3.87841e12}
+    for kernel, expected in printed.items():
+        best = readings[f"babelstream.{kernel}[2GiB-fp64].best"]
+        assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(expected, rel=2e-5)
+        assert (best.metric, best.timing, best.devices) == ("traffic_GBps", "wall", 1)
+    assert (found.product, found.driver) == ("AMD Instinct MI300X", "60241133")
+
+
+def test_best_mean_and_slowest_stand_apart_with_the_calls_behind_them(text, one):
+    readings = one(text("mi300x-babelstream.csv"))
+    found = {name: readings[f"babelstream.triad[2GiB-fp64].{name}"] for name in ("best", "mean", "slowest")}
+    assert {name: reading.seconds for name, reading in found.items()} == {
+        "best": (0.0016318,),
+        "mean": (0.00166,),
+        "slowest": (0.0018,),
+    }
+    assert {name: reading.iterations for name, reading in found.items()} == {"best": 1, "mean": 49, "slowest": 1}
+    assert len(readings) == 15
+
+
+def test_arrays_read_and_written_are_those_of_the_kernel(one):
+    for kernel, read, written in (("Copy", 1, 1), ("Add", 2, 1), ("Dot", 2, 0), ("Nstream", 3, 1)):
+        gigabytes = (read + written) * 8 * N / 1e9
+        table = "function,num_times,n_elements,sizeof,max_GB_per_sec,min_runtime,max_runtime,avg_runtime\n"
+        reading = one(f"{table}{kernel},100,{N},8,{gigabytes / 0.0025:.6g},0.0025,0.003,0.0026\n")[
+            f"babelstream.{kernel.lower()}[2GiB-fp64].best"
+        ]
+        assert reading.work == Work(read_bytes=read * 8 * N, write_bytes=written * 8 * N)
+
+
+def test_every_unit_that_babelstream_has_is_told(take):
+    units = {
+        "mbytes": 1e6,
+        "mibytes": 2**20,
+        "MB": 1e6,
+        "MiB": 2**20,
+        "GB": 1e9,
+        "GiB": 2**30,
+        "TB": 1e12,
+        "TiB": 2**40,
+    }
+    for unit, factor in units.items():
+        # mbytes and mibytes up to version 4, the others from 5 on: `src/Unit.h`.
+        table = f"function,num_times,n_elements,sizeof,max_{unit}_per_sec,min_runtime,max_runtime,avg_runtime\n"
+        (found,) = take(f"{table}Copy,100,{N},4,{2 * 4 * N / 0.00125 / factor:.6g},0.00125,0.0014,0.0013\n")
+        best = found.readings[0]
+        assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(2 * 4 * N / 0.00125)
+        assert best.parameters == {"size_bytes": 4 * N, "dtype": "fp32"}
+        assert f"{unit} is {factor:.0f} bytes" in found.convention
+
+
+def test_triad_only_of_old_versions_is_the_time_of_all_calls(one):
+    # Version 4.0 with --triad-only: bytes of all calls by the time of all calls.
+    total_s = 100 * 0.0016
+    table = "function,num_times,n_elements,sizeof,gbytes_per_sec,runtime\n"
+    reading = one(f"{table}Triad,100,{N},8,{100 * 3 * 8 * N / 1e9 / total_s:.6g},{total_s:.6g}\n")[
+        "babelstream.triad[2GiB-fp64].mean"
+    ]
+    assert (reading.seconds, reading.iterations) == ((pytest.approx(0.0016),), 100)
+
+
+def test_lines_before_the_table_are_understood(text, take):
+    # Version 5 of the CUDA model, and the phases that version 5.0 printed.
+    table = text("mi300x-babelstream.csv").split("\n", 3)[3]
+    before = (
+        'CUDA Driver: 12040\nCUDA Device 0: "NVIDIA A100-SXM4-80GB" 108 SMs(8,0) Memory: 1593 MHz x 5120-bit = 2039.04 '
+        "GB/s PEAK, ECC is ON\nMemory Allocation: DEFAULT\nParallel for kernel config: thread blocks of size 1024\n"
+        "Reduction kernel config: 432 groups of (fixed) size 1024\n"
+        "phase,n_elements,sizeof,max_mbytes_per_sec,runtime\nInit,268435456,8,16071.9,0.400851\n"
+        "Read,268435456,8,33916.7,0.189949\n"
+    )
+    (found,) = take(before + table)
+    assert (found.product, found.driver) == ("NVIDIA A100-SXM4-80GB", "12040")
+    assert found.left_out == ("2 phases (init, read), which are timed once each",)
+    assert len(found.readings) == 15
+
+
+def test_tables_inside_a_job_and_behind_each_other_are_read_and_wrong_data_spoil_every_kernel(text, take, one):
+    whole = text("mi300x-babelstream.csv")
+    assert [len(found.readings) for found in take(whole * 2)] == [15, 15]
+    assert one("module load rocm\n\x1b[1m" + whole + "Kokkos::finalize\n") == {
+        label: replace(reading, where=f"line {int(reading.where[5:]) + 1}") for label, reading in one(whole).items()
+    }
+    for line in ("Validation failed on a[]. Average error 1.5", "FAILED validation of sum: 1 (is) != 2"):
+        for changed in (f"{whole}{line}\n", f"{line}\n{whole}"):
+            assert {(reading.verified, bool(reading.invalid)) for reading in one(changed).values()} == {(False, True)}
+
+
+def change(old, new):
+    return lambda csv: csv.replace(old, new)
+
+
+REFUSED_TABLES = (
+    (lambda csv: csv[: csv.rindex(",")], "line 9: 7 columns; expected 8"),
+    (lambda csv: csv[: csv.index("Copy")], "file ends without rows of a table"),
+    (change("Triad,50,", "Triad,"), "line 8: 7 columns; expected 8"),
+    (change("max_mbytes", "max_furlongs"), "line 4: unit 'furlongs'; expected one"),
+    (change("3.94806e+06", "fast"), "line 8: 'fast' is not a number"),
+    (change("3.94806e+06", "nan"), "line 8: 'nan' is not a number"),
+    (change("3.94806e+06", "-3.9e+06"), "line 8: '-3.9e.06' is not a number"),
+    (change("0.0016318", "0"), "line 8: a count, a size or a time that cannot be"),
+    (change("Triad,50,268435456", f"Triad,50,{10**18}"), r"file: Work.read_bytes is 16000000\d+; expected .* 2\^63"),
+    (change("Triad,50,268435456,8", "Triad,50,268435456,3"), "line 8: a count, a size or a time that cannot be"),
+    (change("Triad,50", "Triad,1"), "line 8: a count, a size or a time that cannot be"),
+    (change("Triad", "Quad"), "line 8: kernel 'Quad'; expected one of Copy"),
+    (lambda csv: csv.split("\n", 4)[4], "line 1: 8 columns; expected the line that names them above"),
+    (change(",", ";"), "file ends without rows of a table"),
+)
+
+
+def test_what_is_no_table_of_known_columns_and_units_is_refused_with_its_line(text, take):
+    whole = text("mi300x-babelstream.csv")
+    for mutilate, message in REFUSED_TABLES:
+        assert mutilate(whole) != whole
+        with pytest.raises(BadFile, match=message):
+            take(mutilate(whole), "babelstream")
+
+
+FILES = {
+    "a100-all_reduce.log": "nccl-tests",
+    "gb10-two-nodes-all_gather.log": "nccl-tests",
+    "readme-nvbandwidth.json": "nvbandwidth",
+    "mi300x-babelstream.csv": "babelstream",
+    "pytest-benchmark-storage-0030.json": "pytest-benchmark",
+}
+
+
+def test_a_file_is_recognised_as_one_format_and_no_other(text, take):
+    for name, own in FILES.items():
+        for other in set(FILES.values()):
+            if own == other:
+                assert take(text(name)) == take(text(name), other)
+            else:
+                with pytest.raises(BadFile):
+                    take(text(name), other)
+
+
+def taken(take, changed, own):
+    """The readings of a changed file; none where it is refused, by name and in one line."""
+    try:
+        return [reading for one in take(changed, own) for reading in one.readings]
+    except BadFile as refused:
+        told = str(refused)
+    assert told.startswith("file")
+    assert "\n" not in told
+    return []
+
+
+def test_a_file_with_another_digit_is_read_or_refused_by_name_and_in_one_line(text, take):
+    draw = random.Random(8)
+    for name, own in FILES.items():
+        whole = text(name)
+        for at in draw.sample([match.start() for match in re.finditer(r"\d", whole)], 40):
+            changed = whole[:at] + draw.choice("0123456789x") + whole[at + 1 :]
+            assert all(reading.seconds[0] > 0 for reading in taken(take, changed, own))
