@@ -1,9 +1,8 @@
-"""What pytest-benchmark is told of device times, and what its own options and commands make of it."""
+"""What pytest-benchmark is told of device times, of which tests, and that an export of the same run says the same."""
 
-import csv
 import json
-import subprocess
-import sys
+import re
+from statistics import median
 
 import pytest
 
@@ -65,35 +64,17 @@ def kept(bench, label):
     return list(found.samples.kept)
 
 
-def table(result, *lines):
-    """Whether their table holds these lines, in this order."""
-    result.stdout.fnmatch_lines([f"*{line}*" for line in lines])
-
-
-def test_every_sample_is_a_round_to_the_last_bit(bench):
+def test_every_sample_is_a_round_to_the_last_bit_under_the_name_that_pytest_has(bench):
     found, result = replayed(bench)
-    assert result.ret == 0
+    assert (result.ret, set(found)) == (0, {"test_walk", "test_copy[once]", "test_copy[twice]"})
     walk = found["test_walk"]["stats"]
     assert kept(bench, "walk") == walk["data"]
     assert {0.020000003, 0.021000007, 0.019000001} == {round(value, 9) for value in walk["data"]}
-    assert (0.019000001, 0.020000003, 0.021000007) == tuple(round(walk[name], 9) for name in ("min", "median", "max"))
     assert (len(walk["data"]), 1) == (walk["rounds"], walk["iterations"])
-    copies = [found[f"test_copy[{name}]"]["stats"] for name in ("once", "twice")]
-    for name in ("min", "median", "max"):
-        assert [1e-3, 2e-3] == pytest.approx([stats[name] for stats in copies], rel=1e-12)
-    assert {"test_walk", "test_copy[once]", "test_copy[twice]"} == set(found)
-
-
-def test_the_test_is_named_as_pytest_names_it_and_grouped_by_benchmark(bench):
-    found, _ = replayed(bench)
     copy = found["test_copy[twice]"]
+    assert copy["stats"]["median"] == pytest.approx(2e-3)
     assert copy["fullname"] == "test_suite.py::TestGroup::test_copy[twice]"
     assert ("TestGroup.copy", "twice", {"factor": 2}) == (copy["group"], copy["param"], copy["params"])
-    assert found["test_walk"]["group"] == "walk"
-
-
-def test_rate_share_verdict_work_and_run_stand_in_the_extra_info(bench):
-    found, _ = replayed(bench)
     told = found["test_copy[once]"]["extra_info"]
     expected = {
         "label": "TestGroup.copy[once]", "verdict": "NO BASELINE", "metric": "traffic_GBps", "rate_unit": "GB/s",
@@ -104,40 +85,16 @@ def test_rate_share_verdict_work_and_run_stand_in_the_extra_info(bench):
     # One GB in a millisecond, of 3350 GB/s.
     assert (1000.0, 1000 / 3350, 1e-3) == pytest.approx((told["rate"], told["share_of_roofline"], told["seconds"]))
     assert found["test_copy[once]"]["stats"]["rounds"] == told["samples"]
-    assert "baseline_s" not in told
-
-
-def test_calls_between_two_stamps_are_told_as_iterations_and_change_no_sample(bench):
-    bench.script(tick_s=1e-6)
-    bench.suite("""
-from pytest_roofline import Work
-def test_short(roofline, fake): roofline.measure(lambda: fake.work(3e-5), work=Work(read_bytes=100))
-""")
-    found, _ = replayed(bench)
-    short = found["test_short"]
-    (one,) = bench.last_run().measurements
-    assert 1 < one.samples.iterations == short["extra_info"]["calls_per_sample"] == short["stats"]["iterations"]
-    assert kept(bench, "short") == short["stats"]["data"]
-    assert pytest.approx(3e-5) == short["stats"]["median"]
-
-
-def test_no_option_of_theirs_touches_our_times(bench):
-    plain, _ = replayed(bench)
-    found, _ = replayed(
-        bench,
-        "--benchmark-timer=time.process_time",
-        "--benchmark-disable-gc",
-        "--benchmark-min-rounds=1000",
-        "--benchmark-max-time=9",
-        "--benchmark-min-time=0.5",
-        "--benchmark-warmup=on",
-        "--benchmark-calibration-precision=99",
-        "--benchmark-cprofile=tottime",
-    )
-    assert plain["test_walk"]["stats"] == found["test_walk"]["stats"]
-    assert "device_events" == found["test_walk"]["options"]["timer"]
-    assert plain["test_walk"]["options"]["warmup"] == found["test_walk"]["options"]["warmup"]
-    assert "cprofile" not in found["test_walk"]
+    # No option of theirs touches our times.
+    options = (
+        "--benchmark-timer=time.process_time", "--benchmark-disable-gc", "--benchmark-min-rounds=1000",
+        "--benchmark-max-time=9", "--benchmark-min-time=0.5", "--benchmark-warmup=on",
+        "--benchmark-calibration-precision=99", "--benchmark-cprofile=tottime",
+    )  # fmt: skip
+    again, _ = replayed(bench, *options)
+    assert again["test_walk"]["stats"] == walk
+    assert "device_events" == again["test_walk"]["options"]["timer"]
+    assert "cprofile" not in again["test_walk"]
 
 
 MARKED = """
@@ -151,80 +108,31 @@ def test_marked(roofline, busy):
 """
 
 
-def test_the_marker_of_the_test_keeps_its_say_but_for_the_clock(bench):
+def test_the_marker_of_the_test_keeps_its_say_but_for_the_clock_and_the_first_measurement_counts(bench):
     bench.suite(MARKED)
-    found, _ = replayed(bench)
-    marked = found["test_marked"]
+    marked = replayed(bench)[0]["test_marked"]
     assert ("mine", 7) == (marked["group"], marked["options"]["min_rounds"])
     assert (True, "device_events") == (marked["options"]["disable_gc"], marked["options"]["timer"])
-    assert pytest.approx(1e-3) == marked["stats"]["median"]
-
-
-def test_the_first_measurement_is_replayed_and_the_others_are_told(bench):
-    bench.suite(MARKED)
-    found, _ = replayed(bench)
-    assert kept(bench, "marked.first") == found["test_marked"]["stats"]["data"]
-    (second,) = found["test_marked"]["extra_info"]["others"]
+    assert kept(bench, "marked.first") == marked["stats"]["data"]
+    (second,) = marked["extra_info"]["others"]
     assert ("marked.second", "NO BASELINE") == (second["label"], second["verdict"])
     assert (3e-3, 1000 / 3) == pytest.approx((second["seconds"], second["rate"]))
 
 
-def test_parameters_that_json_does_not_know_end_no_run(bench):
-    bench.suite("""
-import pytest
-from pytest_roofline import Work
-@pytest.mark.parametrize("kind", [object, b"\\xff", float("nan"), "\\udcff<b>"], ids=["a", "b", "c", "d"])
-def test_odd(roofline, busy, kind): roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
-""")
-    found, result = replayed(bench)
-    assert result.ret == 0, texts(result)
-    assert 4 == len(found)
-
-
-def test_the_table_is_sorted_grouped_and_cut_to_columns_as_asked(bench):
-    result = bench.run(
-        "--benchmark-columns=median,rounds,ops",
-        "--benchmark-sort=name",
-        "--benchmark-group-by=param:factor",
-        "--benchmark-time-unit=us",
-        "-k=copy",
-    )
-    table(
-        result, "benchmark 'factor=1': 1 tests", "Name (time in us)*Median*Rounds*OPS (uops/s)", "once*1,000.0000 *200*"
-    )
-    table(result, "benchmark 'factor=2': 1 tests", "twice*2,000.0000 *100*")
-    assert "StdDev  " not in texts(result)
-
-
 def test_saved_runs_are_compared_and_a_slower_one_fails_as_they_have_it(bench):
     assert 0 == bench.run(STORED, "--benchmark-save=base", "--benchmark-save-data").ret
-    (saved,) = (bench.path / "kept").rglob("0001_base.json")
-    assert pytest.approx(1e-3) == benchmarks_of(saved)["test_copy[once]"]["stats"]["median"]
     bench.script(slow=1.5)
     compare = (STORED, "--benchmark-compare=0001", "-k=copy")
     lenient = bench.run(*compare, "--benchmark-compare-fail=median:51%")
     assert 0 == lenient.ret, texts(lenient)
-    assert "2 measured" == [line for line in lenient.outlines if line][-2]
-    table(lenient, "test_copy?once? (0001_base)*1.0000 (1.0)", "test_copy?once? (NOW)*1.5000 (1.50)")
+    lenient.stdout.fnmatch_lines(
+        ["*test_copy?once? (0001_base)*1.0000 (1.0)*", "*test_copy?once? (NOW)*1.5000 (1.50)*"]
+    )
     strict = bench.run(*compare, "--benchmark-compare-fail=median:49%")
     assert 0 != strict.ret
-    assert "Performance has regressed" in texts(strict)
     # What they raise out of the summary does not cost ours.
     assert "2 measured" in strict.outlines
     assert "test_copy[once] (0001_base) - Field 'median' has failed PercentageRegressionCheck: 50.0" in texts(strict)
-
-
-def test_their_command_compares_what_was_saved_by_itself(bench):
-    for factor in (1.0, 1.25):
-        bench.script(slow=factor)
-        bench.run(STORED, "--benchmark-autosave", "-k=copy")
-    command = [sys.executable, "-m", "pytest_benchmark", "--storage=file://kept", "compare", "--csv=c.csv"]
-    done = subprocess.run(command, cwd=bench.path, capture_output=True, text=True)
-    assert 0 == done.returncode, done.stderr
-    assert "benchmark 'TestGroup.copy': 4 tests" in done.stdout
-    with (bench.path / "c.csv").open() as file:
-        medians = [float(row["median"]) for row in csv.DictReader(file)]
-    assert [1e-3, 1.25e-3, 2e-3, 2.5e-3] == pytest.approx(sorted(medians))
 
 
 ONLY = """
@@ -241,38 +149,352 @@ def test_plain(): pass
 """
 
 
-def test_to_benchmark_only_our_tests_are_benchmarks(bench):
+def test_to_benchmark_only_our_tests_are_benchmarks_and_where_they_time_nothing_ours_measure(bench):
     bench.suite(ONLY)
     found, result = replayed(bench, "--benchmark-only")
     result.assert_outcomes(passed=3, skipped=1)
     assert {"test_ours[1]", "test_ours[2]", "test_theirs"} == set(found)
-
-
-@pytest.mark.parametrize(
-    ("option", "passed", "skipped"),
-    [("--benchmark-skip", 3, 1), ("--benchmark-disable", 4, 0), ("-pno:benchmark", 3, 0)],
-)
-def test_where_they_time_nothing_our_tests_measure_all_the_same(bench, option, passed, skipped):
-    bench.suite(ONLY)
-    result = bench.run(option, *(["-k=not theirs"] if "no:" in option else []))
-    result.assert_outcomes(passed=passed, skipped=skipped, deselected=4 - passed - skipped)
-    table(result, "2 measured")
-    assert "tests ---" not in texts(result)
-    assert "arning" not in texts(result)
-
-
-@pytest.mark.parametrize(
-    "options", [("--benchmark-disable", "--benchmark-enable"), ("--benchmark-skip", "--benchmark-only")]
-)
-def test_where_one_of_their_options_takes_another_back_they_are_told(bench, options):
-    found, _ = replayed(bench, *options)
-    assert kept(bench, "walk") == found["test_walk"]["stats"]["data"]
+    for option, passed, skipped in (
+        ("--benchmark-skip", 3, 1),
+        ("--benchmark-disable", 4, 0),
+        ("-pno:benchmark", 3, 0),
+    ):
+        result = bench.run(option, *(["-k=not theirs"] if "no:" in option else []))
+        result.assert_outcomes(passed=passed, skipped=skipped, deselected=4 - passed - skipped)
+        assert ("2 measured" in texts(result), "tests ---" in texts(result)) == (True, False), option
+        assert "arning" not in texts(result), option
 
 
 def test_under_codspeed_nothing_is_replayed(bench):
     option = '\n\ndef pytest_addoption(parser):\n    parser.addoption("--codspeed", action="store_true")\n'
     bench.pytester.makeconftest(CONFTEST + option)
     result = bench.run("--codspeed")
-    table(result, "3 measured")
+    assert "3 measured" in texts(result)
     assert "Rounds" not in texts(result)
     assert "Rounds" in texts(bench.run())
+
+
+HEAD = """
+import pytest
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9)
+"""
+OUTCOMES = f"""{HEAD}
+import unittest
+import torch
+
+OutOfMemoryError = getattr(torch, "OutOfMemoryError", type("OutOfMemoryError", (RuntimeError,), {{}}))
+
+@pytest.fixture
+def measure(roofline, busy): return lambda **more: roofline.measure(lambda: busy(1e-3), work=WORK, **more)
+
+def test_good(measure): measure()
+
+def test_wrong_data(measure): measure(verify=lambda: False)
+
+def test_failing_assert(measure):
+    measure()
+    assert 1 == 2
+
+def test_skipped_late(measure):
+    measure()
+    pytest.skip("not here")
+
+@pytest.mark.xfail
+def test_failing_as_expected(measure):
+    measure()
+    assert 1 == 2
+
+def test_nothing_measured(roofline): pass
+
+def test_impossible(roofline, fake):
+    roofline.measure(lambda: fake.work(1e-4), work=WORK, name="impossible")
+    roofline.measure(lambda: fake.work(1e-3), work=WORK, name="possible")
+
+@pytest.mark.roofline(oom="record")
+def test_without_memory(measure, roofline):
+    measure(name="first")
+    def run_out(): raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    roofline.measure(run_out, work=WORK, name="second")
+
+@pytest.fixture
+def breaking():
+    yield
+    raise RuntimeError("torn")
+
+def test_torn_down_badly(breaking, measure): measure()
+
+class TestOld(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def tools(self, measure): self.measure = measure
+    def test_old(self): self.measure()
+    def test_old_that_fails(self):
+        self.measure()
+        self.fail("for itself")
+"""
+
+
+def test_only_numbers_that_can_be_trusted_are_replayed(bench):
+    bench.suite(OUTCOMES)
+    found, result = replayed(bench, STORED, "--benchmark-save=all")
+    result.assert_outcomes(passed=6, failed=3, skipped=1, xfailed=1, errors=1)
+    assert {"test_good", "test_old"} == set(found)
+    (saved,) = (bench.path / "kept").rglob("0001_all.json")
+    assert {"test_good", "test_old"} == set(benchmarks_of(saved))
+    assert ["test_good", "test_old"] == sorted(re.findall(r"^(test_\w+) +\d", texts(result), re.MULTILINE))
+    # A run of which nothing is trusted ends well.
+    found, result = replayed(bench, "-k=torn_down")
+    result.assert_outcomes(passed=1, errors=1, deselected=10)
+    assert (found, "Rounds" in texts(result), "Traceback" in texts(result)) == ({}, False, False)
+
+
+def test_a_regression_is_replayed_and_says_so(bench):
+    against = bench.five_runs_of_one("@pytest.mark.xfail(strict=True, reason='known')")
+    bench.script(slow=1.3)
+    found, result = replayed(bench, *against)
+    result.assert_outcomes(xfailed=1)
+    told = found["test_one"]["extra_info"]
+    assert "REGRESSED" == told["verdict"]
+    assert (0.3, 1e-3) == (pytest.approx(told["change"], abs=0.01), pytest.approx(told["baseline_s"], rel=0.01))
+    assert pytest.approx(1.3e-3) == found["test_one"]["stats"]["median"]
+
+
+OWN = f"""{HEAD}
+def theirs(benchmark): benchmark.pedantic(lambda: None, rounds=3, iterations=1)
+
+def test_by_argument(roofline, busy, benchmark):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+    theirs(benchmark)
+
+def test_asked_late(roofline, busy, request):
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+    theirs(request.getfixturevalue("benchmark"))
+
+def test_asked_and_left(roofline, busy, request):
+    request.getfixturevalue("benchmark")
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+
+@pytest.mark.usefixtures("benchmark")
+def test_named_by_a_marker(roofline, busy): roofline.measure(lambda: busy(1e-3), work=WORK)
+
+@pytest.fixture
+def through(roofline, busy): return lambda: roofline.measure(lambda: busy(1e-3), work=WORK)
+
+def test_fixture(through): through()
+
+@pytest.mark.usefixtures("roofline")
+def test_marker(request, busy): request.getfixturevalue("roofline").measure(lambda: busy(1e-3), work=WORK)
+
+class TestOverridden:
+    @pytest.fixture
+    def roofline(self, roofline): return roofline
+    def test_override(self, roofline, busy): roofline.measure(lambda: busy(1e-3), work=WORK)
+
+@pytest.mark.parametrize("kind", [object, b"\\xff", float("nan"), "\\udcff<b>"], ids=["a", "b", "c", "d"])
+def test_odd(roofline, busy, kind): roofline.measure(lambda: busy(1e-3), work=WORK)
+
+def test_next(roofline, busy): roofline.measure(lambda: busy(2e-3), work=WORK)
+"""
+
+
+def test_a_test_that_uses_their_fixture_keeps_it_and_ours_may_come_by_any_way(bench):
+    bench.suite(OWN)
+    found, result = replayed(bench)
+    result.assert_outcomes(passed=12)
+    theirs = ("test_by_argument", "test_asked_late")
+    assert {name: found.pop(name)["stats"]["rounds"] for name in theirs} == dict.fromkeys(theirs, 3)
+    odd = {f"test_odd[{name}]" for name in "abcd"}
+    assert set(found) == {"test_next", "test_fixture", "test_marker", "test_override"} | odd
+    assert all(one["options"]["timer"] == "device_events" for one in found.values())
+
+
+def test_their_fixture_may_be_extended_and_what_goes_wrong_with_it_fails_nothing(bench):
+    extended = '\n@pytest.fixture\ndef benchmark(benchmark):\n    benchmark.group = "ours"\n    return benchmark\n'
+    bench.pytester.makeconftest(CONFTEST + MACHINE + extended)
+    found, _ = replayed(bench)
+    assert ("ours", kept(bench, "walk")) == (found["test_walk"]["group"], found["test_walk"]["stats"]["data"])
+    for broken in ("raise KeyError('broken')", "pytest.skip('none today')", "pytest.fail('none today')", "return 3"):
+        bench.pytester.makeconftest(f"{CONFTEST}\n@pytest.fixture\ndef benchmark():\n    {broken}\n")
+        result = bench.run("-k=walk")
+        result.assert_outcomes(passed=1, warnings=1, deselected=3)
+        result.stdout.fnmatch_lines(["*test_walk was measured, but could not be replayed into pytest-benchmark: *"])
+    # One of a wider scope is left alone.
+    bench.pytester.makeconftest(CONFTEST + "\n@pytest.fixture(scope='module')\ndef benchmark(): return None\n")
+    result = bench.run()
+    result.assert_outcomes(passed=4)
+    assert "arning" not in texts(result)
+
+
+RERUN = f"""{HEAD}
+attempts = []
+def test_one(roofline, fake):
+    attempts.append(1)
+    seconds = 1.5e-3 if len(attempts) == 1 else 1e-3
+    roofline.measure(lambda: fake.work(seconds), work=WORK)
+    assert len(attempts) > 2
+"""
+
+
+def test_of_several_attempts_one_is_kept(bench):
+    against = bench.five_runs_of_one()
+    bench.suite(RERUN.replace("assert len(attempts) > 2", "").replace("WORK = Work(read_bytes=10**9)", (
+        "WORK = Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9)"
+    )))  # fmt: skip
+    found, result = replayed(bench, "--reruns=1", *against)
+    assert 0 == result.ret
+    (entry,) = json.loads((bench.path / "b.json").read_text())["benchmarks"]
+    assert "INCONCLUSIVE" == entry["extra_info"]["verdict"]
+    # Of the attempts the slowest stands, as in the verdict.
+    assert pytest.approx(1.5e-3) == found["test_one"]["stats"]["median"]
+    # Attempts that failed are not heard of.
+    bench.suite(RERUN)
+    found, result = replayed(bench, "--reruns=2")
+    result.assert_outcomes(passed=1)
+    assert list(found) == ["test_one"]
+
+
+HELD = f"""{HEAD.replace("10**9", "10**9, write_bytes=10**9, payload_bytes=10**9")}
+@pytest.fixture
+def measure(roofline, busy): return lambda: roofline.measure(lambda: busy(1e-3), work=WORK)
+
+def test_one(measure): measure()
+def test_fails_later(measure): measure()
+def test_both(measure, benchmark):
+    benchmark.pedantic(lambda: None, rounds=1, iterations=1)
+    measure()
+"""
+
+
+def test_a_held_test_has_its_first_process_there_and_its_last_verdict(bench, monkeypatch):
+    monkeypatch.setenv("WITHOUT_TORCH", "1")
+    against = bench.sessions(HELD, (1.0, 1.005, 0.995, 1.0025, 0.9975))
+    bench.script(slow={"test_one": [1.035, 1.0], "test_both": [1.035, 1.0], "test_fails_later": [1.035, "fail"]})
+    found, result = replayed(
+        bench, STORED, "--benchmark-autosave", "--roofline-rounds=4", "--roofline-save=r", *against
+    )
+    result.assert_outcomes(passed=2, failed=1)
+    assert {"test_one", "test_both"} == set(found)
+    told, first = found["test_one"]["extra_info"], bench.saved("r").measurements[0]
+    assert ("PASSED", 2, 1) == (told["verdict"], told["processes"], first.round)
+    assert list(first.samples.kept) == found["test_one"]["stats"]["data"]
+    assert pytest.approx(1.035e-3) == median(found["test_one"]["stats"]["data"])
+    # The processes of the rounds, which have the same command line, kept nothing.
+    assert 1 == len(list((bench.path / "kept").rglob("*.json")))
+
+
+HOT = """
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_roofline_device(config, name):
+    from pytest_roofline.engine.devices.fake import FakeDevice
+    hot = lambda busy_s: frozenset(["thermal slowdown"] if {when} else [])
+    config.fake = FakeDevice(throttle=hot)
+    return config.fake
+"""
+
+
+def heated(bench, when):
+    """Have the device slow down for heat, and say so, at some times."""
+    others = CONFTEST.replace("def pytest_roofline_device", "def nothing")
+    bench.pytester.makeconftest(others + MACHINE + HOT.format(when=when))
+
+
+def test_what_is_spoiled_or_of_a_drill_is_no_round(bench):
+    result = bench.run("--roofline-drill=10%")
+    result.assert_outcomes(passed=4)
+    assert "Rounds" not in texts(result)
+    heated(bench, "0.55 < busy_s < 0.61")
+    found, _ = replayed(bench, "-k=once")
+    (one,) = bench.last_run().measurements
+    told, stats = found["test_copy[once]"]["extra_info"], found["test_copy[once]"]["stats"]
+    assert 0 < told["samples_left_out"] == len(one.samples.seconds) - len(one.samples.kept)
+    assert stats["rounds"] == told["samples"] == len(one.samples.kept)
+
+
+def test_an_invalid_number_is_not_heard_of(bench):
+    heated(bench, "True")
+    found, result = replayed(bench, "-k=once")
+    assert (found, "INVALID" in texts(result)) == ({}, True)
+
+
+EXPORTED = """
+import pytest
+from pytest_roofline import Work
+
+WORK = Work(read_bytes=10**9, write_bytes=10**9, payload_bytes=10**9)
+
+def test_plain(roofline, busy): roofline.measure(lambda: busy(1e-3), work=WORK)
+
+class TestGroup:
+    @pytest.mark.parametrize("size", [1, 2.5, "a::b", "a]b[c]::d"], ids=str)
+    def test_copy(self, roofline, busy, size): roofline.measure(lambda: busy(1e-3), work=WORK, peak_bytes=True)
+
+@pytest.mark.parametrize("kind", [pytest.param("torch", id="aten::mm")])
+def test_named(roofline, busy, kind):
+    roofline.measure(lambda: busy(2e-3), work=WORK, name="forward")
+    roofline.measure(lambda: busy(3e-3), work=Work(flops=10**9), name="back]ward[x]")
+    roofline.measure(lambda: busy(1e-3), work=WORK)
+
+def test_short(roofline, fake): roofline.measure(lambda: fake.work(3e-5), work=Work(read_bytes=100))
+
+def test_job(roofline, busy): roofline.measure(lambda: busy(1e-3), work=Work(calls=1))
+"""
+# The options by which they say how was measured; the others are settings of theirs that change nothing of our tests.
+OURS = ("disable_gc", "timer", "warmup")
+
+
+def both(bench, *options):
+    """What is replayed of a run and what its export holds, each by fullname."""
+    result = bench.run("--benchmark-json=live.json", "--roofline-save=r", *options)
+    exported = bench.cli("export", "r", "--to", "pytest-benchmark", "-o", "exported.json")
+    assert 0 == exported.exit_code, exported.output
+    files = (json.loads((bench.path / name).read_text(encoding="utf-8")) for name in ("live.json", "exported.json"))
+    return [{one["fullname"]: one for one in file["benchmarks"]} for file in files], result
+
+
+def test_every_value_of_a_replay_is_that_of_the_export(bench):
+    bench.script(tick_s=1e-6)
+    bench.suite(EXPORTED)
+    (live, exported), result = both(bench)
+    assert 0 == result.ret
+    others = live["test_suite.py::test_named[aten::mm]"]["extra_info"].pop("others")
+    for one in (*live.values(), *exported.values()):
+        one["options"] = {name: one["options"][name] for name in OURS}
+    named = "test_suite.py::test_named[aten::mm]"
+    further = {name: exported.pop(name) for name in (f"{named}.back]ward[x]", f"{named}.3")}
+    assert live == exported
+    assert 8 == len(live)
+    # What is a benchmark of its own in one stands beside the first in the other.
+    origin = {"device", "device_uuid", "driver", "host", "run_id", "started", "tool"}
+    assert others == [
+        {name: value for name, value in one["extra_info"].items() if name not in origin} for one in further.values()
+    ]
+    assert {"aten::mm"} == {one["param"] for one in further.values()}
+    assert {"a::b", "a]b[c]::d"} < {one["param"] for one in live.values()}
+    short = live["test_suite.py::test_short"]
+    assert 1 < short["stats"]["iterations"] == short["extra_info"]["calls_per_sample"]
+    assert short["options"]["warmup"] > 0
+
+
+def test_over_rounds_the_figures_are_of_all_processes_and_the_rounds_tell_of_how_many(bench, monkeypatch):
+    monkeypatch.setenv("WITHOUT_TORCH", "1")
+    one = EXPORTED.partition("class TestGroup")[0].replace("test_plain", "test_one")
+    against = bench.sessions(one, (1.0, 1.005, 0.995, 1.0025, 0.9975))
+    bench.script(slow={"test_one": [1.035, 1.0]})
+    (live, exported), _ = both(bench, "--roofline-rounds=4", *against)
+    (replay,), (export,) = live.values(), exported.values()
+    first, *later = bench.saved("r").measurements
+    assert 1 == len(later)
+    assert list(first.samples.kept) == replay["stats"]["data"]
+    assert [*first.samples.kept, *later[0].samples.kept] == export["stats"]["data"]
+    told, other = replay["extra_info"], export["extra_info"]
+    counts = ("samples", "samples_left_out")
+    assert {n: v for n, v in told.items() if n not in counts} == {n: v for n, v in other.items() if n not in counts}
+    assert (len(first.samples.kept), 2) == (told["samples"], told["processes"])
+    assert len(export["stats"]["data"]) == other["samples"]
+    # The centre of both, by which the verdict's change is true.
+    assert first.median_s > told["seconds"] > later[0].median_s
+    assert told["baseline_s"] * (1 + told["change"]) == pytest.approx(told["seconds"])
+    assert told["rate"] * 1e9 == pytest.approx(2e9 / told["seconds"])
+    assert told["share_of_roofline"] == pytest.approx(2e9 / told["seconds"] / 3350e9)
