@@ -48,7 +48,8 @@ def entry(name: str) -> Iterator[str]:
     thing = getattr(pytest_roofline, name)
     yield from described("###", name, thing)
     if inspect.isclass(thing) and not issubclass(thing, Exception):
-        for member, value in vars(thing).items():
+        ours = [kind for kind in thing.__mro__ if kind.__module__.startswith(pytest_roofline.__name__)]
+        for member, value in [pair for kind in ours for pair in vars(kind).items()]:
             hidden = member.startswith("_") or member in FOR_THE_PLUGIN.get(name, ())
             if not hidden and (inspect.isfunction(value) or isinstance(value, property)):
                 yield from described("####", f"{name}.{member}", value)

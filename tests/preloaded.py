@@ -27,9 +27,8 @@ import pytest_roofline.kernel_gate.compile
 import pytest_roofline.observe.external
 import pytest_roofline.plugin
 import pytest_roofline.plugin.display
-import pytest_roofline.plugin.outcomes
+import pytest_roofline.plugin.held_reports
 import pytest_roofline.plugin.running
-import pytest_roofline.plugin.selection
 import pytest_roofline.ranks.seen
 
 with contextlib.suppress(ImportError):

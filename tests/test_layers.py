@@ -35,7 +35,7 @@ MAY_IMPORT = {
 }
 TORCH_LIVES_IN = {"engine", "ranks", "observe", "kernel_gate", "machine"}
 # The fixtures hand torch's device on, and ask for it only when a test measures.
-TORCH_GUESTS = {"plugin/fixture.py"}
+TORCH_GUESTS = {"plugin/fixture.py", "plugin/findings.py"}
 PYTEST_LIVES_IN = {"plugin"}
 # These stand above all others.
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "plugin"}

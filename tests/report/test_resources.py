@@ -17,7 +17,7 @@ from pytest_roofline.kernel_gate.text import (
     properties,
     status_word,
 )
-from pytest_roofline.plugin.compiled import DOES_NOT_FIT
+from pytest_roofline.plugin.results import DOES_NOT_FIT
 from pytest_roofline.report.messages import counts_line, gate_lines
 from pytest_roofline.report.tables import exact_change_lines, exact_reason_lines, exact_table, kernels_table
 

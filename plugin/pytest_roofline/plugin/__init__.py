@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{MARKER}({known}): how to measure and judge")
     plan_path = os.environ.get(PLAN_VARIABLE)
     if plan_path and config.getoption("collectonly", False):
-        from .selection import PlanWriter
+        from .planned import PlanWriter
 
         config.pluginmanager.register(PlanWriter(Path(plan_path)), "roofline-plan")
     if config.getoption("benchmark_only", False):
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         options = parse_options(config)
         if options.gate:
-            from .gate_item import Gatekeeper
+            from .gate import Gatekeeper
 
             config.pluginmanager.register(Gatekeeper(options), "roofline-gatekeeper")
 

@@ -17,14 +17,13 @@ from ..observe.text import out_of_memory_properties
 from ..report.verdicts import failure_message
 from ..report.words import properties
 from ..stats.verdicts import Kind
-from .gate_item import fail_together
-from .holding import DeferredReport, call_key, held_key, issue, may_hold, test_id_of, undecided
-from .holding import run as run_item
+from .gate import fail_together
+from .held_reports import DeferredReport, call_key, held_key, issue, may_hold, name_failed, note, test_id_of, undecided
+from .held_reports import run as run_item
 from .launcher import launcher_of
 from .observing import profiled_labels
-from .outcomes import name_failed, note
+from .planned import measures
 from .rounds import Rounds
-from .selection import measures
 from .session import RooflineSession
 from .shadow import OTHER, SLOWER, let_pass
 
@@ -47,7 +46,7 @@ class Deciding:
         if not measures(item) or self.only_looking or self.state.round is not None or not may_hold(item):
             return None
         try:
-            held = run_item(item, nextitem, lambda report: note(self.state, item, report, by_verdict=False))
+            held = run_item(self.state, item, nextitem)
         except BaseException:
             # Interrupted in its teardown: what it measured has its verdict all the same.
             if item.stash.get(held_key, False):

@@ -66,16 +66,7 @@ class DeviceUnderTest:
         return identity_of(self.environment)
 
     def among(self, names: tuple[str, ...], opened: Callable[[str], "Device"]) -> tuple["Device", HardwareKey]:
-        """Several devices to measure on as one, and the hardware key of what is measured there; opened once.
-
-        Args:
-            names: as the user names them, each once: `cuda:0`.
-            opened: opens a device.
-
-        Raises:
-            DeviceError: one is not there, or they are different products.
-            BadInput: fewer than two, or devices of different kinds.
-        """
+        """Several devices to measure on as one, and the hardware key of what is measured there; opened once."""
         if names not in self._groups:
             from ..engine import inventory
             from ..engine.devices.several import SeveralDevices
@@ -92,13 +83,7 @@ class DeviceUnderTest:
         return self._groups[names]
 
     def hardware_of_ranks(self, environment: Environment | None, hosts: Sequence[str], link: str) -> HardwareKey:
-        """The hardware key of a measurement over ranks: the machine of rank 0, which may be another than this one.
-
-        Args:
-            environment: of rank 0; None where it is not known.
-            hosts: of every rank.
-            link: class of the link between ranks of one host.
-        """
+        """The hardware key of a measurement over ranks: the machine of rank 0, which may be another than this one."""
         ours = environment is None or environment.device.type != self.environment.device.type
         alone = self.hardware if environment is None or ours else key_of(environment)
         nodes = len(set(hosts))
@@ -175,11 +160,7 @@ class DeviceUnderTest:
 def open_device_under_test(
     config: pytest.Config, options: Options, planned: Mapping[str, Planned]
 ) -> tuple[DeviceUnderTest, str]:
-    """The open device of a run and what belongs to it, and a warning about it.
-
-    Raises:
-        RooflineError: the device is not there, a baseline is unusable, or the comparison is across hardware.
-    """
+    """The open device of a run and what belongs to it, and a warning about it."""
     from ..engine.devices import open_device
     from ..engine.host import gather, unused_accelerator
     from ..ranks.seen import SeenDevice

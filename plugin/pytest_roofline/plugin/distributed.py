@@ -8,7 +8,7 @@ import pytest
 
 from ..core.errors import BadInput, RanksSkipped
 from .launcher import Launcher, launcher_of, unmet, world_size_of
-from .settings import Marks, read_marks
+from .planned import Marks, read_marks
 from .shadow import lack, require
 
 if TYPE_CHECKING:

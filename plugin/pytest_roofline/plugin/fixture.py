@@ -1,25 +1,22 @@
 """The `roofline` fixture: what a test calls to measure something."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..core.errors import refuse_wide
 from ..core.keys import JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
-from ..core.memory import MemoryUse
-from ..core.profiles import Figure, Unit
 from ..core.records import Measurement
-from ..core.resources import Resources
 from ..core.units import format_amount
 from ..core.work import Work
 from ..engine.request import Request, Timed, check_work, one_of, positive
 from . import in_process, over_ranks
-from .compiling import take
-from .current_test import CurrentTest
-from .observing import note_figure, profiled_labels, take_memory, warn_of_ranks
+from .findings import Findings
+from .observing import profiled_labels, warn_of_ranks
+from .planned import WIDE_MARK, Marks
+from .recording import CurrentTest
 from .session import RooflineSession
-from .settings import WIDE_MARK, Marks
 from .shadow import lack
 from .siblings import Siblings
 
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     from .distributed import Distributed
 
 
-class Roofline:
+class Roofline(Findings):
     """Measures functions for one test. Comes as the fixture `roofline`."""
 
     def __init__(self, session: RooflineSession, item: pytest.Item, marks: Marks) -> None:
@@ -85,21 +82,18 @@ class Roofline:
             metric: name of the rate to show, ending in its counting convention (`sm_traffic_GBps`).
             peak_bytes: also find the most memory that a call holds above what is allocated before it, in a pass of its
                 own after timing; it is compared with the baseline, and red beyond 5 % more.
-            held_bytes: also find what a call leaves allocated as long as its result is kept, above what is allocated
-                before it, in a pass of its own: of a forward pass its output and what autograd saved for the backward.
-            first_calls: how many of the very first calls are timed alone, by the host's clock from the call until all
-                of its work is done, before the rest of the warm-up: what a first step costs beside a steady one. Call
-                0 pays whatever this process has not paid yet; a test before may have paid some of it.
+            held_bytes: also find what a call leaves allocated as long as its result is kept, in a pass of its own: of a
+                forward pass its output and what autograd saved for the backward.
+            first_calls: how many of the very first calls are timed alone, by the host's clock, before the rest of the
+                warm-up. Call 0 pays whatever this process has not paid yet.
             compiles: `fn` compiles at its first call, as `torch.compile` does: the seconds of that call beyond a warm
-                one are kept as `compile_s` and never judged. Tracing and compiling are in it, loading of kernels,
-                their tuning, and a first call's allocations. It is a cold compile only where torch's caches are off
-                (TORCHINDUCTOR_FORCE_DISABLE_CACHES=1, and `torch.compiler.reset()` before).
+                one are kept as `compile_s`, never judged. They hold tracing, compiling, loading, tuning and first
+                allocations. It is a cold compile only where torch's caches are off.
             refill: True gives the floating-point tensors of the arguments, and of the function's closure, other values
-                before every sample, outside of its time, which is then one call. That takes copies of them, and as
-                long as copying them. By default a look after the samples spoils what a call writes to and calls
-                again: where it stays spoiled, the measurement is INVALID. False does not look.
-            model: whose parts become ranges where `--roofline-profile` looks for where the time goes, after all else.
-                Their hooks are there for the profiled calls alone; without the option nothing is done with it.
+                before every sample, outside of its time, which is then one call. By default a look after the samples
+                spoils what a call writes to and calls again: where it stays spoiled, the measurement is INVALID. False
+                does not look.
+            model: whose parts become ranges under `--roofline-profile`; ignored without.
             devices: those of this process that `fn` works on together, the first among them first: `("cuda:0",
                 "cuda:1")`. The slowest of them sets the time.
 
@@ -113,15 +107,15 @@ class Roofline:
             Exception: whatever `fn` raises, out of memory included; what was held is released.
         """
         self._test.require_open()
-        request = Request(
-            work=check_work(work),
-            budget_s=self._budget_s(budget),
-            timed=Timed(fn, make_args=make_args, verify=verify, args=args),
+        request = self._request(
+            work=work,
+            budget=budget,
             name=self._test.fresh_name(name),
-            cache=cache or self._marks.cache or "warm",
+            cache=cache,
+            tolerance=tolerance,
+            timed=Timed(fn, make_args=make_args, verify=verify, args=args),
             timing=one_of("timing", timing, TIMINGS),
             metric=metric,
-            tolerance=self._tolerance(tolerance),
             peak_bytes=peak_bytes,
             held_bytes=held_bytes,
             first_calls=first_calls,
@@ -155,13 +149,10 @@ class Roofline:
             fn: the function to time, called as `fn(*args)` with the device under test as the current one.
             make_args: called with the device under test, as torch has it (both ends of a link); returns what makes one
                 fresh set of arguments there.
-            work: bytes and FLOPs of one call.
+            work: bytes and FLOPs of one call; `cache`, `verify` and `metric` are as of `measure`, on each.
             among: what to hold against each other, each by the names of its devices: `[("cuda:0", "cuda:1"), …]` for
                 links, of which those of one class are compared; every device by default.
-            cache: as of `measure`.
-            verify: as of `measure`, on each.
             budget: seconds of measuring on each, over all passes.
-            metric: name of the rate to show.
             needs_bytes: free memory that each device must have; with less on one, the test is skipped.
 
         Returns:
@@ -173,11 +164,8 @@ class Roofline:
             DeviceError: one of them stopped answering.
         """
         self._test.require_open()
-        request = Request(
-            work=check_work(work),
-            budget_s=self._budget_s(budget),
-            cache=one_of("cache", cache, ("warm", "rotate")),
-            metric=metric,
+        request = self._request(
+            work=work, budget=budget, cache=one_of("cache", cache, ("warm", "rotate")), metric=metric
         )
         timed = Timed(fn, verify=verify)
         found, why_not = Siblings(self._test, request, timed, make_args, needs_bytes).measure(among)
@@ -213,24 +201,17 @@ class Roofline:
                 function or a `Timed`, that is timed; else `fn(rank, *args)` itself is, called again and again.
             args: plain data and tensors.
             world_size: ranks; the test's own number (marker `ranks`, parameter `world_size`) by default.
-            work: bytes and FLOPs of one call on one rank, from which rates are derived. FLOP/s in a type that the
-                metric names are held against the datasheet's peak of a rank's device.
-            name: tells several measurements of one test apart.
+            work: of one call on one rank; `name`, `budget`, `tolerance` and `metric` are as of `measure`.
             timing: `isolated` times one call at a time, behind a barrier; `pipelined` many calls in a row.
             cache: `warm` (default), or `rotate` through the sets of a `Timed`'s `make_args`.
-            budget: seconds of measuring, instead of `--roofline-budget`.
-            tolerance: how much slower is still the same, as a share of the time.
-            metric: name of the rate to show, ending in its counting convention.
             backend: of torch.distributed; the device's own by default.
-            timeout: seconds until every rank must have answered, first calls included: by default 120 and twenty
-                budgets, so give one where a call takes many seconds, the more so with `first_calls`.
-            peak_bytes: also find the most memory that a call holds on any rank, and compare it with the baseline.
+            timeout: seconds until every rank must have answered, first calls included; by default 120 and twenty
+                budgets.
+            peak_bytes: as of `measure`, of the rank that holds most.
             collective: the one that `fn` does, such as `all_reduce`, for the roofline that it is held against.
-            first_calls: how many of the very first calls are timed alone, each behind a barrier and by the clock of the
-                rank that took longest, before the rest of the warm-up.
+            first_calls: as of `measure`, each behind a barrier and by the clock of the rank that took longest.
             fresh: start ranks for this measurement, so that call 0 pays for what a new process has not loaded or
-                allocated yet: kernels, libraries, compiling, communicators of its own. What ranks need to meet and to
-                be timed is there by then: the device's context, stamps, their groups, and the buffers.
+                allocated yet. The device's context, stamps, groups and the buffers are there by then.
 
         Returns:
             The measurement; `ranks` has every rank's own times and names the straggler.
@@ -241,24 +222,27 @@ class Roofline:
             RanksFailed: a rank raised, was lost, or did not answer in time.
         """
         __tracebackhide__ = True
-        self._require_ranks(distributed)
-        over_ranks.check_call(fn, args)
-        request = Request(
-            work=check_work(work),
-            budget_s=self._budget_s(budget),
-            name=self._test.fresh_name(name),
-            cache=cache or self._marks.cache or "warm",
+        return self._measure_over(
+            distributed,
+            fn,
+            args,
+            {
+                "world_size": world_size,
+                "backend": backend,
+                "timeout": timeout,
+                "collective": collective,
+                "fresh": fresh,
+            },
+            work=work,
+            budget=budget,
+            name=name,
+            cache=cache,
+            tolerance=tolerance,
             timing=one_of("timing", timing, RANK_TIMINGS),
             metric=metric,
-            tolerance=self._tolerance(tolerance),
             peak_bytes=peak_bytes,
             first_calls=first_calls,
-            labels=tuple(profiled_labels(self._session)),
-            ranks=over_ranks.rank_options(
-                distributed, world_size, backend=backend, timeout=timeout, collective=collective, fresh=fresh
-            ),
         )
-        return over_ranks.measure_over(self._test, distributed, fn, args, request)
 
     def measure_job(
         self,
@@ -275,135 +259,22 @@ class Roofline:
     ) -> Measurement:
         """Time whole programs, from the start of the processes to their end: `job_wall_s`, in seconds.
 
-        Ranks are started for the purpose, `fn(rank, *args)` is called once on each, and they end in order. What that
-        has beyond the steady time of `measure_ranks` is starting, importing, meeting, warming up and ending.
-
-        Args:
-            distributed: the fixture of that name.
-            fn: a function at the top of a module.
-            args: plain data and tensors.
-            world_size: ranks; the test's own number by default.
-            work: bytes and FLOPs of the whole program.
-            name: tells several measurements of one test apart.
-            budget: seconds; two programs are run in any case, and five at most.
-            tolerance: how much slower is still the same, as a share of the time.
-            backend: of torch.distributed; the device's own by default.
-            timeout: seconds until every rank must have answered.
-
-        Raises:
-            BadInput: an argument cannot be used as given; no rank is contacted.
-            RanksFailed: a rank raised, was lost, or did not answer in time.
+        Ranks are started for the purpose, `fn(rank, *args)` is called once on each, and they end in order: two programs
+        in any case, and five at most. What that has beyond the steady time of `measure_ranks` is starting, importing,
+        meeting, warming up and ending. Arguments and errors are as of `measure_ranks`; `work` is of the whole program.
         """
         __tracebackhide__ = True
-        self._require_ranks(distributed)
-        over_ranks.check_call(fn, args)
-        request = Request(
-            work=check_work(work),
-            budget_s=self._budget_s(budget),
-            name=self._test.fresh_name(name),
-            cache=self._marks.cache or "warm",
+        return self._measure_over(
+            distributed,
+            fn,
+            args,
+            {"world_size": world_size, "backend": backend, "timeout": timeout},
+            work=work,
+            budget=budget,
+            name=name,
+            tolerance=tolerance,
             timing="wall",
             metric=JOB_METRIC,
-            tolerance=self._tolerance(tolerance),
-            labels=tuple(profiled_labels(self._session)),
-            ranks=over_ranks.rank_options(distributed, world_size, backend=backend, timeout=timeout),
-        )
-        return over_ranks.measure_over(self._test, distributed, fn, args, request)
-
-    def resources(
-        self,
-        kernel: object,
-        *,
-        target: str | None = None,
-        arguments: Mapping[str, object] | None = None,
-        options: Mapping[str, object] | None = None,
-        name: str | None = None,
-        slack: Mapping[str, int] | None = None,
-    ) -> Resources:
-        """Compile a Triton kernel for a target that need not be here, and hold what it asks for against the baseline.
-
-        Nothing is launched and nothing is timed. The figures are read from the binary: registers, shared memory,
-        spills, matrix instructions. They are the same every time, so any that is worse turns the test red.
-
-        Args:
-            kernel: a function under `@triton.jit`; or a kernel that was compiled already, as `warmup` or a launch
-                returns it, and then nothing but `name` and `slack` beside it.
-            target: `sm_90`, `sm_100`, `gfx942`, ….
-            arguments: what the kernel is called with, by parameter: a type as Triton writes it (`*bf16:16`, `i32:16`),
-                a tensor (on the meta device too), a torch dtype, a number, a bool, None; and the constants' values.
-            options: of Triton's compiler: num_warps, num_stages, enable_fp_fusion, ….
-            name: tells several kernels of one test apart that are compiled for one target.
-            slack: by figure, how much worse it may be before that is red: `{"registers": 8}`.
-
-        Returns:
-            What was found, so that the test can also say `assert found.spills == 0`.
-
-        Raises:
-            BadInput: an argument or option cannot be used as given.
-            CompileFailed: the compiler refuses, or its result cannot be read.
-            DoesNotFit: it needs more shared memory than the target has.
-        """
-        __tracebackhide__ = True
-        self._test.require_open()
-        return take(self._test, kernel, target=target, arguments=arguments, options=options, name=name, slack=slack)
-
-    def figure(self, name: str, value: float, unit: Unit) -> Figure:
-        """Write down a number that the test found besides times; it is shown, and never judged.
-
-        It stands in the run file at once, and in no baseline. A further round finds it again and keeps quiet.
-
-        Args:
-            name: what it is, once a test: `efficiency`.
-            value: a finite number in `unit`.
-            unit: `B`, `s`, `share` (of 1), `count`, `FLOP`, `tokens/s` or `x` (a factor).
-
-        Raises:
-            BadInput: another unit, no finite number, or a name that the test gave before.
-        """
-        self._test.require_open()
-        return note_figure(self._test, name, value, unit)
-
-    def memory(
-        self,
-        fn: Callable[..., object],
-        *,
-        args: tuple[object, ...] | list[object] | None = None,
-        make_args: Callable[[], object] | None = None,
-        model: "torch.nn.Module | None" = None,
-        optimizer: "torch.optim.Optimizer | None" = None,
-        name: str | None = None,
-    ) -> MemoryUse:
-        """Call `fn` once, untimed, and find what its memory goes into at the peak, by category.
-
-        Every operator is followed, so the call is slow, and compiled code runs operator by operator. The record stands
-        in the run file at once and is shown after the results; it is never judged. A first step also makes what later
-        ones find: to see a steady one, call it after `measure`.
-
-        Args:
-            fn: called as `fn(*args)`; its result is kept until the call has been looked at.
-            args: its arguments.
-            make_args: makes one set of arguments.
-            model: whose parameters, buffers and gradients were there before the call; its forward pass shows them too.
-            optimizer: whose state was there before the call; a step inside the call is seen without.
-            name: tells several calls of one test apart.
-
-        Returns:
-            The peak with what it is made of, in bytes, so that the test can assert on it.
-
-        Raises:
-            BadInput: an argument cannot be used as given, or nothing of the call lies on the device.
-            Exception: whatever `fn` raises, out of memory included; nothing stays hooked into the model.
-        """
-        __tracebackhide__ = True
-        self._test.require_open()
-        return take_memory(
-            self._test,
-            fn,
-            args=args,
-            make_args=make_args,
-            model=model,
-            optimizer=optimizer,
-            name=name,
         )
 
     def require_memory(self, size_bytes: int, where: str = "device") -> None:
@@ -429,16 +300,43 @@ class Roofline:
         __tracebackhide__ = True
         lack(self._test.item, self._session.options, reason)
 
-    def _budget_s(self, asked: float | None) -> float:
-        return positive("budget", asked) or self._marks.budget or self._session.options.budget_s
-
-    def _tolerance(self, asked: float | None) -> float | None:
-        """The tolerance of a measurement: its own, or that of the marker; wider ones only with a reason."""
-        chosen = positive("tolerance", asked) or self._marks.tolerance
+    def _request(
+        self,
+        *,
+        work: Work | None,
+        budget: float | None,
+        name: str = "",
+        cache: Cache | None = None,
+        tolerance: float | None = None,
+        **more: Any,
+    ) -> Request:
+        """What a measurement asks for; what it leaves open is the marker's, then the run's."""
+        chosen = positive("tolerance", tolerance) or self._marks.tolerance
         refuse_wide(chosen, self._marks.tolerance_reason is not None, WIDE_MARK)
-        return chosen
+        return Request(
+            work=check_work(work),
+            budget_s=positive("budget", budget) or self._marks.budget or self._session.options.budget_s,
+            name=name,
+            cache=cache or self._marks.cache or "warm",
+            tolerance=chosen,
+            **more,
+        )
 
-    def _require_ranks(self, distributed: object) -> None:
+    def _measure_over(
+        self,
+        distributed: "Distributed",
+        fn: Callable[..., object],
+        args: tuple[object, ...],
+        ranks: dict[str, Any],
+        **asked: Any,
+    ) -> Measurement:
+        __tracebackhide__ = True
         warn_of_ranks(self._session)
         over_ranks.check_distributed(distributed)
         self._test.require_open()
+        # What nobody could measure is refused before a lack of ranks skips the test.
+        over_ranks.check_call(fn, args)
+        asked["name"] = self._test.fresh_name(asked["name"])
+        asked["labels"] = tuple(profiled_labels(self._session))
+        request = self._request(**asked, ranks=over_ranks.rank_options(distributed, **ranks))
+        return over_ranks.measure_over(self._test, distributed, fn, args, request)

@@ -15,10 +15,9 @@ from ..core.units import printable
 from ..core.work import Work
 from ..engine.measure import Measured, Observer, measure_request
 from ..engine.request import Request
-from .current_test import CurrentTest
 from .memory import MemoryPhase, notice
 from .observing import profiled_labels, take_profile, take_snapshot, take_snapshot_of_failure
-from .recording import key_for, record, why_partial
+from .recording import CurrentTest, key_for, record, why_partial
 from .shadow import lack
 
 if TYPE_CHECKING:
@@ -26,12 +25,7 @@ if TYPE_CHECKING:
 
 
 def measure(test: CurrentTest, request: Request) -> Measurement:
-    """Measure what a test asks for, on the device of the run or on several of them, and write it down.
-
-    Raises:
-        WrongData: the timed buffers do not hold what they should.
-        Exception: whatever the function raises.
-    """
+    """Measure what a test asks for, on the device of the run or on several of them, and write it down."""
     session = test.session
     under_test = session.under_test
     device, hardware = under_test.device, under_test.hardware
@@ -120,12 +114,7 @@ def _graph_before(test: CurrentTest, key: Key, work: Work) -> bool | None:
 
 
 def open_named(test: CurrentTest, name: str) -> "Device":
-    """A device of this process by its name: `cuda:1`.
-
-    Raises:
-        BadInput: another kind of device than the run's own.
-        DeviceError: it is not there.
-    """
+    """A device of this process by its name: `cuda:1`."""
     under_test, config = test.session.under_test, test.item.config
     known = config.hook.pytest_roofline_device(config=config, name=name)
     if known is not None:

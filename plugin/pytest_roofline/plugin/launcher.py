@@ -12,7 +12,8 @@ import pytest
 
 from ..core.errors import DeviceError, RanksSkipped
 from .options import RANKS_FIXTURE
-from .settings import Marks, Options, parse_options, read_marks
+from .planned import Marks, read_marks
+from .settings import Options, parse_options
 
 if TYPE_CHECKING:
     from ..core.facts import Environment

@@ -132,13 +132,11 @@ def _record(session: RooflineSession, item: pytest.Item, cause: BaseException, s
     free_bytes = told_free_bytes(message)
     if free_bytes is None and seen is not None:
         free_bytes = seen.free_bytes
-    spec = getattr(item, "callspec", None)
-    label = planned.benchmark + (f"[{encodable(spec.id)}]" if spec is not None else "")
     return OutOfMemory(
         test_id=encodable(item.nodeid),
         benchmark=planned.benchmark,
         parameters=planned.parameters,  # type: ignore[arg-type]
-        label=label + (f".{called}" if called else ""),
+        label=planned.label + (f".{called}" if called else ""),
         process=session.process,
         device=place.device.name if place is not None else session.under_test.device.name,
         message=message.splitlines()[0][:MOST_TEXT],

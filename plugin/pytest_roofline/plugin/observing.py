@@ -1,4 +1,4 @@
-"""What a test finds besides times: figures, the memory of a call, memory snapshots, and where the time goes."""
+"""What is looked at after a measurement, where that was asked for: memory snapshots, and where the time goes."""
 
 import contextlib
 import gc
@@ -8,21 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import BadInput, RooflineError, shown
-from ..core.memory import MemoryUse, out_of_memory
-from ..core.profiles import UNITS, Figure, Profile, Unit
+from ..core.errors import RooflineError
+from ..core.memory import out_of_memory
+from ..core.profiles import Profile
 from ..core.records import Measurement
 from ..core.samples import PROFILED
 from ..core.units import printable, slug
-from ..engine.request import Timed
-from .current_test import CurrentTest
-from .memory import MemoryPhase, forget_locals, notice
+from .memory import forget_locals
 from .planned import encodable
 from .session import RooflineSession
 
 if TYPE_CHECKING:
     from ..engine.devices import Device
-    from ..observe.memory_use import FollowedCall
 
 # So much of an error stands in a sentence.
 LONGEST_WORDS = 300
@@ -43,96 +40,8 @@ FLUSHED = "cold caches: the measurement flushed them before every call, and this
 REPLACED = "the function of the test: a drill or pytest_roofline_function had replaced it, and this is what ran instead"
 
 
-def note_figure(test: CurrentTest, name: str, value: float, unit: Unit) -> Figure:
-    """Write a number of a test down.
-
-    Raises:
-        BadInput: another unit, no finite number, or a name that the test gave before.
-    """
-    if not (isinstance(name, str) and name):
-        raise BadInput(f"figure was given the name {name!r}; expected text that says what it is")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadInput(f"the figure {name!r} is {shown(value)}; expected a number in one of {', '.join(UNITS)}")
-    figure = Figure(
-        test_id=test.test_id,
-        label=test.label(""),
-        process=test.session.process,
-        name=encodable(name),
-        value=float(value),
-        unit=unit,
-    )
-    test.fresh_figure(figure.name)
-    test.session.note(figure)
-    return figure
-
-
-def take_memory(
-    test: CurrentTest,
-    fn: Callable[..., object],
-    *,
-    args: tuple[object, ...] | list[object] | None,
-    make_args: Callable[[], object] | None,
-    model: Any,
-    optimizer: Any,
-    name: str | None,
-) -> MemoryUse:
-    """Make one call of a test, follow its memory, and write down what that went into.
-
-    Raises:
-        BadInput: an argument cannot be used as given, or nothing of the call lies on the device.
-        Exception: whatever the function raises, out of memory included.
-    """
-    from ..observe.memory_use import FollowedCall
-
-    if not callable(fn):
-        raise BadInput(f"memory was given {fn!r}; expected a function to call")
-    timed, called = Timed(fn, make_args=make_args, args=args), test.fresh_memory(name)
-    device = test.session.under_test.device
-    arguments: list[object] = []
-    call = FollowedCall(fn, arguments, model, optimizer)
-    empty = MemoryUse(
-        test_id=test.test_id,
-        label=test.label(called),
-        process=test.session.process,
-        device=device.name,
-        name=called,
-        peak_bytes=0,
-    )
-    use = _followed(MemoryPhase(device, called, "memory"), call, arguments, timed, empty)
-    test.session.note(use)
-    return use
-
-
-def _followed(
-    place: MemoryPhase, call: "FollowedCall", arguments: list[object], timed: Timed, empty: MemoryUse
-) -> MemoryUse:
-    """What was found of a call; its arguments and what the device caches of it are let go of, whatever happens."""
-    from ..observe.memory_use import follow
-
-    try:
-        arguments.extend(timed.arguments())
-        return follow(place.device, call, empty)
-    except BaseException as error:
-        # Before anything is released, since how full memory was is a part of it.
-        notice(error, place)
-        raise
-    finally:
-        # The traceback of a failure holds on to the call; what it was made with must not stay allocated for that.
-        arguments.clear()
-        # A device that cannot even do this has failed already, and that failure is the one to report.
-        with contextlib.suppress(Exception):
-            place.device.release()
-
-
 def take_snapshot(session: RooflineSession, device: "Device", label: str, call: Callable[[], object]) -> None:
-    """Write the memory snapshot of a call, if that was asked for; a failure is told at the end and changes nothing.
-
-    Args:
-        session: the run; a further round takes none.
-        device: on which the call works.
-        label: of the measurement, which names the file.
-        call: one call of what was measured.
-    """
+    """Write the memory snapshot of a call, if that was asked for; a failure is told at the end and changes nothing."""
     folder = _snapshots(session)
     if folder is None:
         return
@@ -192,16 +101,7 @@ def take_profile(
     sets: Sequence[tuple[object, ...]],
     model: Any,
 ) -> None:
-    """Profile what was measured, where that was asked for; what goes wrong is a warning, and the measurement stands.
-
-    Args:
-        session: the run, which the profile is written down in.
-        device: that was measured.
-        measurement: which is written down already.
-        fn: that was timed, to be called with one of `sets` each time.
-        sets: arguments.
-        model: whose parts become ranges; None for none.
-    """
+    """Profile what was measured, where that was asked for; what goes wrong is a warning, and the measurement stands."""
     wanted = session.options.profile
     # A further round only repeats a test.
     if wanted is None or session.round is not None:

@@ -14,10 +14,9 @@ from ..core.samples import OVERSUBSCRIBED, Block, Ranks, Samples
 from ..engine.measure import Measured
 from ..engine.request import RankOptions, Request, one_of, positive
 from ..hardware import collective_ceiling, product_of, rank_ceiling
-from .current_test import CurrentTest
 from .distributed import Distributed
 from .planned import encodable
-from .recording import key_for, record, why_partial
+from .recording import CurrentTest, key_for, record, why_partial
 
 if TYPE_CHECKING:
     from ..ranks.driving import Member

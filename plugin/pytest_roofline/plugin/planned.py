@@ -1,17 +1,25 @@
-"""Which tests will measure, and under which names: the benchmark and the parameters that make up a key."""
+"""Which tests will measure, and under which names: what their marker says, and the parameters that make up a key."""
 
 import enum
+import json
 import math
 import numbers
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..core.keys import BY_POSITION, canonical
-from .settings import Marks
+from ..core.errors import BadInput, RooflineError, refuse_wide
+from ..core.keys import BY_POSITION, CACHES, Cache, canonical
+from .options import FIXTURE, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS
+from .settings import parse_options
+
+if TYPE_CHECKING:
+    from ..baselines.files import Entries
 
 # What has no name that would stay when the parameters of its test change places.
 NAMELESS = object()
@@ -22,6 +30,76 @@ NAMED_BY_TEXT = (
 
 
 @dataclass(frozen=True, slots=True)
+class Marks:
+    """What `@pytest.mark.roofline(...)` says of a test; the marker nearest to the test wins."""
+
+    tolerance: float | None = None
+    tolerance_reason: str | None = None
+    cache: Cache | None = None
+    budget: float | None = None
+    ranks: int | None = None
+    gate: bool = False
+    tier: str = "quick"
+    needs: str | None = None
+    mpi: bool = False
+    oom: str | None = None
+    measures: bool = True
+    setup: float | None = None
+
+
+# How a test says that a wide tolerance is meant.
+WIDE_MARK = "say why by @pytest.mark.roofline(tolerance_reason=…)"
+
+
+def read_marks(item: pytest.Item) -> Marks:
+    """The marker's values for a test."""
+    merged: dict[str, Any] = {}
+    for mark in reversed(list(item.iter_markers(MARKER))):
+        unknown = sorted(set(mark.kwargs) - set(MARKER_KEYWORDS))
+        if unknown or mark.args:
+            seen = ", ".join(unknown) if unknown else "a positional argument"
+            raise pytest.UsageError(
+                f"{item.nodeid}: @pytest.mark.roofline does not know {seen}; expected {', '.join(MARKER_KEYWORDS)}"
+            )
+        merged |= mark.kwargs
+    for name, value in merged.items():
+        fits, expected = _RULES[name]
+        # What has a default other than None cannot be left open by it.
+        if not fits(value) and not (value is None and name not in ("gate", "tier", "mpi", "measures")):
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline has {name}={value!r}; expected {expected}")
+    marks = Marks(**merged)
+    try:
+        refuse_wide(marks.tolerance, marks.tolerance_reason is not None, WIDE_MARK)
+    except BadInput as error:
+        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline: {error}") from None
+    return marks
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "tolerance": (_is_positive, "a share above zero, such as 0.05"),
+    "tolerance_reason": (lambda value: isinstance(value, str) and bool(value.strip()), "a sentence"),
+    "budget": (_is_positive, "seconds above zero"),
+    "setup": (_is_positive, "about how many seconds set-up and checks take"),
+    "cache": (lambda value: value in CACHES, f"one of {', '.join(CACHES)}"),
+    "ranks": (lambda value: _is_positive(value) and isinstance(value, int), "a whole number above zero"),
+    "gate": (_is_bool, "True or False"),
+    "mpi": (_is_bool, "True or False"),
+    "measures": (_is_bool, "True, or False where a test only asserts facts"),
+    "tier": (lambda value: value in TIERS, f"one of {', '.join(TIERS)}"),
+    "needs": (lambda value: value in NEEDS, f"one of {', '.join(NEEDS)}"),
+    "oom": (lambda value: value in OOM, f"{OOM[0]!r}, to record it where memory runs out, instead of failing"),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """A selected test that will measure."""
 
@@ -29,6 +107,17 @@ class Planned:
     benchmark: str
     parameters: dict[str, object]
     marks: Marks
+
+    @classmethod
+    def of(cls, item: pytest.Item, marks: Marks | None = None) -> "Planned":
+        """A test as it stands, with its marker."""
+        return cls(item, benchmark_name(item), parameters_of(item), marks or read_marks(item))
+
+    @property
+    def label(self) -> str:
+        """The benchmark with the test's own id text."""
+        spec = getattr(self.item, "callspec", None)
+        return self.benchmark + (f"[{encodable(spec.id)}]" if spec is not None else "")
 
 
 def benchmark_name(item: pytest.Item) -> str:
@@ -106,11 +195,7 @@ def encodable(text: str) -> str:
 
 
 def refuse_collisions(planned: Sequence[Planned]) -> None:
-    """Two tests must not share a benchmark name and parameters, or their baselines would mix.
-
-    Raises:
-        pytest.UsageError: naming both.
-    """
+    """Two tests must not share a benchmark name and parameters, or their baselines would mix."""
     seen: dict[tuple[str, str], Planned] = {}
     for plan in planned:
         other = seen.setdefault((plan.benchmark, canonical(plan.parameters)), plan)
@@ -119,3 +204,77 @@ def refuse_collisions(planned: Sequence[Planned]) -> None:
                 f"{other.item.nodeid} and {plan.item.nodeid} are both the benchmark {plan.benchmark!r} with parameters "
                 f"{plan.parameters}; files are no part of the name, so that they can move: rename one of the tests"
             )
+
+
+def measures(item: pytest.Item) -> bool:
+    """Whether a test uses the fixture."""
+    return FIXTURE in getattr(item, "fixturenames", ())
+
+
+def plan(items: Sequence[pytest.Item]) -> dict[str, Planned]:
+    """The measuring tests by node id."""
+    return {item.nodeid: Planned.of(item) for item in items}
+
+
+class PlanWriter:
+    """Lists every test that measures, before any is deselected, for `roofline baseline prune`: a JSON line each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Write the list."""
+        plans = plan([item for item in items if measures(item)]).values()
+        lines = [json.dumps({"benchmark": one.benchmark, "parameters": one.parameters}) for one in plans]
+        self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str, Marks]) -> None:
+    """Refuse collisions and leave out, in place, the tests of a tier above the one asked for.
+
+    A test that a threshold names is kept, and so is one that was asked for by its node id.
+    """
+    measuring = plan([item for item in items if measures(item)])
+    refuse_collisions(list(measuring.values()))
+    options = parse_options(config)
+    above = TIERS[TIERS.index(options.tier) + 1 :]
+    candidates = [item for item in items if item.nodeid in marked and marked[item.nodeid].tier in above]
+    if not candidates:
+        return
+    thresholds = _entries(options.baselines)
+    left_out = {
+        id(item)
+        for item in candidates
+        if not _asked_for(config, item) and not _has_threshold(measuring.get(item.nodeid), thresholds)
+    }
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
+        items[:] = [item for item in items if id(item) not in left_out]
+
+
+def _entries(folders: Sequence[Path]) -> "Entries":
+    from ..baselines.files import BaselineFolders
+
+    try:
+        return BaselineFolders(folders).everything()
+    except RooflineError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _asked_for(config: pytest.Config, item: pytest.Item) -> bool:
+    """Whether the command line names this very test, parameters included."""
+    function = item.nodeid.partition("::")[2]
+    return "[" in function and any(
+        "::" in argument and argument.partition("::")[2] == function for argument in map(str, config.args)
+    )
+
+
+def _has_threshold(planned: Planned | None, entries: "Entries") -> bool:
+    if planned is None:
+        return False
+    return any(
+        entry.gates and entry.kind == "threshold" and entry.parameters and entry.speaks_of(planned.parameters)
+        for name in entries.names(planned.benchmark)
+        for entry in entries.of(planned.benchmark, name)
+    )

@@ -1,16 +1,20 @@
-"""From what was measured for a test to the record of it: its key, and why it is no result where it is none."""
+"""The test that measures, and the record of what was measured: its key, and why it is no result where it is none."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from ..core.errors import BadInput
 from ..core.facts import HardwareKey
 from ..core.keys import Key
 from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Samples
 from ..hardware import above_peak, beyond_belief
-from .current_test import CurrentTest
 from .device_under_test import DeviceUnderTest
-from .planned import encodable
+from .planned import Marks, Planned, encodable
+from .session import RooflineSession
 
 if TYPE_CHECKING:
     from ..engine.measure import Measured
@@ -18,6 +22,66 @@ if TYPE_CHECKING:
 
 # Of what an exception says: enough to know it by.
 MOST_WHY = 500
+
+
+class CurrentTest:
+    """The test that measures: its name in the run, its marker, and the names that it gave to its measurements."""
+
+    def __init__(self, session: RooflineSession, item: pytest.Item, marks: Marks) -> None:
+        self.session = session
+        self.item = item
+        self.marks = marks
+        self._names: set[tuple[str, str]] = set()
+
+    @property
+    def test_id(self) -> str:
+        """Its node id, as files hold it."""
+        return encodable(self.item.nodeid)
+
+    @property
+    def planned(self) -> Planned:
+        """Its benchmark and parameters."""
+        known = self.session.planned.get(self.item.nodeid)
+        return known or Planned.of(self.item, self.marks)
+
+    def label(self, name: str) -> str:
+        """The benchmark with the test's own id text and the measurement's name: `TestCopies.d2d[64MiB].cold`."""
+        return self.planned.label + (f".{name}" if name else "")
+
+    def fresh_name(self, name: str | None, target: str = "") -> str:
+        """The name of a measurement, or of a kernel that is compiled for a target; none is given twice."""
+        what = f"compiles twice for {target}" if target else "measures twice"
+        return self._fresh(f"for {target}", name, what, "measurement", "measurement of a test")
+
+    def fresh_memory(self, name: str | None) -> str:
+        """The name of a call whose memory is followed, which a measurement of the test may have too."""
+        return self._fresh("memory", name, "follows memory twice", "call", "call whose memory is followed")
+
+    def _fresh(self, kind: str, name: str | None, what: str, each: str, only: str) -> str:
+        if name is not None and not (isinstance(name, str) and name):
+            raise BadInput(f"name is {name!r}; expected text, or None for the only {only}")
+        fresh = encodable(name or "")
+        if (kind, fresh) in self._names:
+            called = f"the name {fresh!r}" if fresh else "no name"
+            raise BadInput(f"this test {what} under {called}; give each {each} a name of its own")
+        self._names.add((kind, fresh))
+        return fresh
+
+    def fresh_figure(self, name: str) -> None:
+        """Take the name of a figure, which a measurement of the test may have too."""
+        if ("figure", name) in self._names:
+            raise BadInput(f"this test gives the figure {name!r} twice; give each figure a name of its own")
+        self._names.add(("figure", name))
+
+    def require_open(self) -> None:
+        """Refuse a measurement that nobody would judge, and a note that nobody would show."""
+        if self.item.nodeid in self.session.ended:
+            raise BadInput("roofline was used in a teardown, after the verdict; expected it in the test or its set-up")
+
+    def replacement(self, name: str, fn: Callable[..., object]) -> Callable[..., object] | None:
+        """What a hook gives to be measured in place of `fn`; None leaves it as it is."""
+        hook = self.item.config.hook.pytest_roofline_function
+        return hook(item=self.item, name=name, fn=fn)  # type: ignore[no-any-return]
 
 
 def key_for(test: CurrentTest, request: "Request", hardware: HardwareKey) -> Key:
@@ -44,17 +108,7 @@ def record(
     invalid: str = "",
     **more: Any,
 ) -> Measurement:
-    """Write a measurement of a test down.
-
-    Args:
-        test: the one that measures.
-        request: what it asked for.
-        measured: what was found.
-        key: of the measurement.
-        ceiling: the roofline; None where there is none.
-        invalid: why it is no result, whatever was found; empty where that decides.
-        more: further fields of the record.
-    """
+    """Write a measurement of a test down."""
     session, samples = test.session, measured.samples
     measurement = Measurement(
         key=key,

@@ -24,12 +24,7 @@ ANNOTATING = "pytest_github_actions_annotate_failures"
 
 
 class Reports:
-    """The reports of one run.
-
-    Args:
-        options: of the run.
-        speaks: whether this process tells others of the run; a further round leaves that to its parent.
-    """
+    """The reports of one run."""
 
     def __init__(self, options: Options, *, speaks: bool) -> None:
         self._folder = options.report if speaks else None
@@ -47,13 +42,7 @@ class Reports:
         return self._folder is not None or bool(self._summary) or self._on_github
 
     def make(self, writer: "RunWriter", planned: Mapping[str, Planned], config: pytest.Config) -> None:
-        """Write everything that is wanted of a run.
-
-        Args:
-            writer: of its file, closed.
-            planned: the tests that were to measure, by node id.
-            config: pytest's configuration.
-        """
+        """Write everything that is wanted of a run."""
         if not self.wanted:
             return
         run, rows = self._read(writer)

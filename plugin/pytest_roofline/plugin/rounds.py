@@ -64,13 +64,7 @@ class Ended:
 
 
 class Rounds:
-    """Runs rounds for one parent.
-
-    Args:
-        state: the run.
-        say: takes a line for the terminal.
-        longest_s: the longest that a test of the first round took, for telling a hang from patience.
-    """
+    """Runs rounds for one parent."""
 
     def __init__(self, state: RooflineSession, say: Callable[[str], None], longest_s: float) -> None:
         self._state = state
@@ -81,13 +75,7 @@ class Rounds:
         self.broken = ""
 
     def run(self, number: int, test_ids: Sequence[str], deadline: float | None) -> None:
-        """One round of the given tests; a crash costs only the test that it happened in.
-
-        Args:
-            number: of the round; the first was the parent's own.
-            test_ids: node ids.
-            deadline: Unix time after which no further test starts.
-        """
+        """One round of the given tests; a crash costs only the test that it happened in."""
         left = list(test_ids)
         while left and not self.broken:
             try:

@@ -12,18 +12,28 @@ from ..observe.text import status_word as exhausted_word
 from ..report.verdicts import status_words
 from .bridge import bridge_of
 from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
-from .device_item import DeviceHealth, look, wanted
-from .display import header_lines, progress_line, summary_lines
+from .display import header_lines, progress_line, remember, summary_lines
 from .fixture import Roofline
-from .foreseen import remember
-from .holding import call_key, ended_well, failure_key, held_key, may_hold, setup_key, test_id_of, undecided
+from .gate import DeviceHealth, look, looks_at_device
+from .held_reports import (
+    call_key,
+    ended_well,
+    failure_key,
+    held_key,
+    may_hold,
+    name_failed,
+    note,
+    setup_key,
+    test_id_of,
+    undecided,
+)
 from .launcher import by_world, launcher_of, uses_ranks
 from .memory import forget_locals, ran_out, watched
 from .options import NOT_RUNNING, SAVED_VARIABLE
-from .outcomes import name_failed, note
-from .selection import measures, plan, select, skip_for_device
+from .planned import measures, plan, read_marks, select
 from .session import RooflineSession, session_key
-from .settings import parse_options, read_marks
+from .settings import parse_options
+from .shadow import require
 
 # A line of progress at most this often, so that a log of hours stays readable.
 PROGRESS_EVERY_S = 20.0
@@ -40,17 +50,7 @@ def join(
     concerned: Sequence[pytest.Item],
     collected: Sequence[pytest.Item] = (),
 ) -> None:
-    """Check the markers, leave out what is not for this run, and register the hooks.
-
-    Args:
-        config: pytest's configuration.
-        items: everything collected; changed in place.
-        concerned: those that measure or carry the marker.
-        collected: the same, of everything that was found before any was left out.
-
-    Raises:
-        pytest.UsageError: an unusable marker, or two tests that share a name.
-    """
+    """Check the markers, leave out what is not for this run, and register the hooks."""
     marked = {item.nodeid: read_marks(item) for item in concerned}
     with_ranks = any(map(uses_ranks, concerned))
     if not (with_ranks or any(map(measures, concerned))):
@@ -120,7 +120,7 @@ class Running:
         if self.state.planned and not self.only_looking:
             assert self.state.under_test
             self.state.rounds_refused = why_no_rounds(self.state)
-            if self.state.round is None and wanted(self.state):
+            if self.state.round is None and looks_at_device(self.state):
                 # Tests that turn red before the last item runs can point to what is known now.
                 look(self.state)
                 session.items.append(DeviceHealth.from_parent(session, state=self.state))
@@ -144,7 +144,7 @@ class Running:
         """Skip what this device cannot do, before anything is set up for it."""
         if measures(item) and not self.only_looking:
             self.state.start_measuring(item)
-            skip_for_device(self.state, item)
+            _skip_for_device(self.state, item)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -262,3 +262,19 @@ class Running:
             terminalreporter.write_line(line)
         for line in self.state.reports.annotations:
             terminalreporter.write_line(line)
+
+
+def _skip_for_device(state: RooflineSession, item: pytest.Item) -> None:
+    """Skip a test that needs another kind of device than the one that is measured."""
+    needs = state.planned[item.nodeid].marks.needs
+    reason = state.unmet(needs)
+    if reason is None:
+        return
+    # Asking for the CPU's own test on a GPU is a matter of choice, not a lack of hardware.
+    if needs == "accelerator":
+        require(item, state.options, reason)
+    if item.config.pluginmanager.hasplugin("skipping"):
+        # Skipped by a mark, the report names the test's own line and not this one.
+        item.add_marker(pytest.mark.skip(reason=reason))
+    else:
+        pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""One pytest invocation: what it compares with, its run file, its trials and its verdicts."""
+"""One pytest invocation: what it compares with, its run file, its results and its verdicts."""
 
 import os
 import sys
@@ -19,25 +19,26 @@ from ..core.rows import Row
 from ..core.samples import Calibration
 from ..stats.curves import judge_curves, summarise
 from ..stats.looks import Looks
+from ..stats.siblings import FEWEST
 from ..stats.verdicts import Kind
 from ..version import __version__
-from .compiled import CompiledKernels
 from .device_under_test import DeviceUnderTest, open_device_under_test
-from .noted import Exhausted, Note, Noted
+from .launcher import unmet
 from .planned import Planned, encodable
 from .report_files import Reports
+from .results import CompiledKernels, Exhausted, Note, Noted
 from .round_child import in_round
 from .settings import Options
 from .shadow import shadow_of
 from .timed import TimedResults
 
+# What `--roofline-fail-on` calls a verdict.
 _WORDS: dict[str, str] = {
     Kind.REGRESSED: "regressed",
     Kind.INVALID: "invalid",
     Kind.NO_BASELINE: "no-baseline",
     Kind.INCONCLUSIVE: "inconclusive",
 }
-
 
 session_key: "pytest.StashKey[RooflineSession]" = pytest.StashKey()
 
@@ -66,22 +67,17 @@ class RooflineSession:
         # The causes for which the device is DEGRADED, once they are known: a regressed test points to them.
         self.degraded: tuple[str, ...] = ()
         self.health = ""
-        self._under_test: DeviceUnderTest | None = None
-        self._closed = False
-        self._calibrated = False
         self.ended: set[str] = set()
         # Every measuring test that was found, before any was left out, and how each that ran has ended.
         self.collected: tuple[pytest.Item, ...] = ()
         self.outcomes: dict[str, Outcome] = {}
-        self.footer: Footer | None = None
+        self._under_test: DeviceUnderTest | None = None
+        self._closed = False
+        self._calibrated = False
 
     @property
     def under_test(self) -> DeviceUnderTest:
-        """The open device and what belongs to it.
-
-        Raises:
-            pytest.UsageError: the device is not there, a baseline is unusable, or the comparison is across hardware.
-        """
+        """The open device and what belongs to it."""
         if self._under_test is None:
             try:
                 self._under_test, self.warning = open_device_under_test(self.config, self.options, self.planned)
@@ -99,10 +95,28 @@ class RooflineSession:
         return self._under_test is not None
 
     @property
+    def rows(self) -> list[Row]:
+        """Of everything that was measured or compiled."""
+        return [*self.timed.rows, *self.compiled.rows]
+
+    def rows_of(self, test_id: str) -> list[Row]:
+        """Of what a test has measured and compiled."""
+        return [*self.timed.of(test_id), *self.compiled.of(test_id)]
+
+    @property
     def looks(self) -> Looks | None:
         """How many processes a test may take; None where nobody said, and each test takes as many as it needs."""
         most = 1 if self.rounds_refused else self.options.rounds
         return None if most is None else Looks(most)
+
+    def unmet(self, needs: str | None) -> str | None:
+        """Why a test that needs a kind of device is not for this one; None where it is."""
+        if needs == "siblings":
+            from ..engine.conditions import siblings_of
+
+            count = len(siblings_of(self.under_test.device))
+            return f"needs {FEWEST} visible GPUs of one product, found {count}" if count < FEWEST else None
+        return unmet(needs, self.under_test.environment.device.type)
 
     def record(self, measurement: Measurement, calibration: Calibration | None = None) -> None:
         """Write a measurement down at once, whatever becomes of its test; before the first, what stamps cost here."""
@@ -140,11 +154,10 @@ class RooflineSession:
 
     def note(self, note: Note) -> None:
         """Write down what a test found besides times; a further round only repeats it, and keeps quiet."""
-        if self.round is not None:
-            return
-        self.begin_file()
-        self.writer.write(note)
-        self.noted.add(note)
+        if self.round is None:
+            self.begin_file()
+            self.writer.write(note)
+            self.noted.add(note)
 
     @property
     def header(self) -> Header:
@@ -157,18 +170,17 @@ class RooflineSession:
             environment=self.under_test.environment,
         )
 
+    @property
+    def _begun(self) -> bool:
+        return self.writer.path is not None or bool(self.writer.trouble)
+
     def begin_file(self) -> None:
         """Write the header, unless it is there."""
-        if self.writer.path is None and not self.writer.trouble:
+        if not self._begun:
             self.writer.write(self.header)
 
-    def judge(self, item: pytest.Item, *, further: bool = True) -> None:
-        """The verdicts on everything that a test measured and compiled, once its body has ended well.
-
-        Args:
-            item: the test.
-            further: whether further rounds of it may follow.
-        """
+    def judge(self, item: pytest.Item, *, further: bool) -> None:
+        """The verdicts on all that a test measured, once its body has ended well; whether further rounds may follow."""
         test_id = encodable(item.nodeid)
         if not further:
             self.timed.decide_at_once(test_id)
@@ -177,14 +189,14 @@ class RooflineSession:
 
     def abandon(self, item: pytest.Item, error: BaseException | None = None) -> None:
         """Keep what a test found that did not end well in the table, without a verdict."""
-        self.timed.abandon(encodable(item.nodeid))
         word = "INTERRUPTED" if isinstance(error, KeyboardInterrupt) else "FAILED"
-        self.compiled.abandon(encodable(item.nodeid), word)
+        for results in (self.timed, self.compiled):
+            results.abandon(encodable(item.nodeid), word)
 
     def call_it(self, test_id: str, word: str) -> None:
         """Name how a test without verdicts ended, once that is known: SKIPPED, XFAIL."""
-        self.timed.call_it(test_id, word)
-        self.compiled.call_it(test_id, word)
+        for results in (self.timed, self.compiled):
+            results.call_it(test_id, word)
 
     def retract(self, test_id: str) -> None:
         """Take back the verdicts of a test that failed for itself after all, as unittest's do behind pytest's back."""
@@ -206,7 +218,7 @@ class RooflineSession:
 
     def red_rows(self, test_id: str) -> list[Row]:
         """Measurements and compiled kernels of a test whose verdict turns it red."""
-        return [row for row in [*self.timed.of(test_id), *self.compiled.of(test_id)] if self.fails(row)]
+        return [row for row in self.rows_of(test_id) if self.fails(row)]
 
     def end_measuring(self, item: pytest.Item) -> None:
         """From here on the test measures no more: its verdicts are out."""
@@ -223,7 +235,7 @@ class RooflineSession:
         if self.round is not None or self.reports.wanted:
             # The parent, or a report, must tell of a test that failed before it measured anything.
             self.begin_file()
-        if self.writer.path is not None or self.writer.trouble:
+        if self._begun:
             self.writer.write(outcome)
 
     def close(self, exit_status: int) -> None:
@@ -238,7 +250,7 @@ class RooflineSession:
         if self.options.save or self.reports.wanted or (self.options.shadow and self.round is None):
             # The name, the report, or the night, that was asked for exists even if every test was skipped.
             self.begin_file()
-        if self.writer.path is not None or self.writer.trouble:
+        if self._begun:
             self._write_end(exit_status)
         self.writer.close()
 
@@ -247,10 +259,9 @@ class RooflineSession:
         self.timed.write_verdicts(self.writer)
         self.compiled.write_verdicts(self.writer)
         summaries = summarise(row.measurement for row in rows if row.measurement is not None)
-        judged = judge_curves(rows)
-        words = {(curve.label, curve.metric): curve.kind.value for curve in judged}
+        words = {(curve.label, curve.metric): curve.kind.value for curve in judge_curves(rows)}
         ended = exit_status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        self.footer = Footer(
+        footer = Footer(
             finished=now(),
             exit_status=exit_status,
             measured=len(rows),
@@ -259,4 +270,4 @@ class RooflineSession:
             curves=tuple(replace(curve, verdict=words.get((curve.label, curve.metric), "")) for curve in summaries),
             shadow=shadow_of(self.config).sentences if self.options.shadow and ended and self.round is None else None,
         )
-        self.writer.write(self.footer)
+        self.writer.write(footer)

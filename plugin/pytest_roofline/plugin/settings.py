@@ -1,19 +1,18 @@
-"""What the user asked for, parsed once at the border into frozen records: options with ini twins, and the marker."""
+"""What the user asked for, parsed once at the border into a frozen record: options with ini twins."""
 
 import math
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from .options import LAUNCHERS, MARKER, MARKER_KEYWORDS, NEEDS, OOM, PROFILERS, SHADOW, TIERS, option_value
+from ..core.errors import BadInput, RooflineError
+from ..core.units import parse_duration, parse_fraction, parse_seconds, parse_tolerance
+from .options import LAUNCHERS, PROFILERS, SHADOW, TIERS, option_value
 from .round_child import in_round
-
-if TYPE_CHECKING:
-    from ..core.keys import Cache
 
 # `--roofline-rounds=auto`; `stats.looks` plans for the same number.
 MOST_ROUNDS = 12
@@ -61,138 +60,31 @@ class Options:
     drill: float | None = None
     profile: str | None = None
     memory_snapshot: Path | None = None
-    launcher: str = "local"
+    launcher: str = LAUNCHERS[0]
     launcher_args: tuple[str, ...] = ()
     address: str | None = None
     rank_timeout_s: float | None = None
     boot_timeout_s: float = BOOT_TIMEOUT_S
-    command: tuple[str, ...] = field(default=())
+    command: tuple[str, ...] = ()
 
 
-def parse_options(config: pytest.Config) -> Options:
-    """The options of this run: command line before ini before default.
+def _one_of(*allowed: str, more: str = "") -> Callable[[str, str], str]:
+    def parse(text: str, what: str) -> str:
+        if text not in allowed:
+            raise BadInput(f"{what} is {text!r}; expected one of {', '.join(allowed)}{more.format(what=what)}")
+        return text
 
-    Raises:
-        pytest.UsageError: a value cannot be used, or two contradict each other.
-    """
-    from ..core.errors import RooflineError
-
-    try:
-        return _parse(config)
-    except RooflineError as error:
-        raise pytest.UsageError(str(error)) from None
-    except OSError as error:
-        raise pytest.UsageError(f"{error.filename} cannot be used as a path: {error.strerror}") from None
+    return parse
 
 
-def _parsed(config: pytest.Config, name: str, parse: Callable[[str, str], Any], default: Any) -> Any:
-    text = option_value(config, name)
-    return default if text is None else parse(text, f"--roofline-{name}")
+def _device(text: str, _what: str) -> str:
+    from ..engine.devices import check_device_name
 
-
-def _parse(config: pytest.Config) -> Options:
-    from ..core.errors import BadInput
-    from ..core.units import parse_duration, parse_fraction, parse_seconds, parse_tolerance
-
-    tier = option_value(config, "tier") or "quick"
-    if tier not in TIERS:
-        raise BadInput(f"--roofline-tier is {tier!r}; expected one of {', '.join(TIERS)}")
-    device = option_value(config, "device")
-    if device is not None:
-        from ..engine.devices import check_device_name
-
-        check_device_name(device)
-    folder = run_folder(config)
-    asked_round = in_round(config)
-    save, against = None if asked_round else option_value(config, "save"), _against(config, folder)
-    if save is not None:
-        _check_save(folder, save, against)
-    qualify = bool(option_value(config, "qualify"))
-    launcher, launcher_args = _launcher(config), _parsed(config, "launcher-args", _arguments, ())
-    if launcher_args and launcher == LAUNCHERS[0]:
-        raise BadInput(
-            f"--roofline-launcher-args is given, but --roofline-launcher is {launcher}, which takes none; expected one "
-            f"of {', '.join(LAUNCHERS[1:])} beside it"
-        )
-    profile = _ci(config)
-    gate = qualify or bool(profile)
-    asked = any(option_value(config, name) for name in ("require-baseline", "fail-on"))
-    return Options(
-        folder=asked_round.folder if asked_round else folder,
-        device=device,
-        tier=tier,
-        budget_s=_parsed(config, "budget", parse_seconds, 1.0),
-        tolerance=_parsed(config, "tolerance", parse_tolerance, None),
-        min_share=_parsed(config, "min-percent", _percent_of_roofline, None),
-        save=save,
-        report=None if asked_round else _report(config),
-        against=against,
-        baselines=_folders(config),
-        require_baseline=gate or bool(option_value(config, "require-baseline")),
-        require_hardware=gate or bool(option_value(config, "require-hardware")),
-        gate=gate,
-        shadow=profile == SHADOW,
-        until_recorded=bool(profile) and not qualify and not asked,
-        rounds=1 if asked_round else _parsed(config, "rounds", _rounds, MOST_ROUNDS if gate else None),
-        recording=1 if asked_round else _parsed(config, "rounds", _recording, 1),
-        time_s=_parsed(config, "time", parse_duration, GATE_TIME_S if gate else None),
-        fail_on=_fail_on(config, gate, qualify),
-        expect=_expect(config),
-        drill=_parsed(config, "drill", parse_fraction, None),
-        profile=_parsed(config, "profile", _profiler, None),
-        memory_snapshot=_snapshots(config),
-        launcher=launcher,
-        launcher_args=launcher_args,
-        address=option_value(config, "address"),
-        rank_timeout_s=_parsed(config, "rank-timeout", parse_duration, None),
-        boot_timeout_s=boot_timeout_of(config),
-        command=tuple(str(argument) for argument in config.invocation_params.args),
-    )
-
-
-def _ci(config: pytest.Config) -> str:
-    """The profile: `ci`, `shadow`, or empty where none was asked for."""
-    from ..core.errors import BadInput
-
-    text = str(option_value(config, "ci") or "").strip().lower()
-    if text not in (*_TRUE, *_FALSE, SHADOW):
-        raise BadInput(f"roofline_ci is {text!r}; expected true, false or {SHADOW}")
-    return text if text == SHADOW else "ci" if text in _TRUE else ""
-
-
-def run_folder(config: pytest.Config) -> Path:
-    """Where runs are kept.
-
-    Raises:
-        BadInput: `--roofline-dir` is empty.
-    """
-    asked = option_value(config, "dir")
-    return config.rootpath / ".roofline" if asked is None else _path(config, "dir", asked)
-
-
-def boot_timeout_of(config: pytest.Config) -> float:
-    """Seconds until all ranks of a world, or all processes of a launch, must have come.
-
-    Raises:
-        BadInput: `--roofline-boot-timeout` is no duration.
-    """
-    from ..core.units import parse_duration
-
-    return float(_parsed(config, "boot-timeout", parse_duration, BOOT_TIMEOUT_S))
-
-
-def _launcher(config: pytest.Config) -> str:
-    from ..core.errors import BadInput
-
-    name = option_value(config, "launcher") or LAUNCHERS[0]
-    if name not in LAUNCHERS:
-        raise BadInput(f"--roofline-launcher is {name!r}; expected one of {', '.join(LAUNCHERS)}")
-    return str(name)
+    check_device_name(text)
+    return text
 
 
 def _arguments(text: str, what: str) -> tuple[str, ...]:
-    from ..core.errors import BadInput
-
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
@@ -200,8 +92,6 @@ def _arguments(text: str, what: str) -> tuple[str, ...]:
 
 
 def _rounds(text: str, what: str) -> int:
-    from ..core.errors import BadInput
-
     if text == "auto":
         return MOST_ROUNDS
     if not text.isdecimal() or not 1 <= int(text) <= 100:
@@ -209,14 +99,8 @@ def _rounds(text: str, what: str) -> int:
     return int(text)
 
 
-def _recording(text: str, what: str) -> int:
-    """How many processes are measured where nothing is known that could decide: as many as were asked for by number."""
-    return 1 if text == "auto" else _rounds(text, what)
-
-
 def _percent_of_roofline(text: str, what: str) -> float:
     """The share that is meant by `80` or `80%`."""
-    from ..core.errors import BadInput
     from ..hardware import UPPER_BOUND
 
     number = text.strip()
@@ -236,42 +120,101 @@ def _percent_of_roofline(text: str, what: str) -> float:
     return percent / 100
 
 
-def _profiler(text: str, what: str) -> str:
-    from ..core.errors import BadInput
+# By field of `Options`: the option, and what makes its value of the text. What depends on other options comes below.
+_PARSED: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "tier": ("tier", _one_of(*TIERS)),
+    "device": ("device", _device),
+    "launcher": ("launcher", _one_of(*LAUNCHERS)),
+    "launcher_args": ("launcher-args", _arguments),
+    "budget_s": ("budget", parse_seconds),
+    "tolerance": ("tolerance", parse_tolerance),
+    "min_share": ("min-percent", _percent_of_roofline),
+    "rounds": ("rounds", _rounds),
+    "time_s": ("time", parse_duration),
+    "drill": ("drill", parse_fraction),
+    # The option takes what stands behind it, be it a path.
+    "profile": ("profile", _one_of(*PROFILERS, more=f", as in {{what}}={PROFILERS[0]}, or nothing behind it")),
+    "address": ("address", lambda text, _: text),
+    "rank_timeout_s": ("rank-timeout", parse_duration),
+    "boot_timeout_s": ("boot-timeout", parse_duration),
+}
 
-    if text not in PROFILERS:
-        # The option takes what stands behind it, be it a path.
+
+def parse_options(config: pytest.Config) -> Options:
+    """The options of this run: command line before ini before default."""
+    try:
+        return _parse(config)
+    except RooflineError as error:
+        raise pytest.UsageError(str(error)) from None
+    except OSError as error:
+        raise pytest.UsageError(f"{error.filename} cannot be used as a path: {error.strerror}") from None
+
+
+def _parse(config: pytest.Config) -> Options:
+    given = {
+        field: parse(text, f"--roofline-{name}")
+        for field, (name, parse) in _PARSED.items()
+        if (text := option_value(config, name)) is not None
+    }
+    if given.get("launcher_args") and (launcher := given.get("launcher", LAUNCHERS[0])) == LAUNCHERS[0]:
         raise BadInput(
-            f"{what} is {text!r}; expected one of {', '.join(PROFILERS)}, as in {what}={PROFILERS[0]}, or nothing "
-            "behind it"
+            f"--roofline-launcher-args is given, but --roofline-launcher is {launcher}, which takes none; expected one "
+            f"of {', '.join(LAUNCHERS[1:])} beside it"
         )
-    return text
+    asked_round, folder = in_round(config), run_folder(config)
+    given["against"] = _against(config, folder)
+    given |= _in_its_round() if asked_round else _of_the_first(config, folder, given)
+    return Options(
+        folder=asked_round.folder if asked_round else folder,
+        baselines=_folders(config),
+        expect=_expect(config),
+        memory_snapshot=_snapshots(config),
+        command=tuple(str(argument) for argument in config.invocation_params.args),
+        **_gate(config) | given,
+    )
 
 
-def _snapshots(config: pytest.Config) -> Path | None:
-    from ..core.errors import BadInput
-
-    text = option_value(config, "memory-snapshot")
-    if text is None:
-        return None
-    folder = _path(config, "memory-snapshot", text)
-    if folder.exists() and not folder.is_dir():
-        raise BadInput(f"--roofline-memory-snapshot={text}: {folder} is no directory; expected one, or a new name")
-    return folder
+def _in_its_round() -> dict[str, Any]:
+    return {"rounds": 1, "recording": 1}
 
 
-def _report(config: pytest.Config) -> Path | None:
-    text = option_value(config, "report")
-    if text is None:
-        return None
-    from ..report.folder import check_folder
+def _of_the_first(config: pytest.Config, folder: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """What only the run itself heeds, and none of its further rounds."""
+    # What nothing is known of is measured as often as was asked for by number.
+    by_number = option_value(config, "rounds") not in (None, "auto")
+    return {
+        "save": _save(config, folder, given["against"]),
+        "report": _report(config),
+        "recording": given["rounds"] if by_number else 1,
+    }
 
-    return check_folder(_path(config, "report", text), "--roofline-report")
+
+def _gate(config: pytest.Config) -> dict[str, Any]:
+    """What fails, and what is required: the profiles of a gate, and the options that they are made of."""
+    qualify, profile = bool(option_value(config, "qualify")), _ci(config)
+    gate = qualify or bool(profile)
+    asked = any(option_value(config, name) for name in ("require-baseline", "fail-on"))
+    return {
+        "gate": gate,
+        "shadow": profile == SHADOW,
+        "until_recorded": bool(profile) and not qualify and not asked,
+        "require_baseline": gate or bool(option_value(config, "require-baseline")),
+        "require_hardware": gate or bool(option_value(config, "require-hardware")),
+        "fail_on": _fail_on(config, gate, qualify),
+        "rounds": MOST_ROUNDS if gate else None,
+        "time_s": GATE_TIME_S if gate else None,
+    }
+
+
+def _ci(config: pytest.Config) -> str:
+    """The profile: `ci`, `shadow`, or empty where none was asked for."""
+    text = str(option_value(config, "ci") or "").strip().lower()
+    if text not in (*_TRUE, *_FALSE, SHADOW):
+        raise BadInput(f"roofline_ci is {text!r}; expected true, false or {SHADOW}")
+    return text if text == SHADOW else "ci" if text in _TRUE else ""
 
 
 def _fail_on(config: pytest.Config, gate: bool, qualify: bool) -> frozenset[str]:
-    from ..core.errors import BadInput
-
     text = option_value(config, "fail-on")
     if text is None:
         chosen = {*(GATE_FAIL_ON if gate else DEFAULT_FAIL_ON), *(("inconclusive",) if qualify else ())}
@@ -285,27 +228,25 @@ def _fail_on(config: pytest.Config, gate: bool, qualify: bool) -> frozenset[str]
             raise BadInput(
                 f"--roofline-fail-on={text} lets a regression pass; name regressed too, or raise --roofline-tolerance"
             )
-    if option_value(config, "require-baseline"):
-        chosen.add("no-baseline")
-    return frozenset(chosen)
+    return frozenset(chosen | ({"no-baseline"} if option_value(config, "require-baseline") else set()))
 
 
-def _expect(config: pytest.Config) -> Path | None:
-    from ..core.errors import BadInput
+def boot_timeout_of(config: pytest.Config) -> float:
+    """Seconds until all ranks of a world, or all processes of a launch, must have come."""
+    text = option_value(config, "boot-timeout")
+    return BOOT_TIMEOUT_S if text is None else parse_duration(text, "--roofline-boot-timeout")
 
-    text = option_value(config, "expect")
+
+def run_folder(config: pytest.Config) -> Path:
+    """Where runs are kept."""
+    return _path(config, "dir") or config.rootpath / ".roofline"
+
+
+def _path(config: pytest.Config, option: str, text: str | None = None) -> Path | None:
+    """A path as its author meant it: on the command line relative to here, in the ini file relative to that file."""
+    text = option_value(config, option) if text is None else text
     if text is None:
         return None
-    path = _path(config, "expect", text)
-    if not path.is_file():
-        raise BadInput(f"--roofline-expect={text}: {path} is no file; write one with `roofline doctor --write-expect`")
-    return path
-
-
-def _path(config: pytest.Config, option: str, text: str) -> Path:
-    """A path as its author meant it: on the command line relative to here, in the ini file relative to that file."""
-    from ..core.errors import BadInput
-
     if not text:
         raise BadInput(f"--roofline-{option} is empty; expected a path")
     on_command_line = config.getoption(f"--roofline-{option}") is not None
@@ -313,116 +254,63 @@ def _path(config: pytest.Config, option: str, text: str) -> Path:
     return home / text
 
 
-def _check_save(folder: Path, save: str, against: tuple[Path, ...]) -> None:
+def _report(config: pytest.Config) -> Path | None:
+    folder = _path(config, "report")
+    if folder is None:
+        return None
+    from ..report.folder import check_folder
+
+    return check_folder(folder, "--roofline-report")
+
+
+def _snapshots(config: pytest.Config) -> Path | None:
+    folder = _path(config, "memory-snapshot")
+    if folder is not None and folder.exists() and not folder.is_dir():
+        text = option_value(config, "memory-snapshot")
+        raise BadInput(f"--roofline-memory-snapshot={text}: {folder} is no directory; expected one, or a new name")
+    return folder
+
+
+def _expect(config: pytest.Config) -> Path | None:
+    path = _path(config, "expect")
+    if path is not None and not path.is_file():
+        text = option_value(config, "expect")
+        raise BadInput(f"--roofline-expect={text}: {path} is no file; write one with `roofline doctor --write-expect`")
+    return path
+
+
+def _save(config: pytest.Config, folder: Path, against: tuple[Path, ...]) -> str | None:
+    name = option_value(config, "save")
+    if name is None:
+        return None
     from ..baselines.run_files import refuse_existing
-    from ..core.errors import BadInput
     from ..core.storage import check_name
 
-    check_name(save, "--roofline-save")
-    if folder / "runs" / f"{save}.jsonl" in against:
-        raise BadInput(f"--roofline-save and --roofline-against both name {save!r}; a run cannot be its own baseline")
-    refuse_existing(folder, save)
+    check_name(name, "--roofline-save")
+    if folder / "runs" / f"{name}.jsonl" in against:
+        raise BadInput(f"--roofline-save and --roofline-against both name {name!r}; a run cannot be its own baseline")
+    refuse_existing(folder, name)
+    return str(name)
 
 
 def _against(config: pytest.Config, folder: Path) -> tuple[Path, ...]:
-    names = option_value(config, "against") or []
-    if not names:
-        return ()
-    from ..baselines.run_files import run_path, saved_runs
-    from ..core.errors import BadInput
-
     paths = []
-    for name in names:
+    for name in option_value(config, "against") or []:
+        from ..baselines.run_files import run_path, saved_runs
+
         path = _path(config, "against", str(run_path(name, folder, what="--roofline-against")))
-        if not path.exists():
+        if path is None or not path.exists():
             raise BadInput(f"--roofline-against={name}: {path} does not exist; {saved_runs(folder)}")
         paths.append(path)
     return tuple(paths)
 
 
 def _folders(config: pytest.Config) -> tuple[Path, ...]:
-    from ..core.errors import BadInput
-
     folders = []
     for name in option_value(config, "baselines") or []:
         folder = _path(config, "baselines", name)
-        if not folder.is_dir():
+        if folder is None or not folder.is_dir():
             raise BadInput(f"--roofline-baselines={name}: {folder} is no directory; expected one with baseline files")
         folders.append(folder)
     shipped = config.rootpath / "baselines"
     return (*folders, shipped) if shipped.is_dir() else tuple(folders)
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """What `@pytest.mark.roofline(...)` says of a test; the marker nearest to the test wins."""
-
-    tolerance: float | None = None
-    tolerance_reason: str | None = None
-    cache: "Cache | None" = None
-    budget: float | None = None
-    ranks: int | None = None
-    gate: bool = False
-    tier: str = "quick"
-    needs: str | None = None
-    mpi: bool = False
-    oom: str | None = None
-    measures: bool = True
-    setup: float | None = None
-
-
-# How a test says that a wide tolerance is meant.
-WIDE_MARK = "say why by @pytest.mark.roofline(tolerance_reason=…)"
-
-
-def read_marks(item: pytest.Item) -> Marks:
-    """The marker's values for a test.
-
-    Raises:
-        pytest.UsageError: an unknown keyword or an impossible value, naming the test.
-    """
-    merged: dict[str, Any] = {}
-    for mark in reversed(list(item.iter_markers(MARKER))):
-        unknown = sorted(set(mark.kwargs) - set(MARKER_KEYWORDS))
-        if unknown or mark.args:
-            seen = ", ".join(unknown) if unknown else "a positional argument"
-            raise pytest.UsageError(
-                f"{item.nodeid}: @pytest.mark.roofline does not know {seen}; expected {', '.join(MARKER_KEYWORDS)}"
-            )
-        merged |= mark.kwargs
-    from ..core.errors import BadInput, refuse_wide
-
-    _check_marks(item, merged)
-    marks = Marks(**merged)
-    try:
-        refuse_wide(marks.tolerance, marks.tolerance_reason is not None, WIDE_MARK)
-    except BadInput as error:
-        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline: {error}") from None
-    return marks
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
-
-
-def _check_marks(item: pytest.Item, values: dict[str, Any]) -> None:
-    from ..core.keys import CACHES
-
-    rules: dict[str, tuple[Callable[[Any], bool], str]] = {
-        "tolerance": (_is_positive, "a share above zero, such as 0.05"),
-        "tolerance_reason": (lambda value: isinstance(value, str) and bool(value.strip()), "a sentence"),
-        "budget": (_is_positive, "seconds above zero"),
-        "setup": (_is_positive, "about how many seconds set-up and checks take"),
-        "cache": (lambda value: value in CACHES, f"one of {', '.join(CACHES)}"),
-        "ranks": (lambda value: _is_positive(value) and isinstance(value, int), "a whole number above zero"),
-        "gate": (lambda value: isinstance(value, bool), "True or False"),
-        "mpi": (lambda value: isinstance(value, bool), "True or False"),
-        "measures": (lambda value: isinstance(value, bool), "True, or False where a test only asserts facts"),
-        "tier": (lambda value: value in TIERS, f"one of {', '.join(TIERS)}"),
-        "needs": (lambda value: value in NEEDS, f"one of {', '.join(NEEDS)}"),
-        "oom": (lambda value: value in OOM, f"{OOM[0]!r}, to record it where memory runs out, instead of failing"),
-    }
-    for name, value in values.items():
-        fits, expected = rules[name]
-        if not fits(value) and not (value is None and name not in ("gate", "tier", "mpi", "measures")):
-            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline has {name}={value!r}; expected {expected}")

@@ -20,14 +20,7 @@ class Shadow:
         self._found: dict[str, tuple[int, float, str]] = {}
 
     def note(self, test_id: str, why: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
-        """Note what would have turned a test red.
-
-        Args:
-            test_id: the test.
-            why: the message that it would have failed with; its first line is kept.
-            rank: DEVICE, SLOWER or OTHER.
-            slowdown: as a share of the time.
-        """
+        """Note what would have turned a test red."""
         first = why.split("\n")[0]
         self._found[test_id] = rank, -slowdown, printable(first)
 
@@ -52,11 +45,7 @@ def let_pass(item: pytest.Item, why: str, rank: int = OTHER, slowdown: float = 0
 
 
 def fail(item: pytest.Item, options: Options, why: str, rank: int = OTHER) -> None:
-    """Fail a test for what a gate asks for; where nothing is to fail, note it.
-
-    Raises:
-        pytest.fail.Exception: with the message.
-    """
+    """Fail a test for what a gate asks for; where nothing is to fail, note it."""
     __tracebackhide__ = True
     if not options.shadow:
         pytest.fail(why, pytrace=False)
@@ -64,11 +53,7 @@ def fail(item: pytest.Item, options: Options, why: str, rank: int = OTHER) -> No
 
 
 def require(item: pytest.Item, options: Options, why: str) -> None:
-    """Fail a test that lacks hardware, where that is required; note it where nothing is to fail.
-
-    Raises:
-        pytest.fail.Exception: it is required.
-    """
+    """Fail a test that lacks hardware, where that is required; note it where nothing is to fail."""
     __tracebackhide__ = True
     if options.require_hardware:
         test = f"{item.name}: " * options.shadow
@@ -76,12 +61,7 @@ def require(item: pytest.Item, options: Options, why: str) -> None:
 
 
 def lack(item: pytest.Item, options: Options, why: str) -> NoReturn:
-    """End a test that the hardware at hand is not enough for: a failure where it is required, else skipped.
-
-    Raises:
-        pytest.fail.Exception: it is required.
-        pytest.skip.Exception: it is not, or nothing is to fail.
-    """
+    """End a test that the hardware at hand is not enough for: a failure where it is required, else skipped."""
     __tracebackhide__ = True
     require(item, options, why)
     pytest.skip(why)

@@ -15,10 +15,9 @@ from ..engine.measure import Measured, Observer, measure_request
 from ..engine.request import Request, Timed
 from ..hardware import key_of
 from ..stats.siblings import BETWEEN, FEWEST
-from .current_test import CurrentTest
 from .in_process import open_named
 from .memory import MemoryPhase, notice
-from .recording import key_for, record
+from .recording import CurrentTest, key_for, record
 
 if TYPE_CHECKING:
     from ..engine.devices import Device
@@ -70,15 +69,7 @@ class _Noting(Observer):
 
 
 class Siblings:
-    """The measurements of one test on every sibling.
-
-    Args:
-        test: the one that measures.
-        request: what to measure on each, over all passes.
-        timed: the function, without arguments.
-        make_args: makes the maker of arguments on a sibling's devices.
-        needs_bytes: free memory that each of a sibling's devices must have.
-    """
+    """The measurements of one test on every sibling."""
 
     def __init__(self, test: CurrentTest, request: Request, timed: Timed, make_args: MakerOn, needs_bytes: int) -> None:
         self._test = test
@@ -92,16 +83,7 @@ class Siblings:
         self._opened: dict[str, tuple[Device, DeviceFacts]] = {}
 
     def measure(self, among: Sequence[Sequence[str]] | None) -> tuple[list[Measurement], str]:
-        """Measure each in turn; without measurements, why there is nothing to compare.
-
-        Args:
-            among: the siblings, each by the names of its devices; None is every device that the process sees.
-
-        Raises:
-            DeviceError: one stopped answering; it is named, and what was taken of the others is kept as invalid.
-            WrongData: one holds wrong data; it is named.
-            Exception: whatever the function raises.
-        """
+        """Measure each in turn; without measurements, why there is nothing to compare."""
         from ..engine.conditions import siblings_of
 
         ours = self._session.under_test.device

@@ -5,7 +5,7 @@ A verdict may change until its test is reported: a further round, or what other 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..baselines.comparators import BaselineComparator, class_of_key, find_reference
 from ..baselines.comparing import limits_of, policy_of
@@ -28,24 +28,15 @@ from ..stats.siblings import Sibling, judge_sibling, unless_busy
 from ..stats.spread import Group
 from ..stats.verdicts import Kind, Verdict, default_looks, judge, settle
 from .device_under_test import DeviceUnderTest
+from .results import Results
 from .settings import Options
 
-if TYPE_CHECKING:
-    from ..baselines.run_files import RunWriter
 
-
-class TimedResults:
-    """Everything that a run knows of times.
-
-    Args:
-        options: of the run.
-        started: when it began.
-        looks: how many processes a test may take, as far as that is known by now; None leaves it to the test.
-        judges: whether this process gives verdicts; a round leaves them to the parent.
-    """
+class TimedResults(Results):
+    """Everything that a run knows of times; `looks` gives how many processes a test may take, where somebody said."""
 
     def __init__(self, options: Options, started: str, looks: Callable[[], Looks | None], *, judges: bool) -> None:
-        self.rows: list[Row] = []
+        super().__init__()
         # Of the machine itself, in every process of the run: they have no verdict and no row.
         self.canaries: list[Measurement] = []
         # What all tests share, as far as it is known by now, and their references as they would be today.
@@ -61,7 +52,6 @@ class TimedResults:
         self._trials: dict[str, KeyResults] = {}
         # By the identity of a key; what a row shows of a verdict is its judgement.
         self._verdicts: dict[str, Verdict] = {}
-        self._pending: dict[str, list[Measurement]] = {}
         self._at_once: set[str] = set()
 
     def open(self, under_test: DeviceUnderTest) -> None:
@@ -73,12 +63,12 @@ class TimedResults:
         assert self._opened is not None
         return self._opened
 
-    def add(self, measurement: Measurement) -> None:
+    def add(self, record: Measurement) -> None:
         """Take in what a test measured; the verdict follows when its body has ended."""
-        if CANARY in measurement.samples.labels:
-            self.canaries.append(measurement)
-            return
-        self._pending.setdefault(measurement.test_id, []).append(measurement)
+        if CANARY in record.samples.labels:
+            self.canaries.append(record)
+        else:
+            super().add(record)
 
     def measured_names(self, test_id: str) -> set[str]:
         """The names under which a test has measured something, since it began and up to now."""
@@ -99,24 +89,9 @@ class TimedResults:
         for measurement in taken:
             self._judge(measurement)
 
-    def abandon(self, test_id: str | None = None) -> None:
-        """Keep what a test measured that did not end well, without a verdict; of all tests where none is named."""
-        for name in [test_id] if test_id is not None else list(self._pending):
-            self._keep_unjudged(name)
-
-    def of(self, test_id: str) -> list[Row]:
-        """What is said of a test so far."""
-        return [row for row in self.rows if row.test == test_id]
-
     def verdict_of(self, row: Row) -> Verdict | None:
         """What is known of a row's time beyond what it shows; None where its test failed for itself."""
         return self._verdicts.get(row.key.identity) if row.key is not None else None
-
-    def call_it(self, test_id: str, word: str) -> None:
-        """Name how a test without verdicts ended."""
-        self.rows = [
-            replace(row, verdict=word) if row.test == test_id and row.judgement is None else row for row in self.rows
-        ]
 
     def retract(self, test_id: str) -> None:
         """Take back the verdicts of a test that failed for itself after all."""
@@ -124,18 +99,11 @@ class TimedResults:
             if row.judgement is not None:
                 self._show(timed_row(row.measurements, verdict=FAILED, published=row.published, idle=row.idle))
 
-    def write_verdicts(self, writer: "RunWriter") -> None:
-        """Put the verdicts into the run file."""
-        for row in self.rows:
-            if row.judgement is not None:
-                writer.write(row.judgement)
-
     def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
         """Give the tests that are still open their last look, although more processes were planned.
 
-        Args:
-            open_ids: tests whose outcome is not out yet.
-            cut: whether there will be no further process for any test, so that none could have been seen better.
+        Where all is `cut` short there will be no further process for any test, so that none could have been seen
+        better.
         """
         self._share(open_ids)
         for row, verdict in list(self._judged()):
@@ -146,11 +114,7 @@ class TimedResults:
                 self._settle(row, replace(verdict, reach=self._verdict_on(row.measurement, ended=True)[0].reach))
 
     def settle(self, open_ids: set[str]) -> None:
-        """Hold all verdicts of the run against each other; only those of tests that are still held may change.
-
-        Args:
-            open_ids: tests whose outcome is not out yet.
-        """
+        """Hold all verdicts of the run against each other; only those of tests that are still held may change."""
         self._share(open_ids)
         named = {row.key.identity: (row, verdict) for row, verdict in self._judged() if row.key is not None}
         settled = settle({name: verdict for name, (_, verdict) in named.items()}, self._under_test.comparisons)
@@ -358,24 +322,17 @@ class TimedResults:
         found = (entry for shelf in shelves for entry in shelf.of(key.benchmark, key.name) if entry.matches(key))
         return list({entry.identity: entry for entry in found}.values())
 
-    def _keep_unjudged(self, test_id: str) -> None:
-        for measurement in self._pending.pop(test_id, []):
-            ended = INTERRUPTED if measurement.invalid == "interrupted" else FAILED
-            if not measurement.invalid and self._judges:
-                # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
-                self._trials.setdefault(measurement.key.identity, KeyResults()).measurements.append(measurement)
-            self._show(timed_row([measurement], verdict=ended))
+    def _keep_unjudged(self, record: Measurement, word: str) -> None:  # noqa: ARG002
+        if not record.invalid and self._judges:
+            # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
+            self._trials.setdefault(record.key.identity, KeyResults()).measurements.append(record)
+        ended = INTERRUPTED if record.invalid == "interrupted" else FAILED
+        self._show(timed_row([record], verdict=ended))
 
     def _show(self, row: Row, verdict: Verdict | None = None) -> None:
-        """One row a measurement: a later verdict takes the place of the one before."""
         assert row.key is not None
-        identity = row.key.identity
         if verdict is None:
-            self._verdicts.pop(identity, None)
+            self._verdicts.pop(row.key.identity, None)
         else:
-            self._verdicts[identity] = verdict
-        for index, known in enumerate(self.rows):
-            if known.key is not None and known.key.identity == identity:
-                self.rows[index] = row
-                return
-        self.rows.append(row)
+            self._verdicts[row.key.identity] = verdict
+        self._put(row)

@@ -1,12 +1,12 @@
-"""The item `roofline gate`: red where a gate had nothing to compare, or something slipped through it.
+"""Items behind the tests: `device health`, and `roofline gate` where a gate had nothing to compare or let through.
 
-It comes behind everything else, also behind verdicts that waited for further rounds, and only where it has to say
-something: a green run has as many tests as it has.
+Fifty slow tests on a DEGRADED device have one cause. The gate's item comes behind everything else, also behind verdicts
+that waited for further rounds, and only where it has to say something: a green run has as many tests as it has.
 """
 
 import glob
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +15,88 @@ from _pytest.runner import runtestprotocol
 
 from ..baselines.comparators import BaselineComparator
 from ..baselines.pruning import PlannedTest, Selection, Unmeasured, unmeasured
-from ..baselines.rows import XFAIL, how_it_ended, together_row
+from ..baselines.rows import DEGRADED, XFAIL, how_it_ended, together_row
 from ..core.entries import Entry
+from ..core.errors import BadFile
+from ..core.facts import Finding, Gpu
 from ..core.keys import canonical
 from ..core.records import Outcome
 from ..core.units import count, listed, printable
 from ..hardware import family_of
 from ..report.messages import compared_of, gate_lines
 from ..report.overview import together_text
-from .noted import Note
 from .options import NOT_RUNNING
-from .planned import benchmark_name, encodable, parameters_of
+from .planned import Planned, encodable
 from .round_child import in_round
 from .session import RooflineSession, session_key
 from .settings import Options
-from .shadow import PROPERTY, fail, shadow_of
+from .shadow import DEVICE, PROPERTY, fail, shadow_of
 
+HEALTH = "device health"
 NAME = "roofline gate"
 # All tests as if they were one: that they are slower together fails a run by itself.
 TOGETHER = "all tests together"
 MOST_NAMED = 3
 # Options of pytest that leave tests out, or do not even look for them.
 _NARROWING = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
+
+
+class Closing(pytest.Item):
+    """An item of ours, which stands in no file."""
+
+    def reportinfo(self) -> tuple[str, None, str]:
+        """Where pytest says that it is."""
+        return self.name, None, self.name
+
+
+class DeviceHealth(Closing):
+    """Runs behind the tests, when it is known how the device did under load."""
+
+    def __init__(self, *, state: RooflineSession, **keywords: Any) -> None:
+        super().__init__(HEALTH, nodeid=HEALTH, **keywords)
+        self._state = state
+
+    def runtest(self) -> None:
+        """Fail with the cause first, where the device is DEGRADED and that is to fail."""
+        state = self._state
+        degraded = bool(look(state, at_the_end=True))
+        fails = degraded and "degraded" in state.options.fail_on
+        ended = Outcome(HEALTH, "failed" if fails else "passed", (DEGRADED,) * degraded, state.health.split("\n")[0])
+        state.note_outcome(replace(ended, by_verdict=fails, shadow=fails and state.options.shadow))
+        if fails:
+            fail(self, state.options, state.health, DEVICE)
+
+
+def looks_at_device(state: RooflineSession) -> bool:
+    """Whether there is anything to look at: a device that tells of itself, or an expectation of the node."""
+    return state.under_test.gpu is not None or state.options.expect is not None
+
+
+def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
+    """What makes the device DEGRADED, as far as it is known by now, noted in the run's state.
+
+    At the end it has been under load, so that its measurements count and it is asked again.
+    """
+    from ..engine.inventory import take_stock
+    from ..machine.expectation import differences, rated_by, read_expectation
+    from ..machine.health import degraded, unknown_health
+    from ..report.verdicts import health_message
+
+    path = state.options.expect
+    try:
+        expected = read_expectation(path) if path is not None else None
+    except BadFile as error:
+        raise pytest.UsageError(str(error)) from None
+
+    def rated(gpu: Gpu | None) -> Gpu | None:
+        return gpu if gpu is None or expected is None else rated_by(expected, gpu)
+
+    before, after = rated(state.under_test.gpu), rated(state.under_test.device.gpu() if at_the_end else None)
+    measured = [row.measurement for row in state.timed.rows if row.measurement is not None]
+    found = degraded(before, after, measured, differences(expected, take_stock()) if expected is not None else [])
+    state.degraded = tuple(finding.observed for finding in found)
+    state.health = health_message(found) if found else unknown_health(after or before)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +107,7 @@ class Shortfall:
     remedy: str
 
 
-class Gate(pytest.Item):
+class Gate(Closing):
     """Fails with what a gate lacks."""
 
     def __init__(
@@ -57,11 +117,7 @@ class Gate(pytest.Item):
         self._options, self._state, self._found = options, state, found
 
     def runtest(self) -> None:
-        """Fail, or where a gate only watches say so.
-
-        Raises:
-            pytest.fail.Exception: with everything that is lacking, and what to do.
-        """
+        """Fail, or where a gate only watches say so."""
         first = "; ".join(one.text for one in self._found)
         if self._state is not None:
             self._state.note_outcome(
@@ -69,10 +125,6 @@ class Gate(pytest.Item):
             )
         word = "GATE" if self.name == NAME else "REGRESSED"
         fail(self, self._options, "\n".join([f"{word}: {first}", *(f"  {one.remedy}" for one in self._found)]))
-
-    def reportinfo(self) -> tuple[str, None, str]:
-        """Where pytest says that it is: in no file."""
-        return self.name, None, self.name
 
     def run_last(self) -> None:
         """Run it as pytest does, but by no other plugin's protocol: a verdict is not run again."""
@@ -148,7 +200,7 @@ def nothing_compared(state: RooflineSession | None) -> list[Shortfall]:
     if state is None:
         remedy = "Expected one at least: look at the paths, -k, -m and --roofline-tier, and at what collects them."
         return [Shortfall("nothing was compared, since no test that measures was selected", remedy)]
-    rows = [*state.timed.rows, *state.compiled.rows]
+    rows = state.rows
     if compared_of(rows) or any(one.red for one in state.exhausted.found):
         return []
     if not rows:
@@ -163,43 +215,33 @@ def nothing_compared(state: RooflineSession | None) -> list[Shortfall]:
 def shortfalls(state: RooflineSession, *, complete: bool = False) -> list[Shortfall]:
     """What slipped through: tests that gave no number, or no verdict on it, and entries that nobody measured.
 
-    Args:
-        state: the run.
-        complete: whether every test was to run, so that one without an end did not.
+    Where every test was to run, the run is `complete`, and one without an end did not.
     """
     silent, escaped = list(_silent(state, complete)), list(_escaped(state))
-    missing, _ = unmeasured_entries(state, complete=complete)
-    found = []
-    if silent:
-        found.append(
-            Shortfall(
-                f"{count(len(silent), 'test')} ended without a measurement ({listed(silent, MOST_NAMED)})",
-                "A test that only asserts facts says so: @pytest.mark.roofline(measures=False).",
-            )
-        )
-    if escaped:
-        found.append(
-            Shortfall(
-                f"{count(len(escaped), 'test')} skipped after a measurement ({listed(escaped, MOST_NAMED)})",
-                "Skip before measuring: what was measured had no verdict.",
-            )
-        )
-    if missing:
-        names = [f"{printable(one.entry.label)}: {one.why}" for one in missing]
-        found.append(
-            Shortfall(
-                f"{len(missing)} of the baseline's entries not measured ({listed(names, MOST_NAMED)})",
-                "Where a test was removed or renamed on purpose: `roofline baseline prune --apply` removes the entry.",
-            )
-        )
-    return found
+    missing = [f"{printable(one.entry.label)}: {one.why}" for one in unmeasured_entries(state, complete=complete)[0]]
+    found = (
+        (
+            silent,
+            f"{count(len(silent), 'test')} ended without a measurement",
+            "A test that only asserts facts says so: @pytest.mark.roofline(measures=False).",
+        ),
+        (
+            escaped,
+            f"{count(len(escaped), 'test')} skipped after a measurement",
+            "Skip before measuring: what was measured had no verdict.",
+        ),
+        (
+            missing,
+            f"{len(missing)} of the baseline's entries not measured",
+            "Where a test was removed or renamed on purpose: `roofline baseline prune --apply` removes the entry.",
+        ),
+    )
+    return [Shortfall(f"{text} ({listed(names, MOST_NAMED)})", remedy) for names, text, remedy in found if names]
 
 
 def _silent(state: RooflineSession, complete: bool) -> Iterator[str]:
     """Tests that passed, or never ran, and recorded nothing at all."""
-    noted: list[Note] = [*state.noted.figures, *state.noted.memory_uses, *state.noted.profiles]
-    recorded = {one.test_id for one in noted} | {one.test_id for one in state.exhausted.found}
-    recorded |= {row.test for row in [*state.timed.rows, *state.compiled.rows]}
+    recorded = {one.test_id for one in (*state.noted.all, *state.exhausted.found)} | {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
         passed = complete if ended is None else ended.outcome == "passed"
@@ -209,7 +251,7 @@ def _silent(state: RooflineSession, complete: bool) -> Iterator[str]:
 
 def _escaped(state: RooflineSession) -> Iterator[str]:
     """Tests that were measured and then skipped, which is also what `pytest.xfail()` does in a test's body."""
-    measured = {row.test for row in [*state.timed.rows, *state.compiled.rows]}
+    measured = {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
         ended = state.outcomes.get(encodable(test_id))
         if ended is None or encodable(test_id) not in measured:
@@ -246,10 +288,11 @@ def unmeasured_entries(state: RooflineSession, *, complete: bool = False) -> tup
 def _selection(state: RooflineSession) -> Selection:
     config = state.config
     taken = [PlannedTest(plan.benchmark, plan.parameters) for plan in state.planned.values()]
+    collected = map(Planned.of, state.collected)
     functions = {_function(argument) for argument in map(str, config.args) if "[" in argument.partition("::")[2]}
     alone = {plan.benchmark for test_id, plan in state.planned.items() if _function(test_id) in functions}
     return Selection(
-        found=[PlannedTest(benchmark_name(item), parameters_of(item)) for item in state.collected],
+        found=[PlannedTest(plan.benchmark, plan.parameters) for plan in collected],
         taken=taken,
         # Under --lf pytest does not even look at what did not fail.
         parts=frozenset({test.benchmark for test in taken} if config.getoption("lf", False) else alone),

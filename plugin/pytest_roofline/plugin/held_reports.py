@@ -1,18 +1,19 @@
 """Tests whose verdict is still open: their reports wait until it is out, and then go through pytest's own hooks.
 
 So JUnit, `--lf`, `xfail(strict=True)` and the exit status see one outcome, the final one. Fixtures are torn down when
-the test has ended, as ever; only what is said of it waits.
+the test has ended, as ever; only what is said of it waits. How each test ended stands in the run file.
 """
 
+import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from _pytest.runner import call_and_report
 
-from ..core.rows import Row
+from ..core.records import Outcome
+from ..core.rows import FAILED, Row
 from ..stats.verdicts import Kind
 from .planned import encodable
 from .session import RooflineSession
@@ -36,43 +37,29 @@ held_key: pytest.StashKey[bool] = pytest.StashKey()
 call_key: pytest.StashKey[pytest.CallInfo[None]] = pytest.StashKey()
 setup_key: pytest.StashKey[float] = pytest.StashKey()
 failure_key: pytest.StashKey[BaseException | None] = pytest.StashKey()
+_VERDICT = re.compile(r"roofline\.(.*\.)?verdict", re.DOTALL)
 
 
 def may_hold(item: pytest.Item) -> bool:
     """Whether a test's report may wait: not where another plugin runs tests again by its own loop."""
-    if _may_be_rerun(item):
+    config = item.config
+    # pytest-rerunfailures knows more ways to be asked: an ini value, a forced number.
+    counted = getattr(config.pluginmanager.get_plugin("rerunfailures"), "get_reruns_count", None)
+    if item.get_closest_marker("flaky") or config.getoption("reruns", None) or (counted is not None and counted(item)):
         return False
     # A debugger waits for a failure on the spot, and whoever watches set-ups for pytest's own words.
-    return not any(item.config.getoption(name, False) for name in ("usepdb", "setupshow", "setuponly"))
+    return not any(config.getoption(name, False) for name in ("usepdb", "setupshow", "setuponly"))
 
 
-def _may_be_rerun(item: pytest.Item) -> bool:
-    if item.get_closest_marker("flaky") is not None or item.config.getoption("reruns", None):
-        return True
-    # pytest-rerunfailures knows more ways to be asked: an ini value, a forced number.
-    counted = getattr(item.config.pluginmanager.get_plugin("rerunfailures"), "get_reruns_count", None)
-    return bool(counted is not None and counted(item))
-
-
-def run(
-    item: pytest.Item, nextitem: pytest.Item | None, note: Callable[[pytest.TestReport], None]
-) -> DeferredReport | None:
-    """Run a test as pytest does, but hold its report back where its verdict is open; then the test that is held.
-
-    Args:
-        item: the test.
-        nextitem: that follows.
-        note: takes the report of a test that was to be held, and that another plugin let fail for itself.
-    """
+def run(state: RooflineSession, item: pytest.Item, nextitem: pytest.Item | None) -> DeferredReport | None:
+    """Run a test as pytest does, but hold its report back where its verdict is open; then the test that is held."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    held = _phases(item, nextitem, note)
+    held = _phases(state, item, nextitem)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return held
 
 
-def _phases(
-    item: Any, nextitem: pytest.Item | None, note: Callable[[pytest.TestReport], None]
-) -> DeferredReport | None:
+def _phases(state: RooflineSession, item: Any, nextitem: pytest.Item | None) -> DeferredReport | None:
     # As in pytest's own `runtestprotocol`, which offers no place between the call and its report.
     has_request = hasattr(item, "_request")
     if has_request and not item._request:
@@ -84,8 +71,9 @@ def _phases(
             open_still = item.stash.get(held_key, False)
             held = open_still and ended_well(call_report)
             if open_still and not held:
+                # Another plugin let it fail for itself.
                 item.stash[held_key] = False
-                note(call_report)
+                note(state, item, call_report, by_verdict=False)
             if not held:
                 item.ihook.pytest_runtest_logreport(report=call_report)
         if item.session.shouldfail or item.session.shouldstop:
@@ -104,12 +92,7 @@ def ended_well(report: pytest.TestReport) -> bool:
 
 
 def issue(held: DeferredReport, failure: BaseException | None) -> None:
-    """Say at last how a held test ended.
-
-    Args:
-        held: the test.
-        failure: what turned it red; None where it passes.
-    """
+    """Say at last how a held test ended."""
     item, call = held.item, held.call
     item.stash[held_key] = False
     item.stash[failure_key] = failure
@@ -146,7 +129,7 @@ def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
 def undecided(state: RooflineSession, item: pytest.Item) -> bool:
     """Whether what is said of a test may still change, and nothing has turned it red for good."""
     test_id = test_id_of(item)
-    for_good = state.exhausted.red(test_id) or any(map(_decided, state.red_rows(test_id)))
+    for_good = any(one.red for one in state.exhausted.of(test_id)) or any(map(_decided, state.red_rows(test_id)))
     return not for_good and any(map(state.timed.may_change, state.timed.of(test_id)))
 
 
@@ -158,3 +141,64 @@ def _decided(row: Row) -> bool:
 def test_id_of(item: pytest.Item) -> str:
     """The id under which a test stands in the run file."""
     return encodable(item.nodeid)
+
+
+def note(session: RooflineSession, item: pytest.Item, report: pytest.TestReport, by_verdict: bool) -> None:
+    """Write a test's end down: after its call, and again where its teardown fails."""
+    if type(report) is not pytest.TestReport:
+        # A sub-test's report; the test's own follows.
+        return
+    test_id = test_id_of(item)
+    if session.round is not None and ended_well(report) and report.failed:
+        # Expected to fail by its verdict, which only the parent gives.
+        by_verdict = True
+    if report.failed and not by_verdict and report.when == "call":
+        session.retract(test_id)
+    rows = session.rows_of(test_id)
+    if report.skipped and rows:
+        session.call_it(test_id, "XFAIL" if hasattr(report, "wasxfail") else "SKIPPED")
+    elif report.skipped and not hasattr(report, "wasxfail"):
+        session.not_measured[_skip_reason(report)] += 1
+    if report.when == "call" or report.failed or (report.when == "setup" and report.skipped):
+        times, kernels = session.timed.of(test_id), session.compiled.of(test_id)
+        lost = [word for record in session.exhausted.of(test_id) for word in record.words]
+        session.note_outcome(
+            Outcome(
+                test_id=test_id,
+                outcome="passed" if session.round is not None and ended_well(report) else _outcome(report, by_verdict),
+                verdicts=(*(row.verdict for row in times), *lost, *(row.verdict for row in kernels)),
+                reason=_reason(report),
+                by_verdict=by_verdict and report.when == "call",
+                shadow=by_verdict and report.failed and report.when == "call" and session.options.shadow,
+            )
+        )
+
+
+def name_failed(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Put FAILED for the verdict among the figures of a test that failed for itself, as a report of the run says."""
+    pairs = [(name, FAILED if _VERDICT.fullmatch(name) else value) for name, value in item.user_properties]
+    item.user_properties[:] = pairs
+    report.user_properties = list(pairs)
+
+
+def _outcome(report: pytest.TestReport, by_verdict: bool) -> Literal["passed", "failed", "skipped"]:
+    if report.failed or by_verdict:
+        return "failed"
+    # An expected failure is reported as skipped, but what it measured did not pass.
+    return "failed" if hasattr(report, "wasxfail") and report.skipped else report.outcome
+
+
+def _skip_reason(report: pytest.TestReport) -> str:
+    longrepr = report.longrepr
+    reason = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
+    return encodable(reason.removeprefix("Skipped: "))
+
+
+def _reason(report: pytest.TestReport) -> str:
+    if hasattr(report, "wasxfail"):
+        return encodable(f"xfail: {report.wasxfail}")
+    if report.failed:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        text = crash.message if crash is not None else str(report.longrepr)
+        return encodable(text.splitlines()[0] if text else "failed")[:300]
+    return _skip_reason(report) if report.skipped else ""

@@ -1,0 +1,219 @@
+"""What a test finds besides times: figures, compiled kernels, and what the memory of a call goes into."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ..core.errors import BadInput, DoesNotFit, shown
+from ..core.memory import MemoryUse
+from ..core.profiles import UNITS, Figure, Unit
+from ..core.resources import ResourceKey, Resources, with_target
+from ..engine.request import Timed
+from ..kernel_gate.judging import check_slack
+from ..kernel_gate.targets import above_limit, shared_limits
+from .memory import MemoryPhase, notice
+from .planned import encodable
+from .recording import CurrentTest
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..kernel_gate.compile import Compiled
+    from ..observe.memory_use import FollowedCall
+
+
+class Findings:
+    """What the fixture `roofline` writes down that nobody times."""
+
+    _test: CurrentTest
+
+    def resources(
+        self,
+        kernel: object,
+        *,
+        target: str | None = None,
+        arguments: Mapping[str, object] | None = None,
+        options: Mapping[str, object] | None = None,
+        name: str | None = None,
+        slack: Mapping[str, int] | None = None,
+    ) -> Resources:
+        """Compile a Triton kernel for a target that need not be here, and hold what it asks for against the baseline.
+
+        Nothing is launched and nothing is timed. The figures are read from the binary: registers, shared memory,
+        spills, matrix instructions. They are the same every time, so any that is worse turns the test red.
+
+        Args:
+            kernel: a function under `@triton.jit`; or a kernel that was compiled already, as `warmup` or a launch
+                returns it, and then nothing but `name` and `slack` beside it.
+            target: `sm_90`, `sm_100`, `gfx942`, ….
+            arguments: what the kernel is called with, by parameter: a type as Triton writes it (`*bf16:16`, `i32:16`),
+                a tensor (on the meta device too), a torch dtype, a number, a bool, None; and the constants' values.
+            options: of Triton's compiler: num_warps, num_stages, enable_fp_fusion, ….
+            name: tells several kernels of one test apart that are compiled for one target.
+            slack: by figure, how much worse it may be before that is red: `{"registers": 8}`.
+
+        Returns:
+            What was found, so that the test can also say `assert found.spills == 0`.
+
+        Raises:
+            BadInput: an argument or option cannot be used as given.
+            CompileFailed: the compiler refuses, or its result cannot be read.
+            DoesNotFit: it needs more shared memory than the target has.
+        """
+        __tracebackhide__ = True
+        self._test.require_open()
+        test, allowed = self._test, check_slack(slack)
+        compiled = _compiled(kernel, target, arguments, options)
+        called = test.fresh_name(name, compiled.target)
+        plan, too_much = test.planned, above_limit(compiled.target, compiled.figures)
+        resources = Resources(
+            key=ResourceKey(plan.benchmark, plan.parameters, compiled.target, called),  # type: ignore[arg-type]
+            test_id=test.test_id,
+            label=with_target(test.label(called), compiled.target),
+            process=test.session.process,
+            figures=compiled.figures,
+            options=compiled.options,
+            arguments=compiled.arguments,
+            compiler=compiled.compiler,
+            slack=allowed,
+            shared_limit_bytes=shared_limits().get(compiled.target),
+            unread=compiled.unread,
+            invalid=too_much,
+        )
+        test.session.record_resources(resources)
+        if too_much:
+            raise DoesNotFit(f"{resources.label}: {too_much}; the compiler does not say so, a launch would")
+        return resources
+
+    def figure(self, name: str, value: float, unit: Unit) -> Figure:
+        """Write down a number that the test found besides times; it is shown, and never judged.
+
+        It stands in the run file at once, and in no baseline. A further round finds it again and keeps quiet.
+
+        Args:
+            name: what it is, once a test: `efficiency`.
+            value: a finite number in `unit`.
+            unit: `B`, `s`, `share` (of 1), `count`, `FLOP`, `tokens/s` or `x` (a factor).
+
+        Raises:
+            BadInput: another unit, no finite number, or a name that the test gave before.
+        """
+        self._test.require_open()
+        test = self._test
+        if not (isinstance(name, str) and name):
+            raise BadInput(f"figure was given the name {name!r}; expected text that says what it is")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise BadInput(f"the figure {name!r} is {shown(value)}; expected a number in one of {', '.join(UNITS)}")
+        figure = Figure(
+            test_id=test.test_id,
+            label=test.label(""),
+            process=test.session.process,
+            name=encodable(name),
+            value=float(value),
+            unit=unit,
+        )
+        test.fresh_figure(figure.name)
+        test.session.note(figure)
+        return figure
+
+    def memory(
+        self,
+        fn: Callable[..., object],
+        *,
+        args: tuple[object, ...] | list[object] | None = None,
+        make_args: Callable[[], object] | None = None,
+        model: "torch.nn.Module | None" = None,
+        optimizer: "torch.optim.Optimizer | None" = None,
+        name: str | None = None,
+    ) -> MemoryUse:
+        """Call `fn` once, untimed, and find what its memory goes into at the peak, by category.
+
+        Every operator is followed, so the call is slow, and compiled code runs operator by operator. The record stands
+        in the run file at once and is shown after the results; it is never judged. A first step also makes what later
+        ones find: to see a steady one, call it after `measure`.
+
+        Args:
+            fn: called as `fn(*args)`; its result is kept until the call has been looked at.
+            args: its arguments.
+            make_args: makes one set of arguments.
+            model: whose parameters, buffers and gradients were there before the call; its forward pass shows them too.
+            optimizer: whose state was there before the call; a step inside the call is seen without.
+            name: tells several calls of one test apart.
+
+        Returns:
+            The peak with what it is made of, in bytes, so that the test can assert on it.
+
+        Raises:
+            BadInput: an argument cannot be used as given, or nothing of the call lies on the device.
+            Exception: whatever `fn` raises, out of memory included; nothing stays hooked into the model.
+        """
+        __tracebackhide__ = True
+        self._test.require_open()
+        from ..observe.memory_use import FollowedCall
+
+        test = self._test
+        if not callable(fn):
+            raise BadInput(f"memory was given {fn!r}; expected a function to call")
+        timed, called = Timed(fn, make_args=make_args, args=args), test.fresh_memory(name)
+        device = test.session.under_test.device
+        arguments: list[object] = []
+        call = FollowedCall(fn, arguments, model, optimizer)
+        empty = MemoryUse(
+            test_id=test.test_id,
+            label=test.label(called),
+            process=test.session.process,
+            device=device.name,
+            name=called,
+            peak_bytes=0,
+        )
+        use = _followed(MemoryPhase(device, called, "memory"), call, arguments, timed, empty)
+        test.session.note(use)
+        return use
+
+
+def _followed(
+    place: MemoryPhase, call: "FollowedCall", arguments: list[object], timed: Timed, empty: MemoryUse
+) -> MemoryUse:
+    """What was found of a call; its arguments and what the device caches of it are let go of, whatever happens."""
+    from ..observe.memory_use import follow
+
+    try:
+        arguments.extend(timed.arguments())
+        return follow(place.device, call, empty)
+    except BaseException as error:
+        # Before anything is released, since how full memory was is a part of it.
+        notice(error, place)
+        raise
+    finally:
+        # The traceback of a failure holds on to the call; what it was made with must not stay allocated for that.
+        arguments.clear()
+        # A device that cannot even do this has failed already, and that failure is the one to report.
+        with contextlib.suppress(Exception):
+            place.device.release()
+
+
+def _compiled(
+    kernel: object,
+    target: str | None,
+    arguments: Mapping[str, object] | None,
+    options: Mapping[str, object] | None,
+) -> "Compiled":
+    __tracebackhide__ = True
+    from ..kernel_gate.compile import compile_for, is_compiled, read
+
+    if is_compiled(kernel):
+        given = {"target": target, "arguments": arguments, "options": options}
+        named = [what for what, value in given.items() if value is not None]
+        if named:
+            raise BadInput(f"{' and '.join(named)} given for a kernel that is compiled already; expected it alone")
+        return read(kernel)
+    if target is None:
+        raise BadInput("no target is given; expected what to compile for, such as target='sm_90' or target='gfx942'")
+    _refuse_no_mapping("arguments", arguments or {})
+    _refuse_no_mapping("options", options or {})
+    return compile_for(kernel, target, arguments or {}, options)
+
+
+def _refuse_no_mapping(what: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{what} is {value!r}; expected a mapping by name: {{'BLOCK': 128}}")
