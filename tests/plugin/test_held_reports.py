@@ -17,7 +17,7 @@ def test_six(roofline, busy, n):
 """
 DOUBTFUL, SURE = 1.07, 1.3
 # Not in its rounds, which would fail for themselves.
-IN_THE_RUN = "if __import__('pytest_roofline.plugin.round_child').round_child.in_round(request.config) is None"
+IN_THE_RUN = "if __import__('pytest_roofline.plugin.round_child').plugin.round_child.in_round(request.config) is None"
 # Slow in its first process alone.
 RECOVERS = {"*": [DOUBTFUL, 1.0, 1.0]}
 # Events, in the order in which pytest and the suite come to them.
@@ -52,57 +52,60 @@ def failures(path):
     return (suite.get("failures"), suite.get("errors")), list(suite.iter("testcase"))
 
 
-def test_one_doubtful_test_alone_is_inconclusive_and_passes(desk, six):
-    result = desk.run(*six, "--roofline-rounds=1", "-k", "six and 0")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["1 of 1 compared: 1 INCONCLUSIVE"])
-
-
-def test_a_whole_suite_that_is_doubtful_turns_red_at_the_end_of_the_loop(desk, six):
-    result = desk.run(*six)
+def test_a_doubtful_test_alone_passes_and_a_doubtful_suite_turns_red_as_pytest_sees_it_once(desk, six):
+    desk.pytester.makeconftest(desk.conftest + EVENTS + LEARNING)
+    desk.suite(SIX.replace("n):", "n, record_property):\n    record_property('mine', 'kept')"))
+    result = desk.run(*six, "-v", "--junitxml=report.xml")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=6, errors=0)
     result.stdout.fnmatch_lines(["6 of 6 compared: 6 REGRESSED"])
-    run = desk.last_run()
+    run, names = desk.last_run(), [f"test_six[{n}]" for n in range(6)]
     assert [(outcome.outcome, outcome.by_verdict) for outcome in run.outcomes] == [("failed", True)] * 6
     assert {judgement.verdict for judgement in run.judgements} == {"REGRESSED"}
     assert all(judgement.p < judgement.p_adjusted <= 0.05 for judgement in run.judgements)
-
-
-def test_junit_sees_a_held_test_once_and_as_it_ended(desk, six):
-    desk.run(*six, "--junitxml=report.xml")
+    # JUnit, with the figures once, beside the user's own.
     counts, cases = failures(desk.path / "report.xml")
-    assert counts == ("6", "0")
-    assert [case.get("name") for case in cases] == [f"test_six[{n}]" for n in range(6)]
+    assert (counts, [case.get("name") for case in cases]) == (("6", "0"), names)
     for case in cases:
         assert [child.get("message").partition(":")[0] for child in case.findall("failure")] == ["Failed"]
-        assert [p.get("value") for p in case.iter("property") if p.get("name") == "roofline.verdict"] == ["REGRESSED"]
-
-
-def test_lf_sees_the_held_tests_that_failed(desk, six):
-    desk.run(*six)
-    desk.run("--collect-only", "--lf").stdout.fnmatch_lines(["run-last-failure: rerun previous 6 failures"])
-
-
-def test_lf_forgets_a_held_test_that_passed(desk, six):
-    desk.run(*six)
-    desk.run(*six, "--roofline-rounds=1", "-k", "six and 0")
-    known = json.loads((desk.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text())
-    assert sorted(known) == [f"test_suite.py::test_six[{n}]" for n in range(1, 6)]
-
-
-def test_a_verbose_run_says_held_and_later_how_the_test_ended(desk, six):
-    lines = desk.run(*six, "-v").stdout.lines
-    assert [line for line in lines if "HELD" in line] == [
-        f"test_suite.py::test_six[{n}] HELD, its verdict is open" for n in range(6)
-    ]
-    ended = [line for line in lines if line.startswith("test_suite.py::test_six") and "FAILED" in line]
-    assert [line.partition(" ")[0] for line in ended] == [f"test_suite.py::test_six[{n}]" for n in range(6)]
+        figures = [prop.get("name") for prop in case.iter("property")]
+        assert len(figures) == len(set(figures))
+        told = {prop.get("name"): prop.get("value") for prop in case.iter("property")}
+        assert (told["mine"], told["roofline.verdict"]) == ("kept", "REGRESSED")
+    # The lines of a verbose run, and every phase once and in order.
+    held = [line.partition(" HELD, ")[0].rpartition("::")[2] for line in result.stdout.lines if "HELD" in line]
+    ended = [line for line in result.stdout.lines if line.startswith("test_suite.py::test_six") and "FAILED" in line]
+    assert held == [line.partition(" ")[0].rpartition("::")[2] for line in ended] == names
     assert ended[-1].endswith("[100%]")
+    events = events_of(desk)
+    for name in names:
+        assert [event for event in events if name in event] == [
+            f"setup of {name} passed", f"call of {name} failed", f"teardown of {name} passed",
+        ]  # fmt: skip
+    # A fixture's teardown comes before the verdict is out.
+    assert (desk.path / "learnt").read_text() == "passed"
+    # --lf knows them, and forgets one that passes.
+    desk.run("--collect-only", "--lf").stdout.fnmatch_lines(["run-last-failure: rerun previous 6 failures"])
+    result = desk.run(*six, "--roofline-rounds=1", "-q", "-k", "six and 0")
+    assert (result.ret, "HELD" in result.stdout.str()) == (0, False)
+    result.stdout.fnmatch_lines(["1 of 1 compared: 1 INCONCLUSIVE"])
+    known = json.loads((desk.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text())
+    assert sorted(known) == [f"test_suite.py::{name}" for name in names[1:]]
 
 
-def test_a_quiet_run_says_nothing_of_holding(desk, six):
-    assert "HELD" not in desk.run(*six, "-q").stdout.str()
+# As in pytest's own example: a fixture that learns how its test went.
+LEARNING = """
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    setattr(item, f"report_of_{report.when}", report)
+    return report
+
+@pytest.fixture(autouse=True)
+def learning(request):
+    yield
+    Path("learnt").write_text(request.node.report_of_call.outcome)
+"""
 
 
 def test_a_test_whose_verdict_is_clear_is_not_held(desk):
@@ -117,16 +120,6 @@ def events_of(desk):
     """What happened in the run itself: its rounds are processes of their own."""
     lines = (line.split(" ", 1) for line in (desk.path / "events").read_text().splitlines())
     return [event for process, event in lines if int(process) == os.getpid()]
-
-
-def test_every_phase_of_a_held_test_is_reported_once_and_in_order(desk, six):
-    desk.pytester.makeconftest(desk.conftest + EVENTS)
-    desk.run(*six)
-    events = events_of(desk)
-    for n in range(6):
-        mine = [event for event in events if f"[{n}]" in event]
-        assert mine == [f"setup of test_six[{n}] passed", f"call of test_six[{n}] failed",
-                        f"teardown of test_six[{n}] passed"]  # fmt: skip
 
 
 FIXTURES = """
@@ -153,67 +146,44 @@ def test_six(roofline, busy, n, of_test):
 """
 
 
-def test_the_fixtures_of_a_held_test_are_torn_down_before_the_next_test(desk, monkeypatch):
+def test_the_fixtures_of_a_held_test_are_torn_down_before_the_next_and_what_it_printed_is_shown(desk, monkeypatch):
     monkeypatch.syspath_prepend(desk.path)
     desk.pytester.makeconftest(desk.conftest + EVENTS)
     against = desk.sessions(FIXTURES)
     desk.script(slow=DOUBTFUL)
     (desk.path / "events").unlink()
-    desk.run(*against).assert_outcomes(failed=6)
+    result = desk.run(*against)
+    result.assert_outcomes(failed=6)
     own = [event for event in events_of(desk) if " of " not in event]
     each = [event for n in range(6) for event in (f"up test_six[{n}]", f"down test_six[{n}]")]
     assert own == ["module up", *each, "module down"]
+    assert [result.stdout.str().count(f"what {n} printed") for n in range(6)] == [1] * 6
 
 
-def test_what_a_held_test_printed_stands_with_its_failure(desk, monkeypatch):
-    monkeypatch.syspath_prepend(desk.path)
-    desk.pytester.makeconftest(desk.conftest + EVENTS)
-    against = desk.sessions(FIXTURES)
-    desk.script(slow=DOUBTFUL)
-    result = desk.run(*against)
-    result.stdout.fnmatch_lines(["what 0 printed", "what 5 printed"])
-    assert result.stdout.str().count("what 3 printed") == 1
-
-
-XFAIL = SIX.replace("@pytest", "@pytest.mark.xfail(strict=True, reason='known since 570')\n@pytest")
-
-
-@pytest.mark.parametrize("strict", ["True", "False"])
-def test_a_held_test_that_turns_red_as_expected_is_an_xfail(desk, strict):
+def test_a_held_test_that_is_expected_to_be_slow_is_an_xfail_or_says_that_it_is_not(desk):
+    xfail = SIX.replace("@pytest", "@pytest.mark.xfail(strict=True, reason='known since 570')\n@pytest")
     against = desk.sessions(SIX)
-    desk.suite(XFAIL.replace("True", strict))
-    desk.script(slow=DOUBTFUL)
-    result = desk.run(*against, "--junitxml=report.xml")
-    assert result.ret == 0
-    result.assert_outcomes(xfailed=6)
-    counts, cases = failures(desk.path / "report.xml")
-    assert counts == ("0", "0")
-    assert [len(case.findall("skipped")) for case in cases] == [1] * 6
-
-
-def test_a_held_test_that_is_expected_to_be_slow_and_is_not_turns_red(desk):
-    against = desk.sessions(SIX)
-    desk.suite(XFAIL)
-    desk.script(slow=RECOVERS)
-    result = desk.run(*against, "-k", "six and 0")
-    assert result.ret == 1
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*XPASS(strict)*known since 570*"])
-    assert [outcome.outcome for outcome in desk.last_run().outcomes] == ["failed"]
-
-
-def test_a_held_test_that_is_loosely_expected_to_be_slow_and_is_not_is_an_xpass(desk):
-    against = desk.sessions(SIX)
-    desk.suite(XFAIL.replace("True", "False"))
-    desk.script(slow=RECOVERS)
-    result = desk.run(*against, "-k", "six and 0")
-    assert result.ret == 0
-    result.assert_outcomes(xpassed=1)
+    for strict, slow, options, status, ended in (
+        ("True", DOUBTFUL, (), 0, {"xfailed": 6}),
+        ("False", DOUBTFUL, (), 0, {"xfailed": 6}),
+        ("True", RECOVERS, ("-k", "six and 0"), 1, {"failed": 1}),
+        ("False", RECOVERS, ("-k", "six and 0"), 0, {"xpassed": 1}),
+    ):
+        desk.suite(xfail.replace("True", strict))
+        desk.script(slow=slow)
+        result = desk.run(*against, *options, "--junitxml=report.xml")
+        assert result.ret == status, (strict, slow)
+        result.assert_outcomes(**ended)
+        counts, cases = failures(desk.path / "report.xml")
+        assert counts == (str(ended.get("failed", 0)), "0")
+        assert sum(len(case.findall("skipped")) for case in cases) == ended.get("xfailed", 0)
+        if status:
+            result.stdout.fnmatch_lines(["*XPASS(strict)*known since 570*"])
+            assert [outcome.outcome for outcome in desk.last_run().outcomes] == ["failed"]
 
 
 def test_held_tests_cannot_stop_a_run_at_its_first_failure(desk, six):
-    result = desk.run(*six, "-x")
-    assert result.ret == 1
+    assert desk.run(*six, "-x").ret == 1
     assert len({measurement.label for measurement in desk.last_run().measurements}) == 6
 
 
@@ -245,25 +215,22 @@ class TestOld(unittest.TestCase):
 """
 
 
-@pytest.mark.parametrize(("slow", "outcome"), [(1.0, "passed"), (DOUBTFUL, "failed"), (SURE, "failed")])
-def test_a_test_of_unittest_is_held_and_judged_as_any_other(desk, slow, outcome):
+def test_a_test_of_unittest_is_held_and_judged_as_any_other(desk):
     against = desk.sessions(UNITTEST)
-    desk.script(slow=slow)
-    desk.run(*against).assert_outcomes(**{outcome: 1})
-    assert [each.outcome for each in desk.last_run().outcomes] == [outcome]
-
-
-def test_a_test_of_unittest_that_fails_for_itself_while_its_verdict_is_open_has_none(desk):
-    # Its failure does not pass through pytest's call hook.
-    against = desk.sessions(UNITTEST)
+    for slow, outcome in ((1.0, "passed"), (DOUBTFUL, "failed"), (SURE, "failed")):
+        desk.script(slow=slow)
+        desk.run(*against).assert_outcomes(**{outcome: 1})
+        assert [each.outcome for each in desk.last_run().outcomes] == [outcome]
+    # One that fails for itself has no verdict, although that does not pass through pytest's call hook.
     desk.suite(UNITTEST.replace("# the end", "self.fail('results are wrong')"))
-    desk.script(slow=DOUBTFUL)
-    result = desk.run(*against)
-    result.assert_outcomes(failed=1)
-    assert any(line.startswith("TestOld.old ") and line.endswith("FAILED") for line in result.stdout.lines)
-    (outcome,) = desk.last_run().outcomes
-    assert (outcome.outcome, outcome.by_verdict) == ("failed", False)
-    assert "results are wrong" in outcome.reason
+    for slow in (DOUBTFUL, 1.0):
+        desk.script(slow=slow)
+        result = desk.run(*against)
+        result.assert_outcomes(failed=1)
+        assert any(line.startswith("TestOld.old ") and line.endswith("FAILED") for line in result.stdout.lines)
+        (outcome,) = desk.last_run().outcomes
+        assert (outcome.outcome, outcome.by_verdict) == ("failed", False)
+        assert "results are wrong" in outcome.reason
 
 
 SPOILER = """
@@ -278,32 +245,9 @@ def pytest_runtest_makereport(item, call):
 
 def test_a_test_that_another_plugin_fails_while_its_verdict_is_open_has_failed_for_itself(desk, six):
     desk.pytester.makeconftest(desk.conftest + SPOILER)
-    result = desk.run(*six, "-k", "six and 0")
-    assert result.ret == 1
-    result.assert_outcomes(failed=1)
+    desk.run(*six, "-k", "six and 0").assert_outcomes(failed=1)
     (outcome,) = desk.last_run().outcomes
     assert (outcome.outcome, outcome.by_verdict) == ("failed", False)
-
-
-# As in pytest's own example: a fixture that learns how its test went.
-LEARNING = """
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(item, call):
-    report = yield
-    setattr(item, f"report_of_{report.when}", report)
-    return report
-
-@pytest.fixture(autouse=True)
-def learning(request):
-    yield
-    Path("learnt").write_text(request.node.report_of_call.outcome)
-"""
-
-
-def test_a_fixture_can_learn_in_its_teardown_how_a_held_test_went(desk, six):
-    desk.pytester.makeconftest(desk.conftest + LEARNING)
-    desk.run(*six).assert_outcomes(failed=6, errors=0)
-    assert (desk.path / "learnt").read_text() == "passed"
 
 
 SUBTESTS = """
@@ -328,10 +272,11 @@ def test_a_held_test_of_which_a_part_fails_is_red_and_never_fit(desk):
     assert run.unfit(run.measurements[0], accept_slower=True)
 
 
-@pytest.mark.parametrize("name", ["terminal", "junitxml", "cacheprovider", "skipping", "rerunfailures", "logging"])
-def test_without_another_plugin_held_tests_turn_red_too(desk, six, name):
-    assert desk.run(*six, "-p", f"no:{name}").ret == 1
-    assert [outcome.outcome for outcome in desk.last_run().outcomes] == ["failed"] * 6
+def test_without_another_plugin_held_tests_turn_red_too(desk, six):
+    for names in (["terminal"], ["junitxml", "cacheprovider", "logging"], ["skipping", "rerunfailures"]):
+        options = [option for name in names for option in ("-p", f"no:{name}")]
+        assert desk.run(*six, *options).ret == 1, names
+        assert [outcome.outcome for outcome in desk.last_run().outcomes] == ["failed"] * 6, names
 
 
 INTERRUPTED = """
@@ -367,7 +312,7 @@ def stopped(desk, against, bodies=(), teardowns=()):
     return desk.run(*against, "-v", "--junitxml=report.xml", "--roofline-save=stopped")
 
 
-def test_ctrl_c_in_the_first_round_reports_the_held_tests_and_keeps_all_that_was_measured(desk, six):
+def test_ctrl_c_reports_the_held_tests_and_keeps_all_that_was_measured(desk, six):
     result = stopped(desk, six, bodies=(3,))
     assert result.ret == pytest.ExitCode.INTERRUPTED
     run = desk.saved("stopped")
@@ -376,11 +321,9 @@ def test_ctrl_c_in_the_first_round_reports_the_held_tests_and_keeps_all_that_was
     assert run.footer.exit_status == 2
     ended = [line for line in result.stdout.lines if "::test_six" in line and ("PASSED" in line or "FAILED" in line)]
     assert len(ended) == 3
-
-
-def test_ctrl_c_in_the_teardown_of_a_held_test_reports_it_too(desk, six):
-    result = stopped(desk, six, teardowns=("test_six[1]",))
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    # In the teardown of a held test, that one too.
+    desk.run_path("stopped").unlink()
+    assert stopped(desk, six, teardowns=("test_six[1]",)).ret == pytest.ExitCode.INTERRUPTED
     run = desk.saved("stopped")
     assert [m.label for m in run.measurements] == ["six[0]", "six[1]"]
     assert [outcome.test_id[-3:] for outcome in run.outcomes] == ["[0]", "[1]"]
@@ -398,57 +341,39 @@ def test_one(roofline, busy):
 """
 
 
-@pytest.mark.parametrize("rounds", [(), ("--roofline-rounds=auto",)], ids=["one-round", "rounds"])
-@pytest.mark.parametrize(
-    ("mark", "options", "ini"),
-    [
-        ("", ("--reruns=2",), ()),
+def test_a_rerun_can_neither_turn_slow_into_fast_nor_be_held(desk):
+    against = desk.sessions(LUCKY.format(mark="", slow=1.0))
+    flaky = "@pytest.mark.flaky(reruns=2)"
+    for mark, options, ini in (
+        ("", ("--reruns=2", "--roofline-rounds=auto"), ()),
         ("", ("--force-reruns=2",), ()),
-        ("@pytest.mark.flaky(reruns=2)", (), ()),
-        ("", (), ("reruns = 2",)),
-    ],
-    ids=["option", "forced", "marker", "ini"],
-)
-def test_a_rerun_cannot_turn_slow_into_fast(desk, rounds, mark, options, ini):
-    against = desk.sessions(LUCKY.format(mark="", slow=1.0))
-    desk.suite(LUCKY.format(mark=mark, slow=SURE))
-    desk.ini(*ini)
-    result = desk.run(*against, *options, *rounds)
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["INCONCLUSIVE *: looks 30 % slower;*", "1 of 1 compared: 1 INCONCLUSIVE"])
-    assert "round 2" not in result.stdout.str()
+        (flaky, (), ()),
+        ("", ("--roofline-rounds=auto",), ("reruns = 2",)),
+    ):
+        desk.ini(*ini)
+        desk.suite(LUCKY.format(mark=mark, slow=SURE))
+        desk.script()
+        result = desk.run(*against, *options)
+        assert result.ret == 0
+        result.stdout.fnmatch_lines(["INCONCLUSIVE *: looks 30 % slower;*", "1 of 1 compared: 1 INCONCLUSIVE"])
+        assert "round 2" not in result.stdout.str()
+        # Slow in both attempts, of which the first fails.
+        desk.suite(LUCKY.format(mark=mark, slow=1.0) + "    assert len(attempts) > 1\n")
+        desk.script(slow=DOUBTFUL)
+        result = desk.run(*against, *options, "-v")
+        assert "HELD" not in result.stdout.str()
+        assert result.parseoutcomes() == {"passed": 1, "rerun": 1}
 
 
-@pytest.mark.parametrize(
-    ("mark", "options", "ini"),
-    [
-        ("", ("--reruns=1",), ()),
-        ("", ("--force-reruns=1",), ()),
-        ("@pytest.mark.flaky(reruns=1)", (), ()),
-        ("", (), ("reruns = 1",)),
-    ],
-    ids=["option", "forced", "marker", "ini"],
-)
-def test_a_test_that_may_be_rerun_is_rerun_and_never_held(desk, mark, options, ini):
-    text = LUCKY.format(mark=mark, slow=1.0) + "    assert len(attempts) > 1\n"
-    against = desk.sessions(LUCKY.format(mark="", slow=1.0))
-    desk.suite(text)
-    desk.ini(*ini)
-    desk.script(slow=DOUBTFUL)
-    result = desk.run(*against, *options, "-v")
-    assert "HELD" not in result.stdout.str()
-    assert result.parseoutcomes() == {"passed": 1, "rerun": 1}
-
-
-@pytest.mark.parametrize("options", [("--setup-show",), ("--pdb",)], ids=" ".join)
-def test_where_no_test_can_be_held_what_looks_slow_stays_open(desk, monkeypatch, options):
+def test_where_no_test_can_be_held_what_looks_slow_stays_open(desk, monkeypatch):
     # Nobody answers the debugger.
     monkeypatch.setattr("pdb.Pdb.interaction", lambda *arguments: None)
     against = desk.sessions(SIX)
     desk.script(slow={"test_six[0]": SURE})
-    result = desk.run(*against, *options, "--roofline-rounds=auto", "-k", "six and 0")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["1 of 1 compared: 1 INCONCLUSIVE"])
+    for option in ("--setup-show", "--pdb"):
+        result = desk.run(*against, option, "--roofline-rounds=auto", "-k", "six and 0")
+        assert result.ret == 0, option
+        result.stdout.fnmatch_lines(["1 of 1 compared: 1 INCONCLUSIVE"])
 
 
 TWO_KINDS = """
@@ -467,16 +392,6 @@ def test_a_test_of_which_one_part_is_open_is_held(desk):
     result = desk.run(*against, "-v")
     result.assert_outcomes(failed=1)
     assert "HELD" in result.stdout.str()
-
-
-def test_figures_of_a_held_test_stand_once_beside_the_users_own(desk, six):
-    desk.suite(SIX.replace("n):", "n, record_property):\n    record_property('mine', 'kept')"))
-    desk.run(*six, "--junitxml=report.xml")
-    _, cases = failures(desk.path / "report.xml")
-    for case in cases:
-        names = [prop.get("name") for prop in case.iter("property")]
-        assert len(names) == len(set(names))
-        assert {"mine", "roofline.verdict"} <= set(names)
 
 
 def test_an_attempt_that_failed_for_itself_cannot_be_shaken_off_by_a_rerun(desk):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -58,6 +59,7 @@ def child(desk, monkeypatch):
         if text is not None:
             desk.suite(text)
         folder = desk.path / "round"
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         (folder / "status").touch()
         asked = {
@@ -71,129 +73,82 @@ def child(desk, monkeypatch):
     return start
 
 
-def test_a_round_runs_only_the_tests_it_was_asked_for_in_the_order_of_the_run(child):
-    seen = child([THIRD, FIRST])
-    assert seen.result.ret == 0
-    assert seen.measured == [FIRST, THIRD]
-    seen.result.assert_outcomes(passed=2)
+ALL = [("start", FIRST), ("end", FIRST), ("start", SECOND), ("end", SECOND)]
+FAILS_FIRST = SUITE.replace("def test_first(roofline, busy):", "def test_first(roofline, busy):\n    assert False")
 
 
-def test_a_round_tells_of_every_test_as_it_starts_and_as_it_ends(child):
-    assert child([FIRST, SECOND]).events == [("start", FIRST), ("end", FIRST), ("start", SECOND), ("end", SECOND)]
-
-
-def test_a_test_stands_as_started_before_it_does_anything(child):
-    text = 'from pathlib import Path\ndef test_look(roofline): assert "test_look" in Path("round/status").read_text()\n'
-    child(["test_suite.py::test_look"], text=text).result.assert_outcomes(passed=1)
-
-
-def test_a_round_leaves_its_run_in_the_folder_of_the_round_alone(child, desk):
-    seen = child([FIRST], "--roofline-save=mine")
+def test_a_round_runs_the_tests_it_was_asked_for_in_the_order_of_the_run_and_tells_of_each(child, desk):
+    seen = child([THIRD, FIRST], "--roofline-save=mine")
+    assert (seen.result.ret, seen.measured) == (0, [FIRST, THIRD])
+    assert seen.events == [("start", FIRST), ("end", FIRST), ("start", THIRD), ("end", THIRD)]
+    # Its run lies in the folder of the round alone.
     assert len(seen.paths) == 1
     assert not (desk.path / ".roofline").exists()
+    text = (
+        "import os\nfrom pathlib import Path\nfrom pytest_roofline.plugin.round_child import in_round\n"
+        "def test_first(roofline, pytestconfig):\n"
+        '    assert "test_first" in Path("round/status").read_text()\n'
+        "    assert in_round(pytestconfig).number == 2\n"
+        "    assert 'ROOFLINE_ROUND' not in os.environ, 'what a test starts is no round'\n"
+    )
+    child([FIRST], text=text).result.assert_outcomes(passed=1)
+    seen = child(["test_suite.py::test_nobody"])
+    assert (seen.result.ret, seen.events) == (pytest.ExitCode.NO_TESTS_COLLECTED, [])
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--roofline-require-baseline",), ("--roofline-ci",), ("--roofline-qualify",)], ids=str
-)
-def test_a_round_judges_nothing(child, desk, options):
+def test_a_round_judges_nothing_starts_no_rounds_and_looks_at_no_device(child, desk):
     against = desk.sessions(SUITE.replace("assert False", "pass"))
-    desk.script(slow=2.0)
-    seen = child([FIRST], *against, *options)
-    assert seen.result.ret == 0
-    assert seen.run.judgements == ()
-    assert [outcome.outcome for outcome in seen.run.outcomes] == ["passed"]
+    gpu = {"index": 0, "power_limit_w": 400, "power_default_w": 700}
+    for slow, option in (
+        (2.0, "-v"),
+        (2.0, "--roofline-require-baseline"),
+        (2.0, "--roofline-ci"),
+        (2.0, "--roofline-qualify"),
+        (1.07, "--roofline-rounds=auto"),
+    ):
+        desk.script(slow=slow, gpu=gpu)
+        seen = child([FIRST], *against, option, "-v")
+        assert (seen.result.ret, len(seen.measured), seen.run.judgements) == (0, 1, ()), option
+        assert [outcome.outcome for outcome in seen.run.outcomes] == ["passed"], option
+        assert not any(word in seen.result.stdout.str() for word in ("HELD", "round 2", "device health"))
 
 
-def test_a_round_starts_no_rounds_of_its_own(child, desk):
-    against = desk.sessions(SUITE.replace("assert False", "pass"))
-    desk.script(slow=1.07)
-    seen = child([FIRST], *against, "--roofline-rounds=auto", "-v")
-    assert "HELD" not in seen.result.stdout.str()
-    assert "round 2" not in seen.result.stdout.str()
-    assert len(seen.measured) == 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("-k", "third"),
-        ("-m", "slow"),
-        ("-x",),
-        ("--maxfail=1",),
-        ("--lf",),
-        ("--ff",),
-        ("--nf",),
-        ("--sw",),
-        ("--sw-skip",),
-        ("--sw-reset",),
-        ("--deselect", FIRST),
-        ("--reruns=2",),
-        ("--force-reruns=2",),
-    ],
-    ids=" ".join,
-)
-def test_what_selects_stops_or_repeats_in_the_run_does_not_in_its_rounds(child, desk, options):
-    text = SUITE.replace("def test_first(roofline, busy):", "def test_first(roofline, busy):\n    assert False")
-    desk.suite(text)
-    if options[0] in ("--lf", "--sw", "--sw-skip"):
-        # The last run knows of another failure, and of a place to go on from.
-        desk.run("-q", "--deselect", FIRST, "--sw")
-    seen = child([FIRST, SECOND], *options, text=text)
-    assert seen.events == [("start", FIRST), ("end", FIRST), ("start", SECOND), ("end", SECOND)]
-    assert seen.measured == [SECOND]
-    seen.result.assert_outcomes(passed=1, failed=1)
-
-
-def test_reruns_in_the_ini_file_do_not_repeat_a_round(child, desk):
-    desk.ini("reruns = 2")
-    text = SUITE.replace("def test_first(roofline, busy):", "def test_first(roofline, busy):\n    assert False")
-    seen = child([FIRST, SECOND], text=text)
-    assert seen.events == [("start", FIRST), ("end", FIRST), ("start", SECOND), ("end", SECOND)]
-    seen.result.assert_outcomes(passed=1, failed=1)
-
-
-def test_options_that_the_ini_file_adds_do_not_act_either(child, desk):
-    desk.ini("markers = slow", "addopts = -k third -m slow -x --junitxml=report.xml")
-    seen = child([FIRST, SECOND])
-    assert seen.measured == [FIRST, SECOND]
+def test_what_selects_stops_or_repeats_in_the_run_does_not_in_its_rounds(child, desk):
+    desk.suite(FAILS_FIRST)
+    # The last run knows of another failure, and of a place to go on from.
+    desk.run("-q", "--deselect", FIRST, "--sw")
+    for ini, options in (
+        ("markers = slow", ("-k", "third", "-m", "slow", "--maxfail=1", "--reruns=2")),
+        ("markers = slow", ("-x", "--lf", "--deselect", FIRST, "--force-reruns=2")),
+        ("markers = slow", ("--ff", "--nf", "--sw", "--sw-skip")),
+        ("markers = slow", ("--sw-reset",)),
+        ("reruns = 2", ()),
+        ("addopts = -k third -m slow -x --junitxml=report.xml", ()),
+    ):
+        desk.ini("markers = slow", *({ini} - {"markers = slow"}))
+        seen = child([FIRST, SECOND], *options, text=FAILS_FIRST)
+        assert (seen.events, seen.measured) == (ALL, [SECOND]), (ini, options)
+        seen.result.assert_outcomes(passed=1, failed=1)
     assert not (desk.path / "report.xml").exists()
 
 
-def write_log_file(desk):
-    desk.ini("log_file = kept", "log_file_level = DEBUG")
-    return ()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        lambda desk: ("--junitxml=kept",),
-        lambda desk: ("--junit-xml", "kept"),
-        lambda desk: ("--log-file=kept", "--log-file-level=DEBUG"),
-        write_log_file,
-        lambda desk: ("--roofline-save=r", "--roofline-dir=there"),
-    ],
-    ids=["junitxml", "junit-xml", "log-file", "log-file-in-the-ini", "roofline-save"],
-)
-def test_a_round_leaves_the_reports_of_the_run_alone(child, desk, options):
-    (desk.path / "kept").write_text("what the run wrote")
+def test_a_round_leaves_the_reports_and_folders_of_the_run_alone(child, desk):
     (desk.path / "there" / "runs").mkdir(parents=True)
-    (desk.path / "there" / "runs" / "r.jsonl").write_text("what the run wrote")
-    seen = child([FIRST], *options(desk))
-    assert (desk.path / "kept").read_text() == "what the run wrote"
-    assert (desk.path / "there" / "runs" / "r.jsonl").read_text() == "what the run wrote"
-    assert seen.measured == [FIRST]
-
-
-def test_a_round_leaves_the_base_of_temporary_folders_alone(child, desk):
-    # pytest empties the folder of --basetemp when a test first asks for a temporary one.
     (desk.path / "base").mkdir()
-    (desk.path / "base" / "artifact").write_text("what the run wrote")
+    kept = [desk.path / "kept", desk.path / "there" / "runs" / "r.jsonl", desk.path / "base" / "artifact"]
+    for path in kept:
+        path.write_text("what the run wrote")
+    # pytest empties the folder of --basetemp when a test first asks for a temporary one.
     text = SUITE.replace("def test_first(roofline, busy):", "def test_first(roofline, busy, tmp_path):")
-    seen = child([FIRST], "--basetemp=base", text=text)
-    assert seen.measured == [FIRST]
-    assert (desk.path / "base" / "artifact").read_text() == "what the run wrote"
+    for ini, options in (
+        ((), ("--junitxml=kept", "--basetemp=base")),
+        ((), ("--junit-xml", "kept", "--roofline-save=r", "--roofline-dir=there")),
+        ((), ("--log-file=kept", "--log-file-level=DEBUG")),
+        (("log_file = kept", "log_file_level = DEBUG"), ()),
+    ):
+        desk.ini("markers = slow", *ini)
+        assert child([FIRST], *options, text=text).measured == [FIRST], options
+        assert {path.read_text() for path in kept} == {"what the run wrote"}, options
 
 
 def test_options_of_the_users_own_keep_their_values_in_a_round(child, desk):
@@ -206,43 +161,17 @@ def pytest_addoption(parser):
 """
     )
     text = """
-from pytest_roofline import Work
-def test_first(roofline, busy, pytestconfig):
-    assert pytestconfig.getoption("--count") == 5
-    assert pytestconfig.getoption("--trace-file") == "t"
-    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+def test_first(roofline, pytestconfig):
+    assert (pytestconfig.getoption("--count"), pytestconfig.getoption("--trace-file")) == (5, "t")
 """
     child([FIRST], "--count=5", text=text).result.assert_outcomes(passed=1)
 
 
-def test_what_a_test_starts_is_no_round(child):
-    text = "import os\ndef test_first(roofline): assert 'ROOFLINE_ROUND' not in os.environ\n"
-    child([FIRST], text=text).result.assert_outcomes(passed=1)
-
-
-def test_a_test_can_know_its_round(child, desk):
-    text = """
-from pytest_roofline.plugin.round_child import in_round
-def test_first(roofline, pytestconfig): print("round", getattr(in_round(pytestconfig), "number", "none"))
-"""
-    child([FIRST], "-s", text=text).result.stdout.fnmatch_lines(["*round 2*"])
-    desk.run("-s").stdout.fnmatch_lines(["*round none*"])
-
-
-@pytest.mark.parametrize(("parent", "deadline"), [(1, None), (None, 1.0)], ids=["parent-gone", "time-spent"])
-def test_a_round_that_is_over_starts_no_test(child, parent, deadline):
-    if parent == os.getppid():
-        pytest.skip("needs a parent that is not init, found init")
-    seen = child([FIRST, SECOND], parent=parent, deadline=deadline)
-    assert seen.result.ret == pytest.ExitCode.INTERRUPTED
-    assert seen.events == []
-    assert seen.paths == []
-
-
-def test_a_round_whose_tests_are_gone_says_that_it_found_none(child):
-    seen = child(["test_suite.py::test_nobody"])
-    assert seen.result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    assert seen.events == []
+def test_a_round_that_is_over_starts_no_test(child):
+    for parent, deadline in ((1, None), (None, 1.0)):
+        if parent != os.getppid():
+            seen = child([FIRST, SECOND], parent=parent, deadline=deadline)
+            assert (seen.result.ret, seen.events, seen.paths) == (pytest.ExitCode.INTERRUPTED, [], [])
 
 
 FAILING = """
@@ -257,32 +186,18 @@ def test_first(roofline, busy, broken):
 """
 
 
-def test_a_round_tells_of_a_test_that_failed_before_it_measured(child):
+def test_a_round_tells_of_what_failed_there_and_not_of_what_is_expected_to_be_slow(child):
     (outcome,) = child([FIRST], text=FAILING).run.outcomes
     assert (outcome.test_id, outcome.outcome, outcome.by_verdict) == (FIRST, "failed", False)
     assert "no room left" in outcome.reason
-
-
-def test_a_round_tells_of_wrong_data_and_keeps_the_number_as_invalid(child):
-    text = SUITE.replace("work=WORK)", "work=WORK, verify=lambda: False)", 1)
-    run = child([FIRST], text=text).run
+    run = child([FIRST], text=SUITE.replace("work=WORK)", "work=WORK, verify=lambda: False)", 1)).run
     assert [outcome.outcome for outcome in run.outcomes] == ["failed"]
     assert "wrong data" in run.measurements[0].invalid
-
-
-@pytest.mark.parametrize("strict", [True, False])
-def test_a_test_that_is_expected_to_be_slow_does_not_fail_its_round(child, strict):
-    # By itself it passes: whether it is slow is for the parent to say.
-    marked = f"@pytest.mark.xfail(strict={strict}, reason='known')\ndef test_first"
-    seen = child([FIRST], text=SUITE.replace("def test_first", marked))
-    assert [outcome.outcome for outcome in seen.run.outcomes] == ["passed"]
-
-
-def test_a_round_has_no_item_for_the_device(child, desk):
-    desk.script(gpu={"index": 0, "power_limit_w": 400, "power_default_w": 700})
-    seen = child([FIRST], "-v")
-    assert seen.result.ret == 0
-    assert "device health" not in seen.result.stdout.str()
+    for strict in (True, False):
+        # By itself it passes: whether it is slow is for the parent to say.
+        marked = f"@pytest.mark.xfail(strict={strict}, reason='known')\ndef test_first"
+        seen = child([FIRST], text=SUITE.replace("def test_first", marked))
+        assert [outcome.outcome for outcome in seen.run.outcomes] == ["passed"]
 
 
 NAMES = ["a b", "x[y]z", "tab\\there", "µ-é-日本", "a::b", "a/b", "-k", '"', "'", "a\\\\b", "%s{0}"]
@@ -296,23 +211,18 @@ def test_way(roofline, busy, way):
 """
 
 
-@pytest.mark.parametrize("escaped", [True, False], ids=["escaped", "plain"])
-def test_a_round_finds_its_tests_by_any_id(child, desk, escaped):
-    if not escaped:
-        desk.ini("disable_test_id_escaping_and_forfeit_all_rights_to_community_support = true")
-    others = [f"other {name}" for name in NAMES]
-    desk.suite(NAMED.format(names=NAMES + others))
-    ids = [
-        line for line in desk.run("--collect-only", "-q").stdout.lines if "::test_way[" in line and "other" not in line
-    ]
-    assert len(ids) == len(NAMES)
-    assert any("µ" in test_id for test_id in ids) is not escaped
-    seen = child(ids, text=None)
-    assert seen.measured == ids
-    assert seen.events == [(event, test_id) for test_id in ids for event in ("start", "end")]
-
-
-def test_a_round_finds_a_test_in_a_file_whose_name_is_no_text(child, desk):
+def test_a_round_finds_its_tests_by_any_id(child, desk):
+    desk.suite(NAMED.format(names=NAMES + [f"other {name}" for name in NAMES]))
+    for escaped in (True, False):
+        if not escaped:
+            desk.ini("disable_test_id_escaping_and_forfeit_all_rights_to_community_support = true")
+        lines = desk.run("--collect-only", "-q").stdout.lines
+        ids = [line for line in lines if "::test_way[" in line and "other" not in line]
+        assert len(ids) == len(NAMES)
+        assert any("µ" in test_id for test_id in ids) is not escaped
+        seen = child(ids, text=None)
+        assert seen.measured == ids
+        assert seen.events == [(event, test_id) for test_id in ids for event in ("start", "end")]
     # A byte that is no UTF-8 stands as a surrogate in ids; pytest's own cache cannot write it.
     desk.suite(SUITE, "test_\udce4")
     seen = child(["test_\udce4.py::test_first"], "-p", "no:cacheprovider", text=None)

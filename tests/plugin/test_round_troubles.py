@@ -60,40 +60,29 @@ def test_a_test_that_hangs_in_a_round_is_ended_and_loses_that_round(desk, open_o
     assert [outcome.verdicts for outcome in desk.last_run().outcomes] == [("INCONCLUSIVE",)]
 
 
-def test_a_round_that_cannot_start_is_told_and_ends_the_rounds(desk, open_one):
-    desk.pytester.makeconftest(
-        f'import os\nif "ROOFLINE_ROUND" in os.environ: raise OSError("no licence")\n{desk.conftest}'
-    )
-    result = desk.run(*open_one[:-1], "--roofline-rounds=5")
-    assert result.ret == 0
-    assert "no further rounds: round 2 could not start" in result.stdout.str()
-    assert "no licence" in result.stdout.str()
-    assert "round 3" not in result.stdout.str()
-    assert [outcome.verdicts for outcome in desk.last_run().outcomes] == [("INCONCLUSIVE",)]
-    # The only round is the run's own.
-    result.stdout.fnmatch_lines(["1 measured"])
-    # Lines, and none of them an escaped line feed.
-    assert "\\n" not in result.stdout.str()
-
-
-@pytest.mark.parametrize("how", ["time", "broken"])
-def test_what_looks_slow_in_one_process_stays_open_where_no_further_round_can_run(desk, open_one, how):
+def test_where_no_further_round_can_run_that_is_told_and_what_looks_slow_stays_open(desk, open_one):
+    plain = desk.conftest
+    broken = f'import os\nif "ROOFLINE_ROUND" in os.environ: raise OSError("no licence")\n{plain}'
     desk.script(slow=1.5)
-    if how == "broken":
-        desk.pytester.makeconftest(
-            f'import os\nif "ROOFLINE_ROUND" in os.environ: raise OSError("no licence")\n{desk.conftest}'
-        )
-    result = desk.run(*open_one[:-1], *(["--roofline-time=0.001s"] if how == "time" else []))
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["INCONCLUSIVE one: looks 50 % slower; *red needs 3 processes*"])
-
-
-def test_no_round_starts_once_the_time_is_spent_and_that_is_said(desk, open_one):
-    result = desk.run(*open_one, "--roofline-time=0.001s", "-v")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["roofline: --roofline-time is spent after round 1, 1 test* undecided"])
-    assert "round 2 of" not in result.stdout.str()
-    assert [outcome.verdicts for outcome in desk.last_run().outcomes] == [("INCONCLUSIVE",)]
+    for how, told in (
+        ("time", ["roofline: --roofline-time is spent after round 1, 1 test* undecided"]),
+        ("broken", ["*no further rounds: round 2 could not start*", "*no licence*"]),
+        ("exclusive", ["*no further rounds: GPU 0*exclusive process*nvidia-smi*"]),
+    ):
+        options = ["--roofline-time=0.001s"] if how == "time" else []
+        if how == "exclusive":
+            desk.script(slow=1.04, gpu={"index": 0, "compute_mode": "exclusive process"})
+        desk.pytester.makeconftest(broken if how == "broken" else plain)
+        result = desk.run(*open_one[:-1], "--roofline-rounds=5", *options, "-v")
+        assert result.ret == 0, how
+        result.stdout.fnmatch_lines(told)
+        if how != "exclusive":
+            result.stdout.fnmatch_lines(["INCONCLUSIVE one: looks 50 % slower; *red needs * processes*"])
+        assert ("round 2 of" in result.stdout.str(), "round 3" in result.stdout.str()) == (how == "broken", False)
+        # Lines, and none of them an escaped line feed; the only round is the run's own.
+        assert "\\n" not in result.stdout.str()
+        result.stdout.fnmatch_lines(["1 measured"])
+        assert desk.last_run().outcomes[0].verdicts == ("INCONCLUSIVE",)
 
 
 WATCHFUL = """
@@ -114,30 +103,24 @@ else:
 """
 
 
-def test_the_device_is_free_before_a_child_starts(desk, open_one):
+def test_a_round_has_the_device_free_and_the_arguments_of_the_run(desk, open_one):
     desk.pytester.makeconftest(desk.conftest + WATCHFUL)
-    desk.run(*open_one)
-    events = (desk.path / "events").read_text().splitlines()
-    child = events.index("child")
-    assert "release" in events[events.index("end of test") : child]
-
-
-def test_arguments_behind_two_dashes_reach_a_round(desk, open_one):
+    # Also those behind two dashes, and without pytest's cache.
     result = desk.run(*open_one, "-p", "no:cacheprovider", "--", "test_suite.py")
     assert "could not start" not in result.stdout.str()
     assert [m.round for m in desk.last_run().measurements] == [1, 2]
+    events = (desk.path / "events").read_text().splitlines()
+    assert "release" in events[events.index("end of test") : events.index("child")]
 
 
 def test_a_test_that_skips_in_a_later_round_stays_as_it_was(desk, open_one):
     desk.script(slow=[1.04, "skip"])
     result = desk.run(*open_one)
-    assert result.ret == 0
     result.assert_outcomes(passed=1)
     assert [m.round for m in desk.last_run().measurements] == [1]
     assert [outcome.verdicts for outcome in desk.last_run().outcomes] == [("INCONCLUSIVE",)]
-
-
-def test_a_number_of_a_test_that_skips_afterwards_does_not_count_in_a_later_round_either(desk, open_one):
+    # What it measured before it skipped does not count either.
+    desk.script(slow=[1.04, 1.0])
     text = (desk.path / "test_suite.py").read_text().replace("def test_one(", "def test_one(pytestconfig, ")
     desk.suite(
         f"{text}    from pytest_roofline.plugin.round_child import in_round\n"
@@ -145,16 +128,8 @@ def test_a_number_of_a_test_that_skips_afterwards_does_not_count_in_a_later_roun
     )
     assert desk.run(*open_one).ret == 0
     first, second = desk.last_run().measurements
-    assert first.invalid == ""
-    assert second.invalid != ""
+    assert (first.invalid, second.invalid != "") == ("", True)
     assert [judgement.processes for judgement in desk.last_run().judgements] == [1]
-
-
-def test_a_test_with_nothing_to_compare_with_starts_no_round(desk):
-    desk.one()
-    result = desk.run("--roofline-rounds=auto")
-    assert result.ret == 0
-    assert "round 2" not in result.stdout.str()
 
 
 class Patient(Rounds):
@@ -215,14 +190,6 @@ def test_ctrl_c_in_a_later_round_keeps_all_and_leaves_no_process(desk, interrupt
     assert "1 passed" in text
 
 
-def test_a_device_that_takes_one_process_at_a_time_has_no_rounds_and_says_why(desk, open_one):
-    desk.script(slow=1.04, gpu={"index": 0, "compute_mode": "exclusive process"})
-    result = desk.run(*open_one)
-    assert result.ret == 0
-    assert "round 2" not in result.stdout.str()
-    result.stdout.fnmatch_lines(["*no further rounds: GPU 0*exclusive process*nvidia-smi*"])
-
-
 class Told(Rounds):
     """Rounds whose children are a list of how they ended."""
 
@@ -245,55 +212,36 @@ def ended(*started, status=0):
     return Ended(started, started, status, "")
 
 
-def test_only_what_had_not_begun_goes_to_the_next_process_after_a_crash():
-    rounds = Told(died("a", "b"), ended("c", "d"))
-    rounds.run(2, ["a", "b", "c", "d"], None)
-    assert rounds.asked == [["a", "b", "c", "d"], ["c", "d"]]
-    assert list(rounds.crashes) == ["b"]
-
-
-def test_a_crash_in_the_last_test_starts_no_further_process():
-    rounds = Told(died("a", "b"))
-    rounds.run(2, ["a", "b"], None)
-    assert len(rounds.asked) == 1
-
-
-def test_every_test_may_crash_and_each_costs_one_process():
-    rounds = Told(died("a"), died("b"), died("c"))
-    rounds.run(2, ["a", "b", "c"], None)
-    assert rounds.asked == [["a", "b", "c"], ["b", "c"], ["c"]]
-
-
-def test_a_crash_in_a_file_whose_name_is_no_text_ends_too():
+def test_a_crash_costs_one_process_and_what_had_not_begun_goes_to_the_next():
     # Ids of the run file are spelled out, those that a child is given are not.
-    rounds = Told(died("test_\\udce4.py::test_a"), ended("test_\\udce4.py::test_b"))
-    rounds.run(2, ["test_\udce4.py::test_a", "test_\udce4.py::test_b"], None)
-    assert rounds.asked[1:] == [["test_\udce4.py::test_b"]]
-
-
-def test_a_test_is_hopeless_after_its_second_crash():
-    rounds = Told(died("a"), died("a"))
-    rounds.run(2, ["a"], None)
-    assert not rounds.hopeless("a")
-    rounds.run(3, ["a"], None)
-    assert rounds.hopeless("a")
-
-
-@pytest.mark.parametrize(
-    ("status", "cause"),
-    [(-11, "it was ended by SIGSEGV"), (-9, "it was ended by SIGKILL"), (3, "it ended with status 3"),
-     (None, "it hung and was ended")],
-)  # fmt: skip
-def test_the_cause_of_a_crash_is_named(status, cause):
-    rounds = Told(died("a", status=status))
-    rounds.run(2, ["a"], None)
-    assert [one.text for one in rounds.crashes["a"]] == [f"its process died in round 2: {cause}"]
-
-
-def test_no_process_replaces_one_that_crashed_after_the_time_was_spent():
+    strange = ("test_\udce4.py::test_a", "test_\udce4.py::test_b")
+    escaped = ("test_\\udce4.py::test_a", "test_\\udce4.py::test_b")
+    cases = [
+        (["a", "b", "c", "d"], [died("a", "b"), ended("c", "d")], [["a", "b", "c", "d"], ["c", "d"]], ["b"]),
+        (["a", "b"], [died("a", "b")], [["a", "b"]], ["b"]),
+        (["a", "b", "c"], [died("a"), died("b"), died("c")], [["a", "b", "c"], ["b", "c"], ["c"]], ["a", "b", "c"]),
+        (list(strange), [died(escaped[0]), ended(escaped[1])], [list(strange), [strange[1]]], [escaped[0]]),
+    ]
+    for ids, children, asked, crashed in cases:
+        rounds = Told(*children)
+        rounds.run(2, ids, None)
+        assert (rounds.asked, list(rounds.crashes)) == (asked, crashed)
+    # None replaces one that crashed after the time was spent.
     rounds = Told(died("a"))
     rounds.run(2, ["a", "b"], deadline=1.0)
     assert rounds.asked == [["a", "b"]]
+
+
+def test_a_test_is_hopeless_after_its_second_crash_and_the_cause_of_each_is_named():
+    causes = {-11: "it was ended by SIGSEGV", -9: "it was ended by SIGKILL", 3: "it ended with status 3",
+              None: "it hung and was ended"}  # fmt: skip
+    rounds = Told(*(died("a", status=status) for status in causes))
+    for count in range(1, 1 + len(causes)):
+        rounds.run(2, ["a"], None)
+        assert rounds.hopeless("a") == (count > 1)
+    assert [one.text for one in rounds.crashes["a"]] == [
+        f"its process died in round 2: {cause}" for cause in causes.values()
+    ]
 
 
 def test_a_child_that_came_to_no_test_breaks_the_rounds():

@@ -191,9 +191,20 @@ RECOVERED = ["recovers", "after_the_crash", "ways[a b]", "ways[x[y]]", "ways[µ-
              "TestOld.of_unittest", "shares", "below"]  # fmt: skip
 
 
-def test_a_run_with_rounds_ends_with_pytests_own_status(story):
-    assert story.status == pytest.ExitCode.TESTS_FAILED
-    assert story.run.footer.exit_status == 1
+def test_rounds_take_what_is_open_and_no_more(story):
+    rounds = {
+        "test_steady": [1], "test_recovers": [1, 2], "test_slow": [1, 2, 3], "test_plain": [1], "test_not_selected": [],
+        "test_crashes": [1, 2, 3], "test_dies_twice": [1, 2, 3], "test_fails_later": [1, 2],
+        "test_fails_at_last": [1, 2, 3],
+    }  # fmt: skip
+    assert {name: story.rounds(name) for name in rounds} == rounds
+    assert "round 4" not in story.text.replace("at most 4", "")
+    # Each process has a name of its own and belongs to one round. In the second two crashed and were replaced; in the
+    # third one was.
+    numbers = {}
+    for measurement in story.run.measurements:
+        numbers.setdefault(measurement.process, set()).add(measurement.round)
+    assert sorted(tuple(found) for found in numbers.values()) == [(1,), (2,), (2,), (2,), (3,), (3,)]
 
 
 def test_a_test_that_is_surely_slower_after_three_processes_fails_in_its_call_phase(story):
@@ -202,179 +213,108 @@ def test_a_test_that_is_surely_slower_after_three_processes_fails_in_its_call_ph
     assert "REGRESSED" in failure.get("message")
     assert "3 against 5 processes" in failure.get("message")
     assert case.findall("error") == []
+    figures = {prop.get("name"): prop.get("value") for prop in case.iter("property")}
+    assert (figures["roofline.verdict"], figures["roofline.processes"]) == ("REGRESSED", "3")
     outcome = story.outcome("test_slow")
     assert (outcome.outcome, outcome.by_verdict) == ("failed", True)
     assert (story.verdict("slow").verdict, story.verdict("slow").processes) == ("REGRESSED", 3)
 
 
-@pytest.mark.parametrize("label", RECOVERED)
-def test_a_test_whose_verdict_was_open_passes_once_a_fresh_process_says_so(story, label):
-    assert (story.verdict(label).verdict, story.verdict(label).processes) == ("PASSED", 2)
-    assert story.measured(label) == [(1, ""), (2, "")]
-    (measurement,) = [m for m in story.run.measurements if m.label == label and m.round == 2]
-    (outcome,) = [outcome for outcome in story.run.outcomes if outcome.test_id == measurement.test_id]
-    assert outcome.outcome == "passed"
-
-
-def test_only_undecided_tests_are_in_a_round(story):
-    assert story.rounds("test_steady") == [1]
-    assert story.rounds("test_recovers") == [1, 2]
-    assert story.rounds("test_slow") == [1, 2, 3]
-    assert story.rounds("test_plain") == [1]
-
-
-def test_a_test_that_the_run_did_not_select_is_in_no_round(story):
-    assert story.rounds("test_not_selected") == []
+def test_a_test_whose_verdict_was_open_passes_once_a_fresh_process_says_so(story):
+    for label in RECOVERED:
+        assert (story.verdict(label).verdict, story.verdict(label).processes) == ("PASSED", 2), label
+        assert story.measured(label) == [(1, ""), (2, "")], label
+        (measurement,) = [m for m in story.run.measurements if m.label == label and m.round == 2]
+        outcomes = [outcome.outcome for outcome in story.run.outcomes if outcome.test_id == measurement.test_id]
+        assert outcomes == ["passed"], label
 
 
 def test_a_crash_costs_its_test_that_round_and_no_more(story):
-    assert story.rounds("test_crashes") == [1, 2, 3]
     assert story.measured("crashes") == [(1, ""), (3, "")]
     assert story.verdict("crashes").verdict == "PASSED"
     assert story.outcome("test_crashes").outcome == "passed"
-
-
-def test_what_comes_after_a_crash_is_measured_in_another_process_of_the_same_round(story):
+    # What comes after it is measured in another process of the same round.
     second = {m.label: m.process for m in story.run.measurements if m.round == 2}
-    assert second["recovers"] != second["after_the_crash"]
-    assert second["after_the_crash"] != second["shares"]
-    assert second["ways[a b]"] == second["shares"]
-
-
-def test_a_test_that_crashed_twice_is_not_tried_again_and_stays_inconclusive(story):
-    assert story.rounds("test_dies_twice") == [1, 2, 3]
+    assert second["recovers"] != second["after_the_crash"] != second["shares"] == second["ways[a b]"]
+    # After two nobody tries again.
     assert story.verdict("dies_twice").verdict == "INCONCLUSIVE"
     assert story.outcome("test_dies_twice").outcome == "passed"
-    assert "round 4" not in story.text.replace("at most 4", "")
 
 
-def test_a_test_that_fails_for_itself_in_a_later_round_fails(story):
-    (failure,) = story.case("test_fails_later").findall("failure")
-    assert "wrong in this round" in failure.get("message")
-    assert "round 2" in failure.get("message")
-    assert (story.outcome("test_fails_later").outcome, story.outcome("test_fails_later").by_verdict) == (
-        "failed",
-        False,
-    )
-    assert story.rounds("test_fails_later") == [1, 2]
-
-
-def test_a_test_that_failed_for_itself_keeps_all_its_processes_in_the_report_as_in_the_file(story):
+def test_a_test_that_fails_for_itself_in_a_later_round_fails_and_has_no_verdict(story):
+    for name, words in (
+        ("fails_later", ["wrong in this round", "round 2"]),
+        ("fails_at_last", ["wrong in this round", "round 3"]),
+        ("wrong_later", ["wrong data"]),
+    ):
+        (failure,) = story.case(f"test_{name}").findall("failure")
+        assert all(word in failure.get("message") for word in words), failure.get("message")
+        outcome = story.outcome(f"test_{name}")
+        assert (outcome.outcome, outcome.by_verdict) == ("failed", False)
+        assert [judgement for judgement in story.run.judgements if judgement.label == name] == []
+    # All its processes stand in the report, as in the file.
     figures = {prop.get("name"): prop.get("value") for prop in story.case("test_fails_at_last").iter("property")}
     assert (figures["roofline.verdict"], figures["roofline.processes"]) == ("FAILED", "2")
     assert story.measured("fails_at_last") == [(1, ""), (2, "")]
+    wrong = [m for m in story.run.measurements if m.label == "wrong_later"]
+    assert [m.round for m in wrong] == [1, 2]
+    assert all(story.run.unfit(m, accept_slower=True) for m in wrong)
+    assert "wrong data" in wrong[1].invalid
 
 
-def test_wrong_data_in_a_later_round_fails_the_test_and_no_number_of_it_is_fit(story):
-    (failure,) = story.case("test_wrong_later").findall("failure")
-    assert "wrong data" in failure.get("message")
-    assert not story.outcome("test_wrong_later").by_verdict
-    numbers = [m for m in story.run.measurements if m.label == "wrong_later"]
-    assert [m.round for m in numbers] == [1, 2]
-    assert all(story.run.unfit(m, accept_slower=True) for m in numbers)
-    assert "wrong data" in numbers[1].invalid
-
-
-@pytest.mark.parametrize("name", ["fails_later", "wrong_later"])
-def test_a_test_that_failed_for_itself_has_no_verdict(story, name):
-    assert [judgement for judgement in story.run.judgements if judgement.label == name] == []
-
-
-def test_a_test_that_is_expected_to_be_slow_and_is_after_three_processes_is_an_xfail(story):
+def test_a_test_that_is_expected_to_be_slow_is_an_xfail_until_it_recovers(story):
     case = story.case("test_known_to_be_slow")
-    assert len(case.findall("skipped")) == 1
-    assert case.findall("failure") == []
+    assert (len(case.findall("skipped")), case.findall("failure")) == (1, [])
     assert story.verdict("known_to_be_slow").verdict == "REGRESSED"
-
-
-def test_a_test_that_is_expected_to_be_slow_and_recovers_turns_red(story):
     (failure,) = story.case("test_known_no_more").findall("failure")
     assert "XPASS(strict)" in failure.get("message")
     assert story.measured("known_no_more") == [(1, ""), (2, "")]
     assert story.outcome("test_known_no_more").outcome == "failed"
 
 
-def test_a_number_that_cannot_be_trusted_is_taken_again(story):
+def test_a_number_that_cannot_be_trusted_is_taken_again_and_three_times_is_invalid(story):
     first, second = story.measured("invalid_once")
-    assert first[0] == 1
-    assert "datasheet" in first[1]
-    assert second == (2, "")
+    assert (first[0], "datasheet" in first[1], second) == (1, True, (2, ""))
     assert (story.verdict("invalid_once").verdict, story.verdict("invalid_once").processes) == ("PASSED", 1)
-
-
-def test_a_number_that_cannot_be_trusted_three_times_is_invalid(story):
     assert [number for number, _ in story.measured("invalid_always")] == [1, 2, 3]
     assert story.verdict("invalid_always").verdict == "INVALID"
 
 
-def test_junit_holds_every_test_of_the_run_once(story):
+def test_pytest_sees_every_test_once_as_it_ended(story):
+    assert story.status == story.run.footer.exit_status == pytest.ExitCode.TESTS_FAILED
     names = [case.get("name") for case in story.suite.iter("testcase")]
     assert sorted(names) == sorted({node_id.rpartition("::")[2] for _, _, node_id in story.events})
     assert (story.suite.get("failures"), story.suite.get("errors"), story.suite.get("skipped")) == ("5", "0", "1")
-
-
-def test_junit_carries_the_figures_of_all_rounds(story):
-    figures = {prop.get("name"): prop.get("value") for prop in story.case("test_slow").iter("property")}
-    assert (figures["roofline.verdict"], figures["roofline.processes"]) == ("REGRESSED", "3")
-
-
-def test_lf_knows_the_tests_that_failed_and_no_other(story):
     known = json.loads((story.path / ".pytest_cache" / "v" / "cache" / "lastfailed").read_text())
     failed = {"test_slow", "test_fails_later", "test_fails_at_last", "test_wrong_later", "test_known_no_more"}
     assert set(known) == {f"test_story.py::{name}" for name in failed}
-
-
-def test_a_verbose_run_ends_each_test_once_and_at_a_hundred_percent(story):
     ended = [line for line in story.lines if re.search(r" (PASSED|FAILED|XFAIL).*\[ *\d+%\]$", line)]
     assert len({line.partition(" ")[0] for line in ended}) <= len(ended) == 21
     assert ended[-1].endswith("[100%]")
 
-
-def test_a_test_is_reported_as_soon_as_its_verdict_is_out(story):
     def place(start):
         return next(index for index, line in enumerate(story.lines) if line.startswith(start) and "HELD" not in line)
 
+    # As soon as its verdict is out.
     assert place("test_story.py::test_recovers") < place("roofline: round 3") < place("test_story.py::test_slow")
 
 
-def test_every_process_has_a_name_of_its_own_and_belongs_to_one_round(story):
-    rounds = {}
-    for measurement in story.run.measurements:
-        rounds.setdefault(measurement.process, set()).add(measurement.round)
-    assert all(len(numbers) == 1 for numbers in rounds.values())
-    # One in the first round; in the second two crashed and were replaced; one in the third, and its replacement.
-    assert sorted(number for numbers in rounds.values() for number in numbers) == [1, 2, 2, 2, 3, 3]
-
-
-def test_rounds_leave_no_run_of_their_own(story):
+def test_rounds_leave_nothing_of_their_own(story):
     names = {path.stem for path in (story.path / ".roofline" / "runs").glob("*.jsonl")}
     assert names == {"once", "story", "day1", "day2", "day3", "day4", "day5"}
-
-
-def test_no_process_of_a_round_is_left(story):
     pids = {pid for _, pid, _ in story.events}
     assert len(pids) == 6
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 
-def test_explain_shows_the_samples_of_every_process(story):
-    path = story.path / ".roofline" / "runs" / "story.jsonl"
+def test_explain_shows_every_process_and_a_proposal_takes_none_of_a_test_that_went_wrong(story, tmp_path):
+    path, proposal = story.path / ".roofline" / "runs" / "story.jsonl", tmp_path / "p.json"
     answer = CliRunner().invoke(main, ["explain", str(path), "test_story.py::test_slow"])
-    assert answer.exit_code == 0
+    assert (answer.exit_code, "REGRESSED" in answer.output) == (0, True)
     for number, figure in ((1, "1.30 ms"), (2, "1.31 ms"), (3, "1.29 ms")):
         assert re.search(rf"round {number}, process \w+: {figure}", answer.output)
-    assert "REGRESSED" in answer.output
-
-
-def test_explain_says_why_a_number_does_not_count(story):
-    path = story.path / ".roofline" / "runs" / "story.jsonl"
     answer = CliRunner().invoke(main, ["explain", str(path), "wrong_later"])
-    assert answer.exit_code == 0
     assert len(re.findall(r"does not count: .*wrong data", answer.output)) == 1
-
-
-def test_a_proposal_takes_no_number_of_a_test_that_went_wrong_in_a_later_round(story, tmp_path):
-    path, proposal = story.path / ".roofline" / "runs" / "story.jsonl", tmp_path / "p.json"
     answer = CliRunner().invoke(main, ["baseline", "propose", str(path), "-o", str(proposal)])
     assert answer.exit_code == 0, answer.output
     proposed = {entry["benchmark"]: entry for entry in json.loads(proposal.read_text())["entries"]}
