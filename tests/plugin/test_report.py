@@ -263,7 +263,7 @@ def test_rounds_are_one_report_that_the_parent_writes(desk, report, step_summary
 
 WRITERS = """
 
-from pytest_roofline.report.report import writing
+from pytest_roofline.report import files as writing
 
 _write = writing.write_report
 

@@ -113,35 +113,23 @@ def test_nothing_is_asked_for_but_the_page_itself(browser, pages):
     assert 0 == tell(browser, "performance.getEntriesByType('resource').length")
 
 
-def test_a_click_sorts_by_number_and_a_second_one_turns_it_round(full):
+def test_a_click_or_the_enter_key_sorts_by_number_and_a_second_one_turns_it_round(full):
     heading = "#results-table thead th:nth-child(3) button"
     clicked(full, heading)
     up = [value for value in column(full, 3) if value is not None]
     assert (up, "ascending") == (sorted(up), tell(full, "document.querySelector('th[aria-sort]').ariaSort"))
-    assert (1.0, True) != (len(set(up)), len(up) > 20)
+    assert len(set(up)) > 20
     clicked(full, heading)
     down = column(full, 3)
-    known = [value for value in down if value is not None]
-    assert sorted(up, reverse=True) == known
     # What has no time comes last either way.
-    assert [None] * (len(down) - len(known)) == down[len(known) :]
-    assert len(down) > len(known)
-
-
-def test_the_enter_key_sorts_too(full):
+    assert sorted(up, reverse=True) + [None] * (len(down) - len(up)) == down
+    assert len(down) > len(up)
     pressed(full, "ENTER", "#results-table thead th:nth-child(2) button")
-    sizes = [value for value in column(full, 2) if value is not None]
-    assert sorted(sizes) == sizes
-    assert len(set(sizes)) > 5
-
-
-def test_a_size_is_sorted_by_its_bytes_and_not_by_its_text(full):
-    clicked(full, "#results-table thead th:nth-child(2) button")
     texts = tell(full, "[...document.querySelectorAll('#results-table tbody td:nth-child(2)')].map(c => c.textContent)")
     assert texts.index("512 KiB") < texts.index("1 MiB") < texts.index("16 MiB")
 
 
-def test_the_filter_keeps_rows_that_hold_the_text(full):
+def test_the_filter_keeps_rows_that_hold_the_text_the_test_id_or_the_verdict(full):
     pressed(full, "peer_copy", "#filter")
     names = shown_names(full)
     assert 12 == len(names)
@@ -150,14 +138,9 @@ def test_the_filter_keeps_rows_that_hold_the_text(full):
     assert status.startswith("12 shown, 12 of ")
     clicked(full, "#clear")
     assert len(column(full, 1)) > 40
-
-
-def test_the_filter_finds_a_row_by_its_test_id(full):
     pressed(full, "test_own.py::TEST_D", "#filter")
     assert ["test_data"] == shown_names(full)
-
-
-def test_a_count_at_the_top_shows_its_results_alone(full):
+    clicked(full, "#clear")
     clicked(full, ".chip[data-verdict=regressed]")
     words = tell(full, "[...document.querySelectorAll('#results-table tbody tr')].map(row => row.dataset.verdict)")
     assert ["regressed"] * 3 == words
@@ -175,19 +158,13 @@ def test_dark_mode_is_a_button_that_the_plots_follow(full):
     assert "true" == dark_pressed(full)
 
 
-def test_dark_mode_is_the_systems_where_nobody_pressed(full):
-    shown_as(full, scheme="dark")
-    assert "rgb(20, 23, 28)" == tell(full, "getComputedStyle(document.body).backgroundColor")
-    assert "true" == dark_pressed(full)
-
-
-@pytest.mark.parametrize("name", ["full", "hostile"])
-def test_a_phone_has_no_need_to_scroll_sideways(browser, pages, name):
-    resize(browser, 360, 740)
-    opened(browser, pages[name])
-    assert 360 == tell(browser, "document.documentElement.scrollWidth")
-    widest = "Math.max(...[...document.querySelectorAll('.js-plotly-plot .main-svg')].map(e => e.clientWidth))"
-    assert 0 < tell(browser, widest) <= 360
+def test_a_phone_has_no_need_to_scroll_sideways(browser, pages):
+    for name in ("full", "hostile"):
+        resize(browser, 360, 740)
+        opened(browser, pages[name])
+        assert 360 == tell(browser, "document.documentElement.scrollWidth")
+        widest = "Math.max(...[...document.querySelectorAll('.js-plotly-plot .main-svg')].map(e => e.clientWidth))"
+        assert 0 < tell(browser, widest) <= 360
 
 
 def dark_pressed(driver):
@@ -251,78 +228,12 @@ def test_keys_move_from_the_skip_link_through_the_page_in_its_order(full):
     assert sorted(tops) == tops
 
 
-def test_a_plot_is_zoomed_and_put_back_by_keys(full):
-    bounds = "document.querySelector('.js-plotly-plot').layout.yaxis.range"
-    before = tell(full, bounds)
-    pressed(full, "+", ".js-plotly-plot")
-    zoomed = tell(full, bounds)
-    assert pytest.approx(0.8) == (zoomed[1] - zoomed[0]) / (before[1] - before[0])
-    pressed(full, "0", ".js-plotly-plot")
-    assert pytest.approx(before) == tell(full, bounds)
-
-
-def test_arrows_alone_scroll_past_a_plot_and_move_it_with_shift(full):
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.common.keys import Keys
-
-    bounds = "document.querySelector('.js-plotly-plot').layout.xaxis.range"
-    before = tell(full, bounds)
-    prevented = "window.prevented = []; addEventListener('keydown', e => window.prevented.push(e.defaultPrevented))"
-    full.execute_script(prevented)
-    pressed(full, "ARROW_RIGHT", ".js-plotly-plot")
-    assert (before, [False]) == (tell(full, bounds), tell(full, "window.prevented"))
-    ActionChains(full).key_down(Keys.SHIFT).send_keys(Keys.ARROW_RIGHT).key_up(Keys.SHIFT).perform()
-    assert tell(full, bounds)[0] > before[0]
-    assert tell(full, "window.prevented").count(True) == 1
-
-
-def test_the_legend_is_a_row_of_buttons_that_follow_the_plot(full):
-    first = "document.querySelector('.js-plotly-plot')"
-    buttons = f"[...{first}.parentElement.querySelectorAll('details.legend button')]"
-    shown = f"{first}.data.map(trace => trace.visible ?? true)"
-    states, names = f"{buttons}.map(b => b.getAttribute('aria-pressed'))", f"{buttons}.map(b => b.textContent)"
-    drawn = f"[...{first}.querySelectorAll('.legendtext')].map(e => e.textContent)"
-    assert tell(full, drawn) == tell(full, names)
-    pressed(full, "ENTER", ".plot details.legend summary")
-    pressed(full, "SPACE", ".plot details.legend li:nth-child(2) button")
-    assert [True, "legendonly", True, True] == tell(full, shown)
-    assert ["true", "false", "true", "true"] == tell(full, states)
-    pressed(full, "SPACE", ".plot details.legend li:nth-child(2) button")
-    assert [True] * 4 == tell(full, shown)
-    # A click into the drawing's own legend is heard too.
-    full.execute_async_script(f"Plotly.restyle({first}, {{visible: 'legendonly'}}, [0]).then(arguments[0])")
-    assert ["false", "true", "true", "true"] == tell(full, states)
-
-
-def test_entries_of_all_legends_are_buttons(full):
-    all_drawn(full)
-    plots = tell(
-        full,
-        "[...document.querySelectorAll('.js-plotly-plot')].map(plot => ["
-        "[...plot.querySelectorAll('.legendtext')].map(e => e.textContent),"
-        "[...plot.parentElement.querySelectorAll('details.legend button')].map(e => e.textContent)])",
-    )
-    assert any(legend for legend, _ in plots)
-    assert all(", ".join(legend) == ", ".join(buttons) for legend, buttons in plots)
-
-
-def test_a_plot_is_told_by_its_title_its_sentence_and_its_keys_and_not_by_its_drawing(full):
+def test_a_plot_is_told_by_its_title_and_its_sentence_and_not_by_its_drawing(full):
     full.execute_cdp_cmd("Accessibility.enable", {})
     nodes = full.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-    by_id = {node["nodeId"]: node for node in nodes}
-    (plot, *_) = [n for n in nodes if n.get("role", {}).get("value") == "group" and "REGRESSED" in n["name"]["value"]]
+    (plot, *_) = [n for n in nodes if n.get("role", {}).get("value") == "image" and "REGRESSED" in n["name"]["value"]]
     assert "memcpy_d2d[512KiB] on NVIDIA H200: REGRESSED" == plot["name"]["value"]
     assert "+30.0 % time against the baseline" in plot["description"]["value"]
-    assert "Shift with the arrows moves" in plot["description"]["value"]
-    inside, found = list(plot["childIds"]), []
-    while inside:
-        node = by_id[inside.pop()]
-        inside += node.get("childIds", [])
-        if not node["ignored"]:
-            found.append((node["role"]["value"], node["name"]["value"]))
-    # With plotly 6.0 the bar is a row of links.
-    assert {role for role, _ in found} - {"generic", "image"} in ({"toolbar", "button"}, {"link"})
-    assert all(name for role, name in found if role == "button")
 
 
 def test_hostile_names_do_nothing(browser, pages):
@@ -385,7 +296,8 @@ def test_without_javascript_everything_but_the_plots_is_there(browser, pages):
         assert SHOWN_ROWS + 60 == len(body.find_elements(By.CSS_SELECTOR, "#results tbody tr"))
         assert not browser.find_element(By.ID, "filter").is_displayed()
         assert not browser.find_element(By.CSS_SELECTOR, ".canvas").is_displayed()
-        browser.find_element(By.CSS_SELECTOR, ".data summary").send_keys(Keys.ENTER)
-        assert browser.find_element(By.CSS_SELECTOR, ".data table").is_displayed()
+        browser.get(pages["full"].as_uri())
+        browser.find_element(By.CSS_SELECTOR, ".told summary").send_keys(Keys.ENTER)
+        assert browser.find_element(By.CSS_SELECTOR, ".told pre").is_displayed()
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -1,25 +1,43 @@
 """The report as one HTML page that opens without a network: verdicts first, then plots, tables and the machine."""
 
+import base64
+import hashlib
+import json
 from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..baselines.rows import rows_of
 from ..baselines.runs import Run
 from ..core.rows import Row, worst_first
 from ..core.units import listed, printable, slug
-from .overview import ladder_lines, ladder_of
-from .page_assets import asset, environment, plotly_script, policy
-from .page_machine import changed_lines, ended_lines, figures_of, known_lines, machine_table, published_of, sweeps_of
-from .page_plots import Drawn, drawn, sections
-from .page_red import not_told, reds
-from .page_results import exhausted_table, kernels_table, results_table
-from .page_steps import memory_of, memory_table, profiles_of, steps_table
-from .page_summary import MEANINGS, chips, sentence
+from .messages import curve_line
+from .page_tables import kernels_table, machine_table, results_table
+from .page_text import (
+    MEANINGS,
+    changed_lines,
+    chips,
+    ended_lines,
+    family,
+    inside_of,
+    known_lines,
+    ladders,
+    not_told,
+    published_of,
+    reds,
+    sentence,
+    shape,
+)
 from .plots import plots_of
 from .plots.chart import Plot
 from .plots.samples import SECTION as SAMPLES
+
+# Inside a script element nothing is escaped by HTML, so what could end it or begin a comment is written otherwise.
+_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def page(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
@@ -41,46 +59,42 @@ def rendered(runs: Sequence[Run], rows: Sequence[Row], plots: Sequence[Plot]) ->
         rows: worst first.
         plots: in the order of their sections.
     """
-    figures = drawn(plots)
     # Plotly is the largest part of the page by far, and nothing without plots.
-    scripts = [asset("page.js"), *([plotly_script()] if figures else [])]
-    told = _content(runs, rows, figures)
+    scripts = [asset("page.js"), *([plotly_script()] if plots else [])]
     return (
-        environment()
+        _templates()
         .get_template("page.html.j2")
         .render(
-            policy=policy(scripts),
+            policy=_policy(scripts),
             style=Markup(asset("page.css")),
             scripts=[Markup(script) for script in scripts],
-            contents=_contents(told),
-            **told,
+            **_content(runs, rows, plots),
         )
     )
 
 
-def _content(runs: Sequence[Run], rows: Sequence[Row], figures: Sequence[Drawn]) -> dict[str, Any]:
+def _content(runs: Sequence[Run], rows: Sequence[Row], plots: Sequence[Plot]) -> dict[str, Any]:
     """Everything that the template shows, by its name there."""
+    products = dict.fromkeys(printable(run.header.environment.device.product) for run in runs)
+    sections: dict[str, list[tuple[int, Plot]]] = {}
+    for number, plot in enumerate(plots, 1):
+        sections.setdefault(plot.section, []).append((number, plot))
     red = reds(rows)
     return {
-        "title": _title(runs),
-        "sentence": sentence(rows),
+        "title": f"Roofline report: {listed(list(products), 3)}" if products else "Roofline report",
+        "sentence": sentence(runs, rows),
         "ended": ended_lines(runs),
         "chips": chips(rows),
         "reds": red,
         "more_red": not_told(rows),
-        "ladders": _ladders(runs, rows) if red else [],
-        "samples": [one for one in figures if one.plot.section == SAMPLES],
+        "ladders": ladders(runs, rows) if red else [],
+        "samples": sections.pop(SAMPLES, []),
         "results": results_table(rows, len(runs) > 1),
-        "sweeps": sweeps_of(runs),
+        "sweeps": [curve_line(curve) for run in runs if run.footer is not None for curve in run.footer.curves],
         "published": published_of(rows),
-        "sections": [(f"plots-{slug(name)}", name, found) for name, found in sections(figures, apart=SAMPLES)],
-        "steps": steps_table(rows),
-        "profiles": profiles_of(runs),
-        "memory": memory_table(runs),
-        "uses": memory_of(runs),
-        "figures": figures_of(runs),
+        "sections": sections,
+        "inside": inside_of(runs),
         "kernels": kernels_table(rows),
-        "exhausted": exhausted_table(rows),
         "changed": changed_lines(rows),
         "known": known_lines(rows),
         "machine": machine_table(runs),
@@ -89,30 +103,62 @@ def _content(runs: Sequence[Run], rows: Sequence[Row], figures: Sequence[Drawn])
     }
 
 
-def _ladders(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
-    """Which part of the machine is sick, as far as what regressed tells."""
-    own = ([row for row in rows if row.path == run.path] for run in runs)
-    return [line for found in own for line in ladder_lines(ladder_of(found))]
+@cache
+def _templates() -> Environment:
+    """Templates that escape all that they show, and refuse a name that nobody gave them."""
+    made = Environment(
+        loader=PackageLoader(__package__, "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    made.filters |= {"shape": shape, "family": family, "slug": slug, "for_script": for_script}
+    return made
 
 
-def _title(runs: Sequence[Run]) -> str:
-    """`Roofline report: NVIDIA H200`."""
-    devices = dict.fromkeys(printable(run.header.environment.device.product) for run in runs)
-    return f"Roofline report: {listed(list(devices), 3)}" if devices else "Roofline report"
+def _shown(value: Any) -> Any:
+    """Text as it may stand in a page: without characters that are not seen, or that turn the reading round."""
+    # What `isprintable` lets pass, `printable` leaves as it is; the first is the quick one of the two.
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return printable(value)
 
 
-def _contents(told: dict[str, Any]) -> list[tuple[str, str]]:
-    """The sections that this page has, by anchor, in the order in which they stand."""
-    known = [
-        ("red", "What failed", told["reds"]),
-        ("samples", SAMPLES, told["samples"]),
-        ("results", "All results", True),
-        *((anchor, name, True) for anchor, name, _ in told["sections"]),
-        ("steps", "Steps", told["steps"]),
-        ("inside", "Inside the calls", told["profiles"] or told["memory"] or told["figures"]),
-        ("kernels", "Compiled kernels", told["kernels"]),
-        ("exhausted", "Out of memory", told["exhausted"]),
-        ("machine", "The machine", True),
-        ("reading", "How to read", True),
-    ]
-    return [(anchor, name) for anchor, name, there in known if there]
+@cache
+def asset(name: str) -> str:
+    """The text of a style sheet or script of ours."""
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def plotly_script() -> str:
+    """Plotly's own JavaScript, without the two marks that a script element cannot hold."""
+    from plotly.offline import get_plotlyjs
+
+    text: str = get_plotlyjs()
+    return text.replace("</script", "<\\/script").replace("<!--", "\\u003c!--").replace("\r\n", "\n")
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """A Content-Security-Policy under which nothing is loaded, and only these scripts run."""
+    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def for_script(value: Any) -> Markup:
+    """JSON that can stand in a script element, whatever its texts hold.
+
+    Raises:
+        ValueError: a number that JSON does not have.
+    """
+    return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False).translate(_IN_SCRIPT))

@@ -1,12 +1,45 @@
-"""Tables of the page before they are markup: cells with the value that they are sorted by, headings, what is folded."""
+"""Tables of the page before they are markup: cells with the value that they are sorted by, and headings."""
 
 import math
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..baselines.run_files import run_names
+from ..baselines.runs import Run
+from ..core.rows import Row, badness
+from ..core.units import format_memory
+from ..kernel_gate.text import changes_text, figures_text
+from ..observe.text import circumstances
+from .tables import kernel_cells
+from .words import cells, difference_text
 
 # So many rows stand in the page at once; more are drawn when somebody asks, so that ten thousand open quickly.
 SHOWN_ROWS = 200
+# What a column means where its heading does not tell.
+_MEANS = {
+    "time": "seconds per call",
+    "roof": "share of the roofline; * where that was measured on this machine",
+    "limit": "the rate or time that a result was held against in place of a baseline",
+    "baseline": "seconds per call that it was compared with",
+    "peak": "the most memory that one call held, and by how much more that is than the baseline's",
+    "held": "what stays allocated with the result of a call",
+    "compile": "what the first call took beyond a warm one",
+    "diff %": "of the time: + is slower",
+    "99 %": "interval of the difference",
+    "n": "new processes : those behind the baseline",
+    "registers": "of a thread",
+    "shared": "memory of a block",
+    "matrix": "instructions that multiply matrices",
+    "changed": "against the baseline, exactly",
+}
+_TEXTS = ("test", "run", "verdict", "kernel", "target", "changed")
+_UNITS: dict[str, Callable[[float], str]] = {
+    "bytes": format_memory,
+    "mhz": lambda value: f"{value:g} MHz",
+    "w": lambda value: f"{value:g} W",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,40 +89,88 @@ class Table:
         return self.rows[SHOWN_ROWS:]
 
 
-def number(text: str, value: float | None) -> Cell:
-    """A number as people read it, sorted by what it is in SI units."""
-    return Cell(text, value if value is not None and math.isfinite(value) else None)
+def _table(caption: str, rows: Sequence[dict[str, Cell]]) -> Table:
+    """A table of rows by heading, without the columns in which nothing stands."""
+    filled = {name for row in rows for name, cell in row.items() if cell.text}
+    names = [name for name in (rows[0] if rows else ()) if name in filled]
+    columns = [Column(name, name not in _TEXTS, _MEANS.get(name, "")) for name in names]
+    return Table(caption, columns, [[row[name] for name in names] for row in rows])
 
 
-def plain_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table of texts; a column in which all of them are amounts is one of numbers, and sorted by these."""
-    cells = [[Cell(text, quantity(text)) for text in row] for row in rows]
-    numbers = [all(row[i].value is not None for row in cells if row[i].text) for i in range(len(columns))]
-    headings = [Column(name, is_number) for name, is_number in zip(columns, numbers, strict=True)]
-    kept = [[cell if column.number else Cell(cell.text) for cell, column in zip(row, headings, strict=True)]
-            for row in cells]  # fmt: skip
-    return Table(caption, headings, kept)
+def results_table(rows: Sequence[Row], several: bool) -> Table:
+    """All rows in the order given; with a column for the run where there are several."""
+    return _table("All results, worst first", [_result(row, several) for row in rows])
 
 
-def quantity(text: str) -> float | None:
-    """The first number of a text as `core.units` writes it, in SI units: `1.5 ms` is 0.0015; None where none begins it.
-
-    A unit that is not known counts as one, so that `3 processes` comes before `10 processes`.
-    """
-    match = _AMOUNT.match(text)
-    if match is None:
-        return None
-    return float(match[1].replace(",", "")) * _UNITS.get(match[2] or "", 1.0)
+def _result(row: Row, several: bool) -> dict[str, Cell]:
+    return {
+        "test": Cell(row.label, full=row.test),
+        "run": Cell((row.run or "") * several),
+        **{name: Cell(text, _finite(value)) for name, (text, value) in cells(row).items()},
+        "verdict": Cell(row.verdict, badness(row.verdict)[0], why=reason(row), word=row.verdict),
+    }
 
 
-_AMOUNT = re.compile(r"[<>≤≥]?([+-]?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)(?![0-9A-Za-z_]) ?([A-Za-zµ]+)?")
-_UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
-_UNITS |= {f"{prefix}{unit}": factor for unit in ("B", "FLOP")
-           for prefix, factor in (("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15))}  # fmt: skip
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
-def without_empty(table: Table) -> Table:
-    """The same without columns that hold nothing."""
-    kept = [i for i in range(len(table.columns)) if not table.rows or any(row[i].text for row in table.rows)]
-    columns = [table.columns[i] for i in kept]
-    return Table(table.caption, columns, [[row[i] for i in kept] for row in table.rows])
+def reason(row: Row) -> str:
+    """Why, in a sentence; of a kernel what it asks for, and what of that changed; of lost memory how it ran out."""
+    told = [row.reason]
+    if row.resources is not None:
+        told += [difference_text(row), f"{row.resources.target}: {figures_text(row.resources)}"]
+    elif row.lost is not None:
+        told += [circumstances(row.lost), row.lost.message]
+    return "; ".join(dict.fromkeys(filter(None, told)))
+
+
+def kernels_table(rows: Iterable[Row]) -> Table | None:
+    """Registers, shared memory, spills and matrix instructions, with what of all figures changed."""
+    found = [_kernel(row) for row in rows if row.resources is not None]
+    return _table("Compiled kernels", found) if found else None
+
+
+def _kernel(row: Row) -> dict[str, Cell]:
+    assert row.resources is not None
+    asked = zip(("registers", "shared", "spills", "matrix"), kernel_cells(row.resources.figures), strict=True)
+    return {
+        "kernel": Cell(row.label.removesuffix(f"@{row.resources.target}")),
+        "target": Cell(row.resources.target),
+        **{name: Cell(text) for name, text in asked},
+        "changed": Cell(changes_text(row.exact.changes if row.exact is not None else (), None)),
+        "verdict": Cell(row.verdict, word=row.verdict),
+    }
+
+
+def machine_table(runs: Sequence[Run]) -> Table:
+    """The facts of each run, a column for each; where they differ, the row says so in a word."""
+    facts, called = [_facts(run) for run in runs], run_names(runs)
+    columns = ["fact", *(called[run.path] for run in runs), *["between runs"] * (len(runs) > 1)]
+    rows = []
+    for name in dict.fromkeys(name for one in facts for name in one):
+        values = [one.get(name, "") for one in facts]
+        rows.append([name, *values, *["differs" * (len(Counter(values)) > 1)] * (len(runs) > 1)])
+    return Table(
+        "Environment", [Column(name, number=False) for name in columns], [list(map(Cell, row)) for row in rows]
+    )
+
+
+def _facts(run: Run) -> dict[str, str]:
+    header, footer, environment = run.header, run.footer, run.header.environment
+    ended = "was cut before its end" if footer is None else f"{footer.finished}, exit status {footer.exit_status}"
+    facts = {"run": header.run_id, "started": header.started, "finished": ended, "command": " ".join(header.command)}
+    facts["tool"] = header.tool
+    for what, known in (("device", asdict(environment.device)), ("host", asdict(environment.host))):
+        for name, value in known.items():
+            if value is not None:
+                words, text = _fact(name, value)
+                facts[f"{what} {words}"] = text
+    return facts | {f"software {name}": version for name, version in environment.software.items()}
+
+
+def _fact(name: str, value: Any) -> tuple[str, str]:
+    """A fact's name in words and its value with its unit, which is the end of its name."""
+    words, _, unit = name.rpartition("_")
+    form = _UNITS.get(unit)
+    return (words.replace("_", " "), form(value)) if words and form else (name.replace("_", " "), f"{value}")

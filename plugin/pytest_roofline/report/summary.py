@@ -37,15 +37,16 @@ def summary(runs: Sequence[Run], rows: Sequence[Row] | None = None, most_bytes: 
     skipped, listed = (
         [row for row in worst if (row.what == "test" and row.verdict == SKIPPED) == wanted] for wanted in (True, False)
     )
-    head = _join([*_verdict(runs, worst), "", *_facts(runs, worst), *_changes(worst)])
+    counts = ["", f"**{counts_text(worst)}**"] if worst else []
+    head = _join([f"## roofline: {headline(runs, worst)}", *counts, "", *_facts(runs, worst), *_changes(worst)])
     tail = _join([*_not_measured(skipped), *_commands(worst)])
     table = _table(listed, several=len(runs) > 1, most_bytes=most_bytes - len((head + tail).encode()))
     text = head + table + tail
     return text if len(text.encode()) <= most_bytes else ""
 
 
-def _verdict(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
-    """The heading that is the verdict, and the counts."""
+def headline(runs: Sequence[Run], rows: Sequence[Row]) -> str:
+    """How it went: `2 of 34 tests failed`, `nothing failed, 30 of 34 results compared`."""
     tests = {(row.run, row.test): row.red for row in rows}
     failed = sum(tests.values())
     held = sum(map(compared, rows))
@@ -64,7 +65,7 @@ def _verdict(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     if statuses and not failed:
         # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
         heading += f"; but pytest ended with status {', '.join(map(str, sorted(statuses)))}"
-    return [f"## roofline: {heading}", "", f"**{counts_text(rows)}**"] if rows else [f"## roofline: {heading}"]
+    return heading
 
 
 def _facts(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
@@ -96,16 +97,21 @@ def _ended(run: Run) -> str:
     return "" if run.footer.exit_status == 0 else f"which ended with status {run.footer.exit_status}"
 
 
+def remarks_of(rows: Sequence[Row]) -> tuple[Counter[str], int]:
+    """What is not as it was behind the baselines, by how many results say so, and how many have a verdict."""
+    judged = [found for row in rows for found in (row.judgement, row.exact) if found is not None]
+    return Counter(text for one in judged for text in dict.fromkeys(one.remarks)), len(judged)
+
+
 def _changes(rows: Sequence[Row]) -> list[str]:
     """What is not as it was behind the baselines, as every result remarks on it."""
-    judged = [found for row in rows for found in (row.judgement, row.exact) if found is not None]
-    told = Counter(text for one in judged for text in dict.fromkeys(one.remarks))
+    told, of = remarks_of(rows)
     if not told:
         known = any(row.exact is not None or row.baseline_medians_s for row in rows)
         return ["", "Nothing that is known of this machine changed since the baseline."] if known else []
     lines = ["", "Not as behind the baseline:", ""]
     for text, number in told.most_common(MOST_CHANGES):
-        lines.append(f"* {code(text)}" + (f" ({number} of {len(judged)} results)" if number < len(judged) else ""))
+        lines.append(f"* {code(text)}" + (f" ({number} of {of} results)" if number < of else ""))
     more = len(told) - MOST_CHANGES
     return lines + ([f"* and {count(more, 'more remark')}"] if more > 0 else [])
 

@@ -14,12 +14,12 @@ from ..core.entries import ExactEntry
 from ..core.memory import WORD, OutOfMemory
 from ..core.resources import registers_of, spills_of
 from ..core.rows import Row, badness
-from ..core.units import format_bytes, format_memory, format_percent, format_seconds, listed, printable, three_digits
-from ..hardware import format_ceiling, is_arithmetic
+from ..core.units import format_bytes, format_seconds, listed, printable
+from ..hardware import format_ceiling
 from ..kernel_gate.recording import ExactChange
 from ..kernel_gate.text import changes_text
 from ..stats.verdicts import Kind
-from .words import difference_text, limit_text, rate_text, span_text
+from .words import CACHED, cells, difference_text, peak_text, processes_text, roof_text, span_text
 
 
 def new_table(*columns: tuple[str, str]) -> Table:
@@ -54,6 +54,8 @@ STYLES = {
     "FAILED": "bold red",
     WORD: "yellow",
 }
+# Between a test's name and its verdict, of `words.cells`.
+COLUMNS = ("size", "time", "rate", "tokens/s", "roof", "limit", "peak", "held", "compile", "diff %", "99 %", "n")
 # With less room for longer names than this many characters, tests get a second table, of these columns.
 NAME_ROOM, APART = 24, ("tokens/s", "limit", "peak", "held", "compile")
 # What the share is called where work has tokens.
@@ -61,8 +63,8 @@ _MFU = {
     "datasheet": " (with tokens: MFU)",
     "measured": " (with tokens: MFU, but of this product and no datasheet's peak)",
 }
-# Where a share of the roofline would stand, of what the last-level cache holds; so many are named below the table.
-CACHED, MOST_CACHED = "cache", 3
+# Of what the last-level cache holds, so many are named below the table.
+MOST_CACHED = 3
 
 
 def results_table(rows: Sequence[Row], width: int, colour: bool, exhausted: Sequence[OutOfMemory] = ()) -> str:
@@ -74,24 +76,25 @@ def results_table(rows: Sequence[Row], width: int, colour: bool, exhausted: Sequ
     """
     failed = any(row.verdict in ("FAILED", Kind.REGRESSED) for row in rows)
     ordered = sorted(rows, key=lambda row: badness(row.verdict, row.change)) if failed else list(rows)
-    rates = ["" if _unresolved(row) else rate_text(row) for row in ordered]
+    found = [cells(row) for row in ordered]
     # One unit for all goes into the heading, which leaves its room to the tests' names.
-    units = {rate.rpartition(" ")[2] for rate in rates if rate}
+    units = {known["rate"][0].rpartition(" ")[2] for known in found if known["rate"][0]}
     heading = units.pop() if len(units) == 1 else ""
-    cells = [_cells(row, rate.removesuffix(heading).strip()) for row, rate in zip(ordered, rates, strict=True)]
-    cells += [_exhausted_cells(record) for record in exhausted]
-    columns = [("test", "left"), ("size", "right"), ("time", "right"), (heading or "rate", "right"),
-               ("tokens/s", "right"), ("roof", "right"), ("limit", "right"), ("peak", "right"),
-               ("held", "right"), ("compile", "right"), ("diff %", "right"), ("99 %", "right"), ("n", "right"),
+    columns = [("test", "left"), *((heading or name if name == "rate" else name, "right") for name in COLUMNS),
                ("verdict", "left")]  # fmt: skip
+    lines: list[Sequence[str | Text]] = [
+        [_short(row), *(_cell(name, known[name][0], heading) for name in COLUMNS), styled(row.verdict)]
+        for row, known in zip(ordered, found, strict=True)
+    ]
+    lines += [[printable(record.label), *[""] * len(COLUMNS), styled(record.word)] for record in exhausted]
     # A column with nothing in it only takes room from the tests' names.
-    filled = [index for index in range(len(columns)) if any(row[index] for row in cells)]
+    filled = [index for index in range(len(columns)) if any(row[index] for row in lines)]
     tables = [[columns[index][0] for index in filled]]
-    longest = max((cell_len(str(row[0])) for row in cells), default=0)
-    if _room(columns, cells, filled, width) < min(NAME_ROOM, longest):
+    longest = max((cell_len(str(row[0])) for row in lines), default=0)
+    if _room(columns, lines, filled, width) < min(NAME_ROOM, longest):
         apart = [name for name in tables[0] if name in APART]
         tables = [[name for name in tables[0] if name not in apart], *([["test", *apart]] if apart else [])]
-    return "\n".join(_rendered(columns, cells, names, width, colour) for names in tables)
+    return "\n".join(_rendered(columns, lines, names, width, colour) for names in tables)
 
 
 def _room(
@@ -118,29 +121,8 @@ def _rendered(
     return render(table, width, colour)
 
 
-def _cells(row: Row, rate: str) -> list[str | Text]:
-    one = row.measurement
-    assert one is not None
-    return [
-        _short(row),
-        format_bytes(row.size_bytes) if row.size_bytes else "",
-        format_seconds(row.time_s or one.median_s),
-        rate,
-        "" if row.tokens_per_second is None else three_digits(row.tokens_per_second),
-        _roof(row),
-        limit_text(row),
-        f"{_memory(one.peak_bytes)} {_peak(row)}".strip(),
-        _memory(row.held_bytes),
-        "" if row.compile_s is None else format_seconds(row.compile_s),
-        "" if row.change is None else f"{row.change * 100:+.1f}",
-        span_text(row).replace(" … ", "…").removesuffix(" %"),
-        _counts(row),
-        styled(row.verdict),
-    ]
-
-
-def _exhausted_cells(record: OutOfMemory) -> list[str | Text]:
-    return [printable(record.label), *[""] * 12, styled(record.word)]
+def _cell(name: str, text: str, unit: str) -> str:
+    return text.removesuffix(unit).strip() if name == "rate" else text
 
 
 def styled(word: str) -> Text:
@@ -148,44 +130,11 @@ def styled(word: str) -> Text:
     return Text(word, style=STYLES.get(word, ""))
 
 
-def _memory(size_bytes: int | None) -> str:
-    return "" if size_bytes is None else format_memory(size_bytes)
-
-
-def _peak(row: Row) -> str:
-    """By how much the peak differs from the baseline's."""
-    change = row.peak.change if row.peak is not None else None
-    return "" if change is None else format_percent(change)
-
-
-def _counts(row: Row) -> str:
-    """New processes against those behind the baseline; a published limit has none behind it."""
-    if row.interval is None or row.processes is None:
-        return ""
-    return f"{row.processes}" + (f":{row.baseline_processes}" if row.baseline_processes else "")
-
-
-def _unresolved(row: Row) -> bool:
-    return "unresolved" in (row.labels or ())
-
-
-def _roof(row: Row) -> str:
-    """The share of the roofline, with a star where that was measured; `cache` where a rate of bytes was a cache's."""
-    ceiling = row.measurement.ceiling if row.measurement is not None else None
-    if row.roofline_share is None or ceiling is None:
-        return ""
-    if "cache_resident" in (row.labels or ()) and not is_arithmetic(ceiling):
-        return CACHED
-    if row.roofline_share >= 10:
-        return ">999%"
-    return f"{row.roofline_share:.0%}" + "*" * (ceiling.source == "measured")
-
-
 def roofline_note(rows: Sequence[Row]) -> str:
     """What the column `roof` is a share of, and of which tests it is none; empty where nothing is known."""
     measured = [(row, row.measurement) for row in rows if row.measurement is not None]
-    cached = [row for row, _ in measured if _roof(row) == CACHED]
-    ceilings = {one.ceiling for row, one in measured if one.ceiling is not None and _roof(row) != CACHED}
+    cached = [row for row, _ in measured if roof_text(row) == CACHED]
+    ceilings = {one.ceiling for row, one in measured if one.ceiling is not None and roof_text(row) != CACHED}
     utilized = {one.ceiling for _, one in measured if one.mfu is not None}
     parts = [
         f"{'* ' * (c.source == 'measured')}{c.metric} {format_ceiling(c)}, {c.source}: {printable(c.origin)}"
@@ -202,7 +151,7 @@ def roofline_note(rows: Sequence[Row]) -> str:
 
 def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     """The offline comparison, in the order given."""
-    peaks = any(_peak(row) for row in rows)
+    peaks = any(peak_text(row) for row in rows)
     table = new_table(("test", "left"), ("old", "right"), ("new", "right"), ("diff", "right"),
                       ("99 % interval", "left"), ("n", "right"), *[("peak", "right")] * peaks,
                       ("verdict", "left"))  # fmt: skip
@@ -213,8 +162,8 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
             "" if row.time_s is None else format_seconds(row.time_s),
             difference_text(row),
             span_text(row),
-            _counts(row),
-            *[_peak(row)] * peaks,
+            processes_text(row),
+            *[peak_text(row)] * peaks,
             styled(row.verdict),
         )
     return render(table, width, colour)
@@ -244,7 +193,7 @@ def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     table = new_table(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
     for row in sorted(rows, key=lambda row: badness(row.verdict)):
         target = row.target or ""
-        table.add_row(*_names(row.label, target), *_kernel_cells(row.figures or {}), styled(row.verdict))
+        table.add_row(*_names(row.label, target), *kernel_cells(row.figures or {}), styled(row.verdict))
     return render(table, width, colour)
 
 
@@ -253,7 +202,7 @@ def exact_table(entries: Sequence[ExactEntry], width: int, colour: bool) -> str:
     table = new_table(("entry", "left"), ("target", "left"), *_FIGURES, ("triton", "left"))
     for entry in entries:
         triton = printable(entry.compiler.get("triton", ""))
-        table.add_row(*_names(entry.label, entry.target), *_kernel_cells(entry.figures), triton)
+        table.add_row(*_names(entry.label, entry.target), *kernel_cells(entry.figures), triton)
     return render(table, width, colour)
 
 
@@ -299,7 +248,8 @@ def _names(label: str, target: str) -> tuple[str, str]:
     return printable(label.removesuffix(f"@{target}")), printable(target)
 
 
-def _kernel_cells(figures: Mapping[str, int]) -> list[str]:
+def kernel_cells(figures: Mapping[str, int]) -> list[str]:
+    """Registers, shared memory, spills and matrix instructions; a question mark for what was not read."""
     spills, matrix = spills_of(figures), figures.get("matrix_instructions")
     shared = figures.get("shared_bytes")
     return [

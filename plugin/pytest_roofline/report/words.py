@@ -1,12 +1,24 @@
 """A row in words: its number, its baseline's, the difference, and why it is what it is."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..core.resources import registers_of, spills_of
 from ..core.rows import PEAK, Columns, Row
-from ..core.units import MIB, format_flops, format_percent, format_rate, format_seconds, format_tolerance, printable
+from ..core.units import (
+    MIB,
+    format_bytes,
+    format_flops,
+    format_memory,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_tolerance,
+    printable,
+    three_digits,
+)
 from ..core.work import rate_suffix
+from ..hardware import is_arithmetic
 from ..kernel_gate.text import changes_text
 from ..stats.verdicts import Kind
 
@@ -19,6 +31,8 @@ _PROPERTIES = (
     *("time_s", "rate", "rate_unit", "tokens_per_second", "roofline_share", "verdict", "tolerance", "detectable"),
     *("change", "change_low", "change_high", "baseline_time_s", "processes"),
 )
+# Where a share of the roofline would stand, of what the last-level cache holds.
+CACHED = "cache"
 _PEAK_PROPERTIES = ("verdict", "baseline_value", "change")
 
 
@@ -78,6 +92,58 @@ def interval_text(row: Row) -> str:
 def span_text(row: Row) -> str:
     """The same as a person reads it in a line: `+20.4 … +30.0 %`."""
     return interval_text(row).replace(" %", "", 1)
+
+
+def cells(row: Row) -> dict[str, tuple[str, float | None]]:
+    """What tables show of a result by column: the text, and the number that it is sorted by; empty is unknown."""
+    one = row.measurement
+    time_s = row.time_s or (one.median_s if one is not None else None)
+    peak_bytes = one.peak_bytes if one is not None else None
+    unresolved = "unresolved" in (row.labels or ())
+    return {
+        "size": _amount(row.size_bytes or None, lambda size: format_bytes(int(size))),
+        "time": _amount(time_s, format_seconds),
+        "rate": ("", None) if unresolved or one is None else (rate_text(row), row.rate),
+        "tokens/s": _amount(row.tokens_per_second, three_digits),
+        "roof": (roof_text(row), row.roofline_share),
+        "limit": (limit_text(row), None),
+        "baseline": _amount(row.baseline_time_s, format_seconds),
+        "peak": (f"{_amount(peak_bytes, format_memory)[0]} {peak_text(row)}".strip(), peak_bytes),
+        "held": _amount(row.held_bytes, format_memory),
+        "compile": _amount(row.compile_s, format_seconds),
+        "diff %": _amount(row.change, lambda change: f"{change * 100:+.1f}"),
+        "99 %": (span_text(row).replace(" … ", "…").removesuffix(" %"), row.change_low),
+        "n": (processes_text(row), row.processes),
+    }
+
+
+def _amount(value: float | None, form: Callable[[float], str]) -> tuple[str, float | None]:
+    return ("", None) if value is None else (form(value), value)
+
+
+def roof_text(row: Row) -> str:
+    """The share of the roofline, with a star where that was measured; `cache` where a rate of bytes was a cache's."""
+    ceiling = row.measurement.ceiling if row.measurement is not None else None
+    if row.roofline_share is None or ceiling is None:
+        return ""
+    if "cache_resident" in (row.labels or ()) and not is_arithmetic(ceiling):
+        return CACHED
+    if row.roofline_share >= 10:
+        return ">999%"
+    return f"{row.roofline_share:.0%}" + "*" * (ceiling.source == "measured")
+
+
+def peak_text(row: Row) -> str:
+    """By how much the peak of memory differs from the baseline's."""
+    change = row.peak.change if row.peak is not None else None
+    return "" if change is None else format_percent(change)
+
+
+def processes_text(row: Row) -> str:
+    """New processes against those behind the baseline; a published limit has none behind it."""
+    if row.interval is None or row.processes is None:
+        return ""
+    return f"{row.processes}" + (f":{row.baseline_processes}" if row.baseline_processes else "")
 
 
 def sentence(row: Row) -> str:

@@ -154,61 +154,11 @@
     if (!waiting.delete(canvas)) return;
     const figure = JSON.parse(document.getElementById(canvas.dataset.figure).textContent);
     Plotly.newPlot(canvas, figure.data, { ...figure.layout, template: template() }, CONFIG);
-    // Its texts are read in the sentence above and the table below; read out of the drawing they mean nothing.
-    for (const svg of all(".main-svg", canvas)) svg.setAttribute("aria-hidden", "true");
-    canvas.first = ranges(canvas);
-    canvas.addEventListener("keydown", (event) => moveByKey(canvas, event));
-    canvas.on("plotly_restyle", () => tellShown(canvas));
-  }
-
-  // The legend as buttons, which follow it where somebody clicks into the plot instead.
-  const entries = (canvas) => all("[data-traces]", canvas.parentElement);
-  const tracesOf = (button) => button.dataset.traces.split(" ").map(Number);
-
-  function tellShown(canvas) {
-    for (const button of entries(canvas)) {
-      const shown = tracesOf(button).some((at) => (canvas.data[at].visible ?? true) === true);
-      button.setAttribute("aria-pressed", String(shown));
-    }
-  }
-
-  function legends() {
-    for (const canvas of waiting) {
-      for (const button of entries(canvas)) {
-        button.addEventListener("click", () => {
-          draw(canvas);
-          const shown = button.getAttribute("aria-pressed") === "true";
-          Plotly.restyle(canvas, { visible: shown ? "legendonly" : true }, tracesOf(button));
-        });
-      }
-    }
   }
 
   function recolour(more = {}) {
     const now = template();
     for (const canvas of all(".canvas.js-plotly-plot")) Plotly.relayout(canvas, { template: now, ...more });
-  }
-
-  function ranges(canvas) {
-    const axes = Object.entries(canvas.layout).filter(([name, axis]) => /^[xy]axis\d*$/.test(name) && axis.range);
-    return Object.fromEntries(axes.map(([name, axis]) => [`${name}.range`, [...axis.range]]));
-  }
-
-  // Arrows alone scroll the page, also for who has come to a plot on the way through it.
-  const KEYS = { "+": [0.8, 0, 0], "=": [0.8, 0, 0], "-": [1.25, 0, 0], ArrowLeft: [1, -0.1, 0],
-    ArrowRight: [1, 0.1, 0], ArrowUp: [1, 0, 0.1], ArrowDown: [1, 0, -0.1] };
-
-  function moveByKey(canvas, event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in KEYS || event.key === "0")) return;
-    if (event.target !== canvas || (event.key.startsWith("Arrow") && !event.shiftKey)) return;
-    event.preventDefault();
-    if (event.key === "0") { Plotly.relayout(canvas, canvas.first); return; }
-    const [zoom, right, up] = KEYS[event.key];
-    const moved = Object.entries(ranges(canvas)).map(([name, [low, high]]) => {
-      const middle = (low + high) / 2 + (name.startsWith("x") ? right : up) * (high - low);
-      return [name, [middle - (high - low) / 2 * zoom, middle + (high - low) / 2 * zoom]];
-    });
-    Plotly.relayout(canvas, Object.fromEntries(moved));
   }
 
   // One plot a task, so that the page answers in between; the first screen is done when nothing more waits in view.
@@ -278,7 +228,6 @@
   filters(results);
   performance.mark("table usable");
   darkMode();
-  legends();
   document.addEventListener("DOMContentLoaded", drawInView);
   printing.addEventListener("change", () => (printing.matches ? toPaper() : fromPaper()));
   addEventListener("beforeprint", toPaper);

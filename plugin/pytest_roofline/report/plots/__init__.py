@@ -1,17 +1,14 @@
-"""The plots of a report, as data: each answers one question, says its answer in words, and has a table beside it."""
+"""The plots of a report, as data: each answers one question, and says its answer in words."""
 
 from collections.abc import Sequence
 
 from ...baselines.runs import Run
 from ...core.rows import Row
-from .attention import attention_plots
+from .bars import attention_plots, memory_plots, time_plots
 from .chart import Plot
-from .first_calls import first_call_plots
-from .peers import peer_plots
+from .rates import peer_plots, sweep_plots
 from .roofline import roofline_plots
-from .samples import INVALID_SECTION, sample_plots
-from .shares import memory_plots, time_plots
-from .sweeps import sweep_plots
+from .samples import INVALID_SECTION, first_call_plots, sample_plots
 
 
 def plots_of(rows: Sequence[Row], runs: Sequence[Run] = ()) -> list[Plot]:

@@ -25,35 +25,31 @@ PATTERNS = ("", "/", "x", "-", "\\", "+", "|", ".")
 # More series than this nobody tells apart.
 MOST_SERIES = len(SYMBOLS)
 RED_SYMBOL = "x"
-# What a browser draws and a person reads without waiting; of plots of one kind, and of rows in a plot's table.
-MOST_POINTS, MOST_PLOTS, MOST_ROWS = 2000, 12, 200
+# What a browser draws and a person reads without waiting; of one figure, and of plots of one kind.
+MOST_POINTS, MOST_PLOTS = 2000, 12
 # More points than this are small, so that they leave each other room.
 _MOST_LARGE = 100
 _MOST_TICKS = 6
-_TRANSPARENT = "rgba(0,0,0,0)"
+# What no machine reaches, as a hand-made file may have it, would leave an axis no room for anything else.
+_DRAWN = (1e-30, 1e30)
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One figure of the page, with the same content in words and as a table for who cannot see it.
+    """One figure of the page.
 
     Args:
         section: the heading under which it stands; plots of one section follow each other.
         title: what is shown, in a line.
-        says: what it says at a glance, in a sentence or two: the page's text below the title, and the figure's
-            description for a screen reader.
+        says: what it says at a glance, in a sentence or two; also the figure's description for a screen reader.
         figure: `data` and `layout` as Plotly's JavaScript takes them, plain data only; without colours of the page
             itself (background, text, grid), which follow the light or dark mode.
-        columns: headings of the same content as a table.
-        rows: its cells as text.
     """
 
     section: str
     title: str
     says: str
     figure: dict[str, Any]
-    columns: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
 
 
 def safe(text: str) -> str:
@@ -85,11 +81,6 @@ def wrapped(text: str, width: int = 18, at_most: int = 4) -> str:
     return "<br>".join(escape(line.strip(), quote=False) for line in lines)
 
 
-def style(index: int) -> tuple[str, str, str]:
-    """Colour, symbol and dash of a series; each alone tells it from its neighbours."""
-    return COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)], DASHES[index % len(DASHES)]
-
-
 def thinned(items: Sequence[Item], at_most: int, keep: Callable[[Item], bool] = lambda _: False) -> list[Item]:
     """At most so many of many in their order: those to `keep` first, of the others at equal distances."""
     if len(items) <= at_most:
@@ -97,8 +88,7 @@ def thinned(items: Sequence[Item], at_most: int, keep: Callable[[Item], bool] = 
     kept = [index for index, item in enumerate(items) if keep(item)][:at_most]
     others = sorted(set(range(len(items))) - set(kept))
     room = at_most - len(kept)
-    step = len(others) / room if room else 0.0
-    chosen = sorted({*kept, *(others[int(number * step)] for number in range(room))})
+    chosen = sorted({*kept, *(others[number * len(others) // room] for number in range(room))})
     return [items[index] for index in chosen]
 
 
@@ -128,12 +118,11 @@ def plain_figure(traces: Sequence[Trace], layout: Mapping[str, Any], height: int
     base = {
         "autosize": True,
         "height": height,
-        "paper_bgcolor": _TRANSPARENT,
-        "plot_bgcolor": _TRANSPARENT,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
         "margin": {"l": 52, "r": 16, "t": 24, "b": 44},
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "namelength": -1},
-        "modebar": {"bgcolor": _TRANSPARENT, "color": GREY, "activecolor": COLOURS[0]},
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yref": "container", "yanchor": "bottom",
                    "tracegroupgap": 0, "traceorder": "normal"},
     }  # fmt: skip
@@ -151,9 +140,9 @@ def with_legend(height: int, entries: int, at_most: int = 6) -> int:
 
 def marks(
     name: str,
-    xs: Sequence[float | None],
+    xs: Sequence[float],
     ys: Sequence[float | None],
-    told: Sequence[Sequence[str]],
+    told: Iterable[Sequence[str]],
     index: int,
     *,
     rows: Sequence[Row] = (),
@@ -166,11 +155,11 @@ def marks(
         xs: where they stand.
         ys: how high; what has no place is left out.
         told: beside the pointer, lines for each.
-        index: of the series, for its look.
+        index: of the series, for its look: colour, symbol and dash each tell it from its neighbours.
         rows: of the points, where the verdict shows.
         lines: whether they are joined.
     """
-    colour, symbol, dash = style(index)
+    colour, symbol = COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)]
     size = 9 if len(xs) <= _MOST_LARGE else 6
     seen = [RED_SYMBOL if row.red else f"{symbol}-open" if row.verdict == Kind.INVALID else symbol for row in rows]
     marker: dict[str, Any] = {"color": colour, "opacity": 1, "line": {"color": GREY, "width": 1}}
@@ -181,8 +170,7 @@ def marks(
         "y": [y if drawable(y) else None for y in ys],
         "mode": "lines+markers" if lines else "markers",
         "name": safe(short(name)),
-        "legendgroup": f"series {index}",
-        "line": {"color": colour, "dash": dash, "width": 2},
+        "line": {"color": colour, "dash": DASHES[index % len(DASHES)], "width": 2},
         "marker": marker,
         "hoverinfo": "text",
         "hovertext": list(map(lines_of, told)),
@@ -200,34 +188,21 @@ def marks_explained(rows: Iterable[Row]) -> list[Trace]:
     ]  # fmt: skip
 
 
-def dashed(
-    xs: Sequence[float],
-    ys: Sequence[float],
-    name: str,
-    *,
-    text: str = "",
-    told: Sequence[str] = (),
-    dash: str = "dash",
-    place: str = "top left",
-) -> list[Trace]:
-    """A line that is no series, with its text at its end; none where a point of it has no place.
+def dashed(xs: Sequence[float], ys: Sequence[float], name: str, **changes: Any) -> list[Trace]:
+    """A grey line that is no series, with its name at its end; none where a point of it has no place.
 
     Args:
         xs: of its points.
         ys: of its points.
-        name: in the legend.
-        text: at its end, by default the name.
-        told: beside the pointer, lines; by default the name.
-        dash: how it is drawn.
-        place: of the text.
+        name: in the legend and beside the pointer.
+        changes: of the trace: `text`, a text for each point; `textposition`.
     """
     if xs[0] > xs[-1] or not all(map(drawable, ys)):
         return []
-    texts = [""] * (len(xs) - 1) + [safe(text or name)]
-    line = {"color": GREY, "dash": dash, "width": 2}
-    shown = {"type": "scatter", "mode": "lines+text", "line": line, "text": texts, "textposition": place}
-    beside = {"name": safe(name), "hoverinfo": "text", "hovertext": lines_of(told or [name])}
-    return [{**shown, **beside, "x": list(xs), "y": list(ys)}]
+    text = [""] * (len(xs) - 1) + [safe(name)]
+    shown = {"type": "scatter", "mode": "lines+text", "line": {"color": GREY, "dash": "dash", "width": 2}}
+    place = {"x": list(xs), "y": list(ys), "text": text, "textposition": "top left"}
+    return [{**shown, **place, "name": safe(name), "hoverinfo": "text", "hovertext": safe(name), **changes}]
 
 
 def bar_marker(index: int, **more: Any) -> dict[str, Any]:
@@ -238,45 +213,28 @@ def bar_marker(index: int, **more: Any) -> dict[str, Any]:
     return {"color": COLOURS[index % len(COLOURS)], "pattern": pattern, "line": {"color": GREY, "width": 1}, **more}
 
 
+def drawable(value: float | None) -> TypeGuard[float]:
+    """Whether a number has a place on a logarithmic axis. A file may hold times so short that a rate is infinite."""
+    return value is not None and _DRAWN[0] < value < _DRAWN[1]
+
+
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """An axis with its title, which makes room for its own labels."""
     return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
 
 
-def drawable(value: float | None) -> TypeGuard[float]:
-    """Whether a number has a place on a logarithmic axis. A file may hold times so short that a rate is infinite."""
-    return value is not None and 0 < value < math.inf
-
-
-def median_of(values: Iterable[float]) -> float:
-    """The median of numbers of which two may be too large to be added."""
-    known = sorted(values)
-    below, above = known[(len(known) - 1) // 2], known[len(known) // 2]
-    return below + (above - below) / 2
-
-
 def log_axis(title: str, values: Iterable[float | None], **more: Any) -> dict[str, Any]:
     """A logarithmic axis around those values that have a place, with room above for a label, and round ticks."""
     logs = [math.log10(value) for value in values if drawable(value)] or [0.0]
-    low, high = min(logs), max(logs)
-    room = max(0.08, 0.05 * (high - low))
-    bounds = [low - room, high + 2 * room]
+    room = max(0.08, 0.05 * (max(logs) - min(logs)))
+    low, high = min(logs) - room, max(logs) + 2 * room
     # Within a decade Plotly's own ticks are plain numbers; beyond it they would be bare digits between tens.
-    ticks = _decimal_ticks(*bounds)
+    every = max(1, math.ceil((high - low) / _MOST_TICKS))
+    digits = (1, 2, 5) if high - low < _MOST_TICKS / 3 else (1, 3) if high - low < _MOST_TICKS / 2 else (1,)
+    ticks = [digit * 10.0**decade for decade in range(math.floor(low), math.ceil(high), every) for digit in digits]
+    ticks = [float(f"{tick:.3g}") for tick in ticks if low <= math.log10(tick) <= high]
     own = {"tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]} if len(ticks) > 1 else {}
-    return axis(title, type="log", range=bounds, exponentformat="none", **own, **more)
-
-
-def _decimal_ticks(low: float, high: float) -> list[float]:
-    """At most a dozen numbers between two powers of ten, as round as they can be."""
-    # What lies beyond is no number of 64 bits.
-    decades = range(max(math.floor(low), -307), min(math.ceil(high), 307) + 1)
-    for digits in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,)):
-        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
-        inside = [float(f"{tick:.3g}") for tick in ticks if low <= math.log10(tick) <= high]
-        if len(inside) <= _MOST_TICKS + 3:
-            return inside
-    return inside[:: math.ceil(len(inside) / _MOST_TICKS)]
+    return axis(title, type="log", range=[low, high], exponentformat="none", **own, **more)
 
 
 def size_axis(title: str, sizes: Sequence[float]) -> dict[str, Any]:

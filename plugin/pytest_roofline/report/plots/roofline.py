@@ -8,16 +8,16 @@ counted, stands in a strip at the right end, at its FLOP/s.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from ...core.records import Ceiling
 from ...core.rows import Row
-from ...core.units import count, format_flops, format_rate, format_share, printable
-from ...core.work import MOST, rate_suffix
+from ...core.units import count, format_flops, format_share, printable
+from ...core.work import rate_suffix
 from ...stats.verdicts import Kind
 from .chart import (
     MOST_POINTS,
-    MOST_ROWS,
     MOST_SERIES,
     Plot,
     Trace,
@@ -28,16 +28,14 @@ from .chart import (
     log_axis,
     marks,
     marks_explained,
-    median_of,
     plain_figure,
     thinned,
     thinned_note,
     with_legend,
 )
-from .words import flop_unit, hover, rate_words
+from .words import ceiling_of, computes, flop_unit, hover, rate_words
 
 SECTION = "Roofline"
-COLUMNS = ("test", "FLOP/byte", "FLOP/s", "bytes a second", "of the roof", "verdict")
 _MEMORY = "traffic_GBps"
 _LINKS = {"payload_GBps": "link", "busbw_GBps": "bus", "algbw_GBps": "algorithm", "wirebw_GBps": "wire"}
 # Of the width between the strips, that each of them takes; decades that it has at least; what is left free in it.
@@ -54,25 +52,20 @@ class Point:
     Args:
         row: of a measurement.
         flops: FLOP per second; None where it has none.
-        moved: bytes per second, of memory where FLOPs stand beside them, else as its metric counts them; None where
-            nobody counted any.
+        moved: bytes per second, of memory where FLOPs stand beside them, else as the roof or the metric counts them;
+            None where nobody counted any.
+        counting: of the bytes.
     """
 
     row: Row
     flops: float | None
     moved: float | None
+    counting: str
 
     @property
     def intensity(self) -> float | None:
         """FLOP per byte; None where either is missing."""
         return self.flops / self.moved if self.flops is not None and self.moved is not None else None
-
-    @property
-    def counting(self) -> str:
-        """How the bytes are counted where there are no FLOPs: as the roof counts them, else as the metric does."""
-        ceiling = self.row.measurement.ceiling if self.row.measurement is not None else None
-        counted = ceiling is not None and self.row.work is not None and self.row.work.amount(ceiling.metric)
-        return ceiling.metric if ceiling is not None and counted else self.row.counting or ""
 
 
 def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
@@ -92,63 +85,58 @@ def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
 def points_of(rows: Sequence[Row]) -> list[Point]:
     """A point for each measurement that has a rate of bytes or of FLOPs."""
     found = [_point(row) for row in rows if row.time_s]
-    return [point for point in found if point.flops is not None or point.moved is not None]
+    return [point for point in found if drawable(point.flops) or drawable(point.moved)]
 
 
 def _point(row: Row) -> Point:
-    flops, traffic = row.rate_of(row.time_s, "TFLOPS"), row.rate_of(row.time_s, _MEMORY)
-    return Point(row, flops, traffic if flops is not None else row.rate_of(row.time_s, Point(row, None, None).counting))
+    flops, ceiling = row.rate_of(row.time_s, "TFLOPS"), ceiling_of(row)
+    if flops is not None:
+        return Point(row, flops, row.rate_of(row.time_s, _MEMORY), _MEMORY)
+    counted = ceiling is not None and row.work is not None and row.work.amount(ceiling.metric)
+    counting = ceiling.metric if ceiling is not None and counted else row.counting or ""
+    return Point(row, None, row.rate_of(row.time_s, counting), counting)
 
 
 def _roofs(rows: Sequence[Row]) -> dict[str, Ceiling]:
     """What bounds the work by metric, the lowest first: a datasheet's roof, else the median of measured ones."""
     found: dict[str, list[Ceiling]] = {}
     for row in rows:
-        ceiling = row.measurement.ceiling if row.measurement is not None else None
-        if ceiling is not None and rate_suffix(ceiling.metric) is not None:
+        ceiling = ceiling_of(row)
+        if ceiling is not None and rate_suffix(ceiling.metric) is not None and drawable(ceiling.value):
             found.setdefault(ceiling.metric, []).append(ceiling)
     roofs = []
     for ceilings in found.values():
         rated = [ceiling for ceiling in ceilings if ceiling.source == "datasheet"] or ceilings
-        first = rated[0]
-        roofs.append(Ceiling(first.metric, median_of(one.value for one in rated), first.source, first.origin))
+        value = median(one.value for one in rated)
+        roofs.append(Ceiling(rated[0].metric, value, rated[0].source, rated[0].origin))
     return {roof.metric: roof for roof in sorted(roofs, key=lambda roof: roof.value)}
-
-
-def _computes(metric: str) -> bool:
-    return rate_suffix(metric) == "TFLOPS"
 
 
 def _plot(name: str, rows: Sequence[Row]) -> Plot:
     roofs, points = _roofs(rows), points_of(rows)
     drawn = thinned(points, MOST_POINTS, lambda point: point.row.red)
     inner, outer = _spans(drawn, roofs)
-    traces = _roof_traces(roofs, outer, inner[0] if outer[0] < inner[0] else None) + _series(drawn, inner, outer)
+    traces = _roof_traces(roofs, outer, inner[0]) + _series(drawn, inner, outer)
     traces += marks_explained(point.row for point in drawn)
     scale, unit = flop_unit(y for trace in traces for y in trace["y"])
     for trace in traces:
         trace["y"] = [None if y is None else y / scale for y in trace["y"]]
-    heights = [y for trace in traces for y in trace["y"]]
-    listed = thinned(points, MOST_ROWS, lambda point: point.row.red)
-    notes = thinned_note(len(drawn), len(points), "points") + thinned_note(len(listed), len(points), "rows")
-    layout = {**_across(inner, outer), "yaxis": log_axis(unit, heights)}
+    layout = {**_across(inner, outer), "yaxis": log_axis(unit, [y for trace in traces for y in trace["y"]])}
     return Plot(
         section=SECTION,
         title=printable(f"Everything measured on {name}"),
-        says=_says(points, len(rows), roofs) + notes,
+        says=_says(points, roofs) + thinned_note(len(drawn), len(points), "points"),
         figure=plain_figure(traces, layout, with_legend(420, len(traces), 10)),
-        columns=COLUMNS,
-        rows=[_cells(point, roofs) for point in listed],
     )
 
 
 def _spans(points: Sequence[Point], roofs: Mapping[str, Ceiling]) -> tuple[Span, Span]:
     """The intensities from the lowest to the highest point or ridge, and those of the whole figure with its strips."""
     memory = roofs.get(_MEMORY)
-    ridges = [roof.value / memory.value for metric, roof in roofs.items() if memory is not None and _computes(metric)]
-    xs = [point.intensity for point in points if point.intensity is not None]
-    xs += [ridge for ridge in ridges if 1 / MOST <= ridge <= MOST]
-    low, high = min(xs, default=1.0) / 2, max(xs, default=1.0) * 2
+    xs = [point.intensity for point in points]
+    xs += [roof.value / memory.value for metric, roof in roofs.items() if memory is not None and computes(metric)]
+    known = list(filter(drawable, xs))
+    low, high = min(known, default=1.0) / 2, max(known, default=1.0) * 2
     factor = 10 ** max(_LEAST_STRIP, _STRIP * math.log10(high / low))
     left, right = (any(getattr(one, name) is None for one in points) for name in ("flops", "moved"))
     return (low, high), (low / factor if left else low, high * factor if right else high)
@@ -165,7 +153,7 @@ def _across(inner: Span, outer: Span) -> dict[str, Any]:
     shapes = []
     for start, end, text in ((outer[0], inner[0], "bytes<br>only"), (inner[1], outer[1], "FLOPs<br>only")):
         if start < end:
-            ticks[math.sqrt(start) * math.sqrt(end)] = text
+            ticks[math.sqrt(start * end)] = text
             place = {"x0": start, "x1": end, "y0": 0, "y1": 1, "yref": "paper"}
             look = {"type": "rect", "layer": "below", "fillcolor": "rgba(128,128,128,0.14)", "line": {"width": 0}}
             shapes.append({**look, **place})
@@ -174,34 +162,33 @@ def _across(inner: Span, outer: Span) -> dict[str, Any]:
     return {"xaxis": axis(found["title"]["text"], type="log", range=bounds, **shown), "shapes": shapes}
 
 
-def _roof_traces(roofs: Mapping[str, Ceiling], span: Span, strip_end: float | None) -> list[Trace]:
+def _roof_traces(roofs: Mapping[str, Ceiling], span: Span, strip_end: float) -> list[Trace]:
     """Slopes of what moves bytes and levels of what computes; links have slopes in the strip of bytes alone.
 
     Args:
         roofs: by metric.
         span: the least and the largest intensity of the figure.
-        strip_end: where the strip of those ends that have no FLOPs; None without such a strip.
+        strip_end: where the strip of those ends that have no FLOPs; the least intensity of the figure without a strip.
     """
     low, high = span
     memory = roofs.get(_MEMORY)
-    top = max((roof.value for metric, roof in roofs.items() if _computes(metric)), default=None)
+    top = max((roof.value for metric, roof in roofs.items() if computes(metric)), default=math.inf)
     traces = []
     for metric, roof in roofs.items():
-        kind = metric.removesuffix("TFLOPS").removesuffix("_") or "arithmetic"
-        text = format_flops(roof.value) if _computes(metric) else rate_words(roof.value, metric)
-        if _computes(metric):
+        text = rate_words(roof.value, metric)
+        if computes(metric):
+            kind = metric.removesuffix("TFLOPS").removesuffix("_") or "arithmetic"
             start = max(low, roof.value / memory.value) if memory is not None else low
-            traces += dashed([start, high], [roof.value] * 2, f"{kind} {text} ({roof.source})", text=f"{kind} {text}")
+            texts = ["", f"{kind} {text}"]
+            traces += dashed([start, high], [roof.value] * 2, f"{kind} {text} ({roof.source})", text=texts)
             continue
-        end = strip_end if metric != _MEMORY else high if top is None else min(high, top / roof.value)
-        if end is not None and low < end:
+        end = min(high, top / roof.value) if metric == _MEMORY else strip_end
+        if low < end:
             kind = "memory" if metric == _MEMORY else _LINKS.get(rate_suffix(metric) or "", metric)
+            # Not at the end of a slope: there is the other roof's text, and a strip is narrow on a phone.
             xs = [low, low**0.25 * end**0.75, end]
-            ys = [roof.value * x for x in xs]
-            place = "top left" if metric == _MEMORY else "bottom right"
-            for line in dashed(xs, ys, f"{kind} {text} ({roof.source})", place=place):
-                # Not at the end of a slope: there is the other roof's text, and a strip is narrow on a phone.
-                traces.append({**line, "text": ["", text, ""]})
+            look = {"text": ["", text, ""], "textposition": "top left" if metric == _MEMORY else "bottom right"}
+            traces += dashed(xs, [roof.value * x for x in xs], f"{kind} {text} ({roof.source})", **look)
     return traces
 
 
@@ -249,32 +236,17 @@ def _told(point: Point) -> list[str]:
 
 def _share(point: Point, roofs: Mapping[str, Ceiling]) -> float | None:
     """The rate as a share of what its roof allows: the memory's or link's, or where its type has one, the lower one."""
-    arithmetic = roofs.get(point.row.counting or "")
-    moving = roofs.get(_MEMORY if point.flops is not None else point.counting)
+    arithmetic, moving = roofs.get(point.row.counting or ""), roofs.get(point.counting)
     shares = []
-    if point.flops is not None and arithmetic is not None and _computes(arithmetic.metric):
+    if point.flops is not None and arithmetic is not None and computes(arithmetic.metric):
         shares.append(point.flops / arithmetic.value)
     # Bytes that came from a cache are no share of the memory's.
     if point.moved is not None and moving is not None and "cache_resident" not in (point.row.labels or ()):
         shares.append(point.moved / moving.value)
-    share = max(shares, default=None)
-    return share if drawable(share) else None
+    return max(shares, default=None)
 
 
-def _cells(point: Point, roofs: Mapping[str, Ceiling]) -> tuple[str, ...]:
-    share = _share(point, roofs)
-    texts = (
-        point.row.label,
-        "" if point.intensity is None else f"{point.intensity:.3g}",
-        "" if point.flops is None else format_flops(point.flops),
-        "" if point.moved is None else format_rate(point.moved),
-        "" if share is None else format_share(share),
-        point.row.verdict,
-    )
-    return tuple(map(printable, texts))
-
-
-def _says(points: Sequence[Point], measured: int, roofs: Mapping[str, Ceiling]) -> str:
+def _says(points: Sequence[Point], roofs: Mapping[str, Ceiling]) -> str:
     trusted = [one for one in points if one.row.verdict != Kind.INVALID]
     sound = sorted(((share, one.row.label) for one in trusted if (share := _share(one, roofs))), reverse=True)
     if sound:
@@ -285,8 +257,6 @@ def _says(points: Sequence[Point], measured: int, roofs: Mapping[str, Ceiling]) 
         why = "none of them can be held to a roof" if roofs else "no roof is known for what is shown"
         told = why if trusted else "none of them to be trusted"
     bare, alone = sum(point.flops is None for point in points), sum(point.moved is None for point in points)
-    left, place = measured - len(points), "as far below the slopes as their bytes a second are"
     text = f"{count(len(points), 'measurement')}: {told}."
-    text += f" {bare} without FLOPs, such as copies, at the left end, {place}." * bool(bare)
-    text += f" {alone} with FLOPs whose bytes nobody counted, at the right end." * bool(alone)
-    return printable(text + f" {left} without a rate to be drawn." * bool(left))
+    text += f" {bare} without FLOPs, such as copies, at the left end." * bool(bare)
+    return printable(text + f" {alone} with FLOPs whose bytes nobody counted, at the right end." * bool(alone))

@@ -1,7 +1,8 @@
-"""What is said of a row beside its point, in the table that has the same content, and of several in a sentence."""
+"""What is said of a row beside its point, and of several in a sentence."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 
 from ...core.records import Ceiling
 from ...core.rows import Row
@@ -18,23 +19,21 @@ from ...core.units import (
 from ...core.work import RATE_UNITS, rate_suffix
 from ...stats.verdicts import Kind
 from ..words import interval_text
-from .chart import drawable, median_of
 
-COLUMNS = ("series", "size", "time", "rate", "of the roofline", "baseline", "difference (time)", "99 % interval",
-           "processes", "verdict")  # fmt: skip
-# Runs whose own measured roofline stands beside the pointer.
-_MOST_TOLD = 8
+
+def computes(metric: str | None) -> bool:
+    """Whether a metric counts FLOPs and no bytes."""
+    return rate_suffix(metric or "") == "TFLOPS"
 
 
 def rate_unit(metric: str) -> tuple[float, str]:
     """What one of the unit is that a metric is shown in, in bytes or FLOP per second, and the unit's name."""
-    suffix = rate_suffix(metric)
-    return (RATE_UNITS[suffix], "TFLOP/s") if suffix == "TFLOPS" else (1e9, "GB/s")
+    return (RATE_UNITS["TFLOPS"], "TFLOP/s") if computes(metric) else (1e9, "GB/s")
 
 
 def rate_words(value: float, metric: str) -> str:
     """A rate as people say it: `4.8 TB/s`, `25.3 GB/s`, `989 TFLOP/s`."""
-    if rate_suffix(metric) == "TFLOPS":
+    if computes(metric):
         return format_flops(value)
     return f"{value / 1e12:.3g} TB/s" if value >= 1e12 else format_rate(value)
 
@@ -50,76 +49,72 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
+def ceiling_of(row: Row) -> Ceiling | None:
+    """What bounds a row's work; None where that is not known."""
+    return row.measurement.ceiling if row.measurement is not None else None
+
+
 def ceiling_words(ceiling: Ceiling) -> str:
     """`roofline 4.8 TB/s (datasheet)`."""
     return f"roofline {rate_words(ceiling.value, ceiling.metric)} ({ceiling.source})"
 
 
-def roofs_of(rows: Sequence[Row]) -> list[tuple[Ceiling, str, list[str]]]:
-    """Each roofline once, with its label and the lines beside the pointer: of measured ones the median of a device."""
-    found: dict[tuple[str, str | None, float | None], list[tuple[str, Ceiling]]] = {}
+def roofs_of(rows: Iterable[Row]) -> list[tuple[Ceiling, str]]:
+    """Each roofline once, with its label; of measured ones the median of a device."""
+    found: dict[tuple[str, str | None, float | None], list[Ceiling]] = {}
     for row in rows:
-        ceiling = row.measurement.ceiling if row.measurement is not None else None
+        ceiling = ceiling_of(row)
         if ceiling is not None:
             value = ceiling.value if ceiling.source == "datasheet" else None
-            found.setdefault((ceiling.metric, row.device, value), []).append((row.run or "", ceiling))
+            found.setdefault((ceiling.metric, row.device, value), []).append(ceiling)
     several = len({product for _, product, _ in found}) > 1
     return [_roof(same, f", {product}" if several else "") for (_, product, _), same in found.items()]
 
 
-def _roof(same: Sequence[tuple[str, Ceiling]], whose: str) -> tuple[Ceiling, str, list[str]]:
-    first, values = same[0][1], {ceiling.value for _, ceiling in same}
-    middle = Ceiling(first.metric, median_of(values), first.source, first.origin)
-    runs: dict[str, list[float]] = {}
-    for name, ceiling in same:
-        runs.setdefault(name, []).append(ceiling.value)
-    many = f" in {len(runs)} runs" if len(runs) > 1 else f", median of {len(values)}"
-    label = f"R{ceiling_words(middle)[1:].removesuffix(')')}{many * (len(values) > 1)}{whose})"
-    own = [f"run {name}: {rate_words(median_of(each), first.metric)}" for name, each in runs.items()]
-    return middle, label, [label, *(own[:_MOST_TOLD] if len(values) > 1 else [])]
+def _roof(same: Sequence[Ceiling], whose: str) -> tuple[Ceiling, str]:
+    first, values = same[0], {ceiling.value for ceiling in same}
+    middle = Ceiling(first.metric, median(values), first.source, first.origin)
+    many = f", median of {len(values)}" if len(values) > 1 else ""
+    return middle, f"R{ceiling_words(middle)[1:].removesuffix(')')}{many}{whose})"
+
+
+def share_words(row: Row) -> str:
+    """`81.2 % of the roofline 4.8 TB/s (datasheet)`; empty where no roofline is known."""
+    ceiling = ceiling_of(row)
+    if row.roofline_share is None or ceiling is None:
+        return ""
+    return f"{format_share(row.roofline_share)} of the {ceiling_words(ceiling)}"
+
+
+def change_words(row: Row) -> str:
+    """`+20.0 % time against the baseline, 99 % interval +18.1 % … +22.0 %`; empty where nothing was compared."""
+    if row.change is None:
+        return ""
+    held = "the baseline" if row.baseline_time_s is not None else "the limit"
+    inside = f", 99 % interval {interval_text(row)}" if row.interval is not None else ""
+    return f"{format_percent(row.change)} time against {held}{inside}"
 
 
 def hover(row: Row, name: str) -> list[str]:
     """All that is known of a point, a line each."""
-    one = row.measurement
-    assert one is not None
-    spent = [format_seconds(row.time_s)] if row.time_s is not None else []
-    reached = [rate_words(row.rate, one.key.metric)] if row.rate is not None else []
-    parts = [name, ", ".join([*([format_bytes(row.size_bytes)] if row.size_bytes else []), *spent, *reached])]
-    if row.roofline_share is not None and one.ceiling is not None:
-        parts.append(f"{format_share(row.roofline_share)} of the {ceiling_words(one.ceiling)}")
-    if one.work.algbw_bytes and row.rate is not None and row.time_s is not None:
+    amounts = [format_bytes(row.size_bytes) if row.size_bytes else ""]
+    amounts += [format_seconds(row.time_s) if row.time_s is not None else ""]
+    amounts += [rate_words(row.rate, row.counting or "") if row.rate is not None else ""]
+    counted = ""
+    if row.work is not None and row.work.algbw_bytes and row.rate is not None and row.time_s is not None:
         # The other ways in which a collective's bytes are counted.
-        counted = {"algbw": one.work.algbw_bytes, "busbw": one.work.busbw_bytes, "wirebw": one.work.wire_bytes}
-        parts.append(
-            ", ".join(f"{way} {format_rate(bytes_ / row.time_s)}" for way, bytes_ in counted.items() if bytes_)
-        )
-    if row.change is not None:
-        held = "the baseline" if row.baseline_time_s is not None else "the limit"
-        inside = f", 99 % interval {interval_text(row)}" if row.interval is not None else ""
-        parts.append(f"{format_percent(row.change)} time against {held}{inside}")
-    parts.append(f"{count(row.processes, 'process', 'es')}: {row.verdict}" if row.processes else row.verdict)
-    parts.append(f"measured: {', '.join(row.labels)}" if row.labels else "")
-    return [*parts, row.reason if row.red or row.verdict == Kind.INVALID else ""]
-
-
-def cells(row: Row, name: str) -> tuple[str, ...]:
-    """A row of the table, under `COLUMNS`."""
-    metric, reference = row.counting or "", row.baseline_time_s
-    held = row.baseline_rate if drawable(row.baseline_rate) else None
-    texts = (
+        ways = {"algbw": row.work.algbw_bytes, "busbw": row.work.busbw_bytes, "wirebw": row.work.wire_bytes}
+        counted = ", ".join(f"{way} {format_rate(size / row.time_s)}" for way, size in ways.items() if size)
+    return [
         name,
-        format_bytes(row.size_bytes) if row.size_bytes else "",
-        format_seconds(row.time_s) if row.time_s is not None else "",
-        rate_words(row.rate, metric) if row.rate is not None else "",
-        format_share(row.roofline_share) if row.roofline_share is not None else "",
-        rate_words(held, metric) if held is not None else format_seconds(reference) if reference is not None else "",
-        format_percent(row.change) if row.change is not None else "",
-        interval_text(row),
-        str(row.processes or ""),
-        row.verdict,
-    )
-    return tuple(printable(text) for text in texts)
+        ", ".join(filter(None, amounts)),
+        share_words(row),
+        counted,
+        change_words(row),
+        f"{count(row.processes, 'process', 'es')}: {row.verdict}" if row.processes else row.verdict,
+        f"measured: {', '.join(row.labels)}" if row.labels else "",
+        row.reason if row.red or row.verdict == Kind.INVALID else "",
+    ]
 
 
 def verdicts(rows: Sequence[Row], what: str, where: Callable[[Row], str]) -> str:

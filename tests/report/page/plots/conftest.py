@@ -13,6 +13,7 @@ from pytest_roofline.core.profiles import ClassTime, Profile
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
+from pytest_roofline.report.plots import plots_of
 
 MIB = 2**20
 H200 = Ceiling("traffic_GBps", 4.8e12, "datasheet", "the datasheet", "high")
@@ -146,31 +147,25 @@ def bench(make, tmp_path):
     return Bench(make, tmp_path)
 
 
-@pytest.fixture
-def checked():
-    """Hold a plot against what every plot must be: plain data that Plotly knows, and a table of text."""
+def checked(plot):
+    """A plot, held against what every plot must be: plain data that Plotly knows, without colours of the page."""
+    import plotly.graph_objects as go
 
-    def check(plot):
-        import plotly.graph_objects as go
-
-        text = json.dumps(plot.figure, allow_nan=False)
-        assert "bdata" not in text
-        assert "template" not in plot.figure["layout"]
-        assert "width" not in plot.figure["layout"]
-        assert json.loads(text) == plot.figure
-        go.Figure(plot.figure)
-        assert plot.says
-        assert plot.title
-        assert plot.rows
-        assert len(plot.rows) <= 200
-        assert all(len(row) == len(plot.columns) for row in plot.rows)
-        assert all(isinstance(cell, str) for row in plot.rows for cell in row)
-        return plot
-
-    return check
+    text = json.dumps(plot.figure, allow_nan=False)
+    assert json.loads(text) == plot.figure
+    assert not {"template", "width"} & set(plot.figure["layout"])
+    assert "bdata" not in text
+    go.Figure(plot.figure)
+    assert plot.says
+    assert plot.title
+    return plot
 
 
-@pytest.fixture
-def traces():
+def traces(plot):
     """The traces of a plot by name."""
-    return lambda plot: {trace["name"]: trace for trace in plot.figure["data"]}
+    return {trace["name"]: trace for trace in checked(plot).figure["data"]}
+
+
+def of_section(rows, section, runs=()):
+    """The plots of a section that a report of these rows has."""
+    return [plot for plot in plots_of(rows, runs) if plot.section == section]

@@ -1,0 +1,211 @@
+"""What the page says beside its tables and plots: how it went, what is red, how the numbers were taken."""
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..baselines.rows import DEGRADED, INTERRUPTED, OUT_OF_MEMORY, SHADOW, SKIPPED, XFAIL
+from ..baselines.run_files import run_names
+from ..baselines.runs import Run
+from ..core.rows import FAILED, MEASURED, Row, worst_first
+from ..core.units import count, printable, slug
+from ..stats.verdicts import Kind
+from .explain import explanation, note_labels, note_lines
+from .figures import first_call_lines, rank_lines
+from .messages import condition_lines, counts_line
+from .overview import ladder_lines, ladder_of
+from .page_tables import reason
+from .summary import headline, remarks_of
+from .tables import roofline_note
+from .words import compared, difference_text
+
+# Of so many failed tests, and of so many measurements of each, everything is told; the others stand in the table.
+MOST_DETAILED, MOST_OF_A_TEST = 40, 5
+# Of each kind of line, of the lines on how runs ended, and of calls that were looked into; the run file has all.
+MOST_TOLD, MOST_ENDED = 40, 8
+# The item that looks at the device, which has no file to run it from.
+DEVICE = "device health"
+# Columns of an explanation.
+WIDTH = 110
+# A run file holds what the device told, and not why it told no more.
+UNTOLD_SINCE = "neither the driver nor a library told of it"
+# A verdict is told by its word and by a shape, so that nobody has to see colours; and by one of four colours.
+_LOOKS = {
+    FAILED: ("✖", "bad"),
+    Kind.REGRESSED.value: ("▲", "bad"),
+    DEGRADED: ("▲", "bad"),
+    OUT_OF_MEMORY: ("■", "doubt"),
+    Kind.INVALID.value: ("◆", "doubt"),
+    Kind.INCONCLUSIVE.value: ("◐", "doubt"),
+    Kind.NO_BASELINE.value: ("○", "plain"),
+    Kind.IMPROVED.value: ("▼", "good"),
+    Kind.PASSED.value: ("●", "good"),
+    SKIPPED: ("–", "plain"),
+}
+MEANINGS = {
+    Kind.REGRESSED.value: "slower than the tolerance, by more than noise explains, or more memory; the test fails",
+    Kind.IMPROVED.value: "surely faster by more than the tolerance",
+    Kind.PASSED.value: "shown not to be slower by more than the tolerance",
+    Kind.INCONCLUSIVE.value: "none of these; the reason says what would decide it",
+    Kind.INVALID.value: "the number cannot be trusted; the reason says why",
+    Kind.NO_BASELINE.value: "nothing to compare with on this hardware",
+    DEGRADED: "the device itself runs below its rated facts; of the test “device health”",
+    OUT_OF_MEMORY: "memory ran out, which the test expected",
+    FAILED: "the test failed for itself: wrong data, an exception, a lost process; no verdict",
+    MEASURED: "a number that was compared with nothing, as those of other tools are",
+    SHADOW: "what a gate that only watches would have failed, as it compared too little",
+    SKIPPED: "not measured: this machine lacks what the test needs, or the test skipped itself",
+}
+# Why a test ended so is not why its number was not compared.
+_NO_REASON = {word: f"the test ended as {word}" for word in (FAILED, SKIPPED, XFAIL, INTERRUPTED)}
+_NO_REASON |= {MEASURED: "the run holds no verdicts"}
+
+
+def shape(word: str) -> str:
+    """The sign in front of a verdict."""
+    return _LOOKS.get(word, ("·", ""))[0]
+
+
+def family(word: str) -> str:
+    """`bad`, `doubt`, `good` or `plain`: the colour of a verdict."""
+    return _LOOKS.get(word, ("", "plain"))[1]
+
+
+def chips(rows: Sequence[Row]) -> list[tuple[str, int, str]]:
+    """Each verdict with how often it was given, worst first, and the name under which the page filters by it."""
+    counts = Counter(row.verdict for row in worst_first(rows))
+    return [(word, number, slug(word)) for word, number in counts.items()]
+
+
+def sentence(runs: Sequence[Run], rows: Sequence[Row]) -> str:
+    """`2 of 34 tests failed, the worst memcpy_d2d[64MiB]: REGRESSED, +104.2 %.`"""
+    told = headline(runs, rows)
+    red = [row for row in worst_first(rows) if row.red]
+    measured = [row for row in rows if row.what != "test"]
+    if red:
+        worst = red[0]
+        change = ", ".join(filter(None, [worst.verdict, difference_text(worst)]))
+        told += f", {'the worst ' * (len(red) > 1)}{printable(worst.label)}: {change}"
+    elif measured and not any(map(compared, rows)):
+        reasons = Counter(_NO_REASON.get(row.verdict) or printable(row.reason or row.verdict) for row in measured)
+        (why, number), *others = reasons.most_common()
+        told += f": {why}" + (f" ({number} of them)" if others else "")
+    return f"{told[:1].upper()}{told[1:]}."
+
+
+@dataclass(frozen=True, slots=True)
+class Red:
+    """A failed test as the page tells it.
+
+    Args:
+        row: with its label, word and test id.
+        message: why it failed, in a sentence.
+        explained: how that came about, as lines that keep their columns; none where there is no number.
+        commands: that show more of it or try it again.
+    """
+
+    row: Row
+    message: str
+    explained: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+def reds(rows: Sequence[Row]) -> list[Red]:
+    """The measurements of failed tests, in the order given, up to the number that anybody reads."""
+    return [_red(row) for test in _by_test(rows)[:MOST_DETAILED] for row in test[:MOST_OF_A_TEST]]
+
+
+def not_told(rows: Sequence[Row]) -> str:
+    """How many failed tests, and measurements of those that are told, stand in the table of all results alone."""
+    tests = _by_test(rows)
+    measured = sum(len(test[MOST_OF_A_TEST:]) for test in tests[:MOST_DETAILED])
+    parts = [count(len(tests) - MOST_DETAILED, "more failed test")] if len(tests) > MOST_DETAILED else []
+    parts += [f"{count(measured, 'more measurement')} of the tests above"] if measured else []
+    return f"… and {' and '.join(parts)}, in the table of all results." if parts else ""
+
+
+def _by_test(rows: Sequence[Row]) -> list[list[Row]]:
+    tests: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row.red:
+            tests.setdefault((row.run or "", row.test), []).append(row)
+    return list(tests.values())
+
+
+def _red(row: Row) -> Red:
+    ended = row.ended.reason if row.ended is not None else ""
+    explained = explanation(row, WIDTH)[1:] if row.what in ("time", "kernel") else []
+    # The message of a verdict begins with the name, which stands above it already.
+    message = ended.removeprefix(f"{row.label}: ") or reason(row)
+    return Red(row, message, tuple(explained), _commands(row))
+
+
+def _commands(row: Row) -> tuple[str, ...]:
+    if row.test != DEVICE:
+        rounds = ["--roofline-rounds=auto"] if row.what == "time" else []
+        again = ["python", "-m", "pytest", row.test, *rounds]
+    else:
+        # Its tests are the load. A name that a run was saved under is not given twice.
+        save, arguments = "--roofline-save", row.header.command[1:] if row.header is not None else ()
+        pairs = zip(("", *arguments), arguments, strict=False)
+        kept = [one for before, one in pairs if save not in (before, one) and not one.startswith(f"{save}=")]
+        again = ["python", "-m", "pytest", *kept]
+    # What holds no number explains nothing, and a run that could not be saved is told of by its report alone.
+    explained = row.what in ("time", "kernel") and row.path.is_file()
+    commands = [["roofline", "explain", str(row.path), row.label]] * explained + [again]
+    # Nobody can type what is written otherwise: a name is another one then.
+    return tuple(shlex.join(words) for words in commands if all(word == printable(word) for word in words))
+
+
+def ladders(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
+    """Which part of the machine is sick, as far as what regressed tells."""
+    own = ([row for row in rows if row.path == run.path] for run in runs)
+    return [line for found in own for line in ladder_lines(ladder_of(found))]
+
+
+def inside_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """What was found inside of calls besides times: where time and memory go, and figures; lines by label."""
+    names = run_names(runs)
+    found = [
+        (label + f", run {names[run.path]}" * (len(runs) > 1), note_lines(run, label, WIDTH)[1:])
+        for run in runs
+        for label in note_labels(run)
+    ]
+    left = len(found) - MOST_TOLD
+    return found[:MOST_TOLD] + ([(f"… and {count(left, 'more call')} in the run file", [])] if left > 0 else [])
+
+
+def changed_lines(rows: Sequence[Row]) -> list[str]:
+    """What is not as it was behind the baselines, with how many results say so."""
+    told, of = remarks_of(rows)
+    return _cut([text + (f" ({number} of {of} results)" if number < of else "") for text, number in told.items()])
+
+
+def known_lines(rows: Sequence[Row]) -> list[str]:
+    """How the numbers were taken: the roofline, ranks, pace, excluded blocks, first calls."""
+    lines = [*filter(None, [roofline_note(rows)]), *rank_lines(rows), *condition_lines(rows, 5, UNTOLD_SINCE)]
+    return lines + [f"first calls of {line}" for line in first_call_lines(rows)]
+
+
+def published_of(rows: Sequence[Row]) -> list[str]:
+    """Figures from elsewhere beside the results, which never gate."""
+    known = [(row.label, row.judgement.published) for row in rows if row.judgement is not None]
+    return _cut([f"{label}: {'; '.join(texts)}" for label, texts in known if texts])
+
+
+def ended_lines(runs: Sequence[Run]) -> list[str]:
+    """How many were measured in each run, what was not and why, and that a run was cut."""
+    lines, called = [], run_names(runs)
+    for run in runs:
+        name = f"{called[run.path]}: " * (len(runs) > 1)
+        if run.footer is None or run.cut:
+            lines.append(f"{name}the run was cut before its end, so that what follows is what it had until then")
+        if run.footer is not None:
+            lines.append(name + counts_line(run.footer.measured, run.footer.not_measured, run.footer.compiled))
+    return _cut(lines, MOST_ENDED)
+
+
+def _cut(lines: Sequence[str], at_most: int = MOST_TOLD) -> list[str]:
+    more = [f"… and {count(len(lines) - at_most, 'more line')} of this kind"] if len(lines) > at_most else []
+    return [*lines[:at_most], *more]

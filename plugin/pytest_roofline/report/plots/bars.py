@@ -1,0 +1,247 @@
+"""Bars: attention back ends side by side by sequence length, and what the time and the memory of a call go into."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from ...baselines.run_files import run_names
+from ...baselines.runs import Run
+from ...core.keys import Scalar
+from ...core.memory import CATEGORIES, MemoryUse
+from ...core.profiles import CLASSES, Profile
+from ...core.rows import Row
+from ...core.units import (
+    GIB,
+    MIB,
+    count,
+    format_flops,
+    format_memory,
+    format_seconds,
+    format_share,
+    printable,
+    three_digits,
+)
+from ...stats.verdicts import Kind
+from .chart import (
+    Plot,
+    Trace,
+    axis,
+    bar_marker,
+    dashed,
+    limited,
+    lines_of,
+    plain_figure,
+    safe,
+    short,
+    thinned,
+    thinned_note,
+    with_legend,
+    wrapped,
+)
+from .rates import natural
+from .words import computes, devices, flop_unit, hover, of_run, roofs_of, sentence, share_words, verdicts
+
+ATTENTION, TIME, MEMORY = "Attention by sequence length", "Where the time goes", "Where the memory goes"
+_SEQUENCE, _BACK_ENDS = "sequence", ("implementation", "name", "backend", "back_end", "attention")
+# More bars than these leave no room for a number on each; of bars below each other a person still reads so many.
+_MOST_NUMBERED, MOST_BARS = 16, 20
+
+Note = TypeVar("Note", Profile, MemoryUse)
+# A back end, a sequence length, and its row: a measurement, or memory that ran out before there was one.
+Bar = tuple[str, int, Row]
+# One call: its name, and its parts by kind, each with how long it is and what stands beside the pointer.
+Call = tuple[str, dict[str, tuple[float, Sequence[str]]]]
+
+
+def attention_plots(rows: Sequence[Row]) -> list[Plot]:
+    """A plot for each benchmark and shape: those with a parameter `sequence` and one that names the back end."""
+    computing = [row for row in rows if row.lost is not None or computes(row.counting)]
+    groups: dict[str, list[Bar]] = {}
+    for row in computing:
+        sequence = row.parameters.get(_SEQUENCE)
+        name = next((name for name in _BACK_ENDS if isinstance(row.parameters.get(name), str)), None)
+        if name is None or not isinstance(sequence, int) or isinstance(sequence, bool):
+            continue
+        rest = [_told(other, value) for other, value in row.parameters.items() if other not in (_SEQUENCE, name)]
+        title = ", ".join([row.benchmark + (f".{row.name}" if row.name else ""), *rest])
+        groups.setdefault(title, []).append((f"{row.parameters[name]}{of_run(row, computing)}", sequence, row))
+    # Something stands beside something else, and one of them is a number.
+    found = [pair for pair in groups.items() if len(pair[1]) > 1 and any(row.rate is not None for *_, row in pair[1])]
+    return limited(found, lambda pair: _attention(*pair), lambda pair: any(row.red for *_, row in pair[1]))
+
+
+def _told(name: str, value: Scalar) -> str:
+    if name == "causal" and isinstance(value, bool):
+        return "causal" if value else "full"
+    return value if isinstance(value, str) else f"{name} {value}"
+
+
+def _attention(title: str, bars: Sequence[Bar]) -> Plot:
+    rows, sequences = [row for *_, row in bars], sorted({sequence for _, sequence, _ in bars})
+    scale, unit = flop_unit(row.rate for row in rows)
+    # The horizontal axis counts sequences, so that lines reach past the outermost bars.
+    span = [-0.5, len(sequences) - 0.5]
+    traces = []
+    for index, name in enumerate(sorted({name for name, *_ in bars}, key=natural)):
+        mine = [bar for bar in bars if bar[0] == name]
+        traces.append(_back_end(mine, index, sequences, scale, numbered=len(bars) <= _MOST_NUMBERED))
+    for ceiling, label in roofs_of(rows):
+        traces += dashed(span, [ceiling.value / scale] * 2, label)
+    most = max(y for trace in traces for y in trace["y"])
+    ticks = {"tickvals": list(range(len(sequences))), "ticktext": [f"{sequence}" for sequence in sequences]}
+    layout = {
+        "barmode": "group",
+        "bargap": 0.2,
+        "xaxis": axis("sequence length (tokens)", range=span, showgrid=False, **ticks),
+        "yaxis": axis(unit, range=[0, most * 1.18]),
+    }
+    figure = plain_figure(traces, layout, with_legend(400, len(traces)))
+    return Plot(ATTENTION, printable(f"{title} on {devices(rows)}"), _attention_text(bars), figure)
+
+
+def _back_end(bars: Sequence[Bar], index: int, sequences: Sequence[int], scale: float, *, numbered: bool) -> Trace:
+    """The bars of one back end."""
+    rows = [row for *_, row in bars]
+    return {
+        "type": "bar",
+        "x": [sequences.index(sequence) for _, sequence, _ in bars],
+        "y": [(row.rate or 0.0) / scale for row in rows],
+        "name": safe(short(bars[0][0])),
+        "marker": bar_marker(index, opacity=[0.35 if row.verdict == Kind.INVALID else 1.0 for row in rows]),
+        "text": [_mark(row, three_digits((row.rate or 0.0) / scale) if numbered else "") for row in rows],
+        "textposition": "outside",
+        # Otherwise what stands above narrow bars is shrunk until nobody reads it.
+        "constraintext": "none",
+        "textfont": {"size": 10},
+        "textangle": 0 if numbered else -90,
+        "cliponaxis": False,
+        "hoverinfo": "text",
+        "hovertext": [lines_of(_beside(*bar)) for bar in bars],
+    }
+
+
+def _mark(row: Row, number: str) -> str:
+    """What stands above a bar: that memory ran out, that it is not to be trusted, or its number where there is room."""
+    if row.lost is not None:
+        return "OOM"
+    if row.verdict == Kind.INVALID or row.rate is None:
+        return "?" if row.rate is None else "inv."
+    return f"{number} ✕".strip() if row.red else number
+
+
+def _beside(back_end: str, sequence: int, row: Row) -> list[str]:
+    name = f"{back_end}, {sequence} tokens"
+    return hover(row, name) if row.lost is None else [name, "out of memory", row.lost.sizes]
+
+
+def _attention_text(bars: Sequence[Bar]) -> str:
+    """Who is fastest at the longest sequence that was measured, by how much, and who ran out of memory."""
+    measured = [row for *_, row in bars if row.measurement is not None]
+    parts = [_fastest(bars), verdicts(measured, "measurement", lambda row: row.label)]
+    first: dict[str, int] = {}
+    for name, sequence, row in sorted(bars, key=lambda bar: bar[1]):
+        if row.lost is not None:
+            first.setdefault(name, sequence)
+    parts += [f"{name} runs out of memory (OOM) from {sequence} tokens on" for name, sequence in first.items()]
+    return printable(sentence("; ".join(parts)))
+
+
+def _fastest(bars: Sequence[Bar]) -> str:
+    sound = [bar for bar in bars if bar[2].rate is not None and bar[2].verdict != Kind.INVALID]
+    longest = max((sequence for _, sequence, _ in sound), default=0)
+    ordered = sorted((bar for bar in sound if bar[1] == longest), key=lambda bar: -(bar[2].rate or 0.0))
+    if not ordered:
+        return "no number to be trusted"
+    (name, _, row), *others = ordered
+    parts = [f"at {longest} tokens {name} is fastest with {format_flops(row.rate or 0.0)}", share_words(row)]
+    parts += [f"{(row.rate or 0.0) / (other.rate or 1.0):.2f} times {second}" for second, _, other in others[:1]]
+    return ", ".join(filter(None, parts))
+
+
+def time_plots(runs: Sequence[Run]) -> list[Plot]:
+    """Shares of a call by class of kernel; of a measurement that was profiled again the last time stands."""
+    found = [pair for pair in latest((run, one) for run in runs for one in run.profiles) if pair[1].classes]
+    if not found:
+        return []
+    shown = thinned(found, MOST_BARS)
+    label, longest = max(found, key=lambda pair: pair[1].span_s / pair[1].calls)
+    most = max(longest.classes, key=lambda one: one.share)
+    says = printable(f"Most of the time of {label} goes into {most.name} ({format_share(most.share)}). ")
+    says += "Profiled times are never judged." + thinned_note(len(shown), len(found), "profiles")
+    figure = _stacked([(label, _classes(one)) for label, one in shown], CLASSES, "share of the span (%)")
+    return [Plot(TIME, "Shares of a call by class of kernel, under a profiler", says, figure)]
+
+
+def _classes(profile: Profile) -> dict[str, tuple[float, Sequence[str]]]:
+    return {
+        one.name: (
+            100 * one.share,
+            [
+                f"{one.name}: {format_share(one.share)}",
+                f"{format_seconds(one.total_s / profile.calls)} a call",
+                f"{count(one.count, 'launch', 'es')} in {count(profile.calls, 'call')}",
+                *one.largest[:3],
+            ],
+        )
+        for one in profile.classes
+    }
+
+
+def memory_plots(runs: Sequence[Run]) -> list[Plot]:
+    """Memory at the peak by category; of a call that was followed again the last time stands."""
+    found = [pair for pair in latest((run, use) for run in runs for use in run.memory_uses) if pair[1].peak_bytes]
+    if not found:
+        return []
+    shown = thinned(found, MOST_BARS)
+    scale, unit = (GIB, "GiB") if max(use.peak_bytes for _, use in shown) >= GIB else (MIB, "MiB")
+    label, highest = max(found, key=lambda pair: pair[1].peak_bytes)
+    kind, size = max(highest.categories.items(), key=lambda pair: pair[1])
+    says = printable(
+        f"The highest peak is that of {label}, {format_memory(highest.peak_bytes)}; "
+        f"most of it is {kind} ({format_share(size / highest.peak_bytes)})."
+    ) + thinned_note(len(shown), len(found), "calls")
+    figure = _stacked([(label, _categories(use, scale)) for label, use in shown], CATEGORIES, f"peak memory ({unit})")
+    return [Plot(MEMORY, "Memory at the peak by category", says, figure)]
+
+
+def _categories(use: MemoryUse, scale: float) -> dict[str, tuple[float, Sequence[str]]]:
+    return {
+        kind: (size / scale, [f"{kind}: {format_memory(size)}", f"{format_share(size / use.peak_bytes)} of the peak"])
+        for kind, size in use.categories.items()
+    }
+
+
+def latest(notes: Iterable[tuple[Run, Note]]) -> list[tuple[str, Note]]:
+    """The last note of each test and name with its label, which names the run where there are several."""
+    known = list(notes)
+    runs = list({id(run): run for run, _ in known}.values())
+    names = run_names(runs)
+    found = {
+        (id(run), one.test_id, one.name): (one.label + (f", run {names[run.path]}" if len(runs) > 1 else ""), one)
+        for run, one in known
+    }
+    return list(found.values())
+
+
+def _stacked(calls: Sequence[Call], kinds: Iterable[str], title: str) -> dict[str, Any]:
+    """Bars below each other, each of parts in one order, which differ in colour and in pattern."""
+    present = [kind for kind in kinds if any(kind in parts for _, parts in calls)]
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "x": [parts.get(kind, (0.0, ()))[0] for _, parts in calls],
+            "y": list(range(len(calls))),
+            "name": kind,
+            "marker": bar_marker(index),
+            "hoverinfo": "text",
+            "hovertext": [lines_of([name, *parts.get(kind, (0.0, ()))[1]]) for name, parts in calls],
+        }
+        for index, kind in enumerate(present)
+    ]
+    names = {"tickvals": list(range(len(calls))), "ticktext": [wrapped(name) for name, _ in calls]}
+    layout = {
+        "barmode": "stack",
+        "xaxis": axis(title, rangemode="tozero"),
+        "yaxis": axis("", autorange="reversed", showgrid=False, tickfont={"size": 10}, **names),
+    }
+    return plain_figure(traces, layout, height=190 + 46 * len(calls) + 12 * len(present))

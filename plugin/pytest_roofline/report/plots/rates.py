@@ -1,0 +1,356 @@
+"""Rates against size, with roofline and baseline; and copies between devices as a heat map."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from statistics import median
+from typing import Any, TypeGuard
+
+from ...core.facts import HardwareKey
+from ...core.keys import Scalar
+from ...core.rows import Row
+from ...core.units import format_bytes, format_share, printable, size_label, three_digits
+from ...core.work import rate_suffix
+from ...stats.verdicts import Kind
+from ..transfers import FEWEST_PAIRS, pair_of, title_of
+from .chart import (
+    COLOURS,
+    GREY,
+    MOST_POINTS,
+    MOST_SERIES,
+    Plot,
+    Trace,
+    axis,
+    dashed,
+    drawable,
+    limited,
+    lines_of,
+    log_axis,
+    marks,
+    marks_explained,
+    plain_figure,
+    safe,
+    size_axis,
+    thinned,
+    thinned_note,
+    with_legend,
+)
+from .words import (
+    ceiling_of,
+    ceiling_words,
+    devices,
+    hover,
+    of_run,
+    rate_unit,
+    rate_words,
+    roofs_of,
+    sentence,
+    verdicts,
+)
+
+SIZE = "size_bytes"
+# By section, what a rate counts, by metric; and how many sizes make a line. A world is a line of its own, so that two
+# sizes of each already show what size and world do.
+SECTIONS: tuple[tuple[str, dict[str, str], int], ...] = (
+    ("Bandwidth against size", {"traffic_GBps": "bytes read and written a second",
+                                "payload_GBps": "bytes arrived a second",
+                                "wirebw_GBps": "bytes over the link a second"}, 3),
+    ("Collectives by size and world", {"busbw_GBps": "bus bandwidth", "algbw_GBps": "algorithm bandwidth"}, 2),
+)  # fmt: skip
+# Fewer sizes make no plateau; as in the terminal's line on a sweep.
+FEWEST_POINTS = 4
+# So many series are told in a sentence each.
+MOST_TOLD = 3
+BETWEEN = "Copies between devices"
+# The darkest colour of a heat map is at most this share of the brightest one's rate.
+_LEAST_SPAN = 0.7
+_RED = "✕"
+# Sources and targets of one figure: those of a rack; more of them than the second leave cells no room for numbers.
+MOST_DEVICES, _MOST_NUMBERED = 72, 16
+
+# The rows of one line by size in bytes, smallest first.
+Series = dict[int, Row]
+Pairs = dict[tuple[int, int], Row]
+
+
+def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
+    """A plot for each benchmark with several sizes; with many series it takes several."""
+    plots = []
+    for section, counted, fewest in SECTIONS:
+        groups: dict[tuple[str, str], list[Row]] = {}
+        for row in rows:
+            suffix = rate_suffix(row.counting or "")
+            if suffix in counted:
+                groups.setdefault((row.benchmark, suffix), []).append(row)
+        sheets = []
+        for (benchmark, suffix), members in groups.items():
+            found = list(series_of(members, fewest).items())
+            parts = [dict(found[start : start + MOST_SERIES]) for start in range(0, len(found), MOST_SERIES)]
+            for number, part in enumerate(parts, 1):
+                told = f", part {number} of {len(parts)}" if len(parts) > 1 else ""
+                sheets.append((section, f"{benchmark} on {devices(members)}{told}", counted[suffix], part))
+        plots += limited(sheets, lambda sheet: _sweep(*sheet), lambda sheet: any(map(_red, sheet[3].values())))
+    return plots
+
+
+def _red(series: Series) -> bool:
+    return any(row.red for row in series.values())
+
+
+def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -> Plot:
+    total = sum(map(len, every.values()))
+    drawn = {name: _thinned(series, total) for name, series in every.items()}
+    rows = [row for series in drawn.values() for row in series.values()]
+    unit, unit_name = rate_unit(rows[0].counting or "")
+    sizes = [size for series in drawn.values() for size in series]
+    traces: list[Trace] = []
+    for ceiling, label in roofs_of(rows):
+        traces += dashed([min(sizes), max(sizes)], [ceiling.value / unit] * 2, label)
+    for index, (name, series) in enumerate(drawn.items()):
+        traces += _baseline(series, index, unit, explained=not any(one["name"] == "baseline" for one in traces))
+        ys = [(row.rate or 0.0) / unit for row in series.values()]
+        beside = [hover(row, name) for row in series.values()]
+        traces.append(marks(name, list(series), ys, beside, index, rows=list(series.values())))
+    traces += _limits(drawn.values(), unit) + marks_explained(rows)
+    heights = [y for trace in traces for y in trace["y"]]
+    layout = {"xaxis": size_axis("size", sizes), "yaxis": log_axis(f"{rate_name} ({unit_name})", heights)}
+    figure = plain_figure(traces, layout, with_legend(420, len(traces)))
+    return Plot(section, printable(title), _says(every) + thinned_note(len(rows), total, "points"), figure)
+
+
+def _thinned(series: Series, total: int) -> Series:
+    share = len(series) if total <= MOST_POINTS else max(2, len(series) * MOST_POINTS // total)
+    return dict(thinned(list(series.items()), share, lambda point: point[1].red))
+
+
+def _baseline(series: Series, index: int, unit: float, *, explained: bool) -> list[Trace]:
+    """Bars from the slowest to the fastest process of the baseline, of those sizes that have one."""
+    spans = []
+    for size, row in series.items():
+        rates = [rate / unit for seconds in row.baseline_medians_s if drawable(rate := row.rate_of(seconds))]
+        spans += [(size, min(rates), median(rates), max(rates))] if rates else []
+    if not spans:
+        return []
+    sizes, lows, middles, highs = zip(*spans, strict=True)
+    up, down = ([one - other for one, other in zip(*pair, strict=True)] for pair in ((highs, middles), (middles, lows)))
+    bars = {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": COLOURS[index % len(COLOURS)]}
+    return [
+        {
+            "type": "scatter", "mode": "markers", "x": list(sizes), "y": list(middles), "name": "baseline",
+            "showlegend": explained, "hoverinfo": "skip", "error_y": bars,
+            "marker": {"symbol": "line-ew-open", "size": 9, "color": GREY},
+        }
+    ]  # fmt: skip
+
+
+def _limits(drawn: Iterable[Series], unit: float) -> list[Trace]:
+    """A mark where a published limit or a share of the roofline gates."""
+    held = [
+        (size, row, rate)
+        for series in drawn
+        for size, row in series.items()
+        if row.judgement is not None and drawable(rate := row.rate_of(row.judgement.limit_s))
+    ]
+    marker = {"symbol": "line-ew-open", "size": 22, "color": GREY, "line": {"width": 3, "color": GREY}}
+    trace = {
+        "type": "scatter", "mode": "markers", "marker": marker, "name": "limit that gates", "hoverinfo": "text",
+        "x": [size for size, _, _ in held], "y": [rate / unit for _, _, rate in held],
+        "hovertext": [lines_of([row.label, row.reason]) for _, row, _ in held],
+    }  # fmt: skip
+    return [trace] if held else []
+
+
+def series_of(rows: Sequence[Row], fewest: int) -> dict[str, Series]:
+    """The series of one benchmark by name, each of at least so many sizes; none where no parameter is the size.
+
+    Args:
+        rows: measurements of one benchmark.
+        fewest: sizes that make a line.
+    """
+    parameter = size_parameter(rows)
+    found: dict[tuple[str, ...], Series] = {}
+    for row in rows:
+        size = row.parameters.get(SIZE) if parameter == SIZE else row.size_bytes
+        if parameter is not None and _whole(size) and drawable(row.rate):
+            found.setdefault(_parts(row, parameter), {})[size] = row
+    names = _names(list(found))
+    made = {names[parts]: dict(sorted(series.items())) for parts, series in found.items() if len(series) >= fewest}
+    return dict(sorted(made.items(), key=lambda pair: natural(pair[0])))
+
+
+def _whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def natural(name: str) -> list[tuple[str, int]]:
+    """A key that sorts `2 ranks` before `16 ranks`, so that an order does not depend on what failed."""
+    return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,18})", name)]
+
+
+def size_parameter(rows: Iterable[Row]) -> str | None:
+    """The parameter that is the size: `size_bytes`, else a whole number that the work's size is a multiple of."""
+    factors: dict[str, dict[Any, float]] = {}
+    for row in rows:
+        for name, value in row.parameters.items():
+            if _whole(value):
+                factors.setdefault(name, {})[value] = (row.size_bytes or 0) / value
+    if SIZE in factors:
+        return SIZE
+    fixed = (name for name, by in factors.items() if len(by) > 1 and len({*by.values()}) == 1 and 0 not in by.values())
+    return next(fixed, None)
+
+
+def _parts(row: Row, size_parameter: str) -> tuple[str, ...]:
+    """What may tell a row's series from the others of its benchmark."""
+    assert row.key is not None
+    parameters = ", ".join(_value(name, value) for name, value in row.parameters.items() if name != size_parameter)
+    hardware = _without_count(row.key.hardware)
+    return parameters, row.name, row.key.metric, row.key.cache, row.key.timing, hardware, f"run {row.run}"
+
+
+@lru_cache(maxsize=256)
+def _without_count(hardware: HardwareKey) -> str:
+    """How many devices there are, the size of the world says already."""
+    return str(replace(hardware, devices=1))
+
+
+def _names(found: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """The parameters, and whatever else differs between any two."""
+    differs = [len(set(values)) > 1 for values in zip(*found, strict=True)]
+    return {
+        parts: ", ".join(part for at, part in enumerate(parts) if part and (at == 0 or differs[at])) or "this run"
+        for parts in found
+    }
+
+
+def _value(name: str, value: Scalar) -> str:
+    """The value of a parameter as it stands in the name of a series."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return f"{value}"
+    if name.endswith("_bytes"):
+        return size_label(value)
+    # A bare number would say nothing.
+    return f"{value} ranks" if name == "world_size" else f"{name} {value}"
+
+
+def _says(every: dict[str, Series]) -> str:
+    """What each of the worst series says: its plateau beside the roofline, and which sizes got slower."""
+    worst = sorted(every, key=lambda name: -sum(row.red for row in every[name].values()))
+    told = [f"{name}: {_series_text(every[name])}." if len(every) > 1 else sentence(_series_text(every[name]))
+            for name in worst[:MOST_TOLD]]  # fmt: skip
+    more = f" {len(worst) - MOST_TOLD} more series are in the figure." if len(worst) > MOST_TOLD else ""
+    barred = any(row.baseline_medians_s for series in every.values() for row in series.values())
+    bars = " A bar reaches from the slowest to the fastest process of the baseline." if barred else ""
+    return printable(" ".join(told) + more + bars)
+
+
+def _series_text(series: Series) -> str:
+    """`plateau 3.9 TB/s, 81.2 % of the datasheet's 4.8 TB/s; 2 of 20 sizes slower …`."""
+    sound = [row for row in series.values() if row.verdict != Kind.INVALID]
+    sizes = {id(row): format_bytes(size) for size, row in series.items()}
+    cached = sum("cache_resident" in (row.labels or ()) for row in sound)
+    parts = [_plateau(sound), verdicts(list(series.values()), "size", lambda row: sizes[id(row)])]
+    parts += [f"{cached} small enough to stay in a cache, which the roofline does not bound"] * bool(cached)
+    return "; ".join(parts)
+
+
+def _plateau(rows: Sequence[Row]) -> str:
+    """The median rate of the largest third of the sizes beside the roofline; of few sizes the rate of the largest."""
+    if not rows:
+        return "no size to be trusted"
+    last, largest = rows[-max(2, len(rows) // 3) :], rows[-1]
+    enough = len(rows) >= FEWEST_POINTS
+    value = median(row.rate or 0.0 for row in last) if enough else largest.rate or 0.0
+    reached = rate_words(value, largest.counting or "")
+    text = f"plateau {reached}" if enough else f"{reached} at the largest size"
+    ceiling = ceiling_of(largest)
+    if ceiling is None or largest.roofline_share is None or not largest.rate:
+        return text
+    share = largest.roofline_share * value / largest.rate
+    whose = "the datasheet's" if ceiling.source == "datasheet" else "the measured"
+    return f"{text}, {format_share(share)} of {whose} {rate_words(ceiling.value, ceiling.metric)}"
+
+
+def peer_plots(rows: Sequence[Row]) -> list[Plot]:
+    """A heat map for every benchmark and size that was measured between three pairs of devices or more."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    between = [row for row in rows if pair_of(row) is not None and rate_suffix(row.counting or "") is not None]
+    for row in between:
+        groups.setdefault((f"{title_of(row)}, {row.counting}", of_run(row, between)), []).append(row)
+    found = []
+    for (title, run), members in groups.items():
+        pairs = {pair: row for row in members if (pair := pair_of(row)) is not None}
+        if len(pairs) >= FEWEST_PAIRS:
+            found.append((f"{title} on {devices(members)}{run}", pairs))
+    return limited(found, lambda one: _heat_map(*one), lambda one: any(row.red for row in one[1].values()))
+
+
+def _shown(known: Pairs) -> Pairs:
+    """The pairs of so many sources and targets as a figure has room for, those of failed tests first."""
+    sources: set[int] = set()
+    targets: set[int] = set()
+    for source, target in sorted(known, key=lambda pair: (not known[pair].red, pair)):
+        if len(sources | {source}) <= MOST_DEVICES and len(targets | {target}) <= MOST_DEVICES:
+            sources.add(source)
+            targets.add(target)
+    return {pair: row for pair, row in known.items() if pair[0] in sources and pair[1] in targets}
+
+
+def _heat_map(title: str, known: Pairs) -> Plot:
+    shown = _shown(known)
+    sources, targets = ([*map(str, sorted({pair[end] for pair in shown}))] for end in (0, 1))
+    unit, unit_name = rate_unit(next(iter(shown.values())).counting or "")
+    numbered = max(len(sources), len(targets)) <= _MOST_NUMBERED
+    cells = {(str(source), str(target)): row for (source, target), row in shown.items()}
+    heights = {at: row.rate / unit for at, row in cells.items() if row.rate is not None and row.verdict != Kind.INVALID}
+    texts = {at: "<br>".join([three_digits(height)] * numbered + [_RED] * cells[at].red)
+             for at, height in heights.items()}  # fmt: skip
+    told = {at: lines_of(hover(row, row.label)) for at, row in cells.items()}
+
+    def grid(of: dict[tuple[str, str], Any], empty: str | None) -> list[list[Any]]:
+        return [[of.get((source, target), empty) for target in targets] for source in sources]
+
+    trace = {
+        "type": "heatmap", "x": targets, "y": sources, "z": grid(heights, None), "name": safe(title),
+        "text": grid(texts, ""), "texttemplate": "%{text}", "hoverinfo": "text", "hovertext": grid(told, ""),
+        # From zero, a few percent would not show; from the lowest, they would look like a collapse.
+        "zmin": min([*heights.values(), _LEAST_SPAN * max(heights.values(), default=0.0)]),
+        "zmax": max(heights.values(), default=1.0),
+        # Perceptually even, and made to look the same to the colour-blind.
+        "colorscale": "Cividis", "xgap": 2, "ygap": 2,
+        "colorbar": {"title": {"text": unit_name}, "thickness": 12, "len": 0.9},
+    }  # fmt: skip
+    # What stands in a cell without a number, whose background is the page's.
+    bare = [
+        {"x": target, "y": source, "showarrow": False, "font": {"size": 10},
+         "text": "inv." if row.verdict == Kind.INVALID else "?"}
+        for (source, target), row in cells.items() if (source, target) not in heights
+    ]  # fmt: skip
+    layout = {
+        "xaxis": axis("target", type="category", showgrid=False),
+        "yaxis": axis("source", type="category", autorange="reversed", showgrid=False),
+        "annotations": bare,
+    }
+    figure = plain_figure([trace], layout, height=120 + (44 if numbered else 22) * max(4, len(sources)))
+    roofs = {ceiling for row in known.values() if (ceiling := ceiling_of(row)) is not None}
+    title = ", ".join([title, *(ceiling_words(roof) for roof in roofs if len(roofs) == 1)])
+    says = _pairs_text(known) + thinned_note(len(shown), len(known), "pairs")
+    return Plot(BETWEEN, printable(title), says, figure)
+
+
+def _pairs_text(known: Pairs) -> str:
+    """`Lowest 312 GB/s for 2→5, median 390 GB/s, highest 395 GB/s for 0→1; …`."""
+    sound = {pair: row.rate for pair, row in known.items() if row.verdict != Kind.INVALID and row.rate is not None}
+    told = f"{verdicts(list(known.values()), 'pair', lambda row: '→'.join(map(str, pair_of(row) or ())))}."
+    if not sound:
+        return f"No pair has a number to be trusted; {told}"
+    low, high = (bound(sound, key=lambda pair: sound[pair]) for bound in (min, max))
+    metric = next(iter(known.values())).counting or ""
+    text = (
+        f"Lowest {rate_words(sound[low], metric)} for {low[0]}→{low[1]}, "
+        f"median {rate_words(median(sound.values()), metric)}, "
+        f"highest {rate_words(sound[high], metric)} for {high[0]}→{high[1]}"
+    )
+    crossed = f" {_RED} marks a failed test." if any(row.red for row in known.values()) else ""
+    return f"{text}; {told} Rows are sources, columns targets.{crossed}"
