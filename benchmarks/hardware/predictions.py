@@ -235,7 +235,7 @@ GATE = (
     _ran("gate", "propose", "roofline baseline propose", "baselines.md"),
     _ran("gate", "approve", "roofline baseline approve", "baselines.md"),
     _ran("gate", "gate", "the same card under --roofline-ci", "README: green means fast enough"),
-    _ran("gate", "drill", "a drill of 20 %: every compared test is red", "README: is the gate awake?"),
+    _ran("gate", "drill", "a drill of 20 %: every compared test is red", "README: does the gate fail?"),
 )  # fmt: skip
 LAST = (
     _ran("memcheck", "memcheck", "compute-sanitizer over the Triton kernels", "suite.md"),

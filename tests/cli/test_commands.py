@@ -18,9 +18,8 @@ from click.testing import CliRunner
 
 from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.baselines.runs import encode_line
-from pytest_roofline.cli.gone import GONE
-from pytest_roofline.cli.help import SECTIONS
 from pytest_roofline.cli.main import main
+from pytest_roofline.cli.options import GONE, SECTIONS
 from pytest_roofline.core.entries import Baseline, ExactEntry
 from pytest_roofline.core.facts import Property
 from pytest_roofline.core.memory import OutOfMemory
@@ -160,7 +159,7 @@ def command(scene, make, monkeypatch):
     def run(words, arguments):
         with pytest.MonkeyPatch.context() as patch:
             if words == "drill":
-                patch.setattr(subprocess, "run", asleep(make))
+                patch.setattr(subprocess, "run", drilled(make))
             if words == "selftest":
                 found = Property("a copy stays below the peak", "FAILS", "5 TB/s", "at most 3.35 TB/s")
                 patch.setattr(selftest, "selftest", lambda *_: iter([found]))
@@ -169,7 +168,7 @@ def command(scene, make, monkeypatch):
     return run
 
 
-def asleep(make):
+def drilled(make):
     """Stands for the pytest of a drill, in which one test of two did not turn red."""
 
     def run(command, *, env, stdout, **_):
@@ -332,8 +331,8 @@ def test_what_json_tells_is_what_the_words_tell(good):
     assert {"baselines/h200.json"} == {flaw["file"] for flaw in flaws}
     assert any(not flaw["hint"] for flaw in flaws)
     drill = json.loads(good("drill").stdout)
-    assert (0.2, 2, 1, "") == (drill["slowdown"], drill["compared"], drill["red"], drill["tests"][0]["asleep"])
-    assert drill["tests"][1]["asleep"].startswith("other[64MiB] PASSED, seen as +20.0 %")
+    assert (0.2, 2, 1, "") == (drill["slowdown"], drill["compared"], drill["red"], drill["tests"][0]["not_red"])
+    assert drill["tests"][1]["not_red"].startswith("other[64MiB] PASSED, seen as +20.0 %")
     explained = json.loads(good("explain").stdout)
     (test,) = explained["tests"]
     assert ("REGRESSED", [1.4e-3]) == (test["judgement"]["verdict"], test["processes"][0]["seconds"])

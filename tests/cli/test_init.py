@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.cli import init as cli_init
+from pytest_roofline.cli import output as cli_init
 from pytest_roofline.cli.main import main
 
 from .. import warm

@@ -286,7 +286,7 @@ def test_a_drill_in_which_a_test_did_not_turn_red_is_a_failure(command, make, dr
     result = command("drill", "10%")
     assert result.exit_code == 1
     assert "1 of 2 tests turned red" in result.stdout
-    assert f"asleep: other[64MiB] {verdict}, seen as +10.0 %: too noisy" in result.stdout
+    assert f"not red: other[64MiB] {verdict}, seen as +10.0 %: too noisy" in result.stdout
 
 
 def test_a_drill_within_the_tolerance_says_that_it_is(command, make, drilled):

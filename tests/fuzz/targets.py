@@ -15,9 +15,9 @@ from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.baselines.pruning import read_plan
 from pytest_roofline.baselines.runs import ends_of, read_run
 from pytest_roofline.bundle.sources import pytest_settings
-from pytest_roofline.cli.help import Commands
 from pytest_roofline.cli.main import main
-from pytest_roofline.cli.runs import _tell
+from pytest_roofline.cli.options import Commands
+from pytest_roofline.cli.runs import tell_drill
 from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.exchange import NAMES
 from pytest_roofline.exchange import read as read_foreign
@@ -185,7 +185,7 @@ def parts() -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 def told_of_drill(path: Path) -> None:
     """What `roofline drill` says of the run that it had made."""
-    sys.exit(_tell(read_run(path), 0.2, as_json=True))
+    sys.exit(tell_drill(read_run(path), 0.2, as_json=True))
 
 
 def _commands(foreign: tuple[str, ...]) -> list[Target]:

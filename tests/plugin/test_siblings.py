@@ -6,7 +6,7 @@ import pytest
 
 import pytest_roofline.engine.conditions
 import pytest_roofline.engine.measure
-from pytest_roofline.cli.runs import _tell
+from pytest_roofline.cli.runs import tell_drill
 
 CARDS = '''
 
@@ -147,7 +147,7 @@ def test_a_saved_run_is_not_what_siblings_are_compared_with(machine, desk):
 
 def test_a_drill_asks_nothing_of_siblings_which_it_slows_all_alike(machine, desk):
     assert machine(*[1.0] * 8, arguments=["--roofline-drill=30%", "--roofline-save=drill"]).ret == 0
-    assert _tell(desk.saved("drill"), 0.3, as_json=False) == 2
+    assert tell_drill(desk.saved("drill"), 0.3, as_json=False) == 2
 
 
 def test_links_are_held_against_those_of_their_class(machine, desk):

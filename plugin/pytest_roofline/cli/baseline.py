@@ -1,4 +1,4 @@
-"""`roofline baseline`, `propose` and `approve`: runs become a proposal, which a person reads and approves."""
+"""`roofline baseline propose` and `approve`: runs become a proposal, which a person reads and approves."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -9,8 +9,7 @@ import click
 
 from ..core.errors import BadFile, CannotStore
 from ..core.units import printable
-from .help import InOrder
-from .options import folder_option, into_option, json_option, print_json
+from .options import InOrder, command, folder_option, into_option, print_json
 from .upkeep import check, prune, show
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def baseline() -> None:
     """Make and renew baselines: runs become a proposal, a person approves it."""
 
 
-@click.command(short_help="Make a proposal of saved runs.")
+@command("Make a proposal of saved runs.", folder_option)
 @click.argument("runs", nargs=-1)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The proposal to write.")
 @click.option("--driver", default="", help="Only runs of this driver: its version or the first parts of it, as 550.")
@@ -40,8 +39,6 @@ def baseline() -> None:
     help="Also tests that failed only because they were slower, took more memory, or their kernels ask for more: that "
     "is accepted.",
 )
-@json_option
-@folder_option
 def propose(
     runs: tuple[str, ...],
     output: Path,
@@ -157,9 +154,8 @@ def provisional_lines(entries: "Iterable[Entry]", path: Path) -> list[str]:
     return [f"{note}; see `roofline baseline show {path}`"] if note else []
 
 
-@click.command(short_help="Merge a proposal into the baselines.")
+@command("Merge a proposal into the baselines.", into_option)
 @click.argument("proposal", type=click.Path(path_type=Path))
-@into_option
 @click.option("--only", multiple=True, metavar="EXPR", help="Only entries with this in their label (repeatable).")
 @click.option("--replace", is_flag=True, help="Take the new sessions in place of the old, unless they are too slow.")
 @click.option(
@@ -168,7 +164,6 @@ def provisional_lines(entries: "Iterable[Entry]", path: Path) -> list[str]:
     help="Take what crept beyond the tolerance since its anchor, and anchor it anew; and what takes more memory.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the changes, write nothing.")
-@json_option
 def approve(
     proposal: Path,
     into: Path,
@@ -242,5 +237,5 @@ def _exact_lines(changes: "Sequence[ExactChange]") -> list[str]:
     return [table, *exact_change_lines(changes)]
 
 
-for command in (propose, approve, show, check, prune):
-    baseline.add_command(command)
+for _command in (propose, approve, show, check, prune):
+    baseline.add_command(_command)

@@ -1,8 +1,9 @@
-"""`roofline doctor` and `roofline selftest`: what this machine has, and proof that its clocks can be trusted."""
+"""`roofline doctor`, `selftest` and `hardware`: what this machine has, whether its clocks can be trusted, its peaks."""
 
 import os
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,22 +11,21 @@ import click
 
 from ..core.errors import CannotStore
 from ..core.units import printable
-from .options import json_option, print_json
+from .options import InOrder, command, print_json, width
 
 if TYPE_CHECKING:
-    from ..core.facts import DeviceFacts, Environment, Finding, Machine, Property, Unexpected
-    from ..core.samples import Calibration
+    from ..core.facts import DeviceFacts, Finding, Machine, Unexpected
+    from ..hardware import Peak, Product
 
 
 def _width() -> int:
     return shutil.get_terminal_size((100, 24)).columns
 
 
-@click.command(short_help="Prove on this device that timing is right, in a minute.")
-@click.option("--device", default=None, help="cpu, cuda, cuda:N, mps, xpu; the best there is by default.")
-@json_option
+@command("Prove on this device that timing is right, in a minute.")
+@click.option("--device", help="cpu, cuda, cuda:N, mps, xpu; the best there is by default.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Also write the JSON to this file.")
-def selftest(device: str | None, as_json: bool, output: Path | None) -> None:
+def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
     """Prove on this device that timing is right: a line for each property that must hold.
 
     It takes up to a minute, of which a GPU works at its power cap for ten seconds.
@@ -34,7 +34,8 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> None:
 
     Exit status: 0 timing can be trusted, 1 a property fails, 2 the device or a file cannot be used.
     """
-    from ..core.writing import refuse_overwriting
+    from ..core.storage import to_plain
+    from ..core.writing import refuse_overwriting, write_json
     from ..engine.calibration import calibrate
     from ..engine.devices import open_device
     from ..engine.host import gather, unused_accelerator
@@ -59,12 +60,16 @@ def selftest(device: str | None, as_json: bool, output: Path | None) -> None:
     failed = [found.name for found in properties if found.outcome == "FAILS"]
     closing = f"{len(failed)} of {len(properties)} properties fail" if failed else "timing can be trusted here"
     click.echo(closing, err=as_json)
-    plain = _selftest_as_plain(environment, calibrate(opened), properties)
+    plain = {
+        "environment": to_plain(environment),
+        "calibration": to_plain(calibrate(opened)),
+        "properties": [to_plain(found) for found in properties],
+    }
     if output is not None:
-        _write(output, plain)
+        write_json(output, plain)
     if as_json:
         print_json(plain)
-    sys.exit(1 if failed else 0)
+    return 1 if failed else 0
 
 
 def _refuse_unwritable(path: Path) -> None:
@@ -85,29 +90,10 @@ def _memory_peak(device: "DeviceFacts") -> float | None:
     return peak.value * 1e9 if peak else None
 
 
-def _selftest_as_plain(
-    environment: "Environment", calibration: "Calibration", properties: "list[Property]"
-) -> dict[str, Any]:
-    from ..core.storage import to_plain
-
-    return {
-        "environment": to_plain(environment),
-        "calibration": to_plain(calibration),
-        "properties": [to_plain(found) for found in properties],
-    }
-
-
-def _write(path: Path, plain: dict[str, Any]) -> None:
-    from ..core.writing import write_json
-
-    write_json(path, plain)
-
-
-@click.command(short_help="List what limits trust in this machine's numbers.")
+@command("List what limits trust in this machine's numbers.")
 @click.option("--expect", type=click.Path(path_type=Path), help="Check the machine against FILE; nothing is measured.")
 @click.option("--write-expect", type=click.Path(path_type=Path), help="Write FILE from this machine, a good one.")
-@json_option
-def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> None:
+def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int:
     """List what this machine has, what limits the trust in its numbers, and what would mend each.
 
     Example: roofline doctor --expect node.json
@@ -132,7 +118,7 @@ def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> Non
         print_json(_as_plain(machine, findings, found))
     if write_expect is not None:
         click.echo(f"expectation written to {write_expect}; read it, and leave out what may differ", err=as_json)
-    sys.exit(1 if found else 0)
+    return 1 if found else 0
 
 
 def _as_plain(machine: "Machine", findings: "list[Finding]", found: "list[Unexpected]") -> dict[str, Any]:
@@ -159,3 +145,103 @@ def _print_doctor(
         click.echo("")
         for line in difference_lines(found, str(expect)):
             click.echo(line)
+
+
+@click.group(cls=InOrder, short_help="Say which products are known, and what they can reach.")
+def hardware() -> None:
+    """Which products are known, what they can reach, and whether that can be true.
+
+    What ships, and before it the hardware.json of ./baselines and of every `roofline --hardware DIR`.
+    """
+
+
+@command("List every known product.", group=hardware, name="list")
+@click.pass_obj
+def list_products(folders: tuple[Path, ...], as_json: bool) -> None:
+    """List every known product: memory, peaks, and how sure its figures are.
+
+    Example: roofline --hardware site/ hardware list
+
+    Exit status: 0 listed, 2 a file cannot be used.
+    """
+    from ..report.machine import product_table
+
+    rows = sorted(_products(folders), key=lambda product: product.key)
+    if as_json:
+        print_json([_product_json(product) for product in rows])
+    else:
+        click.echo(product_table(rows, width(), sys.stdout.isatty()))
+
+
+@command("Show what is known of one product, with sources.", group=hardware)
+@click.argument("name")
+@click.pass_obj
+def show(folders: tuple[Path, ...], name: str, as_json: bool) -> int:
+    """Show what is known of NAME: a product as `list` has it, or the exact name that a driver prints.
+
+    Example: roofline hardware show "NVIDIA H100 80GB HBM3"
+
+    Exit status: 0 it is known, 1 it is not, and what to write down is printed, 2 a file cannot be used.
+    """
+    from ..hardware.keys import how_to_add, is_slice, part_line
+    from ..report.machine import product_lines
+
+    found = [product for product in _products(folders) if _is_called(product, name)]
+    if as_json:
+        print_json([_product_json(product) for product in found])
+    elif found:
+        click.echo("\n\n".join("\n".join(product_lines(product)) for product in found))
+    elif is_slice(name):
+        click.echo(part_line(printable(name)))
+    else:
+        click.echo(f"{printable(repr(name))} is not known. {how_to_add(name)}")
+    return 0 if found else 1
+
+
+def _products(folders: tuple[Path, ...]) -> "tuple[Product, ...]":
+    """What is in use with the hardware of these folders."""
+    from ..hardware.lookup import hardware_files, merged
+
+    return merged(hardware_files(folders)).catalogue.products
+
+
+def _is_called(product: "Product", name: str) -> bool:
+    """Whether a product goes by this: its key, the first word of it, or a name that is printed for it."""
+    return name in (product.product, " ".join(product.key), *(alias.name for alias in product.names))
+
+
+@command("Validate files of hardware.", group=hardware, name="check")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.pass_obj
+def check_hardware(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: bool) -> int:
+    """Validate FILES of hardware, each beside the files in use; without FILES, all of these.
+
+    Checked are the form, the names, the sources, and that every figure lies in the range of its unit.
+
+    Example: roofline hardware check site/hardware.json
+
+    Exit status: 0 nothing is wrong, 1 something is, 2 a file cannot be read.
+    """
+    from ..hardware.lookup import hardware_files, mistakes_in
+
+    in_use = hardware_files(folders)
+    found = [(str(path), mistake) for path in files or in_use for mistake in mistakes_in(path, in_use)]
+    if as_json:
+        print_json([{"file": file, **asdict(mistake)} for file, mistake in found])
+    else:
+        for file, mistake in found:
+            click.echo(f"{printable(file)}: {mistake}")
+        where = ", ".join(map(str, files or in_use)) or "no file of hardware: what ships is tested with the package"
+        click.echo(f"{len(found) or 'nothing'} wrong in {printable(where)}")
+    return 1 if found else 0
+
+
+def _product_json(product: "Product") -> dict[str, Any]:
+    from ..core.storage import to_plain
+
+    return {**to_plain(product), "peaks": _figures(product.peaks), "facts": _figures(product.facts)}
+
+
+def _figures(figures: "dict[str, Peak]") -> dict[str, Any]:
+    """Every figure with all that there is to say of it, whether by default or not."""
+    return {name: {**asdict(figure), "bounds": figure.trusted} for name, figure in figures.items()}

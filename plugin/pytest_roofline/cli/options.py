@@ -1,34 +1,44 @@
-"""What several commands of `roofline` share."""
+"""What the commands of `roofline` share: their group, `--json` and exit status, folders, and the width of tables."""
 
+import functools
+import io
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..core.errors import BadInput, CannotStore, RooflineError
+from ..core.units import printable
+
+if TYPE_CHECKING:
+    from ..baselines.runs import Run
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+# In the order in which people need them; a command that stands in none is listed at the end.
+SECTIONS = {
+    "Begin here": ("init", "doctor", "selftest"),
+    "One run against another": ("compare", "explain", "drill"),
+    "What runs are compared with": ("baseline", "hardware"),
+    "Many runs, many machines": ("history", "fleet"),
+    "For others to read": ("report", "bundle", "export", "import"),
+}
+_OTHERS = "Others"
+# Commands that were taken away, which for one version say what to use instead.
+GONE = {
+    "qualify": "use `roofline compare BEFORE AFTER --control KEPT_BEFORE KEPT_AFTER`, each of them runs or a folder",
+    "contrast": "read results.csv of `roofline report` with pandas; docs/suite.md has the lines",
+}
+# As pyproject.toml asks for it. What reads files works without, what looks at a device does not.
+TORCH = "torch>=2.10"
 # Where the output is no terminal, so that two runs of a command can be compared.
 WIDTH = 80
-
-folder_option = click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path(".roofline"),
-    show_default=True,
-    help="Where runs are kept; a NAME means DIR/runs/NAME.jsonl.",
-)
-into_option = click.option(
-    "--into",
-    type=click.Path(path_type=Path),
-    default=Path("baselines"),
-    show_default=True,
-    help="The folder that holds one baseline file a hardware family.",
-)
+# Of things that are left out, so many are named under each reason.
+SHOWN = 3
 
 
 def json_option_for(what: str) -> Callable[[Command], Command]:
@@ -37,6 +47,116 @@ def json_option_for(what: str) -> Callable[[Command], Command]:
 
 
 json_option = json_option_for("Print machine-readable JSON.")
+folder_option = click.option(
+    "--dir", "folder", type=click.Path(path_type=Path), default=Path(".roofline"), show_default=True,
+    help="Where runs are kept; a NAME means DIR/runs/NAME.jsonl.",
+)  # fmt: skip
+into_option = click.option(
+    "--into", type=click.Path(path_type=Path), default=Path("baselines"), show_default=True,
+    help="The folder that holds one baseline file a hardware family.",
+)  # fmt: skip
+
+
+def command(
+    short_help: str, *shared: Callable[..., Any], group: click.Group | None = None, name: str | None = None,
+    json_option: Callable[..., Any] = json_option, **settings: Any,
+) -> Callable[[Callable[..., int | None]], click.Command]:  # fmt: skip
+    """Makes a command with `--json` and shared options behind its own; what its function returns is the exit status.
+
+    Args:
+        short_help: one line of the group's help.
+        shared: `folder_option`, `into_option`.
+        group: it is added to this one, if any.
+    """
+
+    def decorate(function: Callable[..., int | None]) -> click.Command:
+        @functools.wraps(function)
+        def run(*args: Any, **named: Any) -> None:
+            sys.exit(function(*args, **named) or 0)
+
+        own: list[click.Parameter] = getattr(function, "__click_params__", [])
+        # click reads decorators from the function outward, so the option that is named last is applied first.
+        run.__click_params__ = []  # type: ignore[attr-defined]
+        for option in reversed((json_option, *shared)):
+            option(run)
+        run.__click_params__ += own  # type: ignore[attr-defined]
+        make: Callable[[Callable[..., None]], click.Command] = click.command(name, short_help=short_help, **settings)
+        made = make(run)
+        if group is not None:
+            group.add_command(made)
+        return made
+
+    return decorate
+
+
+class InOrder(click.Group):
+    """Lists its commands in the order in which a person comes to them, and not by their letters."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, as they were added."""
+        del ctx
+        return list(self.commands)
+
+
+class Commands(click.Group):
+    """Lists its commands in sections, and turns our own errors into one sentence and exit status 2."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Every command that is not hidden, one line each."""
+        del ctx
+        left = {name: one for name, one in self.commands.items() if not one.hidden}
+        # One width for all sections, so that they line up.
+        widest = max(map(len, left), default=0)
+        room = formatter.width - widest - 6
+        sections = {title: [name for name in names if name in left] for title, names in SECTIONS.items()}
+        known = {name for names in sections.values() for name in names}
+        sections[_OTHERS] = sorted(left.keys() - known)
+        for title, names in sections.items():
+            rows = [(name.ljust(widest), left[name].get_short_help_str(room)) for name in names]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """As click has it, with a question mark for what the encoding of standard output lacks."""
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="replace")
+        return super().main(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            if sys.stdout is None:
+                raise CannotStore("standard output is closed; expected one that can be written, such as /dev/null")
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Whoever reads has seen enough, as `head` has: click ends quietly.
+            raise
+        except (RooflineError, ModuleNotFoundError, OSError) as error:
+            click.echo(f"roofline: {_sentence(error)}", err=True)
+            ctx.exit(2)
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong, in a line; another module than torch that lacks is a mistake of ours."""
+    if isinstance(error, ModuleNotFoundError):
+        if error.name != "torch":
+            raise error
+        return f"torch is not installed; expected {TORCH}: pip install '{TORCH}'"
+    if isinstance(error, OSError):
+        # What fails without a name is a stream, mostly standard output.
+        where = "" if error.filename is None else f"{error.filename}: "
+        return printable(f"{where}{error.strerror or error}")
+    return printable(str(error))
+
+
+def gone(name: str) -> click.Command:
+    """A hidden command that takes whatever the old one took, and ends with status 2 and the sentence of `GONE`."""
+
+    def refuse() -> None:
+        raise BadInput(f"`roofline {name}` is gone; {GONE[name]}")
+
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, callback=refuse, hidden=True, add_help_option=False, context_settings=settings)
 
 
 def print_json(plain: Any) -> None:
@@ -50,6 +170,13 @@ def print_json(plain: Any) -> None:
 def print_document(text: str) -> None:
     """A whole file on standard output: in UTF-8, whatever a terminal takes here."""
     click.echo(text.encode(), nl=False)
+
+
+def note_cuts(runs: "Iterable[Run]") -> None:
+    """Say on standard error which runs end in the middle of a line."""
+    for run in runs:
+        if run.cut:
+            click.echo(printable(f"note: {run.path} ends in the middle of a line, which is left out"), err=True)
 
 
 def width() -> int:

@@ -1,4 +1,4 @@
-"""`roofline explain` and `roofline drill`: why a verdict is what it is, and proof that the gate is awake."""
+"""`roofline compare`, `explain` and `drill`: two runs, the reasons of a verdict, and a check that a gate fails."""
 
 import math
 import os
@@ -15,32 +15,123 @@ import click
 
 from ..core.errors import BadInput
 from ..core.samples import SIBLINGS
-from ..core.units import format_percent, format_tolerance, parse_fraction, printable
+from ..core.units import format_percent, format_tolerance, parse_fraction, parse_tolerance, printable
 from ..plugin.options import SAVED_VARIABLE
-from .options import folder_option, json_option, print_json, width
-
-# The exit status of pytest that found, or was left with, nothing to run; importing it takes longer than the command.
-NO_TESTS = 5
+from .options import command, folder_option, note_cuts, print_json, width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..baselines.comparing import Comparison
     from ..baselines.runs import Run
     from ..core.records import Judgement
     from ..core.rows import Row
 
+# The exit status of pytest that found, or was left with, nothing to run; importing it takes longer than the command.
+NO_TESTS = 5
 
-@click.command(short_help="Show why each verdict of a run is what it is.")
+
+@command("Compare a run with another or a baseline, worst first.", folder_option)
+@click.argument("old")
+@click.argument("new")
+@click.option("--tolerance", help="How much slower is still the same: 5% or 0.05 (default: 5%, of hosts 15%).")
+@click.option(
+    "--control", nargs=2, metavar="OLD NEW", help="Runs of devices that did not change: from before, and after."
+)
+def compare(
+    old: str, new: str, tolerance: str | None, control: tuple[str, str] | None, as_json: bool, folder: Path
+) -> int:
+    """Compare NEW with OLD, worst first. Each is a saved run (NAME or PATH), a folder, a pattern, or a baseline.
+
+    Several are given with commas between.
+
+    With --control a staged rollout: each device is compared with itself, less what the devices of --control did
+    meanwhile. These may be among OLD and NEW as well.
+
+    Example: roofline compare before1,before2,before3 after1,after2,after3
+
+    Exit status: 0 nothing regressed, 1 something did or was lost, 2 the input cannot be used.
+    """
+    from ..baselines.comparing import compare as compare_files
+
+    allowed = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
+    sides = _side(old, folder), _side(new, folder)
+    if control is not None:
+        return _compare_rollout(sides, (_side(control[0], folder), _side(control[1], folder)), allowed, as_json)
+    compared = compare_files(*sides, allowed)
+    note_cuts(compared.runs)
+    if compared.only_old:
+        click.echo(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)
+    if as_json:
+        from ..report.comparison import comparison_as_json
+
+        print_json(comparison_as_json(compared))
+    else:
+        _print_comparison(compared, *sides)
+    return 1 if compared.regressed else 0
+
+
+def _side(names: str, folder: Path) -> list[Path]:
+    """One side of a comparison: one file, or several with commas between their names."""
+    from ..baselines.run_files import paths_of
+
+    parts = [names] if Path(names).exists() else names.split(",")
+    return [Path(path) for part in parts if part for path in paths_of(part, folder)]
+
+
+def _compare_rollout(
+    sides: "Sequence[Sequence[Path]]", control: "Sequence[Sequence[Path]]", tolerance: float | None, as_json: bool
+) -> int:
+    """Judge and print a staged rollout; returns the exit status."""
+    from ..baselines.rollout import judge_rollout
+    from ..baselines.runs import read_run
+    from ..report.comparison import rollout_as_json, rollout_text
+
+    before, after, old, new = ([read_run(path) for path in side] for side in (*sides, *control))
+    note_cuts([*before, *after, *old, *new])
+    found = judge_rollout(before, after, (old, new), tolerance)
+    if as_json:
+        print_json(rollout_as_json(found))
+    else:
+        click.echo(rollout_text(found, width(), sys.stdout.isatty()))
+    return 1 if found.worse else 0
+
+
+def _print_comparison(compared: "Comparison", old: "Sequence[Path]", new: "Sequence[Path]") -> None:
+    from ..core.rows import worst_first
+    from ..report.comparison import comparison_lines
+    from ..report.messages import peak_lines
+    from ..report.overview import ladder_lines, ladder_of
+    from ..report.published import idle_lines
+    from ..report.tables import comparison_table, exact_reason_lines, kernels_table
+    from ..report.words import counts_text
+
+    rows, kernels = compared.rows, compared.kernels
+    terminal = sys.stdout.isatty()
+    before, after = ([run for run in compared.runs if run.path in side] for side in (old, new))
+    for line in comparison_lines(compared, before, after):
+        click.echo(line)
+    if rows or not (kernels or compared.lost):
+        click.echo(comparison_table(rows, width(), terminal))
+    told = [row for row in rows if row.judgement is not None and row.judgement.reason]
+    lines = [printable(f"{row.judgement.verdict} {row.label}: {row.judgement.reason}") for row in told if row.judgement]
+    lines += peak_lines(rows, at_most=len(rows)) + idle_lines(rows)
+    lines += [kernels_table(kernels, width(), terminal)] if kernels else []
+    lines += exact_reason_lines(kernels)
+    lines += [printable(f"{row.verdict} {row.label}: {row.reason}") for row in compared.lost]
+    lines += ladder_lines(ladder_of(rows, after))
+    for line in [*lines, counts_text(worst_first(compared.everything))]:
+        click.echo(line)
+
+
+@command("Show why each verdict of a run is what it is.", folder_option)
 @click.argument("run")
 @click.argument("test", default="")
-@json_option
-@folder_option
 def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
-    """Show why each verdict of RUN on TEST (part of its name or id; all without) is what it is.
+    """Show why each verdict of RUN on TEST (part of its name or id; default: all) is what it is.
 
-    Samples by process, the intervals, the spreads and where they come from, and the rule step by step; of a compiled
-    kernel its figures, what it was compiled for and by what; and what the test found besides times: figures, what its
-    memory goes into, where its time goes.
+    Samples by process, the intervals, the spreads and where they come from, and the rule step by step. For a compiled
+    kernel its figures, target and compiler. Also the test's other figures, its memory use and its profile.
 
     Example: roofline explain driver-570 64MiB
 
@@ -89,94 +180,100 @@ def _parameters(label: str) -> list[str]:
     return [word for inner in re.findall(r"\[([^][]*)\]", label) for word in inner.split("-")]
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": True},
-    short_help="Prove that the gate is awake: slow all down, count red.",
-)
+@command("Slow every test down and check that the gate fails.", context_settings={"ignore_unknown_options": True})
 @click.argument("share")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@json_option
-def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> None:
+def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
     """Run pytest with every measured function slowed down by SHARE (10%), and say which tests turned red.
 
-    As a gate does, it runs what is undecided again, and tells of each test how much slower it really was: whatever
-    else slows the machine down turns a gate red that sleeps.
+    Undecided tests are run again, as a gate does it. It also says how much slower each test really was: whatever else
+    slows the machine down turns tests red too.
 
     ARGUMENTS are pytest's: paths, -k, --roofline-against and so on. With --json, what pytest prints goes to standard
     error.
 
     Example: roofline drill 20% perf_tests -k memcpy
 
-    Exit status: 0 every compared test turned red by what was asked for, 1 one slept or was slowed down by more or less
-    than that, 2 nothing was compared, or the input cannot be used.
+    Exit status: 0 every compared test turned red by what was asked for, 1 one did not, or was slowed down by more or
+    less than that, 2 nothing was compared, or the input cannot be used.
     """
     from ..baselines.runs import read_run
 
     slowdown = parse_fraction(share, "SHARE")
     name = f"drill-{uuid.uuid4().hex[:12]}"
     # The rounds of the gate that it is to prove, unless ARGUMENTS name others.
-    command = [sys.executable, "-m", "pytest", "--roofline-rounds=auto", *arguments]
-    command += [f"--roofline-drill={share}", f"--roofline-save={name}"]
+    words = [sys.executable, "-m", "pytest", "--roofline-rounds=auto", *arguments]
+    words += [f"--roofline-drill={share}", f"--roofline-save={name}"]
     with tempfile.TemporaryDirectory(prefix="roofline-drill-") as folder:
         told = Path(folder) / "path"
         # Standard output is for the machine alone then.
         redirected: dict[str, Any] = {"stdout": 2} if as_json else {}
-        done = subprocess.run(command, check=False, env=os.environ | {SAVED_VARIABLE: str(told)}, **redirected)
+        done = subprocess.run(words, check=False, env=os.environ | {SAVED_VARIABLE: str(told)}, **redirected)
         path = Path(told.read_text(encoding="utf-8")) if told.exists() else None
     if done.returncode == NO_TESTS:
         raise BadInput("pytest selected no test, so nothing was measured; look at its paths and at -k")
     if done.returncode not in (0, 1) or path is None or not path.exists():
         raise BadInput(f"pytest ended with status {done.returncode} and measured nothing that could be judged")
-    sys.exit(_tell(read_run(path), slowdown, as_json=as_json))
+    return tell_drill(read_run(path), slowdown, as_json=as_json)
 
 
-def _tell(run: "Run", slowdown: float, *, as_json: bool) -> int:
-    # Siblings are held against each other alone, and a drill slows them all alike.
+def tell_drill(run: "Run", slowdown: float, *, as_json: bool) -> int:
+    """Print what a drill found; returns the exit status."""
+    # Siblings are compared with each other alone, and a drill slows them all alike.
     siblings = {(one.test_id, one.label) for one in run.measurements if SIBLINGS in one.samples.labels}
     judgements = [one for one in run.judgements if (one.test_id, one.label) not in siblings]
     # What was INVALID beside a baseline would not have turned red either.
     compared = [one for one in judgements if one.estimate is not None or (one.verdict == "INVALID" and one.reference)]
     if not compared:
-        spoiled = [judgement for judgement in judgements if judgement.verdict == "INVALID"]
-        first = f"{spoiled[0].label} is INVALID: {spoiled[0].reason}" if spoiled else "record a baseline first"
+        spoiled = next((judgement for judgement in judgements if judgement.verdict == "INVALID"), None)
+        first = f"{spoiled.label} is INVALID: {spoiled.reason}" if spoiled else "record a baseline first"
         click.echo(printable(f"roofline: nothing was compared, so nothing could turn red; {first}"), err=True)
         return 2
-    asleep = [judgement for judgement in compared if judgement.verdict != "REGRESSED"]
-    missed = {one.label: why for one in compared if (why := _missed(one, slowdown, len(compared)))}
+    told = [_drilled(judgement, slowdown, len(compared)) for judgement in compared]
+    red = sum(one["red"] for one in told)
     if as_json:
-        print_json(
-            {
-                "slowdown": slowdown,
-                "run": str(run.path),
-                "compared": len(compared),
-                "red": len(compared) - len(asleep),
-                "tests": [
-                    _as_json(judgement, slowdown) | {"missed": missed.get(judgement.label, "")}
-                    for judgement in compared
-                ],
-            }
-        )
-        return 1 if asleep or missed else 0
-    click.echo(
-        f"drill of +{format_tolerance(slowdown)}: {len(compared) - len(asleep)} of {len(compared)} tests turned red"
-    )
-    for judgement in asleep:
-        click.echo(printable(f"  asleep: {_asleep(judgement, slowdown)}"))
+        print_json({"slowdown": slowdown, "run": str(run.path), "compared": len(told), "red": red, "tests": told})
+    else:
+        _print_drill(compared, told, slowdown, red)
+    return 1 if red < len(told) or any(one["missed"] for one in told) else 0
+
+
+def _print_drill(compared: "Sequence[Judgement]", told: "Sequence[dict[str, Any]]", slowdown: float, red: int) -> None:
     from ..stats.stats import growth
 
+    click.echo(f"drill of +{format_tolerance(slowdown)}: {red} of {len(told)} tests turned red")
+    for one in told:
+        if not one["red"]:
+            click.echo(printable(f"  not red: {one['not_red']}"))
     seen = sorted(growth(one.estimate) for one in compared if one.estimate is not None and one.reference)
     if seen:
         reach = f" … {format_percent(seen[-1])}" if len(seen) > 1 else ""
-        click.echo(
-            f"against their baselines {format_percent(seen[0])}{reach} time; {format_percent(slowdown)} was asked for"
-        )
-    for label, why in missed.items():
-        click.echo(printable(f"  not the drill's doing: {label} {why}"))
+        asked = f"{format_percent(slowdown)} was asked for"
+        click.echo(f"against their baselines {format_percent(seen[0])}{reach} time; {asked}")
+    missed = [one for one in told if one["missed"]]
+    for one in missed:
+        click.echo(printable(f"  not the drill's doing: {one['test']} {one['missed']}"))
     if missed:
         click.echo(
             "What is red for another reason proves nothing: bring the machine back to how it was recorded, drill again."
         )
-    return 1 if asleep or missed else 0
+
+
+def _drilled(judgement: "Judgement", slowdown: float, tests: int) -> dict[str, Any]:
+    """What a drill found of one test: how much slower it was, and why it did not turn red, or not by the drill."""
+    from ..stats.stats import growth
+
+    red = judgement.verdict == "REGRESSED"
+    return {
+        "test": judgement.label,
+        "test_id": judgement.test_id,
+        "verdict": judgement.verdict,
+        "red": red,
+        "seen": None if judgement.estimate is None else growth(judgement.estimate),
+        "tolerance": judgement.tolerance,
+        "not_red": "" if red else _not_red(judgement, slowdown),
+        "missed": _missed(judgement, slowdown, tests),
+    }
 
 
 def _missed(judgement: "Judgement", slowdown: float, tests: int) -> str:
@@ -197,22 +294,7 @@ def _missed(judgement: "Judgement", slowdown: float, tests: int) -> str:
     return f"takes {format_percent(growth(judgement.estimate))} time ({bounds} %)"
 
 
-def _as_json(judgement: "Judgement", slowdown: float) -> dict[str, Any]:
-    from ..stats.stats import growth
-
-    red = judgement.verdict == "REGRESSED"
-    return {
-        "test": judgement.label,
-        "test_id": judgement.test_id,
-        "verdict": judgement.verdict,
-        "red": red,
-        "seen": None if judgement.estimate is None else growth(judgement.estimate),
-        "tolerance": judgement.tolerance,
-        "asleep": "" if red else _asleep(judgement, slowdown),
-    }
-
-
-def _asleep(judgement: "Judgement", slowdown: float) -> str:
+def _not_red(judgement: "Judgement", slowdown: float) -> str:
     if judgement.estimate is None:
         return f"{judgement.label} {judgement.verdict}: {judgement.reason}"
     from ..stats.stats import growth

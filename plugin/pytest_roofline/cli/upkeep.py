@@ -16,7 +16,7 @@ from ..core.errors import BadFile, BadInput
 from ..core.facts import HARDWARE_FILE
 from ..core.units import printable
 from ..plugin.options import PLAN_VARIABLE
-from .options import into_option, json_option, print_json, width
+from .options import command, into_option, print_json, width
 
 if TYPE_CHECKING:
     from ..baselines.checks import Health
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 LAST_LINES = 15
 
 
-@click.command(short_help="Show what stands behind each entry.")
+@command("Show what stands behind each entry.", into_option)
 @click.argument("what", nargs=-1)
-@into_option
-@json_option
 def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
     """Show what stands behind each entry, and how small a slowdown it finds.
 
@@ -101,12 +99,10 @@ def _print_exact(entries: "Sequence[ExactEntry]") -> None:
         click.echo(exact_table(entries, width(), sys.stdout.isatty()))
 
 
-@click.command(short_help="Say what in baselines cannot be true.")
+@command("Validate baselines.", into_option)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@into_option
-@json_option
-def check(files: tuple[Path, ...], into: Path, as_json: bool) -> None:
-    """Say what in baseline FILES cannot be true, or is not told.
+def check(files: tuple[Path, ...], into: Path, as_json: bool) -> int:
+    """Validate baseline FILES: what cannot be true, or is not said.
 
     Without FILES those of the folder. Times against the datasheet's peak, provenance, conventions, dates, duplicates.
 
@@ -125,7 +121,7 @@ def check(files: tuple[Path, ...], into: Path, as_json: bool) -> None:
         print_json([flaw_as_json(path, flaw) for path, flaw in found])
     else:
         _print_flaws(found, baselines, wrong)
-    sys.exit(1 if wrong else 0)
+    return 1 if wrong else 0
 
 
 def _print_flaws(found: "Sequence[tuple[Path, Flaw]]", baselines: "dict[Path, Baseline]", wrong: int) -> None:
@@ -154,13 +150,11 @@ def read_baselines(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]
     return {path: read_baseline(path) for path in files or found}
 
 
-@click.command(short_help="List the entries that no test uses any more.")
-@into_option
+@command("List the entries that no test uses any more.", into_option)
 @click.option(
     "--tests", multiple=True, metavar="PATH", help="Where the tests are (repeatable); pytest's own choice without."
 )
 @click.option("--apply", "applied", is_flag=True, help="Remove the entries that no test uses, after listing them.")
-@json_option
 def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> None:
     """List the entries that no test uses any more, found by a collection of all tests; --apply removes them.
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.cli.init import CI
 from pytest_roofline.cli.main import main
+from pytest_roofline.cli.output import CI
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ROOT / "docs" / "ci"

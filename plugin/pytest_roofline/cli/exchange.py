@@ -1,8 +1,9 @@
-"""`roofline import`: files of other tools become a run that the other commands can read."""
+"""`roofline import` and `roofline export`: files of other tools become a run, and runs files that they read."""
 
+import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,30 +11,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import BadFile, BadInput, CannotStore
-from ..core.units import printable
+from ..core.units import listed, printable
 from ..version import __version__
-from .options import folder_option, json_option, print_json, width
+from .options import SHOWN, command, folder_option, json_option_for, note_cuts, print_document, print_json, width
 
 if TYPE_CHECKING:
+    from ..exchange.exportable import LeftOut
     from ..exchange.records import Imported
 
 # The most that is read of a file: logs of sweeps have kilobytes.
 MOST_BYTES = 256 * 2**20
-# Of what is left out, so many lines are shown.
-SHOWN = 5
+# Of what an import leaves out, so many lines are shown.
+LINES = 5
 
 
-@click.command(name="import", short_help="Read files of other tools into a run.")
+@command("Read files of other tools into a run.", folder_option, name="import")
 @click.argument("files", nargs=-1, required=True)
-@click.option("--format", "format_name", default=None, help="What the files are; each is recognised by default.")
-@click.option("--product", default=None, help="The device, as its driver prints it, where the files do not tell.")
-@click.option("--devices", type=int, default=None, help="How many devices took part, where the files do not tell.")
-@click.option("--link", default=None, help="What lies between the devices: nvlink, nvlink-switch, xgmi, pcie, …")
-@click.option("--operation", default=None, help="The collective, where a log does not name it: all_gather, …")
-@click.option("--save", "name", default=None, help="Name of the run; one made of the content by default.")
+@click.option("--format", "format_name", help="What the files are; each is recognised by default.")
+@click.option("--product", help="The device, as its driver prints it, where the files do not tell.")
+@click.option("--devices", type=int, help="How many devices took part, where the files do not tell.")
+@click.option("--link", help="What lies between the devices: nvlink, nvlink-switch, xgmi, pcie, …")
+@click.option("--operation", help="The collective, where a log does not name it: all_gather, …")
+@click.option("--save", "name", help="Name of the run; one made of the content by default.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the run to this .jsonl file instead.")
-@json_option
-@folder_option
 def import_(
     files: tuple[str, ...],
     format_name: str | None,
@@ -48,8 +48,8 @@ def import_(
 ) -> None:
     """Read FILES of other tools into one run: nccl-tests, rccl-tests, nvbandwidth, BabelStream, pytest-benchmark.
 
-    All FILES are of one machine; `-` is standard input. What is not understood is refused with its line, and then
-    nothing is written.
+    All FILES are of one machine; `-` is standard input. A line that is not understood is refused by its number, and
+    then nothing is written.
 
     Example: roofline import all_reduce.log --save nccl --product "NVIDIA H100 80GB HBM3"
 
@@ -76,9 +76,9 @@ def import_(
     environment = lines[0].environment  # type: ignore[union-attr]
     remark = unknown_product(environment)
     if as_json:
-        print_json(_as_json(imported, path, run_id))
+        print_json(_imported_json(imported, path, run_id))
         return
-    _print(imported)
+    _print_imported(imported)
     if remark:
         click.echo(printable(f"note: {remark}"))
     click.echo(printable(f"saved as {path}"))
@@ -133,7 +133,7 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path) -> P
     return folder / "runs" / f"{name}.jsonl"
 
 
-def _print(imported: Sequence["Imported"]) -> None:
+def _print_imported(imported: Sequence["Imported"]) -> None:
     """What was read, under which names, how it counts, and what was left out."""
     from ..report.tables import new_table, render
 
@@ -160,13 +160,16 @@ def _remarks(one: "Imported") -> list[str]:
     if unchecked:
         lines.append(f"note: it does not tell of {unchecked} of {len(one.readings)} readings that data were checked")
     lines += [f"note: {note}" for note in one.notes]
-    lines += [f"left out: {line}" for line in one.left_out[:SHOWN]]
-    if len(one.left_out) > SHOWN:
-        lines.append(f"left out: {len(one.left_out) - SHOWN} more like these")
+    lines += [f"left out: {line}" for line in one.left_out[:LINES]]
+    if len(one.left_out) > LINES:
+        lines.append(f"left out: {len(one.left_out) - LINES} more like these")
     return lines
 
 
-def _as_json(imported: Sequence["Imported"], path: Path, run_id: str) -> dict[str, Any]:
+_TOLD = ("label", "metric", "seconds", "where", "verified", "invalid")
+
+
+def _imported_json(imported: Sequence["Imported"], path: Path, run_id: str) -> dict[str, Any]:
     return {
         "run": str(path),
         "run_id": run_id,
@@ -176,17 +179,7 @@ def _as_json(imported: Sequence["Imported"], path: Path, run_id: str) -> dict[st
                 "tool": one.tool,
                 "convention": one.convention,
                 "product": one.product,
-                "readings": [
-                    {
-                        "label": reading.label,
-                        "metric": reading.metric,
-                        "seconds": list(reading.seconds),
-                        "where": reading.where,
-                        "verified": reading.verified,
-                        "invalid": reading.invalid,
-                    }
-                    for reading in one.readings
-                ],
+                "readings": [{name: getattr(reading, name) for name in _TOLD} for reading in one.readings],
                 "failed": dict(one.failed),
                 "left_out": list(one.left_out),
                 "notes": list(one.notes),
@@ -194,3 +187,73 @@ def _as_json(imported: Sequence["Imported"], path: Path, run_id: str) -> dict[st
             for one in imported
         ],
     }
+
+
+@command(
+    "Write runs as files for dashboards and other gates.",
+    folder_option,
+    json_option=json_option_for("With -o, print what was written and left out as JSON."),
+)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option(
+    "--to",
+    "format_name",
+    required=True,
+    metavar="FORMAT",
+    help="pytest-benchmark, github-action-benchmark, github-action-benchmark-rates or bencher.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write this file; standard output without, or with -."
+)
+def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json: bool, folder: Path) -> None:
+    """Write RUNs (NAME or PATH) as another tool's JSON: pytest-benchmark, github-action-benchmark, Bencher.
+
+    Only numbers that may stand go out: what is INVALID, held wrong data, was oversubscribed, profiled, or slowed down
+    by a drill is left out, and named on standard error. A test that is only slower goes out.
+
+    Example: roofline export driver-570 --to bencher -o bencher.json
+
+    Exit status: 0 written, 2 the input cannot be used, or nothing of it may go out.
+    """
+    from ..baselines.run_files import resolve_run
+    from ..baselines.runs import read_run
+    from ..core.writing import refuse_overwriting, write_atomically
+    from ..exchange import export as export_runs
+
+    paths = [resolve_run(name, folder) for name in runs]
+    # As with other tools, a hyphen is standard output.
+    into = None if output == Path("-") else output
+    if into is not None:
+        refuse_overwriting(into, paths)
+    read = [read_run(path) for path in paths]
+    exported = export_runs(read, format_name)
+    note_cuts(read)
+    _tell(exported.left_out)
+    measured = len(exported.names) + sum(one.measured for one in exported.left_out)
+    if exported.document is None:
+        raise BadInput(f"none of {measured} measurements may go out as {format_name}; expected one at least")
+    counted = f"{len(exported.names)} of {measured} measurements exported"
+    text = json.dumps(exported.document, indent=2, allow_nan=False) + "\n"
+    if into is None:
+        print_document(text)
+        click.echo(counted, err=True)
+        return
+    write_atomically(into, text)
+    if as_json:
+        left_out = [{"label": one.label, "reason": one.reason, "measured": one.measured} for one in exported.left_out]
+        told = {"format": format_name, "file": str(into), "exported": list(exported.names), "left_out": left_out}
+        print_json(told)
+    else:
+        click.echo(printable(f"{counted} to {into}"))
+
+
+def _tell(left_out: "Iterable[LeftOut]") -> None:
+    """What does not go out, on standard error: every number by name, and the rest by what keeps it."""
+    without: dict[str, list[str]] = {}
+    for one in left_out:
+        if one.measured:
+            click.echo(printable(f"left out: {one.label}: {one.reason}"), err=True)
+        else:
+            without.setdefault(one.reason, []).append(one.label)
+    for reason, labels in without.items():
+        click.echo(printable(f"without a time: {listed(labels, SHOWN)}: {reason}"), err=True)
