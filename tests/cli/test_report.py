@@ -101,7 +101,7 @@ def test_what_cannot_be_used_is_one_sentence_and_status_2(report, saved, tmp_pat
 
 def test_one_file_that_cannot_be_written_does_not_take_the_others_along(report, saved, tmp_path, monkeypatch):
     from pytest_roofline.core.errors import CannotStore
-    from pytest_roofline.report import writing
+    from pytest_roofline.report import files as writing
 
     write = writing.write_atomically
 
@@ -118,7 +118,7 @@ def test_one_file_that_cannot_be_written_does_not_take_the_others_along(report, 
 
 def test_a_record_that_one_file_cannot_show_does_not_take_the_others_along(report, saved, tmp_path, monkeypatch):
     from pytest_roofline.core.errors import BadInput
-    from pytest_roofline.report import writing
+    from pytest_roofline.report import files as writing
 
     def unshowable(runs, rows):
         raise BadInput("a kernel has no registers")
@@ -140,7 +140,7 @@ def test_any_exception_of_one_file_leaves_the_others_and_is_told_as_a_defect(rep
 
 
 def test_a_summary_without_room_is_no_empty_file(report, saved, tmp_path, monkeypatch):
-    from pytest_roofline.report import writing
+    from pytest_roofline.report import files as writing
 
     monkeypatch.setattr(writing, "summary", lambda runs, rows: "")
     done = report("old", "-o", "out")
