@@ -29,7 +29,7 @@ import pytest_roofline.plugin
 import pytest_roofline.plugin.display
 import pytest_roofline.plugin.held_reports
 import pytest_roofline.plugin.running
-import pytest_roofline.ranks.seen
+import pytest_roofline.ranks.facts
 
 with contextlib.suppress(ImportError):
     import triton  # noqa: F401

@@ -138,7 +138,7 @@ def test_a_library_is_imported_only_where_it_belongs():
 def test_nothing_is_imported_by_a_name_made_at_run_time_and_nothing_unpickled():
     # The package's own `__init__` loads its public names when they are first used, from a table of its own.
     # Ranks load the functions that they are told of by file and name; that is what these are for.
-    loads = {PLUGIN / "__init__.py", PLUGIN / "ranks" / "functions.py"}
+    loads = {PLUGIN / "__init__.py", PLUGIN / "ranks" / "tasks.py"}
     # No files: messages between processes that know each other's key, and reading them names plain types only.
     unpickles = {PLUGIN / "ranks" / "wire.py"}
 

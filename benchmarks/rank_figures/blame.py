@@ -61,7 +61,7 @@ def _one(pool, fault: Fault, tag: int) -> Found:
     from tests.ranks import rank_functions
 
     from pytest_roofline.core.errors import RanksFailed
-    from pytest_roofline.ranks.functions import reference
+    from pytest_roofline.ranks.tasks import reference
 
     before = _tagged(pool, fault.size, tag)
     timeout_s = HANG_S if fault.waits else PATIENCE_S
@@ -85,7 +85,7 @@ def _tagged(pool, size: int, tag: int) -> bool:
     """Whether a task's collectives carry its own payloads and no other's."""
     from tests.ranks import rank_functions
 
-    from pytest_roofline.ranks.functions import reference
+    from pytest_roofline.ranks.tasks import reference
 
     total, rows = rank_functions.expected(tag, size)
     answers = pool.run(reference(rank_functions.tagged), (tag,), size, timeout_s=PATIENCE_S)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from .plugin.distributed import Distributed
     from .plugin.fixture import Roofline
     from .plugin.options import option_value
-    from .ranks.context import Rank
     from .ranks.mpi import gpu_awareness
     from .ranks.mpi import world as mpi_world
+    from .ranks.worlds import Rank
 
 _HOMES = {
     "BadInput": "core.errors",
@@ -31,7 +31,7 @@ _HOMES = {
     "DoesNotFit": "core.errors",
     "Figure": "core.profiles",
     "Measurement": "core.records",
-    "Rank": "ranks.context",
+    "Rank": "ranks.worlds",
     "RanksFailed": "core.errors",
     "Resources": "core.resources",
     "Roofline": "plugin.fixture",

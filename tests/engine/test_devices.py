@@ -18,7 +18,7 @@ from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.devices.mps import MpsDevice
 from pytest_roofline.engine.devices.xpu import CYCLES_PER_LINK, XpuDevice
 from pytest_roofline.plugin import round_child
-from pytest_roofline.ranks import rank, worker
+from pytest_roofline.ranks import worker
 
 MIB, GIB = 2**20, 2**30
 
@@ -371,6 +371,6 @@ def test_a_rank_works_for_whoever_started_it(family, monkeypatch):
         monkeypatch.setattr(worker, name, answer)
     # A guard would watch this very process.
     for name in ("die_with_parent", "guard_group"):
-        monkeypatch.setattr(rank, name, lambda: None)
-    monkeypatch.setattr(rank.faulthandler, "enable", lambda: None)
-    assert (rank.main(), base._starters) == (1, {os.getppid()})
+        monkeypatch.setattr(worker, name, lambda: None)
+    monkeypatch.setattr(worker.faulthandler, "enable", lambda: None)
+    assert (worker.main(), base._starters) == (1, {os.getppid()})

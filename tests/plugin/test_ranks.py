@@ -12,7 +12,7 @@ import pytest_roofline.ranks.facts
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.facts import Gpu
 from pytest_roofline.plugin.launcher import Launcher
-from pytest_roofline.ranks.seen import SeenDevice
+from pytest_roofline.ranks.facts import SeenDevice
 
 from .conftest import texts, write_sessions
 from .rank_runs import RankRuns, by_label
@@ -436,7 +436,7 @@ REFUSED = r"""
 import functools
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.ranks.boot import Boot
+from pytest_roofline.ranks.driving import Boot
 
 
 def refuse(*_):
@@ -508,10 +508,10 @@ FUNCTIONS = {
 }
 ARGUMENTS = {
     "object": (Odd(), "test_suite.Odd"),
-    "function": (good, r"holds good at \[1\]"),
+    "function": (good, "holds good; expected"),
     "module": (os, "module"),
     "generator": ((each for each in ()), "generator"),
-    "deep inside": ([{"a": {1: Odd()}}], "test_suite.Odd at "),
+    "deep inside": ([{"a": {1: Odd()}}], "test_suite.Odd; expected"),
     "without data": (torch.empty(3, device="meta"), "Tensor"),
     "sparse": (torch.eye(3).to_sparse(), "Tensor"),
     "large": (torch.empty(1 << 34, dtype=torch.uint8), "MiB or more; expected at most"),

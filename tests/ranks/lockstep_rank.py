@@ -17,8 +17,8 @@ from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.work import Work
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.request import RankOptions, Request, Timed
-from pytest_roofline.ranks.context import Rank, Skipped
 from pytest_roofline.ranks.lockstep import RankTimes, measure
+from pytest_roofline.ranks.worlds import Rank, Skipped
 
 LATE_S = 0.02
 NUMEL = 256
@@ -200,8 +200,7 @@ def plan(timing="pipelined", cache="warm", work=None, **more):
 SCENARIOS = {
     **{
         f"{function.__name__} {late} {timing}": (function, (late,), plan(timing))
-        for timing in ("isolated", "pipelined")
-        for function in (late_before, late_after)
+        for function, timing in ((late_before, "isolated"), (late_after, "pipelined"))
         for late in (-1, 0, 1)
     },
     **{f"late_between {late}": (late_between, (late,), plan()) for late in (0, 1)},

@@ -74,9 +74,9 @@ def gathered(rank):
 
 def subgroups(rank, most):
     """Sums within groups that are made again and again, of which only so many are kept."""
-    from pytest_roofline.ranks import context
+    from pytest_roofline.ranks import worlds
 
-    context.MOST_SUBGROUPS = most
+    worlds.MOST_SUBGROUPS = most
     sums = []
     for ranks in [[0, 1], [1, 2], [0, 2], [0, 1], [0, 1, 2], [1, 2], [2], [0, 1]]:
         group = rank.subgroup(ranks)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.core.errors import RanksFailed
-from pytest_roofline.ranks.functions import reference
 from pytest_roofline.ranks.local import Local
 from pytest_roofline.ranks.pool import Pool
+from pytest_roofline.ranks.tasks import reference
 
 from . import rank_functions as ranks
 

@@ -117,95 +117,54 @@ def launch(tmp_path):
         one.statuses()
 
 
-def test_the_file_that_all_met_by_is_taken_down(launch, tmp_path):
-    launch(3)
-    assert list((tmp_path / "attach").iterdir()) == []
-
-
-def test_the_others_leave_with_0_when_rank_0_says_so_and_print_nothing(launch, capfd):
-    one = launch(3)
-    one.attached.tell(JOIN)
-    one.attached.tell(BYE)
-    assert one.statuses() == {1: 0, 2: 0}
+def test_the_others_leave_with_0_when_rank_0_says_so_or_go_on_by_themselves(tmp_path, capfd):
+    for words, status in (((JOIN, BYE), 0), ((ALONE,), None)):
+        one = Launch(tmp_path, 3)
+        # The file that all met by is taken down.
+        assert list((tmp_path / "attach").iterdir()) == []
+        for word in words:
+            one.attached.tell(word)
+        assert one.statuses() == {1: status, 2: status}
     assert capfd.readouterr() == ("", "")
-
-
-def test_without_a_test_for_them_the_others_go_on_by_themselves(launch):
-    one = launch(3)
-    one.attached.tell(ALONE)
-    assert one.statuses() == {1: None, 2: None}
 
 
 def test_every_rank_is_told_who_it_is_and_nothing_of_its_launch(launch, monkeypatch):
     monkeypatch.setenv("MASTER_ADDR", "node1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")
-    placement = launch(3).placement()
+    one = launch(3)
+    placement = one.placement()
+    # A smaller world leaves the last processes idle.
+    placement.start(2, KEY)
+    until(lambda: placement.tail(1))
+    assert (placement.tail(1), pid_of(one.children[2])) == ("1 2 1 - - 5ec4e7", 0)
+    first = [pid_of(child) for child in one.children.values()][:2]
+    placement.kill()
+    assert all(map(gone, first))
     placement.start(3, KEY)
     until(lambda: all(placement.tail(rank) for rank in range(3)))
     assert [placement.tail(rank) for rank in range(3)] == [f"{rank} 3 {rank} - - 5ec4e7" for rank in range(3)]
     assert placement.trouble() == ""
-
-
-def test_a_smaller_world_leaves_the_last_processes_idle(launch):
-    one = launch(3)
-    placement = one.placement()
-    placement.start(2, KEY)
-    until(lambda: placement.tail(1))
-    assert (placement.tail(1), pid_of(one.children[2])) == ("1 2 1 - - 5ec4e7", 0)
+    # One that still runs has no fate, and a signal reaches it.
+    monkeypatch.setattr(local, "FATE_S", 0.05)
+    assert (placement.fate(0), placement.fate(1), placement.wait(0.05)) == ("", "", False)
+    assert [placement.signal(rank, signal.SIGUSR1) for rank in (0, 1)] == [True, True]
+    until(lambda: all("signalled" in placement.tail(rank) for rank in (0, 1)))
     with pytest.raises(BadInput, match="4 ranks are asked of a launch of 3"):
         placement.start(4, KEY)
-
-
-@pytest.mark.parametrize(("how", "fate"), [("kill", "killed by SIGKILL"), ("3", "exit code 3"), ("0", "exit code 0")])
-def test_the_end_of_a_rank_is_known_on_every_host(launch, how, fate):
-    placement = launch().placement()
-    placement.start(2, KEY | {"HOW": how})
-    assert [placement.fate(rank).partition(" (")[0] for rank in (0, 1)] == [fate, fate]
-    assert placement.trouble().startswith(f"rank 0 ended during its boot: {fate}")
-    assert placement.trouble().endswith("\n0 2 0 - - 5ec4e7")
-    assert not placement.signal(1, signal.SIGUSR1)
-
-
-def test_a_rank_that_still_runs_has_no_fate(launch, monkeypatch):
-    monkeypatch.setattr(local, "FATE_S", 0.05)
-    placement = launch().placement()
-    placement.start(2, KEY)
-    assert (placement.fate(0), placement.fate(1), placement.wait(0.05)) == ("", "", False)
-
-
-def test_a_signal_reaches_a_rank_of_another_process(launch):
-    placement = launch().placement()
-    placement.start(2, KEY)
-    until(lambda: placement.tail(1) and placement.tail(0))
-    for rank in (0, 1):
-        assert placement.signal(rank, signal.SIGUSR1)
-    until(lambda: all("signalled" in placement.tail(rank) for rank in (0, 1)))
-
-
-def test_killed_ranks_are_gone_and_new_ones_can_come(launch):
-    one = launch()
-    placement = one.placement()
-    placement.start(2, KEY)
-    first = [pid_of(child) for child in one.children.values()]
-    placement.kill()
-    assert all(map(gone, first))
-    placement.start(2, KEY)
-    assert placement.trouble() == ""
-    assert not any(gone(pid_of(child)) for child in one.children.values())
-
-
-def test_ranks_that_end_by_themselves_are_waited_for(launch):
-    placement = launch().placement()
-    placement.start(2, KEY | {"HOW": "0"})
-    assert placement.wait(60)
-
-
-def test_a_rank_that_cannot_be_started_is_said_with_its_host(launch):
-    one = launch()
-    placement = one.placement()
     one.children[1]._command = ["/nowhere/python"]
     with pytest.raises(RanksFailed, match=r"rank 1 on \S+: it could not be started: .*No such file"):
         placement.start(2, KEY)
+
+
+def test_the_end_of_a_rank_is_known_on_every_host(launch):
+    placement = launch().placement()
+    for how, fate in (("kill", "killed by SIGKILL"), ("3", "exit code 3"), ("0", "exit code 0")):
+        placement.start(2, KEY | {"HOW": how})
+        assert [placement.fate(rank).partition(" (")[0] for rank in (0, 1)] == [fate, fate]
+        assert placement.trouble().startswith(f"rank 0 ended during its boot: {fate}")
+        assert placement.trouble().endswith("\n0 2 0 - - 5ec4e7")
+        assert not placement.signal(1, signal.SIGUSR1)
+        assert placement.wait(60)
 
 
 def test_the_end_of_rank_0_ends_every_rank_and_exits_with_1(launch):
@@ -219,50 +178,53 @@ def test_the_end_of_rank_0_ends_every_rank_and_exits_with_1(launch):
     assert all(map(gone, pids))
 
 
-def test_a_process_of_the_launch_that_is_gone_is_said(launch):
+def test_a_process_of_the_launch_that_is_gone_or_does_not_answer_is_given_up(launch, monkeypatch):
     one = launch(3)
     placement = one.placement()
     placement.start(3, KEY)
     one.attached._channels[2].close()
-    assert re.fullmatch(r"rank 2 on \S+: the process of the launch that stands for rank 2 is gone", placement.trouble())
-    assert placement.fate(2) == "the process of the launch that stands for rank 2 is gone"
-    assert (placement.tail(2), placement.signal(2, signal.SIGUSR1), placement.fate(1)) == ("", False, "")
-
-
-def test_one_that_does_not_answer_in_time_is_given_up(launch, monkeypatch):
-    one = launch(3)
-    one.attached.tell(JOIN)
+    told = "the process of the launch that stands for rank 2 is gone"
+    assert re.fullmatch(rf"rank 2 on \S+: {told}", placement.trouble())
+    assert (placement.fate(2), placement.tail(2), placement.signal(2, signal.SIGUSR1)) == (told, "", False)
     monkeypatch.setattr(one.children[1], "tail", lambda _: time.sleep(1))
-    assert one.attached.ask([1, 2], "tail", 7, seconds=0.2) == {1: None, 2: ""}
-    assert (one.attached.lost(1), one.attached.lost(2)) == (True, False)
+    assert one.attached.ask([1], "tail", 7, seconds=0.2) == {1: None}
+    assert one.attached.lost(1)
 
 
-def test_ranks_that_never_come_are_named(tmp_path):
-    with pytest.raises(RanksFailed, match=r"ranks 1, 2 of 3 did not come to rank 0 on \S+ within 0.2 s"):
-        gather(Identity(0, 3, 0, None, "srun"), FileRendezvous(tmp_path / "board"), 0.2)
-    assert list(tmp_path.iterdir()) == []
+def test_an_order_that_rank_0_may_not_give_is_refused(launch):
+    one = launch()
+    one.attached.tell(JOIN)
+    assert one.attached.ask([1], "__init__") == {1: None}
+    assert one.statuses() == {1: 1}
 
 
-@pytest.mark.parametrize(("rank", "size"), [(0, 3), (3, 3), (1, 4)])
-def test_who_does_not_belong_to_the_launch_is_refused(tmp_path, rank, size):
-    rendezvous = FileRendezvous(tmp_path / "board")
-
-    def come():
-        channel = follow(Identity(rank, size, 0, None, "srun"), rendezvous, 60)
-        with pytest.raises(EOFError):
-            channel.receive(60)
-
-    thread = threading.Thread(target=come)
+def in_a_thread(work):
+    thread = threading.Thread(target=work)
     thread.start()
-    with pytest.raises(RanksFailed, match=f"says that it is rank {rank} of {size}; expected ranks 1 to 2 of 3"):
-        gather(Identity(0, 3, 0, None, "srun"), rendezvous, 60)
-    thread.join(60)
-    assert not thread.is_alive()
+    return thread
+
+
+def test_ranks_that_never_come_or_do_not_belong_to_the_launch_are_named(tmp_path):
+    rendezvous, zero = FileRendezvous(tmp_path / "board"), Identity(0, 3, 0, None, "srun")
+    with pytest.raises(RanksFailed, match=r"ranks 1, 2 of 3 did not come to rank 0 on \S+ within 0.2 s"):
+        gather(zero, rendezvous, 0.2)
+    assert list(tmp_path.iterdir()) == []
+    for rank, size in ((0, 3), (3, 3), (1, 4)):
+
+        def come(rank=rank, size=size):
+            channel = follow(Identity(rank, size, 0, None, "srun"), rendezvous, 60)
+            with pytest.raises(EOFError):
+                channel.receive(60)
+
+        thread = in_a_thread(come)
+        with pytest.raises(RanksFailed, match=f"says that it is rank {rank} of {size}; expected ranks 1 to 2 of 3"):
+            gather(zero, rendezvous, 60)
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_strangers_and_those_that_are_gone_again_do_not_end_a_launch(tmp_path):
-    rendezvous = FileRendezvous(tmp_path / "board")
-    one = Identity(1, 2, 0, None, "srun")
+    rendezvous, one = FileRendezvous(tmp_path / "board"), Identity(1, 2, 0, None, "srun")
 
     def come():
         meet(one, rendezvous, 60).close()
@@ -271,13 +233,11 @@ def test_strangers_and_those_that_are_gone_again_do_not_end_a_launch(tmp_path):
             with closing(follow(one, rendezvous, 60)) as channel:
                 channel.receive(60)
 
-    thread = threading.Thread(target=come)
-    thread.start()
+    thread = in_a_thread(come)
     attached = gather(Identity(0, 2, 0, None, "srun"), rendezvous, 60)
     attached.tell(JOIN)
     thread.join(60)
-    assert not thread.is_alive()
-    assert attached.size == 2
+    assert (thread.is_alive(), attached.size) == (False, 2)
 
 
 def test_a_blocked_rank_of_another_process_writes_its_stacks_at_a_signal(launch):
@@ -311,35 +271,27 @@ attached.tell(BYE)
 """
 
 
-@pytest.mark.parametrize(
-    ("how", "said", "status"), [("3", "exit code 3 exit code 3", 0), ("stay", "True", -signal.SIGKILL)]
-)
-def test_a_round_leads_the_processes_and_gives_them_back_also_when_it_is_killed(launch, how, said, status):
+def test_a_round_leads_the_processes_and_gives_them_back_also_when_it_is_killed(launch):
     one = launch(3)
     own = one.placement()
     own.start(3, KEY)
     own.kill()
     environ, descriptors = one.attached.lend()
     assert list(environ) == [LENT_VARIABLE]
-    done = subprocess.run(
-        [sys.executable, "-c", ROUND, how],
-        env=os.environ | environ,
-        pass_fds=descriptors,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.stdout.strip(), done.returncode) == (said, status), done.stderr
-    left = [pid_of(one.children[rank]) for rank in (1, 2)]
-    own.start(3, KEY)
-    until(lambda: own.tail(2))
-    assert own.tail(2) == "2 3 2 - - 5ec4e7"
-    assert all(gone(pid) for pid in left if pid)
-
-
-def test_only_a_round_borrows():
-    assert borrowed(Identity(0, 2, 0, None, "srun")) is None
+    # Only a round borrows.
+    assert borrowed(one.identity) is None
+    for how, said, status in (("3", "exit code 3 exit code 3", 0), ("stay", "True", -signal.SIGKILL)):
+        done = subprocess.run(
+            [sys.executable, "-c", ROUND, how], env=os.environ | environ, pass_fds=descriptors, capture_output=True,
+            text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (done.stdout.strip(), done.returncode) == (said, status), done.stderr
+        left = [pid_of(one.children[rank]) for rank in (1, 2)]
+        own.start(3, KEY)
+        until(lambda: own.tail(2))
+        assert own.tail(2) == "2 3 2 - - 5ec4e7"
+        assert all(gone(pid) for pid in left if pid)
+        own.kill()
 
 
 SUPERVISOR = f"""
@@ -354,26 +306,19 @@ sys.exit(supervise(channel, Local(command={COMMAND!r})))
 """
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 0)])
-def test_a_launcher_that_ends_its_processes_ends_their_ranks_and_ctrl_c_is_left_to_rank_0(tmp_path, number, status):
-    process = subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(tmp_path / "meet")])
-    attached = gather(Identity(0, 2, 0, None, "srun"), FileRendezvous(tmp_path / "meet"), 60, "127.0.0.1")
-    attached.tell(JOIN)
-    assert attached.ask([1], "start_one", 1, KEY) == {1: ""}
-    (child,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
-    process.send_signal(number)
-    if number == signal.SIGINT:
-        assert attached.ask([1], "fate", 1) == {1: ""}
-    attached.tell(BYE)
-    assert process.wait(60) == status
-    assert gone(child)
-
-
-def test_an_order_that_rank_0_may_not_give_is_refused(launch):
-    one = launch()
-    one.attached.tell(JOIN)
-    assert one.attached.ask([1], "__init__") == {1: None}
-    assert one.statuses() == {1: 1}
+def test_a_launcher_that_ends_its_processes_ends_their_ranks_and_ctrl_c_is_left_to_rank_0(tmp_path):
+    for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 0)):
+        process = subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(tmp_path / "meet")])
+        attached = gather(Identity(0, 2, 0, None, "srun"), FileRendezvous(tmp_path / "meet"), 60, "127.0.0.1")
+        attached.tell(JOIN)
+        assert attached.ask([1], "start_one", 1, KEY) == {1: ""}
+        (child,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+        process.send_signal(number)
+        if number == signal.SIGINT:
+            assert attached.ask([1], "fate", 1) == {1: ""}
+        attached.tell(BYE)
+        assert process.wait(60) == status
+        assert gone(child)
 
 
 def test_a_rank_knows_whom_it_must_not_outlive():
@@ -382,30 +327,3 @@ def test_a_rank_knows_whom_it_must_not_outlive():
     assert child.fate(0) == "exit code 0"
     assert child.tail(0) == str(os.getpid())
     child.kill()
-
-
-def launched(tmp_path, launcher, *arguments, environ=None):
-    """What rank 0 said, of a launch of two processes that all ended well."""
-    done = subprocess.run(
-        [*launcher, str(Path(__file__).with_name("attach_run.py")), str(tmp_path), *arguments],
-        env=os.environ | (environ or {}),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert list(tmp_path.glob("attach/*")) == []
-    return (tmp_path / "said").read_text().splitlines()
-
-
-@pytest.mark.parametrize("secret", [{}, {"ROOFLINE_ATTACH_KEY": "0123456789abcdef"}], ids=["by a file", "by a secret"])
-def test_ranks_under_torchrun_are_lost_and_come_again(tmp_path, secret):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    first, lost, again = launched(tmp_path, torchrun, "lose", environ=secret)
-    assert (first, again) == ("torchrun [3.0, 3.0]", "torchrun [3.0, 3.0]")
-    assert re.match(r"rank 1 \(pid \d+ on \S+\) was lost: killed by SIGKILL\b", lost)
-
-
-def test_ranks_under_srun_meet_across_two_nodes(slurm, tmp_path):
-    assert launched(tmp_path, ["srun", "-N2", "-n2", sys.executable], environ=slurm.environ) == ["srun [3.0, 3.0]"]

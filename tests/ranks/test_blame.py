@@ -1,24 +1,48 @@
-"""Who is to blame: the first line of a report names the guilty rank, its host and the cause, whoever else suffered."""
+"""Who is to blame: the first line of a report names the guilty rank, its host and the cause, whoever else suffered.
+
+And where a stuck rank is, read from real stacks and from stacks as torch leads to them.
+"""
 
 import dataclasses
+import faulthandler
+import tempfile
+import threading
+from itertools import permutations
+from pathlib import Path
 
-import pytest
+import torch
 
-from pytest_roofline.ranks.blame import RankEnd, report
+import pytest_roofline.ranks
+from pytest_roofline.ranks.blame import RankEnd, main_frames, main_text, position, report
 
-from .test_stacks import C10D, LISTEN, SERVE, WRAPPER, thread
+OURS = Path(pytest_roofline.ranks.__file__).parent
+TORCH = Path(torch.__file__).parent
+C10D = TORCH / "distributed/distributed_c10d.py"
+SERVE = (
+    *((OURS / "worker.py", name) for name in ("_result", "_do", "serve", "main")),
+    ("<frozen runpy>", "_run_module_as_main"),
+)
+LISTEN = ((OURS / "worker.py", "_listen"), (threading.__file__, "run"), (threading.__file__, "_bootstrap"))
+STEP = ("/home/me/perf/steps.py", "step")
+WRAPPER = (TORCH / "distributed/c10d_logger.py", "wrapper")
 
-TIMEOUT_S = 30.0
 PEER_GONE = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:17838"
 PEER_RESET = "RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:128: Connection reset by peer"
 NCCL_GONE = "DistBackendError: NCCL error: remote process exited or there was a network error"
+NCCL = "DistBackendError: NCCL error: unhandled system error, could not open a queue pair"
 TRACEBACK = "Traceback (most recent call last):\n  File 'steps.py', line 3\nValueError: mine\n"
 
 
-def stack(name="step", collective=""):
-    """The stacks of a rank that is in a function of the user's, perhaps in a collective."""
-    inner = [(C10D, collective), WRAPPER] if collective else []
-    return thread(*LISTEN, current=True) + "\n" + thread(*inner, ("/home/me/steps.py", name), *SERVE)
+def thread(*frames, current=False):
+    """One thread of a dump; frames are (file, name), innermost first, each at line 12."""
+    head = "Current thread" if current else "Thread"
+    lines = [f'  File "{file}", line 12 in {name}' for file, name in frames]
+    return "\n".join([f"{head} 0x00007f0123456789 (most recent call first):", *lines, ""])
+
+
+def dump(*frames):
+    """A rank in a function of the user's: its listening thread wrote the dump."""
+    return thread(*LISTEN, current=True) + "\n" + thread(*frames, *SERVE)
 
 
 def end(rank, how, text="", **changes):
@@ -34,219 +58,186 @@ def raised(rank, text="ValueError: mine", **changes):
     return end(rank, "raised", text, **({"details": TRACEBACK.replace("ValueError: mine", text)} | changes))
 
 
-def waiting(rank, collective="all_reduce", **changes):
-    return end(rank, "stuck", details=stack(collective=collective), **changes)
+def waiting(rank, collective="all_reduce"):
+    return end(rank, "stuck", details=dump((C10D, collective), WRAPPER, STEP))
 
 
-def stuck(rank, name="spin", **changes):
-    return end(rank, "stuck", details=stack(name), **changes)
+def stuck(rank):
+    return end(rank, "stuck", details=dump(("/home/me/perf/steps.py", "spin")))
 
 
 def closing(rank, collectives=1, **changes):
     return end(rank, "closing", collectives=collectives, **changes)
 
 
-def ok(rank):
-    return end(rank, "ok")
-
-
 def told(*ends, tails=None):
-    return report(ends, TIMEOUT_S, tails or {})
+    return report(ends, 30.0, tails or {})
 
 
 def first(*ends):
     return told(*ends).splitlines()[0]
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["first", "last"])
-@pytest.mark.parametrize(
-    ("guilty", "victim", "cause"),
-    [
-        pytest.param(lost(1), raised(0, PEER_GONE), "was lost: killed by SIGKILL", id="lost, its peer noticed"),
-        pytest.param(lost(1), waiting(0), "was lost: killed by SIGKILL", id="lost, its peer waits"),
-        pytest.param(lost(1), closing(0), "was lost: killed by SIGKILL", id="lost, its peer is done"),
-        pytest.param(lost(1, "exit code 0"), ok(0), "was lost: exit code 0", id="left"),
-        pytest.param(raised(1), waiting(0), "raised ValueError: mine", id="raised, its peer waits"),
-        pytest.param(raised(1), closing(0), "raised ValueError: mine", id="raised, its peer is done"),
-        pytest.param(raised(1, order=0), raised(0, PEER_GONE, order=1), "raised ValueError: mine", id="raised first"),
-        pytest.param(raised(1, order=1), raised(0, PEER_GONE, order=0), "raised ValueError: mine", id="closed, then"),
-        pytest.param(raised(1, order=1), raised(0, PEER_RESET, order=0), "raised ValueError: mine", id="reset, then"),
-        pytest.param(raised(1, order=1), raised(0, NCCL_GONE, order=0), "raised ValueError: mine", id="nccl"),
-        pytest.param(stuck(1), waiting(0), "did not answer within 30 s: it is at steps.py:12 in spin", id="hangs"),
-        pytest.param(
-            stuck(1), closing(0), "did not answer within 30 s: it is at steps.py:12 in spin", id="hangs, done"
-        ),
-        pytest.param(stuck(1), ok(0), "did not answer within 30 s: it is at steps.py:12 in spin", id="hangs alone"),
-        pytest.param(end(1, "stuck", stopped=True), waiting(0), "it was stopped by a signal (SIGSTOP)", id="stopped"),
-        pytest.param(end(1, "stuck", stopped=True), stuck(0), "it was stopped by a signal (SIGSTOP)", id="stop, hang"),
-        pytest.param(raised(1), end(0, "skipped", "no peer access"), "raised ValueError: mine", id="raised, skipped"),
-    ],
-)
-def test_of_two_ranks_the_guilty_one_is_named_first(guilty, victim, cause, order):
-    ends = [guilty, victim]
-    line = first(*(ends[index] for index in order))
-
-    assert line.startswith(f"{guilty.name} ")
-    assert cause in line
+def test_of_two_ranks_the_guilty_one_is_named_first_whatever_the_order():
+    ok, away = end(0, "ok"), closing(0)
+    spins, stopped = "did not answer within 30 s: it is at steps.py:12 in spin", "it was stopped by a signal (SIGSTOP)"
+    mine = "raised ValueError: mine"
+    for guilty, victim, cause in (
+        (lost(1), raised(0, PEER_GONE), "was lost: killed by SIGKILL"),
+        (lost(1), waiting(0), "was lost: killed by SIGKILL"),
+        (lost(1), away, "was lost: killed by SIGKILL"),
+        (lost(1, "exit code 0"), ok, "was lost: exit code 0"),
+        (lost(1, ""), ok, "nobody here can tell why"),
+        (raised(1), waiting(0), mine),
+        (raised(1), away, mine),
+        (raised(1, order=0), raised(0, PEER_GONE, order=1), mine),
+        # The victim noticed before the guilty had said why it went.
+        *((raised(1, order=1), raised(0, gone, order=0), mine) for gone in (PEER_GONE, PEER_RESET, NCCL_GONE)),
+        (stuck(1), waiting(0), spins),
+        (stuck(1), away, spins),
+        (stuck(1), ok, spins),
+        (end(1, "stuck", stopped=True), waiting(0), stopped),
+        (end(1, "stuck", stopped=True), stuck(0), stopped),
+        (end(1, "stuck"), away, "it is at a place that no stack tells"),
+        (raised(1), end(0, "skipped", "no peer access"), mine),
+        (end(1, "skipped", "no peer access"), waiting(0), "skipped, which the others did not: no peer access"),
+    ):
+        for ends in permutations((guilty, victim)):
+            line = first(*ends)
+            assert line.startswith("rank 1 (pid 4001 on n0) ")
+            assert cause in line
 
 
-def test_the_name_of_a_rank_has_its_host_and_its_process():
-    assert first(lost(5), waiting(0)).startswith("rank 5 (pid 4005 on n2) was lost")
-
-
-def test_the_earliest_of_several_own_errors_comes_first():
-    line = first(raised(0, "ValueError: late", order=2), raised(1, "KeyError: early", order=1), raised(2, PEER_GONE))
-
-    assert line == "rank 1 (pid 4001 on n0) raised KeyError: early"
-
-
-def test_the_earliest_of_several_losses_comes_first():
-    assert first(lost(0, order=5), lost(2, "killed by SIGSEGV", order=1)).startswith("rank 2 (pid 4002 on n1) was lost")
-
-
-def test_where_all_only_noticed_a_peer_the_earliest_is_named():
+def test_of_several_the_earliest_is_named():
+    early = raised(1, "KeyError: early", order=1)
+    assert first(raised(0, "ValueError: late", order=2), early, raised(2, PEER_GONE)).startswith(early.name)
+    assert first(lost(0, order=5), lost(5, order=1)).startswith("rank 5 (pid 4005 on n2) was lost")
+    # Also where all only noticed a peer.
     assert first(raised(0, PEER_GONE, order=1), raised(1, PEER_RESET, order=0)).startswith("rank 1 ")
 
 
-@pytest.mark.parametrize("odd", range(3))
-def test_of_three_that_wait_the_one_in_another_collective_is_guilty(odd):
-    ends = [waiting(rank, "all_gather" if rank == odd else "all_reduce") for rank in range(3)]
-    line = first(*ends)
-
-    assert line.startswith(f"{ends[odd].name} did not answer within 30 s: it is in all_gather at steps.py:12")
-    assert line.endswith("they are in different operations")
-
-
-@pytest.mark.parametrize("away", range(3))
-def test_one_that_has_returned_while_the_others_wait_in_a_collective_is_guilty(away):
-    ends = [closing(rank, 3) if rank == away else waiting(rank) for rank in range(3)]
-    line = first(*ends)
-
-    assert line.startswith(ends[away].name)
-    assert "returned" in line
-    assert "all_reduce" in line
-
-
-def test_of_two_the_one_that_has_returned_is_named_beside_the_one_that_waits():
+def test_the_odd_one_out_of_those_that_wait_or_have_returned_is_guilty():
+    for odd in range(3):
+        ends = [waiting(rank, "all_gather" if rank == odd else "all_reduce") for rank in range(3)]
+        line = first(*ends)
+        assert line.startswith(f"{ends[odd].name} did not answer within 30 s: it is in all_gather at steps.py:12")
+        assert line.endswith("they are in different operations")
+        ends = [closing(rank, 3) if rank == odd else waiting(rank) for rank in range(3)]
+        line = first(*ends)
+        assert line.startswith(f"{ends[odd].name} returned from the function, while others wait: ")
+        assert "is in all_reduce at steps.py:12 in step" in line
+        ends = [closing(rank, 3 if rank == odd else 2) for rank in range(3)]
+        assert first(*ends).startswith(f"{ends[odd].name} left the function out of step (operations submitted: rank 0:")
+    # Of two nobody is odd, and both are named.
     line = first(waiting(0), closing(1))
-
-    assert "rank 1 (pid 4001 on n0)" in line
-    assert "returned" in line
-    assert "all_reduce" in line
-
-
-@pytest.mark.parametrize("odd", range(3))
-def test_of_three_the_one_that_submitted_another_number_of_operations_is_guilty(odd):
-    ends = [closing(rank, 3 if rank == odd else 2) for rank in range(3)]
-
-    assert first(*ends).startswith(f"{ends[odd].name} left the function out of step (operations submitted: rank 0: ")
-
-
-def test_of_two_out_of_step_both_are_named():
+    assert line.startswith("rank 1 (pid 4001 on n0) returned from the function, while others wait: rank 0 (pid 4000")
     line = first(closing(0, 2), closing(1, 3))
-
     assert line.startswith("rank 0 (pid 4000 on n0) and rank 1 (pid 4001 on n0) left the function out of step")
     assert "rank 0: 2, rank 1: 3" in line
 
 
-NCCL = "DistBackendError: NCCL error: unhandled system error, could not open a queue pair"
-
-
-def test_an_error_of_the_last_step_is_told_as_what_it_is():
+def test_an_error_of_the_step_that_ends_a_task_is_told_as_what_it_is():
     text = told(closing(0), closing(1, text=NCCL, details=TRACEBACK))
-
     assert text.startswith(f"rank 1 (pid 4001 on n0) raised {NCCL}, in the step that ends a task")
     assert "rank 1 (pid 4001 on n0): has returned from the function, and then raised" in text
     assert "steps.py', line 3" in text
-
-
-def test_an_error_of_ranks_that_are_out_of_step_is_shown_beside_the_numbers():
+    # Of ranks that are out of step it stands beside the numbers.
     text = told(closing(0, 2), closing(1, 3, text=NCCL, details=TRACEBACK))
-
     assert "left the function out of step (operations submitted: rank 0: 2, rank 1: 3)" in text.splitlines()[0]
     assert f"and then raised {NCCL}" in text
 
 
-def test_who_skipped_while_another_did_not_is_named_with_its_reason():
-    line = first(end(1, "skipped", "no peer access"), waiting(0))
-
-    assert line == "rank 1 (pid 4001 on n0) skipped, which the others did not: no peer access"
-
-
-def test_a_loss_that_nobody_can_explain_says_so():
-    assert "nobody here can tell why" in first(lost(1, ""))
-
-
-def test_a_hang_without_a_stack_says_so():
-    assert first(end(1, "stuck"), closing(0)).endswith("it is at a place that no stack tells")
-
-
 def test_every_stuck_rank_is_shown_with_its_stack():
     text = told(stuck(1), waiting(0), waiting(2, "all_gather"))
-
     for rank, name in ((0, "all_reduce"), (1, "spin"), (2, "all_gather")):
         own = text[text.index(f"\n  rank {rank} (pid") :].split("\n  rank ")[1]
         assert "stuck" in own
         assert f"line 12 in {name}" in own
-
-
-def test_the_listening_thread_and_what_leads_to_the_function_are_not_shown():
-    text = told(stuck(1))
-
     assert "_listen" not in text
-    assert "rank.py" not in text
-
-
-def test_waiting_for_one_that_failed_is_called_so():
+    assert "worker.py" not in text
     assert "rank 0 (pid 4000 on n0): blocked on a peer, in all_reduce" in told(raised(1), waiting(0))
 
 
-def test_a_traceback_is_shown_for_the_guilty_and_spared_for_victims():
-    text = told(raised(1, order=0), raised(0, PEER_GONE, order=1))
-
-    assert text.count("Traceback") == 1
-    assert f"rank 0 (pid 4000 on n0): raised: {PEER_GONE}" in text
-
-
-def test_a_traceback_is_shown_for_the_guilty_also_where_the_victim_was_faster():
-    text = told(raised(1, order=1), raised(0, PEER_GONE, order=0))
-
-    assert text.count("Traceback") == 1
-    assert "ValueError: mine\n" in text.partition("\n")[2]
-
-
-def test_ranks_that_raised_the_same_are_told_of_once():
+def test_a_traceback_is_shown_once_for_the_guilty_and_spared_for_victims():
+    for mine, theirs in ((0, 1), (1, 0)):
+        text = told(raised(1, order=mine), raised(0, PEER_GONE, order=theirs))
+        assert text.count("Traceback") == 1
+        assert "ValueError: mine\n" in text.partition("\n")[2]
+        assert f"rank 0 (pid 4000 on n0): raised: {PEER_GONE}" in text
     text = told(*(raised(rank) for rank in range(4)))
-
     assert text.count("Traceback") == 1
     assert "ranks 0, 1, 2, 3: raised" in text
-
-
-def test_ranks_that_raised_different_things_are_told_of_each():
     assert told(raised(0, "A"), raised(1, "B")).count("Traceback") == 2
-
-
-def test_the_last_words_of_a_log_are_shown_for_the_lost_and_the_stuck_only():
-    tails = {rank: f"words of {rank}\nmore of {rank}" for rank in range(4)}
-    text = told(lost(0), stuck(1), raised(2), ok(3), tails=tails)
-
-    assert "    | words of 0\n    | more of 0" in text
-    assert "    | words of 1" in text
-    assert "words of 2" not in text
-    assert "words of 3" not in text
-
-
-def test_who_was_fine_is_not_told_of():
-    text = told(raised(1), ok(0))
-
-    assert "rank 0" not in text
-
-
-def test_a_long_traceback_keeps_its_beginning_and_its_end():
     long = "\n".join(f"line {number}" for number in range(1000))
     text = told(dataclasses.replace(raised(1), details=long))
-
     assert "line 0\n" in text
     assert text.endswith("line 999")
     assert "… 960 lines …" in text
     assert len(text.splitlines()) < 60
+
+
+def test_the_last_words_of_a_log_are_shown_for_the_lost_and_the_stuck_only():
+    tails = {rank: f"words of {rank}\nmore of {rank}" for rank in range(4)}
+    text = told(lost(0), stuck(1), raised(2), end(3, "ok"), tails=tails)
+    assert "    | words of 0\n    | more of 0" in text
+    assert "    | words of 1" in text
+    for unwanted in ("words of 2", "words of 3", "rank 3"):
+        assert unwanted not in text
+
+
+# Stacks.
+
+
+def test_a_position_names_the_users_own_line_and_the_collective():
+    outer, wait = ("/home/me/perf/steps.py", "outer"), (threading.__file__, "wait")
+    for frames, expected in (
+        ([STEP], "at steps.py:12 in step"),
+        ([STEP, outer], "at steps.py:12 in step"),
+        ([wait, STEP], "at steps.py:12 in step, in wait"),
+        ([(C10D, "all_reduce"), WRAPPER, STEP], "in all_reduce at steps.py:12 in step"),
+        # What the user called, not what that calls, and not what was called further out.
+        (
+            [(C10D, "all_gather"), WRAPPER, (C10D, "all_gather_object"), WRAPPER, STEP],
+            "in all_gather_object at steps.py:12 in step",
+        ),
+        ([(C10D, "recv"), WRAPPER, STEP, (C10D, "other"), outer], "in recv at steps.py:12 in step"),
+        ([(TORCH / "nn/functional.py", "linear"), STEP], "at steps.py:12 in step, in linear"),
+        ([("/home/me/src/torch/perf/steps.py", "step")], "at steps.py:12 in step"),
+        (
+            [(C10D, "all_reduce"), WRAPPER, (TORCH.parent / "roofline_kernels/steps.py", "step")],
+            "in all_reduce at steps.py:12 in step",
+        ),
+        ([(C10D, "all_gather"), WRAPPER, (OURS / "worlds.py", "in_step")], "in all_gather"),
+    ):
+        assert str(position(dump(*frames))) == expected
+    for text in ("", "nothing that is a stack", thread()):
+        assert str(position(text)) == "at a place that no stack tells"
+    # A stack of more than a hundred frames is cut off before it comes to what leads to them.
+    text = thread(*LISTEN, current=True) + "\n" + thread(*[STEP] * 100) + "  ...\n"
+    assert str(position(text)) == "at steps.py:12 in step"
+    other = thread(("/home/me/perf/loader.py", "load"), (threading.__file__, "run"))
+    for text in (other + dump(STEP), dump(STEP) + other):
+        assert main_frames(text)[0].name == "step"
+    text = main_text(dump((C10D, "all_reduce"), WRAPPER, STEP))
+    assert [line.rpartition(" in ")[2] for line in text.splitlines()] == ["all_reduce", "wrapper", "step"]
+
+
+def test_a_real_stack_of_a_real_thread_is_understood():
+    release, waiting_now = threading.Event(), threading.Event()
+
+    def wait_for_the_end():
+        waiting_now.set()
+        release.wait()
+
+    blocked = threading.Thread(target=wait_for_the_end)
+    blocked.start()
+    waiting_now.wait()
+    with tempfile.TemporaryFile("w+") as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        release.set()
+        file.seek(0)
+        (own,) = (part for part in file.read().split("\n\n") if "wait_for_the_end" in part)
+    blocked.join()
+    assert position(own).place.startswith("test_blame.py:")
+    assert position(own).place.endswith("in wait_for_the_end")
+    assert position(own).inside == "wait"

@@ -7,9 +7,9 @@ import pytest
 
 from pytest_roofline.core.errors import RanksFailed
 from pytest_roofline.ranks import fork_server
-from pytest_roofline.ranks.functions import reference
 from pytest_roofline.ranks.local import Local, whole_processes
 from pytest_roofline.ranks.pool import Pool
+from pytest_roofline.ranks.tasks import reference
 
 from . import rank_functions as ranks
 from .real_ranks import PATIENCE_S, RealRanks, end_within, runs
@@ -45,41 +45,38 @@ def test_a_rank_leads_its_session_and_has_its_own_environment_folder_and_random_
     assert first["torch"] == second["torch"]
 
 
-def test_ranks_that_take_the_place_of_lost_ones_need_no_import(two):
-    before = server_of(two)
+def test_ranks_that_take_the_place_of_lost_ones_need_no_import_unless_the_server_or_the_environment_is_another(
+    two, monkeypatch
+):
+    first = server_of(two)
     with pytest.raises(RanksFailed):
         asked(two, ranks.die_by, 0, int(signal.SIGKILL))
-    assert server_of(two) == before
-
-
-def test_another_environment_gets_another_server(two, monkeypatch):
-    before = server_of(two)
-    with pytest.raises(RanksFailed):
-        asked(two, ranks.die_by, 0, int(signal.SIGKILL))
+    two.works()
+    assert server_of(two) == first
+    # The end of the server is the end of its ranks, and the next task has others.
+    os.kill(first, signal.SIGKILL)
+    assert end_within(PATIENCE_S, two.pids)
+    second = server_of(two)
+    assert second != first
+    two.pool.kill()
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert server_of(two) != before
-    assert end_within(PATIENCE_S, [before])
-
-
-def test_the_end_of_the_server_is_the_end_of_its_ranks_and_the_next_task_has_others(two):
-    two.works()
-    server, before = server_of(two), two.pids
-    os.kill(server, signal.SIGKILL)
-    assert end_within(PATIENCE_S, before)
-    two.works()
-    assert server_of(two) != server
-
-
-def test_nothing_stays_of_a_pool_that_was_stopped(two):
-    server = server_of(two)
+    third = server_of(two)
+    assert third != second
+    assert end_within(PATIENCE_S, [second])
+    # Nothing stays of a pool that was stopped.
     two.works()
     two.pool.stop()
-    assert end_within(PATIENCE_S, [server, *two.pids])
+    assert end_within(PATIENCE_S, [third, *two.pids])
 
 
-def test_nothing_stays_of_a_pool_that_nobody_holds_any_more():
+def test_nothing_stays_of_a_pool_that_nobody_holds_any_more_and_what_a_job_imports_is_a_part_of_it():
     own = RealRanks(2, Local(forks=True))
+    with whole_processes(own.pool.placement):
+        parents = {found["parent"] for found in asked(own, ranks.about_its_process)}
+        own.pool.stop()
+    assert parents == {os.getpid()}
     server = server_of(own)
+    assert server != os.getpid()
     own.pool.kill()
     assert runs(server)
     own.pool.placement = None
@@ -117,11 +114,3 @@ def test_a_fork_that_the_system_refuses_is_told(monkeypatch):
     placement._processes = {0: forked}
     assert "EAGAIN: Resource temporarily unavailable" in placement.trouble()
     server.end()
-
-
-def test_what_a_job_imports_is_a_part_of_it(two):
-    with whole_processes(two.pool.placement):
-        parents = {found["parent"] for found in asked(two, ranks.about_its_process)}
-        two.pool.stop()
-    assert parents == {os.getpid()}
-    assert server_of(two) != os.getpid()

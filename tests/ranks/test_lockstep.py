@@ -5,6 +5,7 @@ import os
 import pickle
 import socket
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ from .. import warm
 SIZE = 2
 PATIENCE_S = 120
 SCRIPT = Path(__file__).with_name("lockstep_rank.py")
-TIMINGS = ("isolated", "pipelined")
 pytestmark = pytest.mark.serial
 
 
@@ -63,129 +63,75 @@ def outcomes(tmp_path_factory):
     return {name: [each[name] for each in by_rank] for name in by_rank[0]}
 
 
-@pytest.mark.parametrize("timing", TIMINGS)
-@pytest.mark.parametrize("where", ["late_before", "late_after"])
-@pytest.mark.parametrize("late", [0, 1])
-def test_a_late_rank_shows_as_its_delay_whichever_it_is(outcomes, late, where, timing):
-    # The least of many: what a busy machine adds to a median is not the ranks'.
-    undelayed_s = min(outcomes[f"{where} -1 {timing}"][0].times.measured.samples.seconds)
-    delayed_s = min(outcomes[f"{where} {late} {timing}"][0].times.measured.samples.seconds)
-    # A sleep is never shorter than asked for; on a busy machine either may be longer in every sample.
-    assert 0.015 < delayed_s < undelayed_s + 0.06
+def measured(outcomes, name):
+    """What a rank measured, on each."""
+    return [outcome.times.measured for outcome in outcomes[name]]
 
 
-@pytest.mark.parametrize("timing", TIMINGS)
-@pytest.mark.parametrize("where", ["late_before", "late_after"])
-@pytest.mark.parametrize("late", [0, 1])
-def test_the_late_rank_is_named_on_every_rank(outcomes, late, where, timing):
-    for outcome in outcomes[f"{where} {late} {timing}"]:
-        assert outcome.times.straggler == late
-        assert 0.015 < outcome.times.lag_s[late] < 0.06
+def test_a_late_rank_shows_as_its_delay_and_is_named_on_every_rank_whichever_it_is(outcomes):
+    for late, (where, timing) in product((0, 1), (("late_before", "isolated"), ("late_after", "pipelined"))):
+        # The least of many: what a busy machine adds to a median is not the ranks'.
+        undelayed_s = min(measured(outcomes, f"{where} -1 {timing}")[0].samples.seconds)
+        delayed_s = min(measured(outcomes, f"{where} {late} {timing}")[0].samples.seconds)
+        # A sleep is never shorter than asked for; on a busy machine either may be longer in every sample.
+        assert 0.015 < delayed_s < undelayed_s + 0.06
+        for outcome in outcomes[f"{where} {late} {timing}"]:
+            assert outcome.times.straggler == late
+            assert 0.015 < outcome.times.lag_s[late] < 0.06
+    # Between two collectives; without any the longest is late; leaving one later than its root is no lateness.
+    for late in (0, 1):
+        assert outcomes[f"late_between {late}"][0].times.straggler == late
+    quiet, one_way = (outcomes[name][0].times for name in ("quiet", "one_way"))
+    assert (quiet.straggler, quiet.lag_s[0]) == (1, 0.0)
+    assert max(one_way.lag_s) < 0.2 * one_way.measured.samples.median_s
 
 
-@pytest.mark.parametrize("late", [0, 1])
-def test_a_rank_that_is_late_between_collectives_is_named(outcomes, late):
-    assert outcomes[f"late_between {late}"][0].times.straggler == late
-
-
-def test_leaving_a_collective_later_than_its_root_is_no_lateness(outcomes):
-    times = outcomes["one_way"][0].times
-    assert max(times.lag_s) < 0.2 * times.measured.samples.median_s
-
-
-def test_without_a_collective_the_longest_is_late(outcomes):
-    times = outcomes["quiet"][0].times
-    assert (times.straggler, times.lag_s[0]) == (1, 0.0)
-
-
-def test_both_ranks_make_the_same_calls(outcomes):
+def test_both_ranks_make_the_same_calls_and_a_sample_is_the_longest_of_their_own(outcomes):
     for name, (first, second) in outcomes.items():
         assert first.calls == second.calls, name
+    for name in ("right", "isolated", "rotate", "quiet", "late_after 0 pipelined"):
+        first, second = measured(outcomes, name)
+        assert first.samples.seconds == tuple(map(max, zip(first.own, second.own, strict=True)))
+        assert second.samples.seconds == first.samples.seconds
+        for outcome in outcomes[name]:
+            # What was told on the way is what was measured.
+            told, samples = samples_of(outcome.progress), first.samples
+            assert (told.seconds, told.blocks, told.iterations) == (samples.seconds, samples.blocks, samples.iterations)
+            assert own_of(outcome.progress) == outcome.times.measured.own
+    assert measured(outcomes, "short isolated")[0].samples.iterations == 1
+    assert measured(outcomes, "short pipelined")[0].samples.iterations > 10
+    counts = [each.samples.argument_sets for each in measured(outcomes, "rotate")]
+    assert counts[0] == counts[1] > 1
+    # A rank function without anything to call is timed itself; a drill is labelled; memory is each rank's own.
+    assert measured(outcomes, "itself")[0].samples.median_s > 0
+    assert "replaced" in measured(outcomes, "drill")[0].samples.labels
+    assert all(each.peak_bytes is not None for each in measured(outcomes, "isolated"))
 
 
-@pytest.mark.parametrize("name", ["right", "isolated", "rotate", "late_after 0 pipelined"])
-def test_a_sample_is_the_longest_of_the_ranks_own(outcomes, name):
-    first, second = (outcome.times.measured for outcome in outcomes[name])
-    assert first.samples.seconds == tuple(map(max, zip(first.own, second.own, strict=True)))
-    assert second.samples.seconds == first.samples.seconds
-
-
-@pytest.mark.parametrize("name", ["right", "isolated", "rotate", "quiet"])
-def test_what_was_told_on_the_way_is_what_was_measured(outcomes, name):
-    samples = outcomes[name][0].times.measured.samples
-    for outcome in outcomes[name]:
-        told = samples_of(outcome.progress)
-        assert (told.seconds, told.blocks, told.iterations) == (samples.seconds, samples.blocks, samples.iterations)
-        assert own_of(outcome.progress) == outcome.times.measured.own
-
-
-def test_an_isolated_sample_is_one_call_and_a_pipelined_one_is_many(outcomes):
-    assert outcomes["short isolated"][0].times.measured.samples.iterations == 1
-    assert outcomes["short pipelined"][0].times.measured.samples.iterations > 10
-
-
-@pytest.mark.parametrize("name", ["right", "isolated", "rotate", "as timed"])
-def test_right_data_are_verified(outcomes, name):
-    assert [(each.times.measured.verified, each.times.measured.wrong) for each in outcomes[name]] == [(True, "")] * 2
-
-
-def test_nothing_to_verify_is_neither_right_nor_wrong(outcomes):
-    assert [each.times.measured.verified for each in outcomes["itself"]] == [None, None]
-
-
-def test_wrong_data_on_one_rank_are_wrong_for_both_and_said_in_its_words(outcomes):
+def test_data_are_verified_on_every_rank(outcomes):
+    # Ranks make their sets alike however each of them verifies.
+    for name in ("right", "isolated", "rotate", "as timed", "in bulk", "in bulk on 0"):
+        assert [(each.verified, each.wrong) for each in measured(outcomes, name)] == [(True, "")] * 2
+    assert [each.verified for each in measured(outcomes, "itself")] == [None, None]
     right, wrong = (outcome.times for outcome in outcomes["wrong on 1"])
     assert (right.measured.verified, wrong.measured.verified) == (False, False)
     assert wrong.measured.wrong == "wrong data in argument set 0: last is -1, expected 1"
     assert right.measured.wrong == "wrong data (rank 1); those of this rank are right"
     assert (right.straggler, right.lag_s) == (None, ())
+    # Work that was done only once shows in refilled buffers.
+    for each in measured(outcomes, "stale"):
+        assert each.verified is False
+        assert each.wrong.startswith("wrong data in argument set 0, filled again after timing: last is 0")
 
 
-def test_work_that_was_done_only_once_shows_in_refilled_buffers(outcomes):
-    for outcome in outcomes["stale"]:
-        assert outcome.times.measured.verified is False
-        assert outcome.times.measured.wrong.startswith(
-            "wrong data in argument set 0, filled again after timing: last is 0"
-        )
-
-
-def test_a_rotation_has_as_many_sets_on_both_ranks(outcomes):
-    counts = [outcome.times.measured.samples.argument_sets for outcome in outcomes["rotate"]]
-    assert counts[0] == counts[1] > 1
-    assert outcomes["rotate"][0].times.measured.samples.argument_sets == counts[0]
-
-
-def test_a_rotation_is_not_begun_where_one_rank_has_too_little_free_memory(outcomes):
+def test_what_cannot_be_measured_is_refused_on_every_rank(outcomes):
     assert [outcome.times for outcome in outcomes["crowded"]] == [None, None]
     for outcome in outcomes["crowded"]:
         assert outcome.error.startswith("a rank needs "), outcome.error
         assert "of free memory to rotate through" in outcome.error
         assert "found 0 B" in outcome.error
-
-
-@pytest.mark.parametrize("name", ["in bulk", "in bulk on 0"])
-def test_ranks_make_their_sets_alike_however_each_of_them_verifies(outcomes, name):
-    assert [(each.times.measured.verified, each.times.measured.wrong) for each in outcomes[name]] == [(True, "")] * 2
-
-
-def test_a_rank_function_without_anything_to_call_is_timed_itself(outcomes):
-    assert outcomes["itself"][0].times.measured.samples.median_s > 0
-
-
-def test_a_drill_is_labelled(outcomes):
-    assert "replaced" in outcomes["drill"][0].times.measured.samples.labels
-
-
-def test_memory_of_a_call_is_each_ranks_own(outcomes):
-    assert all(outcome.times.measured.peak_bytes is not None for outcome in outcomes["isolated"])
-
-
-def test_ranks_that_give_different_things_to_time_are_refused_with_both(outcomes):
     text = "on rank 0 the rank function returned a function, on rank 1 something else than a function or a Timed"
     assert all(outcome.error.startswith(text) for outcome in outcomes["differing"])
-
-
-def test_what_a_rank_raises_is_its_own_error(outcomes):
     assert [outcome.error for outcome in outcomes["raising"]] == ["from rank 0", "from rank 1"]
 
 
@@ -195,7 +141,4 @@ def test_blocks_of_the_warm_up_are_told_apart_by_their_index():
         return {"index": index, "kept": TimedBlock(None, seconds, 1.0, False, seconds), "common": common}
 
     assert own_of([told(0, (9.0,)), told(1, (8.0,)), told(0, (1.0, 2.0)), told(1, (3.0,))]) == (1.0, 2.0, 3.0)
-
-
-def test_nothing_told_is_no_samples():
     assert samples_of([]) is None

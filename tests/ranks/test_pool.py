@@ -19,12 +19,10 @@ import torch
 
 from pytest_roofline.core.errors import BadInput, RanksFailed, RanksSkipped
 from pytest_roofline.ranks.channel import Endpoint, connect
-from pytest_roofline.ranks.functions import reference
 from pytest_roofline.ranks.local import Local
-from pytest_roofline.ranks.messages import CONTROLLER_VARIABLE
-from pytest_roofline.ranks.placement import ending, last_words, text_of
 from pytest_roofline.ranks.pool import MOST_FAILED_BOOTS, Pool
-from pytest_roofline.ranks.processes import is_same, process_space, signal_to
+from pytest_roofline.ranks.processes import ending, is_same, last_words, process_space, signal_to, text_of
+from pytest_roofline.ranks.tasks import CONTROLLER_VARIABLE, reference
 from pytest_roofline.ranks.worlds import backend_of
 
 from ..plugin.rank_runs import MARK, processes
@@ -46,26 +44,22 @@ def run(pool, function, *arguments, size=None, timeout_s=60.0):
     return pool.run(reference(function), arguments, size or pool.size, timeout_s=timeout_s)
 
 
-# Processes.
-
-
-def test_a_number_is_a_process_of_ours_only_where_the_kernel_the_space_and_the_start_agree(three):
+def test_a_number_is_a_process_of_ours_only_where_the_kernel_the_space_and_the_start_agree(three, monkeypatch):
     three.works()
     *_, member = three.pool.members
     assert member.here
     assert is_same(member.process)
-    other = dataclasses.replace(member, ticks=member.ticks + 1)
-    assert not is_same(other.process)
-    assert not signal_to(other.process, signal.SIGKILL)
+    other = member.process._replace(ticks=member.process.ticks + 1)
+    assert not is_same(other)
+    assert not signal_to(other, signal.SIGKILL)
     # Of a container of the same name, where the number means another process.
     assert not dataclasses.replace(member, space="another boot pid:[1]").here
-    assert runs(member.pid)
+    assert runs(member.process.pid)
 
-
-def test_without_proc_a_space_is_a_host(monkeypatch):
     def missing(*_, **__):
         raise FileNotFoundError
 
+    # Without /proc a space is a host.
     monkeypatch.setattr(Path, "read_text", missing)
     assert process_space() == HOST
 
@@ -73,15 +67,23 @@ def test_without_proc_a_space_is_a_host(monkeypatch):
 # Tasks and worlds.
 
 
-def test_worlds_of_any_size_follow_each_other_on_the_same_ranks(three):
+def test_worlds_of_any_size_follow_each_other_on_the_same_ranks_and_nothing_boots_again(three):
     three.works()
-    before = three.pids
+    before, generation = three.pids, three.pool.generation
     for tag, size in enumerate((2, 3, 2, 1, 3, 3, 2), start=100):
         total, rows = ranks.expected(tag, size)
         found = run(three.pool, ranks.tagged, tag, size=size)
         assert [own["pid"] for own in found] == before[:size]
         assert all(own["total"].equal(total) and own["rows"].equal(rows) for own in found)
-    assert three.pool.generation == 1
+    # A world with more time than the last is a new one.
+    assert run(three.pool, ranks.echo, timeout_s=10_000.0) == [(rank,) for rank in range(3)]
+    # What is no plain data is refused before a rank hears of it, and so is a world that is larger than the pool.
+    with pytest.raises(BadInput, match=r"^an argument holds"):
+        run(three.pool, ranks.echo, lambda: 1)
+    with pytest.raises(BadInput, match=r"a world of 4 ranks was asked for; expected 1 to 3"):
+        run(three.pool, ranks.echo, size=4)
+    three.works()
+    assert (three.pids, three.pool.generation) == (before, generation)
 
 
 def sockets(pid):
@@ -107,20 +109,6 @@ def test_a_rank_that_the_next_world_has_not_leaves_the_last_one(three):
     assert three.pids[2] == outside
 
 
-def test_a_task_after_the_first_takes_no_boot(three):
-    three.works()
-    before = three.pids
-    for _ in range(10):
-        three.works()
-
-    assert three.pids == before
-
-
-def test_a_world_with_more_time_than_the_last_is_a_new_one_and_works(three):
-    assert run(three.pool, ranks.echo, timeout_s=10_000.0) == [(rank,) for rank in range(3)]
-    three.works()
-
-
 def test_groups_within_a_world_are_kept_and_let_go_in_order(three):
     for most in (2, 8):
         found = run(three.pool, ranks.subgroups, most)
@@ -137,46 +125,20 @@ def test_numbers_are_gathered_beside_the_measured_group(three):
     assert run(three.pool, ranks.gathered) == [[(0.0, 0.0), (1.0, 0.5), (2.0, 1.0)]] * 3
 
 
-def test_arguments_and_results_travel_as_they_are(three):
+def test_every_rank_says_who_it_is_and_its_arguments_travel_as_they_are(three):
     values = (1, "é", None, [1.5, (2, b"x")], {"dtype": torch.bfloat16})
-    found = run(three.pool, ranks.echo, *values)
-
-    assert found == [(rank, *values) for rank in range(3)]
+    assert run(three.pool, ranks.echo, *values) == [(rank, *values) for rank in range(3)]
     assert run(three.pool, ranks.elements, torch.zeros(2**20)) == [2**20] * 3
-
-
-def test_ranks_know_no_key_share_the_cores_and_stand_in_the_same_folder(three):
     for told in run(three.pool, ranks.environment):
+        # Nothing that a rank function starts can read the key; the cores are shared.
         assert CONTROLLER_VARIABLE not in told["variables"]
         assert told["threads"] == max(1, len(os.sched_getaffinity(0)) // 3)
         assert told["folder"] == str(Path.cwd())
-
-
-def test_arguments_that_are_no_plain_data_are_refused_before_a_rank_hears_of_them(three):
-    three.works()
-    with pytest.raises(BadInput, match=r"^an argument holds"):
-        run(three.pool, ranks.echo, lambda: 1)
-
-    assert not [pid for pid in three.pids if not runs(pid)]
-
-
-def test_every_rank_says_at_boot_who_it_is(three):
     members = three.pool.members
-
     assert [(member.rank, member.host, member.here) for member in members] == [(rank, HOST, True) for rank in range(3)]
     assert [member.facts.rank for member in members] == [0, 1, 2]
-    assert [member.facts.pid for member in members] == [member.pid for member in members]
+    assert [member.facts.pid for member in members] == [member.process.pid for member in members]
     assert {member.environment.host.name for member in members} == {HOST}
-
-
-def test_a_world_that_is_larger_than_the_pool_is_refused_and_harms_nothing(three):
-    three.works()
-    with pytest.raises((BadInput, RanksFailed), match=r"4.*3"):
-        run(three.pool, ranks.echo, size=4)
-    before = three.pids
-    three.works()
-
-    assert three.pids == before
 
 
 def test_a_rank_that_is_lost_between_two_tasks_costs_a_new_generation_and_no_failure(three):
@@ -215,7 +177,7 @@ def test_two_pools_on_one_host_do_not_meet_and_an_orderly_end_leaves_nothing_beh
     three.works()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     handlers = [signal.getsignal(number) for number in SIGNALS]
-    own = RealRanks(2)
+    own = RealRanks(2, Local(forks=True))
     for _ in range(3):
         own.works()
         three.works()
@@ -224,6 +186,8 @@ def test_two_pools_on_one_host_do_not_meet_and_an_orderly_end_leaves_nothing_beh
     started = run(own.pool, ranks.starts_a_process)
 
     try:
+        # Twice does no harm.
+        own.pool.stop()
         own.pool.stop()
         assert end_within(5.0, own.pids)
         assert not list(tmp_path.iterdir())
@@ -233,15 +197,6 @@ def test_two_pools_on_one_host_do_not_meet_and_an_orderly_end_leaves_nothing_beh
     finally:
         for pid in filter(runs, started):
             os.kill(pid, signal.SIGKILL)
-
-
-def test_a_pool_that_was_stopped_or_never_started_can_be_stopped_again():
-    pool = Pool(Local(), 2, "cpu")
-    pool.stop()
-    pool.kill()
-    pool.stop()
-
-    assert pool.generation == 0
 
 
 # Boots.
@@ -298,46 +253,25 @@ def failed_boot(placement, size=2, boot_s=PATIENCE_S):
     return str(caught.value)
 
 
-def test_a_launcher_that_fails_before_any_rank_has_come_is_told_at_once():
-    began_s = time.monotonic()
-    text = failed_boot(Scripted(trouble="scripted: no such partition"))
-
-    assert text.startswith("scripted: no such partition (scripted, started on ")
-    assert "ranks 0, 1 of 2 did not come" in text
-    assert time.monotonic() - began_s < PATIENCE_S
-
-
-def test_too_few_ranks_are_told_after_the_time_of_a_boot_with_who_is_missing():
-    text = failed_boot(Scripted([{"rank": 0, "size": 2}]), boot_s=0.5)
-
-    assert text == "rank 1 of 2 did not come within 0.5 s (scripted)\nwords of rank 1"
-
-
-@pytest.mark.parametrize(
-    "hellos",
-    [
-        pytest.param([{"rank": 0, "size": 1}, {"rank": 0, "size": 1}], id="each a world of its own"),
-        pytest.param([{"rank": 0, "size": 2}, {"rank": 0, "size": 2}], id="one twice"),
-        pytest.param([{"rank": 5, "size": 2}], id="beyond the world"),
-    ],
-)
-def test_ranks_of_another_world_are_refused_with_their_host_and_the_likely_reason(hellos):
-    text = failed_boot(Scripted(hellos))
-
-    assert text.startswith("a rank on n7 says that it is rank ")
-    assert "expected ranks 0 to 1 of 2, once each" in text
-
-
-def test_a_pool_whose_boots_failed_is_not_tried_again():
+def test_a_boot_that_fails_says_who_is_missing_and_why_and_is_not_tried_again_and_again():
     placement = Scripted(trouble="scripted: no such partition")
     pool = Pool(placement, 2, "cpu")
     for attempt in range(MOST_FAILED_BOOTS + 2):
-        with pytest.raises(RanksFailed, match="no such partition") as caught:
+        began_s = time.monotonic()
+        with pytest.raises(RanksFailed, match=r"^scripted: no such partition \(scripted, started on ") as caught:
             run(pool, ranks.echo)
+        assert "ranks 0, 1 of 2 did not come" in str(caught.value)
         assert ("not tried again" in str(caught.value)) == (attempt >= MOST_FAILED_BOOTS)
-
+        assert time.monotonic() - began_s < PATIENCE_S
     assert placement.starts == MOST_FAILED_BOOTS
     assert placement.kills >= MOST_FAILED_BOOTS
+    text = failed_boot(Scripted([{"rank": 0, "size": 2}]), boot_s=0.5)
+    assert text == "rank 1 of 2 did not come within 0.5 s (scripted)\nwords of rank 1"
+    # Ranks of another world are refused: each a world of its own, one twice, one beyond the world.
+    for hellos in ([(0, 1), (0, 1)], [(0, 2), (0, 2)], [(5, 2)]):
+        text = failed_boot(Scripted([{"rank": rank, "size": size} for rank, size in hellos]))
+        assert text.startswith("a rank on n7 says that it is rank ")
+        assert "expected ranks 0 to 1 of 2, once each: was it started by another MPI's or Slurm's scripted" in text
 
 
 def test_too_few_devices_are_a_skip_that_is_told_again_without_a_boot(monkeypatch):
@@ -361,84 +295,6 @@ def test_a_torch_without_the_devices_own_back_end_is_said():
             backend_of("cuda", None)
 
 
-class Spoiled(Local):
-    """Ranks that find something at their start which ends one of them."""
-
-    def __init__(self, folder, text):
-        super().__init__()
-        (folder / "sitecustomize.py").write_text(text)
-        self._path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
-        self.pids = []
-
-    def start(self, size, variables):
-        super().start(size, variables | {"PYTHONPATH": self._path})
-        self.pids = [process.pid for process in self._processes.values()]
-
-
-def test_a_rank_that_ends_before_it_has_come_is_told_with_its_last_words(tmp_path):
-    placement = Spoiled(
-        tmp_path, "import os\nif os.environ.get('RANK') == '1':\n    os.write(2, b'no libcuda\\n')\n    os._exit(7)\n"
-    )
-    text = failed_boot(placement)
-
-    assert "rank 1 ended during its boot: exit code 7" in text.splitlines()[0]
-    assert "no libcuda" in text
-    assert end_within(PATIENCE_S, placement.pids)
-
-
-BETTER = """
-from pathlib import Path
-import pytest_roofline.engine.host as environment
-environment.ACCELERATOR_NODES = (Path("/"),)
-"""
-
-
-@pytest.mark.parametrize("asked", [True, False])
-def test_the_cpu_that_nobody_asked_for_is_refused_on_a_host_with_an_accelerator(tmp_path, asked):
-    pool = Pool(Spoiled(tmp_path, BETTER), 2, "cpu", asked=asked)
-    try:
-        if asked:
-            assert run(pool, ranks.echo) == [(0,), (1,)]
-        else:
-            with pytest.raises(RanksFailed, match=rf"^rank 0 on {re.escape(HOST)}: this machine has an accelerator"):
-                run(pool, ranks.echo)
-    finally:
-        pool.stop()
-
-
-LOST_AFTER_HELLO = """
-import os, sys
-
-
-class Ends:
-    def find_spec(self, name, path=None, target=None):
-        if name == "pytest_roofline.ranks.facts":
-            os._exit(5)
-
-
-if os.environ.get("RANK") == "1":
-    sys.meta_path.insert(0, Ends())
-"""
-
-
-def test_a_rank_that_is_lost_while_it_tells_what_it_is_is_named_with_the_cause(tmp_path):
-    placement = Spoiled(tmp_path, LOST_AFTER_HELLO)
-    text = failed_boot(placement)
-
-    # Rank 0 may not have come by then.
-    assert re.search(r"rank 1 .*during its boot: exit code 5", text.splitlines()[0])
-    assert end_within(PATIENCE_S, placement.pids)
-
-
-def test_ranks_that_take_too_long_to_come_are_named_and_ended(tmp_path):
-    placement = Spoiled(tmp_path, "import os, time\nif os.environ.get('RANK') == '0':\n    time.sleep(600)\n")
-    pool = Pool(placement, 2, "cpu", boot_s=0.5)
-    with pytest.raises(RanksFailed, match=r"did not come within 0\.5 s"):
-        run(pool, ranks.echo)
-
-    assert end_within(PATIENCE_S, placement.pids)
-
-
 # The end of the controller.
 
 CONTROLLER = """
@@ -447,12 +303,12 @@ spec = importlib.util.spec_from_file_location("rank_functions", sys.argv[1])
 ranks = importlib.util.module_from_spec(spec)
 sys.modules["rank_functions"] = ranks
 spec.loader.exec_module(ranks)
-from pytest_roofline.ranks.functions import reference
+from pytest_roofline.ranks.tasks import reference
 from pytest_roofline.ranks.local import Local
 from pytest_roofline.ranks.pool import Pool
 
-pool = Pool(Local(forks=sys.argv[3] == "forked"), 3, "cpu")
-print(*(member.pid for member in pool.members), flush=True)
+pool = Pool(Local(forks=True), 3, "cpu")
+print(*(member.process.pid for member in pool.members), flush=True)
 pool.run(reference(ranks.stuck_in_every_way), (sys.argv[2],), 3, timeout_s=600.0)
 """
 
@@ -463,12 +319,11 @@ def _is_stopped(pid):
     return False
 
 
-@pytest.mark.parametrize("how", ["forked", "started"])
-def test_ranks_do_not_outlive_a_controller_that_was_killed_however_stuck_they_are(tmp_path, how):
+def test_ranks_do_not_outlive_a_controller_that_was_killed_however_stuck_they_are(tmp_path):
     (tmp_path / "started").mkdir()
     (tmp_path / "tmp").mkdir()
     controller = subprocess.Popen(
-        [sys.executable, "-c", CONTROLLER, ranks.__file__, str(tmp_path / "started"), how],
+        [sys.executable, "-c", CONTROLLER, ranks.__file__, str(tmp_path / "started")],
         stdout=subprocess.PIPE,
         env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
         text=True,
@@ -497,23 +352,17 @@ def test_ranks_do_not_outlive_a_controller_that_was_killed_however_stuck_they_ar
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("leads", [True, False], ids=["with its session", "with what it forked"])
-def test_a_rank_that_does_not_come_to_its_end_is_ended(leads):
+def test_a_rank_that_does_not_come_to_its_end_is_ended_with_its_session_or_with_what_it_forked():
     program = "import os, time\nfrom pytest_roofline.ranks.worker import _end_after\nos.fork() and _end_after(0.2)\n"
-    done = subprocess.run(
-        [sys.executable, "-c", program + "time.sleep(600)"],
-        # What it forked holds it too.
-        stdout=subprocess.PIPE,
-        timeout=60,
-        check=False,
-        start_new_session=leads,
-    )
-
-    assert done.returncode == -signal.SIGKILL
+    command = [sys.executable, "-c", program + "time.sleep(600)"]
+    for leads in (True, False):
+        # What it forked holds its output too.
+        done = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=False, start_new_session=leads)
+        assert done.returncode == -signal.SIGKILL
 
 
 def test_a_rank_whose_controller_is_gone_before_it_begins_does_not_import_torch_first():
-    command = [sys.executable, "-X", "importtime", "-m", "pytest_roofline.ranks.rank"]
+    command = [sys.executable, "-X", "importtime", "-m", "pytest_roofline.ranks.worker"]
     gone = os.environ | {"ROOFLINE_RANK_PARENT": str(os.getppid())}
     done = subprocess.run(command, env=gone, capture_output=True, text=True, timeout=60, check=False)
 
@@ -565,25 +414,15 @@ def test_what_a_killed_process_forked_is_ended_by_its_guard_which_then_goes_too(
 # What a launcher tells of an end.
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (0, "exit code 0"),
-        (3, "exit code 3"),
-        (-9, "killed by SIGKILL.*memory.*"),
-        (-11, "killed by SIGSEGV"),
+def test_an_end_is_told_in_words_and_a_log_by_its_last_lines_whatever_bytes_they_are(tmp_path):
+    for status, words in (
+        (0, "exit code 0"), (3, "exit code 3"), (-9, "killed by SIGKILL.*memory.*"), (-11, "killed by SIGSEGV"),
         (-63, "killed by signal 63"),
-    ],
-)
-def test_an_exit_status_is_told_in_words(status, words):
-    assert re.fullmatch(words, ending(status))
-
-
-def test_the_tail_of_a_log_is_its_last_lines_whatever_bytes_they_are(tmp_path):
+    ):  # fmt: skip
+        assert re.fullmatch(words, ending(status))
     log = tmp_path / "log"
     log.write_bytes(b"".join(b"line %d\n\n" % number for number in range(100)) + b"\xff\xfe caf\xe9 " + b"x" * 10_000)
     lines = last_words(text_of(log)).splitlines()
-
     assert lines[-2] == "line 99"
     assert lines[-1].startswith("\ufffd\ufffd caf\ufffd xxx")
     assert len(lines) < 50

@@ -163,7 +163,7 @@ def open_device_under_test(
     """The open device of a run and what belongs to it, and a warning about it."""
     from ..engine.devices import open_device
     from ..engine.host import gather, unused_accelerator
-    from ..ranks.seen import SeenDevice
+    from ..ranks.facts import SeenDevice
 
     # Until this configuration ends, so that a run inside this process, or after it, starts from what ships.
     config.add_cleanup(use_hardware(options.baselines))

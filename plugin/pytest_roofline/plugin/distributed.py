@@ -14,8 +14,8 @@ from .shadow import lack, require
 if TYPE_CHECKING:
     from ..ranks.driving import Member
     from ..ranks.facts import RankFacts
-    from ..ranks.functions import FunctionRef
     from ..ranks.pool import Pool
+    from ..ranks.tasks import FunctionRef
 
 # Seconds for one call of ranks, beside so many budgets of a measurement.
 TIMEOUT_S, TIMEOUT_BUDGETS = 120.0, 20.0
@@ -68,7 +68,7 @@ class Distributed:
 
         Ranks of one host share its memory, where their device is the CPU.
         """
-        from ..ranks.context import free_bytes
+        from ..ranks.worlds import free_bytes
 
         return int(min(self.run(free_bytes, world_size=world_size)))
 
@@ -84,7 +84,7 @@ class Distributed:
 
         Args:
             fn: a function at the top of a module; ranks load it by file and name. Its first argument is a
-                `distributed.context.Rank`: the rank's number, with `size`, `device`, `group` …
+                `pytest_roofline.Rank`: the rank's number, with `size`, `device`, `group` …
             args: plain data and tensors.
             world_size: ranks; the test's own number by default.
             timeout: seconds until every rank must have answered.
@@ -99,7 +99,7 @@ class Distributed:
         """
         __tracebackhide__ = True
         from ..engine.request import positive
-        from ..ranks.functions import reference
+        from ..ranks.tasks import reference
         from ..ranks.worlds import check_backend
 
         function, timeout_s = reference(fn), positive("timeout", timeout)
@@ -137,7 +137,7 @@ class Distributed:
         members, pool = self.members(size), self.pool(size)
         known = self._launcher.links.get((id(pool), pool.generation, size))
         if known is None:
-            from ..ranks.context import link_kind
+            from ..ranks.worlds import link_kind
 
             uuids = [member.environment.device.uuid if member.environment is not None else None for member in members]
             kinds = set(self.run(link_kind, [member.host for member in members], uuids, world_size=size))

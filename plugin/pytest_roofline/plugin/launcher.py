@@ -18,8 +18,8 @@ from .settings import Options, parse_options
 if TYPE_CHECKING:
     from ..core.facts import Environment
     from ..ranks.attach import Attached
-    from ..ranks.placement import Placement
     from ..ranks.pool import Pool
+    from ..ranks.processes import Placement
 
 # Ranks on few cores that are started ahead of the test that asks for them.
 MOST_ON_CORES = 6

@@ -21,8 +21,8 @@ from .recording import CurrentTest, key_for, record, why_partial
 if TYPE_CHECKING:
     from ..ranks.driving import Member
     from ..ranks.facts import RankFacts
-    from ..ranks.functions import FunctionRef
     from ..ranks.lockstep import RankTimes
+    from ..ranks.tasks import FunctionRef
 
 # Whole programs, unless the budget is spent before: two tell whether they agree.
 FEWEST_JOBS, MOST_JOBS = 2, 5
@@ -126,7 +126,7 @@ def check_call(fn: Callable[..., object], args: tuple[object, ...]) -> None:
     Raises:
         BadInput: ranks cannot load the function, or its arguments are no plain data.
     """
-    from ..ranks.functions import reference
+    from ..ranks.tasks import reference
     from ..ranks.wire import encode
 
     reference(fn)
@@ -144,7 +144,7 @@ def measure_over(
         RanksFailed: a rank raised, was lost, or did not answer in time.
     """
     __tracebackhide__ = True
-    from ..ranks.functions import reference
+    from ..ranks.tasks import reference
 
     function, replacement = reference(fn), test.replacement(request.name, fn)
     if replacement is not None:
@@ -310,7 +310,7 @@ def take_jobs(call: RankCall, keep: Keep) -> RankResult:
     """
     __tracebackhide__ = True
     from ..ranks.local import whole_processes
-    from ..ranks.messages import JobPlan
+    from ..ranks.tasks import JobPlan
 
     pool = call.distributed.pool(call.options.size)
     pool.stop()

@@ -20,7 +20,7 @@ from ..core.errors import BadInput, RanksFailed
 from .channel import Channel
 from .identity import Identity
 from .local import Local
-from .placement import FATE_S, loopback
+from .processes import FATE_S, loopback
 from .rendezvous import MEET_S, Rendezvous, meet
 
 # Why a test of MPI is skipped here.
@@ -219,11 +219,7 @@ class AttachPlacement:
         return bool(self._ask(rank, "signal", rank, int(number)))
 
     def stacks(self, files: Mapping[int, int]) -> dict[int, str]:
-        """What blocked ranks of other processes write into their files of stacks, at a signal.
-
-        Args:
-            files: the descriptors of these files, by rank.
-        """
+        """What blocked ranks of other processes write into their files of stacks, at a signal."""
         found = {rank: self._ask(rank, "stacks_of", rank, descriptor) for rank, descriptor in files.items() if rank}
         return {rank: text for rank, text in found.items() if text}
 
@@ -272,10 +268,6 @@ def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channe
 
 def supervise(channel: Channel, local: Local | None = None) -> int | None:
     """Serve rank 0 to the end: start the rank that this process stands for, and do with it as rank 0 says.
-
-    Args:
-        channel: to rank 0, from `follow`.
-        local: starts it.
 
     Returns:
         The exit status: 0 after rank 0 said so, 1 where it is gone. None where rank 0 has no test for these ranks, and

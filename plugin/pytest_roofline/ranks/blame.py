@@ -73,13 +73,7 @@ class RankEnd:
 
 
 def report(ends: Sequence[RankEnd], timeout_s: float, tails: Mapping[int, str]) -> str:
-    """What happened, for a person: a first line that names the guilty, then what is known of every rank.
-
-    Args:
-        ends: of every rank of the world.
-        timeout_s: of the task.
-        tails: the last words of their logs, by rank.
-    """
+    """What happened, for a person: a first line that names the guilty, then what is known of every rank."""
     alike = Counter(str(end.position) for end in ends if end.how == "stuck")
     bad = sorted((end for end in ends if end.how != "ok"), key=lambda end: _suspicion(end, alike))
     lines = [_first_line(bad, timeout_s)]

@@ -211,10 +211,6 @@ def greet(connection: socket.socket, key: bytes) -> None:
 def connect(endpoint: Endpoint, timeout: float) -> Channel:
     """A connection to whoever listens, by the first of the addresses that answers.
 
-    Args:
-        endpoint: of the controller; each of its addresses is tried until one works.
-        timeout: seconds until it is given up.
-
     Raises:
         ConnectionError: nobody who knows the key answered in time; the text has the last reason.
     """

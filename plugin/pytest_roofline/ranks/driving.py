@@ -1,19 +1,22 @@
-"""One task on its way through the ranks of a world: it goes out, answers come back, time runs; and who did what."""
+"""Ranks come, get their devices, do one task after the other; and who did what while time ran."""
 
 import contextlib
 import selectors
 import signal
+import socket
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.errors import RanksFailed
 from .blame import How, RankEnd
 from .channel import Channel
-from .messages import Answer, Task
-from .placement import Placement, RemoteStacks
-from .processes import SIGNAL_S, Started, is_same, process_space, signal_to, stacks_of_process
+from .listener import Listener, is_loopback
+from .processes import SIGNAL_S, Placement, RemoteStacks, Started, is_same, process_space, signal_to, stacks_of_process
+from .tasks import Answer, Task, to_controller
 
 if TYPE_CHECKING:
     from ..core.facts import Environment
@@ -35,36 +38,34 @@ class Member:
     """A rank as the controller knows it.
 
     Args:
-        rank: its number.
-        channel: to it.
-        host: that it runs on.
-        pid: of its process there.
         stacks: the descriptor of its file of stacks.
-        space: what its number is of, from `processes.process_space`.
-        ticks: when it started, from `processes.started`.
-        facts: what it said at boot.
-        environment: of its device.
+        space: what the number of its process is of, from `processes.process_space`.
     """
 
     rank: int
     channel: Channel
     host: str
-    pid: int
+    process: Started
     stacks: int
     space: str
-    ticks: int | None
     facts: "RankFacts | None" = None
     environment: "Environment | None" = None
+
+    @classmethod
+    def of(cls, channel: Channel, hello: dict[str, Any]) -> "Member":
+        """A rank by its first message."""
+        process = Started(hello["pid"], hello["ticks"])
+        return cls(hello["rank"], channel, hello["host"], process, hello["stacks"], hello["space"])
+
+    @property
+    def name(self) -> str:
+        """`rank 1 (pid 4711 on node7)`."""
+        return f"rank {self.rank} (pid {self.process.pid} on {self.host})"
 
     @property
     def here(self) -> bool:
         """Whether its number means the same process to this one: it runs on this host, and in no container."""
         return self.space == process_space()
-
-    @property
-    def process(self) -> Started:
-        """Its process, for where it is `here`."""
-        return Started(self.pid, self.ticks)
 
     @property
     def connected(self) -> bool:
@@ -81,7 +82,7 @@ class Member:
         if not self.here or not is_same(self.process):
             return False
         with contextlib.suppress(OSError, IndexError):
-            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+            return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
         return False
 
 
@@ -124,10 +125,8 @@ class Progress:
         if rank in self.waiting:
             return "closing" if rank in self.closing else "stuck"
         status = self.answers[rank].status
-        if status == "raised" and rank in self.closing:
-            # It only noticed, after its own function, that the ranks are out of step.
-            return "closing"
-        return "raised" if status == "raised" else ("skipped" if status == "skipped" else "ok")
+        # One that has returned from the function only noticed that the ranks are out of step.
+        return "closing" if status == "raised" and rank in self.closing else status
 
     def note(self, rank: int, message: dict[str, Any]) -> None:
         """Take a message of a rank in."""
@@ -190,12 +189,12 @@ def ends(progress: Progress, members: Sequence[Member], placement: Placement) ->
     stopped = {member.rank for member in stuck if member.stopped}
     stacks = stacks_of([member for member in stuck if member.rank not in stopped], placement)
     fates = {rank: placement.fate(rank) for rank in progress.lost}
-    nothing = Answer(0, "")
+    nothing = Answer(0, "ok")
     return [
         RankEnd(
             rank=member.rank,
             host=member.host,
-            pid=member.pid,
+            pid=member.process.pid,
             how=progress.how(member.rank),
             order=progress.order.get(member.rank, len(members)),
             text=fates.get(member.rank) or progress.answers.get(member.rank, nothing).error,
@@ -211,17 +210,14 @@ def stacks_of(members: Sequence[Member], placement: Placement) -> dict[int, str]
     """The stacks of ranks that do not answer, as `faulthandler` writes them; those that could be had."""
     found = _asked(members)
     blocked = [member for member in members if member.rank not in found]
+    number = signal.SIGUSR1
     here = [member for member in blocked if member.here]
-    signalled = [
-        member
-        for member in here
-        if signal_to(member.process, signal.SIGUSR1) or placement.signal(member.rank, signal.SIGUSR1)
-    ]
-    if signalled:
+    here = [member for member in here if signal_to(member.process, number) or placement.signal(member.rank, number)]
+    if here:
         time.sleep(SIGNAL_S)
-    found |= {member.rank: stacks_of_process(member.pid, member.stacks) for member in signalled}
+    found |= {member.rank: stacks_of_process(member.process.pid, member.stacks) for member in here}
     if isinstance(placement, RemoteStacks):
-        found |= placement.stacks({member.rank: member.stacks for member in blocked if member not in here})
+        found |= placement.stacks({member.rank: member.stacks for member in blocked if not member.here})
     return found
 
 
@@ -240,3 +236,110 @@ def _asked(members: Sequence[Member]) -> dict[int, str]:
                         found[member.rank] = message["text"]
         time.sleep(POLL_S)
     return found
+
+
+class Boot:
+    """Ranks are started, come, say what they are, are found to fit together, and get their devices.
+
+    Args:
+        kind: of the devices that they are to own: `cpu`, `cuda` or `xpu`.
+        address: that they reach this process on; empty is any.
+        asked: whether somebody asked for that kind of device.
+    """
+
+    def __init__(
+        self, placement: Placement, size: int, kind: str, address: str, seconds: float, *, asked: bool = True
+    ) -> None:
+        self.members: dict[int, Member] = {}
+        self._placement, self._size, self._kind, self._address = placement, size, kind, address
+        self._seconds, self._asked = seconds, asked
+        self._until_s = time.monotonic() + seconds
+
+    def run(self, store_port: int) -> None:
+        """Start the ranks, and wait until they are ready; `members` has those that came, also after a failure.
+
+        Raises:
+            RanksFailed: they did not come, or do not fit together.
+            RanksSkipped: a host has fewer devices than ranks.
+            BadInput: the launcher cannot be used.
+        """
+        listener = Listener(self._address)
+        came: dict[int, tuple[Channel, Any]] = {}
+        try:
+            self._placement.start(self._size, to_controller(listener.endpoint))
+            listener.gather(
+                range(self._size),
+                self._size,
+                came,
+                lambda missing: self._check(missing, listener.refused),
+                f": was it started by another MPI's or Slurm's {self._placement.name} than its libraries belong to? "
+                "Then every process is a world of its own",
+            )
+        finally:
+            self.members = {rank: Member.of(channel, hello) for rank, (channel, hello) in came.items()}
+            listener.close()
+        join = {"kind": "join", "device": self._kind, "path": sys.path, "folder": str(Path.cwd())}
+        for member in self.members.values():
+            member.channel.send(join)
+        self._settle_in(store_port)
+
+    def _check(self, missing: Sequence[int], refused: int = 0) -> None:
+        """Give up where the launcher has, or the time is over."""
+        trouble = self._placement.trouble()
+        names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {self._size}"
+        if trouble:
+            cause, _, words = trouble.partition("\n")
+            start = f"{cause} ({self._placement.name}, started on {socket.gethostname()}); {names} did not come"
+            raise RanksFailed(f"{start}\n{words}".rstrip())
+        if time.monotonic() > self._until_s:
+            strangers = f"; {refused} connections did not know the key" if refused else ""
+            tails = "\n".join(filter(None, (self._placement.tail(rank) for rank in missing)))
+            late = f"{names} did not come within {self._seconds:g} s ({self._placement.name}{strangers})"
+            raise RanksFailed(f"{late}\n{tails}".rstrip())
+
+    def _settle_in(self, store_port: int) -> None:
+        """Check that the ranks fit together, give each its device, and wait until all are ready."""
+        from .facts import assign, check, check_products, threads, versions
+
+        told = self._each("facts")
+        facts = [told[rank]["facts"] for rank in sorted(told)]
+        check(facts, versions(self._kind))
+        devices = assign(facts) if self._kind != "cpu" else {}
+        shares = threads(facts)
+        for rank, member in self.members.items():
+            member.facts = replace(told[rank]["facts"], threads=shares[rank])
+            boot = {"kind": "boot", "device": devices.get(rank), "threads": shares[rank], "store": store_port}
+            member.channel.send(boot | self._network())
+        products = {}
+        for rank, message in sorted(self._each("ready").items()):
+            member = self.members[rank]
+            member.environment = message["environment"]
+            if message["unwanted"] and not self._asked:
+                raise RanksFailed(f"rank {rank} on {member.host}: {message['unwanted']}")
+            products[rank] = (member.host, message["environment"].device.product)
+        check_products(products)
+
+    def _network(self) -> dict[str, Any]:
+        """Whether ranks must reach other nodes, and by which of its addresses those reach this one."""
+        ends = [member.channel.addresses for member in self.members.values()]
+        outward = next((own for own, peer in ends if not is_loopback(peer)), "")
+        return {"several_hosts": len({one.host for one in self.members.values()}) > 1, "outward": outward}
+
+    def _each(self, kind: str) -> dict[int, Any]:
+        """One message of a kind from every rank."""
+        found: dict[int, Any] = {}
+        with listening(self.members.values()) as selector:
+            while len(found) < len(self.members):
+                for key, _ in selector.select(POLL_S):
+                    for message in heard(key.data):
+                        if message["kind"] == "gone":
+                            raise RanksFailed(self._lost(key.data))
+                        if message["kind"] == kind:
+                            found[key.data.rank] = message
+                self._check([rank for rank in self.members if rank not in found])
+        return found
+
+    def _lost(self, member: Member) -> str:
+        fate = self._placement.fate(member.rank) or "its connection ended"
+        told = f"{member.name} was lost during its boot: {fate}\n{self._placement.tail(member.rank)}"
+        return told.rstrip()

@@ -10,7 +10,7 @@ from typing import Literal
 
 from ..core.errors import BadInput
 from .identity import in_slurm_step
-from .placement import MODULE
+from .processes import MODULE
 
 MpiFamily = Literal["openmpi", "mpich", "intel"]
 
@@ -69,10 +69,6 @@ class Wanted:
 def parse_arguments(name: str, text: str) -> tuple[str, ...]:
     """The user's arguments for a launcher.
 
-    Args:
-        name: of the launcher.
-        text: as in a shell: `--hostfile "my hosts"`.
-
     Raises:
         BadInput: quotes that do not close, or an argument that sets the number of ranks.
     """
@@ -88,9 +84,6 @@ def parse_arguments(name: str, text: str) -> tuple[str, ...]:
 
 def mpi_family(version: str) -> MpiFamily:
     """Which mpirun this is.
-
-    Args:
-        version: what `mpirun --version` prints.
 
     Raises:
         BadInput: it is none of those whose options are known.
@@ -109,19 +102,12 @@ def mpi_family(version: str) -> MpiFamily:
 
 
 def is_tried(version: str) -> bool:
-    """Whether the reports of an mpirun are known by its version: of Open MPI those before 5.
-
-    Args:
-        version: what `mpirun --version` prints.
-    """
+    """Whether the reports of an mpirun are known by its version: of Open MPI those before 5."""
     return re.search(r"\(Open MPI\) [1-4]\.", version) is not None
 
 
 def mpi_plugin(listing: str) -> str:
     """Slurm's plugin by which MPI ranks find each other.
-
-    Args:
-        listing: what `srun --mpi=list` prints.
 
     Raises:
         BadInput: this Slurm was built without PMIx.
@@ -135,11 +121,6 @@ def mpi_plugin(listing: str) -> str:
 
 def torchrun(wanted: Wanted, endpoint: str = "", run_id: str = "") -> list[str]:
     """torchrun's command: on this node, or in a Slurm allocation of several nodes once on each of them.
-
-    Args:
-        wanted: what to start.
-        endpoint: `host:port` of a store that the agents meet in; only for several nodes.
-        run_id: names the launch in that store.
 
     Raises:
         BadInput: the ranks cannot be spread evenly over the nodes.
@@ -186,12 +167,7 @@ def mpirun(wanted: Wanted, family: MpiFamily) -> list[str]:
 
 
 def srun(wanted: Wanted, plugin: str = "none") -> list[str]:
-    """srun's command.
-
-    Args:
-        wanted: what to start.
-        plugin: for MPI; `none` also where a cluster's default is another, which may not work for processes without MPI.
-    """
+    """srun's command."""
     options = _step_options(wanted, plugin)
     return ["srun", f"--ntasks={wanted.size}", "--label", *options, *wanted.arguments, *_rank(wanted)]
 

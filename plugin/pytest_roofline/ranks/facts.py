@@ -1,18 +1,21 @@
 """What every rank says of itself at boot, and what must agree between ranks before anything runs on them."""
 
+import contextlib
 import math
 import os
 import platform
 import socket
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 import torch
 
-from ..core.errors import RanksFailed, RanksSkipped
-from ..engine.devices import Device
+from ..core.errors import DeviceError, RanksFailed, RanksSkipped
+from ..core.facts import DeviceFacts, Environment, Gpu
+from ..engine.devices import Device, amd, nvidia
+from ..engine.devices.base import RealDevice, Traits
 from ..engine.host import ACCELERATOR_NODES, affinity, cgroup_cpus, numbers_of, unused_accelerator, usable_cores
 from ..version import __version__
 
@@ -133,10 +136,6 @@ def versions(kind: str) -> dict[str, str]:
 def check(facts: Sequence[RankFacts], own: Mapping[str, str] | None = None) -> None:
     """Refuse ranks that do not fit together.
 
-    Args:
-        facts: of every rank.
-        own: the versions of the controller; None leaves it out.
-
     Raises:
         RanksFailed: versions differ between ranks, or from the controller's, naming the nodes.
     """
@@ -161,9 +160,6 @@ def _named(ranks: Sequence[RankFacts]) -> str:
 
 def check_products(products: Mapping[int, tuple[str, str]]) -> None:
     """Refuse ranks that own different products: what is measured over them would be neither's.
-
-    Args:
-        products: of every rank its host and its device's product.
 
     Raises:
         RanksFailed: they differ; the first rank of each is named.
@@ -235,11 +231,7 @@ def _no_device(one: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> s
 
 
 def cores_of(facts: Sequence[RankFacts]) -> int:
-    """Cores that the ranks of one host have together, at least 1.
-
-    Args:
-        facts: of these ranks.
-    """
+    """Cores that the ranks of one host have together, at least 1."""
     # Where a launcher pins each rank to cores of its own, these are not shared.
     usable = len({core for one in facts for core in numbers_of(one.affinity)}) or max(one.cores for one in facts)
     quota = min((one.quota for one in facts if one.quota is not None), default=math.inf)
@@ -261,3 +253,48 @@ def _by_host(facts: Sequence[RankFacts]) -> dict[str, list[RankFacts]]:
     for one in facts:
         found[one.host].append(one)
     return found
+
+
+class SeenDevice(RealDevice):
+    """What the device of rank 0 is, for a header, a key and a look at its health.
+
+    Args:
+        environment: as rank 0 told.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self._facts = environment.device
+        self.name = environment.device.type
+        self.traits = Traits(tick_s=0.0, shortest_span_s=0.0)
+
+    def facts(self) -> DeviceFacts:
+        """What rank 0 told."""
+        return self._facts
+
+    def gpu(self) -> Gpu | None:
+        """What the vendor's management library tells of it, which needs no context; None where it tells nothing."""
+        # Whatever a library does, a run must not end for its health.
+        with contextlib.suppress(Exception):
+            found = nvidia.gpu(self._facts.uuid)
+            return None if found is None else replace(found, others_bytes=None)
+        return None
+
+    def silent_library(self) -> str:
+        """Why the vendor's management library tells nothing on this host; empty where it does."""
+        import torch
+
+        return amd.silent() if torch.version.hip else nvidia.silent()
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+    def synchronize(self) -> None:
+        """Nothing was submitted from here."""
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise DeviceError(
+            f"{self.name} is open in the ranks only, since every test of this run uses the fixture distributed; "
+            "measure over ranks, with roofline.measure_ranks, and ask for memory by distributed.free_bytes()"
+        )
+
+    stamp = elapsed_s = flusher = free_bytes = _refuse

@@ -200,12 +200,12 @@ def _prepare() -> None:
 
     from ..engine import host, measure
     from ..engine.devices import cpu
-    from . import facts, functions, lockstep, rank, worker, worlds
+    from . import facts, lockstep, tasks, worker, worlds
 
     # Collections of garbage in the ranks neither look at all this nor copy it.
     gc.collect()
     gc.freeze()
-    del cpu, facts, functions, host, lockstep, measure, rank, torch, worker, worlds
+    del cpu, facts, host, lockstep, measure, tasks, torch, worker, worlds
 
 
 def _fork() -> int:
@@ -222,7 +222,7 @@ def _ended() -> Iterator[tuple[int, int]]:
 
 
 def _be_rank(environ: Mapping[str, str], log: str) -> None:
-    """Be what `python -m pytest_roofline.ranks.rank` would be in this environment; does not return."""
+    """Be what `python -m pytest_roofline.ranks.worker` would be in this environment; does not return."""
     status = 1
     try:
         server = os.getppid()
@@ -239,7 +239,7 @@ def _be_rank(environ: Mapping[str, str], log: str) -> None:
         if "numpy.random" in sys.modules:
             # Python's own generator sees to that itself, and torch's begins alike in every process.
             sys.modules["numpy.random"].seed()
-        from .rank import main as live
+        from .worker import main as live
 
         status = live()
     except BaseException:

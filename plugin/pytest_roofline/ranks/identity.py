@@ -76,9 +76,6 @@ _SLURM = _Source("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_LOCALID
 def identify(environ: Mapping[str, str]) -> Identity | None:
     """What a launcher made of this process.
 
-    Args:
-        environ: the environment to read.
-
     Returns:
         The identity, also of a world of one; None where nothing launched this process as a rank, which includes the
         shells of `salloc` and `sbatch`.

@@ -18,8 +18,7 @@ from . import engines
 from .engines import Wanted
 from .identity import identify, without_launch
 from .listener import own_addresses, store_server
-from .placement import FATE_S, REAP_S, ending, last_words, loopback, text_of
-from .processes import descendants, kill_each
+from .processes import FATE_S, REAP_S, descendants, ending, kill_each, last_words, loopback, text_of
 
 # What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
 __tracebackhide__ = operator.methodcaller("errisinstance", RanksFailed)
@@ -238,12 +237,7 @@ def _not_found(command: str) -> BadInput:
 
 
 def by_rank(text: str, dialect: str) -> dict[int | None, str]:
-    """What each rank printed, and under None what the launcher itself said.
-
-    Args:
-        text: the launcher's whole output.
-        dialect: `openmpi`, `mpich`, `intel`, `srun` or `torchrun`.
-    """
+    """What each rank printed, and under None what the launcher itself said."""
     label = _LABELS[dialect]
     found: dict[int | None, list[str]] = {}
     for line in text.splitlines():

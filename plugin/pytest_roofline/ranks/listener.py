@@ -128,10 +128,6 @@ def _first_word(channel: Channel) -> dict[str, Any] | None:
 def server(address: str, port: int = 0) -> socket.socket:
     """A socket that listens on an address of either family; of a name, and where none is given, by IPv4 if it can be.
 
-    Args:
-        address: empty is every interface.
-        port: 0 takes a free one.
-
     Raises:
         RanksFailed: the port is taken, or the address is not this machine's.
     """
@@ -161,11 +157,7 @@ def store_server(address: str) -> Any:
 
 
 def own_addresses(bound_to: str) -> tuple[str, ...]:
-    """Under which names and addresses this host can be reached, to try in turn.
-
-    Args:
-        bound_to: the address that is listened on; empty is all of them.
-    """
+    """Under which names and addresses this host can be reached, to try in turn."""
     if bound_to:
         return (bound_to,)
     name = socket.gethostname()
@@ -183,10 +175,6 @@ def keep_gloo_reachable(own: str, outward: str) -> None:
     """Set the interface on which Gloo meets ranks of other nodes; to be called before the first process group.
 
     By itself it takes the address of the host's name, which on Debian is 127.0.1.1. What the user chose stays.
-
-    Args:
-        own: this end's address of the connection to the controller.
-        outward: the controller's own address as other nodes reach it, for ranks beside it; empty where nobody knows.
     """
     if GLOO_VARIABLE in os.environ:
         return

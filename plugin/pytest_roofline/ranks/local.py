@@ -14,8 +14,19 @@ from typing import Protocol
 
 from .fork_server import SUPPORTED, Forked, ForkServer
 from .identity import Identity, without_launch
-from .placement import FATE_S, MODULE, REAP_S, Placement, ending, last_words, loopback, text_of
-from .processes import PARENT_VARIABLE, SIGNAL_S, stacks_of_process
+from .processes import (
+    FATE_S,
+    MODULE,
+    PARENT_VARIABLE,
+    REAP_S,
+    SIGNAL_S,
+    Placement,
+    ending,
+    last_words,
+    loopback,
+    stacks_of_process,
+    text_of,
+)
 
 RANK_COMMAND = (sys.executable, "-m", MODULE)
 

@@ -1,21 +1,31 @@
-"""Measuring on a rank: the same steps as in one process, on all of them, in lockstep.
+"""Measuring on a rank: the same steps as in one process, on all of them, in lockstep; and who is late.
 
 Every rank measures the same request on its own device, and all that decides how many calls are made is agreed upon
-(`measuring.peers`). Runs on a rank; the controller gets `RankTimes` from each, and `progress` after every block.
+(`engine.peers`). Runs on a rank; the controller gets `RankTimes` from each, and `progress` after every block.
+
+A time that is the longest over the ranks does not tell which of them made it long: whoever comes early waits for the
+late one, so all take as long. What tells is the time that a rank spends outside of collectives and of waiting for them.
+Taken in a pass of its own after timing, since looking at every operation costs time.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
+
+import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..core.errors import BadInput, NoRoom
 from ..core.samples import Samples
 from ..engine import log
+from ..engine.devices import Device, Stamp
 from ..engine.measure import Measured, Observer, measure_request
 from ..engine.request import Request, Timed
 from ..engine.timing import Engine
-from . import straggler
-from .context import Rank
+from .worlds import Rank
 
 KINDS = ("something else than a function or a Timed", "a function", "a Timed without make_args", "a Timed")
 
@@ -44,14 +54,6 @@ def measure(
     tell: Callable[[dict[str, Any]], None],
 ) -> RankTimes:
     """Time what `fn(rank, *args)` gives; every rank of the world must come here with the same request.
-
-    Args:
-        rank: this one.
-        fn: called once. A `Timed` or a function that it returns is timed; if it returns anything else, `fn(rank,
-            *args)` itself is, called again and again.
-        args: for `fn`.
-        request: without what is timed.
-        tell: called after every block with what `samples_of` and `own_of` understand.
 
     Raises:
         BadInput: the ranks do not all have the same kind of thing timed, or their devices differ in kind.
@@ -118,7 +120,7 @@ class _RankObserver(Observer):
         """Find the late rank, unless the data are wrong."""
         if self._rank.size > 1 and not measured.wrong:
             call_s, budget_s = measured.samples.median_s, self._request.budget_s
-            self.straggler, self.lag_s = straggler.find(self._rank, fn, sets, call_s, budget_s)
+            self.straggler, self.lag_s = find(self._rank, fn, sets, call_s, budget_s)
 
 
 def samples_of(progress: Sequence[dict[str, Any]]) -> Samples | None:
@@ -139,3 +141,137 @@ def _counted(progress: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         del told[each["index"] :]
         told.append(each)
     return told
+
+
+# The operations of torch.distributed, by the namespaces that torch registers them under.
+NAMESPACES = ("c10d", "_c10d_functional")
+# A rank is named only if it lags by more than this share of a call,
+SHARE_OF_CALL = 0.05
+# and this many times as much as the others do in the median,
+TIMES_THE_OTHERS = 3
+# and more than ranks leave a barrier apart, in seconds: on busy cores 0.17 ms were seen.
+BARRIER_SPREAD_S = 250e-6
+# Calls in the pass: fewer for long ones, by the share of the budget that a call takes.
+CALLS = ((1 / 5, 1), (1 / 25, 3), (0.0, 5))
+
+
+def straggler(calls: Sequence[Sequence[tuple[float, float]]]) -> tuple[int | None, tuple[float, ...]]:
+    """The late rank, and by how much each one lags.
+
+    Args:
+        calls: of every call, by rank: seconds outside of collectives, and seconds of the whole call.
+
+    Returns:
+        The rank that is later than noise explains, or None; by rank, how much longer than the fastest it needs for
+        its own part, in seconds: the median over the calls.
+    """
+    lags = [[own_s - min(own_s for own_s, _ in row) for own_s, _ in row] for row in calls]
+    lag_s = tuple(median(column) for column in zip(*lags, strict=True))
+    call_s = median(max(whole_s for _, whole_s in row) for row in calls)
+    late = max(range(len(lag_s)), key=lag_s.__getitem__)
+    others = [each for rank, each in enumerate(lag_s) if rank != late]
+    noise_s = max(SHARE_OF_CALL * call_s, BARRIER_SPREAD_S, TIMES_THE_OTHERS * median(others) if others else 0.0)
+    return (late if others and lag_s[late] > noise_s else None), lag_s
+
+
+def find(
+    rank: Rank, fn: Callable[..., object], sets: Sequence[tuple[object, ...]], call_s: float, budget_s: float
+) -> tuple[int | None, tuple[float, ...]]:
+    """The late rank and every rank's lag, by a few calls that are not timed; all ranks come here, and all learn."""
+    count = next(count for share, count in CALLS if call_s > share * budget_s or not share)
+    calls = []
+    inside = Inside(rank.meter)
+    with inside.watching():
+        for index in range(count):
+            rank.meter.synchronize()
+            rank.barrier()
+            own = _once(rank.meter, inside, fn, sets[index % len(sets)])
+            calls.append([(row[0], row[1]) for row in rank.gather(own)])
+    return straggler(calls)
+
+
+def _once(
+    device: Device, inside: "Inside", fn: Callable[..., object], arguments: tuple[object, ...]
+) -> tuple[float, float]:
+    """Seconds of one call outside of collectives, and of the whole of it."""
+    inside.marks.clear()
+    start = device.stamp()
+    fn(*arguments)
+    end = device.stamp()
+    device.synchronize()
+    whole_s = device.elapsed_s(start, end)
+    within_s = sum(device.elapsed_s(*pair) for pair in zip(inside.marks[::2], inside.marks[1::2], strict=True))
+    return max(0.0, whole_s - within_s), whole_s
+
+
+class Inside:
+    """Stamps a device where this thread enters a collective or a wait for one, and where it leaves it again."""
+
+    def __init__(self, device: Device) -> None:
+        self.marks: list[Stamp] = []
+        """Entry and exit in turn."""
+        self._device = device
+        self._depth = 0
+        self._thread = threading.get_ident()
+
+    @contextlib.contextmanager
+    def collective(self) -> Iterator[None]:
+        """Inside of one; only the outermost counts."""
+        if threading.get_ident() != self._thread:
+            yield
+            return
+        self._mark()
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            self._mark()
+
+    def _mark(self) -> None:
+        if not self._depth:
+            self.marks.append(self._device.stamp())
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """See every collective from here on: operations by torch's dispatcher, waits by the handle's method.
+
+        Gloo's all_reduce returns from its operation at once and waits on the handle, so both are needed.
+        """
+        original = dist.Work.wait
+
+        def wait(work: dist.Work, *arguments: Any, **named: Any) -> Any:
+            with self.collective():
+                return original(work, *arguments, **named)
+
+        dist.Work.wait = wait  # type: ignore[method-assign, assignment]
+        try:
+            with _Operations(self):
+                yield
+        finally:
+            dist.Work.wait = original  # type: ignore[method-assign]
+
+
+class _Operations(TorchDispatchMode):
+    """Marks what torch.distributed submits; everything else passes."""
+
+    def __init__(self, inside: Inside) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._inside = inside
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Keeping the compiler out of the method below imports it, which takes two seconds; it never gets there.
+        return False
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """A compiled function may run as it is: it is not looked into."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """One operation of torch."""
+        if getattr(func, "namespace", "") not in NAMESPACES:
+            return func(*args, **(kwargs or {}))
+        with self._inside.collective():
+            return func(*args, **(kwargs or {}))

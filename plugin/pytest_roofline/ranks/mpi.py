@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..core.errors import BadInput
-from .context import Rank
+from .worlds import Rank
 
 SIZES_BYTES = (4096, 4 * 2**20)
 TIMEOUT_S = 20.0
@@ -71,14 +71,7 @@ def probe(rank: Rank) -> dict[str, Any]:
 
 
 def survives(comm: Any, rank: int, device: torch.device, size_bytes: int) -> bool:
-    """Whether a buffer on a device comes to the other of two ranks, and back, byte by byte.
-
-    Args:
-        comm: of two ranks.
-        rank: this rank's number.
-        device: where the buffers are.
-        size_bytes: of the buffer.
-    """
+    """Whether a buffer on a device comes to the other of two ranks, and back, byte by byte."""
     # Knuth's multiplicative hash of the position, so that no two stretches are alike.
     pattern = (torch.arange(size_bytes, device=device) * 2_654_435_761 >> 24).to(torch.uint8)
     received = pattern.bitwise_not()

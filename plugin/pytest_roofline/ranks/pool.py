@@ -11,13 +11,10 @@ from typing import Any
 
 from ..core.errors import BadInput, RanksFailed, RanksSkipped
 from .blame import report
-from .boot import Boot
-from .driving import Member, Progress, Tell, drive, ends
-from .functions import FunctionRef
+from .driving import Boot, Member, Progress, Tell, drive, ends
 from .listener import store_server
-from .messages import Answer, Task, World
-from .placement import Placement
-from .processes import signal_to
+from .processes import Placement, signal_to
+from .tasks import Answer, FunctionRef, Task, World
 from .wire import decode, encode
 
 # What ranks did, or an address that is none, says itself where it lies; our own frames do not help.
@@ -102,15 +99,6 @@ class Pool:
         tell: Tell | None = None,
     ) -> list[Any]:
         """Have the first ranks do a task.
-
-        Args:
-            function: called as `function(rank, *arguments)` on each.
-            arguments: plain data and tensors.
-            size: ranks of the world, at most the pool's.
-            timeout_s: seconds until every rank must have answered.
-            backend: of the default group; None takes the device's own.
-            plan: a `Request` to measure what the function gives, a `JobPlan` to do it once; None sends its result.
-            tell: called with a rank and what it tells on its way.
 
         Returns:
             The results by rank.

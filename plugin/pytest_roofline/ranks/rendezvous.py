@@ -154,11 +154,6 @@ class SecretRendezvous:
 def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) -> Rendezvous:
     """Where the processes of a launch meet.
 
-    Args:
-        identity: of this process.
-        environ: as its launcher left it.
-        folder: of the runs; on a file system that every node sees, where there are several.
-
     Raises:
         BadInput: the launcher gives nothing to meet by, or the secret is too short to be one.
     """

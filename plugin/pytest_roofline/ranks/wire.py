@@ -7,12 +7,13 @@ may name nothing but the few classes below.
 import dataclasses
 import io
 import pickle
-from collections.abc import Iterator
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput
+
+# Torch is there where a tensor is: what starts a rank sends its first words without it.
+if TYPE_CHECKING:
+    import torch
 
 # Of one result or one set of arguments: more belongs into a file, or stays on the rank.
 MOST_BYTES = 64 * 2**20
@@ -31,11 +32,6 @@ _EXPECTED = "expected numbers, text, bytes, None, tuples, lists, sets, dicts, te
 def encode(value: object, what: str, most_bytes: int = MOST_BYTES) -> bytes:
     """`value` as bytes.
 
-    Args:
-        value: plain data, with tensors (which arrive on the CPU), dtypes, or records of ours.
-        what: how to call it in messages: `the result of rank 1`.
-        most_bytes: the largest that is taken.
-
     Raises:
         BadInput: something in it is no plain data, or it is too large.
     """
@@ -43,8 +39,7 @@ def encode(value: object, what: str, most_bytes: int = MOST_BYTES) -> bytes:
     try:
         _Pickler(buffer, most_bytes).dump(value)
     except _NotPlainError as error:
-        where = next(_places(value, error.kind), "")
-        raise BadInput(f"{what} holds {error.described}{where}; {_EXPECTED}") from None
+        raise BadInput(f"{what} holds {error.described}; {_EXPECTED}") from None
     except _TooLargeError as error:
         raise BadInput(_too_large(what, error.size_bytes, most_bytes)) from None
     except RecursionError:
@@ -77,9 +72,9 @@ def _too_large(what: str, size_bytes: int, most_bytes: int) -> str:
 
 class _NotPlainError(Exception):
     def __init__(self, value: object) -> None:
-        self.kind = type(value)
+        kind = type(value)
         name = getattr(value, "__qualname__", None) if isinstance(value, type) or callable(value) else None
-        self.described = name or f"a {self.kind.__module__}.{self.kind.__qualname__}"
+        self.described = name or f"a {kind.__module__}.{kind.__qualname__}"
 
 
 class _TooLargeError(Exception):
@@ -96,6 +91,8 @@ class _Pickler(pickle.Pickler):
         self._tensor_bytes = 0
 
     def reducer_override(self, value: Any) -> Any:
+        import torch
+
         kind = type(value)
         if kind in (complex, bytearray, range, slice):
             return NotImplemented
@@ -115,7 +112,9 @@ class _Pickler(pickle.Pickler):
             return int, (int(value),)
         raise _NotPlainError(value)
 
-    def _reduce_tensor(self, value: torch.Tensor) -> Any:
+    def _reduce_tensor(self, value: "torch.Tensor") -> Any:
+        import torch
+
         if value.layout != torch.strided or value.is_quantized or value.is_meta:
             raise _NotPlainError(value)
         self._tensor_bytes += value.numel() * value.element_size()
@@ -147,29 +146,19 @@ def _is_record(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) and kind.__module__.startswith(_OURS)
 
 
-def _tensor(dtype: str, shape: tuple[int, ...], data: bytes) -> torch.Tensor:
+def _tensor(dtype: str, shape: tuple[int, ...], data: bytes) -> "torch.Tensor":
+    import torch
+
     kind = _dtype(dtype)
     if not data:
         return torch.empty(shape, dtype=kind)
     return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(kind).reshape(shape)
 
 
-def _dtype(name: str) -> torch.dtype:
+def _dtype(name: str) -> "torch.dtype":
+    import torch
+
     kind = getattr(torch, name, None)
     if not isinstance(kind, torch.dtype):
         raise BadInput(f"names the dtype {name!r}, which this torch has not")
     return kind
-
-
-def _places(value: object, kind: type, path: str = "", depth: int = 0) -> Iterator[str]:
-    """Where in nested containers something of a kind stands: ` at ['times'][0]`."""
-    if type(value) is kind and depth:
-        yield f" at {path}"
-    if depth > 20:
-        return
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _places(item, kind, f"{path}[{key!r}]", depth + 1)
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _places(item, kind, f"{path}[{index}]", depth + 1)

@@ -1,6 +1,9 @@
-"""What a rank does: it connects to its controller, says what it is, and does one task after the other.
+"""A rank: `python -m pytest_roofline.ranks.worker`, the one command that every launcher starts.
 
-A thread listens meanwhile: if the controller is gone, the rank goes too, even in the middle of a collective.
+It connects to its controller, says what it is, and does one task after the other. A thread listens meanwhile: if the
+controller is gone, the rank goes too, even in the middle of a collective. Torch, whose import takes seconds, comes only
+after what must hold before it is there: the rank ends with its controller, where that is its parent, and what it forks
+ends with it.
 """
 
 import contextlib
@@ -16,11 +19,12 @@ import traceback
 from types import TracebackType
 from typing import Any
 
+from ..engine.devices.base import started_by
 from .channel import Channel, connect
-from .identity import Identity
+from .identity import Identity, identify
 from .listener import keep_gloo_reachable
-from .messages import Answer, JobPlan, Task, pop_controller
-from .processes import descendants, kill_each, process_space, started
+from .processes import descendants, die_with_parent, guard_group, kill_each, process_space, started
+from .tasks import Answer, JobPlan, Task, pop_controller
 from .wire import decode, encode
 
 # For the controller, which listens before it has any rank started.
@@ -34,9 +38,6 @@ _MOST_TRACEBACK = 20_000
 
 def serve(identity: Identity) -> int:
     """Serve a controller until it says stop.
-
-    Args:
-        identity: of this rank.
 
     Returns:
         0 after an orderly stop; 1 where there was no controller to meet.
@@ -153,7 +154,7 @@ class Server:
         self._channel.send({"kind": "answer", "answer": answer})
 
     def _result(self, worlds: Any, task: Task) -> bytes:
-        from .functions import load
+        from .tasks import load
 
         function = load(task.function)
         arguments = decode(task.arguments, "an argument")
@@ -180,7 +181,7 @@ class Server:
 
 
 def _answer(number: int, error: BaseException) -> Answer:
-    from .context import Skipped
+    from .worlds import Skipped
 
     name = type(error).__name__
     try:
@@ -230,3 +231,28 @@ def _end_at_once() -> None:
             os.killpg(0, signal.SIGKILL)
     kill_each(descendants(os.getpid()))
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> int:
+    """Serve a controller until it says stop; the exit status."""
+    faulthandler.enable()
+    # Into a log they would write in blocks, and a rank that is lost would take its last words along.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(line_buffering=True)
+    die_with_parent()
+    started_by(os.getppid())
+    identity = identify(os.environ) or Identity(0, 1, 0, 1, "none")
+    # Slurm has all ranks of a node in one group, and ends what a rank leaves behind itself.
+    if identity.launcher != "srun":
+        guard_group()
+
+    return serve(identity)
+
+
+if __name__ == "__main__":
+    status = main()
+    # What torch still holds at the end of an orderly life is none of the controller's waiting.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ..tools import require_tools
-from .slurm import TOOLS, two_nodes
+from ...ranks.slurm import TOOLS, two_nodes
+from ...tools import require_tools
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ..tools import require_tools
-from .slurm import TOOLS, Slurm, SlurmFailed, two_nodes
+from ...ranks.slurm import TOOLS, Slurm, SlurmFailed, two_nodes
+from ...tools import require_tools
 
 
 def command_lines():

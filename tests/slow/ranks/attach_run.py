@@ -8,10 +8,10 @@ import attach_functions
 
 from pytest_roofline.core.errors import RanksFailed
 from pytest_roofline.ranks.attach import BYE, JOIN, follow, gather, supervise
-from pytest_roofline.ranks.functions import reference
 from pytest_roofline.ranks.identity import identify
 from pytest_roofline.ranks.pool import Pool
 from pytest_roofline.ranks.rendezvous import rendezvous_of
+from pytest_roofline.ranks.tasks import reference
 
 
 def main(folder, *names):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.ranks.functions import FunctionRef, load, reference
+from pytest_roofline.ranks.tasks import FunctionRef, load, reference
 
 TEXT = """
 import dataclasses
@@ -123,111 +123,72 @@ def without_closure():
     return inner
 
 
-@pytest.mark.parametrize("fn", [plain, decorated, shadowed, Holder.static])
-def test_a_function_of_a_module_is_found_again(fn):
-    assert load(reference(fn))(3) == 3
+def refused(call, *arguments):
+    with pytest.raises(BadInput) as raised:
+        call(*arguments)
+    return str(raised.value)
 
 
-def test_a_reference_has_the_file_and_the_digest_of_its_text(write):
+def test_a_function_of_a_module_is_found_again(write):
+    for fn in (plain, decorated, shadowed, Holder.static):
+        assert load(reference(fn))(3) == 3
+    # By the file and the digest of its text.
     ref = write()
-
     assert reference(imported(ref).twice) == ref
 
 
-@pytest.mark.parametrize(
-    ("fn", "why"),
-    [
-        pytest.param(lambda rank: rank, "a lambda", id="lambda"),
-        pytest.param(closure(), "holds held of the function around it", id="closure"),
-        pytest.param(without_closure(), "defined inside another function", id="inner"),
-        pytest.param(functools.partial(plain, 1), "is a partial", id="partial"),
-        pytest.param(Holder().method, "method bound to an object", id="method"),
-        pytest.param(Holder.of_class, "method bound to an object", id="class method"),
-        pytest.param(Holder(), "is a Holder", id="object"),
-        pytest.param(Holder, "is a type", id="class"),
-        pytest.param(len, "is a builtin", id="builtin"),
-        pytest.param(3, "is a int", id="number"),
-        pytest.param(coroutine, "is async", id="coroutine"),
-        pytest.param(async_generator, "is async", id="async generator"),
-        pytest.param(hidden, "is not the function that was given", id="replaced"),
-    ],
-)
-def test_what_no_other_process_can_find_is_refused_with_the_reason(fn, why):
-    with pytest.raises(BadInput, match=why):
-        reference(fn)
-
-
-def test_a_generator_function_is_refused_since_calling_it_does_no_work():
-    with pytest.raises(BadInput, match="generator"):
-        reference(generator)
-
-
-def test_a_function_without_a_file_is_refused(monkeypatch):
+def test_what_no_other_process_can_find_is_refused_with_the_reason(write, tmp_path, monkeypatch):
     module = type(sys)("typed_in_by_hand")
     exec("def fn(rank): return rank", vars(module))
     monkeypatch.setitem(sys.modules, "typed_in_by_hand", module)
-
-    with pytest.raises(BadInput, match="typed_in_by_hand has no file"):
-        reference(module.fn)
-
-
-def test_a_function_whose_file_is_gone_is_refused(write, tmp_path):
-    fn = imported(write()).twice
+    gone = imported(write()).twice
     (tmp_path / "rank_module.py").unlink()
-
-    with pytest.raises(BadInput, match=r"rank_module\.py"):
-        reference(fn)
-
-
-def test_another_version_of_the_file_is_refused_by_the_name_of_the_host(write):
-    ref = write()
-    other = FunctionRef(ref.file, "0" * 64, ref.module, ref.name)
-
-    with pytest.raises(BadInput, match=rf"on {socket.gethostname()} is another version .*{ref.sha256[:12]}.*000000"):
-        load(other)
-
-
-def test_a_missing_file_is_refused_by_the_name_of_the_host(tmp_path):
-    ref = FunctionRef(str(tmp_path / "none.py"), "0" * 64, "none", "fn")
-
-    with pytest.raises(BadInput, match=rf"none\.py cannot be read on {socket.gethostname()}: No such file"):
-        load(ref)
-
-
-def test_a_name_that_the_file_has_not_is_refused(write):
-    with pytest.raises(BadInput, match=r"has no function thrice"):
-        load(write(name="thrice"))
+    for fn, why in (
+        (lambda rank: rank, "a lambda"),
+        (closure(), "holds held of the function around it"),
+        (without_closure(), "defined inside another function"),
+        (functools.partial(plain, 1), "is a partial"),
+        (Holder().method, "method bound to an object"),
+        (Holder.of_class, "method bound to an object"),
+        (Holder(), "is a Holder"),
+        (Holder, "is a type"),
+        (len, "is a builtin"),
+        (3, "is a int"),
+        (coroutine, "is async"),
+        (async_generator, "is async"),
+        (generator, "is a generator"),
+        (hidden, "is not the function that was given"),
+        (module.fn, "typed_in_by_hand has no file"),
+        (gone, "rank_module.py cannot be read"),
+    ):
+        assert why in refused(reference, fn), why
 
 
-def test_a_module_is_loaded_once(write):
-    ref = write(
-        TEXT + "\n\nseen = []\n\n\ndef count(rank):\n    seen.append(rank)\n    return len(seen)\n", name="count"
-    )
+def test_a_file_that_is_not_the_controllers_is_refused_by_the_name_of_the_host(write, tmp_path):
+    ref, host = write(), socket.gethostname()
+    told = refused(load, FunctionRef(ref.file, "0" * 64, ref.module, ref.name))
+    assert f"on {host} is another version than the controller's (SHA-256 {ref.sha256[:12]}…, expected 000000" in told
+    told = refused(load, FunctionRef(str(tmp_path / "none.py"), "0" * 64, "none", "fn"))
+    assert f"none.py cannot be read on {host}: No such file" in told
+    assert "has no function thrice" in refused(load, write(name="thrice"))
 
+
+def test_a_module_is_loaded_once_and_anew_when_its_file_has_changed(write, tmp_path):
+    counting = "\n\nseen = []\n\n\ndef count(rank):\n    seen.append(rank)\n    return len(seen)\n"
+    ref = write(TEXT + counting, name="count")
     assert [load(ref)(0), load(ref)(0)] == [1, 2]
-
-
-def test_a_file_that_has_changed_is_loaded_anew(write):
     before = load(write())
     after = load(write(TEXT.replace("2 * rank", "20 * rank")))
-
-    assert [before(1), after(1)] == [2, 20]
-
-
-def test_a_file_that_has_changed_is_loaded_anew_while_its_module_is_known(write, tmp_path):
-    before = load(write())
+    # Also while its module is known.
     text = TEXT.replace("2 * rank", "200 * rank")
     (tmp_path / "rank_module.py").write_text(text)
-    changed = FunctionRef(
-        str(tmp_path / "rank_module.py"), hashlib.sha256(text.encode()).hexdigest(), "rank_module_of_a_test", "twice"
-    )
-
-    assert [before(1), load(changed)(1)] == [2, 200]
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    changed = load(FunctionRef(str(tmp_path / "rank_module.py"), digest, "rank_module_of_a_test", "twice"))
+    assert [before(1), after(1), changed(1)] == [2, 20, 200]
 
 
 def test_two_files_of_one_module_name_do_not_shadow_each_other(write):
     one, other = write(file="a/same.py"), write(TEXT.replace("2 *", "3 *"), file="b/same.py")
-
     assert [load(one)(1), load(other)(1), load(one)(1)] == [2, 3, 2]
 
 

@@ -8,11 +8,8 @@ import sys
 
 import pytest
 
-from pytest_roofline.baselines.runs import read_run
-
-from .. import warm
-from ..tools import require_tools
-from .launches import (
+from ... import warm
+from ...ranks.launches import (
     FOUR,
     LAUNCHES,
     PATIENCE_S,
@@ -23,10 +20,10 @@ from .launches import (
     cases,
     environment,
     expected_of,
-    free_port,
     reports,
     run,
 )
+from ...tools import require_tools
 
 
 @pytest.fixture
@@ -85,39 +82,6 @@ def cores_of(text):
     return {core for first, _, last in spans for core in range(int(first), int(last or first) + 1)}
 
 
-# Short of a launcher: two processes that are told as a Kubernetes job tells them.
-
-
-class Bare:
-    """Processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and nothing else of a launcher."""
-
-    def __init__(self, folder, size=2):
-        self.folder = folder
-        port = free_port()
-        self.told = [
-            {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            for rank in range(size)
-        ]
-
-    def run(self, *arguments):
-        """Exit status, standard output and standard error of every process."""
-        said = [[self.folder / f"{name} of {told['RANK']}" for name in ("stdout", "stderr")] for told in self.told]
-        for path in (path for paths in said for path in paths):
-            path.write_text("")
-        processes = [
-            warm.Process([*PYTEST[1:], *arguments], cwd=self.folder, env=environment(told), stdout=out, stderr=err)
-            for told, (out, err) in zip(self.told, said, strict=True)
-        ]
-        statuses = [process.wait(PATIENCE_S) for process in processes]
-        return [(status, *(path.read_text() for path in paths)) for status, paths in zip(statuses, said, strict=True)]
-
-
-@pytest.fixture
-def bare(folder):
-    """Two such processes."""
-    return Bare(folder)
-
-
 SMALL = """
 import pytest
 import torch
@@ -139,52 +103,6 @@ def test_sums(distributed):
 def test_needs_mpi(distributed):
     distributed.run(total)
 """
-
-
-def test_processes_that_are_told_their_rank_attach_and_a_test_of_mpi_is_skipped_there(bare):
-    (bare.folder / "test_small.py").write_text(SMALL)
-    (status, out, _), other = bare.run()
-
-    assert (status, other) == (0, (0, "", ""))
-    assert reports(out)[:2] == (1, 1)
-    outcome, reason = cases(bare.folder)["test_needs_mpi"]
-    assert outcome == "skipped"
-    assert reason.startswith("needs ranks that MPI itself started; under attach mode")
-    assert cases(bare.folder)["test_sums"] == ("passed", "")
-
-
-def test_a_collection_error_of_rank_0_ends_the_others_in_order(bare):
-    (bare.folder / "test_broken.py").write_text("import nothing_of_this_name\n")
-    (bare.folder / "test_small.py").write_text(SMALL)
-    (status, out, _), other = bare.run()
-
-    assert (status, other) == (pytest.ExitCode.INTERRUPTED, (0, "", ""))
-    assert "No module named 'nothing_of_this_name'" in out
-
-
-def test_a_usage_error_of_rank_0_ends_the_others_in_order(bare):
-    (bare.folder / "test_small.py").write_text(SMALL)
-    (status, _, err), other = bare.run("--roofline-rounds=many")
-
-    assert (status, other) == (pytest.ExitCode.USAGE_ERROR, (0, "", ""))
-    assert "expected a number of rounds" in err
-
-
-@pytest.mark.parametrize(
-    ("rank", "said"),
-    [
-        (0, r"rank 1 of 2 did not come to rank 0 on \S+ within 1 s"),
-        (1, r"rank 1 of 2 on \S+ did not meet rank 0 within 1 s"),
-    ],
-)
-def test_a_rank_that_stays_alone_says_so_and_fails(bare, rank, said):
-    (bare.folder / "test_small.py").write_text(SMALL)
-    bare.told = bare.told[rank : rank + 1]
-    ((status, _, err),) = bare.run("--roofline-boot-timeout=1")
-
-    assert status == pytest.ExitCode.USAGE_ERROR
-    assert re.search(said, err)
-    assert "-p no:roofline" in err
 
 
 PLAIN = """
@@ -209,40 +127,6 @@ def test_a_launch_whose_tests_bring_their_own_ranks_goes_on_as_it_was(folder):
     assert done.returncode == 0, done.stdout + done.stderr
     # Their lines may be mixed.
     assert (done.stdout.count("test session starts"), done.stdout.count("1 passed")) == (2, 2)
-
-
-MEASURES = """
-import os
-import time
-import pytest
-from pytest_roofline import Work
-from pytest_roofline.engine.peers import CoreWatch
-
-# Ranks load this file too; whatever else runs on the machine, the numbers are to count.
-CoreWatch.disturbed = lambda self: ""
-
-
-def nap(rank):
-    time.sleep(float(os.environ["NAP_S"]))
-
-
-@pytest.mark.roofline(ranks=2, budget=0.1)
-def test_nap(roofline, distributed):
-    roofline.measure_ranks(distributed, nap, work=Work(flops=1))
-"""
-
-
-def test_rounds_of_an_attached_run_take_over_its_ranks_and_give_them_back(bare, monkeypatch):
-    (bare.folder / "test_measures.py").write_text(MEASURES)
-    monkeypatch.setenv("NAP_S", "0.0001")
-    # Nothing is known of it: a recording of two processes.
-    (status, out, _), other = bare.run("--roofline-rounds=2", "--roofline-save=after")
-
-    assert (status, other) == (0, (0, "", "")), out
-    assert "round 2 of at most 2" in out
-    measured = read_run(bare.folder / ".roofline" / "runs" / "after.jsonl").measurements
-    assert [(one.round, one.ranks.launcher, one.invalid) for one in measured] == [(1, "attach", ""), (2, "attach", "")]
-    assert len({one.process for one in measured}) == 2
 
 
 ALONE = """

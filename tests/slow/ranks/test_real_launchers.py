@@ -1,0 +1,78 @@
+"""Real launchers start a small script in place of a rank, and tell of one that was killed."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pytest_roofline.ranks import engines
+from pytest_roofline.ranks.launching import Launched
+
+from ...ranks.test_launching import KEY, until
+from ...tools import require_tools
+
+PROGRAM = """
+import os, signal, sys, time
+from pytest_roofline.ranks.identity import identify
+identity = identify(os.environ)
+print(f"rank {identity.rank} of {identity.size}", os.environ["ROOFLINE_RANK_CONTROLLER"], flush=True)
+if identity.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def small_rank(tmp_path, monkeypatch):
+    """A small script in place of the rank."""
+    (tmp_path / "small_rank.py").write_text(PROGRAM)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(engines, "MODULE", "small_rank")
+
+
+@pytest.mark.parametrize("name", ["mpirun", "torchrun"])
+def test_a_real_launcher_tells_of_a_rank_that_was_killed(small_rank, name):
+    require_tools(*(["mpirun"] if name == "mpirun" else []))
+    placement = Launched(name)
+    placement.start(2, {KEY: "5ec4e7"})
+    until(lambda: "rank 1 of 2 5ec4e7" in placement.tail(1))
+    until(placement.trouble)
+    assert placement.fate(1).startswith("killed by SIGKILL")
+    assert placement.trouble().startswith(f"{name} has ended: ")
+    placement.kill()
+
+
+def test_srun_starts_ranks_on_two_nodes(small_rank, slurm, monkeypatch):
+    for name, value in slurm.environ.items():
+        monkeypatch.setenv(name, value)
+    placement = Launched("srun", ("-N2",))
+    placement.start(2, {KEY: "5ec4e7"})
+    until(lambda: "rank 1 of 2 5ec4e7" in placement.tail(1))
+    until(placement.trouble)
+    assert placement.fate(1).startswith("killed by SIGKILL")
+    placement.kill()
+
+
+def test_torchrun_starts_ranks_on_the_nodes_of_an_allocation(small_rank, slurm):
+    program = """
+import time
+from pytest_roofline.ranks import engines
+from pytest_roofline.ranks.launching import Launched
+engines.MODULE = "small_rank"
+placement = Launched("torchrun")
+placement.start(2, {"ROOFLINE_RANK_CONTROLLER": "5ec4e7"})
+while not placement.trouble():
+    time.sleep(0.05)
+print(placement.fate(1), "|", "rank 0 of 2" in placement.tail(0), "rank 1 of 2" in placement.tail(0))
+placement.kill()
+"""
+    done = subprocess.run(
+        ["salloc", "-N2", "-n2", sys.executable, "-c", program],
+        env=os.environ | slurm.environ,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.stdout.startswith("killed by SIGKILL"), done.stdout[-12:]) == (True, "| True True\n"), done.stderr
