@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,67 +30,44 @@ def test_the_host_and_every_gpu_have_a_line():
     ]
 
 
-@pytest.mark.parametrize(
-    ("machine", "told"),
-    [
+def test_what_is_unknown_is_left_out_and_what_is_seen_is_told():
+    for machine, told in (
         (Machine(HOST), "no GPUs seen"),
         (Machine(HOST, torch_devices=0), "no GPUs seen; torch uses 0"),
         (Machine(HOST, gpus=(GPU,), torch_devices=0), "1 GPU seen; torch uses 0"),
-    ],
-)
-def test_what_is_seen_and_what_torch_uses_is_told(machine, told):
-    assert machine_lines(machine)[-1] == told
-
-
-def test_memory_that_a_cgroup_keeps_away_is_told():
+    ):
+        assert machine_lines(machine)[-1] == told
     (host, _) = machine_lines(Machine(replace(HOST, usable_memory_bytes=16 * GB)))
     assert "512 GB memory, of which 16.0 GB usable" in host
 
+    def line(**facts):
+        return machine_lines(Machine(HOST, gpus=(replace(GPU, **facts),)))[1]
 
-@pytest.mark.parametrize(
-    ("fact", "told"),
-    [
+    for facts, told in (
         ({"memory_bytes": None}, "80.0 GB"),
         ({"driver": None}, "driver"),
         ({"power_limit_w": None}, " W"),
         ({"pcie_generation": None, "pcie_width": None}, "PCIe"),
         ({"links": None}, "links"),
         ({"ecc": None}, "ECC"),
-    ],
-)
-def test_a_fact_that_is_unknown_is_left_out(fact, told):
-    lines = [machine_lines(Machine(HOST, gpus=(gpu,)))[1] for gpu in (GPU, replace(GPU, **fact))]
-    assert [True, False] == [told in line for line in lines]
-
-
-def test_a_partition_is_told():
-    assert "mig" in machine_lines(Machine(HOST, gpus=(replace(GPU, partition="mig"),)))[1]
-
-
-@pytest.mark.parametrize(
-    ("generation", "width", "told"), [(5, None, "PCIe 5 × ?"), (None, 16, "PCIe ? × 16"), (4, 8, "PCIe 4 × 8")]
-)
-def test_half_of_a_link_is_told_too(generation, width, told):
-    gpu = replace(GPU, pcie_generation=generation, pcie_width=width)
-    assert told in machine_lines(Machine(HOST, gpus=(gpu,)))[1]
-
-
-def test_no_links_up_is_not_unknown():
-    assert "0 links up" in machine_lines(Machine(HOST, gpus=(replace(GPU, links=0),)))[1]
+    ):
+        assert [True, False] == [told in line(), told in line(**facts)]
+    # Half of a link, no links up and a partition are not unknown.
+    for facts, told in (
+        ({"pcie_width": None}, "PCIe 5 × ?"),
+        ({"pcie_generation": None}, "PCIe ? × 16"),
+        ({"links": 0}, "0 links up"),
+        ({"partition": "mig"}, "mig"),
+    ):
+        assert told in line(**facts)
 
 
 def test_a_finding_says_kind_subject_what_was_seen_its_effect_and_its_remedy():
     assert finding_lines([FINDING], 200) == [
         "LIMIT   memlock: 8.39 MB may be locked: RDMA is refused. Mend: ulimit -l unlimited."
     ]
-
-
-def test_findings_keep_their_order():
     other = replace(FINDING, kind="unknown", subject="governor")
     assert ["LIMIT", "UNKNOWN"] == [line.split()[0] for line in finding_lines([FINDING, other], 200)]
-
-
-def test_without_findings_a_line_says_so():
     assert finding_lines([], 80) == ["nothing that limits the trust in numbers was found"]
 
 
@@ -101,60 +77,32 @@ def test_no_line_of_a_finding_is_wider_than_the_terminal(text, width):
     assert max(len(line) for line in lines) <= width
 
 
-@pytest.mark.parametrize("width", [40, 80])
-def test_a_finding_that_goes_on_is_indented_under_its_subject(width):
-    first, *others = finding_lines([replace(FINDING, effect="slow " * 40)], width)
-    assert first.startswith("LIMIT   memlock")
-    assert others
-    assert all(line.startswith(" " * 8) and line[8] != " " for line in others)
-
-
-def test_wrapping_a_finding_loses_no_word():
+def test_a_finding_that_goes_on_is_indented_and_loses_no_word():
+    for width in (40, 80):
+        first, *others = finding_lines([replace(FINDING, effect="slow " * 40)], width)
+        assert first.startswith("LIMIT   memlock")
+        assert others
+        assert all(line.startswith(" " * 8) and line[8] != " " for line in others)
     finding = replace(FINDING, remedy="docker run --shm-size=16g (or --ipc=host) " * 5)
     assert " ".join(finding_lines([finding], 400)).split() == " ".join(finding_lines([finding], 40)).split()
 
 
-@pytest.mark.parametrize(
-    ("found", "lines"),
-    [
-        ([], ["as expected by node.json"]),
-        (
-            [Unexpected("GPU 3 (H100)", "pcie_width", "16", "8")],
-            ["GPU 3 (H100): pcie_width expected 16, found 8", "1 difference from node.json"],
-        ),
-        (
-            [Unexpected("GPUs", "H100", "8", "7"), Unexpected("driver", "version", "570.86", "unknown")],
-            [
-                "GPUs: H100 expected 8, found 7",
-                "driver: version expected 570.86, found unknown",
-                "2 differences from node.json",
-            ],
-        ),
-    ],
-)
-def test_every_difference_has_a_line_and_they_are_counted(found, lines):
-    assert lines == [line.partition("; mend: ")[0] for line in difference_lines(found, "node.json")]
-
-
-def test_every_difference_says_what_would_mend_it():
-    narrow, driver = Unexpected("GPU 3 (H100)", "pcie_width", "16", "8"), Unexpected("driver", "version", "2", "1")
-    lines = difference_lines([narrow, driver], "node.json")
-    assert [f"; mend: {narrow.remedy}", f"; mend: {driver.remedy}"] == [
-        line[line.index("; mend") :] for line in lines[:2]
+def test_every_difference_has_a_line_with_its_remedy_and_they_are_counted():
+    narrow, driver = Unexpected("GPU 3 (H100)", "pcie_width", "16", "8"), Unexpected("driver", "version", "570", "?")
+    assert difference_lines([], "node.json") == ["as expected by node.json"]
+    assert difference_lines([narrow], "node.json")[-1] == "1 difference from node.json"
+    assert difference_lines([narrow, driver], "node.json") == [
+        f"GPU 3 (H100): pcie_width expected 16, found 8; mend: {narrow.remedy}",
+        f"driver: version expected 570, found ?; mend: {driver.remedy}",
+        "2 differences from node.json",
     ]
     assert narrow.remedy != driver.remedy
 
 
-@pytest.mark.parametrize(
-    ("outcome", "line"),
-    [
-        ("holds", "holds          a flush evicts the cache: cold at 3000 GB/s"),
-        ("FAILS", "FAILS          a flush evicts the cache: cold at 3000 GB/s; expected at most 3450 GB/s"),
-        ("does not apply", "does not apply a flush evicts the cache: cold at 3000 GB/s"),
-    ],
-)
-def test_what_must_be_is_told_where_a_property_fails(outcome, line):
-    assert line == property_line(replace(HELD, outcome=outcome), 200)
+def test_what_must_be_is_told_where_a_property_fails():
+    for outcome, end in (("holds", ""), ("FAILS", "; expected at most 3450 GB/s"), ("does not apply", "")):
+        line = f"{outcome:15}a flush evicts the cache: cold at 3000 GB/s{end}"
+        assert line == property_line(replace(HELD, outcome=outcome), 200)
 
 
 @given(st.text(max_size=300), st.integers(30, 120))
@@ -177,10 +125,10 @@ def hostile_lines(text):
     ]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_name_neither_breaks_a_line_nor_steers_the_terminal(text):
-    lines = hostile_lines(text)
-    assert [printable(line) for line in lines] == lines
+def test_a_hostile_name_neither_breaks_a_line_nor_steers_the_terminal():
+    for text in HOSTILE:
+        lines = hostile_lines(text)
+        assert [printable(line) for line in lines] == lines
 
 
 @given(st.text(max_size=40))

@@ -1,11 +1,10 @@
 """What was published elsewhere stands beside a result in a line, and what cannot be true is never a target."""
 
-import pytest
+from dataclasses import replace
 
 from pytest_roofline.core.entries import OUT_OF_MEMORY
 from pytest_roofline.core.keys import JOB_METRIC
 from pytest_roofline.core.records import Ceiling
-from pytest_roofline.core.work import Work
 from pytest_roofline.report.published import figure_texts, idle_lines, limit_lines, published_lines
 from pytest_roofline.stats.limits import Limit, RooflineShare
 
@@ -26,71 +25,41 @@ def line(make, *entries, **changes):
     return only
 
 
-def test_one_figure_stands_with_its_source(make):
-    assert line(make, figure(make, 100.0)) == "copy: 134 GB/s; published 100 GB/s (1 figure; S), shown, never gating"
+def test_figures_stand_as_one_or_a_span_with_whose_the_nearest_is(make):
+    out_of_memory = figure(make, OUT_OF_MEMORY)
+    spread = [figure(make, value, source=f"of {value:g}") for value in (200.0, 130.0, 90.0)]
+    noted = [figure(make, 100.0), figure(make, 50.0, note="by another engine")]
+    doubted = figure(make, 9e9, implausible="above the memory's peak")
+    shown = ", shown, never gating"
+    for entries, told in (
+        ([figure(make, 100.0)], f"published 100 GB/s (1 figure; S){shown}"),
+        (spread, f"published 90.0 … 200 GB/s (3 figures; nearest of 130){shown}"),
+        (noted, f"published 50.0 … 100 GB/s (2 figures, 1 with a note (-v); nearest S){shown}"),
+        ([figure(make, (90.0, 200.0))], f"published 90.0 … 200 GB/s (1 figure; nearest S){shown}"),
+        ([figure(make, 2e-3, metric="time_s", unit="s")], f"published 67.1 GB/s (1 figure; S){shown}"),
+        ([out_of_memory], f"published out of memory (S){shown}"),
+        ([figure(make, 2.0, metric="TFLOPS", unit="TFLOP/s")], f"published in another counting (1 figure){shown}"),
+        ([figure(make, 100.0), doubted],
+         f"published 100 GB/s (1 figure; S){shown} (1 implausible figure left out: above the memory's peak)"),
+        ([doubted, replace(doubted, note="again")],
+         "nothing published that can be true (2 implausible figures left out: above the memory's peak)"),
+    ):  # fmt: skip
+        assert line(make, *entries) == f"copy: 134 GB/s; {told}"
+    for metric, unit in (("traffic_GBps", "GB/s"), ("time_s", "s")):
+        below = figure(make, (0.0, 1e4), metric=metric, unit=unit, source="B")
+        assert f"published 100 GB/s (1 figure; S), less than 10000 {unit} (B)" in line(make, figure(make, 100.0), below)
+        assert "published less than 10000" in line(make, below)
+    assert len(line(make, figure(make, 100.0, source="s" * 500))) < 160
 
 
-def test_several_figures_are_a_span_with_the_nearests_source(make):
-    entries = [figure(make, value, source=f"of {value:g}") for value in (200.0, 130.0, 90.0)]
-    assert line(make, *entries) == (
-        "copy: 134 GB/s; published 90.0 … 200 GB/s (3 figures; nearest of 130), shown, never gating"
-    )
-
-
-def test_figures_that_are_of_something_slightly_else_are_counted_as_noted(make):
-    entries = [figure(make, 100.0), figure(make, 50.0, note="by another engine")]
-    assert "published 50.0 … 100 GB/s (2 figures, 1 with a note (-v); nearest S)" in line(make, *entries)
-
-
-def test_a_range_is_one_figure_with_two_ends(make):
-    assert "published 90.0 … 200 GB/s (1 figure; nearest S)" in line(make, figure(make, (90.0, 200.0)))
-
-
-@pytest.mark.parametrize(("metric", "unit"), [("traffic_GBps", "GB/s"), ("time_s", "s")])
-def test_what_is_only_known_to_be_less_is_no_end_of_the_span(make, metric, unit):
-    below = figure(make, (0.0, 1e4), metric=metric, unit=unit, source="B")
-    assert line(make, figure(make, 100.0), below) == (
-        f"copy: 134 GB/s; published 100 GB/s (1 figure; S), less than 10000 {unit} (B), shown, never gating"
-    )
-    assert "published less than 10000" in line(make, below)
-
-
-def test_a_published_time_is_shown_as_the_rate_of_the_same_work(make):
-    assert "published 67.1 GB/s (1 figure" in line(make, figure(make, 2e-3, metric="time_s", unit="s"))
-
-
-def test_a_span_of_times_begins_with_the_shortest(make):
+def test_times_and_whole_programs_are_told_as_such(make):
     key = make.key(metric="time_s")
     entries = tuple(figure(make, value, metric="time_s", unit="s", source=f"{value}") for value in (3e-3, 2e-3))
     (told,) = published_lines([make.row(make.measurement(1e-3, key=key), published=entries)])
     assert "1.00 ms; published 2.00 … 3.00 ms (2 figures" in told
-
-
-def test_an_implausible_figure_is_left_out_of_the_span_and_told_with_its_reason(make):
-    told = line(make, figure(make, 100.0), figure(make, 9e9, implausible="above the memory's peak"))
-    assert "published 100 GB/s (1 figure; S), shown" in told
-    assert told.endswith("(1 implausible figure left out: above the memory's peak)")
-
-
-def test_where_all_is_implausible_there_is_no_figure_to_reach(make):
-    entries = [figure(make, 9e9, implausible="not synchronised", note=str(number)) for number in range(2)]
-    assert line(make, *entries) == (
-        "copy: 134 GB/s; nothing published that can be true (2 implausible figures left out: not synchronised)"
-    )
-
-
-def test_a_figure_that_ran_out_of_memory_is_told_as_that(make):
-    assert "published out of memory (S), shown" in line(make, figure(make, OUT_OF_MEMORY))
-
-
-def test_the_time_of_a_whole_program_is_told_as_no_steady_states(make):
     entry = figure(make, 2.0, metric=JOB_METRIC, unit="s")
     (told,) = published_lines([make.row(make.measurement(1.0, key=make.key(metric=JOB_METRIC)), published=(entry,))])
     assert "1.00 s; published 2.00 s (1 figure; S; of whole programs, not comparable with a steady-state time)" in told
-
-
-def test_a_long_source_is_cut(make):
-    assert len(line(make, figure(make, 100.0, source="s" * 500))) < 160
 
 
 def test_what_lags_behind_all_figures_comes_first_and_the_rest_keep_the_order_of_the_run(make):
@@ -104,9 +73,6 @@ def test_at_most_twelve_measurements_are_told_and_the_rest_counted(make):
     lines = published_lines(results)
     assert (len(lines), lines[-1]) == (13, "… and published figures beside 2 more measurements (-v shows all)")
     assert len(published_lines(results, verbose=True)) == 28
-
-
-def test_without_figures_there_is_no_line(make):
     assert published_lines([beside(make)]) == []
 
 
@@ -143,31 +109,21 @@ def test_limits_are_named_by_whose_they_are_with_the_tests_they_stood_behind(mak
         "limit: the maker: m0, m1, m2 and 2 more",
         "limit: 80 % of the roofline (--roofline-min-percent): roofed",
     ]
-
-
-def test_limits_of_many_sources_are_capped(make):
     lines = limit_lines([held(make, "copy", f"source {number}") for number in range(7)])
     assert (len(lines), lines[-1]) == (5, "… and limits of 3 more sources")
 
 
-@pytest.mark.parametrize("count", [1, 5])
-def test_limits_that_do_not_gate_are_told_once_for_each_reason(make, count):
+def test_limits_that_do_not_gate_are_told_once_for_each_reason(make):
     idle = ((make.published(), "samples are batched"),)
-    (told,) = idle_lines(beside(make, label=f"m{number}", idle=idle) for number in range(count))
-    assert told.startswith("a published limit does not gate, since samples are batched: m0 (100 GB/s)")
-    assert told.endswith(" and 2 more") == (count == 5)
+    for count in (1, 5):
+        (told,) = idle_lines(beside(make, label=f"m{number}", idle=idle) for number in range(count))
+        assert told.startswith("a published limit does not gate, since samples are batched: m0 (100 GB/s)")
+        assert told.endswith(" and 2 more") == (count == 5)
 
 
-def test_a_figure_of_other_work_is_not_made_a_rate_of_this(make):
-    entry = figure(make, 2.0, metric="TFLOPS", unit="TFLOP/s")
-    measurement = make.measurement(1e-3, label="copy", work=Work(read_bytes=10**9))
-    (told,) = published_lines([make.row(measurement, published=(entry,))])
-    assert told == "copy: 1000 GB/s; published in another counting (1 figure), shown, never gating"
-
-
-@pytest.mark.parametrize("peak", [None, 3 * 2**20])
-def test_published_memory_stands_beside_a_peak_that_was_looked_for(make, peak):
+def test_published_memory_stands_beside_a_peak_that_was_looked_for(make):
     entries = (figure(make, 130.0), figure(make, 2.0 * 2**20, metric="peak_bytes", unit="B", source="M"))
-    (told,) = published_lines([make.row(make.measurement(1e-3, label="copy", peak_bytes=peak), published=entries)])
-    memory = ", peak 3.00 MiB" if peak else "", ", peak 2.00 MiB (1 figure; M)" if peak else ""
-    assert told == f"copy: 134 GB/s{memory[0]}; published 130 GB/s (1 figure; S){memory[1]}, shown, never gating"
+    for peak, ours, theirs in ((None, "", ""), (3 * 2**20, ", peak 3.00 MiB", ", peak 2.00 MiB (1 figure; M)")):
+        row = make.row(make.measurement(1e-3, label="copy", peak_bytes=peak), published=entries)
+        told = f"copy: 134 GB/s{ours}; published 130 GB/s (1 figure; S){theirs}, shown, never gating"
+        assert [told] == published_lines([row])

@@ -56,14 +56,17 @@ def rollout(save):
     return write
 
 
-@pytest.mark.parametrize(
-    ("slower", "status", "last"),
-    [(0.2, 1, "1 REGRESSED, 1 PASSED"), (0.0, 0, "2 PASSED"), (-0.2, 0, "1 IMPROVED, 1 PASSED")],
-)
-def test_the_last_line_and_the_exit_status_tell_a_regression(command, rollout, slower, status, last):
-    rollout(slower)
-    result = command("before", "after", *CONTROL)
-    assert (result.exit_code, result.stderr, result.stdout.splitlines()[-1]) == (status, "", last)
+def test_the_last_line_and_the_exit_status_tell_a_regression(command, rollout):
+    for slower, status, last in (
+        (0.2, 1, "1 REGRESSED, 1 PASSED"),
+        (0.0, 0, "2 PASSED"),
+        (-0.2, 0, "1 IMPROVED, 1 PASSED"),
+    ):
+        rollout(slower)
+        result = command("before", "after", *CONTROL)
+        assert (result.exit_code, result.stderr, result.stdout.splitlines()[-1]) == (status, "", last)
+    rollout(0.2)
+    assert command("before", "after", *CONTROL, "--tolerance", "40%").exit_code == 0
 
 
 def test_the_text_has_both_sides_with_what_changed_and_the_changes_beside_the_effect(command, rollout, save):
@@ -103,11 +106,6 @@ def test_json_has_the_fields_of_a_row_and_what_each_device_did(command, rollout)
     assert list(step["control_devices"]) == ["GPU-3 (node3)", "GPU-4 (node4)", "GPU-5 (node5)"]
 
 
-def test_the_tolerance_decides(command, rollout):
-    rollout(0.2)
-    assert command("before", "after", *CONTROL, "--tolerance", "40%").exit_code == 0
-
-
 def test_a_device_that_stands_out_and_a_test_that_is_lost_are_named(command, rollout, save, tmp_path):
     rollout()
     save("after", 1, "570.86", 1.3e-3)
@@ -121,21 +119,18 @@ def test_a_device_that_stands_out_and_a_test_that_is_lost_are_named(command, rol
     assert "step: GPU-1 (node1) +30.0 %, where the middle of its side is +0.0 %" in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_what_cannot_be_used_gets_one_sentence(command, rollout, tmp_path):
+    rollout()
+    (tmp_path / "empty").mkdir()
+    for arguments, words in (
         (("before", "after", "--control", "gone", "kept-after"), "gone.jsonl does not exist"),
         (("before", "empty", *CONTROL), "empty holds no run file"),
         (("before", "after/none*", *CONTROL), "no run file matches after/none*"),
         (("before", "kept-after", *CONTROL), "no test was measured both before and after on one of the devices"),
-    ],
-)
-def test_what_cannot_be_used_gets_one_sentence(command, rollout, tmp_path, arguments, words):
-    rollout()
-    (tmp_path / "empty").mkdir()
-    result = command(*arguments)
-    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
-    assert words in result.stderr
+    ):
+        result = command(*arguments)
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+        assert words in result.stderr
 
 
 def test_hostile_names_are_shown_harmlessly(command, save):

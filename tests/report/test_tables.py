@@ -1,95 +1,56 @@
+"""Tables at 80 columns: what stands in which column, what folds, and that nothing in them is taken for markup."""
+
 import itertools
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 
+from pytest_roofline.baselines.checks import health_of
+from pytest_roofline.baselines.renewal import Change
 from pytest_roofline.baselines.rows import compared_row
+from pytest_roofline.core.entries import Session
 from pytest_roofline.core.records import Ceiling
+from pytest_roofline.core.rows import COLUMNS
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
+from pytest_roofline.report.baseline_tables import (
+    LEGEND,
+    changes_table,
+    health_table,
+    provisional_lines,
+    provisional_note,
+)
+from pytest_roofline.report.messages import reason_lines
+from pytest_roofline.report.published import published_lines
 from pytest_roofline.report.tables import comparison_table, results_table, roofline_note
+from pytest_roofline.report.verdicts import status_word
+from pytest_roofline.report.words import figure, properties, rate_text
 from pytest_roofline.stats.judgements import judgement_of
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.verdicts import Kind, Verdict, judge
 
-HOSTILE = [
-    "[red]",
-    "[/red]",
-    "[bold]x[/]",
-    "a[pinned]",
-    "\x1b[31mx",
-    "two\nlines",
-    "\r",
-    ":smile:",
-    "x" * 300,
-    "\u202e",
-    "宽" * 60,
-]
-EXTREMES = [1e-12, 1e-3, 1e6]
-# As a machine might: a hundred times faster and a thousand times slower than the baseline.
-WILD = [1e-5, 1e-3, 1.0]
+MIB = 2**20
+HOSTILE = ["[red]", "[/red]", "[bold]x[/]", "a[pinned]", "\x1b[31mx", "two\nlines", "\r", ":smile:", "x" * 300,
+           "\u202e", "宽" * 60]  # fmt: skip
+STEERS = set("\x1b\r\u202e\x07")
+MILLISECOND = math.log(1e-3)
 
 
-def result(make, *seconds, benchmark="memcpy_d2d", reference_s=1e-3, verdict=True, **changes):
+def result(make, *seconds, benchmark="memcpy_d2d", verdict=True, **changes):
     key = make.key(benchmark, parameters=changes.pop("parameters", {"size_bytes": 2_101_346_305}))
     changes = {"work": make.copy(2_101_346_305), "environment": {}} | changes
-    reference = changes.pop("reference", make.reference(make.group(math.log(reference_s))))
+    reference = changes.pop("reference", make.reference(make.group(MILLISECOND)))
     found = make.result(*seconds, key=key, reference=reference, **changes)
     return found if verdict else make.row(found.measurement)
 
 
-def row(make, label, old_s=1e-3, new_s=1e-3):
-    verdict = judge([make.group(math.log(new_s))], make.reference(make.group(math.log(old_s))), Policy())
-    return compared(make, verdict, label, new_s)
-
-
 def compared(make, verdict, label="m", new_s=1e-3):
     return compared_row(make.key(), make.copy(), judgement_of(verdict, label), new_s)
-
-
-def hostile_tables(make, text, seconds=1e-3, width=80):
-    ceiling = Ceiling("traffic_GBps", 1e9, "measured", text)
-    return {
-        "benchmark": lambda: results_table([result(make, seconds, benchmark=text, ceiling=ceiling)], width, False),
-        "parameter": lambda: results_table([result(make, seconds, parameters={"memory": text})], width, False),
-        "comparison": lambda: comparison_table([row(make, text, 1e-3, seconds)], width, False),
-    }
-
-
-def test_a_table_keeps_to_80_columns_and_holds_no_control_characters_whatever_is_in_it(make):
-    for text, seconds in itertools.product(HOSTILE, EXTREMES):
-        for table in hostile_tables(make, text, seconds).values():
-            lines = table().split("\n")
-            assert max(map(cell_len, lines)) <= 80, (text, seconds)
-            assert not set("".join(lines)) & set("\x1b\r\u202e\x07"), (text, seconds)
-
-
-def test_markup_in_a_name_is_shown_as_it_is(make):
-    for text in ("[red]", "[/red]", "a[pinned]", ":smile:", "[link=x]y"):
-        assert all(text in table() for table in hostile_tables(make, text, width=120).values()), text
-
-
-def names(text):
-    """The first column below the rule, put together from what was folded."""
-    _, _, rows = text.partition("──\n")
-    return "".join(line.split(" ")[0] for line in rows.split("\n"))
-
-
-@pytest.mark.parametrize("seconds", WILD)
-@pytest.mark.parametrize("name", ["memcpy_d2d", "a" * 60])
-def test_the_verdict_is_never_cut(make, seconds, name):
-    one = result(make, seconds, benchmark=name)
-    assert one.verdict in results_table([one], 80, False)
-
-
-@pytest.mark.parametrize("name", ["memcpy_h2d", "x" * 100])
-def test_a_long_name_folds_and_loses_nothing(make, name):
-    text = results_table([result(make, benchmark=name)], 80, False)
-    assert name == names(text)
 
 
 def cells(text):
@@ -97,76 +58,184 @@ def cells(text):
     return re.split(r"  +", text.split("\n")[-1])
 
 
-def test_a_table_names_test_size_time_rate_roof_difference_interval_processes_and_verdict(make):
+def names(text):
+    """The first column below the rule, put together from what was folded."""
+    return "".join(line.split(" ")[0] for line in text.partition("──\n")[2].split("\n"))
+
+
+def steady(make, spread=0.001):
+    return make.reference(*make.groups(3, process=spread, centre=MILLISECOND))
+
+
+def test_the_number_of_a_measurement_is_its_rate_and_of_a_small_message_its_time(make):
+    across = make.key(metric="payload_GBps")
+    small, large = (Work(payload_bytes=size, wire_bytes=size) for size in (16 * MIB - 1, 16 * MIB))
+    arithmetic = {"key": make.key(metric="TFLOPS"), "work": Work(flops=359 * 10**12)}
+    texts = {
+        "1.00 ms": make.measurement(1e-3, key=across, work=small),
+        "16.8 GB/s": make.measurement(1e-3, key=across, work=large),
+        "8.19 GB/s": make.measurement(1e-6, key=make.key(size_bytes=4096)),
+        "359 TFLOP/s": make.measurement(1.0, **arithmetic),
+        "2.00 ms": make.measurement(2e-3, key=make.key(metric="time_s")),
+    }
+    assert list(texts) == [figure(make.row(one)) for one in texts.values()]
+
+
+def test_properties_are_named_as_the_columns_are_and_cannot_steer_a_report(make):
+    found = dict(properties([make.result(1.24e-3, 1.25e-3, 1.26e-3)]))
+    assert ("REGRESSED", "3") == (found["roofline.verdict"], found["roofline.processes"])
+    assert [1.25e-3, 1e-3] == pytest.approx(
+        [float(found[f"roofline.{name}"]) for name in ("time_s", "baseline_time_s")], rel=1e-3
+    )
+    low, high = (float(found[f"roofline.{name}"]) for name in ("change_low", "change_high"))
+    assert 0.2 < low < float(found["roofline.change"]) < high < 0.3
+    assert 0.05 < float(found["roofline.detectable"]) < 0.1
+    assert {name.removeprefix("roofline.") for name in found} <= {*COLUMNS, "limit_time_s"}
+    named = dict(properties([make.result(key=make.key(name="backward\x1b[31m\r\n\u202e"))]))
+    assert all(name.startswith("roofline.backward\\x1b[31m\\r\\n") for name in named)
+
+
+def test_the_centre_of_several_processes_is_what_is_shown(make):
+    """Not the time of one of them, which the estimate would contradict."""
+    row = make.result(1e-3, 1.1e-3, 1.21e-3, 1.331e-3)
+    assert row.time_s == pytest.approx(1e-3 * 1.1**1.5)
+    assert row.time_s / (1 + row.change) == pytest.approx(row.baseline_time_s)
+    assert rate_text(row) == "116 GB/s"
+    assert [make.result(1.001e-3).time_s, make.result(known=False).time_s] == [1.001e-3, 1e-3]
+
+
+def shortest(make, labels, metric="traffic_GBps"):
+    """A result of 20 ns on a clock of 10, which tells a time or, where it says so, does not."""
+    samples = Samples((2e-8,), 1, 1e-8, labels=labels)
+    facts = {"ceiling": Ceiling("traffic_GBps", 1e12, "datasheet", "vendor"), "invalid": samples.trouble}
+    work = Work(read_bytes=10**3, write_bytes=10**3, payload_bytes=10**3, flops=10**3)
+    measurement = make.measurement(samples=samples, key=make.key(metric=metric), work=work, **facts)
+    verdict = judge([make.group(0.0)], None, Policy(), invalid=measurement.invalid)
+    return make.judged(measurement, verdict, {}, (make.published("reference"),))
+
+
+def test_nothing_makes_a_rate_of_a_time_below_the_clocks_resolution(make):
+    rates = ("rate", "traffic_GBps", "payload_GBps", "flops_per_s", "share_of_ceiling")
+    for labels, known in ((("unresolved",), False), ((), True)):
+        one = shortest(make, labels)
+        assert dict.fromkeys(rates, known) == {name: getattr(one.measurement, name) is not None for name in rates}
+        texts = {
+            "rate": rate_text(one),
+            "figure": figure(one),
+            "status": status_word(one),
+            # Without its heading, which has the signs of all columns.
+            "table": results_table([one], 80, False).split("\n")[-1],
+            "properties": str(properties([one])),
+            "derived": str(one.measurement.derived()),
+            "published": published_lines([one])[0],
+        }
+        shown = {place: bool(re.search("B/s|FLOP/s|GBps|_per_s|share|%", text)) for place, text in texts.items()}
+        assert dict.fromkeys(texts, known) == shown
+    for metric in ("traffic_GBps", "payload_GBps", "TFLOPS"):
+        assert rate_text(shortest(make, ("unresolved",), metric)) == "20.0 ns"
+    (line,) = reason_lines([shortest(make, ("unresolved",))])
+    assert line.startswith("INVALID memcpy_d2d[64MiB]: a sample spans 2 ticks of the clock")
+    assert "time more work in a call" in line
+
+
+def test_a_table_keeps_to_80_columns_and_shows_names_as_they_are_without_control_characters(make):
+    for text, seconds in itertools.product(HOSTILE, (1e-12, 1e-3, 1e6)):
+        ceiling = Ceiling("traffic_GBps", 1e9, "measured", text)
+        verdict = judge([make.group(math.log(seconds))], make.reference(make.group(MILLISECOND)), Policy())
+        for width in (80, 120):
+            tables = (
+                results_table([result(make, seconds, benchmark=text, ceiling=ceiling)], width, False),
+                results_table([result(make, seconds, parameters={"memory": text})], width, False),
+                comparison_table([compared(make, verdict, text, seconds)], width, False),
+            )
+            for table in tables:
+                assert max(map(cell_len, table.split("\n"))) <= width, (text, seconds)
+                assert not set(table) & STEERS, (text, seconds)
+                if width == 120 and text in ("[red]", "[/red]", "a[pinned]", ":smile:"):
+                    assert text in table
+
+
+def test_a_name_folds_and_loses_nothing_and_the_verdict_is_never_cut(make):
+    contradicting = [make.reference(make.group(0.0, 0.001), make.group(apart, apart + 0.001)) for apart in (0.01, 2.0)]
+    for seconds, reference in ((1e-5, None), (1.0, None), *((1.25, one) for one in contradicting)):
+        for name in ("memcpy_h2d", "all_reduce[bfloat16-8ranks-in_place]", "x" * 100):
+            facts = {"reference": reference} if reference else {}
+            one = result(make, seconds, benchmark=name, **facts)
+            text = results_table([one], 80, False)
+            assert (name, True) == (names(text), one.verdict in text)
+    for reference in contradicting:
+        verdict = judge([make.group(0.2)], reference, Policy())
+        text = comparison_table([compared(make, verdict, "memcpy_h2d[pinned-64MiB]", 1.2)], 80, False)
+        assert names(text) == "memcpy_h2d[pinned-64MiB]"
+
+
+def test_a_table_names_what_stands_in_it_and_a_comparison_both_times(make):
     ceiling = Ceiling("traffic_GBps", 8.4e12, "datasheet", "vendor")
-    steady = make.reference(*make.groups(3, process=0.001, centre=math.log(1e-3)))
     parameters = {"memory": "pinned", "size_bytes": 2_101_346_305}
-    one = result(make, 2e-3, 2e-3, 2e-3, parameters=parameters, ceiling=ceiling, reference=steady)
+    one = result(make, 2e-3, 2e-3, 2e-3, parameters=parameters, ceiling=ceiling, reference=steady(make))
     text = results_table([one], 120, False)
-    assert re.split(r"  +", text.split("\n")[0]) == [
-        "test", "size", "time", "GB/s", "roof", "diff %", "99 %", "n", "verdict",
-    ]  # fmt: skip
+    heading = ["test", "size", "time", "GB/s", "roof", "diff %", "99 %", "n", "verdict"]
+    row = [
+        "memcpy_d2d[pinned]",
+        "2101346305 B",
+        "2.00 ms",
+        "2101",
+        "25%",
+        "+100.0",
+        "+96.6…+103.5",
+        "3:15",
+        "REGRESSED",
+    ]
+    assert (heading, row) == (re.split(r"  +", text.split("\n")[0]), cells(text))
+    assert "50%*" in results_table([result(make, ceiling=replace(ceiling, source="measured"))], 80, False)
+    verdict = judge([make.group(*[math.log(2e-3)] * 3)], steady(make), Policy(looks=Looks(3)))
+    text = comparison_table([compared(make, verdict, "memcpy", 2e-3)], 100, False)
+    assert cells(text) == ["memcpy", "1.00 ms", "2.00 ms", "+100.0 %", "+96.6 … +103.5 %", "3:15", "REGRESSED"]
+    assert text.split("\n") == [line.rstrip() for line in text.split("\n")]
+    unknown = comparison_table([compared(make, Verdict(Kind.NO_BASELINE, 0.05, "none"), "memcpy")], 80, False)
+    assert re.sub(r" +", " ", unknown.split("\n")[-1]) == "memcpy 1.00 ms NO BASELINE"
 
-    assert cells(text) == [
-        "memcpy_d2d[pinned]", "2101346305 B", "2.00 ms", "2101", "25%", "+100.0", "+96.6…+103.5", "3:15", "REGRESSED",
-    ]  # fmt: skip
 
-
-@pytest.mark.parametrize("seconds", [1.25e-3, 1e-3, 0.5e-3, 1.04e-3])
-@pytest.mark.parametrize("processes", [1, 12])
-def test_every_verdict_stands_with_its_interval_and_its_processes(make, seconds, processes):
-    reference = make.reference(*make.groups(1, 5, process=0.02, centre=math.log(1e-3)))
-    one = result(make, *[seconds] * processes, reference=reference)
-    *_, interval, counts, word = cells(results_table([one], 100, False))
-    assert re.fullmatch(r"[+-]\d+\.\d…[+-]\d+\.\d", interval)
-    assert (counts, word) == (f"{one.processes}:5", one.verdict)
-
-
-def test_a_breach_stands_with_its_interval_and_its_processes(make):
-    """There is nothing on the other side but the limit."""
-    one = make.result(1.25e-3, 1.25e-3, known=False, limits=[Limit(make.published(), 1e-3)])
-    *_, difference, interval, counts, word = cells(results_table([one], 100, False))
-    assert (difference, word) == ("+25.0", "REGRESSED")
+def test_every_verdict_stands_with_its_interval_and_its_processes(make):
+    vague = make.reference(*make.groups(1, 5, process=0.02, centre=MILLISECOND))
+    for seconds, processes in itertools.product((1.25e-3, 1e-3, 0.5e-3, 1.04e-3), (1, 12)):
+        one = result(make, *[seconds] * processes, reference=vague)
+        *_, interval, counts, word = cells(results_table([one], 100, False))
+        assert re.fullmatch(r"[+-]\d+\.\d…[+-]\d+\.\d", interval)
+        assert (counts, word) == (f"{one.processes}:5", one.verdict)
+    # Of a limit there is nothing on the other side.
+    breach = make.result(1.25e-3, 1.25e-3, known=False, limits=[Limit(make.published(), 1e-3)])
+    *_, difference, interval, counts, word = cells(results_table([breach], 100, False))
+    assert ("+25.0", "REGRESSED", "2") == (difference, word, counts[0])
     assert re.fullmatch(r"\+\d+\.\d…\+\d+\.\d", interval)
-    assert counts.startswith("2")
+    verdict = judge([make.group(math.log(1.25e-3))], None, Policy(), limits=[Limit(make.published(), 1e-3)])
+    *_, interval, counts, word = cells(comparison_table([compared(make, verdict)], 100, False))
+    assert re.fullmatch(r"\+\d+\.\d … \+\d+\.\d %", interval)
+    assert ("1", "REGRESSED") == (counts[0], word)
 
 
-@pytest.mark.parametrize(("width", "line"), [(120, "3502 GB/s PASSED"), (70, "memcpy_h2d 3502 GB/s")])
-def test_what_passes_by_a_limit_stands_with_it_where_there_is_room_and_else_in_a_second_table(make, width, line):
+def test_what_passes_by_a_limit_stands_with_it_where_there_is_room_and_else_in_a_second_table(make):
     held, slower = (
         result(make, seconds, benchmark=f"memcpy_{way}", known=False, limits=[Limit(make.published(), 1.2e-3)])
         for seconds, way in ((1e-3, "h2d"), (2e-3, "d2h"))
     )
-    lines = [" ".join(row.split()) for row in results_table([held, slower], width, False).split("\n")]
-    assert any(row.endswith(line) for row in lines)
-    assert sum("3502 GB/s" in row for row in lines) == 2
-
-
-@pytest.mark.parametrize("apart", [0.01, 0.1, 0.3, 0.7, 2.0])
-@pytest.mark.parametrize("name", ["memcpy_h2d", "all_reduce[bfloat16-8ranks-in_place]"])
-def test_an_interval_that_says_nothing_takes_no_room_from_the_name(make, apart, name):
-    """Two sessions that contradict each other: without its name, nobody knows which test that is."""
-    reference = make.reference(make.group(0.0, 0.001), make.group(apart, apart + 0.001))
-    one = result(make, 1.25, benchmark=name, reference=reference)
-    text = results_table([one], 80, False)
-    assert one.verdict in text
-    assert name == names(text)
-
-
-REALISTIC = [
-    ("memcpy_h2d", {"memory": "pageable", "size_bytes": 2**31}, (1.34e-3,) * 12, 0.01),
-    ("memcpy_d2d", {"size_bytes": 64 * 2**20}, (1.2e-3, 1.3e-3), 0.03),
-    ("stream_triad", {"dtype": "float32", "size_bytes": 65537}, (0.9e-3,), 0.06),
-    ("attention_backward", {"heads": 32, "size_bytes": 4096}, (2.5e-3,), 0.15),
-]
+    for width, end in ((120, "3502 GB/s PASSED"), (70, "memcpy_h2d 3502 GB/s")):
+        lines = [" ".join(row.split()) for row in results_table([held, slower], width, False).split("\n")]
+        assert any(row.endswith(end) for row in lines)
+        assert sum("3502 GB/s" in row for row in lines) == 2
 
 
 def test_rows_as_they_are_fit_80_columns_with_nothing_but_names_folded(make):
+    realistic = [
+        ("memcpy_h2d", {"memory": "pageable", "size_bytes": 2**31}, (1.34e-3,) * 12, 0.01),
+        ("memcpy_d2d", {"size_bytes": 64 * 2**20}, (1.2e-3, 1.3e-3), 0.03),
+        ("stream_triad", {"dtype": "float32", "size_bytes": 65537}, (0.9e-3,), 0.06),
+        ("attention_backward", {"heads": 32, "size_bytes": 4096}, (2.5e-3,), 0.15),
+    ]
     results = [
         result(make, *seconds, benchmark=name, parameters=parameters, work=make.copy(parameters["size_bytes"]),
-               ceiling=Ceiling("traffic_GBps", 4.8e12, "measured", "triad"),
-               reference=make.reference(*make.groups(3, 5, process=spread, centre=math.log(1e-3))))
-        for name, parameters, seconds, spread in REALISTIC
+               ceiling=Ceiling("traffic_GBps", 4.8e12, "measured", "triad"), reference=steady(make, spread))
+        for name, parameters, seconds, spread in realistic
     ]  # fmt: skip
     text = results_table(results, 80, False)
     assert max(map(cell_len, text.split("\n"))) <= 80
@@ -176,166 +245,151 @@ def test_rows_as_they_are_fit_80_columns_with_nothing_but_names_folded(make):
         assert line.endswith(f"{one.processes}:15  {one.verdict}")
 
 
-def test_a_share_of_a_measured_roofline_is_marked(make):
-    ceiling = Ceiling("traffic_GBps", 8.4e12, "measured", "triad")
-    assert "50%*" in results_table([result(make, ceiling=ceiling)], 80, False)
+def test_results_stand_worst_first_where_one_failed_and_else_as_they_ran(make):
+    def order(*results):
+        return [line.split()[0] for line in results_table(results, 100, False).split("\n")[2:]]
+
+    passed, slower, slowest = (
+        result(make, seconds, benchmark=name)
+        for seconds, name in ((1e-3, "passed"), (1.2e-3, "slower"), (3e-3, "slowest"))
+    )
+    failed = result(make, 1e-3, benchmark="failed", verdict=False)
+    assert ["failed", "slowest", "slower", "passed"] == order(passed, slower, slowest, failed)
+    assert ["c", "a", "b"] == order(*(result(make, benchmark=name) for name in ("c", "a", "b")))
 
 
-def test_results_stand_worst_first_when_one_failed(make):
-    results = [
-        result(make, 1e-3, benchmark="passed"),
-        result(make, 1.2e-3, benchmark="slower"),
-        result(make, 3e-3, benchmark="slowest"),
-        result(make, 1e-3, benchmark="failed", verdict=False),
-    ]
-    text = results_table(results, 100, False)
-    assert [line.split()[0] for line in text.split("\n")[2:]] == ["failed", "slowest", "slower", "passed"]
-
-
-def test_results_stay_in_the_order_of_the_run_when_none_failed(make):
-    text = results_table([result(make, benchmark=name) for name in ("c", "a", "b")], 80, False)
-    assert [line.split()[0] for line in text.split("\n")[2:]] == ["c", "a", "b"]
-
-
-def test_a_terminal_gets_colour(make):
+def test_colour_and_width_are_the_callers_whatever_the_surroundings_ask_for(make, monkeypatch):
+    for variable in ("FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM"):
+        monkeypatch.setenv(variable, "1")
+    monkeypatch.setenv("COLUMNS", "20")
+    plain = results_table([result(make, 3e-3)], 80, False)
+    assert "\x1b" not in plain
+    assert max(map(len, plain.split("\n"))) > 40
     assert "\x1b[1;31mREGRESSED" in results_table([make.result(3e-3)], 80, True)
 
 
-@pytest.mark.parametrize("variable", ["FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM"])
-def test_a_plain_table_stays_plain_whatever_the_surroundings_ask_for(make, monkeypatch, variable):
-    monkeypatch.setenv(variable, "1")
-    assert "\x1b" not in results_table([result(make, 3e-3)], 80, False)
-
-
-def test_the_width_is_the_callers_not_the_terminals(make, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "20")
-    assert max(map(len, results_table([result(make)], 80, False).split("\n"))) > 40
-
-
-def test_no_line_ends_in_spaces(make):
-    lines = comparison_table([row(make, "a")], 80, False).split("\n")
-    assert lines == [line.rstrip() for line in lines]
-
-
-def test_a_comparison_shows_both_times_the_difference_its_interval_and_the_processes(make):
-    steady = make.reference(*make.groups(3, process=0.001, centre=math.log(1e-3)))
-    verdict = judge([make.group(*[math.log(2e-3)] * 3)], steady, Policy(looks=Looks(3)))
-    text = comparison_table([compared(make, verdict, "memcpy", 2e-3)], 100, False)
-    assert cells(text) == ["memcpy", "1.00 ms", "2.00 ms", "+100.0 %", "+96.6 … +103.5 %", "3:15", "REGRESSED"]
-
-
-def test_a_breach_stands_in_a_comparison_with_its_interval_and_its_processes(make):
-    verdict = judge([make.group(math.log(1.25e-3))], None, Policy(), limits=[Limit(make.published(), 1e-3)])
-    *_, interval, counts, word = cells(comparison_table([compared(make, verdict)], 100, False))
-    assert re.fullmatch(r"\+\d+\.\d … \+\d+\.\d %", interval)
-    assert (counts[0], word) == ("1", "REGRESSED")
-
-
-@pytest.mark.parametrize("apart", [0.01, 0.3, 0.7, 2.0])
-def test_an_interval_that_says_nothing_takes_no_room_from_the_name_in_a_comparison(make, apart):
-    reference = make.reference(make.group(0.0, 0.001), make.group(apart, apart + 0.001))
-    verdict = judge([make.group(0.2)], reference, Policy())
-    text = comparison_table([compared(make, verdict, "memcpy_h2d[pinned-64MiB]", 1.2)], 80, False)
-    assert names(text) == "memcpy_h2d[pinned-64MiB]"
-
-
-def test_a_comparison_without_a_baseline_leaves_its_cells_empty(make):
-    one = compared(make, Verdict(Kind.NO_BASELINE, 0.05, "none"), "memcpy")
-    last = comparison_table([one], 80, False).split("\n")[-1]
-    assert re.sub(r" +", " ", last) == "memcpy 1.00 ms NO BASELINE"
-
-
-def test_the_roofs_are_explained_once_each(make):
-    ceiling = Ceiling("traffic_GBps", 4.8e12, "datasheet", "vendor\n")
-    note = roofline_note([result(make, ceiling=ceiling), result(make, ceiling=ceiling)])
-    assert note == "roof: traffic_GBps 4800 GB/s, datasheet: vendor\\n"
-
-
-def test_a_roof_that_no_row_is_a_share_of_is_not_explained_but_why_there_is_none(make):
-    ceiling = Ceiling("traffic_GBps", 3.1e9, "measured", "triad")
-    cached = Samples((1e-3,), iterations=1, tick_s=1e-9, labels=("cache_resident",))
-    four = [result(make, ceiling=ceiling, samples=cached) for _ in range(4)]
-    label = four[0].measurement.label
-    assert roofline_note(four) == (
-        f"roof: cache: the buffers of {label}, {label}, {label} and 1 more stay in the last-level cache, which no "
-        "roofline of memory bounds"
-    )
-    assert roofline_note([*four[:1], result(make, ceiling=ceiling)]) == (
-        f"roof: * traffic_GBps 3.10 GB/s, measured: triad; cache: the buffers of {label} stay in the last-level "
-        "cache, which no roofline of memory bounds"
-    )
-
-
-def test_a_roof_of_arithmetic_is_told_in_tflops(make):
-    ceiling = Ceiling("bf16_TFLOPS", 989e12, "datasheet", "vendor")
-    assert roofline_note([result(make, ceiling=ceiling)]) == "roof: bf16_TFLOPS 989 TFLOP/s, datasheet: vendor"
-
-
-@pytest.mark.parametrize(
-    ("source", "tokens", "said"),
-    [
-        ("datasheet", 8, " (with tokens: MFU)"),
-        ("measured", 8, " (with tokens: MFU, but of this product and no datasheet's peak)"),
-        ("datasheet", 0, ""),
-    ],
-)
-def test_a_share_that_is_model_flops_utilization_is_called_so(make, source, tokens, said):
-    ceiling = Ceiling("bf16_TFLOPS", 989e12, source, "origin")
-    one = result(make, ceiling=ceiling, work=Work(flops=10**12, tokens=tokens))
-    assert roofline_note([one]).partition(": origin")[2] == said
-
-
-def test_without_a_roof_there_is_nothing_to_explain(make):
-    assert roofline_note([result(make)]) == ""
-
-
-@pytest.mark.parametrize(
-    ("metric", "work", "shown"),
-    [
-        ("traffic_GBps", Work(read_bytes=2**20, write_bytes=2**20), "cache"),
-        # Arithmetic has the same peak wherever its operands lie.
-        ("fp32_TFLOPS", Work(flops=2 * 10**9), "40%"),
-    ],
-)
-def test_only_a_rate_of_bytes_has_no_roofline_in_a_cache(make, metric, work, shown):
-    key = make.key("step", parameters={}, metric=metric)
-    samples = Samples((1e-3,), iterations=1, tick_s=1e-9, labels=("cache_resident",))
-    ceiling = Ceiling(metric, 5e12, "datasheet", "the datasheet")
-    result = make.result(known=False, key=key, work=work, samples=samples, ceiling=ceiling)
-    assert shown in results_table([result], 120, colour=False).splitlines()[-1].split()
-
-
-STEP = "transformer[small-step-c128-fp32]"
-
-
-@pytest.fixture
-def step(make):
-    """A measurement that fills every column, under a long name."""
+def test_where_names_have_no_room_tokens_and_memory_stand_in_a_second_table(make):
+    name = "transformer[small-step-c128-fp32]"
     key = make.key("transformer", parameters={}, metric="fp32_TFLOPS")
-    work = Work(flops=2 * 10**9, tokens=512)
-    return make.result(known=False, key=key, label=STEP, work=work, peak_bytes=2**30, held_bytes=2**20, compile_s=41.0)
-
-
-def test_where_names_have_no_room_tokens_and_memory_stand_in_a_second_table(step):
-    first, second = re.split(r"\n(?=test )", results_table([step], 80, colour=False))
+    facts = {"work": Work(flops=2 * 10**9, tokens=512), "peak_bytes": 2**30, "held_bytes": 2**20, "compile_s": 41.0}
+    step = make.result(known=False, key=key, label=name, **facts)
+    copy = make.result(key=make.key("copy", parameters={}))
+    first, second = re.split(r"\n(?=test )", results_table([step, copy], 80, colour=False))
     assert second.splitlines()[0].split() == ["test", "tokens/s", "peak", "held", "compile"]
-    assert "1.00 GiB" not in first
-    assert second.splitlines()[-1].split()[:2] == [STEP, "512000"]
-    assert max(map(len, first.splitlines())) <= 80
-
-
-def test_where_names_are_short_all_columns_stand_in_one_table(make, step):
+    assert second.splitlines()[-1].split()[:2] == [name, "512000"]
+    assert ("1.00 GiB" in first, max(map(len, first.splitlines())) <= 80) == (False, True)
+    # What has nothing in it is not there, and with room all stands in one table.
+    assert ["copy" in table.split() for table in (first, second)] == [True, False]
+    (row,) = results_table([step], 200, colour=False).splitlines()[2:]
+    assert (name, True) == (row.split()[0], "1.00 GiB" in row)
     short = make.result(known=False, key=make.key("step", parameters={}), peak_bytes=2**30)
     assert "1.00 GiB" in results_table([short], 70, colour=False).splitlines()[-1]
 
 
-def test_where_there_is_room_all_columns_stand_in_one_table(step):
-    (row,) = results_table([step], 200, colour=False).splitlines()[2:]
-    assert row.split()[0] == STEP
-    assert "1.00 GiB" in row
+def test_the_roofs_are_explained_once_each_and_what_is_a_share_of_none(make):
+    def note(*ceilings, **facts):
+        return roofline_note([result(make, ceiling=ceiling, **facts) for ceiling in ceilings])
+
+    sheet = Ceiling("traffic_GBps", 4.8e12, "datasheet", "vendor\n")
+    assert note(sheet, sheet) == "roof: traffic_GBps 4800 GB/s, datasheet: vendor\\n"
+    bf16 = Ceiling("bf16_TFLOPS", 989e12, "datasheet", "vendor")
+    assert note(bf16) == "roof: bf16_TFLOPS 989 TFLOP/s, datasheet: vendor"
+    assert note(None) == ""
+    for source, tokens, said in (
+        ("datasheet", 8, " (with tokens: MFU)"),
+        ("measured", 8, " (with tokens: MFU, but of this product and no datasheet's peak)"),
+        ("datasheet", 0, ""),
+    ):
+        work = Work(flops=10**12, tokens=tokens)
+        assert note(replace(bf16, source=source), work=work).partition(": vendor")[2] == said
+    triad = Ceiling("traffic_GBps", 3.1e9, "measured", "triad")
+    cached = Samples((1e-3,), iterations=1, tick_s=1e-9, labels=("cache_resident",))
+    four = [result(make, ceiling=triad, samples=cached) for _ in range(4)]
+    label = four[0].measurement.label
+    stay = "stay in the last-level cache, which no roofline of memory bounds"
+    assert roofline_note(four) == f"roof: cache: the buffers of {label}, {label}, {label} and 1 more {stay}"
+    assert roofline_note([*four[:1], result(make, ceiling=triad)]) == (
+        f"roof: * traffic_GBps 3.10 GB/s, measured: triad; cache: the buffers of {label} {stay}"
+    )
 
 
-def test_a_second_table_has_only_tests_with_something_in_it(make, step):
-    copy = make.result(key=make.key("copy", parameters={}))
-    first, second = re.split(r"\n(?=test )", results_table([step, copy], 80, colour=False))
-    assert ["copy" in table.split() for table in (first, second)] == [True, False]
+def test_only_a_rate_of_bytes_has_no_roofline_in_a_cache(make):
+    """Arithmetic has the same peak wherever its operands lie."""
+    samples = Samples((1e-3,), iterations=1, tick_s=1e-9, labels=("cache_resident",))
+    for metric, work, shown in (
+        ("traffic_GBps", Work(read_bytes=2**20, write_bytes=2**20), "cache"),
+        ("fp32_TFLOPS", Work(flops=2 * 10**9), "40%"),
+    ):
+        key, ceiling = make.key("step", parameters={}, metric=metric), Ceiling(metric, 5e12, "datasheet", "sheet")
+        one = make.result(known=False, key=key, work=work, samples=samples, ceiling=ceiling)
+        assert shown in results_table([one], 120, colour=False).splitlines()[-1].split()
+
+
+def entry(make, *medians, benchmark="memcpy_d2d", driver="570.86", **changes):
+    sessions = tuple(
+        Session(f"r{number}", f"2026-01-{number + 1:02d}T03:00:00Z", values, "GPU-1", {"driver": driver})
+        for number, values in enumerate(medians)
+    )
+    return make.measured(key=make.key(benchmark), sessions=sessions, **changes)
+
+
+def last(text):
+    return re.sub(r" +", " ", text.split("\n")[-1]).strip()
+
+
+def test_a_change_of_a_baseline_tells_what_happens_with_time_sessions_and_processes(make):
+    cases = [
+        (None, [(2.0,)], "new", "", "2.00 s 1 1 new"),
+        ([(1.0, 1.0)] * 3, [(1.0, 1.0)] * 3 + [(1.21,)] * 2, "joined", "",
+         "1.00 s 1.05 s 3 → 5 6 → 8 joined (+4.9 %)"),
+        ([(1.0,)] * 5, [(0.9, 0.9)] * 2, "replaced", "IMPROVED -10.0 %",
+         "1.00 s 900 ms 5 → 2 5 → 4 replaced (IMPROVED -10.0 %)"),
+        ([(1.0,)], [(1.0,)], "unchanged", "", "1.00 s 1.00 s 1 1 unchanged"),
+    ]  # fmt: skip
+    for before, after, action, why, told in cases:
+        one = Change(entry(make, *after), entry(make, *before) if before else None, action, why)
+        assert last(changes_table([one], 100, False)) == f"memcpy_d2d[64MiB] {told}"
+    limit = Change(make.published(value=120.0), make.published(value=100.0), "replaced", "published figure")
+    assert last(changes_table([limit], 100, False)) == "memcpy_d2d 100 GB/s 120 GB/s replaced (published figure)"
+    full = Change(entry(make, *[(0.9,) * 5] * 30), entry(make, *[(1.0,) * 5] * 20), "replaced", "IMPROVED -10.0 %")
+    first, *rest = changes_table([full], 80, False).split("\n")[2:]
+    assert first.endswith("20 → 30  100 → 150  replaced (IMPROVED -10.0 %)")
+    assert first.split(" ")[0] + "".join(rest) == "memcpy_d2d[64MiB]"
+    for text in HOSTILE:
+        odd = entry(make, (1.0,), benchmark=text)
+        tables = (changes_table([Change(odd, None, "new")], 80, False), health_table(health_of([odd]), 80, False))
+        for table in (*tables, LEGEND):
+            assert max(map(cell_len, table.split("\n"))) <= 80
+            assert not set(table) & STEERS
+
+
+def test_the_health_of_a_baseline_is_what_stands_behind_it_and_what_it_finds(make):
+    def row(*entries):
+        return last(health_table(health_of(entries), 120, False))
+
+    (health,) = health_of([entry(make, (1e-3,))])
+    pattern = r"memcpy_d2d\[64MiB\] 1\.00 ms 134 1/1/1 1\.0\* 1\.0\* (\S+) 2026-01-01 prov\."
+    found = re.fullmatch(pattern, row(entry(make, (1e-3,))))
+    assert float(found[1]) == pytest.approx(health.mde * 100, abs=0.06)
+    known = [(1.0, 1.04, 0.96), (1.09, 1.05, 1.13), (0.91, 0.95, 0.87), (1.0, 1.04, 0.96)]
+    # An estimate has no mark, one joined with the prior its own.
+    assert re.search(r" 1/4/12 \d\.\d \d\.\d \d+\.\d 2026-01-04$", row(entry(make, *known, tolerance=0.5)))
+    assert re.search(r" \d\.\d\+ ", row(entry(make, (1.0, 1.02))))
+    one, other = entry(make, (1.0,)), entry(make, (1.0,), benchmark="b", driver="550.54")
+    table = health_table(health_of([one, other]), 120, False)
+    assert ("570.86" in table, "550.54" in table) == (True, True)
+    assert "driver" not in health_table(health_of([one]), 120, False)
+    assert "rate" in health_table(health_of([make.measured(key=make.key(metric="time_s"))]), 120, False)
+
+
+def test_how_many_entries_are_provisional_is_told_with_the_reasons(make):
+    full = entry(make, *[(1.0, 1.001, 0.999)] * 4, benchmark="full", tolerance=0.5)
+    few = entry(make, (1.0,), benchmark="few", tolerance=0.5)
+    blind = entry(make, *[(1.0,), (1.5,), (0.7,), (1.1,)], benchmark="blind")
+    assert provisional_note(health_of([full])) == ""
+    assert provisional_note(health_of([full, few, blind])) == (
+        "provisional: 2 of 3 entries (1 with fewer than 3 sessions, 1 that may miss a slowdown of their tolerance)"
+    )
+    assert ["few[64MiB] is provisional", "blind[64MiB] is provisional"] == [
+        line.split(":")[0] for line in provisional_lines(health_of([full, few, blind]))
+    ]

@@ -1,6 +1,7 @@
 """Workflow commands: at most ten, worst first, and nothing in them that begins another command."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -43,26 +44,23 @@ def test_a_regression_is_an_error_where_its_test_stands(lines, report):
     assert message.endswith("; driver 550.54 → 570.86")
 
 
-@pytest.mark.parametrize(
-    ("word", "kind"),
-    [("INVALID", "warning"), ("INCONCLUSIVE", "warning"), ("NO BASELINE", "warning"), ("PASSED", ""), ("IMPROVED", "")],
-)
-def test_what_could_not_be_judged_is_a_warning_and_what_is_green_is_silent(lines, report, word, kind):
-    assert [kind] * bool(kind) == [parsed(line)[0] for line in lines(*report.compared(word))]
-
-
-def test_a_green_test_whose_teardown_failed_is_an_error_that_says_failed(lines, report, make):
-    failed = make.outcome(make.measurement(), "failed", reason="in teardown")
-    (line,) = lines(*report.compared("PASSED", outcome=failed))
+def test_what_could_not_be_judged_is_a_warning_what_is_green_silent_and_what_failed_an_error(lines, report, make):
+    kinds = {
+        "INVALID": ["warning"],
+        "INCONCLUSIVE": ["warning"],
+        "NO BASELINE": ["warning"],
+        "PASSED": [],
+        "IMPROVED": [],
+    }
+    for word, kind in kinds.items():
+        assert kind == [parsed(line)[0] for line in lines(*report.compared(word))]
+    torn = make.outcome(make.measurement(), "failed", reason="in teardown")
+    (line,) = lines(*report.compared("PASSED", outcome=torn))
     kind, properties, message = parsed(line)
     assert ("error", "FAILED memcpy_d2d[64MiB]") == (kind, properties["title"])
     assert message.endswith("; in teardown")
-
-
-def test_what_could_not_be_judged_and_failed_for_it_is_an_error(lines, report, make):
     failed = make.outcome(make.measurement(), "failed", by_verdict=True)
-    (line,) = lines(*report.compared("INVALID", outcome=failed))
-    assert "error" == parsed(line)[0]
+    assert ["error"] == [parsed(line)[0] for line in lines(*report.compared("INVALID", outcome=failed))]
 
 
 def test_there_are_at_most_ten_the_worst_first_and_a_word_on_the_rest(lines, report):
@@ -82,8 +80,6 @@ def test_there_are_at_most_ten_the_worst_first_and_a_word_on_the_rest(lines, rep
 def test_a_test_is_told_once_by_its_worst(lines, report, make):
     first = report.compared("PASSED", key=make.key(name="read"), test_id="test_a.py::t")
     second = report.compared("REGRESSED", key=make.key(name="write"), test_id="test_a.py::t")
-    from dataclasses import replace
-
     first[1], second[1] = (replace(one[1], name=one[0].key.name) for one in (first, second))
     (line,) = lines(first[0], second[0], first[1], second[1], second[2])
     assert "REGRESSED memcpy_d2d[64MiB].write" == parsed(line)[1]["title"]
@@ -94,32 +90,30 @@ def test_beside_a_plugin_that_tells_of_failures_only_warnings_are_left(lines, re
     assert [("warning", "INVALID b")] == [(kind, properties["title"]) for kind, properties, _ in map(parsed, found)]
 
 
-@pytest.mark.parametrize("place", [None, ("a.py", None)])
-def test_what_is_not_known_of_the_place_is_left_out(lines, report, place):
-    (line,) = lines(*report.compared("REGRESSED"), place_of=lambda test_id: place)
-    assert {"title", *(["file"] if place else [])} == set(parsed(line)[1])
+def test_what_is_not_known_of_the_place_is_left_out(lines, report):
+    for place in (None, ("a.py", None)):
+        (line,) = lines(*report.compared("REGRESSED"), place_of=lambda test_id, place=place: place)
+        assert {"title", *(["file"] if place else [])} == set(parsed(line)[1])
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    ["a\n::error::b", "a\r\n::set-output name=x::y", "a%0A::error::b", "a::b,c=d", "a\u2028::error::b", "%25%"],
-)
-def test_no_text_begins_a_command_or_ends_a_property(lines, make, hostile):
-    ended = Outcome(f"test_a.py::test_x[{hostile}]", "failed", reason=hostile)
-    (line,) = lines(ended, place_of=lambda test_id: (f"{hostile}.py", 1))
-    assert 1 == len(line.splitlines())
-    kind, properties, message = parsed(line)
-    escaped = hostile.replace("\n", "\\n").replace("\r", "\\r").replace("\u2028", "\\u2028")
-    assert ("error", escaped) == (kind, message)
-    assert {"file": f"{escaped}.py", "line": "1", "title": f"FAILED test_x[{escaped}]"} == properties
+def test_no_text_begins_a_command_or_ends_a_property(lines):
+    for hostile in (
+        "a\n::error::b", "a\r\n::set-output name=x::y", "a%0A::error::b", "a::b,c=d", "a\u2028::error::b", "%25%"
+    ):  # fmt: skip
+        ended = Outcome(f"test_a.py::test_x[{hostile}]", "failed", reason=hostile)
+        (line,) = lines(ended, place_of=lambda test_id, hostile=hostile: (f"{hostile}.py", 1))
+        assert 1 == len(line.splitlines())
+        escaped = hostile.replace("\n", "\\n").replace("\r", "\\r").replace("\u2028", "\\u2028")
+        told = {"file": f"{escaped}.py", "line": "1", "title": f"FAILED test_x[{escaped}]"}
+        assert ("error", told, escaped) == parsed(line)
 
 
-@pytest.mark.parametrize("text", ["a", "é", "\U0001f4a5", "%", ":", "a%é,"])
-def test_what_is_long_is_cut_by_the_bytes_that_are_written_and_between_characters(lines, text):
-    (line,) = lines(Outcome(f"test_a.py::test_x[{text * 9999}]", "failed", reason=text * 9999))
-    properties, message = re.fullmatch("::error (.*?)::(.*)", line).groups()
-    title = properties.rpartition("title=")[2]
-    assert LONGEST - 8 <= len(message.encode()) <= LONGEST
-    assert LONGEST_PROPERTY - 8 <= len(title.encode()) <= LONGEST_PROPERTY
-    assert ["…"] * 2 == [message[-1], title[-1]]
-    assert set(text) == set(parsed(line)[2].removesuffix("…"))
+def test_what_is_long_is_cut_by_the_bytes_that_are_written_and_between_characters(lines):
+    for text in ("a", "é", "\U0001f4a5", "%", ":", "a%é,"):
+        (line,) = lines(Outcome(f"test_a.py::test_x[{text * 9999}]", "failed", reason=text * 9999))
+        properties, message = re.fullmatch("::error (.*?)::(.*)", line).groups()
+        title = properties.rpartition("title=")[2]
+        assert LONGEST - 8 <= len(message.encode()) <= LONGEST
+        assert LONGEST_PROPERTY - 8 <= len(title.encode()) <= LONGEST_PROPERTY
+        assert ["…"] * 2 == [message[-1], title[-1]]
+        assert set(text) == set(parsed(line)[2].removesuffix("…"))

@@ -41,30 +41,27 @@ def test_pandas_reads_every_value_back(run):
                 assert value == read[name], name
 
 
-def test_lines_end_as_rfc_4180_says_and_every_one_has_all_columns(run):
+def rows_of_file(make, folder, *records):
+    text = results_csv([make.run(folder / "run.jsonl", *records)])
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_lines_end_as_rfc_4180_says_and_every_one_has_all_columns(run, make, tmp_path):
     text = results_csv([run])
     lines = text.split("\r\n")
     assert ("", True) == (lines[-1], "\n" not in "".join(lines))
     assert {len(COLUMNS)} == {len(row) for row in csv.reader(io.StringIO(text, newline=""), strict=True)}
+    assert ",".join(COLUMNS) + "\r\n" == results_csv([make.run(tmp_path / "empty.jsonl")])
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t=", "\r=", " =", "＝", "＋", "－", "＠"])
-def test_text_that_a_spreadsheet_would_compute_has_an_apostrophe_in_front(make, tmp_path, start):
-    hostile = f'{start}HYPERLINK("http://x","y")'
-    ended = Outcome(f"test_a.py::test_{hostile}", "failed", reason=hostile)
-    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", ended)]), newline=""))
-    assert row["reason"][0] in "'\\"
-    assert printable(hostile) == row["reason"].removeprefix("'")
-
-
-def test_numbers_below_zero_stay_numbers(make, report, tmp_path):
-    run = make.run(tmp_path / "run.jsonl", *report.compared("IMPROVED", change=-0.2))
-    (row,) = csv.DictReader(io.StringIO(results_csv([run]), newline=""))
+def test_text_that_a_spreadsheet_would_compute_has_an_apostrophe_in_front_and_numbers_have_none(make, report, tmp_path):
+    for start in ("=", "+", "-", "@", "\t=", "\r=", " =", "＝", "＋", "－", "＠"):
+        hostile = f'{start}HYPERLINK("http://x","y")'
+        (row,) = rows_of_file(make, tmp_path, Outcome(f"test_a.py::test_{hostile}", "failed", reason=hostile))
+        assert row["reason"][0] in "'\\"
+        assert printable(hostile) == row["reason"].removeprefix("'")
+    (row,) = rows_of_file(make, tmp_path, *report.compared("IMPROVED", change=-0.2))
     assert math.expm1(-0.2) == float(row["change"])
-
-
-def test_a_run_without_results_has_the_names_alone(make, tmp_path):
-    assert ",".join(COLUMNS) + "\r\n" == results_csv([make.run(tmp_path / "run.jsonl")])
 
 
 def test_the_names_of_the_columns_are_what_scripts_rely_on():
@@ -78,21 +75,14 @@ def test_the_names_of_the_columns_are_what_scripts_rely_on():
     )  # fmt: skip
 
 
-def test_labels_tell_which_shares_of_the_roofline_are_a_caches(make, tmp_path):
+def test_labels_reason_and_processes_are_what_the_run_says(make, report, tmp_path):
     one = make.measurement(samples=Samples((1e-3,), 1, 1e-9, labels=("cache_resident", "noisy")))
-    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", one)]), newline=""))
-    assert ["cache_resident", "noisy"] == json.loads(row["labels"])
-
-
-def test_the_reason_is_why_the_test_is_red_and_then_what_the_verdict_says(make, report, tmp_path):
+    assert ["cache_resident", "noisy"] == json.loads(rows_of_file(make, tmp_path, one)[0]["labels"])
     ended = make.outcome(make.measurement(), "failed", reason="RuntimeError: in teardown")
     _, judgement, _ = records = report.compared("NO BASELINE", outcome=ended)
     records[1] = replace(judgement, reason="no baseline recorded", remarks=())
-    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", *records)]), newline=""))
+    (row,) = rows_of_file(make, tmp_path, *records)
     assert ("FAILED", "RuntimeError: in teardown; no baseline recorded") == (row["verdict"], row["reason"])
-
-
-def test_processes_that_do_not_count_are_not_counted(make, tmp_path):
+    # Processes that do not count are not counted.
     three = [make.measurement(process=f"p{number}", invalid="busy" * (number == 0)) for number in range(3)]
-    (row,) = csv.DictReader(io.StringIO(results_csv([make.run(tmp_path / "run.jsonl", *three)]), newline=""))
-    assert "2" == row["processes"]
+    assert "2" == rows_of_file(make, tmp_path, *three)[0]["processes"]

@@ -42,56 +42,40 @@ def kinds(markdown):
     return {token.type for token in found} | {child.type for token in found for child in token.children or ()}
 
 
-@pytest.mark.parametrize(
-    ("words", "heading"),
-    [
+def test_the_heading_is_the_verdict_and_never_green_where_pytest_failed(text, report, make):
+    for words, heading in (
         (("PASSED", "REGRESSED"), "1 of 2 tests failed"),
         (("PASSED", "INCONCLUSIVE", "INVALID"), "nothing failed, 2 of 3 results compared"),
         (("NO BASELINE", "NO BASELINE"), "nothing was compared, in 2 results"),
         ((), "nothing was measured"),
-    ],
-)
-def test_the_heading_is_the_verdict(text, report, words, heading):
-    records = [record for index, word in enumerate(words) for record in report.compared(word, label=f"copy[{index}]")]
-    assert f"## roofline: {heading}" == text(*records).splitlines()[0]
+    ):
+        records = [one for index, word in enumerate(words) for one in report.compared(word, label=f"copy[{index}]")]
+        assert f"## roofline: {heading}" == text(*records).splitlines()[0]
+    for word, told in (("PASSED", "; but pytest ended with status 1"), ("REGRESSED", "1 of 1 test failed")):
+        assert text(*report.compared(word), make.footer(exit_status=1)).splitlines()[0].endswith(told)
 
 
-def test_counts_and_rows_come_worst_first(text, report):
+def test_counts_and_rows_come_worst_first_with_both_rates_the_difference_and_what_may_explain_it(text, report, make):
     words = {"PASSED": "a", "REGRESSED": "b", "INVALID": "c", "INCONCLUSIVE": "d"}
     found = text(*[record for word, label in words.items() for record in report.compared(word, label=label)])
     assert "**1 REGRESSED, 1 INVALID, 1 INCONCLUSIVE, 1 PASSED**" in found.splitlines()
     assert ["b", "c", "d", "a"] == [row[1][0][1] for row in cells(found)[1:]]
-
-
-def test_a_green_test_whose_teardown_failed_is_told_as_failed(text, report, make):
+    row = "| **REGRESSED** | `b` | `112 GB/s` | `134 GB/s` | `+22.1 %` | `+20.9 % … +23.4 %` |"
+    assert f"{row} `driver 550.54 → 570.86` |" in found.splitlines()
     found = text(*report.compared("PASSED", outcome=make.outcome(make.measurement(), "failed", reason="in teardown")))
     assert "**1 FAILED**" in found.splitlines()
     (row,) = [line for line in found.splitlines() if line.startswith("| **FAILED**")]
     assert row.endswith(" `in teardown` |")
 
 
-def test_a_row_has_both_rates_the_difference_its_interval_and_what_may_explain_it(text, report):
-    found = text(*report.compared("REGRESSED", label="copy"))
-    row = "| **REGRESSED** | `copy` | `112 GB/s` | `134 GB/s` | `+22.1 %` | `+20.9 % … +23.4 %` |"
-    assert f"{row} `driver 550.54 → 570.86` |" in found.splitlines()
-
-
-def test_the_machine_and_the_run_are_named(text, report, make):
-    found = text(*report.compared("PASSED"), make.footer())
-    facts = "`NVIDIA H200`, driver `570.86`, torch `2.13.0`, on `node`, run `run` of `2026-01-02T03:04:05Z`"
-    assert f"* {facts}" in found.splitlines()
-
-
-@pytest.mark.parametrize(
-    ("footer", "words"), [(True, ", which ended with status 2"), (False, ", **which did not come to its end**")]
-)
-def test_a_run_that_did_not_end_well_says_so(text, report, make, footer, words):
-    (facts,) = [
-        line
-        for line in text(*report.compared("PASSED"), *([make.footer(exit_status=2)] * footer)).splitlines()
-        if line.startswith("* `NVIDIA")
-    ]
-    assert facts.endswith(words)
+def test_the_machine_and_the_run_are_named_and_how_it_ended(text, report, make):
+    facts = "* `NVIDIA H200`, driver `570.86`, torch `2.13.0`, on `node`, run `run` of `2026-01-02T03:04:05Z`"
+    for footer, words in (
+        ([make.footer()], ""),
+        ([make.footer(exit_status=2)], ", which ended with status 2"),
+        ([], ", **which did not come to its end**"),
+    ):
+        assert facts + words in text(*report.compared("PASSED"), *footer).splitlines()
 
 
 def test_what_changed_since_the_baseline_is_told_once_with_how_many_it_concerns(text, report):
@@ -125,12 +109,6 @@ def test_tests_that_were_skipped_are_told_by_their_reasons_and_fill_no_rows(text
     assert "* and 8 more for other reasons" in lines
 
 
-@pytest.mark.parametrize(("word", "told"), [("PASSED", "; but pytest ended with status 1"), ("REGRESSED", "")])
-def test_a_run_that_failed_for_others_than_its_measurements_is_not_headed_as_green(text, report, make, word, told):
-    heading = text(*report.compared(word), make.footer(exit_status=1)).splitlines()[0]
-    assert heading.endswith(told or "1 of 1 test failed")
-
-
 def test_words_and_labels_of_any_length_leave_room_for_the_rest(text, report):
     long = [report.compared("REGRESSED", label=f"{n}{'`' * 400_000}") for n in range(3)]
     found = text(*[replace(record, verdict="[x](http://evil)" * 50_000) if isinstance(record, Judgement) else record
@@ -157,14 +135,11 @@ def test_it_says_how_to_look_closer_in_words_that_a_shell_takes_as_they_stand(ma
     assert "The run file could not be saved" in summary([run])
 
 
-def test_several_runs_are_told_apart(make, report, tmp_path):
+def test_several_runs_are_told_apart_and_of_very_many_the_first(make, report, tmp_path):
     runs = [make.run(tmp_path / f"{name}.jsonl", *report.compared("PASSED")) for name in ("old", "new")]
     found = summary(runs)
     assert 2 == found.count("* `NVIDIA H200`")
     assert ["old", "new"] == [row[-1][0][1] for row in cells(found)[1:]]
-
-
-def test_of_very_many_runs_the_first_are_told(make, tmp_path):
     runs = [make.run(tmp_path / f"r{index}.jsonl", make.measurement()) for index in range(25)]
     assert "* and 5 more runs" in summary(runs).splitlines()
 
@@ -185,28 +160,20 @@ def test_a_hostile_machine_stays_text(text, make, report):
     assert not re.search(r"^::", found, re.MULTILINE)
 
 
-@pytest.mark.parametrize("content", ["`", "``a`", "a`", " a", "a ", "`` ` ``", "a|b", "a\\b", "\\", "<b>&amp;", "*_~#"])
-def test_a_code_span_shows_its_text(content):
-    (inline,) = [token for token in tokens(code(content)) if token.type == "inline"]
-    assert [("code_inline", content)] == [(child.type, child.content) for child in inline.children]
-
-
-@pytest.mark.parametrize("content", ["", " ", "   "])
-def test_nothing_needs_no_span(content):
-    assert "" == code(content)
-
-
-def test_what_is_very_long_is_cut():
+def test_a_code_span_shows_its_text_and_what_is_very_long_is_cut():
+    for content in ("`", "``a`", "a`", " a", "a ", "`` ` ``", "a|b", "a\\b", "\\", "<b>&amp;", "*_~#"):
+        (inline,) = [token for token in tokens(code(content)) if token.type == "inline"]
+        assert [("code_inline", content)] == [(child.type, child.content) for child in inline.children]
+    assert ["", "", ""] == [code(content) for content in ("", " ", "   ")]
     assert LONGEST + 2 == len(code("a" * 10_000))
 
 
-@pytest.mark.parametrize("slashes", range(5))
-def test_a_bar_ends_no_cell_however_many_backslashes_stand_before_it(slashes):
-    table = f"| a | b |\n|---|---|\n{line([code('x' + slashes * chr(92) + '|y'), 'z'])}\n"
-    # Readers differ in whether they pair backslashes; after an odd number both take the bar for text.
-    before = re.search(r"(\\+)\|y", table)[1]
-    assert 1 == len(before) % 2
-    assert 2 == len(cells(table)[1])
+def test_a_bar_ends_no_cell_however_many_backslashes_stand_before_it():
+    for slashes in range(5):
+        table = f"| a | b |\n|---|---|\n{line([code('x' + slashes * chr(92) + '|y'), 'z'])}\n"
+        # Readers differ in whether they pair backslashes; after an odd number both take the bar for text.
+        before = re.search(r"(\\+)\|y", table)[1]
+        assert (1, 2) == (len(before) % 2, len(cells(table)[1]))
 
 
 @pytest.fixture(scope="module")
@@ -225,12 +192,8 @@ def test_ten_thousand_results_stay_below_a_mebibyte_in_whole_rows(ten_thousand):
     assert "`results.csv`" in told
 
 
-@pytest.mark.parametrize("most_bytes", [2_000, 5_000, 5_001, 5_002, 50_000])
-def test_it_never_exceeds_the_room_there_is(ten_thousand, most_bytes):
-    found = summary([ten_thousand], most_bytes=most_bytes)
-    assert most_bytes - 800 < len(found.encode()) <= most_bytes
-
-
-@pytest.mark.parametrize("most_bytes", [-5, 0, 100])
-def test_without_room_for_the_verdict_there_is_nothing(ten_thousand, most_bytes):
-    assert "" == summary([ten_thousand], most_bytes=most_bytes)
+def test_it_never_exceeds_the_room_there_is(ten_thousand):
+    for most_bytes in (2_000, 5_000, 5_001, 5_002, 50_000):
+        found = summary([ten_thousand], most_bytes=most_bytes)
+        assert most_bytes - 800 < len(found.encode()) <= most_bytes
+    assert ["", "", ""] == [summary([ten_thousand], most_bytes=most_bytes) for most_bytes in (-5, 0, 100)]

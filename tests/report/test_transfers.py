@@ -47,8 +47,11 @@ def four(transfer):
     return [transfer(10 * s + t + 1, source=s, target=t) for s, t in permutations(range(4), 2)]
 
 
-def test_rows_are_sources_and_columns_are_targets(four):
+def test_a_matrix_has_sources_as_rows_targets_as_columns_and_says_what_is_counted(four):
     lines = matrix_lines(four, 80)
+    assert lines[0] == (
+        "peer_copy_one_way[100MiB]: GB/s (auto_payload_GBps), link xgmi; rows are sources, columns targets"
+    )
     assert lines[1].split() == ["0", "1", "2", "3"]
     assert rows(lines[2:]) == {
         "0": ["2.00", "3.00", "4.00"],
@@ -56,79 +59,45 @@ def test_rows_are_sources_and_columns_are_targets(four):
         "2": ["21.0", "22.0", "24.0"],
         "3": ["31.0", "32.0", "33.0"],
     }
+    # Nobody copies to itself, so the diagonal is empty.
+    first = next(line for line in lines[2:] if line.strip().startswith("0"))
+    assert first[: lines[1].index("0") + 1].split() == ["0"]
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert matrix_lines(four[::-1], 80) == lines
 
 
-def test_nobody_copies_to_itself_so_the_diagonal_is_empty(four):
-    first = next(line for line in matrix_lines(four, 80)[2:] if line.strip().startswith("0"))
-    heading = matrix_lines(four, 80)[1]
-    assert first[: heading.index("0") + 1].split() == ["0"]
-
-
-def test_the_title_says_what_is_counted_and_by_which_link(four):
-    title = matrix_lines(four, 80)[0]
-    assert title == (
-        "peer_copy_one_way[100MiB]: GB/s (auto_payload_GBps), link xgmi; rows are sources, columns targets"
-    )
-
-
-def test_links_of_another_class_are_named_with_their_pairs(transfer):
+def test_every_size_and_benchmark_has_a_matrix_and_links_of_another_class_are_named(four, transfer):
+    more = [transfer(1, source=s, target=t, size_bytes=4096) for s, t in permutations(range(4), 2)]
+    both = [transfer(1, source=s, target=t, benchmark="both") for s, t in permutations(range(3), 2)]
+    titles = [line.partition(":")[0] for line in matrix_lines(four + more + both, 80) if "rows are sources" in line]
+    assert titles == ["peer_copy_one_way[100MiB]", "peer_copy_one_way[4KiB]", "both[100MiB]"]
     links = {(0, 1): "nvlink", (1, 0): "nvlink", (1, 2): "staged"}
     found = [transfer(1, source=s, target=t, link=links.get((s, t), "pcie")) for s, t in permutations(range(3), 2)]
     assert "link pcie, nvlink for 0→1, 1→0, staged for 1→2; rows" in matrix_lines(found, 80)[0]
 
 
-def test_every_size_and_every_benchmark_has_a_matrix_of_its_own(four, transfer):
-    more = [transfer(1, source=s, target=t, size_bytes=4096) for s, t in permutations(range(4), 2)]
-    both = [transfer(1, source=s, target=t, benchmark="both") for s, t in permutations(range(3), 2)]
-    titles = [line.partition(":")[0] for line in matrix_lines(four + more + both, 80) if "rows are sources" in line]
-    assert titles == ["peer_copy_one_way[100MiB]", "peer_copy_one_way[4KiB]", "both[100MiB]"]
-
-
-def test_the_order_of_the_results_does_not_matter(four):
-    assert matrix_lines(four[::-1], 80) == matrix_lines(four, 80)
-
-
-def test_two_pairs_are_no_matrix(transfer):
+def test_what_is_no_pair_or_of_two_pairs_is_in_no_matrix(transfer):
     assert matrix_lines([transfer(1, source=0, target=1), transfer(1, source=1, target=0)], 80) == []
-
-
-@pytest.mark.parametrize("parameters", [{}, {"source": 0}, {"target": 0}, {"source": "a", "target": "b"},
-                                        {"source": True, "target": False}])  # fmt: skip
-def test_what_is_no_pair_is_in_no_matrix(transfer, parameters):
-    assert matrix_lines([transfer(1, extra=n, **parameters) for n in range(4)], 80) == []
-
-
-def test_a_pair_that_is_missing_leaves_its_cell_empty(four):
-    lines = matrix_lines([result for result in four if result.measurement.key.parameters["source"] != 2], 80)
-    assert set(rows(lines[2:])) == {"0", "1", "3"}
-
-
-def test_a_rate_that_must_not_be_believed_is_not_shown(four, transfer):
-    four[0] = transfer(1, source=0, target=1, invalid="wrong data")
-    assert rows(matrix_lines(four, 80)[2:])["0"][0] == "invalid"
-
-
-def test_a_time_below_the_clocks_resolution_is_no_rate(four, transfer):
-    samples = Samples((1e-9,), iterations=1, tick_s=1e-9, labels=("unresolved",))
-    four[0] = transfer(1, source=0, target=1, samples=samples)
-    assert rows(matrix_lines(four, 80)[2:])["0"][0] == "?"
-
-
-@pytest.mark.parametrize("devices", [8, 16, 40])
-@pytest.mark.parametrize("width", [40, 80])
-def test_a_matrix_of_many_devices_stays_within_the_terminal(transfer, devices, width):
-    found = [transfer(123.4, source=s, target=t) for s, t in permutations(range(devices), 2)]
-    lines = matrix_lines(found, width)[1:]
-    assert max(map(cell_len, lines)) <= width
-    assert sum(line.split().count("123") for line in lines) == devices * (devices - 1)
-
-
-def test_no_line_ends_in_spaces(four):
-    assert [line for line in matrix_lines(four, 80) if line != line.rstrip()] == []
-
-
-def test_nothing_measured_has_no_matrix():
+    for ends in ({}, {"source": 0}, {"target": 0}, {"source": "a", "target": "b"}, {"source": True, "target": False}):
+        assert matrix_lines([transfer(1, extra=n, **ends) for n in range(4)], 80) == []
     assert (matrix_lines([], 80), transfer_lines([])) == ([], [])
+
+
+def test_a_cell_is_empty_or_says_why_it_has_no_rate(four, transfer):
+    without = [result for result in four if result.measurement.key.parameters["source"] != 2]
+    assert set(rows(matrix_lines(without, 80)[2:])) == {"0", "1", "3"}
+    short = Samples((1e-9,), iterations=1, tick_s=1e-9, labels=("unresolved",))
+    for facts, shown in (({"invalid": "wrong data"}, "invalid"), ({"samples": short}, "?")):
+        found = [transfer(1, source=0, target=1, **facts), *four[1:]]
+        assert rows(matrix_lines(found, 80)[2:])["0"][0] == shown
+
+
+def test_a_matrix_of_many_devices_stays_within_the_terminal(transfer):
+    for devices, width in ((8, 40), (16, 80), (20, 40)):
+        found = [transfer(123.4, source=s, target=t) for s, t in permutations(range(devices), 2)]
+        lines = matrix_lines(found, width)[1:]
+        assert max(map(cell_len, lines)) <= width
+        assert sum(line.split().count("123") for line in lines) == devices * (devices - 1)
 
 
 MI300X = {"product": "mi300x-oam", "memory": "192gb"}
@@ -146,57 +115,40 @@ def fan(transfer):
     return [transfer(301, benchmark="peer_copy_one_to_all", source=0, links=7, hardware=MI300X), *links, *others]
 
 
-def test_a_fan_stands_beside_the_sum_of_its_links(fan):
+def test_a_fan_stands_beside_the_sum_of_its_links_as_far_as_it_is_known(fan, transfer):
     assert fan_lines(fan) == [
         "peer_copy_one_to_all[0-100MiB]: 301 GB/s over 7 links at once, 86% of their sum, 350 GB/s "
         "(7 × 50.0 GB/s one by one); rated 7 × 64.0 GB/s"
     ]
-
-
-def test_all_to_one_is_held_against_the_links_into_it(transfer):
+    missing = [result for result in fan if result.measurement.key.parameters.get("target") != 3]
+    doubted = [fan[0], replace(fan[1], measurement=replace(fan[1].measurement, invalid="wrong data")), *fan[2:]]
+    for found in (missing, doubted):
+        (line,) = [line for line in transfer_lines(found) if "at once" in line]
+        assert "301 GB/s over 7 links at once; 6 of them were measured one by one, so their sum is not known" in line
     links = [transfer(40, source=s, target=2) for s in (0, 1, 3)]
     out = [transfer(10, source=2, target=t) for t in (0, 1, 3)]
     (line,) = fan_lines([*links, *out, transfer(60, benchmark="all_to_one", target=2, links=3)])
     assert "60.0 GB/s over 3 links at once, 50% of their sum, 120 GB/s (3 × 40.0 GB/s one by one)" in line
-
-
-def test_a_link_that_was_not_measured_leaves_the_sum_unknown(fan):
-    (line,) = fan_lines([result for result in fan if result.measurement.key.parameters.get("target") != 3])
-    assert "301 GB/s over 7 links at once; 6 of them were measured one by one, so their sum is not known" in line
-
-
-def test_a_fan_through_a_switch_has_no_rated_sum(transfer):
-    found = [transfer(300, benchmark="fan", source=0, links=3, link="nvlink-switch")]
-    found += [transfer(390, source=0, target=t, link="nvlink-switch") for t in (1, 2, 3)]
-    (line,) = fan_lines(found)
+    # Through a switch all links share what the one device has, and two devices are no fan.
+    switched = [transfer(300, benchmark="fan", source=0, links=3, link="nvlink-switch")]
+    switched += [transfer(390, source=0, target=t, link="nvlink-switch") for t in (1, 2, 3)]
+    (line,) = fan_lines(switched)
     assert ("26% of their sum" in line, "rated" in line) == (True, False)
-
-
-def test_what_has_a_source_but_two_devices_is_no_fan(transfer):
     assert fan_lines([transfer(1, source=0)]) == []
 
 
-def test_what_must_not_be_believed_is_in_no_sum(fan):
-    fan[1] = replace(fan[1], measurement=replace(fan[1].measurement, invalid="wrong data"))
-    (line,) = [line for line in transfer_lines(fan) if "at once" in line]
-    assert "6 of them were measured" in line
-
-
-def test_latency_is_half_the_round_trip_of_the_smallest_message(transfer):
+def test_latency_is_half_the_round_trip_of_the_smallest_message_of_each_way(transfer):
     found = [
         transfer(seconds=3e-6 * size / 4096, benchmark="mpi", pattern="round_trip", size_bytes=size, link="memory")
         for size in (65536, 4096, 2**20)
     ]
     one_way = transfer(seconds=1e-9, benchmark="mpi", pattern="one_way", size_bytes=4096)
     assert latency_lines([*found, one_way]) == ["mpi[round_trip-4KiB]: latency 1.50 µs, half a round trip of 4 KiB"]
-
-
-def test_every_way_has_a_latency_of_its_own(transfer):
-    found = [
+    ways = [
         transfer(seconds=seconds, benchmark="mpi", pattern="round_trip", memory=memory, size_bytes=4096)
         for memory, seconds in (("host", 2e-6), ("device", 8e-6))
     ]
-    assert [line.split(" latency ")[1].partition(",")[0] for line in latency_lines(found)] == ["1.00 µs", "4.00 µs"]
+    assert [line.split(" latency ")[1].partition(",")[0] for line in latency_lines(ways)] == ["1.00 µs", "4.00 µs"]
 
 
 def test_memories_are_compared_at_the_largest_size_that_they_share(transfer):
@@ -210,18 +162,10 @@ def test_memories_are_compared_at_the_largest_size_that_they_share(transfer):
     assert memory_lines(found) == [
         "mpi[host-100MiB]: from other memory device 4.00 × as fast, staged 0.5 × as fast, at 100 MiB"
     ]
-
-
-def test_the_hosts_memory_alone_is_compared_with_nothing(transfer):
     assert memory_lines([transfer(10, memory="host"), transfer(10, memory="host", size_bytes=4096)]) == []
-
-
-def test_other_patterns_are_compared_among_themselves(transfer):
-    found = [
-        transfer(10, memory=memory, pattern=pattern)
-        for memory, pattern in (("host", "one_way"), ("device", "round_trip"))
-    ]
-    assert memory_lines(found) == []
+    # Other patterns are compared among themselves.
+    ways = (("host", "one_way"), ("device", "round_trip"))
+    assert memory_lines([transfer(10, memory=memory, pattern=pattern) for memory, pattern in ways]) == []
 
 
 def test_the_sweep_of_a_link_tells_the_sizes_that_reach_half_and_more_of_its_plateau(transfer):
@@ -235,8 +179,5 @@ def test_the_sweep_of_a_link_tells_the_sizes_that_reach_half_and_more_of_its_pla
     assert curve.plateau == pytest.approx(50e9, rel=0.01)
     assert curve.latency_s == pytest.approx(20e-6, rel=0.01)
     assert curve.bandwidth == pytest.approx(50e9, rel=0.01)
-
-
-def test_the_two_sizes_of_a_matrix_are_no_sweep(transfer):
-    found = [transfer(1, source=1, target=0, size_bytes=size) for size in (4096, SIZE)]
-    assert summarise(result.measurement for result in found) == []
+    # The two sizes of a matrix are no sweep.
+    assert summarise(transfer(1, source=1, target=0, size_bytes=size).measurement for size in (4096, SIZE)) == []

@@ -1,0 +1,241 @@
+"""What is said of a run as a whole: ahead of its tests what moved them all; then counts, conditions and the gate."""
+
+import math
+import re
+from dataclasses import replace
+
+from pytest_roofline.core.records import CurveSummary
+from pytest_roofline.core.samples import Block, Samples
+from pytest_roofline.report.messages import (
+    condition_lines,
+    counts_line,
+    curve_line,
+    gate_lines,
+    reason_lines,
+    verdicts_line,
+)
+from pytest_roofline.report.overview import curve_verdict_line, overview_lines, power_lines
+from pytest_roofline.stats.curves import judge_curves
+from pytest_roofline.stats.limits import Limit
+from pytest_roofline.stats.outlook import Policy
+
+MIB = 2**20
+HOSTILE = "x\x1b[31m\r\ny\u202e"
+STEERS = set("\x1b\r\n\u202e")
+MILLISECOND = math.log(1e-3)
+
+
+def vague(make):
+    return make.reference(*make.groups(1, 5, process=0.05, centre=-6.9))
+
+
+def test_what_was_not_measured_is_counted_with_its_reason_and_verdicts_worst_first(make):
+    cases = [
+        (12, {}, "12 measured"),
+        (12, {"needs 2 GPUs, found 1": 3}, "12 measured, 3 not measured (needs 2 GPUs, found 1)"),
+        (0, {"a": 1, "b\n": 2}, "0 measured, 3 not measured (a (1×); b\\n (2×))"),
+        (
+            0,
+            dict.fromkeys("abcdef", 1),
+            "0 measured, 6 not measured (a (1×); b (1×); c (1×); d (1×); and 2 other reasons)",
+        ),
+    ]
+    for measured, not_measured, line in cases:
+        assert counts_line(measured, not_measured) == line
+    results = [make.result(seconds) for seconds in (1e-3, 2e-3, 1e-3, 0.5e-3)] + [make.result(known=False)]
+    results += [make.result(1.04e-3, reference=vague(make)), make.result(invalid="bad")]
+    assert verdicts_line(results) == ("1 REGRESSED, 1 INVALID, 1 INCONCLUSIVE, 1 NO BASELINE, 1 IMPROVED, 2 PASSED")
+
+
+def test_the_gate_says_what_was_compared_and_the_command_that_changes_it(make):
+    def told(*results, run="r1", planned=9):
+        return gate_lines(results, planned, run, "h200")
+
+    new = make.result(known=False)
+    assert told(new, new) == [
+        "THIS RUN GATES NOTHING: 0 of 2 compared (no baseline recorded). Record a baseline with",
+        "  roofline baseline propose r1 -o h200-proposal.json",
+        "  roofline baseline approve h200-proposal.json",
+    ]
+    # A run that could not be saved has no name for a command.
+    assert told(new, run="") == ["THIS RUN GATES NOTHING: 0 of 1 compared (no baseline recorded)."]
+    busy = "others kept a core busy; run it on a quiet machine"
+    assert told(make.result(invalid=busy), make.result(invalid="wrong data")) == [
+        f"THIS RUN GATES NOTHING: 0 of 2 compared (2 INVALID, the first, memcpy_d2d[64MiB], since {busy})."
+    ]
+    assert told(make.row(make.measurement()))[0].startswith("THIS RUN GATES NOTHING: 0 of 1 compared")
+    assert told() == ["THIS RUN GATES NOTHING: 0 of 9 compared, since nothing was measured"]
+    assert told(make.result(), make.result(2e-3)) == ["2 of 2 compared: 1 REGRESSED, 1 PASSED"]
+    missing = [make.result(known=False, label=f"m{number}") for number in range(4)]
+    (line,) = told(make.result(), *missing)
+    assert line.endswith("NO BASELINE for m0, m1, m2, …: no baseline recorded")
+    assert not set("".join(told(make.result(known=False, why_none=HOSTILE)))) & STEERS
+
+
+def test_a_sweep_is_one_line_with_what_fits_it():
+    def line(**changes):
+        facts = {"label": "memcpy\n", "metric": "traffic_GBps", "points": 9, "plateau": 2e9, "latency_s": 2e-6}
+        facts |= {"reached": {"50%": MIB, "80%": None}, "bandwidth": 2.1e9}
+        return curve_line(CurveSummary(**(facts | changes)))
+
+    assert line() == ("memcpy\\n: plateau 2.00 GB/s (traffic_GBps), 50% from 1 MiB; fits 2.00 µs + size at 2.10 GB/s")
+    assert line(misfit=0.61, latency_s=5e-8, bandwidth=5.25e9).endswith(
+        "no latency and bandwidth fit it: the best, 50.0 ns + size at 5.25 GB/s, are 61% off"
+    )
+    assert "e+" not in line(plateau=2e12, bandwidth=2.1e12)
+    assert line(bandwidth=None).endswith("fits 2.00 µs")
+
+
+CAPPED = Block(1, clock_hz=1.53e9, power_capped=True)
+# One measurement in each of the conditions of which a reader must know, with what its line ends in.
+CONDITIONS = {
+    "host-bound": (
+        {"labels": ("host_bound",), "wall_s": 8e-3},
+        " (2.00 ms on the device's clock, 8.00 ms on the host's)",
+    ),
+    "raise --roofline-budget": ({"labels": ("drifting",)}, ""),
+    "the clock moved": ({"labels": ("clock_moved",)}, ""),
+    "host's clock": ({"labels": ("wall_clock",), "mode": "host"}, ""),
+    "left out by cause": ({"blocks": (Block(1), Block(1, "thermal slowdown"))}, " (1 of 2 by thermal slowdown)"),
+    "power cap": ({"blocks": (CAPPED, replace(CAPPED, power_capped=False))}, " (in 50% of its blocks, at 1530 MHz)"),
+    "another process": ({"neighbours": "seen"}, ""),
+    "not known whether others": ({"mode": "events", "neighbours": "unknown", "throttle_known": True}, ""),
+    "not known whether the device was throttled, since the driver does not tell": (
+        {"mode": "events", "neighbours": "none"},
+        "",
+    ),
+}
+
+
+def under(make, label="copy", **facts):
+    """A result of two samples of 2 ms, taken under such conditions."""
+    return make.row(make.measurement(label=label, samples=Samples((2e-3, 2e-3), 1, 1e-9, **facts)))
+
+
+def test_every_condition_has_a_line_that_names_it_and_the_tests(make):
+    for about, (facts, end) in CONDITIONS.items():
+        (line,) = condition_lines([under(make, "one"), under(make, **facts), under(make, "three")])
+        assert (about in line, line.endswith(f": copy{end}")) == (True, True), line
+        for count, more in ((3, ""), (4, " and 1 more"), (60, " and 57 more")):
+            (line,) = condition_lines([under(make, f"copy{number}", **facts) for number in range(count)])
+            assert re.findall(r"copy\d+", line) == ["copy0", "copy1", "copy2"]
+            assert (line.endswith(more), " more" in line) == (True, bool(more))
+        for label in (HOSTILE, "[bold red]x[/]", ":smile:", "100 %s {0}"):
+            (line,) = condition_lines([under(make, label, **facts)])
+            assert not set(line) & STEERS
+            assert label.encode("unicode_escape").decode() in line
+    several = {"labels": ("drifting", "host_bound"), "wall_s": 8e-3, "neighbours": "seen"}
+    assert [True] * 3 == ["copy" in line for line in condition_lines([under(make, **several)])]
+    unprobed = condition_lines([under(make, blocks=(Block(2, power_capped=True),))])
+    assert unprobed[0].endswith("copy (in 100% of its blocks)")
+    silent = condition_lines([under(make, mode="events", neighbours="none")], untold_since="nothing is installed")
+    assert silent == ["not known whether the device was throttled, since nothing is installed: copy"]
+
+
+def test_good_conditions_and_what_table_or_verdict_tell_need_no_line(make):
+    good = {"blocks": (Block(1, clock_hz=2e9, power_capped=False),) * 2, "neighbours": "none", "throttle_known": True}
+    fine = [good, {}, {"labels": ("cache_resident",)}, {"labels": ("unresolved",)}, {"neighbours": "unknown"}]
+    assert condition_lines([under(make, **facts) for facts in fine]) == condition_lines([]) == []
+
+
+def test_an_open_verdict_tells_why_and_what_would_decide_and_of_many_three_are_told(make):
+    open_one = make.result(1.04e-3, reference=vague(make))
+    (line,) = reason_lines([make.result(), open_one, make.result(2e-3)])
+    assert line.startswith("INCONCLUSIVE memcpy_d2d[64MiB]: may be ")
+    assert re.search(r"% after 1 process .*; .*(would decide|record)", line)
+    for count, last in ((3, "INVALID m2: wrong data"), (7, "… and 4 more of these")):
+        lines = reason_lines([make.result(label=f"m{number}", invalid="wrong data") for number in range(count)])
+        assert (len(lines), lines[-1]) == (min(count, 4), last)
+    (line,) = reason_lines([make.result(label=HOSTILE, invalid=HOSTILE)])
+    assert not set(line) & STEERS
+
+
+def suite(make, *percents, **changes):
+    return [
+        make.result(1e-3 * (1 + percent / 100), label=f"t{number}", **({"environment": {"driver": "550.54"}} | changes))
+        for number, percent in enumerate(percents)
+    ]
+
+
+def on_clock(make, seconds, after_hz, label="copy"):
+    samples = Samples((seconds,), 1, 1e-9, blocks=(Block(1, clock_hz=after_hz),))
+    reference = make.reference(*make.groups(3, process=0.001, centre=MILLISECOND), clock_hz=2e9)
+    return make.result(seconds, reference=reference, samples=samples, label=label)
+
+
+def test_what_moved_all_tests_is_said_once_and_first(make):
+    for percents, said in (
+        ((10,) * 8, "8 of 8 tests are slower, the middle one by +10.0 %"),
+        ((-10,) * 9 + (0,), "9 of 10 tests are faster, the middle one by -10.0 %"),
+    ):
+        line = overview_lines(suite(make, *percents, environment={"driver": "570"}))[0]
+        assert line.startswith(f"THE WHOLE SUITE MOVED: {said}; look for one cause (")
+    assert overview_lines(suite(make, *(0, 1, -1, 0.5) * 5)) == []
+    changed = overview_lines(suite(make, *(0,) * 30, environment={"driver": "570.86"}))
+    assert changed == ["changed since the baseline: driver 550.54 → 570.86"]
+    some = [*suite(make, 0, 0), *suite(make, 0, environment={"driver": "570.86"})]
+    assert overview_lines(some) == ["changed since the baseline: driver 550.54 → 570.86 (1 tests)"]
+
+
+def test_slowdowns_that_vanish_in_cycles_are_the_clocks(make):
+    results = [on_clock(make, 1.25e-3, 1.6e9, "one"), on_clock(make, 1.6e-3, 1.6e9, "two"), on_clock(make, 1e-3, 2e9)]
+    assert overview_lines(results) == ["clock, not code: 1 of 2 slowdowns vanish in cycles: one (clock -20.0 %)"]
+    (line,) = overview_lines([on_clock(make, 1.25e-3, 1.6e9, f"t{number}") for number in range(4)])
+    assert line.endswith("t0 (clock -20.0 %), t1 (clock -20.0 %), t2 (clock -20.0 %) and 1 more")
+
+
+def reaching(row, percent):
+    return replace(row, judgement=replace(row.judgement, reach=percent / 100))
+
+
+def test_a_run_ends_with_what_it_could_have_seen(make):
+    for reaches, said in (
+        ((2.9,) * 131 + (9.9,) * 7, "3 % on 131 of 138 tests, 10 % on all 138 tests"),
+        ((2.9, 2.9), "3 % on all 2 tests"),
+        ((15,), "15 % on the one test"),
+    ):
+        told = power_lines([reaching(make.result(), percent) for percent in reaches])
+        assert told == [f"would have caught {said} (80 times in 100)"]
+    # Two sessions a third apart: nearly nothing is known, and that must be readable.
+    days = [make.group(*[2.0 * day + 0.001 * step for step in range(3)], started=f"2026-01-0{day + 1}T03:00:00Z")
+            for day in range(2)]  # fmt: skip
+    unknown = make.result(reference=make.reference(*days))
+    assert unknown.judgement.reach > 1000
+    assert "e+" not in "".join(power_lines([make.result(), unknown]))
+    few = make.result(reference=make.reference(*make.groups(1, 2, centre=MILLISECOND)))
+    caught, nothing = power_lines([reaching(make.result(), 2.9), few])
+    assert caught == "would have caught 3 % on 1 of 2 tests (80 times in 100)"
+    assert nothing == (
+        "would have caught nothing on 1 of 2 tests: red needs 10 processes against their baselines, more than this "
+        "run takes (--roofline-rounds=auto)"
+    )
+    assert power_lines([few]) == [nothing.replace("1 of 2 tests", "the one test")]
+
+
+def test_what_was_not_compared_says_nothing_of_the_run_and_no_name_steers_the_terminal(make):
+    nothing = [make.row(make.measurement()), make.result(known=False)]
+    breach = make.result(9e-3, known=False, limits=[Limit(make.published(), 1e-3)])
+    assert ([], []) == (overview_lines([*nothing, *[breach] * 9]), power_lines([*nothing, breach]))
+    fine = make.result(1.25e-3, policy=Policy(tolerance=0.002), label=HOSTILE, environment={"driver": HOSTILE})
+    said = [*overview_lines([fine, on_clock(make, 1.25e-3, 1.6e9, HOSTILE)]), *power_lines([fine])]
+    assert (3, set()) == (len(said), set("".join(said)) & STEERS)
+
+
+def test_a_sweep_is_judged_in_a_line_that_names_its_worst_region(make):
+    def line(*percents, benchmark="memcpy_d2d"):
+        results = [
+            make.result(1e-3 * (1 + percent / 100), key=make.key(benchmark, size_bytes=4**power))
+            for power, percent in enumerate(percents, 6)
+        ]
+        (curve,) = judge_curves(results)
+        return curve_verdict_line(curve)
+
+    assert line(0, 0, 0, 0, 0, 3, 3, 0) == (
+        "memcpy_d2d: PASSED +0.7 % (-1.2 … +2.7 %, 1 against 15), 8 of 8 sizes passed; worst 4 MiB to 16 MiB, +3.0 %"
+    )
+    red = line(30, 0, 0, 0)
+    assert (True, True) == (
+        red.startswith("memcpy_d2d: REGRESSED "),
+        red.endswith("3 of 4 sizes passed; worst 4 KiB, +30.0 %"),
+    )
+    assert not set(line(0, 0, 0, 0, benchmark=HOSTILE)) & STEERS
