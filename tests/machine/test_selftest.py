@@ -252,7 +252,7 @@ def test_a_cpu_whose_cores_others_keep_busy_cannot_be_trusted(monkeypatch):
     device = sound()
     device._facts = replace(device.facts(), type="cpu")
     monkeypatch.setattr(cpu.Neighbours, "cores_taken", lambda self: 1.6)
-    monkeypatch.setattr(host, "usable_cores", lambda: 2)
+    monkeypatch.setattr(cpu.host, "usable_cores", lambda: 2)
     properties = prove(device)
     assert {COPY, RUNS} <= outcomes(properties, "FAILS")
     assert properties[COPY].observed == (
