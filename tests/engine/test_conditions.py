@@ -1,6 +1,5 @@
 """Which blocks do not count, and what is written down beside those that do."""
 
-import itertools
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -12,15 +11,14 @@ from pytest_roofline.engine.devices.base import BRAKE, HARDWARE, POWER_CAP, THER
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.timing import Engine, Plan
 
-CLOCK = (2e9, 2e9)
+CLOCK, MOVED = (2e9, 2e9), (2e9, 1.5e9)
 CAUSES = [THERMAL, HARDWARE, BRAKE]
-NONE = frozenset()
+NONE, CAPPED = frozenset(), frozenset({POWER_CAP})
 
 
 def after(*counters, ahead=True, clocks_hz=CLOCK, wall_s=0.05):
     """The conditions and the cause after blocks with these counters before and after."""
-    told = iter(counters)
-    clock = SimpleNamespace(now_s=0.0)
+    told, clock = iter(counters), SimpleNamespace(now_s=0.0)
     conditions = Conditions(SimpleNamespace(counters=lambda: next(told), host_s=lambda: clock.now_s))
     cause = ""
     for _ in range(len(counters) // 2):
@@ -34,77 +32,45 @@ def cause_of(*counters, **block):
     return after(*counters, **block)[1]
 
 
-def test_a_quiet_block_counts():
+def test_a_block_counts_unless_the_host_fell_behind_whatever_a_device_does_not_tell():
     quiet = Counters(active=NONE, others_bytes=0, others_busy=0.0, preemptions=0)
-    assert cause_of(quiet, quiet) == ""
+    for counters, ahead, cause in [
+        (quiet, True, ""), (Counters(), True, ""), (Counters(), None, ""), (Counters(), False, HOST_GAP),
+    ]:  # fmt: skip
+        assert cause_of(counters, counters, ahead=ahead) == cause, (counters, ahead)
 
 
-def test_a_block_of_a_device_that_tells_nothing_counts():
-    assert cause_of(Counters(), Counters()) == ""
-
-
-def test_a_block_behind_which_the_host_fell_is_a_host_gap():
-    for ahead, cause in [(True, ""), (None, ""), (False, HOST_GAP)]:
-        assert cause_of(Counters(), Counters(), ahead=ahead) == cause, (ahead, cause)
-
-
-def test_a_slowdown_seen_at_either_end_excludes_a_block():
-    for cause, when in itertools.product(CAUSES, [(True, False), (False, True), (True, True)]):
-        before, behind = (Counters(active=frozenset({cause} if active else ())) for active in when)
-        assert cause_of(before, behind) == cause, (cause, when)
-
-
-def test_a_slowdown_that_came_and_went_excludes_a_block():
+def test_a_slowdown_seen_at_either_end_or_that_came_and_went_excludes_its_block_alone():
     for cause in CAUSES:
-        assert cause_of(Counters(NONE, {cause: 1.0}), Counters(NONE, {cause: 1.5})) == cause, cause
+        on, off = Counters(active=frozenset({cause})), Counters(active=NONE)
+        for before, behind, found in [
+            (on, off, cause), (off, on, cause), (on, on, cause),
+            (Counters(NONE, {cause: 1.0}), Counters(NONE, {cause: 1.5}), cause),
+            # Of yesterday; and where nothing was counted before.
+            (Counters(NONE, {cause: 1.0}), Counters(NONE, {cause: 1.0}), ""),
+            (Counters(), Counters(seconds={cause: 1.0}), ""),
+        ]:  # fmt: skip
+            assert cause_of(before, behind) == found, (before, behind)
+        assert cause_of(on, on, off, off) == "", cause
 
 
-def test_a_slowdown_of_yesterday_excludes_nothing():
-    for cause in CAUSES:
-        assert cause_of(Counters(NONE, {cause: 1.0}), Counters(NONE, {cause: 1.0})) == "", cause
-
-
-def test_a_counter_that_was_not_there_before_excludes_nothing():
-    for cause in CAUSES:
-        assert cause_of(Counters(), Counters(seconds={cause: 1.0})) == "", cause
-
-
-def test_a_slowdown_of_the_block_before_excludes_only_that_block():
-    hot, cool = Counters(active=frozenset({THERMAL})), Counters(active=NONE)
-    assert cause_of(hot, hot, cool, cool) == ""
-
-
-def test_the_software_power_cap_excludes_nothing():
-    for counters in [
-        Counters(active=frozenset({POWER_CAP})),
-        Counters(NONE, {POWER_CAP: 2.0}),
-        Counters(frozenset({"idle"})),
-    ]:
-        assert cause_of(Counters(NONE, {POWER_CAP: 1.0}), counters) == "", counters
-
-
-def test_the_software_power_cap_is_recorded_or_unknown():
+def test_the_software_power_cap_is_recorded_or_unknown_and_excludes_nothing():
     for before, behind, capped in [
-        (Counters(active=NONE), Counters(active=frozenset({POWER_CAP})), True),
+        (Counters(active=NONE), Counters(active=CAPPED), True),
         (Counters(active=NONE), Counters(active=NONE), False),
+        (Counters(active=NONE), Counters(active=frozenset({"idle"})), False),
         (Counters(seconds={POWER_CAP: 1.0}), Counters(seconds={POWER_CAP: 1.5}), True),
         (Counters(seconds={POWER_CAP: 1.0}), Counters(seconds={POWER_CAP: 1.0}), False),
         (Counters(), Counters(), None),
         (Counters(), Counters(seconds={THERMAL: 1.0}), None),
     ]:
-        assert after(before, behind)[0].power_capped == capped, (before, behind, capped)
+        conditions, cause = after(before, behind)
+        assert (conditions.power_capped, cause) == (capped, ""), (before, behind)
 
 
-def test_a_device_that_tells_of_no_throttling_is_not_known_to_be_well():
-    for counters, known in [
-        (Counters(), False),
-        (Counters(active=NONE), True),
-        (Counters(seconds={THERMAL: 0.0}), True),
-    ]:
-        assert after(counters, counters)[0].throttle_known == known, (counters, known)
-
-
-def test_neighbours_show_by_the_memory_that_they_hold():
+def test_what_is_known_of_throttling_and_of_neighbours_by_the_memory_that_they_hold():
+    for counters, known in [(Counters(), False), (Counters(active=NONE), True), (Counters(seconds={THERMAL: 0}), True)]:
+        assert after(counters, counters)[0].throttle_known == known, counters
     for others_bytes, neighbours in [
         (None, "unknown"),
         (0, "none"),
@@ -112,148 +78,90 @@ def test_neighbours_show_by_the_memory_that_they_hold():
         (OTHERS_BYTES + 1, "seen"),
     ]:
         counters = Counters(others_bytes=others_bytes)
-        assert after(counters, counters)[0].neighbours == neighbours, (others_bytes, neighbours)
-
-
-def test_memory_that_others_hold_excludes_nothing_alone():
-    holding = Counters(others_bytes=2**34)
-    assert cause_of(holding, holding) == ""
-
-
-def test_a_neighbour_at_work_excludes_a_block():
-    for busy, cause in [(None, ""), (0.0, ""), (0.04, ""), (0.06, NEIGHBOUR), (1.0, NEIGHBOUR)]:
-        counters = Counters(others_busy=busy)
-        assert cause_of(counters, counters) == cause, (busy, cause)
-
-
-def test_a_neighbour_at_work_is_seen_though_its_memory_is_unknown():
-    counters = Counters(others_busy=0.5)
-    assert after(counters, counters)[0].neighbours == "seen"
-
-
-def test_a_neighbour_that_was_seen_stays_seen():
+        conditions, cause = after(counters, counters)
+        assert (conditions.neighbours, cause) == (neighbours, ""), others_bytes
     holding, alone = Counters(others_bytes=2**34), Counters(others_bytes=0)
     assert after(holding, holding, alone, alone)[0].neighbours == "seen"
 
 
-def test_probes_that_differ_beside_a_neighbours_memory_are_its_time_slices():
-    for clocks_hz, cause in [((2e9, 1.9e9), ""), ((2e9, 1.7e9), NEIGHBOUR), ((1.7e9, 2e9), NEIGHBOUR), (None, "")]:
-        holding = Counters(active=NONE, others_bytes=2**34)
-        assert cause_of(holding, holding, clocks_hz=clocks_hz) == cause, (clocks_hz, cause)
+def test_a_neighbour_at_work_excludes_a_block_and_is_seen():
+    for busy, cause in [(None, ""), (0.0, ""), (0.04, ""), (0.06, NEIGHBOUR), (1.0, NEIGHBOUR)]:
+        counters = Counters(others_busy=busy)
+        conditions, found = after(counters, counters)
+        assert (found, conditions.neighbours == "seen") == (cause, bool(cause)), busy
 
 
-def test_probes_that_differ_beside_memory_of_others_that_are_known_to_idle_exclude_nothing():
-    holding = Counters(active=NONE, others_bytes=2**34, others_busy=0.0)
-    assert cause_of(holding, holding, clocks_hz=(2e9, 1.5e9)) == ""
-
-
-def test_probes_that_differ_on_a_device_of_ones_own_exclude_nothing():
-    counters = Counters(others_bytes=0)
-    assert cause_of(counters, counters, clocks_hz=(2e9, 1.5e9)) == ""
-
-
-# A product of matrices on a 700 W card falls from 1980 MHz to some 1500, all by itself.
-UNTOLD = {
-    "no library": Counters(),
-    "a library that tells of nothing but memory": Counters(others_bytes=2**34),
-    "a library that tells of heat alone": Counters(seconds={THERMAL: 0.0}, others_bytes=2**34),
-}
-
-
-def test_probes_that_differ_where_nobody_tells_of_the_power_cap_are_noted_and_exclude_nothing():
-    for counters in UNTOLD.values():
-        conditions, cause = after(counters, counters, clocks_hz=(2e9, 1.5e9))
-        assert (cause, conditions.clock_moved) == ("", True), counters
-
-
-EXPLAINED = {
-    "at the power cap": Counters(active=frozenset({POWER_CAP}), others_bytes=2**34),
-    "alone": Counters(others_bytes=0),
-}
-
-
-def test_probes_that_differ_for_a_reason_that_is_known_are_not_noted():
-    for counters in EXPLAINED.values():
-        assert not after(counters, counters, clocks_hz=(2e9, 1.5e9))[0].clock_moved, counters
-
-
-def test_probes_that_differ_under_the_power_cap_exclude_nothing():
-    capped = Counters(active=frozenset({POWER_CAP}), others_bytes=2**34)
-    assert cause_of(capped, capped, clocks_hz=(2e9, 1.5e9)) == ""
-
-
-def test_a_hundred_preemptions_a_second_are_the_most():
-    for taken, cause in [(0, ""), (5, ""), (6, PREEMPTED), (1000, PREEMPTED)]:
-        assert cause_of(Counters(preemptions=70), Counters(preemptions=70 + taken), wall_s=0.05) == cause
+def test_a_clock_that_moved_is_a_neighbours_time_slices_only_where_nothing_else_can_have_moved_it():
+    # A product of matrices on a 700 W card falls from 1980 MHz to some 1500, all by itself.
+    holding = Counters(active=NONE, others_bytes=2**34)
+    for counters, clocks_hz, cause, noted in [
+        (holding, (2e9, 1.9e9), "", False),
+        (holding, (2e9, 1.7e9), NEIGHBOUR, False),
+        (holding, (1.7e9, 2e9), NEIGHBOUR, False),
+        (holding, None, "", False),
+        # Others that are known to idle, a device of one's own, and one at its power cap.
+        (Counters(active=NONE, others_bytes=2**34, others_busy=0.0), MOVED, "", True),
+        (Counters(others_bytes=0), MOVED, "", False),
+        (Counters(active=CAPPED, others_bytes=2**34), MOVED, "", False),
+        # Where nobody tells of the power cap.
+        (Counters(), MOVED, "", True),
+        (Counters(others_bytes=2**34), MOVED, "", True),
+        (Counters(seconds={THERMAL: 0.0}, others_bytes=2**34), MOVED, "", True),
+    ]:
+        conditions, found = after(counters, counters, clocks_hz=clocks_hz)
+        assert (found, conditions.clock_moved) == (cause, noted), (counters, clocks_hz)
 
 
 def test_interruptions_count_where_somebody_else_had_the_cores():
+    for taken, cause in [(0, ""), (5, ""), (6, PREEMPTED), (1000, PREEMPTED)]:
+        assert cause_of(Counters(preemptions=70), Counters(preemptions=70 + taken)) == cause, taken
+    for before, behind in [(None, 1000), (1000, None)]:
+        assert cause_of(Counters(preemptions=before), Counters(preemptions=behind)) == ""
     for others_s, wall_s, cause in [
         # Nobody else had the cores: threads of our own, or the kernel on our behalf.
-        (0.0, 0.5, ""),
-        (0.04, 0.5, ""),
-        (0.05, 0.5, PREEMPTED),
-        (0.5, 0.5, PREEMPTED),
+        (0.0, 0.5, ""), (0.04, 0.5, ""), (0.05, 0.5, PREEMPTED), (0.5, 0.5, PREEMPTED),
         # The kernel counts in hundredths of a second.
-        (0.0, 0.05, PREEMPTED),
-        (None, 0.5, PREEMPTED),
-    ]:
+        (0.0, 0.05, PREEMPTED), (None, 0.5, PREEMPTED),
+    ]:  # fmt: skip
         before = Counters(preemptions=0, others_core_s=30.0)
         behind = Counters(preemptions=1000, others_core_s=None if others_s is None else 30.0 + others_s)
-        assert cause_of(before, behind, wall_s=wall_s) == cause, (others_s, wall_s, cause)
-
-
-def test_where_blocks_are_short_what_others_had_since_the_first_one_tells():
+        assert cause_of(before, behind, wall_s=wall_s) == cause, (others_s, wall_s)
+    # Where blocks are short, what others had since the first one tells.
     for others_s, cause in [(0.001, ""), (0.02, PREEMPTED)]:
         states = [Counters(preemptions=1000 * index, others_core_s=index * others_s) for index in range(6)]
         blocks = [state for before, behind in pairwise(states) for state in (before, behind)]
-        assert cause_of(*blocks, wall_s=0.04) == cause, (others_s, cause)
+        assert cause_of(*blocks, wall_s=0.04) == cause, others_s
 
 
-def test_preemptions_that_are_unknown_exclude_nothing():
-    for before, behind in [(None, 1000), (1000, None)]:
-        assert cause_of(Counters(preemptions=before), Counters(preemptions=behind)) == "", (before, behind)
-
-
-def test_more_than_half_of_the_blocks_excluded_is_trouble():
-    for spoiled, trouble in [(4, False), (5, False), (6, True), (10, True)]:
+def test_more_than_half_of_the_blocks_excluded_is_trouble_counted_by_cause():
+    for spoiled in (4, 5, 6, 10):
         blocks = tuple(Block(2, THERMAL if index < spoiled else "") for index in range(10))
-        assert bool(Samples((1e-3,) * 20, 1, 1e-9, blocks=blocks).trouble) == trouble, (spoiled, trouble)
-
-
-def test_trouble_counts_the_blocks_by_cause():
+        assert bool(Samples((1e-3,) * 20, 1, 1e-9, blocks=blocks).trouble) == (spoiled > 5), spoiled
     blocks = (Block(1, THERMAL), Block(1, HOST_GAP), Block(1, THERMAL), Block(1))
     assert Samples((1e-3,) * 4, 1, 1e-9, blocks=blocks).trouble == (
         "3 of 4 blocks of samples were spoiled: 2 × thermal slowdown, 1 × host gap"
     )
 
 
-def timed(seconds=1e-4, budget_s=1.0, **facts):
-    """The samples of a function on a device with these facts."""
-    device = FakeDevice(launch_s=8e-6, record_s=1.5e-6, latency_s=4e-6, tick_s=0.5e-6, **facts)
+def run(device, seconds=1e-4, budget_s=1.0):
+    """The samples of calls of so many seconds."""
     engine = Engine(device, Plan(lambda: device.work(seconds), [()], budget_s=budget_s))
     engine.run()
     return engine.samples()
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-def test_a_device_that_is_throttled_all_the_time_is_trouble(cause):
-    samples = timed(throttle=lambda _: frozenset({cause}))
-    assert samples.trouble.endswith(f"× {cause}")
+def timed(seconds=1e-4, budget_s=1.0, **facts):
+    """The samples of a function on a device with these facts."""
+    costs = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 0.5e-6}
+    return run(FakeDevice(**costs | facts), seconds, budget_s)
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-def test_a_device_that_is_throttled_all_the_time_keeps_the_budget(cause):
-    samples = timed(throttle=lambda _: frozenset({cause}))
-    assert samples.warmup_s + samples.measuring_s <= 1.0 + 0.06
-
-
-@pytest.mark.parametrize("cause", CAUSES)
-def test_a_device_that_is_throttled_all_the_time_still_has_a_number(cause):
-    assert timed(throttle=lambda _: frozenset({cause})).median_s == pytest.approx(1e-4, rel=0.01)
-
-
-def test_a_device_that_is_throttled_for_a_while_is_measured_without_that_while():
+def test_a_device_that_is_throttled_is_trouble_with_a_number_within_the_budget_or_measured_without_that_while():
+    for cause in CAUSES:
+        samples = timed(throttle=lambda _, cause=cause: frozenset({cause}))
+        assert samples.trouble.endswith(f"× {cause}")
+        assert samples.warmup_s + samples.measuring_s <= 1.0 + 0.06, cause
+        assert samples.median_s == pytest.approx(1e-4, rel=0.01), cause
     samples = timed(
         throttle=lambda busy_s: frozenset({THERMAL} if busy_s < 0.75 else ()),
         clock=lambda busy_s: 0.5 if busy_s < 0.75 else 1.0,
@@ -262,36 +170,21 @@ def test_a_device_that_is_throttled_for_a_while_is_measured_without_that_while()
     assert 0 < samples.excluded[THERMAL] < len(samples.blocks) / 2
 
 
-def test_a_card_at_its_power_cap_is_measured_and_says_so():
-    samples = timed(throttle=lambda _: frozenset({POWER_CAP}), clock=lambda _: 0.8)
+def test_a_card_says_whether_it_is_at_its_power_cap_or_that_it_withholds_its_state():
+    samples = timed(throttle=lambda _: CAPPED, clock=lambda _: 0.8)
     assert (samples.excluded, samples.power_capped_share) == ({}, 1.0)
     assert samples.clock_hz == pytest.approx(0.8 * 2e9, rel=0.01)
-
-
-def test_a_card_below_its_power_cap_says_so():
     assert timed().power_capped_share == 0.0
-
-
-def test_a_card_that_withholds_its_state_is_unknown():
     samples = timed(throttle=None, others_bytes=None, others_busy=None)
     assert (samples.throttle_known, samples.neighbours, samples.power_capped_share) == (False, "unknown", None)
 
 
-def test_a_neighbour_at_work_all_the_time_is_trouble():
+def test_a_neighbour_at_work_is_trouble_and_an_idle_one_that_holds_memory_excludes_nothing():
     assert timed(others_busy=0.5).trouble.endswith(f"× {NEIGHBOUR}")
-
-
-def test_an_idle_neighbour_that_holds_memory_excludes_nothing():
-    for seconds in [2.3e-6, 1e-4, 50e-3]:
-        samples = timed(seconds, others_bytes=2**30)
-        assert (samples.excluded, samples.neighbours) == ({}, "seen"), seconds
-
-
-def test_slow_launches_are_not_the_time_slices_of_an_idle_neighbour():
-    device = FakeDevice(launch_s=40e-6, record_s=1.5e-6, latency_s=4e-6, tick_s=0.5e-6, others_bytes=2**30)
-    engine = Engine(device, Plan(lambda: device.work(50e-3), [()], budget_s=2.0))
-    engine.run()
-    assert engine.samples().excluded == {}
+    # Slow launches are not its time slices.
+    for seconds, launch_s in [(2.3e-6, 8e-6), (1e-4, 8e-6), (50e-3, 8e-6), (50e-3, 40e-6)]:
+        samples = timed(seconds, budget_s=2.0, others_bytes=2**30, launch_s=launch_s)
+        assert (samples.excluded, samples.neighbours) == ({}, "seen"), (seconds, launch_s)
 
 
 class Interrupted(FakeDevice):
@@ -303,17 +196,15 @@ class Interrupted(FakeDevice):
         return Counters(preemptions=int(self.rate_hz * self.host_s()))
 
 
-@pytest.mark.parametrize(("rate_hz", "excluded"), [(0, 0), (30, 0), (400, 1)])
-def test_a_processor_that_is_taken_away_often_is_excluded_for_that(rate_hz, excluded):
-    device = Interrupted()
-    device.rate_hz = rate_hz
-    engine = Engine(device, Plan(lambda: device.work(1e-3), [()], budget_s=0.5))
-    engine.run()
-    samples = engine.samples()
-    assert samples.excluded == ({PREEMPTED: len(samples.blocks)} if excluded else {})
+def test_a_processor_that_is_taken_away_often_is_excluded_for_that():
+    for rate_hz, excluded in [(0, False), (30, False), (400, True)]:
+        device = Interrupted()
+        device.rate_hz = rate_hz
+        samples = run(device, 1e-3, 0.5)
+        assert samples.excluded == ({PREEMPTED: len(samples.blocks)} if excluded else {}), rate_hz
 
 
-def asked(told, cost_s, blocks, wall_s=0.05, rest=True):
+def asked(told, cost_s, blocks, wall_s=0.05):
     """How often a device that takes so long to answer is asked about blocks, and what is known of each in the end.
 
     `told` gives the counters at a time.
@@ -333,7 +224,7 @@ def asked(told, cost_s, blocks, wall_s=0.05, rest=True):
         clock.now_s += wall_s
         found.append((conditions.cause(True, CLOCK, wall_s), None))
         found[len(found) - conditions.judged :] = [(conditions.spoiled, conditions.power_capped)] * conditions.judged
-    if rest and conditions.rest():
+    if conditions.rest():
         found[len(found) - conditions.judged :] = [(conditions.spoiled, conditions.power_capped)] * conditions.judged
     return clock.rounds - before, found
 
@@ -349,20 +240,21 @@ def test_no_more_than_a_twentieth_of_the_time_goes_into_questions():
         # What `amdsmi_get_violation_status` sleeps: before the first block and behind the last.
         (0.1, 2),
     ]:
-        taken, found = asked(lambda _: Counters(active=NONE), cost_s, blocks=20)
-        assert (taken, found) == (rounds, [("", False)] * 20), (cost_s, rounds)
-        assert cost_s == 0 or (taken - 2) * cost_s <= 0.05 * 20 * 0.05, (cost_s, rounds)
+        assert asked(lambda _: Counters(active=NONE), cost_s, blocks=20) == (rounds, [("", False)] * 20), cost_s
+        assert cost_s == 0 or (rounds - 2) * cost_s <= 0.05 * 20 * 0.05, cost_s
 
 
-@pytest.mark.parametrize(("cost_s", "spoiled"), [(0.0, [10, 11]), (0.003, [8, 9, 10, 11]), (0.1, [*range(20)])])
-def test_a_slowdown_excludes_every_block_that_it_may_have_been_in(cost_s, spoiled):
+def test_a_slowdown_excludes_every_block_that_it_may_have_been_in():
     # Two blocks of 50 ms, from half a second on.
-    began_s = 0.51 + 2 * cost_s
-    found = asked(lambda now_s: Counters(seconds={THERMAL: min(0.08, max(0, now_s - began_s))}), cost_s, blocks=20)[1]
-    assert [index for index, (cause, _) in enumerate(found) if cause == THERMAL] == spoiled
+    for cost_s, spoiled in [(0.0, [10, 11]), (0.003, [8, 9, 10, 11]), (0.1, [*range(20)])]:
+        began_s = 0.51 + 2 * cost_s
 
+        def told(now_s, began_s=began_s):
+            return Counters(seconds={THERMAL: min(0.08, max(0, now_s - began_s))})
 
-def test_a_slowdown_before_the_first_block_excludes_none():
+        found = asked(told, cost_s, blocks=20)[1]
+        assert [index for index, (cause, _) in enumerate(found) if cause == THERMAL] == spoiled, cost_s
+    # Before the first block it excludes none.
     assert asked(lambda now_s: Counters(seconds={THERMAL: min(now_s, 0.2)}), 0.1, blocks=3)[1] == [("", None)] * 3
 
 
@@ -372,11 +264,8 @@ def test_what_a_device_adds_up_counts_for_every_block_since_it_did_so_before():
         renewals = int(now_s / 0.1 + 1e-9)
         return Counters(seconds={BRAKE: 0.1 * max(0, renewals - 3), POWER_CAP: 0.0}, renewals=renewals)
 
-    found = asked(told, 0.0, blocks=10)[1]
-    assert found == [("", False)] * 6 + [(BRAKE, False)] * 4
-
-
-def test_blocks_that_the_device_never_told_of_are_unknown():
+    assert asked(told, 0.0, blocks=10)[1] == [("", False)] * 6 + [(BRAKE, False)] * 4
+    # One that never told again.
     assert asked(lambda _: Counters(active=NONE, renewals=7), 0.0, blocks=3)[1] == [("", None)] * 3
 
 
@@ -386,70 +275,46 @@ HIP = Traits(tick_s=1e-6, shortest_span_s=1e-3, spins=True, graphs=True)
 def slow_to_answer(counters_s, seconds=4e-4, **facts):
     """A run on a ROCm device of which a round of questions takes so long; the device and the samples."""
     device = FakeDevice(launch_s=8e-6, latency_s=4e-6, traits=HIP, counters_s=counters_s, **facts)
-    engine = Engine(device, Plan(lambda: device.work(seconds), [()], budget_s=1.0))
-    engine.run()
-    return device, engine.samples()
+    return device, run(device, seconds)
 
 
-def test_questions_that_are_dear_leave_the_measurement_as_it_is_without():
+def test_questions_that_are_dear_leave_the_measurement_as_it_is_without_and_find_the_same():
     for seconds in [4e-4, 5e-3]:
         device, dear = slow_to_answer(0.1, seconds)
         free_device, free = slow_to_answer(0.0, seconds)
         assert (dear.labels, len(dear.blocks), dear.median_s) == (free.labels, len(free.blocks), free.median_s)
         # Two rounds to learn what they cost, one before the first block and one behind the last.
         assert device.host_s() - free_device.host_s() == pytest.approx(0.4, abs=0.01), seconds
+    hot = slow_to_answer(0.1, throttle=lambda busy_s: frozenset({THERMAL} if busy_s > 0.1 else ()))[1]
+    assert hot.excluded == {THERMAL: len(hot.blocks)}
+    capped = slow_to_answer(0.1, throttle=lambda _: CAPPED)[1]
+    assert (capped.power_capped_share, capped.excluded) == (1.0, {})
 
 
-def test_a_slowdown_is_seen_by_questions_that_are_dear():
-    samples = slow_to_answer(0.1, throttle=lambda busy_s: frozenset({THERMAL} if busy_s > 0.1 else ()))[1]
-    assert samples.excluded == {THERMAL: len(samples.blocks)}
+def test_a_product_whose_clock_falls_within_every_block_is_valid_unless_a_neighbour_is_busy():
+    def droop(**facts):
+        device = FakeDevice(launch_s=8e-6, latency_s=4e-6, clock=lambda busy_s: 1 - 0.24 * (busy_s * 40 % 1), **facts)
+        return run(device, 1e-3)
 
-
-def test_the_power_cap_is_known_of_every_block_though_questions_are_dear():
-    samples = slow_to_answer(0.1, throttle=lambda _: frozenset({POWER_CAP}))[1]
-    assert (samples.power_capped_share, samples.excluded) == (1.0, {})
-
-
-def droop(**facts):
-    """The samples of a device whose clock falls within every block, as under a product of matrices."""
-    device = FakeDevice(launch_s=8e-6, latency_s=4e-6, clock=lambda busy_s: 1 - 0.24 * (busy_s * 40 % 1), **facts)
-    engine = Engine(device, Plan(lambda: device.work(1e-3), [()], budget_s=1.0))
-    engine.run()
-    return engine.samples()
-
-
-UNKNOWN = {"others_bytes": None, "others_busy": None}
-AT_700_W = {"throttle": lambda _: frozenset({POWER_CAP})}
-
-
-def test_a_product_at_the_power_cap_is_valid_whoever_tells_of_it():
+    unknown, at_700_w = {"others_bytes": None, "others_busy": None}, {"throttle": lambda _: CAPPED}
     for facts, labelled in [
-        (UNKNOWN | {"throttle": None}, True),
-        (UNKNOWN | AT_700_W, False),
-        (AT_700_W, False),
-        (AT_700_W | {"others_bytes": 2**31}, False),
+        (unknown | {"throttle": None}, True),
+        (unknown | at_700_w, False),
+        (at_700_w, False),
+        (at_700_w | {"others_bytes": 2**31}, False),
         ({"throttle": None, "others_bytes": 2**31, "others_busy": None}, True),
     ]:
         samples = droop(**facts)
-        assert (samples.trouble, samples.excluded, "clock_moved" in samples.labels) == ("", {}, labelled)
+        assert (samples.trouble, samples.excluded, "clock_moved" in samples.labels) == ("", {}, labelled), facts
+    assert NEIGHBOUR in droop(**at_700_w, others_bytes=2**31, others_busy=0.5).trouble
 
 
-def test_a_busy_neighbour_beside_a_product_is_trouble():
-    assert NEIGHBOUR in droop(**AT_700_W, others_bytes=2**31, others_busy=0.5).trouble
-
-
-@pytest.mark.parametrize(
-    ("silent", "why"),
-    [
-        ("", "the driver does not tell"),
-        ("nvidia-ml-py is not installed (pip install nvidia-ml-py)",) * 2,
-        (None, "the driver does not tell"),
-    ],
-    ids=["answering", "not installed", "without a library"],
-)
-def test_the_summary_says_why_a_device_does_not_tell_of_its_state(suite, silent, why):
-    body = "" if silent is None else f"DEVICE.silent_library = lambda: {silent!r}\n"
-    suite.device("throttle=None, others_bytes=None, others_busy=None", body)
-    result = suite.run("def test_copy(roofline, fake): roofline.measure(lambda: fake.work(1e-4), work=WORK)\n")
-    said = ["not known whether others used the device", "not known whether the device was throttled"]
-    result.stdout.fnmatch_lines([f"{what}, since {why}: copy" for what in said])
+def test_the_summary_says_why_a_device_does_not_tell_of_its_state(suite):
+    install = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
+    for silent, why in [("", "the driver does not tell"), (install, install)]:
+        suite.device(
+            "throttle=None, others_bytes=None, others_busy=None", f"DEVICE.silent_library = lambda: {silent!r}"
+        )
+        result = suite.run("def test_copy(roofline, fake): roofline.measure(lambda: fake.work(1e-4), work=WORK)\n")
+        said = ["not known whether others used the device", "not known whether the device was throttled"]
+        result.stdout.fnmatch_lines([f"{what}, since {why}: copy" for what in said])

@@ -102,30 +102,37 @@ def direct(**facts):
 KINDS = {"spins": lambda **facts: FakeDevice(**COSTS | facts), "direct": direct}
 
 
+def gpu(**facts):
+    """A device like a GPU, with what a launch costs."""
+    return FakeDevice(**COSTS | facts)
+
+
+def alone(seat, device, seconds=1e-3, **plan):
+    """The engine of one rank after it timed calls of so many seconds."""
+    fn = plan.pop("fn", lambda *_: device.work(seconds))
+    engine = Engine(device, Plan(**{"fn": fn, "sets": [()], "budget_s": 0.2, "peers": seat, **plan}))
+    engine.run()
+    return engine
+
+
 def test_ranks_of_different_speeds_make_equally_many_calls_and_agree_on_the_longest():
-    for isolated, kind, seconds in itertools.product(
-        [False, True], KINDS, [(1e-3, 3e-3, 2e-3), (3e-3, 1e-6), (400e-6, 0.3), (0.0, 30e-6)]
-    ):
-        ran, calls = engines([KINDS[kind]() for _ in seconds], seconds, isolated=isolated)
+    speeds = [(1e-3, 3e-3, 2e-3), (3e-3, 1e-6), (400e-6, 0.3), (0.0, 30e-6)]
+    for isolated, kind, seconds in itertools.product([False, True], [gpu, direct], speeds):
+        ran, calls = engines([kind() for _ in seconds], seconds, isolated=isolated)
         assert len(set(calls)) == 1, (isolated, kind, seconds)
         assert len({tuple(engine.log.seconds) for engine in ran}) == 1, (isolated, kind, seconds)
         assert ran[0].samples() == ran[1].samples(), (isolated, kind, seconds)
         assert ran[0].samples().median_s == pytest.approx(max(seconds), rel=0.02), (isolated, kind, seconds)
 
 
-@pytest.mark.parametrize("isolated", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_noise_of_its_own_on_every_rank_changes_no_count(kind, isolated):
-    devices = [
-        KINDS[kind](slowdown=lambda number, rank=rank: 1 + (number * (37 + rank) % 11) / 10, skew_s=1000.0 * rank)
-        for rank in range(3)
-    ]
-    ran, calls = engines(devices, [1e-3] * 3, isolated=isolated)
-    assert len(set(calls)) == 1
-    assert len({tuple(engine.log.seconds) for engine in ran}) == 1
-
-
-def test_every_sample_is_the_longest_of_the_ranks_own():
+def test_noise_of_its_own_on_every_rank_changes_no_count_and_every_sample_is_the_longest():
+    for isolated, kind in itertools.product([False, True], [gpu, direct]):
+        devices = [
+            kind(slowdown=lambda number, rank=rank: 1 + (number * (37 + rank) % 11) / 10, skew_s=1000.0 * rank)
+            for rank in range(3)
+        ]
+        ran, calls = engines(devices, [1e-3] * 3, isolated=isolated)
+        assert (len(set(calls)), len({tuple(engine.log.seconds) for engine in ran})) == (1, 1), (isolated, kind)
     devices = [direct(slowdown=lambda number, rank=rank: 1 + (number + rank) % 2) for rank in range(2)]
     ran, _ = engines(devices, [5e-3] * 2)
     owns = [engine.log.own for engine in ran]
@@ -133,93 +140,66 @@ def test_every_sample_is_the_longest_of_the_ranks_own():
     assert ran[0].log.seconds == [max(both) for both in zip(*owns, strict=True)]
 
 
-def test_an_isolated_sample_is_one_call():
-    for kind in KINDS:
-        ran, _ = engines([KINDS[kind](), KINDS[kind]()], [1e-3, 1e-3], isolated=True)
-        assert ran[0].log.iterations == 1, kind
-
-
-def test_an_isolated_call_does_not_show_its_launch():
-    ran, _ = engines([FakeDevice(**COSTS), FakeDevice(**COSTS)], [200e-6, 200e-6], isolated=True)
-    assert ran[0].samples().median_s == pytest.approx(200e-6, abs=0.5e-6)
-
-
-def test_an_isolated_call_that_is_too_short_for_the_clock_is_unresolved():
-    ran, _ = engines([FakeDevice(**COSTS), FakeDevice(**COSTS)], [20e-6, 20e-6], isolated=True)
-    assert all("unresolved" in engine.log.labels for engine in ran)
-
-
-def test_the_same_call_is_resolved_where_calls_are_pipelined():
-    ran, _ = engines([FakeDevice(**COSTS), FakeDevice(**COSTS)], [20e-6, 20e-6])
-    assert (ran[0].samples().median_s, ran[0].samples().labels) == (pytest.approx(20e-6, rel=0.01), ())
+def test_an_isolated_sample_is_one_call_without_its_launch_or_says_that_the_clock_does_not_resolve_it():
+    for kind, seconds, isolated, iterations, unresolved in [
+        (gpu, 200e-6, True, 1, False), (direct, 1e-3, True, 1, False), (gpu, 20e-6, True, 1, True),
+        (gpu, 20e-6, False, None, False),
+    ]:  # fmt: skip
+        ran, _ = engines([kind(), kind()], [seconds] * 2, isolated=isolated)
+        assert iterations in (None, ran[0].log.iterations), (kind, seconds)
+        assert {"unresolved" in engine.log.labels for engine in ran} == {unresolved}, (kind, seconds, isolated)
+        assert ran[0].samples().median_s == pytest.approx(seconds, abs=0.5e-6), (kind, seconds, isolated)
 
 
 def test_an_isolated_sample_begins_behind_a_barrier_on_an_idle_device():
-    order, table = [], Table(1)
+    order, device = [], direct()
 
     class Noting(Seat):
         def barrier(self):
             order.append("barrier" if device.clock_s <= device.host_s() else "barrier while busy")
 
-    device, calls = direct(), itertools.count()
-
-    def fn():
-        order.append("call")
-        device.work(1e-3)
-        next(calls)
-
-    seat = Noting(table, 0)
+    seat = Noting(Table(1), 0)
     seat.size = 2
     seat.gather = lambda values: [values, values]
-    engine = Engine(device, Plan(fn, [()], 0.1, peers=seat, isolated=True))
-    engine.run()
+    engine = alone(seat, device, fn=lambda: order.append("call") or device.work(1e-3), isolated=True)
     count = len(engine.log.seconds)
-    assert "barrier while busy" not in order
-    assert order[-2:] == ["barrier", "call"]
+    assert ("barrier while busy" not in order, order[-2:]) == (True, ["barrier", "call"])
     assert [order[at - 1] for at, what in enumerate(order) if what == "call"][-count:] == ["barrier"] * count
 
 
-def test_ranks_replay_no_graph():
-    ran, _ = engines([FakeDevice(**COSTS), FakeDevice(**COSTS)], [2.3e-6, 2.3e-6])
-    assert ran[0].log.mode == "events"
-
-
-def test_whoever_measures_alone_still_replays_graphs():
-    device = FakeDevice(**COSTS)
-    engine = Engine(device, Plan(lambda: device.work(2.3e-6), [()], 0.2))
-    engine.run()
-    assert engine.log.mode == "graph"
-
-
-def test_an_isolated_call_is_in_no_graph():
-    device = FakeDevice(**COSTS)
-    engine = Engine(device, Plan(lambda: device.work(2.3e-6), [()], 0.2, isolated=True))
-    engine.run()
-    assert (engine.log.mode, engine.log.iterations) == ("events", 1)
+def test_ranks_and_isolated_calls_are_in_no_graph():
+    for size, isolated, mode in [(2, False, "events"), (1, False, "graph"), (1, True, "events")]:
+        ran = together(size, lambda seat, isolated=isolated: alone(seat, gpu(), 2.3e-6, isolated=isolated))
+        assert ran[0].log.mode == mode, (size, isolated)
 
 
 def test_a_cause_on_one_rank_excludes_the_block_on_all_and_names_the_rank():
-    hot = FakeDevice(**COSTS, throttle=lambda busy_s: frozenset({THERMAL}) if busy_s > 0.15 else frozenset())
-    ran, calls = engines([FakeDevice(**COSTS), hot], [1e-3, 1e-3])
+    hot = gpu(throttle=lambda busy_s: frozenset({THERMAL}) if busy_s > 0.15 else frozenset())
+    ran, calls = engines([gpu(), hot], [1e-3, 1e-3])
     assert f"{THERMAL} (rank 1)" in ran[0].samples().excluded
-    assert ran[0].samples().excluded == ran[1].samples().excluded
-    assert len(set(calls)) == 1
+    assert (ran[0].samples().excluded, len(set(calls))) == (ran[1].samples().excluded, 1)
+
+    def answers_slowly(seat):
+        hot = frozenset({THERMAL} if seat.number else ())
+        device = gpu(counters_s=0.1 * seat.number, throttle=lambda _: hot)
+        return alone(seat, device, budget_s=1.0).samples().excluded
+
+    first, second = together(2, answers_slowly)
+    assert (first, {cause.partition(" (")[0] for cause in first}) == (second, {THERMAL})
 
 
 def test_preemptions_are_no_cause_among_ranks_since_collectives_cause_them():
     def body(seat):
         device = direct()
         device.counters = lambda: Counters(preemptions=int(1e6 * device.host_s()))
-        engine = Engine(device, Plan(lambda: device.work(1e-3), [()], 0.2, peers=seat))
-        engine.run()
-        return engine.samples().excluded
+        return alone(seat, device).samples().excluded
 
     assert together(2, body) == [{}, {}]
     assert together(1, body)[0].keys() == {PREEMPTED}
 
 
 def test_a_host_that_falls_behind_on_one_rank_is_a_gap_on_all():
-    devices, calls = [FakeDevice(**COSTS), FakeDevice(**COSTS)], itertools.count()
+    devices, calls = [gpu(), gpu()], itertools.count()
 
     def slow_at_times():
         devices[1].pass_time(0.05 if next(calls) % 151 == 150 else 0.0)
@@ -227,30 +207,28 @@ def test_a_host_that_falls_behind_on_one_rank_is_a_gap_on_all():
 
     ran, made = engines(devices, [1e-4, slow_at_times])
     gaps = [[block.excluded for block in engine.log.blocks] for engine in ran]
-    assert gaps[0] == gaps[1]
+    assert (gaps[0], len(set(made))) == (gaps[1], 1)
     assert f"{HOST_GAP} (rank 1)" in gaps[0]
-    assert len(set(made)) == 1
 
 
-@pytest.mark.parametrize("at", [200, 1500], ids=["warming up", "in a block"])
-def test_a_device_that_reads_nonsense_on_one_rank_puts_all_on_the_hosts_clock(at):
-    def mps(**facts):
+def test_a_device_that_reads_nonsense_on_one_rank_puts_all_on_the_hosts_clock():
+    # In the warm-up, and in a block.
+    for at in (200, 1500):
         traits = Traits(tick_s=1e-6, shortest_span_s=5e-3, watchdog_s=10.0)
-        return FakeDevice(tick_s=1e-6, **facts, traits=traits)
-
-    devices = [mps(), mps()]
-    right = devices[1].elapsed_s
-    devices[1].elapsed_s = lambda start, end: -1.0 if devices[1].works > at else right(start, end)
-    ran, calls = engines(devices, [1e-4, 1e-4])
-    assert [engine.log.mode for engine in ran] == ["host", "host"]
-    assert len(set(calls)) == 1
+        devices = [FakeDevice(tick_s=1e-6, traits=traits) for _ in range(2)]
+        last, right = devices[1], devices[1].elapsed_s
+        last.elapsed_s = lambda start, end, last=last, right=right, at=at: (
+            -1.0 if last.works > at else right(start, end)
+        )
+        ran, calls = engines(devices, [1e-4, 1e-4])
+        assert ([engine.log.mode for engine in ran], len(set(calls))) == (["host", "host"], 1), at
 
 
 def stopwatches(seconds, body):
     """What `body(stopwatch, submit)` gives on ranks whose hosts need so long for a call of 1 and 2 ms."""
 
     def sit(seat):
-        device = FakeDevice(**COSTS, clock_hz=1e9 * (1 + seat.number))
+        device = gpu(clock_hz=1e9 * (1 + seat.number))
 
         def submit():
             device.pass_time(seconds[seat.number])
@@ -261,21 +239,17 @@ def stopwatches(seconds, body):
     return together(len(seconds), sit)
 
 
-def test_a_block_is_the_longest_of_all_ranks_beside_its_own():
-    first, second = stopwatches([1e-5, 1e-5], lambda watch, submit: watch.ahead(submit, 3, int(5e6), int(1e5)))
+def test_a_block_is_the_longest_of_all_ranks_and_ahead_only_where_every_host_is():
+    def block(watch, submit):
+        return watch.ahead(submit, 3, int(5e6), int(1e5))
+
+    first, second = stopwatches([1e-5, 1e-5], block)
     assert first.spans == second.spans == second.own.spans
-    assert first.own.spans == pytest.approx([1e-3] * 3)
-    assert first.wall_s == max(first.own.wall_s, second.own.wall_s)
+    assert (first.own.spans, first.wall_s) == (pytest.approx([1e-3] * 3), max(first.own.wall_s, second.own.wall_s))
     assert first.clocks_hz == second.clocks_hz == first.own.clocks_hz
-
-
-def test_a_block_is_ahead_only_where_every_host_is():
-    first, second = stopwatches([1e-5, 1e-2], lambda watch, submit: watch.ahead(submit, 3, int(5e6), int(1e5)))
+    first, second = stopwatches([1e-5, 1e-2], block)
     assert [(each.ahead, each.own.ahead) for each in (first, second)] == [(False, True), (False, False)]
     assert first.host_s == second.host_s == pytest.approx(0.03, rel=0.01)
-
-
-def test_a_call_costs_what_it_costs_the_dearest_host():
     costs = stopwatches([1e-5, 1e-2], lambda watch, submit: watch.host_cost_s(submit, int(1e6)))
     assert costs == pytest.approx([1e-2] * 2, rel=0.01)
 
@@ -284,13 +258,12 @@ def test_the_coarsest_clock_of_the_ranks_sizes_the_samples_of_all():
     traits = Traits(tick_s=1e-9, shortest_span_s=1e-5, spins=True)
     devices = [FakeDevice(tick_s=tick_s, traits=replace(traits, tick_s=tick_s)) for tick_s in (1e-7, 5e-6)]
     ran, calls = engines(devices, [1e-4, 1e-4])
-    assert [engine.log.calibration.tick_s for engine in ran] == [5e-6] * 2
+    assert ([engine.log.calibration.tick_s for engine in ran], len(set(calls))) == ([5e-6] * 2, 1)
     assert ran[0].log.iterations * 1e-4 >= 200 * 5e-6
-    assert len(set(calls)) == 1
 
 
-def test_an_error_on_one_rank_is_that_ranks_error():
-    def body(seat):
+def test_an_error_on_one_rank_is_that_ranks_and_devices_of_different_kinds_are_refused_by_name():
+    def fails(seat):
         device, calls = direct(), itertools.count()
 
         def fn():
@@ -298,47 +271,30 @@ def test_an_error_on_one_rank_is_that_ranks_error():
             if seat.number == 1 and next(calls) == 30:
                 raise ValueError("only here")
 
-        Engine(device, Plan(fn, [()], 0.2, peers=seat)).run()
+        alone(seat, device, fn=fn)
 
     with pytest.raises(ValueError, match=r"^only here$"):
-        together(2, body)
-
-
-def test_devices_of_different_kinds_are_refused_by_name():
-    def body(seat):
-        device = direct() if seat.number == 1 else FakeDevice(**COSTS)
-        Engine(device, Plan(lambda: device.work(1e-3), [()], 0.2, peers=seat)).run()
-
+        together(2, fails)
     with pytest.raises(BadInput, match="rank 0 and rank 1 must be timed in different ways"):
-        together(2, body)
+        together(2, lambda seat: alone(seat, direct() if seat.number else gpu()))
 
 
-def test_fresh_sets_are_made_on_all_ranks_equally_often():
+def test_fresh_sets_are_made_on_all_ranks_equally_often_and_after_every_block_the_log_holds_one_more():
     def body(seat):
-        device, renewed = direct(), []
-        fn = lambda *_: device.work(1e-3 * (1 + seat.number))  # noqa: E731
-        Engine(device, Plan(fn, [(index,) for index in range(100)], 0.2, peers=seat, renew=renewed.append)).run()
-        return renewed
+        renewed, lengths = [], []
+        sets = [(index,) for index in range(100)]
+        engine = alone(
+            seat, direct(), 1e-3 * (1 + seat.number), sets=sets, renew=renewed.append,
+            after_block=lambda engine: lengths.append(len(engine.log.kept)),
+        )  # fmt: skip
+        return renewed, lengths == [*range(1, len(engine.log.kept) + 1)]
 
-    first, second = together(2, body)
-    assert first == second != []
-
-
-def test_after_every_block_the_log_holds_one_more():
-    lengths = []
-    device = direct()
-    engine = Engine(device, Plan(lambda: device.work(1e-3), [()], 0.2, after_block=lengths.append))
-    engine.run()
-    assert len(lengths) == len(engine.log.kept) >= 5
+    (first, counted), (second, _) = together(2, body)
+    assert (first, counted) == (second, True)
+    assert first != []
 
 
-def test_alone_nothing_is_gathered():
-    assert ALONE.gather((1.0, 2.0)) == [(1.0, 2.0)]
-    agreement = Agreement(ALONE, iter([1.0, 5.0, 7.0]).__next__)
-    assert (agreement.now_s(), agreement.meet_s(), agreement.most(3.0, 4.0)) == (5.0, 7.0, (3.0, 4.0))
-
-
-def test_the_agreed_time_is_that_of_the_last_meeting():
+def test_the_agreed_time_is_that_of_the_last_meeting_and_alone_nothing_is_gathered():
     def body(seat):
         device = FakeDevice(skew_s=50.0 * seat.number)
         agreement = Agreement(seat, device.host_s)
@@ -348,71 +304,48 @@ def test_the_agreed_time_is_that_of_the_last_meeting():
         return at_s, agreement.now_s(), seat.gathered
 
     assert together(2, body) == [(2.0, 2.0, 1)] * 2
+    assert ALONE.gather((1.0, 2.0)) == [(1.0, 2.0)]
+    agreement = Agreement(ALONE, iter([1.0, 5.0, 7.0]).__next__)
+    assert (agreement.now_s(), agreement.meet_s(), agreement.most(3.0, 4.0)) == (5.0, 7.0, (3.0, 4.0))
 
 
-CALIBRATION = Calibration("fake", tick_s=1e-6, event_pair_s=2e-6, record_host_s=3e-6, call_host_s=4e-6, spin_hz=2e9)
+def test_of_calibrations_the_dearest_holds_and_the_shallowest_queue():
+    known = Calibration("fake", tick_s=1e-6, event_pair_s=2e-6, record_host_s=3e-6, call_host_s=4e-6, spin_hz=2e9)
+    for depths, agreed in [((None, None), None), ((None, 1000), 1000), ((900, 1000), 900)]:
+        own = [
+            replace(known, queue_depth=depths[0]),
+            replace(known, queue_depth=depths[1], tick_s=5e-6, call_host_s=1e-6, spin_hz=1e9),
+        ]
+        both = together(2, lambda seat, own=own: agreed_calibration(Agreement(seat, lambda: 0.0), own[seat.number]))
+        expected = replace(known, tick_s=5e-6, queue_depth=agreed)
+        assert both == [expected, replace(expected, spin_hz=1e9)], depths
 
 
-@pytest.mark.parametrize(("depths", "agreed"), [((None, None), None), ((None, 1000), 1000), ((900, 1000), 900)])
-def test_of_calibrations_the_dearest_holds_and_the_shallowest_queue(depths, agreed):
-    own = [
-        replace(CALIBRATION, queue_depth=depths[0]),
-        replace(CALIBRATION, queue_depth=depths[1], tick_s=5e-6, call_host_s=1e-6, spin_hz=1e9),
-    ]
-    both = together(2, lambda seat: agreed_calibration(Agreement(seat, lambda: 0.0), own[seat.number]))
-    expected = replace(CALIBRATION, tick_s=5e-6, queue_depth=agreed)
-    assert both == [expected, replace(expected, spin_hz=1e9)]
-
-
-def test_of_states_the_worst_holds():
-    own = [
-        BlockState("", False, "none", throttle_known=True),
-        BlockState(NEIGHBOUR, True, "seen", throttle_known=True),
-        BlockState("", None, "unknown", throttle_known=False),
-    ]
-    states = together(3, lambda seat: agreed_state(Agreement(seat, lambda: 0.0), own[seat.number]))
-    assert set(states) == {BlockState(NEIGHBOUR, True, "seen", throttle_known=False, said=f"{NEIGHBOUR} (rank 1)")}
-
-
-def test_what_one_rank_finds_of_earlier_blocks_holds_for_all():
-    # The first was asked of this block alone, the second of five, the last of none yet.
-    own = [
-        BlockState("", False, judged=1),
-        BlockState(THERMAL, None, spoiled=THERMAL, judged=5),
-        BlockState("", clock_moved=True),
-    ]
-    (state,) = set(together(3, lambda seat: agreed_state(Agreement(seat, lambda: 0.0), own[seat.number])))
-    assert (state.cause, state.spoiled, state.judged, state.clock_moved) == (THERMAL, THERMAL, 5, True)
-
-
-def test_blocks_of_which_not_every_rank_was_asked_are_not_known():
-    own = [BlockState("", False, judged=3), BlockState("", None, judged=0)]
-    (state,) = set(together(2, lambda seat: agreed_state(Agreement(seat, lambda: 0.0), own[seat.number])))
-    assert (state.spoiled, state.judged, state.power_capped) == ("", 0, None)
-
-
-def test_ranks_on_devices_that_answer_slowly_are_excluded_together():
-    def run(seat):
-        facts = COSTS | {"counters_s": 0.1 * seat.number, "throttle": hot if seat.number else quiet}
-        device = FakeDevice(**facts)
-        engine = Engine(device, Plan(lambda: device.work(1e-3), [()], budget_s=1.0, peers=seat))
-        engine.run()
-        return engine.samples().excluded
-
-    def hot(_):
-        return frozenset({THERMAL})
-
-    def quiet(_):
-        return frozenset()
-
-    first, second = together(2, run)
-    assert first == second
-    assert {cause.partition(" (")[0] for cause in first} == {THERMAL}
-
-
-def test_ranks_are_named_unless_it_is_all_of_them():
-    for ranks, text in [([0, 1, 2], ""), ([1], " (rank 1)"), ([0, 2], " (ranks 0, 2)")]:
-        assert of_ranks(ranks, 3) == text, (ranks, text)
+def test_of_states_the_worst_holds_and_what_one_rank_finds_of_earlier_blocks_holds_for_all():
+    for own, agreed in [
+        (
+            [
+                BlockState("", False, "none", throttle_known=True),
+                BlockState(NEIGHBOUR, True, "seen", throttle_known=True),
+                BlockState("", None, "unknown", throttle_known=False),
+            ],
+            BlockState(NEIGHBOUR, True, "seen", throttle_known=False, said=f"{NEIGHBOUR} (rank 1)"),
+        ),
+        # The first was asked of this block alone, the second of five, the last of none yet.
+        (
+            [
+                BlockState("", False, judged=1),
+                BlockState(THERMAL, None, spoiled=THERMAL, judged=5),
+                BlockState("", clock_moved=True),
+            ],
+            BlockState(THERMAL, said=f"{THERMAL} (rank 1)", spoiled=THERMAL, judged=5, clock_moved=True),
+        ),
+        # Blocks of which not every rank was asked are not known.
+        ([BlockState("", False, judged=3), BlockState("", None, judged=0)], BlockState()),
+    ]:
+        agree = together(len(own), lambda seat, own=own: agreed_state(Agreement(seat, lambda: 0.0), own[seat.number]))
+        assert set(agree) == {agreed}
+    assert [of_ranks(ranks, 3) for ranks in ([0, 1, 2], [1], [0, 2])] == ["", " (rank 1)", " (ranks 0, 2)"]
 
 
 def test_a_rank_whose_clock_still_moves_keeps_all_warming_up():
@@ -421,11 +354,10 @@ def test_a_rank_whose_clock_still_moves_keeps_all_warming_up():
     def clock(busy_s):
         return 1 - 10 * min(0.05, busy_s - began_s[0]) if began_s else 1.0
 
-    moving = FakeDevice(**COSTS, clock=clock)
+    moving = gpu(clock=clock)
     calibrate(moving)
     began_s.append(moving.busy_s)
     # Its calls are the shorter ones, so that no agreed time shows its clock.
-    ran, calls = engines([FakeDevice(**COSTS), moving], [1e-3, 1e-4], budget_s=2.0)
-    steady, _ = engines([FakeDevice(**COSTS), FakeDevice(**COSTS)], [1e-3, 1e-4], budget_s=2.0)
-    assert len(set(calls)) == 1
-    assert ran[0].log.warmup_s > 2 * steady[0].log.warmup_s
+    ran, calls = engines([gpu(), moving], [1e-3, 1e-4], budget_s=2.0)
+    steady, _ = engines([gpu(), gpu()], [1e-3, 1e-4], budget_s=2.0)
+    assert (len(set(calls)), ran[0].log.warmup_s > 2 * steady[0].log.warmup_s) == (1, True)

@@ -1,12 +1,13 @@
-"""Several devices as one: the slowest sets the time, and all begin together."""
+"""Several devices as one: the slowest sets the time, and all begin together; `roofline.measure(devices=…)`."""
 
+import contextlib
 import sys
 
 import pytest
 import torch
 
 from pytest_roofline.core.errors import BadInput, DeviceError
-from pytest_roofline.engine.devices import several
+from pytest_roofline.engine.devices import Allocated, several
 from pytest_roofline.engine.devices.base import THERMAL, Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.devices.several import SeveralDevices
@@ -20,16 +21,14 @@ HOST = {"launch_s": 2e-6, "record_s": 1e-6, "latency_s": 1e-6}
 class OneHost:
     """The clock of the host that several devices share."""
 
-    def __init__(self):
-        self.now_s = 0.0
+    now_s = 0.0
 
 
 class Peer(FakeDevice):
     """A fake device beside others of one host, which can wait for another one's stamp."""
 
     def __init__(self, host, **arguments):
-        self.host = host
-        self.waits = 0
+        self.host, self.waits = host, 0
         super().__init__(**arguments)
 
     @property
@@ -45,33 +44,29 @@ class Peer(FakeDevice):
         self.clock_s = max(self.clock_s, stamp)
 
 
-def pair(*each, **common):
+def pair(*each):
     """Several peers of one host, each with its own arguments."""
     host = OneHost()
-    return SeveralDevices([Peer(host, **(HOST | common | arguments)) for arguments in each or ({}, {})])
+    return SeveralDevices([Peer(host, **HOST | arguments) for arguments in each or ({}, {})])
 
 
-def median_s(group, work, budget_s=0.2):
-    """The median that the engine finds for `work(devices)`."""
-    engine = Engine(group, Plan(lambda: work(*group.devices), [()], budget_s))
+def timed(group, work):
+    """The samples that the engine takes of `work(devices)`."""
+    engine = Engine(group, Plan(lambda: work(*group.devices), [()], 0.2))
     engine.run()
     return engine.samples()
 
 
 def test_the_slowest_device_sets_the_time():
-    group = pair()
+    for seconds in [(1e-4, 2.5e-4), (2.5e-4, 1e-4)]:
+        work = lambda a, b, seconds=seconds: (a.work(seconds[0]), b.work(seconds[1]))  # noqa: E731
+        assert timed(pair(), work).median_s == pytest.approx(2.5e-4, rel=0.01), seconds
+    # Whose stamps run backwards does not hide behind another.
+    group = pair({}, {"reading": "reversed"})
     start = group.stamp()
-    group.devices[0].work(1e-3)
-    group.devices[1].work(3e-3)
-    assert group.elapsed_s(start, group.stamp()) == pytest.approx(3e-3, rel=0.01)
-
-
-@pytest.mark.parametrize("slow", [0, 1])
-def test_the_engine_finds_the_time_of_the_slowest(slow):
-    seconds = [1e-4, 1e-4]
-    seconds[slow] = 2.5e-4
-    samples = median_s(pair(), lambda a, b: (a.work(seconds[0]), b.work(seconds[1])))
-    assert samples.median_s == pytest.approx(2.5e-4, rel=0.01)
+    for device in group.devices:
+        device.work(1e-3)
+    assert group.elapsed_s(start, group.stamp()) < 0
 
 
 def test_devices_whose_spins_end_apart_begin_together():
@@ -79,7 +74,6 @@ def test_devices_whose_spins_end_apart_begin_together():
         # 20 % more clock: a spin of a millisecond ends 0.17 ms earlier, much more than the work takes.
         clocks = [{}, {}]
         clocks[fast] = {"clock_hz": 2.4e9}
-        group = pair(*clocks)
 
         def together(first, second):
             first.clock_s = second.clock_s = max(first.clock_s, second.clock_s)
@@ -87,8 +81,7 @@ def test_devices_whose_spins_end_apart_begin_together():
             second.work(5e-5)
             first.clock_s = second.clock_s = max(first.clock_s, second.clock_s)
 
-        samples = median_s(group, together)
-        assert max(samples.seconds) == pytest.approx(5e-5, rel=0.02), fast
+        assert max(timed(pair(*clocks), together).seconds) == pytest.approx(5e-5, rel=0.02), fast
 
 
 def test_devices_that_cannot_wait_for_each_other_are_timed_all_the_same():
@@ -97,260 +90,232 @@ def test_devices_that_cannot_wait_for_each_other_are_timed_all_the_same():
     group.spin(2_000_000)
     middle = group.stamp()
     group.devices[1].work(1e-3)
-    assert group.elapsed_s(middle, group.stamp()) == pytest.approx(1e-3)
-    assert group.elapsed_s(start, middle) == pytest.approx(1e-3)
+    assert (group.elapsed_s(middle, group.stamp()), group.elapsed_s(start, middle)) == pytest.approx((1e-3, 1e-3))
 
 
-def waits(group):
-    return [device.waits for device in group.devices]
+def test_they_meet_once_behind_a_spin_and_never_inside_one_that_tells_the_clock():
+    def waits(*steps):
+        group, seen = pair(), []
+        for step in steps:
+            getattr(group, step)(*([1000] if step == "spin" else []))
+            seen.append(tuple(device.waits for device in group.devices))
+        return seen
 
-
-def test_they_meet_once_behind_a_spin_and_before_the_second_stamp_after_it():
-    group = pair()
-    group.spin(1000)
-    group.stamp()
-    before = waits(group)
-    group.stamp()
-    met = waits(group)
-    group.stamp()
-    assert (before, met, waits(group)) == ([0, 0], [1, 1], [1, 1])
-
-
-def test_nobody_waits_inside_a_spin_that_tells_the_clock():
-    group = pair()
-    group.spin(1000)
-    group.stamp()
-    group.spin(1000)
-    group.stamp()
-    assert waits(group) == [0, 0]
-
-
-def test_who_was_waited_for_need_not_meet():
-    group = pair()
-    group.spin(1000)
-    group.synchronize()
-    group.stamp(), group.stamp()
-    assert waits(group) == [0, 0]
-
-
-def test_all_spin_so_that_the_launches_on_each_are_hidden():
+    assert waits("spin", "stamp", "stamp", "stamp")[1:] == [(0, 0), (1, 1), (1, 1)]
+    assert waits("spin", "stamp", "spin", "stamp")[-1] == (0, 0)
+    # Who was waited for need not meet.
+    assert waits("spin", "synchronize", "stamp", "stamp")[-1] == (0, 0)
     group = pair()
     start = group.stamp()
     group.spin(2_000_000)
-    end = group.stamp()
-    spans = [device.elapsed_s(a, b) for device, a, b in zip(group.devices, start, end, strict=True)]
+    spans = [device.elapsed_s(*ends) for device, *ends in zip(group.devices, start, group.stamp(), strict=True)]
     assert spans == pytest.approx([1e-3, 1e-3], rel=0.01)
 
 
-def test_a_stamp_is_reached_as_soon_as_any_device_has_come_to_it():
+def test_a_stamp_is_reached_as_soon_as_any_device_has_come_to_it_and_waiting_waits_for_every_one():
     for early in [0, 1]:
         group = pair()
         group.devices[1 - early].work(1.0)
         stamp = group.stamp()
-        group.host_s()
         group.devices[early].pass_time(0.5)
         assert group.reached(stamp), early
-
-
-def test_a_stamp_that_no_device_has_come_to_is_not_reached():
+        group.synchronize()
+        assert group.host_s() >= 1.0
     group = pair()
     for device in group.devices:
         device.work(1.0)
     assert not group.reached(group.stamp())
 
 
-def test_waiting_waits_for_every_device():
-    group = pair()
-    group.devices[1].work(1.0)
-    group.synchronize()
-    assert group.host_s() >= 1.0
+def test_of_their_states_the_worst_stands_and_what_one_does_not_tell_is_unknown():
+    hot, mute = {"throttle": lambda _: frozenset({THERMAL})}, {"throttle": None}
+    untold = mute | {"others_bytes": None, "others_busy": None}
+    assert [pair(one, hot).counters().active for one in ({}, mute)] == [{THERMAL}] * 2
+    assert pair({}, untold).counters() == Counters()
+    counters = pair({"others_bytes": 5, "others_busy": 0.0}, {"others_bytes": 1, "others_busy": 0.5}).counters()
+    assert (counters.others_bytes, counters.others_busy) == (5, 0.5)
+    # Seconds of a cause add up, so that no growth is hidden.
+    group = pair(hot, hot)
+    for index, seconds in enumerate((1.0, 2.0)):
+        group.devices[index].work(1.0)
+        assert group.counters().seconds[THERMAL] == pytest.approx(seconds)
+    late = {"throttle": lambda busy_s: frozenset({THERMAL}) if busy_s > 0.05 else frozenset()}
+    assert THERMAL in timed(pair({}, late), lambda a, b: (a.work(1e-4), b.work(1e-4))).excluded
 
 
-def test_stamps_that_run_backwards_on_one_device_do_not_hide_behind_another():
-    host = OneHost()
-    group = SeveralDevices([Peer(host), Peer(host, reading="reversed")])
-    start = group.stamp()
-    for device in group.devices:
-        device.work(1e-3)
-    assert group.elapsed_s(start, group.stamp()) < 0
-
-
-def test_a_cause_that_is_active_on_one_device_stands_for_all():
-    group = pair({}, {"throttle": lambda _: frozenset({THERMAL})})
-    assert group.counters().active == {THERMAL}
-
-
-def test_a_cause_on_one_device_stands_even_where_another_does_not_tell():
-    group = pair({"throttle": None}, {"throttle": lambda _: frozenset({THERMAL})})
-    assert group.counters().active == {THERMAL}
-
-
-def test_what_one_device_does_not_tell_is_unknown_of_all():
-    group = pair({}, {"throttle": None, "others_bytes": None, "others_busy": None})
-    assert group.counters() == Counters(active=None, seconds={}, others_bytes=None, others_busy=None)
-
-
-def test_the_neighbours_are_those_of_the_worst_device():
-    group = pair({"others_bytes": 5, "others_busy": 0.0}, {"others_bytes": 1, "others_busy": 0.5})
-    assert (group.counters().others_bytes, group.counters().others_busy) == (5, 0.5)
-
-
-def test_seconds_of_a_cause_add_up_so_that_no_growth_is_hidden():
-    group = pair({"throttle": lambda _: frozenset({THERMAL})}, {"throttle": lambda _: frozenset({THERMAL})})
-    group.devices[0].work(1.0)
-    one = group.counters().seconds[THERMAL]
-    group.devices[1].work(1.0)
-    assert group.counters().seconds[THERMAL] == 2 * one
-
-
-def test_a_block_in_which_one_device_was_hot_is_excluded():
-    group = pair({}, {"throttle": lambda busy_s: frozenset({THERMAL}) if busy_s > 0.05 else frozenset()})
-    assert THERMAL in median_s(group, lambda a, b: (a.work(1e-4), b.work(1e-4))).excluded
-
-
-def test_what_is_free_is_free_on_every_device():
+def test_memory_adds_up_over_the_devices_of_one_call_and_is_free_where_it_is_on_all(monkeypatch):
     assert pair({"memory_bytes": 3 * GIB}, {"memory_bytes": 2 * GIB}).free_bytes() == 2 * GIB
+    group, calls = pair(), []
+
+    class Result:
+        def __init__(self):
+            calls.append(1)
+            for device, size_bytes in zip(group.devices, (100, 20), strict=True):
+                device.allocate(size_bytes)
+
+        def __del__(self):
+            for device, size_bytes in zip(group.devices, (100, 20), strict=True):
+                device.allocate(-size_bytes)
+
+    # The result is kept until all have counted.
+    assert (group.held_bytes(Result), group.peak_bytes(Result), calls) == (120, 120, [1, 1])
+    assert group.allocated() == Allocated(0, 120)
+    for name, told in [("peak_bytes", lambda call: call()), ("allocated", lambda: Allocated(1, None))]:
+        monkeypatch.setattr(group.devices[1], name, told)
+    assert (group.peak_bytes(lambda: None), group.allocated()) == (None, Allocated(1, None))
 
 
-def test_a_calls_memory_adds_up_over_the_devices():
-    group = pair()
-
-    def call():
-        for device, size_bytes in zip(group.devices, (100, 20), strict=True):
-            device.allocate(size_bytes)
-            device.allocate(-size_bytes)
-
-    assert group.peak_bytes(call) == 120
-
-
-def test_memory_is_unknown_where_one_device_does_not_tell(monkeypatch):
-    group = pair()
-    monkeypatch.setattr(group.devices[1], "peak_bytes", lambda call: call())
-    assert group.peak_bytes(lambda: None) is None
-
-
-def test_a_flush_goes_through_the_cache_of_every_device():
-    group = pair()
+def test_flushes_and_releases_go_to_every_device_and_facts_are_those_of_the_first(monkeypatch):
+    group, released = pair({"driver": "1"}, {"driver": "2"}), []
     group.flusher(1000)()
-    assert [device.works for device in group.devices] == [1, 1]
-
-
-def test_every_device_gives_its_memory_back(monkeypatch):
-    group, released = pair(), []
     for device in group.devices:
         monkeypatch.setattr(device, "release", lambda device=device: released.append(device))
     group.release()
-    assert released == list(group.devices)
-
-
-def test_facts_are_those_of_the_first():
-    group = pair({"driver": "1"}, {"driver": "2"})
-    assert (group.facts().driver, group.gpu()) == ("1", None)
-
-
-def test_a_group_is_named_after_its_devices():
-    assert pair().name == "fake+fake"
-
-
-def test_graphs_are_not_asked_for():
-    assert (pair().traits.graphs, pair().devices[0].traits.graphs) == (False, True)
-
-
-def test_devices_of_different_kinds_are_refused():
+    assert ([device.works for device in group.devices], released) == ([1, 1], list(group.devices))
+    assert (group.facts().driver, group.gpu(), group.name) == ("1", None, "fake+fake")
+    assert (group.traits.graphs, group.devices[0].traits.graphs) == (False, True)
     with pytest.raises(BadInput, match="different kinds"):
         pair({}, {"traits": Traits(tick_s=1.0, shortest_span_s=1.0)})
-
-
-def test_a_single_device_is_no_group():
     with pytest.raises(BadInput, match="1 devices are no group"):
         pair({})
 
 
-class Stream:
-    """A stream of a GPU that notes for which events it waits."""
-
-    def __init__(self, device):
-        self.device, self.waited = device, []
-
-    def wait_event(self, event):
-        self.waited.append(event)
-
-
-class Event:
-    """An event that notes on which GPU it was recorded."""
-
-    def __init__(self, cuda):
-        self._cuda, self.recorded_on = cuda, None
-
-    def record(self):
-        self.recorded_on = self._cuda.current
-
-
 class Cuda:
-    """As much of torch.cuda as several GPUs need; the current one can be asked."""
+    """As much of torch.cuda as several GPUs need; the current one can be asked, and what each stream waited for."""
 
     def __init__(self, monkeypatch, count=4):
-        self.current, self.spun = 0, []
-        self.streams = [Stream(index) for index in range(count)]
-        event = type("Event", (Event,), {"__init__": lambda event, **_: Event.__init__(event, self)})
-        replaced = {
-            "Event": event,
-            "_sleep": lambda cycles: self.spun.append((self.current, cycles)),
-            "current_device": lambda: self.current,
-            "current_stream": lambda index: self.streams[index],
-            "device": lambda index: On(self, index),
-            "device_count": lambda: count,
-            "is_available": lambda: True,
-            "set_device": self.set_device,
-        }
-        for name, value in replaced.items():
-            monkeypatch.setattr(torch.cuda, name, value)
+        self.current, self.spun, self.waited = 0, [], [[] for _ in range(count)]
+        cuda = self
+
+        class Event:
+            def __init__(self, **_):
+                self.recorded_on = None
+
+            def record(self):
+                self.recorded_on = cuda.current
+
+        class Stream:
+            def __init__(self, index):
+                self.wait_event = lambda event: cuda.waited[index].append(event.recorded_on)
+
+        @contextlib.contextmanager
+        def on(index):
+            before, self.current = self.current, index
+            yield
+            self.current = before
+
+        pieces = {
+            "Event": Event, "_sleep": lambda cycles: self.spun.append((self.current, cycles)),
+            "current_device": lambda: self.current, "current_stream": Stream, "device": on,
+            "device_count": lambda: count, "is_available": lambda: True,
+            "set_device": lambda index: setattr(self, "current", index),
+        }  # fmt: skip
+        for name, piece in pieces.items():
+            monkeypatch.setattr(torch.cuda, name, piece, raising=False)
         monkeypatch.setattr(torch.version, "hip", None, raising=False)
         monkeypatch.setitem(sys.modules, "pynvml", None)
 
-    def set_device(self, index):
-        self.current = index
 
-
-class On:
-    """A GPU that is current for a while."""
-
-    def __init__(self, cuda, index):
-        self.cuda, self.index, self.before = cuda, index, None
-
-    def __enter__(self):
-        self.before, self.cuda.current = self.cuda.current, self.index
-
-    def __exit__(self, *_):
-        self.cuda.current = self.before
-
-
-@pytest.fixture
-def cuda(monkeypatch):
-    return Cuda(monkeypatch)
-
-
-def test_opening_a_peer_leaves_the_current_gpu_current(cuda):
-    assert (several.open_peer("cuda:2").index, cuda.current) == (2, 0)
-
-
-def test_a_peer_is_stamped_on_its_own_gpu(cuda):
-    assert (several.open_peer("cuda:2").stamp().recorded_on, cuda.current) == (2, 0)
-
-
-def test_a_peer_spins_on_its_own_gpu(cuda):
-    several.open_peer("cuda:3").spin(17)
-    assert (cuda.spun, cuda.current) == ([(3, 17)], 0)
-
-
-def test_peers_meet_by_events_on_their_own_streams(cuda):
+def test_peers_of_torchs_stamp_spin_and_meet_on_their_own_gpus_and_leave_the_current_one_current(monkeypatch):
+    cuda = Cuda(monkeypatch)
+    peer = several.open_peer("cuda:2")
+    assert (peer.index, peer.stamp().recorded_on, cuda.current) == (2, 2, 0)
     group = SeveralDevices([several.open_peer("cuda:1"), several.open_peer("cuda:3")])
     group.spin(1000)
     group.stamp(), group.stamp()
-    waited = [[event.recorded_on for event in stream.waited] for stream in cuda.streams]
-    assert waited == [[], [3], [], [1]]
-
-
-def test_a_gpu_that_is_not_there_is_named_with_what_is(cuda):
+    assert (cuda.waited, cuda.spun, cuda.current) == ([[], [3], [], [1]], [(1, 1000), (3, 1000)], 0)
     with pytest.raises(DeviceError, match="devices asks for cuda:7, found 4 devices, cuda:0 to cuda:3"):
         several.open_peer("cuda:7")
+
+
+# `roofline.measure(devices=…)`: three GPUs of one host, the last of another product; any other name is not there.
+
+CONFTEST = """
+import pytest
+from tests.engine.test_several import HOST, OneHost, Peer
+
+ONE, OPENED = OneHost(), []
+GPUS = {name: Peer(ONE, **HOST) for name in ("cuda:0", "cuda:1")}
+GPUS["cuda:2"] = Peer(ONE, product="NVIDIA A100-SXM4-80GB", **HOST)
+
+def pytest_roofline_device(config, name):
+    if name is None:
+        return GPUS["cuda:0"]
+    OPENED.append(name)
+    return GPUS[name]
+
+@pytest.fixture
+def gpus():
+    return GPUS
+
+@pytest.fixture
+def opened():
+    return OPENED
+"""
+LINK = "Work(payload_bytes=10**7, wire_bytes=10**7)"
+TEST = f"""
+def both(gpus):
+    gpus["cuda:0"].work(1e-4)
+    gpus["cuda:1"].work(3e-4)
+
+def test_it(roofline, gpus):
+    roofline.measure(lambda: both(gpus), work={LINK}, devices=("cuda:0", "cuda:1"))
+"""
+MORE = f"""
+def test_more(roofline, gpus, monkeypatch):
+    released = []
+    for name, device in gpus.items():
+        monkeypatch.setattr(device, "release", lambda name=name: released.append(name))
+    roofline.measure(lambda: both(gpus), work={LINK}, devices=("cuda:0", "cuda:1"))
+    assert released[:2] == ["cuda:0", "cuda:1"]
+    roofline.measure(lambda: gpus["cuda:0"].work(1e-4), work={LINK}, name="alone")
+
+def test_opened(opened):
+    assert len(opened) == 2
+
+def test_too_full(roofline, gpus, monkeypatch):
+    monkeypatch.setattr(gpus["cuda:1"], "free_bytes", lambda: 10**8)
+    roofline.measure(lambda *_: gpus["cuda:1"].work(1e-3), work={LINK}, devices=("cuda:0", "cuda:1"),
+                     cache="rotate", make_args=tuple)
+"""
+
+
+@pytest.fixture
+def peers(suite):
+    """A suite on fake GPUs of one host."""
+    suite.pytester.makeconftest(CONFTEST)
+    return suite
+
+
+def test_several_devices_are_opened_once_timed_together_and_written_down_as_such(peers):
+    result = peers.run(TEST + MORE, "-rs")
+    result.assert_outcomes(passed=3, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*needs * of free memory to rotate through * sets*, found 100 MB*"])
+    measured = [one for one in peers.saved().measurements if not one.key.is_canary]
+    assert [(one.key.hardware.devices, one.key.name) for one in measured] == [(2, ""), (2, ""), (1, "alone")]
+    first = measured[0]
+    # 33 GB/s of payload on an H100: its PCIe would be its roofline from the host, and is not between devices.
+    assert (first.median_s, first.ceiling) == (pytest.approx(3e-4, rel=0.02), None)
+    assert first.key.hardware.link == "unknown"
+
+
+def test_what_names_no_several_devices_of_one_product_is_a_sentence(peers):
+    cases = {
+        "'cuda:0'": "devices is 'cuda:0'; expected names of devices",
+        "(0, 1)": "devices is (0, 1); expected names of devices",
+        "('cuda:0',)": "expected two or more, each once",
+        "('cuda:0', 'cuda:0')": "expected two or more, each once",
+        "()": "expected two or more, each once",
+        '("cuda:0", "cuda:2")': "are NVIDIA A100-SXM4-80GB and NVIDIA H100 80GB HBM3; expected devices of one product",
+    }
+    tests = "".join(
+        f"def test_{number}(roofline):\n    roofline.measure(lambda: None, work={LINK}, devices={devices})\n"
+        for number, devices in enumerate(cases)
+    )
+    result = peers.run(tests)
+    result.assert_outcomes(failed=len(cases))
+    for sentence in cases.values():
+        assert sentence in result.stdout.str()
+    peers.pytester.makeconftest("")
+    result = peers.run(TEST.replace("gpus", "tmp_path"), "--roofline-device=cpu")
+    assert "devices names cuda:0, and cpu is measured" in result.stdout.str()
