@@ -1,10 +1,24 @@
 """`roofline.measure`, as tests call it: what it takes, refuses, writes down and lets go."""
 
+import itertools
+import traceback
+
 import pytest
+import torch
 
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.samples import SIBLINGS
+from pytest_roofline.core.work import Work
+from pytest_roofline.engine.devices import Allocated
+from pytest_roofline.engine.devices.cpu import CpuDevice
+from pytest_roofline.engine.devices.fake import FakeDevice
+from pytest_roofline.engine.devices.mps import MpsDevice
+from pytest_roofline.engine.devices.xpu import XpuDevice
+from pytest_roofline.engine.measure import Observer, measure_request
+from pytest_roofline.engine.request import RankOptions, Request, Timed
+from pytest_roofline.engine.timing import Plan
 
 GIB, MIB = 2**30, 2**20
 
@@ -23,9 +37,15 @@ MEASURE = "roofline.measure(lambda *_: fake.work(1e-3), work=WORK"
 OF_SETS = "make_args=lambda: (next(count),), cache='rotate'"
 
 
-def refused_as_baseline(suite, why):
+def run_of(suite, name):
+    """The run that was saved under a name."""
+    return read_run(suite.pytester.path / f".roofline/runs/{name}.jsonl")
+
+
+def refused_as_baseline(suite, why, name=None):
+    run = suite.saved() if name is None else run_of(suite, name)
     with pytest.raises(BadInput, match=why):
-        propose([suite.saved()], everything=True, accept_slower=True)
+        propose([run], everything=True, accept_slower=True)
 
 
 # Each holds by itself; the cache has 4000 bytes, so that a rotation takes nine sets.
@@ -111,57 +131,42 @@ def test_what_measure_returns_is_what_the_run_file_holds(suite):
     assert line["derived"]["payload_GBps"] == pytest.approx(1e-3)
 
 
-def test_names_tell_the_measurements_of_a_test_apart(suite):
-    suite.run(
-        "@pytest.mark.parametrize('n', [1, 2])\ndef test_it(roofline, fake, n):\n"
-        f"    {MEASURE})\n    {MEASURE}, name='second')\n"
-    ).assert_outcomes(passed=2)
+def test_names_tell_the_measurements_of_a_test_apart_and_twice_under_one_is_refused(suite):
+    source = f"@pytest.mark.parametrize('n', [1, 2])\ndef test_it(roofline, fake, n):\n    {MEASURE})\n"
+    suite.run(source + f"    {MEASURE}, name='second')\n").assert_outcomes(passed=2)
     assert [one.label for one in suite.saved().measurements] == ["it[1]", "it[1].second", "it[2]", "it[2].second"]
-
-
-@pytest.mark.parametrize(("arguments", "under"), [("", "no name"), (", name='a'", "the name 'a'")])
-def test_measuring_twice_under_one_name_is_refused_and_the_first_kept(suite, arguments, under):
-    result = suite.run(body(f"{MEASURE}{arguments})", f"{MEASURE}{arguments})"))
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [f"E *BadInput: this test measures twice under {under}; give each measurement a name of its own"]
-    )
-    assert len(suite.saved().measurements) == 1
+    twice = {"none": (f"{MEASURE})",) * 2, "a": (f"{MEASURE}, name='a')",) * 2}
+    result = suite.run(module(twice), "--roofline-save=twice")
+    result.assert_outcomes(failed=2)
+    for under in ("no name", "the name 'a'"):
+        said = f"E *BadInput: this test measures twice under {under}; give each measurement a name of its own"
+        result.stdout.fnmatch_lines([said])
 
 
 BAD = {
     "async function": ("async def fn(): pass", "fn, work=WORK", "'fn' is async*expected a plain function*"),
     "async partial": (
-        "async def fn(a): pass",
-        "functools.partial(fn, 1), work=WORK",
+        "async def fn(a): pass", "functools.partial(fn, 1), work=WORK",
         "* is async*expected a plain function*",
     ),
     "async callable": (
-        "class Fn:\n        async def __call__(self): pass",
-        "Fn(), work=WORK",
+        "class Fn:\n        async def __call__(self): pass", "Fn(), work=WORK",
         "* is async*expected a plain function*",
     ),
     "async method": (
-        "class Fn:\n        async def go(self): pass",
-        "Fn().go, work=WORK",
+        "class Fn:\n        async def go(self): pass", "Fn().go, work=WORK",
         "'go' is async*expected a plain function*",
     ),
     "async generator": ("async def fn(): yield", "fn, work=WORK", "'fn' is async*expected a plain function*"),
     "no function": ("fn = 5", "fn, work=WORK", "what is to be timed is 5; expected a function, such as lambda: …"),
     "a result": ("fn = None", "fn, work=WORK", "what is to be timed is None; expected a function, *"),
     "a tensor": (
-        "import torch; fn = torch.zeros(1000, 2)",
-        "fn, work=WORK",
+        "import torch; fn = torch.zeros(1000, 2)", "fn, work=WORK",
         "what is to be timed is a Tensor of shape (1000, 2); expected a function, *",
     ),
-    "a long value": (
-        "fn = [1] * 1000",
-        "fn, work=WORK",
-        "what is to be timed is [1, 1, *1…; expected a function, *",
-    ),
+    "a long value": ("fn = [1] * 1000", "fn, work=WORK", "what is to be timed is [1, 1, *1…; expected a function, *"),
     "a tensor for bytes": (
-        "import torch; fn = print; n = torch.arange(3)",
-        "fn, work=Work(read_bytes=n)",
+        "import torch; fn = print; n = torch.arange(3)", "fn, work=Work(read_bytes=n)",
         "Work.read_bytes is a Tensor of shape (3,); expected a whole number",
     ),
     "no work": ("", "fn", "work is None; expected Work(*"),
@@ -169,24 +174,12 @@ BAD = {
     "zero work": ("", "fn, work=Work()", "Work is zero throughout; expected at least one of *"),
     "zero bytes": ("", "fn, work=Work(read_bytes=0, write_bytes=0)", "Work is zero throughout; expected *"),
     "negative work": ("", "fn, work=Work(read_bytes=-1)", "Work.read_bytes is -1; expected zero or more*"),
-    "both arguments": (
-        "",
-        "fn, work=WORK, args=(), make_args=tuple",
-        "both args and make_args were given; expected one of them",
-    ),
-    "no maker": (
-        "",
-        "fn, work=WORK, make_args=5",
-        "make_args is 5; expected a function that makes one set of arguments",
-    ),
+    "both arguments": ("", "fn, work=WORK, args=(), make_args=tuple", "both args and make_args were given; *"),
+    "no maker": ("", "fn, work=WORK, make_args=5", "make_args is 5; expected a function that makes one set *"),
     "bare argument": ("", "fn, work=WORK, args=5", "args is a int; expected a tuple of arguments"),
     "text argument": ("", "fn, work=WORK, args='ab'", "args is a str; expected a tuple of arguments"),
     "rotation without a maker": ("", "fn, work=WORK, cache='rotate'", "cache='rotate' needs make_args, *"),
-    "rotation of given arguments": (
-        "",
-        "fn, work=WORK, cache='rotate', args=(1,)",
-        "cache='rotate' needs make_args, *",
-    ),
+    "given rotation": ("", "fn, work=WORK, cache='rotate', args=(1,)", "cache='rotate' needs make_args, *"),
     "cache": ("", "fn, work=WORK, cache='hot'", "cache is 'hot'; expected one of warm, rotate, flush"),
     "timing": ("", "fn, work=WORK, timing='cpu'", "timing is 'cpu'; expected one of device, wall"),
     "zero budget": ("", "fn, work=WORK, budget=0", "budget is 0; expected a number above zero"),
@@ -203,7 +196,7 @@ BAD = {
     "name no text": ("", "fn, work=WORK, name=5", "name is 5; expected text*"),
     "empty name": ("", "fn, work=WORK, name=''", "name is ''; expected text*"),
     "verify no function": ("", "fn, work=WORK, verify=True", "verify is True; expected a function *"),
-}
+}  # fmt: skip
 
 
 def test_bad_input_is_refused_in_one_sentence_and_measures_nothing(suite):
@@ -237,26 +230,19 @@ WRONG = {
 RIGHT = ("True", "None", "torch.tensor(True)", "1")
 
 
-def test_wrong_data_fail_their_test_are_marked_and_never_a_baseline(suite):
-    result = suite.run(module({name: (f"{MEASURE}, verify={verify})",) for name, verify in WRONG.items()}))
-    result.assert_outcomes(failed=len(WRONG))
+def test_wrong_data_fail_their_test_are_marked_and_never_a_baseline_and_right_data_pass(suite):
+    swallowed = ("with pytest.raises(AssertionError):", f"    {MEASURE}, verify=lambda *_: False)")
+    cases = {name: (f"{MEASURE}, verify={verify})",) for name, verify in WRONG.items()} | {"swallowed": swallowed}
+    cases |= {f"right{at}": (f"{MEASURE}, verify=lambda *_: {answer})",) for at, answer in enumerate(RIGHT)}
+    result = suite.run(module(cases))
+    result.assert_outcomes(failed=len(WRONG), passed=1 + len(RIGHT))
     for name in WRONG:
         result.stdout.fnmatch_lines([f"E *WrongData: {name}: wrong data in argument set 0*"])
     result.stdout.fnmatch_lines(["E *WrongData: assertion: wrong data in argument set 0: byte 7 is 0"])
     found = [(one.verified, one.invalid[:28]) for one in suite.saved().measurements]
-    assert found == [(False, "wrong data in argument set 0")] * len(WRONG)
-    refused_as_baseline(suite, "wrong data in argument set 0")
-
-
-def test_wrong_data_that_a_test_swallows_are_not_proposed_either(suite):
-    suite.run(body("with pytest.raises(AssertionError):", f"    {MEASURE}, verify=lambda *_: False)"))
-    refused_as_baseline(suite, "wrong data in argument set 0")
-
-
-def test_right_data_pass_and_are_noted(suite):
-    cases = {f"right{at}": (f"{MEASURE}, verify=lambda *_: {answer})",) for at, answer in enumerate(RIGHT)}
-    suite.run(module(cases)).assert_outcomes(passed=len(RIGHT))
-    assert [(one.verified, one.invalid) for one in suite.saved().measurements] == [(True, "")] * len(RIGHT)
+    assert found == [(False, "wrong data in argument set 0")] * 5 + [(True, "")] * len(RIGHT)
+    suite.run(module({"swallowed": swallowed}), "--roofline-save=swallowed")
+    refused_as_baseline(suite, "wrong data in argument set 0", "swallowed")
 
 
 def test_what_the_warm_up_left_behind_is_not_what_is_verified(suite):
@@ -272,202 +258,6 @@ def test_what_the_warm_up_left_behind_is_not_what_is_verified(suite):
         )
     )
     result.assert_outcomes(failed=1)
-
-
-def test_one_wrong_set_among_many_is_found_and_an_error_in_verify_is_no_valid_record(suite):
-    suite.device("cache_bytes=4000")
-    result = suite.run(
-        body("count = iter(range(100))", f"{MEASURE}, {OF_SETS}, verify=lambda n: n != 14)")
-        + body(f"{MEASURE}, verify=lambda *_: 1 / 0)", name="broken")
-    )
-    result.stdout.fnmatch_lines(["E *WrongData: it: wrong data in argument set 5 of 9: verify returned False"])
-    assert suite.saved().measurements[1].invalid == "raised ZeroDivisionError: division by zero"
-
-
-def test_a_function_that_only_promises_to_work_is_refused(suite):
-    result = suite.run(body("async def later(): pass", "roofline.measure(lambda: later(), work=WORK)"))
-    result.stdout.fnmatch_lines(["E *BadInput: the measured function returned coroutine*"])
-
-
-@pytest.mark.parametrize(
-    ("makes", "said"),
-    [
-        ("(n for n in range(9))", "a generator, which does its work only when something takes its values"),
-        ("concurrent.futures.Future()", "Future, whose work may not be done yet; *call .result() on it inside"),
-        ("torch.futures.Future()", "Future, whose work may not be done yet; *call .wait() on it inside"),
-        ("(1, [torch.futures.Future()])", "Future, whose work may not be done yet; *call .wait() on it inside"),
-        ("pool.apply_async(len, ((),))", "ApplyResult, whose work may not be done yet; *call .get() on it inside"),
-        ("torch.zeros(8, device='meta') + 1", "a tensor on `meta`, which holds no data, so nothing was computed"),
-    ],
-)
-def test_a_function_whose_result_is_not_there_yet_is_refused(suite, makes, said):
-    result = suite.run(
-        body(
-            "import concurrent.futures, multiprocessing.pool",
-            "with multiprocessing.pool.ThreadPool(1) as pool:",
-            f"    roofline.measure(lambda: {makes}, work=WORK)",
-        )
-    )
-    result.stdout.fnmatch_lines([f"E *BadInput: the measured function returned {said}*"])
-
-
-FAILS = (
-    "def fn(*_):",
-    "    if fake.works >= AFTER:",
-    "        raise RuntimeError('out of memory: tried to allocate 2 GiB')",
-    "    fake.work(1e-2)",
-)
-
-
-def test_blocks_before_an_exception_are_kept_and_marked_and_never_a_baseline(suite):
-    result = suite.run("AFTER = 40\n" + body(*FAILS, "roofline.measure(fn, work=WORK)"))
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E *RuntimeError: out of memory: tried to allocate 2 GiB"])
-    (measurement,) = suite.saved().measurements
-    samples = measurement.samples
-    calls_in_a_block = samples.blocks[0].samples * samples.iterations
-    assert (40 - samples.warmup_iterations) // calls_in_a_block == len(samples.blocks) > 0
-    assert measurement.invalid == "raised RuntimeError: out of memory: tried to allocate 2 GiB"
-    refused_as_baseline(suite, "out of memory")
-
-
-HOLDING = """
-HELD = []
-
-@pytest.fixture
-def before():
-    return [reference() for reference in HELD]
-
-def make():
-    tensor = torch.zeros(1000)
-    HELD.append(weakref.ref(tensor))
-    return (tensor,)
-"""
-# Looked at in the body of the next test, or in its set-up.
-NEXT = """
-def test_next(roofline, {fixture}):
-    held = [reference() for reference in HELD]
-    assert {what} and set({what}) == {{None}}
-"""
-FLUSHING = """
-import torch
-import weakref
-
-DEVICE.held = []
-
-def flusher(size_bytes):
-    buffer = torch.zeros(1000)
-    DEVICE.held.append(weakref.ref(buffer))
-    return lambda: buffer.zero_()
-
-DEVICE.flusher = flusher
-"""
-
-
-@pytest.mark.parametrize(("fixture", "what"), [("fake", "held"), ("before", "before")])
-@pytest.mark.parametrize("after", [0, 10, 40, None])
-def test_tensors_are_released_before_the_next_test_after_a_failure(suite, after, fixture, what):
-    wrong = body(f"{MEASURE}, make_args=make, verify=lambda _: False)")
-    raising = f"AFTER = {after}\n" + body(*FAILS, "roofline.measure(fn, work=WORK, make_args=make)")
-    following = NEXT.format(fixture=fixture, what=what)
-    suite.run(HOLDING + (wrong if after is None else raising) + following).assert_outcomes(failed=1, passed=1)
-
-
-@pytest.mark.parametrize("after", [0, 10, 40])
-def test_the_flushs_buffer_is_released_when_a_measurement_ends_well_or_not(suite, after):
-    suite.device(body=FLUSHING)
-    result = suite.run(
-        f"AFTER = {after}\n"
-        + body(*FAILS, "roofline.measure(fn, work=WORK, cache='flush')")
-        + NEXT.format(fixture="fake", what="held").replace("HELD", "fake.held")
-        + body(f"{MEASURE}, cache='flush')", "assert {one() for one in fake.held} == {None}", name="well")
-    )
-    result.assert_outcomes(failed=1, passed=2)
-
-
-# Stamps that calibrating takes on this queue, and with them warming up and some blocks.
-CALIBRATED, MEASURING = "queue_depth=64, vanish_after=240", "queue_depth=64, vanish_after=460"
-
-
-@pytest.mark.parametrize("device", ["vanish_after=0", CALIBRATED, MEASURING])
-def test_a_device_that_vanishes_is_named_and_what_it_measured_marked(suite, device):
-    suite.device(device)
-    result = suite.run(
-        body(
-            "def release():",
-            "    raise RuntimeError('no device')",
-            "fake.release = release",
-            "roofline.measure(lambda: fake.work(1e-2), work=WORK)",
-        )
-    )
-    result.stdout.fnmatch_lines(["E *DeviceError: fake stopped answering: the device fell off the bus"])
-    if device != MEASURING:
-        result.stdout.fnmatch_lines(["0 measured"])
-        return
-    (measurement,), (outcome,) = suite.saved().measurements, suite.saved().outcomes
-    assert "raised DeviceError: fake stopped answering" in measurement.invalid
-    assert "fake stopped answering: the device fell off the bus" in outcome.reason
-
-
-def test_ctrl_c_in_the_middle_keeps_what_was_measured(suite):
-    fails = [
-        line.replace("RuntimeError('out of memory: tried to allocate 2 GiB')", "KeyboardInterrupt") for line in FAILS
-    ]
-    suite.run("AFTER = 40\n" + body(*fails, "roofline.measure(fn, work=WORK)"), no_reraise_ctrlc=True)
-    assert suite.saved().measurements[0].invalid == "interrupted"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "timing", "cache"),
-    [("", "device", "warm"), (", timing='wall'", "wall", "warm"), (", cache='flush'", "device", "flush")],
-)
-def test_timing_and_cache_policy_are_part_of_the_key(suite, arguments, timing, cache):
-    suite.device("cache_bytes=4096")
-    suite.run(body(f"{MEASURE}{arguments})"))
-    key = suite.saved().measurements[0].key
-    assert (key.timing, key.cache) == (timing, cache)
-
-
-@pytest.mark.parametrize(("argument", "option"), [(", budget=0.02", "5"), ("", "0.02")])
-def test_a_budget_given_to_measure_wins_over_the_command_line(suite, argument, option):
-    suite.run(body(f"{MEASURE}{argument})"), f"--roofline-budget={option}")
-    assert suite.saved().measurements[0].samples.measuring_s < 0.03
-
-
-# Rotation, and how many sets it takes.
-
-
-@pytest.mark.parametrize("seconds_per_set", [0.0, 0.9])
-def test_the_hosts_speed_decides_neither_the_number_of_sets_nor_the_label(suite, seconds_per_set):
-    suite.device("cache_bytes=2000")
-    making = f"make_args=lambda: fake.pass_time({seconds_per_set})"
-    suite.run(body(f"roofline.measure(lambda: fake.work(1e-2), {making}, work=WORK, cache='rotate')"))
-    samples = suite.saved().measurements[0].samples
-    assert (samples.argument_sets, samples.labels) == (5, ())
-
-
-@pytest.mark.parametrize("free_bytes", [9_999, 10_000, 2**36])
-def test_free_memory_decides_only_whether_there_is_a_measurement(suite, free_bytes):
-    suite.device("cache_bytes=2000")
-    text = body(f"fake.free_bytes = lambda: {free_bytes}", f"{MEASURE}, make_args=tuple, cache='rotate')")
-    result = suite.run(text, "-rs")
-    if free_bytes >= 10_000:
-        samples = suite.saved().measurements[0].samples
-        assert (samples.argument_sets, samples.labels) == (5, ())
-        return
-    needs = "needs 10.0 kB of free memory to rotate through 5 sets of arguments, found 10.0 kB"
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"SKIPPED*{needs}; free what*"])
-    result = suite.run(text, "--roofline-require-hardware")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"*{needs}*--roofline-require-hardware is set*"])
-
-
-def test_sets_that_take_long_to_make_are_told_of_while_they_are_made_and_at_the_end(suite):
-    suite.device("cache_bytes=2000")
-    result = suite.run(body(f"{MEASURE}, make_args=lambda: fake.pass_time(6.0), cache='rotate')"))
-    said = "it: make_args took 12 s for 2 of the 5 sets of arguments to rotate through: about 30 s for all*"
-    result.stdout.fnmatch_lines([f"roofline: {said}", f"WARNING: {said}", "*1 passed*"])
 
 
 BULK = """
@@ -492,88 +282,239 @@ class Check:
 """
 
 
-def test_a_verify_for_all_sets_is_asked_once_and_its_sets_are_ruined_in_place(suite):
-    suite.device("cache_bytes=2000")
+def test_one_wrong_set_among_many_is_found_also_by_a_verify_for_all_of_them_at_once(suite):
+    suite.device("cache_bytes=4000")
     asked = f"{MEASURE}, make_args=check.make, cache='rotate', verify=check)"
     result = suite.run(
-        BULK
-        + body("check = Check()", asked, "assert [check.made] == check.spoiled == check.seen == [[*range(5)]]")
+        body("count = iter(range(100))", f"{MEASURE}, {OF_SETS}, verify=lambda n: n != 14)")
+        + body(f"{MEASURE}, verify=lambda *_: 1 / 0)", name="broken")
+        + BULK
+        + body(
+            "check = Check()", asked, "assert [check.made] == check.spoiled == check.seen == [[*range(9)]]", name="all"
+        )
         + body("check = Check(3)", asked, name="wrong")
     )
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["E *WrongData: wrong: wrong data in argument set 3 of 5: verify returned False"])
-    assert suite.saved().measurements[0].verified is True
-
-
-def test_a_verify_for_all_sets_sees_only_those_that_were_called_with(suite):
+    result.assert_outcomes(failed=3, passed=1)
+    result.stdout.fnmatch_lines(["E *WrongData: it: wrong data in argument set 5 of 9: verify returned False"])
+    result.stdout.fnmatch_lines(["E *WrongData: wrong: wrong data in argument set 3 of 9: verify returned False"])
+    found = [(one.verified, one.invalid.partition(":")[0]) for one in suite.saved().measurements]
+    assert found[1:3] == [(None, "raised ZeroDivisionError"), (True, "")]
+    # It sees only those that were called with.
     suite.device("cache_bytes=10**6")
-    result = suite.run(
-        BULK
-        + body(
-            "check = Check()",
-            "roofline.measure(lambda *_: fake.work(1e-2), work=WORK, make_args=check.make, cache='rotate',",
-            "    verify=check)",
-            "assert len(check.made) == 2001",
-            "for (some,) in (check.spoiled, check.seen):",
-            "    assert 0 < len(some) < 2001 and some == check.made[:len(some)]",
-        )
+    seen = ("for (some,) in (check.spoiled, check.seen):", "    assert 0 < len(some) < 2001")
+    called = asked.replace("1e-3", "1e-2")
+    suite.run(BULK + body("check = Check()", called, "assert len(check.made) == 2001", *seen)).assert_outcomes(passed=1)
+
+
+PROMISES = {
+    "later()": "coroutine",
+    "(n for n in range(9))": "a generator, which does its work only when something takes its values",
+    "concurrent.futures.Future()": "Future, whose work may not be done yet; *call .result() on it inside",
+    "torch.futures.Future()": "Future, whose work may not be done yet; *call .wait() on it inside",
+    "(1, [torch.futures.Future()])": "Future, whose work may not be done yet; *call .wait() on it inside",
+    "POOL.apply_async(len, ((),))": "ApplyResult, whose work may not be done yet; *call .get() on it inside",
+    "torch.zeros(8, device='meta') + 1": "a tensor on `meta`, which holds no data, so nothing was computed",
+}
+
+
+def test_a_function_whose_result_is_not_there_yet_is_refused(suite):
+    header = "import concurrent.futures, multiprocessing.pool\nPOOL = multiprocessing.pool.ThreadPool(1)\n"
+    cases = {f"at{at}": (f"roofline.measure(lambda: {makes}, work=WORK)",) for at, makes in enumerate(PROMISES)}
+    result = suite.run(header + "async def later(): pass\n" + module(cases))
+    result.assert_outcomes(failed=len(PROMISES))
+    for said in PROMISES.values():
+        result.stdout.fnmatch_lines([f"E *BadInput: the measured function returned {said}*"])
+
+
+FAILS = (
+    "def fn(*_):",
+    "    if fake.works - BEFORE >= AFTER:",
+    "        raise RuntimeError('out of memory: tried to allocate 2 GiB')",
+    "    fake.work(1e-2)",
+)
+
+
+def failing(after, arguments, name="it"):
+    """A test of a function that raises after so many calls."""
+    lines = (f"AFTER, BEFORE = {after}, fake.works", *FAILS, f"roofline.measure(fn, work=WORK{arguments})")
+    return body(*lines, name=name)
+
+
+def test_blocks_before_an_exception_or_ctrl_c_are_kept_and_marked_and_never_a_baseline(suite):
+    result = suite.run(failing(40, ""))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E *RuntimeError: out of memory: tried to allocate 2 GiB"])
+    (measurement,) = suite.saved().measurements
+    samples = measurement.samples
+    calls_in_a_block = samples.blocks[0].samples * samples.iterations
+    assert (40 - samples.warmup_iterations) // calls_in_a_block == len(samples.blocks) > 0
+    assert measurement.invalid == "raised RuntimeError: out of memory: tried to allocate 2 GiB"
+    refused_as_baseline(suite, "out of memory")
+    stopped = failing(40, "").replace("RuntimeError('out of memory: tried to allocate 2 GiB')", "KeyboardInterrupt")
+    suite.run(stopped, "--roofline-save=stopped", no_reraise_ctrlc=True)
+    assert run_of(suite, "stopped").measurements[0].invalid == "interrupted"
+
+
+HOLDING = """
+HELD = []
+
+@pytest.fixture
+def before():
+    return [reference() for reference in HELD]
+
+def make():
+    tensor = torch.zeros(1000)
+    HELD.append(weakref.ref(tensor))
+    return (tensor,)
+"""
+# Looked at in the set-up of the next test, and in its body.
+NEXT = """
+def test_next_{at}(roofline, fake, before):
+    for held in (before, [reference() for reference in HELD], [reference() for reference in fake.held]):
+        assert set(held) <= {{None}}
+    assert HELD or fake.held
+    HELD.clear(), fake.held.clear()
+"""
+FLUSHING = """
+import torch
+import weakref
+
+DEVICE.held = []
+
+def flusher(size_bytes):
+    buffer = torch.zeros(1000)
+    DEVICE.held.append(weakref.ref(buffer))
+    return lambda: buffer.zero_()
+
+DEVICE.flusher = flusher
+"""
+
+
+def test_tensors_and_the_flushs_buffer_are_released_before_the_next_test_however_a_measurement_ends(suite):
+    suite.device(body=FLUSHING)
+    tests = [body(f"{MEASURE}, make_args=make, verify=lambda _: False)", name="wrong")]
+    tests += [failing(after, ", make_args=make", name=f"made_{after}") for after in (0, 10, 40)]
+    tests += [failing(after, ", cache='flush'", name=f"flushed_{after}") for after in (0, 10, 40)]
+    tests += [body(f"{MEASURE}, cache='flush')", "assert {one() for one in fake.held} == {None}", name="well")]
+    source = HOLDING + "".join(test + NEXT.format(at=at) for at, test in enumerate(tests))
+    suite.run(source).assert_outcomes(failed=7, passed=9)
+
+
+def test_a_device_that_vanishes_is_named_and_what_it_measured_marked(suite):
+    # While it is calibrated, warming up, and when some blocks are taken.
+    for vanish_after in (0, 240, 460):
+        suite.device(f"queue_depth=64, vanish_after={vanish_after}")
+        lines = ("def release():", "    raise RuntimeError('no device')", "fake.release = release")
+        measure = "roofline.measure(lambda: fake.work(1e-2), work=WORK)"
+        result = suite.run(body(*lines, measure), f"--roofline-save=at{vanish_after}")
+        result.stdout.fnmatch_lines(["E *DeviceError: fake stopped answering: the device fell off the bus"])
+        if vanish_after < 460:
+            result.stdout.fnmatch_lines(["0 measured"])
+    run = run_of(suite, "at460")
+    assert "raised DeviceError: fake stopped answering" in run.measurements[0].invalid
+    assert "fake stopped answering: the device fell off the bus" in run.outcomes[0].reason
+
+
+def test_timing_and_cache_policy_are_part_of_the_key_and_a_budget_given_to_measure_wins(suite):
+    suite.device("cache_bytes=4096")
+    suite.run(
+        module(
+            {
+                "device": (f"{MEASURE})",),
+                "wall": (f"{MEASURE}, timing='wall')",),
+                "flush": (f"{MEASURE}, cache='flush')",),
+                "short": (f"{MEASURE}, budget=0.02)",),
+            }
+        ),
+        "--roofline-budget=0.04",
     )
-    result.assert_outcomes(passed=1)
+    found = suite.saved().measurements
+    assert [(one.key.timing, one.key.cache) for one in found[:3]] == [
+        ("device", "warm"), ("wall", "warm"), ("device", "flush"),
+    ]  # fmt: skip
+    assert found[3].samples.measuring_s < 0.025 < found[0].samples.measuring_s + found[0].samples.warmup_s
+
+
+# Rotation, and how many sets it takes.
+
+
+def test_neither_the_hosts_speed_nor_free_memory_decides_the_number_of_sets_or_the_label(suite):
+    suite.device("cache_bytes=2000")
+    rotated = "roofline.measure(lambda: fake.work(1e-2), make_args={}, work=WORK, cache='rotate')"
+    cases = {
+        "fast": (rotated.format("lambda: fake.pass_time(0.0)"),),
+        "slow": (rotated.format("lambda: fake.pass_time(0.9)"),),
+        "just_fits": ("fake.free_bytes = lambda: 10_000", rotated.format("tuple")),
+        "long": ("fake.free_bytes = lambda: 2**36", rotated.format("lambda: fake.pass_time(6.0)")),
+        "too_full": ("fake.free_bytes = lambda: 9_999", rotated.format("tuple")),
+    }
+    result = suite.run(module(cases), "-rs")
+    result.assert_outcomes(passed=4, skipped=1)
+    found = suite.saved().measurements
+    assert [(one.samples.argument_sets, one.samples.labels) for one in found] == [(5, ())] * 4
+    needs = "needs 10.0 kB of free memory to rotate through 5 sets of arguments, found 10.0 kB"
+    result.stdout.fnmatch_lines([f"SKIPPED*{needs}; free what*"])
+    said = "long: make_args took 12 s for 2 of the 5 sets of arguments to rotate through: about 30 s for all*"
+    result.stdout.fnmatch_lines([f"roofline: {said}", f"WARNING: {said}"])
+    result = suite.run(module({"too_full": cases["too_full"]}), "--roofline-require-hardware", "--roofline-save=full")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"*{needs}*--roofline-require-hardware is set*"])
 
 
 # What a copy is labelled and believed: of an H100 with 3350 GB/s and 50 MB of cache.
 
 COPY = """
-@pytest.mark.parametrize("case", ["it"])
-def test_copy(roofline, fake, case):
-    work = Work(read_bytes={size}, write_bytes={size}, payload_bytes={size})
-    roofline.measure(lambda *_: fake.work({seconds}), make_args=lambda: (), work=work, cache="{cache}")
+def copied(roofline, fake, size, cache, share):
+    work = Work(read_bytes=size, write_bytes=size, payload_bytes=size)
+    seconds = 2 * size / (share * 3350e9)
+    roofline.measure(lambda *_: fake.work(seconds), make_args=lambda: (), work=work, cache=cache)
 """
-SMALL = "cache_bytes=50 * 2**20, memory_bytes=64 * 2**20"
-FAST = "of the datasheet's peak (3350 GB/s)"
 
 
-def copied(suite, device, size, cache, share):
-    """The copy of so many bytes at a share of the datasheet's peak."""
+def copies(suite, device, *cases):
+    """The copies of so many bytes, by a cache policy, at a share of the datasheet's peak."""
     suite.device(device)
-    suite.run(COPY.format(size=size, cache=cache, seconds=2 * size / (share * 3350e9)))
-    return suite.saved()
+    lines = {f"at{at}": (f"copied(roofline, fake, *{case!r})",) for at, case in enumerate(cases)}
+    name = f"copies{next(NUMBERS)}"
+    suite.run(COPY + module(lines), f"--roofline-save={name}", "--roofline-budget=0.1")
+    return run_of(suite, name)
 
 
-@pytest.mark.parametrize(
-    ("device", "size", "cache", "resident"),
-    [
-        (SMALL, 16 * MIB, "rotate", True),  # half of all memory does not hold a rotation
-        ("", 16 * MIB, "rotate", False),
-        ("cache_bytes=2**20, memory_bytes=16 * 2**20", 4 * MIB, "rotate", False),  # a set is far larger than it
-        ("", 16 * MIB, "warm", True),  # bandwidth.md: rotated over 4 × the last-level cache, or labelled
-        ("", 256 * MIB, "warm", False),
-        ("cache_bytes=4096", 1024, "flush", False),
-    ],
-)  # fmt: skip
-def test_buffers_that_the_cache_holds_are_labelled(suite, device, size, cache, resident):
-    (measurement,) = copied(suite, device, size, cache, 1e-4).measurements
-    assert ("cache_resident" in measurement.samples.labels) == resident
+NUMBERS = itertools.count()
+SMALL = "cache_bytes=50 * 2**20, memory_bytes=64 * 2**20"
 
 
-@pytest.mark.parametrize(
-    ("device", "size", "cache", "share", "believed"),
-    [
-        ("", GIB, "rotate", 1.019, True),
-        ("", GIB, "rotate", 1.03, False),
-        ("", 16 * MIB, "rotate", 2, False),
-        ("", 8 * MIB, "rotate", 2, True),  # too small to be bounded
-        (SMALL, 16 * MIB, "rotate", 2, True),  # cache-resident
-        ("", 16 * MIB, "warm", 2, True),
-        ("product='Some New GPU'", GIB, "rotate", 60, True),
-    ],
-)
-def test_more_than_the_datasheets_peak_is_invalid_and_never_a_baseline(suite, device, size, cache, share, believed):
-    run = copied(suite, device, size, cache, share)
-    assert (FAST in run.measurements[0].invalid) != believed
-    assert (run.outcomes[-1].verdicts == ("INVALID",)) != believed
-    if not believed:
-        refused_as_baseline(suite, "of the datasheet's peak")
+def test_buffers_that_the_cache_holds_are_labelled(suite):
+    for device, cases in {
+        # Half of all memory does not hold a rotation.
+        SMALL: [(16 * MIB, "rotate", True)],
+        # A set is far larger than it.
+        "cache_bytes=2**20, memory_bytes=16 * 2**20": [(4 * MIB, "rotate", False)],
+        # bandwidth.md: rotated over 4 × the last-level cache, or labelled.
+        "": [(16 * MIB, "rotate", False), (16 * MIB, "warm", True), (256 * MIB, "warm", False)],
+        "cache_bytes=4096": [(1024, "flush", False)],
+    }.items():
+        run = copies(suite, device, *((size, cache, 1e-4) for size, cache, _ in cases))
+        found = ["cache_resident" in one.samples.labels for one in run.measurements]
+        assert found == [resident for *_, resident in cases], device
+
+
+def test_more_than_the_datasheets_peak_is_invalid_and_never_a_baseline(suite):
+    for device, cases in {
+        "": [
+            (GIB, "rotate", 1.019, True), (GIB, "rotate", 1.03, False), (16 * MIB, "rotate", 2, False),
+            # Too small to be bounded, and cache-resident.
+            (8 * MIB, "rotate", 2, True), (16 * MIB, "warm", 2, True),
+        ],
+        SMALL: [(16 * MIB, "rotate", 2, True)],
+        "product='Some New GPU'": [(GIB, "rotate", 60, True)],
+    }.items():  # fmt: skip
+        run = copies(suite, device, *(case[:3] for case in cases))
+        why = [one.invalid for one in run.measurements]
+        assert ["of the datasheet's peak (3350 GB/s)" not in one for one in why] == [case[3] for case in cases], why
+        assert [one.verdicts != ("INVALID",) for one in run.outcomes] == [case[3] for case in cases]
+    with pytest.raises(BadInput, match="of the datasheet's peak"):
+        propose([copies(suite, "", (GIB, "rotate", 1.03))], everything=True, accept_slower=True)
 
 
 NOTHING = """
@@ -608,15 +549,18 @@ def test_nothing_on_a_processor_is_invalid_whatever_work_is_claimed(pytester):
     assert all("is `work` right, and does the function do it?" in one for one in why.values()), why
 
 
-@pytest.mark.parametrize("where", ["device", "host"])
-def test_memory_that_is_not_there_is_a_skip_and_a_failure_where_hardware_is_required(suite, machine, where):
+def test_memory_that_is_not_there_is_a_skip_and_a_failure_where_hardware_is_required(suite, machine):
     machine.memory(64 * GIB, 2 * 10**9)
     suite.device("memory_bytes=2 * 10**9")
-    text, said = body(f"roofline.require_memory(4_730_000_000, where='{where}')"), f"needs 4.73 GB of {where} memory"
-    suite.run(text, "-rs").stdout.fnmatch_lines([f"SKIPPED*{said}, found 2.00 GB"])
-    suite.result.assert_outcomes(skipped=1)
-    suite.run(text, "--roofline-require-hardware").assert_outcomes(failed=1)
-    suite.result.stdout.fnmatch_lines([f"*{said}, found 2.00 GB, and --roofline-require-hardware*"])
+    text = module(
+        {where: (f"roofline.require_memory(4_730_000_000, where='{where}')",) for where in ("device", "host")}
+    )
+    for arguments, outcome, line in [
+        (("-rs",), "skipped", "SKIPPED*needs 4.73 GB of {} memory, found 2.00 GB"),
+        (("--roofline-require-hardware",), "failed", "*needs 4.73 GB of {} memory, found 2.00 GB, and --roofline-req*"),
+    ]:
+        suite.run(text, *arguments).assert_outcomes(**{outcome: 2})
+        suite.result.stdout.fnmatch_lines([line.format(where) for where in ("device", "host")])
 
 
 def test_a_replaced_function_is_what_is_measured_and_labelled_and_never_a_baseline(suite):
@@ -629,33 +573,77 @@ def test_a_replaced_function_is_what_is_measured_and_labelled_and_never_a_baseli
     refused_as_baseline(suite, "replaced")
 
 
-HOLDS = "lambda *_: (fake.allocate(3 * 2**20), fake.allocate(2**20), fake.allocate(-4 * 2**20), fake.work(1e-3))"
-PEAK = f"roofline.measure({HOLDS}, work=WORK, peak_bytes=True"
+HOLDS = "lambda *_: (fake.allocate(3 * 2**20), fake.allocate(2**20), fake.allocate(-3 * 2**20), fake.work(1e-3))"
+BOTH = f"roofline.measure({HOLDS}, work=WORK, peak_bytes=True, held_bytes=True"
 
 
-def test_the_peak_of_a_call_is_what_it_held_beside_its_arguments(suite):
+def test_the_peak_of_a_call_and_what_it_holds_are_above_what_was_before_in_a_call_that_is_not_timed(suite):
     suite.device("cache_bytes=4000")
     cases = {
-        "own": ("fake.allocate(8 * 2**20)", f"assert {PEAK}).peak_bytes == 4 * 2**20"),
-        "sets": (f"{PEAK}, cache='rotate', make_args=lambda: fake.allocate(2**20) or ())",),
-        "none": (f"{MEASURE}, peak_bytes=True)",),
+        "own": ("fake.allocate(8 * 2**20)", f"{BOTH})"),
+        "sets": (f"{BOTH}, cache='rotate', make_args=lambda: fake.allocate(2**20) or ())",),
+        "none": (f"{MEASURE}, peak_bytes=True, held_bytes=True)",),
         "unasked": (f"roofline.measure({HOLDS}, work=WORK)",),
-        "untold": ("fake.peak_bytes = lambda call: None", f"{PEAK})"),
+        "calls": ("before = fake.works", f"{MEASURE}, peak_bytes=True)", "print('WORKS', fake.works - before)"),
+        "untold": ("fake.peak_bytes = fake.held_bytes = lambda call: None", f"{BOTH})"),
     }
-    suite.run(module(cases)).assert_outcomes(passed=len(cases))
-    assert [one.peak_bytes for one in suite.saved().measurements] == [4 * MIB, 4 * MIB, 0, None, None]
-
-
-@pytest.mark.parametrize(("arguments", "more"), [(", peak_bytes=False", 0), (", peak_bytes=True", 1)])
-def test_the_peak_takes_one_call_that_is_not_timed(suite, arguments, more):
-    suite.run(body(f"{MEASURE}{arguments})", "print('WORKS', fake.works)"), "-s")
-    samples = suite.saved().measurements[0].samples
-    timed = samples.warmup_iterations + samples.iterations * len(samples.seconds)
-    suite.result.stdout.fnmatch_lines([f"*WORKS {timed + more}"])
+    suite.run(module(cases), "-s").assert_outcomes(passed=len(cases))
+    found = suite.saved().measurements
+    memory = [(one.peak_bytes, one.held_bytes) for one in found[:4] + found[5:]]
+    assert memory == [(4 * MIB, MIB), (4 * MIB, MIB), (0, 0), (None, None), (None, None)]
+    suite.result.stdout.re_match_lines([r"test .* peak +held ", r"own .* 4\.00 MiB +1\.00 MiB "])
+    samples = found[4].samples
+    made = samples.warmup_iterations + samples.iterations * len(samples.seconds) + 1
+    suite.result.stdout.fnmatch_lines([f"*WORKS {made}"])
+    assert suite.lines("measurement")[0]["held_bytes"] == MIB
 
 
 def test_a_call_that_fails_while_its_peak_is_taken_keeps_the_samples_and_marks_them(suite):
     suite.device(body="def peak(call):\n    raise RuntimeError('out of memory')\nDEVICE.peak_bytes = peak\n")
-    suite.run(body(f"{PEAK})")).assert_outcomes(failed=1)
+    suite.run(body(f"{BOTH})")).assert_outcomes(failed=1)
     (measurement,) = suite.saved().measurements
     assert (measurement.invalid, measurement.peak_bytes) == ("raised RuntimeError: out of memory", None)
+
+
+def test_a_cpu_holds_what_autograd_saves_and_tells_nothing_inside_a_profiler_of_the_users(monkeypatch):
+    x = torch.ones(MIB // 4, requires_grad=True)
+    # The result of exp is what it saves; sin saves its input, which is such a result; the last is the output.
+    assert CpuDevice().held_bytes(lambda: x.exp().sin()) == 2 * MIB
+    with torch.no_grad():
+        assert CpuDevice().held_bytes(lambda: x.exp().sin()) == MIB
+    with torch.autograd.profiler.profile():
+        assert CpuDevice().held_bytes(lambda: 1 / 0) is None
+    xpu, mps = XpuDevice.__new__(XpuDevice), MpsDevice.__new__(MpsDevice)
+    xpu.index = 0
+    monkeypatch.setattr(torch.xpu, "memory_allocated", lambda index: 3)
+    monkeypatch.setattr(torch.xpu, "max_memory_allocated", lambda index: 5)
+    monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: 7)
+    assert (xpu.allocated(), mps.allocated()) == (Allocated(3, 5), Allocated(7, None))
+
+
+def test_ranks_and_siblings_ask_nobody_whether_others_are_busy_and_one_device_alone_does():
+    """The others are the ranks and siblings of the measurement itself."""
+    copy = Work(payload_bytes=2**20, wire_bytes=2**20)
+
+    def asks(**changes):
+        return Request(work=copy, metric="pinned_payload_GBps", budget_s=0.1, **changes).over_host_link
+
+    assert (asks(), asks(ranks=RankOptions(2), timing="isolated"), asks(labels=(SIBLINGS,))) == (True, False, False)
+
+
+def test_the_traceback_of_a_failure_holds_no_plan_and_so_nothing_that_refills_or_flushes():
+    calls = []
+
+    def fails(x):
+        calls.append(x.numel())
+        if len(calls) > 2:
+            raise ValueError("on purpose")
+
+    timed = Timed(fails, lambda: (torch.zeros(4),))
+    request = Request(work=Work(read_bytes=16), budget_s=0.1, timed=timed, refill=True)
+    with pytest.raises(ValueError, match="on purpose") as raised:
+        measure_request(FakeDevice(), request, Observer())
+    frames = [frame for frame, _ in traceback.walk_tb(raised.value.__traceback__)]
+    assert "run" in [frame.f_code.co_name for frame in frames]
+    held = [value for frame in frames for value in frame.f_locals.values() if isinstance(value, Plan)]
+    assert [(plan.refill, plan.flush) for plan in held if plan.refill or plan.flush] == []
