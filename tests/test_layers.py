@@ -2,6 +2,9 @@
 
 import ast
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -190,6 +193,27 @@ def test_loading_imports_nothing_heavy():
     assert loaded_by("pytest_roofline.plugin", "pytest_roofline.plugin.options") & heavy == set()
     names = ("pytest_roofline.baselines.comparing", "pytest_roofline.cli.main", "pytest_roofline.report.tables")
     assert loaded_by(*names) & {"torch", "triton"} == set()
+
+
+def test_a_feature_goes_with_its_folder_and_its_two_lines(tmp_path):
+    skipped = shutil.ignore_patterns("many", "bundle", "starter", "__pycache__")
+    package = shutil.copytree(PLUGIN, tmp_path / "pytest_roofline", ignore=skipped)
+    main = package / "cli" / "main.py"
+    lines = main.read_text(encoding="utf-8").splitlines(keepends=True)
+    line = re.compile(r"from \.\.(many|bundle)\.cli import|    (bundle|\*\(fleet, history\)),$")
+    left = [text for text in lines if not line.match(text)]
+    assert len(lines) - 4 == len(left)
+    main.write_text("".join(left), encoding="utf-8")
+    names = [".".join(path.relative_to(tmp_path).with_suffix("").parts) for path in package.rglob("*.py")]
+    modules = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
+    program = (
+        f"import importlib; [importlib.import_module(name) for name in {modules!r}]\n"
+        "from pytest_roofline.cli.main import main; main(['--help'])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
+    assert (0, "") == (done.returncode, done.stderr)
+    assert ("compare" in done.stdout, "fleet" in done.stdout, "bundle" in done.stdout) == (True, False, False)
 
 
 def test_every_public_name_can_be_had_and_no_other():
