@@ -207,75 +207,68 @@ def statuses_in(help_text):
     return set(re.findall(r"(?:^|[,;] )([012]) ", " ".join(last.split())))
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-def test_the_help_says_what_it_does_gives_an_example_and_names_every_exit_status(words):
-    paragraphs = inspect.cleandoc(COMMANDS[words].help).split("\n\n")
-    example, statuses = paragraphs[-2:]
-    assert len(paragraphs) > 2
-    assert f" {words} " in f"{example} "
-    assert re.match(r"Example: roofline ", example)
-    assert statuses.startswith("Exit status: 0 ")
-    assert {"0", "2"} <= statuses_in(statuses)
+def test_the_help_says_what_it_does_gives_an_example_and_names_every_exit_status():
+    for words, command in COMMANDS.items():
+        paragraphs = inspect.cleandoc(command.help).split("\n\n")
+        example, statuses = paragraphs[-2:]
+        assert len(paragraphs) > 2, words
+        assert f" {words} " in f"{example} "
+        assert re.match(r"Example: roofline ", example), words
+        assert statuses.startswith("Exit status: 0 "), words
+        assert {"0", "2"} <= statuses_in(statuses), words
+        options = [one for one in command.params if isinstance(one, click.Option)]
+        assert [] == [one.name for one in options if not one.help], words
+        assert "--json" in {spelling for one in options for spelling in one.opts}, words
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-def test_every_option_has_its_help_and_one_is_json(words):
-    options = [one for one in COMMANDS[words].params if isinstance(one, click.Option)]
-    assert [] == [one.name for one in options if not one.help]
-    assert "--json" in {spelling for one in options for spelling in one.opts}
-
-
-@pytest.mark.parametrize("width", [80, 200])
-def test_the_first_help_lists_every_command_in_its_section_on_one_whole_line(width):
-    printed = CliRunner().invoke(main, ["--help"], terminal_width=width).stdout
+def test_the_first_help_lists_every_command_in_its_section_on_one_whole_line(monkeypatch):
     named = {name for names in SECTIONS.values() for name in names}
     assert named | set(GONE) == set(main.commands)
-    for title, names in SECTIONS.items():
-        section = re.search(rf"^{title}:\n(.*?)(?:\n\n|\Z)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
-        assert list(names) == [line.split()[0] for line in section]
-        assert [] == [line for line in section if not line.endswith(".") or line.endswith("...")]
-
-
-@pytest.mark.parametrize("name", GONE)
-def test_a_command_that_is_gone_says_what_to_use_whatever_it_is_given(name):
-    done = CliRunner().invoke(main, [name, "a", "--by", "b", "--help"])
-    assert (2, "") == (done.exit_code, done.stdout)
-    assert f"roofline: `roofline {name}` is gone; {GONE[name]}\n" == done.stderr
-
-
-def test_a_command_that_stands_in_no_section_is_listed_all_the_same(monkeypatch):
+    for width in (80, 200):
+        printed = CliRunner().invoke(main, ["--help"], terminal_width=width).stdout
+        for title, names in SECTIONS.items():
+            section = re.search(rf"^{title}:\n(.*?)(?:\n\n|\Z)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
+            assert list(names) == [line.split()[0] for line in section]
+            assert [] == [line for line in section if not line.endswith(".") or line.endswith("...")]
+    # A group lists its commands as a person needs them, and one that stands in no section is listed all the same.
+    expected = {"baseline": ["propose", "approve", "show", "check", "prune"], "hardware": ["list", "show", "check"]}
+    for group, names in expected.items():
+        printed = CliRunner().invoke(main, [group, "--help"]).stdout
+        listed = re.search(r"^Commands:\n(.*)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
+        assert names == [line.split()[0] for line in listed]
     monkeypatch.setitem(main.commands, "newest", click.Command("newest", help="Do it."))
     assert re.search(r"^Others:\n  newest    Do it\.$", CliRunner().invoke(main, ["-h"]).stdout, re.MULTILINE)
 
 
-@pytest.mark.parametrize("group", [name for name, one in main.commands.items() if isinstance(one, click.Group)])
-def test_a_group_lists_its_commands_as_a_person_needs_them(group):
-    printed = CliRunner().invoke(main, [group, "--help"]).stdout
-    listed = re.search(r"^Commands:\n(.*)", printed, re.DOTALL | re.MULTILINE)[1].splitlines()
-    expected = {"baseline": ["propose", "approve", "show", "check", "prune"], "hardware": ["list", "show", "check"]}
-    assert expected[group] == [line.split()[0] for line in listed]
+def test_a_command_that_is_gone_says_what_to_use_whatever_it_is_given():
+    for name, instead in GONE.items():
+        done = CliRunner().invoke(main, [name, "a", "--by", "b", "--help"])
+        assert (2, "") == (done.exit_code, done.stdout)
+        assert f"roofline: `roofline {name}` is gone; {instead}\n" == done.stderr
 
 
 def test_every_command_has_a_case_here_and_a_row_on_the_page():
     assert (set(COMMANDS), set(COMMANDS)) == (set(CASES), set(documented()))
 
 
-@pytest.mark.parametrize("words", CASES)
-def test_json_is_one_document_with_what_the_page_says_and_the_status_that_help_and_page_name(words, good):
-    done = good(words)
-    assert CASES[words].status == done.exit_code, done.output
-    document = json.loads(done.stdout)
-    statuses, is_list, names = documented()[words]
-    assert statuses_in(COMMANDS[words].help) == statuses
-    assert is_list == isinstance(document, list)
-    if is_list:
-        assert document
-        assert [] == [row for row in document if not names <= set(row)]
-    else:
-        assert names == set(document)
+def test_json_is_one_document_with_what_the_page_says_and_the_status_that_help_and_page_name(good):
+    for words, case in CASES.items():
+        done = good(words)
+        assert case.status == done.exit_code, done.output
+        document = json.loads(done.stdout)
+        statuses, is_list, names = documented()[words]
+        assert statuses_in(COMMANDS[words].help) == statuses, words
+        assert is_list == isinstance(document, list), words
+        if is_list:
+            assert document, words
+            assert [] == [row for row in document if not names <= set(row)], words
+        else:
+            assert names == set(document), words
 
 
 ROW = set(COLUMNS)
+# Of the doctor: a file where a folder would have to be.
+NO_PLACE = "--write-expect old.txt/node.json"
 
 
 def documented_kinds():
@@ -312,17 +305,12 @@ def test_each_kind_of_row_has_the_very_names_that_the_page_says(tmp_path, make):
     assert documented_kinds() == found
 
 
-@pytest.mark.parametrize("words", CASES)
-def test_what_cannot_be_used_is_said_on_standard_error_and_standard_output_stays_empty(words, command):
-    done = command(words, CASES[words].bad)
-    assert (2, "") == (done.exit_code, done.stdout)
-    assert done.stderr.strip()
-    assert "Traceback" not in done.stderr
-
-
-def test_a_file_that_cannot_be_written_leaves_standard_output_empty_too(command):
-    done = command("doctor", "--write-expect old.txt/node.json")
-    assert (2, "", True) == (done.exit_code, done.stdout, "old.txt" in done.stderr)
+def test_what_cannot_be_used_is_said_on_standard_error_and_standard_output_stays_empty(command):
+    for words, arguments in (*((words, case.bad) for words, case in CASES.items()), ("doctor", NO_PLACE)):
+        done = command(words, arguments)
+        assert (2, "") == (done.exit_code, done.stdout), words
+        assert done.stderr.strip(), words
+        assert "Traceback" not in done.stderr, words
 
 
 def test_what_json_tells_is_what_the_words_tell(good):
@@ -358,9 +346,8 @@ def test_an_approval_and_a_proposal_tell_what_they_wrote(command, scene):
 BYTES = os.fsdecode(b"no\xfftext")
 
 
-@pytest.mark.parametrize(
-    ("words", "arguments", "told"),
-    [
+def test_json_is_utf8_also_where_the_name_of_a_file_is_no_text(command, scene):
+    cases = [
         ("explain", f"{BYTES}/run.jsonl", lambda printed: printed["run"]),
         ("export", f"old --to bencher -o {BYTES}/out.json", lambda printed: printed["file"]),
         ("bundle", f"new --test 64MiB -o {BYTES}/out.zip", lambda printed: printed["archive"]),
@@ -370,47 +357,35 @@ BYTES = os.fsdecode(b"no\xfftext")
         ("baseline check", f"{BYTES}/h200.json", lambda printed: printed[0]["file"]),
         ("import", f"stream.csv -o {BYTES}/stream.jsonl", lambda printed: printed["run"]),
         ("init", f"{BYTES}/begun --ci none", lambda printed: f"{printed['folder']}/pytest.ini"),
-    ],
-    ids=lambda given: given if given in CASES else "",
-)
-def test_json_is_utf8_also_where_the_name_of_a_file_is_no_text(command, scene, words, arguments, told):
+    ]
     (scene / BYTES).mkdir(exist_ok=True)
     shutil.copy(scene / ".roofline" / "runs" / "new.jsonl", scene / BYTES / "run.jsonl")
     shutil.copy(scene / "baselines" / "h200.json", scene / BYTES)
-    done = command(words, arguments)
-    # The very name comes back, so that a script can open the file.
-    assert Path(told(json.loads(done.stdout_bytes.decode("utf-8")))).is_file(), done.stderr
+    for words, arguments, told in cases:
+        done = command(words, arguments)
+        # The very name comes back, so that a script can open the file.
+        assert Path(told(json.loads(done.stdout_bytes.decode("utf-8")))).is_file(), (words, done.stderr)
 
 
-@pytest.mark.parametrize("charset", ["latin-1", "utf-16"])
-@pytest.mark.parametrize(
-    ("words", "arguments"),
-    [
-        ("compare", "old new"),
-        ("explain", "new 64MiB"),
-        ("hardware list", ""),
-        ("import", "--help"),
-        ("report", "new -o page"),
-        ("baseline show", ""),
-    ],
-)
-def test_what_an_encoding_lacks_costs_a_letter_and_not_the_status(scene, monkeypatch, words, arguments, charset):
+def test_what_an_encoding_lacks_costs_a_letter_and_not_the_status(scene, monkeypatch, tmp_path, make):
     monkeypatch.chdir(scene)
-    plain, poor = (
-        CliRunner(charset=name).invoke(main, [*words.split(), *arguments.split()]) for name in ("utf-8", charset)
-    )
-    assert poor.exception is None or isinstance(poor.exception, SystemExit)
-    assert plain.exit_code == poor.exit_code
-    # The same letters, but for those that are not there.
-    assert plain.stdout.encode(charset, "replace") == poor.stdout_bytes
-
-
-@pytest.mark.parametrize("arguments", ["report", "explain", "export --to bencher"])
-def test_json_is_utf8_whatever_a_terminal_takes(tmp_path, make, arguments):
+    commands = ("compare old new", "explain new 64MiB", "hardware list", "import --help", "report new -o page",
+                "baseline show")  # fmt: skip
+    for words in commands:
+        plain, poor, poorest = (
+            CliRunner(charset=name).invoke(main, words.split()) for name in ("utf-8", "latin-1", "utf-16")
+        )
+        for charset, printed in (("latin-1", poor), ("utf-16", poorest)):
+            assert printed.exception is None or isinstance(printed.exception, SystemExit), words
+            assert plain.exit_code == printed.exit_code, words
+            # The same letters, but for those that are not there.
+            assert plain.stdout.encode(charset, "replace") == printed.stdout_bytes, words
+    # JSON is UTF-8 whatever a terminal takes.
     path = make.save(tmp_path / "run.jsonl", make.measurement(label="µ…", test_id="µ…"))
-    done = CliRunner(charset="latin-1").invoke(main, [*arguments.split(), str(path), "--json"])
-    assert 0 == done.exit_code, done.output
-    assert "µ…" in str(json.loads(done.stdout_bytes.decode("utf-8")))
+    for words in ("report", "explain", "export --to bencher"):
+        done = CliRunner(charset="latin-1").invoke(main, [*words.split(), str(path), "--json"])
+        assert 0 == done.exit_code, done.output
+        assert "µ…" in str(json.loads(done.stdout_bytes.decode("utf-8")))
 
 
 class Full(io.StringIO):
@@ -420,17 +395,11 @@ class Full(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize(
-    ("stream", "told"),
-    [
-        (Full(), "roofline: No space left on device\n"),
-        (None, "roofline: standard output is closed; expected one that can be written, such as /dev/null\n"),
-    ],
-    ids=["full", "closed"],
-)
-def test_what_cannot_be_printed_is_not_all_is_well(monkeypatch, capsys, stream, told):
-    with monkeypatch.context() as patch:
-        patch.setattr("sys.stdout", stream)
-        with pytest.raises(SystemExit) as ended:
-            main(["hardware", "list"])
-    assert (2, told) == (ended.value.code, capsys.readouterr().err)
+def test_what_cannot_be_printed_is_not_all_is_well(monkeypatch, capsys):
+    closed = "standard output is closed; expected one that can be written, such as /dev/null"
+    for stream, told in ((Full(), "No space left on device"), (None, closed)):
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", stream)
+            with pytest.raises(SystemExit) as ended:
+                main(["hardware", "list"])
+        assert (2, f"roofline: {told}\n") == (ended.value.code, capsys.readouterr().err)

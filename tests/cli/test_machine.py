@@ -1,4 +1,4 @@
-"""`roofline selftest` and `roofline doctor`: tables, JSON and exit status."""
+"""`roofline selftest`, `doctor` and `hardware`: tables, JSON and exit status."""
 
 import json
 import os
@@ -6,16 +6,16 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib import metadata
-from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 
-from pytest_roofline.cli.main import main
 from pytest_roofline.core.facts import Gpu, HostFacts, Machine
+from pytest_roofline.core.storage import to_plain
 from pytest_roofline.core.units import printable
 from pytest_roofline.engine import devices, host, inventory
 from pytest_roofline.engine.devices.fake import FakeDevice
+from pytest_roofline.hardware import products
+from pytest_roofline.hardware.lookup import shipped
 from pytest_roofline.machine import selftest
 from pytest_roofline.machine.expectation import expectation_of, read_expectation, write_expectation
 
@@ -32,38 +32,13 @@ NODE = Machine(HOST, gpus=(GPU,), torch_devices=1, libraries=("NVML",))
 NARROW = replace(NODE, gpus=(replace(GPU, pcie_width=8),))
 
 
-def run(*arguments):
-    """The command's result."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-def refused(result):
-    """The one sentence of a command that could not use its input."""
-    assert result.exit_code == 2
-    assert result.stderr.startswith("roofline: ")
-    assert result.stderr.count("\n") == 1
-    return result.stderr.removeprefix("roofline: ").rstrip("\n")
-
-
-@pytest.fixture(scope="module")
-def on_this_cpu(tmp_path_factory):
-    """The self test as run once on this CPU, with small buffers and budgets; its result and its JSON."""
-    path = tmp_path_factory.mktemp("selftest") / "figures" / "selftest.json"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host, "last_level_cache_bytes", lambda: 4 * MIB)
-        patch.setattr(selftest, "BEYOND_BYTES", 8 * MIB)
-        patch.setattr(selftest, "BUDGET_S", 0.05)
-        result = run("selftest", "--device=cpu", "-o", path)
-    return SimpleNamespace(result=result, json=json.loads(path.read_text(encoding="utf-8")))
-
-
-@pytest.mark.parametrize("command", ["doctor", "selftest"])
-def test_without_torch_a_command_says_so_in_a_sentence(command):
+def test_without_torch_a_command_says_so_in_a_sentence():
     code = "import sys; sys.modules['torch'] = None; from pytest_roofline.cli.main import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, command], text=True, capture_output=True, check=False)
     asked = next(line for line in metadata.requires("pytest-roofline") if line.startswith("torch"))
     said = f"roofline: torch is not installed; expected {asked}: pip install '{asked}'\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+    for name in ("doctor", "selftest"):
+        done = subprocess.run([sys.executable, "-c", code, name], text=True, capture_output=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
 def outcome_of(line):
@@ -71,32 +46,24 @@ def outcome_of(line):
     return next((outcome for outcome in OUTCOMES if line.startswith(outcome)), "")
 
 
-def test_the_status_of_the_self_test_tells_whether_a_property_failed(on_this_cpu):
-    outcomes = [outcome_of(line) for line in on_this_cpu.result.stdout.splitlines()]
-    assert on_this_cpu.result.exit_code == int("FAILS" in outcomes)
-
-
-def test_the_self_test_prints_and_writes_the_same_outcomes(on_this_cpu):
-    printed = [outcome_of(line) for line in on_this_cpu.result.stdout.splitlines()]
-    assert [found["outcome"] for found in on_this_cpu.json["properties"]] == [word for word in printed if word]
-
-
-def test_every_property_of_the_json_has_a_name_and_what_was_seen(on_this_cpu):
-    properties = on_this_cpu.json["properties"]
+def test_the_self_test_on_this_cpu_prints_and_writes_the_same_outcomes(command, tmp_path, monkeypatch):
+    # Small buffers and budgets.
+    monkeypatch.setattr(host, "last_level_cache_bytes", lambda: 4 * MIB)
+    monkeypatch.setattr(selftest, "BEYOND_BYTES", 8 * MIB)
+    monkeypatch.setattr(selftest, "BUDGET_S", 0.05)
+    result = command("selftest", "--device=cpu", "-o", "figures/selftest.json")
+    written = json.loads((tmp_path / "figures" / "selftest.json").read_text(encoding="utf-8"))
+    printed = [word for line in result.stdout.splitlines() if (word := outcome_of(line))]
+    properties = written["properties"]
+    assert [found["outcome"] for found in properties] == printed
+    assert result.exit_code == int("FAILS" in printed)
     assert len(properties) == len({found["name"] for found in properties}) == 10
     assert all(found["observed"] for found in properties)
-
-
-def test_the_json_of_the_self_test_says_where_it_ran_and_what_stamps_cost(on_this_cpu):
-    assert {"environment", "calibration", "properties"} == set(on_this_cpu.json)
-    assert on_this_cpu.json["environment"]["device"]["type"] == "cpu"
-    assert on_this_cpu.json["calibration"]["tick_s"] > 0
-
-
-def test_a_cpu_neither_spins_nor_has_graphs_nor_a_power_cap(on_this_cpu):
-    lacking = [found["name"] for found in on_this_cpu.json["properties"] if found["outcome"] == "does not apply"]
-    told = " ".join(lacking)
-    assert all(word in told for word in ("spinning", "cycles", "graph", "matrix products"))
+    assert {"environment", "calibration", "properties"} == set(written)
+    assert written["environment"]["device"]["type"] == "cpu"
+    assert written["calibration"]["tick_s"] > 0
+    lacking = " ".join(found["name"] for found in properties if found["outcome"] == "does not apply")
+    assert all(word in lacking for word in ("spinning", "cycles", "graph", "matrix products"))
 
 
 class FakeWorkloads:
@@ -134,80 +101,44 @@ def accelerator(monkeypatch):
     return install
 
 
-def test_a_sound_device_can_be_trusted(accelerator):
+def test_a_sound_device_can_be_trusted_and_a_failed_property_is_status_1(command, accelerator, tmp_path):
     accelerator(0.9 * H100_BYTES_PER_S)
-    result = run("selftest")
+    result = command("selftest")
     assert (0, "timing can be trusted here") == (result.exit_code, result.stdout.splitlines()[-1])
-
-
-def test_a_failed_property_is_status_1_and_counted(accelerator):
     accelerator(1.5 * H100_BYTES_PER_S)
-    result = run("selftest")
+    result = command("selftest", "-o", "figures.json")
     lines = result.stdout.splitlines()
     assert (1, "1 of 10 properties fail") == (result.exit_code, lines[-1])
     assert next(line for line in lines if line.startswith("FAILS")).startswith("FAILS          a copy stays below")
-
-
-def test_json_is_all_that_the_self_test_prints_when_asked_for(accelerator):
-    accelerator(0.9 * H100_BYTES_PER_S)
-    printed = json.loads(run("selftest", "--json").stdout)
-    assert {"calibration", "environment", "properties"} == printed.keys()
-
-
-def test_a_failed_self_test_still_writes_its_figures(accelerator, tmp_path):
-    accelerator(1.5 * H100_BYTES_PER_S)
-    run("selftest", "-o", tmp_path / "figures.json")
-    (failed,) = [
-        found
-        for found in json.loads((tmp_path / "figures.json").read_text())["properties"]
-        if found["outcome"] == "FAILS"
-    ]
+    written = json.loads((tmp_path / "figures.json").read_text())
+    (failed,) = [found for found in written["properties"] if found["outcome"] == "FAILS"]
     assert failed["figures"]["share"] == pytest.approx(1.5, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [("pipe", "cannot be written; expected a file in a folder"), ("run.jsonl", "has the name of a run file")],
-)
-def test_what_is_no_place_for_figures_is_refused_before_anything_is_measured(tmp_path, monkeypatch, name, told):
-    os.mkfifo(tmp_path / "pipe")
-    monkeypatch.setattr(selftest, "selftest", None)
-    done = run("selftest", "--device=cpu", "-o", tmp_path / name)
-    assert (2, "", True) == (done.exit_code, done.stdout, told in done.stderr), done.output
-    assert [tmp_path / "pipe"] == list(tmp_path.iterdir())
-    assert (tmp_path / "pipe").is_fifo()
-
-
-def test_a_product_without_a_datasheet_is_not_held_against_one(accelerator):
-    accelerator(1.5 * H100_BYTES_PER_S, "A card that nobody knows")
-    assert run("selftest").exit_code == 0
-
-
-def test_the_name_of_a_product_cannot_steer_the_terminal(accelerator):
-    accelerator(0.9 * H100_BYTES_PER_S, "evil\n\x1b[31mFAILS")
-    lines = run("selftest").stdout.splitlines()
-    assert [printable(line) for line in lines] == lines
+    # A product without a datasheet is not held against one, and its name cannot steer the terminal.
+    accelerator(1.5 * H100_BYTES_PER_S, "evil\n\x1b[31mFAILS")
+    result = command("selftest")
+    lines = result.stdout.splitlines()
+    assert (result.exit_code, [printable(line) for line in lines]) == (0, lines)
     assert lines[0].startswith("fake (evil")
 
 
-def test_a_device_that_vanishes_is_one_sentence(accelerator):
+def test_what_the_self_test_cannot_use_is_one_sentence(refused, accelerator, tmp_path, monkeypatch):
+    for name in ("gpux", "cuda:xx", "cpu:0x", "x", "cuda:99"):
+        sentence = refused("selftest", f"--device={name}")
+        assert (sentence.startswith("--device "), name in sentence) == (True, True), name
+    os.mkfifo(tmp_path / "pipe")
+    cases = (("pipe", "cannot be written; expected a file in a folder"), ("run.jsonl", "has the name of a run file"))
+    with monkeypatch.context() as patch:
+        # Refused before anything is measured.
+        patch.setattr(selftest, "selftest", None)
+        for name, told in cases:
+            assert told in refused("selftest", "--device=cpu", "-o", tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_device_that_vanishes_is_one_sentence(command, accelerator):
     accelerator(0.9 * H100_BYTES_PER_S)._vanish_after = 0
-    assert "fake stopped answering" in refused(run("selftest"))
-
-
-@pytest.mark.parametrize("name", ["gpu", "cuda:x", "cpu:0", ""])
-def test_a_device_that_is_none_is_one_sentence(name):
-    result = run("selftest", f"--device={name}x")
-    assert f"{name}x" in refused(result)
-    assert result.stdout == ""
-
-
-def test_a_device_that_is_not_there_is_one_sentence():
-    assert "cuda:99" in refused(run("selftest", "--device=cuda:99"))
-
-
-def test_the_option_that_is_wrong_is_named_as_it_was_given():
-    assert refused(run("selftest", "--device=gpu")).startswith("--device ")
+    result = command("selftest")
+    assert (result.exit_code, "fake stopped answering" in result.stderr) == (2, True)
 
 
 @pytest.fixture
@@ -228,30 +159,19 @@ def expected(tmp_path):
     return tmp_path / "node.json"
 
 
-def test_the_doctor_lists_the_machine_and_its_findings(machine):
-    machine(NARROW)
-    lines = run("doctor").stdout.splitlines()
-    assert [lines[0].split(":")[0], lines[1].split(":")[0], lines[2]] == [
-        "host node",
-        "GPU 0 (NVIDIA H100 80GB HBM3)",
-        "1 GPU seen; torch uses 1",
-    ]
-    assert any(line.startswith("LIMIT   GPU 0") and "PCIe width 8 of 16" in line for line in lines)
-
-
-def test_a_finding_is_no_failure(machine):
-    machine(NARROW)
-    assert run("doctor").exit_code == 0
-
-
-def test_a_machine_as_expected_is_status_0_and_says_so(machine, expected):
-    result = run("doctor", "--expect", expected)
+def test_the_doctor_lists_the_machine_its_findings_and_what_differs(command, machine, expected):
+    result = command("doctor", "--expect", expected)
     assert (0, f"as expected by {expected}") == (result.exit_code, result.stdout.splitlines()[-1])
-
-
-def test_a_machine_that_differs_is_status_1_with_each_difference(machine, expected):
+    machine(NARROW)
+    result = command("doctor")
+    lines = result.stdout.splitlines()
+    # A finding is no failure.
+    assert (result.exit_code, [line.split(":")[0] for line in lines[:3]]) == (
+        0, ["host node", "GPU 0 (NVIDIA H100 80GB HBM3)", "1 GPU seen; torch uses 1"],
+    )  # fmt: skip
+    assert any(line.startswith("LIMIT   GPU 0") and "PCIe width 8 of 16" in line for line in lines)
     machine(replace(NARROW, host=replace(HOST, cpu_model="Intel Xeon")))
-    result = run("doctor", "--expect", expected)
+    result = command("doctor", "--expect", expected)
     assert (1, [
         "GPU 0 (NVIDIA H100 80GB HBM3): pcie_width expected 16, found 8",
         "host: cpu_model expected AMD EPYC, found Intel Xeon",
@@ -259,61 +179,43 @@ def test_a_machine_that_differs_is_status_1_with_each_difference(machine, expect
     ]) == (result.exit_code, [line.partition("; mend: ")[0] for line in result.stdout.splitlines()[-3:]])  # fmt: skip
 
 
-def test_json_holds_the_machine_its_findings_and_the_differences(machine, expected):
-    machine(NARROW)
-    result = run("doctor", "--json", "--expect", expected)
+def test_the_json_of_the_doctor_holds_the_machine_its_findings_and_the_differences(command, machine, expected):
+    assert json.loads(command("doctor", "--json", "--expect", expected).stdout)["differences"] == []
+    machine(replace(NARROW, host=replace(HOST, name="evil\n\x1b[31m")))
+    result = command("doctor", "--json", "--expect", expected)
     told = json.loads(result.stdout)
     assert (1, {"machine", "findings", "differences"}) == (result.exit_code, set(told))
-    assert told["machine"]["gpus"][0]["pcie_width"] == 8
-    assert [
-        {"subject": GPU.label, "fact": "pcie_width", "expected": "16", "observed": "8"}
-    ] == told["differences"]  # fmt: skip
-    assert all(
-        {"kind", "subject", "observed", "effect", "remedy"} == set(finding) for finding in told["findings"]
-    )  # fmt: skip
+    assert (told["machine"]["gpus"][0]["pcie_width"], told["machine"]["host"]["name"]) == (8, "evil\n\x1b[31m")
+    pcie = {"subject": GPU.label, "fact": "pcie_width", "expected": "16", "observed": "8"}
+    assert pcie in told["differences"]
+    names = {"kind", "subject", "observed", "effect", "remedy"}
+    assert all(names == set(finding) for finding in told["findings"])
 
 
-@pytest.mark.parametrize("arguments", [(), ("--expect",)])
-def test_json_names_no_differences_where_there_are_none(machine, expected, arguments):
-    result = run("doctor", "--json", *arguments, *([expected] if arguments else []))
-    assert (0, []) == (result.exit_code, json.loads(result.stdout)["differences"])
-
-
-def test_this_very_machine_can_be_looked_at():
-    result = run("doctor", "--json")
-    assert (0, host.host_facts().cpu_model) == (
-        result.exit_code,
-        json.loads(result.stdout)["machine"]["host"]["cpu_model"],
-    )
-
-
-def test_a_good_node_writes_what_it_has(machine, tmp_path):
-    result = run("doctor", "--write-expect", tmp_path / "node.json")
+def test_a_good_node_writes_what_it_has_and_that_holds_on_it(command, refused, machine, tmp_path, monkeypatch):
+    result = command("doctor", "--write-expect", "node.json")
     assert (0, expectation_of(NODE)) == (result.exit_code, read_expectation(tmp_path / "node.json"))
-    assert str(tmp_path / "node.json") in result.stdout
+    assert "node.json" in result.stdout
+    assert "exists already" in refused("doctor", "--write-expect", "node.json")
+    (tmp_path / "file").write_text("")
+    result = command("doctor", "--write-expect", "file/node.json")
+    assert (result.exit_code, "cannot be written" in result.stderr) == (2, True)
+    result = command("doctor", "--json", "--write-expect", "other.json")
+    assert ("machine" in json.loads(result.stdout), "other.json" in result.stderr) == (True, True)
+    # This very machine can be looked at, and is as it says.
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert command("doctor", "--write-expect", "this.json").exit_code == 0
+    result = command("doctor", "--expect", "this.json", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["machine"]["host"]["cpu_model"] == host.host_facts().cpu_model
 
 
-def test_what_a_node_wrote_holds_on_it(tmp_path):
-    assert run("doctor", "--write-expect", tmp_path / "node.json").exit_code == 0
-    assert run("doctor", "--expect", tmp_path / "node.json").exit_code == 0
-
-
-def test_writing_an_expectation_leaves_the_json_alone(machine, tmp_path):
-    result = run("doctor", "--json", "--write-expect", tmp_path / "node.json")
-    assert "machine" in json.loads(result.stdout)
-    assert "node.json" in result.stderr
-
-
-def test_an_existing_file_is_not_overwritten(machine, tmp_path):
-    (tmp_path / "node.json").write_text("mine")
-    result = run("doctor", "--write-expect", tmp_path / "node.json")
-    assert ("mine", "") == ((tmp_path / "node.json").read_text(), result.stdout)
-    assert "exists already" in refused(result)
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
+def test_an_expectation_that_cannot_be_used_is_one_sentence_before_the_machine_is_looked_at(
+    refused, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(inventory, "take_stock", None)
+    cases = [
         (None, "does not exist"),
         ("", "is empty"),
         ("{", "is not JSON"),
@@ -323,33 +225,112 @@ def test_an_existing_file_is_not_overwritten(machine, tmp_path):
         ('{"schema": 1, "gpus": [{"product": "A", "count": -1}]}', "count is -1"),
         ('{"schema": 1, "gpus": [], "memory_bytes": 0}', "memory_bytes"),
         ('{"schema": 1, "gpus": [{"product": "A\\nB", "count": -1}], "\\n": 1}', "node.json"),
-    ],
-)
-def test_an_expectation_that_cannot_be_used_is_one_sentence_before_the_machine_is_looked_at(
-    monkeypatch, tmp_path, text, sentence
-):
-    asked = []
-    monkeypatch.setattr(inventory, "take_stock", lambda: asked.append(1) or NODE)
-    if text is not None:
-        (tmp_path / "node.json").write_text(text)
-    assert sentence in refused(run("doctor", "--expect", tmp_path / "node.json"))
-    assert asked == []
+    ]
+    for text, sentence in cases:
+        if text is not None:
+            (tmp_path / "node.json").write_text(text)
+        assert sentence in refused("doctor", "--expect", tmp_path / "node.json")
 
 
-def test_a_file_where_none_can_be_written_is_one_sentence(machine, tmp_path):
-    (tmp_path / "file").write_text("")
-    assert "cannot be written" in refused(run("doctor", "--write-expect", tmp_path / "file" / "node.json"))
-
-
-@pytest.mark.parametrize("name", ["evil\nLIMIT fake", "\x1b[31mred", "a\rb", "a\u2028b", "\u202egpu"])
-def test_hostile_names_neither_break_lines_nor_steer_the_terminal(machine, tmp_path, name):
-    gpu = replace(GPU, product=name, driver=name, partition=name, others_bytes=None)
-    machine(replace(NODE, host=replace(HOST, name=name, cpu_model=name, kernel=name, governor=name), gpus=(gpu,)))
+def test_hostile_names_neither_break_lines_nor_steer_the_terminal(command, machine, tmp_path):
     write_expectation(tmp_path / "node.json", expectation_of(NODE))
-    lines = run("doctor", "--expect", tmp_path / "node.json").stdout.split("\n")
-    assert [printable(line) for line in lines] == lines
+    for name in ("evil\nLIMIT fake", "\x1b[31mred", "a\rb", "a\u2028b", "\u202egpu"):
+        gpu = replace(GPU, product=name, driver=name, partition=name, others_bytes=None)
+        machine(replace(NODE, host=replace(HOST, name=name, cpu_model=name, kernel=name, governor=name), gpus=(gpu,)))
+        lines = command("doctor", "--expect", "node.json").stdout.split("\n")
+        assert [printable(line) for line in lines] == lines
 
 
-def test_hostile_names_come_through_json_unchanged(machine):
-    machine(replace(NODE, gpus=(replace(GPU, product="evil\n\x1b[31m"),)))
-    assert json.loads(run("doctor", "--json").stdout)["machine"]["gpus"][0]["product"] == "evil\n\x1b[31m"
+@pytest.fixture
+def described(tmp_path):
+    """Writes a T4 down under another name, as hardware.json of a folder, with some peaks changed."""
+
+    def write(folder, **peaks):
+        plain = to_plain(products()["Tesla T4"])
+        plain |= {"family": "t40", "product": "t40-pcie", "names": [{"name": "Prototype X", "source": "nvidia-smi"}]}
+        for name, value in peaks.items():
+            plain["peaks"][name]["value"] = value
+        path = tmp_path / folder / "hardware.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps({"schema": 1, "products": [plain]}), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_the_list_has_every_product_and_marks_what_bounds_nothing(command):
+    result = command("hardware", "list")
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0
+    rows = [line for line in lines if line.split() and line.split()[0] != "product"]
+    assert len(rows) >= len(shipped().catalogue.products)
+    (row,) = [line.split() for line in lines if line.startswith("h100-nvl")]
+    assert row == ["h100-nvl", "94gb", "3900", "(63)", "(300)", "(835.5)", "(835.5)", "(417.5)", "(60)"]
+    assert max(map(len, lines[:-1])) <= 80
+    rows = json.loads(command("hardware", "list", "--json").stdout)
+    assert [row["product"] for row in rows] == sorted(row["product"] for row in rows)
+    (row,) = [row for row in rows if row["product"] == "h200-sxm"]
+    assert row["peaks"]["memory_GBps"]["bounds"] is True
+    assert {"value", "source", "confidence", "bounds", "note"} == row["facts"]["units"].keys()
+
+
+def test_a_product_is_shown_with_what_bounds_nothing_and_an_unknown_one_with_what_to_write_down(command):
+    text = command("hardware", "show", "AMD Instinct MI250X").stdout
+    assert "pcie_GBps 31.5 (medium; bounds nothing; some hosts are reached over Infinity Fabric" in text
+    assert 'printed as "AMD Instinct MI250X / MI250", where units agree' in text
+    text = command("hardware", "show", "AMD Radeon Graphics").stdout
+    assert [line.split(" (")[0] for line in text.split("\n") if line and line[0] != " "] == [
+        "mi250x-oam 64gb", "mi300x-oam 192gb", "mi325x-oam 256gb",
+    ]  # fmt: skip
+    result = command("hardware", "show", "NVIDIA H20")
+    assert result.exit_code == 1
+    assert "'NVIDIA H20' is not known. Fill this in from its datasheet" in result.stdout
+    assert "roofline hardware check baselines/hardware.json" in result.stdout
+    assert json.loads(command("hardware", "show", "NVIDIA H20", "--json").stdout) == []
+    result = command("hardware", "show", "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
+    assert (result.exit_code, result.stdout.count("\n")) == (1, 1)
+    assert "no datasheet tells the peaks of a part" in result.stdout
+
+
+def test_a_users_file_is_read_from_baselines_and_from_every_folder_that_is_named(command, described, tmp_path):
+    nothing = "nothing wrong in no file of hardware: what ships is tested with the package\n"
+    assert command("hardware", "check").stdout == nothing
+    described("site")
+    assert command("hardware", "show", "Prototype X").exit_code == 1
+    assert command("--hardware", tmp_path / "site", "hardware", "show", "Prototype X").exit_code == 0
+    (tmp_path / "site").rename(tmp_path / "baselines")
+    assert "t40-pcie    16gb      320" in command("hardware", "list").stdout
+    assert command("hardware", "check").stdout == "nothing wrong in baselines/hardware.json\n"
+    assert "Prototype X" not in products()
+    assert command("baseline", "check").stdout == "nothing wrong in 0 entries of 0 files\n"
+
+
+def test_a_file_with_what_cannot_be_lists_all_of_it_and_is_used_by_no_command(command, described):
+    path = described("baselines", fp16_TFLOPS=130e12, memory_GBps=3200e9)
+    for result in (command("hardware", "check"), command("hardware", "check", path)):
+        assert result.exit_code == 1
+        assert "t40-pcie 16gb peaks.fp16_TFLOPS is 1.3e+14; expected 0.1 to 100000" in result.stdout
+        assert "2 wrong in" in result.stdout
+    found = json.loads(command("hardware", "check", path, "--json").stdout)
+    assert {row["where"] for row in found} == {"t40-pcie 16gb peaks.fp16_TFLOPS", "t40-pcie 16gb peaks.memory_GBps"}
+    assert all(row["file"] == str(path) for row in found)
+    for arguments in (("hardware", "list"), ("hardware", "show", "Tesla T4"), ("compare", "a", "b")):
+        result = command(*arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith("roofline: hardware baselines/hardware.json: t40-pcie 16gb peaks.")
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_is_checked_beside_those_that_are_in_use(command, described):
+    first, second = described("a"), described("b")
+    text = second.read_text(encoding="utf-8").replace("t40-pcie", "t41-pcie")
+    second.write_text(text, encoding="utf-8")
+    assert command("hardware", "check", first).exit_code == 0
+    result = command("--hardware", "a", "--hardware", "b", "hardware", "check", first)
+    assert (result.exit_code, "name 'Prototype X' is that of t40-pcie" in result.stdout) == (1, True)
+    for content, said in (("{", "is not JSON"), (None, "does not exist")):
+        (first.parent / "mine.json").unlink(missing_ok=True)
+        if content is not None:
+            (first.parent / "mine.json").write_text(content, encoding="utf-8")
+        result = command("hardware", "check", "a/mine.json")
+        assert (result.exit_code, result.stdout, said in result.stderr) == (2, "", True)

@@ -1,4 +1,4 @@
-"""`roofline explain` and `roofline drill` as a user types them."""
+"""`roofline compare`, `explain` and `drill` as a user types them."""
 
 import json
 import math
@@ -6,28 +6,106 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from pytest_roofline.cli.main import main
 from pytest_roofline.core.memory import MemoryUse
 from pytest_roofline.core.profiles import Figure, Profile
 from pytest_roofline.core.records import Judgement, SessionRecord, SpreadRecord
 from pytest_roofline.core.samples import Samples
+from pytest_roofline.version import __version__
 
 
 @pytest.fixture
-def command(tmp_path, monkeypatch):
-    """Runs the command in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
+def runs(make, tmp_path):
+    """Saved runs of five processes: those of `fast` and `same` take a second, those of `slow` two."""
+    for name, seconds in (("fast", 1.0), ("same", 1.0), ("slow", 2.0)):
+        processes = [make.measurement(seconds, process=f"process-{number}", round=number) for number in range(1, 6)]
+        make.save(tmp_path / ".roofline" / "runs" / f"{name}.jsonl", *processes)
+    return tmp_path / ".roofline" / "runs"
 
-    def run(*arguments):
-        return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
-    return run
+def test_compare_takes_names_paths_folders_and_a_tolerance(command, runs, make, tmp_path):
+    assert command("compare", runs / "fast.jsonl", "slow").exit_code == 1
+    assert command("compare", "fast", "slow", "--tolerance", "200%!").exit_code == 0
+    make.save(tmp_path / "elsewhere" / "runs" / "r.jsonl", make.measurement())
+    assert command("compare", "r", "r", "--dir", "elsewhere").exit_code == 0
+    # A folder means its runs, unless a saved run is called so.
+    (tmp_path / "same").mkdir()
+    assert "holds no run file" in command("compare", "fast", "same/").stderr
+    assert command("compare", "fast", "same").exit_code == 0
+    (runs / "slow.jsonl").rename(tmp_path / "same" / "slow.jsonl")
+    assert command("compare", "fast", "same/").exit_code == 1
+
+
+def test_an_unusable_file_gets_one_sentence_on_stderr_and_status_2(refused, runs, tmp_path):
+    cases = [
+        (None, "run file bad.jsonl does not exist"),
+        ("", "run file bad.jsonl is empty; expected JSON"),
+        ("{", "run file bad.jsonl, line 1 is not JSON"),
+        ("not json\n", "run file bad.jsonl, line 1 is not JSON"),
+        ("[]\n", "run file bad.jsonl, line 1 has type None; expected one of header"),
+        ('{"type": "header", "schema": 2}\n', "schema version 2; this pytest-roofline reads version 1"),
+        ('{"type": "header", "schema": 1}\n', "missing required field `run_id`"),
+        ('{"type": "header", "schema": NaN}\n', "holds NaN, which is no number"),
+        ('{"type": "header", "schema": ' + "1" * 5000 + "}\n", "bad.jsonl, line 1"),
+        ('{"type": "header", "\\ud800": 1, "schema": 1}\n', "bad.jsonl, line 1"),
+    ]
+    for content, sentence in cases:
+        if content is not None:
+            (tmp_path / "bad.jsonl").write_text(content)
+        for order in (("bad.jsonl", "fast"), ("fast", "bad.jsonl")):
+            assert sentence in refused("compare", *order)
+    (tmp_path / "bad.jsonl").write_bytes(b"\x80\x04\x95pickle")
+    assert "is not UTF-8 text" in refused("compare", "bad.jsonl", "fast")
+    text = (runs / "slow.jsonl").read_text()
+    (runs / "slow.jsonl").write_text(text.replace('"seconds": [2.0]', '"seconds": []'))
+    assert "slow.jsonl, line 2" in refused("compare", "fast", "slow")
+
+
+def test_times_at_the_ends_of_the_range_are_compared_or_refused_but_never_a_crash(command, runs):
+    slow, fast = ((runs / f"{name}.jsonl").read_text() for name in ("slow", "fast"))
+    for one, other in (("1e300", "1e-300"), ("1e-300", "1e300")):
+        (runs / "slow.jsonl").write_text(slow.replace('"seconds": [2.0]', f'"seconds": [{one}]'))
+        (runs / "fast.jsonl").write_text(fast.replace('"seconds": [1.0]', f'"seconds": [{other}]'))
+        result = command("compare", "fast", "slow")
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def test_what_compare_is_not_given_right_is_refused(refused, command, make, runs):
+    other = make.measurement(key=make.key(hardware=make.hardware(product="h100-sxm")))
+    make.save(runs / "other.jsonl", other)
+    sentence = refused("compare", "fast", "other")
+    assert ("h100-sxm, 141gb" in sentence, "h200-sxm, 141gb" in sentence) == (True, True)
+    for tolerance in ("0", "-5%", "nan", "5", "many"):
+        assert refused("compare", "fast", "slow", "--tolerance", tolerance).startswith(f"--tolerance is '{tolerance}'")
+    for name in ("no such run", ".hidden"):
+        assert f"run name is {name!r}" in refused("compare", "fast", name)
+    for arguments in (["compare", "fast"], ["baseline", "propose"], ["nonsense"], ["compare", "--nonsense"]):
+        result = command(*arguments)
+        assert (result.exit_code, result.stdout) == (2, ""), arguments
+
+
+def test_names_in_a_run_cannot_steer_the_terminal_and_a_cut_run_is_noted(command, make, tmp_path, runs):
+    key = make.key("x\x1b[31m[/red]\n", parameters={"memory": "a\r"})
+    make.save(tmp_path / "r.jsonl", make.measurement(key=key))
+    assert "x\\x1b[31m[/red]\\n[a\\r]" in command("compare", "r.jsonl", "r.jsonl").stdout.replace("\n", "")
+    measurement = make.measurement(key=make.key("x\x1b[31m"), invalid="a\x07b\nc")
+    make.save(tmp_path / "r.jsonl", measurement, judged(measurement, reason="d\x1be", source="f\rg"))
+    assert not {"\x1b", "\x07", "\r"} & set(command("explain", "r.jsonl").stdout)
+    whole = (runs / "fast.jsonl").read_text()
+    (runs / "fast.jsonl").write_text(whole + whole[:20])
+    assert "fast.jsonl ends in the middle of a line" in command("compare", "fast", "same").stderr
+
+
+def test_the_process_ends_with_the_status_and_without_a_traceback(runs, tmp_path):
+    for arguments, status in ((("compare", "fast", "slow"), 1), (("compare", "fast", "gone"), 2), (("--version",), 0)):
+        program = "from pytest_roofline.cli.main import main; main()"
+        line = [sys.executable, "-c", program, *arguments]
+        result = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert (result.returncode, "Traceback" in result.stderr) == (status, False)
+    assert result.stdout == f"roofline, version {__version__}\n"
 
 
 def judged(measurement, verdict="REGRESSED", **changes):
@@ -61,7 +139,7 @@ def judged(measurement, verdict="REGRESSED", **changes):
 
 
 @pytest.fixture
-def saved(make, tmp_path):
+def told(make, tmp_path):
     """A run of two tests, one of them judged after three processes of which one does not count."""
 
     def numbers(seconds, **changes):
@@ -78,9 +156,9 @@ def saved(make, tmp_path):
     return make.save(path, *slow, other, judged(slow[0]), judged(other, "PASSED", estimate=0.001))
 
 
-def test_explain_shows_every_process_with_its_round_and_median(command, saved):
-    lines = command("explain", "new", "slow").stdout.splitlines()
-    shown = [line for line in lines if line.lstrip().startswith("round ")]
+def test_explain_shows_every_process_with_its_round_and_median(command, told):
+    result = command("explain", "new", "slow")
+    shown = [line for line in result.stdout.splitlines() if line.lstrip().startswith("round ")]
     assert [re.match(r" *round (\d), process (\w+): ([0-9.]+ \w+)", line).groups() for line in shown] == [
         ("1", "aaaaaa", "1.30 ms"),
         ("2", "bbbbbb", "1.31 ms"),
@@ -88,63 +166,40 @@ def test_explain_shows_every_process_with_its_round_and_median(command, saved):
     ]
     assert ["does not count" in line for line in shown] == [False, False, True]
     assert "datasheet" in shown[2]
+    strips = [line for line in result.stdout.splitlines() if "|" in line]
+    assert strips
+    assert all(len(line.partition(";")[0]) <= 80 for line in strips)
 
 
-def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(command, saved):
+def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(command, refused, told, make, tmp_path):
     for words in (("explain", "newer"), ("compare", "new", "newer"), ("baseline", "propose", "newer", "-o", "p.json")):
-        result = command(*words)
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert "run file .roofline/runs/newer.jsonl does not exist; saved runs: new\n" in result.stderr
-
-
-def test_a_proposal_that_is_not_there_is_asked_of_propose(command, saved):
-    result = command("baseline", "approve", "new")
-    assert result.exit_code == 2
-    assert result.stderr == (
-        "roofline: proposal new does not exist; expected a file that `roofline baseline propose` wrote\n"
-    )
-
-
-def test_of_many_saved_runs_the_newest_are_named(command, saved, make):
+        assert "run file .roofline/runs/newer.jsonl does not exist; saved runs: new" == refused(*words)
+    expected = "proposal new does not exist; expected a file that `roofline baseline propose` wrote"
+    assert refused("baseline", "approve", "new") == expected
     for number in range(7):
-        path = make.save(saved.with_name(f"b{6 - number}.jsonl"), make.measurement())
+        path = make.save(told.with_name(f"b{6 - number}.jsonl"), make.measurement())
         os.utime(path, (number, number))
-    assert command("explain", "newer").stderr.endswith("; saved runs: …, b3, b2, b1, b0, new\n")
+    assert refused("explain", "newer").endswith("; saved runs: …, b3, b2, b1, b0, new")
+    for path in told.parent.iterdir():
+        path.unlink()
+    assert refused("explain", "new").endswith("no run is saved in .roofline yet, save one with --roofline-save=NAME")
 
 
-def test_where_nothing_is_saved_the_option_that_saves_is_named(command):
-    assert command("explain", "new").stderr.endswith(
-        "no run is saved in .roofline yet, save one with --roofline-save=NAME\n"
-    )
-
-
-def test_explain_prefers_a_size_to_one_whose_name_ends_as_it_does(command, make, tmp_path):
-    names = ["copy[4MiB]", "copy[fp32-4MiB]", "copy[2004MiB]"]
+def test_a_test_is_named_by_part_of_its_label_or_by_its_id(command, refused, told, make, tmp_path):
+    for test, count in (("slow", 1), ("low[", 1), ("test_memcpy.py::test_slow[64MiB]", 1), ("slow[64MiB]", 1), ("", 2)):
+        assert command("explain", "new", *[test] * bool(test)).stdout.count("samples by process") == count, test
+    sentence = refused("explain", "new", "nothing")
+    assert ("'nothing'" in sentence, "slow[64MiB], other[64MiB]" in sentence) == (True, True)
+    # A size goes before one whose name ends as it does, and a whole name before its part in others.
+    names = ["copy[4MiB]", "copy[fp32-4MiB]", "copy[2004MiB]", "copy"]
     measured = [make.measurement(label=name, test_id=f"t.py::test_{name}") for name in names]
-    make.save(tmp_path / ".roofline" / "runs" / "new.jsonl", *measured)
-    for text, found in {"4MiB": names[:2], "4Mi": names, "[4MiB": names[:1], "copy": names}.items():
-        shown = command("explain", "new", text).stdout
-        assert found == [name for name in names if f"{name} in " in shown]
-
-
-def test_explain_without_a_test_shows_all(command, saved):
-    text = command("explain", "new").stdout
-    assert text.count("samples by process") == 2
-
-
-@pytest.mark.parametrize("test", ["slow", "low[", "test_memcpy.py::test_slow[64MiB]", "slow[64MiB]"])
-def test_a_test_is_named_by_part_of_its_label_or_by_its_id(command, saved, test):
-    result = command("explain", "new", test)
-    assert result.exit_code == 0
-    assert result.stdout.count("samples by process") == 1
-
-
-def test_an_exact_name_goes_before_its_part_in_others(command, make, tmp_path):
-    short, longer = (make.measurement(key=make.key(name, parameters={})) for name in ("copy", "copy_twice"))
-    make.save(tmp_path / "r.jsonl", short, longer, judged(short), judged(longer))
-    text = command("explain", "r.jsonl", "copy").stdout
-    assert text.count("samples by process") == 1
-    assert "copy_twice" not in text
+    make.save(tmp_path / "r.jsonl", *measured)
+    cases = {"4MiB": names[:2], "4Mi": names[:3], "[4MiB": names[:1], "copy": names[3:], "opy": names}
+    for text, found in cases.items():
+        shown = command("explain", "r.jsonl", text).stdout.splitlines()
+        assert found == [name for name in names if any(line.startswith(f"{name} ") for line in shown)], text
+    make.save(tmp_path / "empty.jsonl")
+    assert "nothing at all" in refused("explain", "empty.jsonl")
 
 
 def test_what_a_test_found_besides_times_can_be_read_again(command, make, tmp_path):
@@ -167,45 +222,6 @@ def test_what_a_test_found_besides_times_can_be_read_again(command, make, tmp_pa
     # Memory is followed under a name of its own, in a test that may have measured nothing.
     assert "activations 16 B (67 %)" in command("explain", "r.jsonl", "step.forward").stdout
     assert command("explain", "r.jsonl", "other").stdout.splitlines()[-1] == "other: efficiency 50.0 %"
-
-
-def test_a_test_that_was_not_measured_is_refused_with_those_that_were(command, saved):
-    result = command("explain", "new", "nothing")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "'nothing'" in result.stderr
-    assert "slow[64MiB], other[64MiB]" in result.stderr
-
-
-def test_a_run_that_measured_nothing_is_refused(command, make, tmp_path):
-    make.save(tmp_path / "r.jsonl")
-    result = command("explain", "r.jsonl")
-    assert result.exit_code == 2
-    assert "nothing at all" in result.stderr
-
-
-def test_a_run_that_is_not_there_is_refused(command):
-    result = command("explain", "gone")
-    assert result.exit_code == 2
-    assert "gone.jsonl does not exist" in result.stderr
-
-
-def test_hostile_text_in_a_run_is_shown_harmlessly(command, make, tmp_path):
-    measurement = make.measurement(key=make.key("x\x1b[31m"), invalid="a\x07b\nc")
-    make.save(tmp_path / "r.jsonl", measurement, judged(measurement, reason="d\x1be", source="f\rg"))
-    text = command("explain", "r.jsonl").stdout
-    assert not {"\x1b", "\x07", "\r"} & set(text)
-
-
-def test_all_samples_alike_are_shown_too(command, make, tmp_path):
-    measurement = make.measurement(1e-3, 1e-3, 1e-3)
-    make.save(tmp_path / "r.jsonl", measurement, judged(measurement))
-    assert command("explain", "r.jsonl").exit_code == 0
-
-
-def test_lines_keep_within_eighty_columns_or_are_whole_sentences(command, saved):
-    strips = [line for line in command("explain", "new", "slow").stdout.splitlines() if "|" in line]
-    assert strips
-    assert all(len(line.partition(";")[0]) <= 80 for line in strips)
 
 
 class Pytest:
@@ -244,147 +260,87 @@ def dosed(measurement, seen=0.10, **changes):
 
 
 def test_a_drill_in_which_every_compared_test_turned_red_is_a_success(command, make, drilled):
-    red, other, first, _ = red_and_other(make)
+    red, other, first, second = red_and_other(make, verdict="REGRESSED")
     missing = Judgement(other.test_id, other.label, "NO BASELINE", 0.05, reason="none")
     drilled.records = (red, other, first, missing)
     result = command("drill", "10%")
     said = "drill of +10 %: 1 of 1 tests turned red\nagainst their baselines +10.0 % time; +10.0 % was asked for\n"
     assert (result.exit_code, result.stdout) == (0, said)
-
-
-@pytest.mark.parametrize(
-    ("seen", "missed"),
-    [
-        (0.12, ""),
-        (0.89, "takes +89.0 % time (+82.9…+95.3 %)"),
-        (0.06, "takes +6.0 % time (+2.6…+9.5 %)"),
-    ],
-)
-def test_a_drill_that_slowed_a_test_down_by_something_else_than_was_asked_for_proves_nothing(
-    command, make, drilled, seen, missed
-):
-    red, other = (make.measurement(key=make.key(name)) for name in ("red", "other"))
-    drilled.records = (red, other, dosed(red), dosed(other, seen))
-    result = command("drill", "10%")
-    assert result.exit_code == bool(missed)
-    assert "drill of +10 %: 2 of 2 tests turned red\n" in result.stdout
-    assert (f"not the drill's doing: other[64MiB] {missed}" in result.stdout) == bool(missed)
-    told = json.loads(command("drill", "10%", "--json").stdout)
-    assert [one["missed"] for one in told["tests"]] == ["", missed]
-
-
-def test_what_is_held_against_a_limit_alone_tells_nothing_of_the_dose(command, make, drilled):
-    red = make.measurement(key=make.key("red"))
+    # The judgement of the run's end, and not the outcome, is what a drill reads: an expected failure is red too.
+    drilled.records = (red, other, first, second, make.outcome(other, "passed"))
+    assert command("drill", "10%").exit_code == 0
+    # What is held against a limit alone tells nothing of the dose.
     drilled.records = (red, dosed(red, 0.89, reference=(), limit_s=1e-3))
     result = command("drill", "10%")
     assert (result.exit_code, result.stdout) == (0, "drill of +10 %: 1 of 1 tests turned red\n")
 
 
-@pytest.mark.parametrize("verdict", ["PASSED", "INCONCLUSIVE", "IMPROVED"])
-def test_a_drill_in_which_a_test_did_not_turn_red_is_a_failure(command, make, drilled, verdict):
-    drilled.records = red_and_other(make, verdict=verdict, estimate=math.log(1.1), reach=0.04, reason="too noisy")
-    result = command("drill", "10%")
-    assert result.exit_code == 1
-    assert "1 of 2 tests turned red" in result.stdout
-    assert f"not red: other[64MiB] {verdict}, seen as +10.0 %: too noisy" in result.stdout
+def test_a_test_slowed_down_by_something_else_than_was_asked_for_proves_nothing(command, make, drilled):
+    red, other = (make.measurement(key=make.key(name)) for name in ("red", "other"))
+    cases = [
+        (0.12, ""),
+        (0.89, "takes +89.0 % time (+82.9…+95.3 %)"),
+        (0.06, "takes +6.0 % time (+2.6…+9.5 %)"),
+    ]
+    for seen, missed in cases:
+        drilled.records = (red, other, dosed(red), dosed(other, seen))
+        result = command("drill", "10%")
+        assert result.exit_code == bool(missed)
+        assert "drill of +10 %: 2 of 2 tests turned red\n" in result.stdout
+        assert (f"not the drill's doing: other[64MiB] {missed}" in result.stdout) == bool(missed)
+        told = json.loads(command("drill", "10%", "--json").stdout)
+        assert [one["missed"] for one in told["tests"]] == ["", missed]
 
 
-def test_a_drill_within_the_tolerance_says_that_it_is(command, make, drilled):
-    drilled.records = red_and_other(make, estimate=math.log(1.1), tolerance=0.2)
-    assert "within its tolerance of 20 %" in command("drill", "10%").stdout
+def test_a_drill_says_why_a_test_did_not_turn_red(command, make, drilled):
+    seen = {"estimate": math.log(1.1)}
+    cases = [
+        *(
+            ({"verdict": verdict, "reach": 0.04, "reason": "too noisy"}, f"{verdict}, seen as +10.0 %: too noisy")
+            for verdict in ("PASSED", "INCONCLUSIVE", "IMPROVED")
+        ),
+        ({"tolerance": 0.2}, "PASSED, seen as +10.0 %: within its tolerance of 20 %"),
+        ({"verdict": "INCONCLUSIVE", "reach": 0.15}, "this run would have caught slowdowns from 15.0% up only; use "),
+    ]
+    for changes, why in cases:
+        drilled.records = red_and_other(make, **seen, **changes)
+        result = command("drill", "10%")
+        assert (result.exit_code, "1 of 2 tests turned red" in result.stdout) == (1, True)
+        assert "  not red: other[64MiB] " in result.stdout
+        assert why in result.stdout
 
 
-def test_a_drill_below_what_the_run_can_find_says_from_where_on_it_can(command, make, drilled):
-    drilled.records = red_and_other(make, verdict="INCONCLUSIVE", estimate=math.log(1.1), reach=0.15)
-    text = command("drill", "10%").stdout
-    assert "from 15.0% up" in text
-    assert "--roofline-rounds=auto" in text
-
-
-def test_a_drill_that_compared_nothing_is_told_apart(command, make, drilled):
-    measurement = make.measurement()
-    drilled.records = (measurement, Judgement(measurement.test_id, measurement.label, "NO BASELINE", 0.05))
-    drilled.status = 0
-    result = command("drill", "10%")
-    assert result.exit_code == 2
-    assert "nothing was compared" in result.stderr
-
-
-@pytest.mark.parametrize("status", [2, 3, 4, -9])
-def test_a_drill_whose_pytest_did_not_come_to_its_end_proves_nothing(command, make, drilled, status):
-    drilled.records = red_and_other(make)
-    drilled.status = status
-    result = command("drill", "10%")
-    assert result.exit_code == 2
-    assert str(status) in result.stderr
-
-
-def test_a_drill_that_selected_no_test_says_so(command, drilled):
-    drilled.records, drilled.status = None, 5
-    result = command("drill", "20%", "-k", "nothing")
-    said = "pytest selected no test, so nothing was measured; look at its paths and at -k"
-    assert (result.exit_code, result.stderr) == (2, f"roofline: {said}\n")
-
-
-def test_a_drill_of_which_nothing_can_be_trusted_asks_for_no_baseline(command, make, drilled):
+def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drilled):
     one, other = (make.measurement(key=make.key(name)) for name in ("one", "other"))
+    without = Judgement(other.test_id, other.label, "NO BASELINE", 0.05)
     reason = "others kept a core busy; run it on a quiet machine"
     invalid = Judgement(one.test_id, one.label, "INVALID", 0.05, reason=reason)
-    drilled.records = (one, other, invalid, Judgement(other.test_id, other.label, "NO BASELINE", 0.05))
-    result = command("drill", "10%")
-    said = f"nothing was compared, so nothing could turn red; one[64MiB] is INVALID: {reason}"
-    assert (result.exit_code, result.stderr) == (2, f"roofline: {said}\n")
-
-
-def test_a_drill_that_left_no_run_proves_nothing(command, drilled):
-    drilled.records = None
-    assert command("drill", "10%").exit_code == 2
-
-
-@pytest.mark.parametrize("share", ["0", "lots", "10", "nan"])
-def test_an_impossible_share_is_refused_before_anything_runs(command, drilled, share):
-    result = command("drill", share)
-    assert result.exit_code == 2
-    assert f"SHARE is {share!r}" in result.stderr
+    nothing = "nothing was compared, so nothing could turn red; "
+    ended = "pytest ended with status {} and measured nothing that could be judged"
+    cases = [
+        ((other, without), 0, f"{nothing}record a baseline first"),
+        ((one, other, invalid, without), 1, f"{nothing}one[64MiB] is INVALID: {reason}"),
+        (None, 5, "pytest selected no test, so nothing was measured; look at its paths and at -k"),
+        (None, 1, ended.format(1)),
+        *((red_and_other(make), status, ended.format(status)) for status in (2, 3, 4, -9)),
+    ]
+    for records, drilled.status, said in cases:
+        drilled.records = records
+        assert refused("drill", "10%") == said
+    drilled.command = []
+    for share in ("0", "lots", "10", "nan"):
+        assert f"SHARE is {share!r}" in refused("drill", share)
     assert drilled.command == []
 
 
-def test_the_arguments_of_a_drill_are_pytests_in_their_order(command, make, drilled):
+def test_the_arguments_of_a_drill_are_pytests_and_its_run_is_named_anew_each_time(command, make, drilled, tmp_path):
     drilled.records = red_and_other(make)
-    arguments = [
-        "perf_tests",
-        "-k",
-        "copy and not 1GiB",
-        "-m",
-        "gate",
-        "-vv",
-        "--roofline-against=old",
-        "-x",
-        "-p",
-        "no:x",
-    ]
-    command("drill", "10%", *arguments)
-    assert drilled.command[: 4 + len(arguments)] == [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--roofline-rounds=auto",
-        *arguments,
-    ]
+    arguments = ["perf_tests", "-k", "copy and not 1GiB", "-vv", "--roofline-against=old", "-x", "-p", "no:x"]
+    for _ in range(2):
+        command("drill", "10%", *arguments, "--roofline-dir=results")
+    expected = [sys.executable, "-m", "pytest", "--roofline-rounds=auto", *arguments]
+    assert drilled.command[: len(expected)] == expected
     assert "--roofline-drill=10%" in drilled.command
-
-
-def test_a_drill_keeps_its_run_where_it_is_told_and_names_it_anew_each_time(command, make, drilled, tmp_path):
-    drilled.records = red_and_other(make)
-    command("drill", "10%", "--roofline-dir=results")
-    command("drill", "10%", "--roofline-dir=results")
     names = [path.stem for path in (tmp_path / "results" / "runs").glob("*.jsonl")]
     assert len(names) == len(set(names)) == 2
     assert all(name.startswith("drill-") for name in names)
-
-
-def test_a_test_that_was_judged_only_after_others_moved_counts_as_it_ended(command, make, drilled):
-    # The judgement of the run's end, and not the outcome, is what a drill reads: an expected failure is red too.
-    red, other, first, second = red_and_other(make, verdict="REGRESSED")
-    drilled.records = (red, other, first, replace(second), make.outcome(other, "passed"))
-    assert command("drill", "10%").exit_code == 0

@@ -1,0 +1,315 @@
+"""`roofline init` and `roofline report`: what they write, and that they overwrite nobody's work."""
+
+import errno
+import json
+import os
+import re
+from pathlib import Path
+
+import jsonschema
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.cli import output as cli_init
+from pytest_roofline.cli.main import main
+from pytest_roofline.core.errors import BadInput, CannotStore
+from pytest_roofline.report import files as report_files
+from pytest_roofline.report import page
+
+from .. import warm
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOW = ".github/workflows/roofline.yml"
+MEMCPY = "perf_tests/test_memcpy.py"
+H100 = "baselines/h100.json"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty folder, in which the command is called."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def init(*arguments):
+    """The command's result."""
+    return CliRunner().invoke(main, ["init", *map(str, arguments)])
+
+
+def done(*arguments):
+    """What a command that succeeds says of what it did."""
+    result = init(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refused_by_init(*arguments):
+    """The one sentence of a command that refuses."""
+    result = init(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("roofline: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def tree(folder):
+    """Every file below a folder with what is in it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_it_writes_what_ships_and_a_workflow(home):
+    first, last = init("a folder").stdout.splitlines()
+    assert re.fullmatch(r"\d+ files written into a folder: baselines/ \d+, perf_tests/ \d+, \.github/.*", first)
+    assert last == "next: cd 'a folder' && pytest perf_tests -k memcpy"
+    sources = [*(ROOT / "perf_tests").glob("*.py"), *(ROOT / "baselines").glob("*.json")]
+    texts = {"pytest.ini", "perf_tests/README.md", "baselines/README.md", WORKFLOW}
+    written = tree(home / "a folder")
+    assert {str(path.relative_to(ROOT)) for path in sources} | texts == set(written)
+    assert all(path.read_bytes() == written[str(path.relative_to(ROOT))] for path in sources)
+    text = written["pytest.ini"].decode()
+    assert {"--import-mode=importlib", "--strict-markers"} <= set(re.search("addopts = (.*)", text)[1].split())
+    # A second call writes nothing.
+    again = done("a folder")
+    assert ([], written, set(written)) == (again["written"], tree(home / "a folder"), set(again["same"]))
+
+
+def test_the_suite_is_collected_there_also_where_pytest_is_configured_already(home):
+    (home / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    init(".", "--ci=none")
+    assert not (home / "pytest.ini").exists()
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    found = warm.run(
+        ["-m", "pytest", "-p", "no:cacheprovider", "perf_tests", "-q", "--collect-only"], cwd=home, env=plain
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "perf_tests/test_memcpy.py::test_memcpy_h2h[4KiB]" in found.stdout
+
+
+def test_files_are_written_for_the_ci_that_was_asked_for(home):
+    every = {target for _, target in cli_init.CI.values()}
+    for number, (options, expected) in enumerate((
+        ([], {WORKFLOW}),
+        (["--ci=github"], {WORKFLOW}),
+        (["--ci=slurm", "--ci=gitlab"], {".gitlab-ci.yml", "roofline.sbatch"}),
+        (["--ci=none"], set()),
+    )):  # fmt: skip
+        assert expected == set(done(f"new{number}", *options)["written"]) & every
+
+
+def test_files_that_differ_are_refused_by_name_and_overwritten_by_force(home):
+    for name in (MEMCPY, H100):
+        (home / name).parent.mkdir()
+        (home / name).write_text("mine\n")
+    assert (
+        f"{H100}, {MEMCPY} are there already and differ from what ships; nothing was written, --force"
+        in refused_by_init(".")
+    )
+    assert {MEMCPY: b"mine\n", H100: b"mine\n"} == tree(home)
+    assert {MEMCPY, H100} <= set(done(".", "--force")["written"])
+    assert (home / MEMCPY).read_bytes() == (ROOT / MEMCPY).read_bytes()
+    result = init("new", "--update")
+    assert (result.exit_code, (home / "new").exists()) == (2, False)
+    assert "commit your changes, call it with --force, and read `git diff`" in result.stderr
+
+
+def test_a_configuration_of_pytest_that_is_there_stays_the_only_one(home):
+    for number, (name, text) in enumerate((
+        ("pytest.toml", "[pytest]\n"),
+        ("pyproject.toml", "[project]\nname = 'x'\n[tool.pytest.ini_options]\n"),
+        ("pyproject.toml", "[tool.pytest]\n"),
+        ("tox.ini", "[tox]\n[pytest]\n"),
+        ("setup.cfg", "[tool:pytest]\n"),
+    )):  # fmt: skip
+        (home / str(number)).mkdir()
+        (home / str(number) / name).write_text(text)
+        assert f"note: no pytest.ini is written, since {name} configures pytest here" in init(number).stdout
+        assert not (home / str(number) / "pytest.ini").exists()
+    (home / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    assert "pytest.ini" in done(".")["written"]
+
+
+def test_a_workflow_below_the_top_of_a_repository_is_told_where_it_belongs(home):
+    (home / ".git").mkdir()
+    # That a job works after these changes is tested in tests/slow/ci.
+    told = init("bench/gpu", "--ci=github", "--ci=gitlab", "--ci=slurm").stdout
+    assert f"note: {WORKFLOW} is read at the top of a repository only: move it there, and put bench/gpu/" in told
+    assert "note: .gitlab-ci.yml is read at the top" in told
+    assert "roofline.sbatch is read" not in told
+    assert "note" not in init(".", "--ci=github").stdout
+
+
+def test_what_is_no_folder_or_no_file_is_refused_by_init(home):
+    for number, (name, make) in enumerate((
+        ("perf_tests", Path.touch),
+        ("pytest.ini", Path.mkdir),
+        ("pytest.ini", lambda path: path.symlink_to("pytest.ini")),
+    )):  # fmt: skip
+        folder = home / str(number)
+        folder.mkdir()
+        make(folder / name)
+        for options in ([], ["--force"]):
+            said = refused_by_init(folder, *options)
+            assert ("is no file that can be read" in said, "nothing was written" in said) == (True, True)
+        assert [name] == [path.name for path in folder.iterdir()]
+    (home / "file").touch()
+    assert "is a file" in init("file").stderr
+
+
+def test_nothing_is_written_through_a_link_that_leads_out_of_the_folder(home):
+    (home / "outside").mkdir()
+    (home / "outside" / "test_memcpy.py").write_text("mine\n")
+    for number, name in enumerate(("perf_tests", MEMCPY)):
+        link = home / str(number) / name
+        link.parent.mkdir(parents=True)
+        link.symlink_to(home / ("outside/test_memcpy.py" if name == MEMCPY else "outside"))
+        assert f"leads out of {number} by a link; nothing was written" in refused_by_init(number, "--force")
+    assert {"test_memcpy.py": b"mine\n"} == tree(home / "outside")
+
+
+def test_a_full_disk_is_one_sentence_and_the_command_can_be_called_again(home, monkeypatch):
+    real, calls = Path.write_bytes, []
+
+    def limited(path, data):
+        calls.append(path)
+        if len(calls) > 5:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return real(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", limited)
+        assert "cannot be written: No space left on device; 5 of" in refused_by_init("new")
+    assert init("new", "--force").exit_code == 0
+
+
+def test_an_installation_without_the_suite_says_so(home, monkeypatch):
+    monkeypatch.setattr(cli_init, "SOURCES", home)
+    monkeypatch.setattr(cli_init, "STARTER", home)
+    for name in cli_init.TEXTS:
+        (home / name).touch()
+    assert f"has no {home / 'perf_tests'}; expected what its wheel holds there" in refused_by_init("new")
+
+
+def test_no_text_that_is_written_leads_to_a_page_that_an_installed_user_does_not_have(home):
+    init(".", "--ci=github", "--ci=gitlab", "--ci=slurm")
+    for path in home.rglob("*.md"):
+        targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text())
+        assert [target for target in targets if not (path.parent / target).exists()] == []
+    written = [path for path in tree(home) if not path.endswith((".py", ".json"))]
+    assert len(written) == 6
+    assert [path for path in written if "docs/" in (home / path).read_text()] == []
+
+
+@pytest.fixture
+def report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+
+    def command(*arguments):
+        return CliRunner().invoke(main, ["report", *map(str, arguments)])
+
+    return command
+
+
+@pytest.fixture
+def runs(make, tmp_path):
+    """Two saved runs."""
+    folder = tmp_path / ".roofline" / "runs"
+    return [make.save(folder / f"{name}.jsonl", make.measurement(), make.footer()) for name in ("old", "new")]
+
+
+def test_several_runs_by_name_or_path_are_one_report_and_json_is_what_the_file_holds(report, runs, tmp_path):
+    result = report("old", runs[1], "-o", "a/out", "--json")
+    text = (tmp_path / "a/out/run.json").read_text()
+    assert (0, text) == (result.exit_code, result.output)
+    assert text == report("old", "new", "--json").output
+    assert ["old", "new"] == list(pd.read_csv(tmp_path / "a/out/results.csv")["run"])
+    assert ["old", "new"] == [run["header"]["run_id"] for run in json.loads(text)["runs"]]
+    jsonschema.validate(json.loads(text), json.loads(report("--schema").output))
+
+
+def test_the_summary_of_a_job_is_appended(report, runs, tmp_path, monkeypatch):
+    path = tmp_path / "step.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
+    runs[0].write_text(runs[0].read_text() + '{"type":')
+    for _ in range(2):
+        result = report("old", "-o", "out")
+        assert 0 == result.exit_code
+    assert "note: .roofline/runs/old.jsonl ends in the middle of a line, which is left out" in result.stderr
+    report("old", "--json")
+    assert 2 * (tmp_path / "out/summary.md").read_text() == path.read_text()
+    # One that cannot be appended is an error after the files.
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
+    result = report("old", "-o", "new")
+    assert (2, 4) == (result.exit_code, len(list((tmp_path / "new").iterdir())))
+    assert "cannot be written: Is a directory" in result.stderr
+
+
+def test_what_cannot_be_reported_is_one_sentence_and_status_2(report, runs, tmp_path):
+    (tmp_path / "taken").write_text("")
+    (tmp_path / "nested/summary.md").mkdir(parents=True)
+    (tmp_path / "copy.jsonl").write_bytes(runs[1].read_bytes())
+    (tmp_path / "baseline.json").write_text("{}\n")
+    cases = [
+        ((), "no RUN is given"),
+        (("old",), "neither -o DIR nor --json is given"),
+        (("old", "old", "-o", "out"), "'old' and 'old' are the same run; expected each once"),
+        (("old", ".roofline/runs/old.jsonl", "-o", "out"), "'old' and '.roofline/runs/old.jsonl' are the same run"),
+        (("old", "new", "copy.jsonl", "-o", "out"), "'new' and 'copy.jsonl' are the same run"),
+        (("none", "-o", "out"), "run file .roofline/runs/none.jsonl does not exist"),
+        (("../x", "-o", "out"), "run file ../x does not exist"),
+        (("old", "-o", "taken"), "-o=taken: taken is no directory"),
+        (("old", "-o", "taken/out"), "taken is no directory"),
+        (("old", "-o", "nested"), "-o=nested: nested/summary.md is a directory"),
+        (("old", "-o", ""), "-o is empty"),
+        (("baseline.json", "-o", "out"), "baseline.json, line 1 has type None"),
+        (("old", "--schema"), "--schema is given beside others"),
+    ]
+    for arguments, told in cases:
+        result = report(*arguments)
+        assert (2, 1) == (result.exit_code, len(result.stderr.splitlines())), arguments
+        assert told in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_file_that_cannot_be_written_or_shown_does_not_take_the_others_along(report, runs, tmp_path, monkeypatch):
+    write = report_files.write_atomically
+
+    def no_room(path, text):
+        if path.name == "run.json":
+            raise CannotStore(f"{path} cannot be written: No space left on device")
+        write(path, text)
+
+    def unshowable(runs, rows):
+        raise BadInput("a kernel has no registers")
+
+    cases = [
+        (report_files, "write_atomically", no_room, "run.json cannot be written: No space left on device", "run.json"),
+        (report_files, "_page", unshowable, "index.html: a kernel has no registers", "index.html"),
+        (page, "worst_first", lambda rows: 1 / 0, "index.html: ZeroDivisionError: division by zero (", "index.html"),
+        (report_files, "summary", lambda runs, rows: "", "summary.md: the summary would be longer", "summary.md"),
+    ]
+    for number, (module, name, broken, told, missing) in enumerate(cases):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, broken)
+            result = report("old", "-o", f"out{number}")
+        assert (2, 1) == (result.exit_code, len(result.stderr.splitlines()))
+        assert result.stderr.startswith(f"roofline: out{number}/{told}")
+        written = {path.name for path in (tmp_path / f"out{number}").iterdir()}
+        assert written == {"index.html", "results.csv", "run.json", "summary.md"} - {missing}
+
+
+def test_runs_of_one_file_name_are_told_apart_in_every_file(report, make, tmp_path):
+    for folder in "ab":
+        make.save(tmp_path / folder / "n.jsonl", make.measurement(), make.footer(), run_id=folder)
+    assert 0 == report("a/n.jsonl", "b/n.jsonl", "-o", "out").exit_code
+    plain = json.loads((tmp_path / "out/run.json").read_text())
+    assert ["a/n", "b/n"] == [run["name"] for run in plain["runs"]] == [row["run"] for row in plain["results"]]
+    assert ["a/n", "b/n"] == list(pd.read_csv(tmp_path / "out/results.csv")["run"])
+    for name in ("summary.md", "index.html"):
+        text = (tmp_path / "out" / name).read_text()
+        assert "a/n" in text, name
+        assert "b/n" in text, name
+    make.save(tmp_path / "empty.jsonl", ended=False)
+    assert 0 == report("empty.jsonl", "-o", "none").exit_code
+    assert "## roofline: nothing was measured" in (tmp_path / "none/summary.md").read_text()
