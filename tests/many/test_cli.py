@@ -58,23 +58,14 @@ def test_fleet_names_the_slow_gpu_its_node_and_what_to_look_at_and_fails(runs, c
     assert "12 nodes, 12 devices, 0 links, 1 test in 120 runs; would have found" in done.stdout
 
 
-def test_fleet_without_outlier_ends_with_0(runs, command):
-    done = command("fleet", runs(lambda node, night: 0.0))
-    assert (0, "slower than their peers: none") == (done.exit_code, done.stdout.splitlines()[-1])
-
-
-def test_fleet_as_json_is_in_shares_of_time(runs, command):
-    done = command("fleet", runs(lambda node, night: SLOW * (node == 3)), "--json")
-    report = json.loads(done.stdout)
-    (finding,) = report["findings"]
+def test_fleet_as_json_is_in_shares_of_time_and_by_link_shows_links_alone(runs, command):
+    folder = runs(lambda node, night: SLOW * (node == 3))
+    (finding,) = json.loads(command("fleet", folder, "--json").stdout)["findings"]
     assert ("gpu", "GPU-3", "node3") == (finding["level"], finding["part"], finding["node"])
     assert finding["change"] == pytest.approx(0.4, abs=0.03)
     (slow,) = finding["slow"]
     assert slow["change_low"] < 0.4 < slow["change_high"]
-
-
-def test_fleet_by_link_shows_links_alone(runs, command):
-    done = command("fleet", runs(lambda node, night: SLOW * (node == 3)), "--by", "link")
+    done = command("fleet", folder, "--by", "link")
     assert (0, "slower than their peers: none") == (done.exit_code, done.stdout.splitlines()[-1])
 
 
@@ -115,22 +106,16 @@ def test_history_as_json_names_the_runs_around_a_step(runs, command):
     assert change["after"]["path"].endswith("node2-6.jsonl")
 
 
-def test_since_leaves_earlier_runs_out(runs, command):
+def test_runs_and_tests_are_chosen_by_date_and_pattern(runs, command):
     folder = runs(lambda node, night: 0.1 * (night >= 3))
     assert [1, 0] == [command("history", folder, *since).exit_code for since in ((), ("--since", "2026-01-04"))]
-
-
-def test_since_a_day_without_runs_is_an_error(runs, command):
-    done = command("history", runs(lambda node, night: 0.0), "--since", "2027-01-01")
-    assert (2, True) == (done.exit_code, "no run began on 2027-01-01 or later" in done.stderr)
-
-
-def test_tests_are_chosen_by_pattern(runs, command):
-    folder = runs(lambda node, night: 0.0)
-    assert command("history", folder, "--tests", "memcpy_*").exit_code == 0
-    done = command("history", folder, "--tests", "matmul*")
-    assert done.exit_code == 2
-    assert "no test matches --tests matmul*; there are memcpy_d2d" in done.stderr
+    assert command("history", folder, "--tests", "memcpy_*").exit_code == 1
+    for chosen, why in (
+        (("--since", "2027-01-01"), "no run began on 2027-01-01 or later"),
+        (("--tests", "matmul*"), "no test matches --tests matmul*; there are memcpy_d2d"),
+    ):
+        done = command("history", folder, *chosen)
+        assert (2, True) == (done.exit_code, why in done.stderr)
 
 
 def test_too_few_runs_for_a_history_end_with_2(runs, command):
@@ -151,19 +136,15 @@ def test_broken_files_are_counted_and_named_and_the_rest_is_judged(runs, command
     assert "… and 2 more" in done.stderr
 
 
-def test_a_list_on_stdin_names_the_runs(runs, command):
-    folder = runs(lambda node, night: SLOW * (node == 3))
-    listed = "\n".join(str(path) for path in folder.iterdir() if path.stem.split("-")[0] != "node3")
-    assert command("fleet", "-", input=listed).exit_code == 0
-
-
-def test_with_and_without_the_cache_the_same_is_said(runs, command, tmp_path):
+def test_a_list_on_stdin_names_the_runs_and_the_cache_changes_nothing(runs, command, tmp_path):
     folder = runs(lambda node, night: SLOW * (node == 3))
     without = command("fleet", folder, "--no-cache")
     assert not (tmp_path / "kept").exists()
     first, later = command("fleet", folder), command("fleet", folder)
     assert without.stdout == first.stdout == later.stdout
     assert {"runs.msgpack", ".gitignore"} == {path.name for path in (tmp_path / "kept" / "cache").iterdir()}
+    listed = "\n".join(str(path) for path in folder.iterdir() if path.stem.split("-")[0] != "node3")
+    assert command("fleet", "-", input=listed).exit_code == 0
 
 
 def test_text_from_files_cannot_steer_the_terminal(runs, command):

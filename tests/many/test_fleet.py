@@ -27,72 +27,56 @@ def of_gpu(node, gpu, kinds):
     return lambda key, n, g, night: SLOW * ((n, g) == (node, gpu) and key.benchmark in kinds)
 
 
-def test_a_slow_gpu_is_named_with_what_is_slow_and_what_is_not(made):
-    finding = only(fleet(made.a_fleet(effect=of_gpu(3, 2, ("memcpy_d2d", "stream", "matmul")))))
-    assert ("gpu", "GPU-3-2", "node3") == (finding.level, finding.part, finding.node)
-    assert {"memory", "arithmetic"} == slow_kinds(finding)
-    assert ("host link",) == finding.fine
-    for one in finding.slow:
-        assert one.change_low < 0.35 + 0.1
-        assert one.change_high > 0.35 - 0.1
-        assert one.runs == 6
+def ends(key):
+    return {key.parameters.get("source"), key.parameters.get("target")}
 
 
-def test_a_gpu_that_is_slow_only_at_its_host_link_is_a_slow_link(made):
-    finding = only(fleet(made.a_fleet(effect=of_gpu(3, 2, ("memcpy_h2d",)))))
-    assert ("link", "GPU-3-2", {"host link"}) == (finding.level, finding.part, slow_kinds(finding))
+def test_the_highest_level_that_explains_what_is_slow_is_named_once(made):
+    matmul = made.MATMUL
+    cases = [
+        ({}, of_gpu(3, 2, ("memcpy_d2d", "stream", "matmul")), ("gpu", "GPU-3-2"), {"memory", "arithmetic"}),
+        # What is slow at its host's link alone is a slow link, and without an identity known by host and index.
+        ({}, of_gpu(3, 2, ("memcpy_h2d",)), ("link", "GPU-3-2"), {"host link"}),
+        ({"uuid": False}, of_gpu(3, 2, ("matmul",)), ("gpu", "node3:2"), {"arithmetic"}),
+        ({}, lambda key, n, g, night: SLOW * (n == 5 and key is matmul), ("node", "node5"), {"arithmetic"}),
+        ({"links": True}, lambda key, n, g, night: SLOW * (n == 2 and ends(key) == {1, 3}),
+         ("link", "node2 GPU 1 – GPU 3"), {"peer link"}),
+        ({"links": True}, lambda key, n, g, night: SLOW * (n == 2 and 1 in ends(key)),
+         ("gpu", "GPU-2-1"), {"peer link"}),
+        ({"links": True}, lambda key, n, g, night: SLOW * (n == 2 and key.benchmark == "peer"),
+         ("node", "node2"), {"peer link"}),
+    ]  # fmt: skip
+    for facts, effect, expected, kinds in cases:
+        finding = only(fleet(made.a_fleet(effect=effect, **facts)))
+        assert (expected, kinds) == ((finding.level, finding.part), slow_kinds(finding))
+        for one in finding.slow:
+            assert one.change_low - 0.1 < 0.35 < one.change_high + 0.1
+            assert one.runs == (24 if expected[1] == "node5" else 6)
+    first = only(fleet(made.a_fleet(effect=cases[0][1])))
+    assert ("node3", ("host link",)) == (first.node, first.fine)
 
 
-def test_a_slow_node_is_one_finding_and_not_its_gpus(made):
-    finding = only(fleet(made.a_fleet(effect=lambda key, n, g, night: SLOW * (n == 5 and key is made.MATMUL))))
-    assert ("node", "node5", {"arithmetic"}) == (finding.level, finding.part, slow_kinds(finding))
-    assert finding.slow[0].runs == 24
+def test_what_a_higher_level_does_not_explain_is_named_besides_worst_first(made):
+    def parts(effect, **facts):
+        return [(one.level, one.part) for one in fleet(made.a_fleet(effect=effect, **facts)).findings]
+
+    matmul = made.MATMUL
+    besides = parts(lambda key, n, g, night: SLOW * (n == 5) * (1 + 2 * (g == 1)) * (key is matmul), nodes=10)
+    assert {("node", "node5"), ("gpu", "GPU-5-1")} == set(besides)
+    two = parts(lambda key, n, g, night: SLOW * (n == 5 and g < 2 and key is matmul))
+    assert {("gpu", "GPU-5-0"), ("gpu", "GPU-5-1")} == set(two)
+    sizes = {(1, 1): 0.4, (3, 3): 0.6, (5, 2): 0.5}
+    three = parts(lambda key, n, g, night: sizes.get((n, g), 0.0) * (key is made.COPY or key is made.UPLOAD))
+    assert ["GPU-3-3", "GPU-5-2", "GPU-1-1"] == [part for _, part in three]
 
 
-def test_a_gpu_that_is_slower_than_its_slow_node_is_named_besides(made):
-    def effect(key, n, g, night):
-        return SLOW * (n == 5) * (1 + 2 * (g == 1)) * (key is made.MATMUL)
-
-    found = fleet(made.a_fleet(nodes=10, effect=effect)).findings
-    assert {("node", "node5"), ("gpu", "GPU-5-1")} == {(one.level, one.part) for one in found}
-
-
-def test_two_slow_gpus_of_four_are_no_slow_node(made):
-    found = fleet(
-        made.a_fleet(effect=lambda key, n, g, night: SLOW * (n == 5 and g < 2 and key is made.MATMUL))
-    ).findings
-    assert {"GPU-5-0", "GPU-5-1"} == {one.part for one in found}
-
-
-def test_a_slow_link_is_neither_of_its_gpus(made):
-    def effect(key, n, g, night):
-        return SLOW * (n == 2 and {key.parameters.get("source"), key.parameters.get("target")} == {1, 3})
-
-    finding = only(fleet(made.a_fleet(links=True, effect=effect)))
-    assert ("link", "node2 GPU 1 – GPU 3") == (finding.level, finding.part)
-    assert {"peer[1-3-1GiB]", "peer[3-1-1GiB]"} == set(finding.slow[0].tests)
-
-
-def test_a_gpu_all_of_whose_links_are_slow_is_named_and_not_its_links(made):
-    def effect(key, n, g, night):
-        return SLOW * (n == 2 and 1 in (key.parameters.get("source"), key.parameters.get("target")))
-
-    finding = only(fleet(made.a_fleet(links=True, effect=effect)))
-    assert ("gpu", "GPU-2-1", {"peer link"}) == (finding.level, finding.part, slow_kinds(finding))
-
-
-def test_a_node_all_of_whose_links_are_slow_is_named(made):
-    finding = only(
-        fleet(made.a_fleet(links=True, effect=lambda key, n, g, night: SLOW * (n == 2 and key.benchmark == "peer")))
-    )
-    assert ("node", "node2", {"peer link"}) == (finding.level, finding.part, slow_kinds(finding))
-
-
-def test_places_that_differ_in_every_node_are_no_fault(made):
-    def effect(key, n, g, night):
-        return 0.6 * ({key.parameters.get("source"), key.parameters.get("target")} == {0, 3})
-
-    assert fleet(made.a_fleet(links=True, effect=effect)).findings == ()
+def test_what_is_alike_everywhere_of_two_camps_or_less_than_the_least_is_no_fault(made):
+    everywhere = fleet(made.a_fleet(links=True, effect=lambda key, n, g, night: 0.6 * (ends(key) == {0, 3})))
+    camps = fleet(made.a_fleet(effect=lambda key, n, g, night: 0.3 * (n % 3 == 0)))
+    little = fleet(made.a_fleet(effect=of_gpu(3, 2, ("matmul",))), least=0.6)
+    assert ((), (), ()) == (everywhere.findings, camps.findings, little.findings)
+    few = fleet(made.a_fleet(nodes=1, gpus=3, effect=of_gpu(0, 1, ("matmul",))))
+    assert ((), [(3, False)]) == (few.findings, [(one.devices, one.judged) for one in few.hardware])
 
 
 def test_small_copies_do_not_hide_a_link_that_is_slow_for_large_ones(made):
@@ -146,11 +130,6 @@ def test_a_node_that_is_slow_in_half_of_its_runs_is_told_so_and_a_cpu_gets_advic
     assert "look at: other load, memory channels" in text
 
 
-def test_a_device_without_uuid_is_known_by_host_and_index(made):
-    finding = only(fleet(made.a_fleet(uuid=False, effect=of_gpu(3, 2, ("matmul",)))))
-    assert ("gpu", "node3:2") == (finding.level, finding.part)
-
-
 def test_a_gpu_that_is_slow_in_some_runs_only_is_told_so(made):
     many = made.a_fleet(
         nights=20, keys=(made.COPY,), effect=lambda key, n, g, night: 0.15 * ((n, g) == (1, 1) and night % 4 == 0)
@@ -171,29 +150,6 @@ def test_what_differs_from_the_others_is_named(made):
         driver = "550.54" if node == 3 else "570.86"
         runs.add(made.measured(made.COPY, seconds), node=f"node{node}", uuid=f"GPU-{node}", driver=driver)
     assert only(fleet(runs.many)).differs == ("driver 550.54 (others 570.86)",)
-
-
-def test_worst_first(made):
-    def effect(key, n, g, night):
-        return {(1, 1): 0.4, (3, 3): 0.6, (5, 2): 0.5}.get((n, g), 0.0) * (key is made.COPY or key is made.UPLOAD)
-
-    parts = [one.part for one in fleet(made.a_fleet(effect=effect)).findings]
-    assert parts == ["GPU-3-3", "GPU-5-2", "GPU-1-1"]
-
-
-def test_of_three_devices_nothing_can_be_said(made):
-    found = fleet(made.a_fleet(nodes=1, gpus=3, effect=of_gpu(0, 1, ("matmul",))))
-    assert () == found.findings
-    assert [(3, False)] == [(one.devices, one.judged) for one in found.hardware]
-
-
-def test_two_camps_are_no_outliers_of_each_other(made):
-    assert fleet(made.a_fleet(effect=lambda key, n, g, night: 0.3 * (n % 3 == 0))).findings == ()
-
-
-def test_less_than_the_least_is_not_told(made):
-    many = made.a_fleet(effect=of_gpu(3, 2, ("matmul",)))
-    assert fleet(many, least=0.6).findings == ()
 
 
 def test_what_would_have_been_found_is_told_and_is_what_is_found(made):

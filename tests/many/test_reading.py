@@ -88,19 +88,12 @@ def test_none_that_can_be_used_is_an_error_with_the_reason(tmp_path):
         read_many([str(tmp_path / "a.jsonl")])
 
 
-def test_a_row_has_the_median_of_its_process(save, tmp_path):
-    save("a", 2e-3)
-    (row,) = read_many(every(tmp_path)).rows.to_dict("records")
-    assert row["seconds"] == 2e-3
-
-
-def test_what_is_not_fit_is_there_with_the_rule_of_run_unfit(save, make, tmp_path):
-    save("good")
+def test_a_row_has_the_median_of_its_process_and_whether_it_is_fit_by_the_rule_of_a_run(save, tmp_path):
+    save("good", 2e-3)
     bad = save("bad", invalid="busy neighbours")
-    many = read_many(every(tmp_path))
-    run = read_run(bad)
+    many, run = read_many(every(tmp_path)), read_run(bad)
     assert many.unfit == {run.unfit(run.measurements[0], accept_slower=True): 1}
-    assert len(many.fit) == 1
+    assert [2e-3] == list(many.fit["seconds"])
 
 
 def test_a_test_that_failed_for_being_slower_counts_and_one_that_failed_for_itself_does_not(make, tmp_path):
@@ -204,15 +197,8 @@ def test_a_corrupt_index_is_noted_read_anew_and_replaced(save, tmp_path):
         many = read_many(every(tmp_path), cache)
         assert any("cannot be used" in note for note in many.notes)
         assert rows_of(many) == rows_of(read_many(every(tmp_path)))
+        assert 0 == read_many(every(tmp_path), cache).read
         path.unlink()
-
-
-def test_a_replaced_index_is_used_again(save, tmp_path):
-    save("a")
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    (cache / INDEX).write_bytes(b"nonsense")
-    assert [read_many(every(tmp_path), cache).read for _ in range(2)] == [1, 0]
 
 
 def test_another_version_reads_anew_without_a_word(save, tmp_path, monkeypatch):
@@ -273,21 +259,17 @@ def test_folders_patterns_names_and_lists_are_one_list_without_doubles(save, tmp
     assert expand([str(tmp_path / "**" / "[ab].jsonl")], tmp_path) == [str(a), str(b)]
 
 
-@pytest.mark.parametrize("argument", ["empty", "none*"])
-def test_a_folder_or_pattern_without_run_files_is_an_error(tmp_path, argument):
+def test_what_names_no_run_file_is_an_error_and_not_one_of_many_broken_files(save, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadInput, match="run file"):
-        expand([str(tmp_path / argument)], tmp_path)
-
-
-def test_a_name_of_no_file_is_an_error_and_not_one_of_many_broken_files(save, tmp_path):
-    with pytest.raises(BadInput, match=r"nonsense\.jsonl does not exist"):
-        expand([str(save("a")), "nonsense"], tmp_path)
-
-
-def test_an_empty_list_is_an_error(tmp_path):
-    with pytest.raises(BadInput, match="is empty"):
-        expand(["-"], tmp_path, ["\n"])
+    for names, listed, why in (
+        (["empty"], (), "run file"),
+        (["none*"], (), "run file"),
+        (["nonsense"], (), r"nonsense\.jsonl does not exist"),
+        (["-"], ["\n"], "is empty"),
+    ):
+        known = [str(tmp_path / name) if name in ("empty", "none*") else name for name in names]
+        with pytest.raises(BadInput, match=why):
+            expand([str(save("a")), *known] if known != ["-"] else known, tmp_path, listed)
 
 
 def test_progress_tells_how_many_of_how_many(save, tmp_path, monkeypatch):

@@ -153,7 +153,9 @@ def read_many(paths: Sequence[str], cache: Path | None = None, progress: Progres
             raise
         # The index alone holds what is checked here; the run files behind it were checked as they were read.
         told = f"the index in {cache} cannot be used ({error}), so the run files are read anew"
-        return many_of(list(_read_new(paths, stats, progress)), [told, *notes], len(paths))
+        files = {one.path: one for one in _read_new(paths, stats, progress)}
+        notes += _save(cache, files, set(paths), begun_ns) if cache is not None else []
+        return many_of(list(files.values()), [told, *notes], len(paths))
 
 
 def _stat(path: str) -> tuple[int, int]:
