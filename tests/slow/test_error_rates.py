@@ -7,10 +7,12 @@ verdicts.md, "To reach", with three standard errors of the share that so few dra
 import functools
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy, Reference
 from pytest_roofline.stats.spread import Group, Prior, lend, priors
@@ -110,3 +112,42 @@ def test_one_process_against_one_on_another_device_is_seldom_improved_and_never_
         kinds.append(judge([new], old, Policy(comparisons=TESTS)).kind)
     assert Kind.REGRESSED not in kinds
     assert kinds.count(Kind.IMPROVED) / runs <= at_most(0.01, runs)
+
+
+def test_where_the_spread_is_many_times_the_tolerance_twice_the_tolerance_hardly_ever_passes(make):
+    """Such a test cannot tell 2δ from δ, so 4 % at δ would be 4 % at 2δ too."""
+    rng, passed, draws = np.random.default_rng(5), 0, 1500
+    policy = Policy(0.05, prior=replace(priors()["device"], session=0.0), looks=Looks(MOST))
+    for _ in range(draws):
+        reference = make.reference(make.group(*rng.normal(0, 0.5, 15)))
+        new = rng.normal(math.log1p(0.1), 0.5, 12)
+        kinds = (judge([make.group(*new[:count])], reference, policy).kind for count in range(1, 13))
+        passed += any(kind is Kind.PASSED for kind in kinds)
+    assert passed / draws <= at_most(0.005, draws)
+
+
+def test_a_slowdown_of_what_a_run_can_find_is_found_eight_times_in_ten(make):
+    """About: the formula knows the spread, which the rule has to estimate."""
+    for spread in (0.01, 0.03):
+        rng = random.Random(5)
+        policy = Policy(prior=replace(priors()["device"], session=0.0), looks=Looks(5))
+        reach = judge([make.group(0.0)], make.reference(*make.groups(1, 15, process=spread)), policy).reach
+        red = 0
+        for _ in range(200):
+            old = make.reference(make.group(*(rng.gauss(0.0, spread) for _ in range(15))))
+            new = [rng.gauss(math.log1p(reach), spread) for _ in range(5)]
+            looks = (judge([make.group(*new[:count])], old, policy) for count in range(1, 6))
+            red += next((look.kind for look in looks if look.decided), None) is Kind.REGRESSED
+        assert 0.7 < red / 200 < 0.95, spread
+
+
+def test_at_its_limit_hardly_any_machine_is_red_however_its_sessions_scatter(make):
+    generator = random.Random(8)
+    limits = [Limit(make.published(metric="time_s", value=1.0, unit="s"), 1.0)]
+    for count, scatter in ((3, 0.05), (5, 0.1)):
+        red = 0
+        for _ in range(400):
+            logs = [generator.gauss(0, scatter) for _ in range(count)]
+            days = [make.group(log, started=f"2026-01-{day:02d}T03:04:05Z") for day, log in enumerate(logs, 1)]
+            red += judge(days, None, Policy(looks=Looks()), limits=limits).kind is Kind.REGRESSED
+        assert red <= 24, (count, scatter)

@@ -1,45 +1,44 @@
-"""A verdict as a run file keeps it: everything that it rests on, plain enough for JSON."""
+"""A verdict as a run file keeps it, and what the records tell of why a run is slower: all moved, the clock, modes."""
 
 import math
+from dataclasses import replace
 
+import diptest
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.core.records import Judgement, SessionRecord
-from pytest_roofline.stats.judgements import judgement_of
+from pytest_roofline.stats.judgements import clock_change, common_shift, could_have_seen, judgement_of, modes
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
-from pytest_roofline.stats.verdicts import judge
+from pytest_roofline.stats.verdicts import Kind, judge
 
-MILLISECOND = math.log(1e-3)
+MILLISECOND, GHZ = math.log(1e-3), 1e9
 logs = st.floats(-0.5, 0.5)
 sessions = st.lists(st.lists(logs, min_size=1, max_size=3), min_size=1, max_size=3)
 
 
 def test_a_judgement_holds_everything_that_the_verdict_rests_on(make):
     new = make.group(*map(math.log, (1.24e-3, 1.25e-3, 1.26e-3)))
-    verdict = judge([new], make.reference(*make.groups(3, process=0.001, centre=MILLISECOND)), Policy())
+    groups = make.groups(3, process=0.001, centre=MILLISECOND)
+    verdict = judge([new], make.reference(*groups), Policy())
     kept, found = judgement_of(verdict, "copy", name="two", test_id="test_a.py::test_b"), verdict.difference
     assert (kept.test_id, kept.label, kept.name, kept.verdict) == ("test_a.py::test_b", "copy", "two", "REGRESSED")
     names = "tolerance reason estimate interval p p_adjusted mde reach processes new_medians_s fewest siblings"
     for name in names.split():
-        assert getattr(kept, name) == getattr(verdict, name)
+        assert getattr(kept, name) == getattr(verdict, name), name
     for name in ("error", "freedom", "new_s", "reference_s", "paired", "unequal"):
-        assert getattr(kept, name) == getattr(found, name)
+        assert getattr(kept, name) == getattr(found, name), name
     assert kept.source == "h200.json"
     assert (kept.process_spread.value, kept.process_spread.origin) == (found.process.value, found.process.origin)
+    assert kept.reference == tuple(SessionRecord(group.medians_s, group.device, group.started) for group in groups)
 
 
-def test_the_reference_is_kept_session_by_session(make):
-    groups = make.groups(2, 2, centre=MILLISECOND)
-    kept = make.result(reference=make.reference(*groups)).judgement.reference
-    assert kept == tuple(SessionRecord(group.medians_s, group.device, group.started) for group in groups)
-
-
-def test_a_spread_that_is_taken_as_known_has_no_degrees_of_freedom(make):
+def test_spreads_are_kept_with_their_freedom_which_is_none_where_they_are_known(make):
     """JSON has no infinity."""
     kept = make.result(reference=make.reference(make.group(MILLISECOND))).judgement
     groups = [
@@ -47,43 +46,154 @@ def test_a_spread_that_is_taken_as_known_has_no_degrees_of_freedom(make):
     ]
     known = make.result(reference=make.reference(*groups)).judgement
     assert (known.session_spread.value, known.session_spread.freedom) == (0.0, None)
-    assert (kept.session_spread.value, kept.session_spread.freedom) == (0.01, 4.0)
-    assert kept.process_spread.freedom == 4.0
+    assert (kept.session_spread.value, kept.session_spread.freedom, kept.process_spread.freedom) == (0.01, 4.0, 4.0)
+    for device, added in [("GPU-1", False), ("GPU-2", True)]:
+        reference = make.reference(*make.groups(3, centre=MILLISECOND, device=device))
+        judgement = make.result(reference=reference).judgement
+        assert (judgement.device_spread is not None, judgement.paired) == (added, not added), device
 
 
-@pytest.mark.parametrize(("device", "kept"), [("GPU-1", False), ("GPU-2", True)])
-def test_the_spread_between_devices_is_kept_where_it_was_added(make, device, kept):
-    reference = make.reference(*make.groups(3, centre=MILLISECOND, device=device))
-    judgement = make.result(reference=reference).judgement
-    assert (judgement.device_spread is not None, judgement.paired) == (kept, not kept)
-
-
-def test_what_was_not_compared_keeps_its_verdict_and_reason_alone(make):
-    kept = make.result(known=False).judgement
-    assert kept == Judgement(
-        test_id=kept.test_id, label="memcpy_d2d[64MiB]", verdict="NO BASELINE", tolerance=0.05,
+def test_what_was_held_against_a_limit_or_nothing_keeps_that(make):
+    none = make.result(known=False).judgement
+    assert none == Judgement(
+        test_id=none.test_id, label="memcpy_d2d[64MiB]", verdict="NO BASELINE", tolerance=0.05,
         reason="no baseline recorded", processes=1,
     )  # fmt: skip
+    limits = [Limit(make.published(), 1e-3)]
+    missed, met = (make.result(seconds, known=False, limits=limits).judgement for seconds in (1.25e-3, 0.5e-3))
+    assert (missed.estimate, missed.processes) == (pytest.approx(math.log(1.25)), 1)
+    assert missed.interval[0] < missed.estimate < missed.interval[1]
+    assert missed.reason.startswith("BELOW THRESHOLD")
+    assert (missed.limit_s, missed.limit, missed.limit_source) == (1e-3, "published", "the vendor's guide")
+    assert (met.verdict, met.limit_s, make.result().judgement.limit_s) == ("PASSED", 1e-3, None)
 
 
-def test_a_breach_keeps_its_estimate_and_interval(make):
-    kept = make.result(1.25e-3, known=False, limits=[Limit(make.published(), 1e-3)]).judgement
-    assert (kept.estimate, kept.processes) == (pytest.approx(math.log(1.25)), 1)
-    assert kept.interval[0] < kept.estimate < kept.interval[1]
-    assert kept.reason.startswith("BELOW THRESHOLD")
-    assert (kept.limit_s, kept.limit, kept.limit_source) == (1e-3, "published", "the vendor's guide")
-
-
-def test_a_limit_that_is_met_is_kept_and_a_baseline_has_none(make):
-    met = make.result(0.5e-3, known=False, limits=[Limit(make.published(), 1e-3)]).judgement
-    assert (met.verdict, met.limit_s) == ("PASSED", 1e-3)
-    assert make.result().judgement.limit_s is None
-
-
-@given(st.lists(logs, min_size=1, max_size=4), sessions, st.sampled_from([1, 12]), st.sampled_from([1, 200]))
+@settings(max_examples=10)
+@given(st.lists(logs, min_size=1, max_size=4), sessions, st.sampled_from([1, 3]), st.sampled_from([1, 200]))
 def test_every_verdict_can_be_written_down(make, new, old, most, comparisons):
     """However little is known: no infinity reaches the file."""
     policy = Policy(looks=Looks(most), comparisons=comparisons)
     reference = make.reference(*(make.group(*side) for side in old))
     one = make.result(*map(math.exp, new), reference=reference, policy=policy)
     assert encode_line(one.judgement).startswith('{"type": "judgement", ')
+
+
+def said(verdict, clock_hz=None):
+    return judgement_of(verdict, "one", clock_hz=clock_hz)
+
+
+def slower(make, percent, clock_hz=None, **policy):
+    """What was said of a test that is slower by so much."""
+    reference = make.reference(*make.groups(3, process=0.003), clock_hz=clock_hz)
+    new = make.groups(1, 3, process=0.003, centre=math.log1p(percent / 100))
+    return said(judge(new, reference, Policy(**policy)))
+
+
+def suite(make, *percents, **policy):
+    return [slower(make, percent, **policy) for percent in percents]
+
+
+def test_a_suite_that_moved_as_a_whole_is_said_to_have_moved_and_no_other(make):
+    for percents in [(10,) * 5, (8, 9, 10, 11, 12, 30), (-10,) * 20, (2.1,) * 8, (10,) * 18 + (0, 0)]:
+        shift = common_shift(suite(make, *percents))
+        assert shift.estimate == pytest.approx(np.median(np.log1p(np.array(percents) / 100))), percents
+        assert (shift.tests, shift.moved) == (len(percents), sum(percent != 0 for percent in percents))
+    for why, percents in {
+        "four tests": (10,) * 4, "half": (10,) * 10 + (0,) * 10, "both ways": (10, -10) * 5, "none": (0,) * 20,
+        "too little": (1.9,) * 20, "a fifth faster": (10,) * 8 + (-10, -10), "85 in 100": (10,) * 17 + (0, 0, 0),
+        "no test": (),
+    }.items():  # fmt: skip
+        assert common_shift(suite(make, *percents)) is None, why
+    # Worth telling from 0.4 of the tolerance of the strictest test.
+    verdicts = suite(make, *(3,) * 8, tolerance=0.10)
+    assert common_shift(verdicts) is None
+    assert common_shift([*verdicts, slower(make, 3)]) is not None
+    # What was not compared with a baseline moved nowhere.
+    without = said(judge([make.group(0.0)], None, Policy()))
+    breach = said(judge([make.group(1.0)], None, Policy(), limits=[Limit(make.published(), 1.0)]))
+    assert breach.verdict == Kind.REGRESSED
+    assert common_shift([without] * 9 + [breach] * 9) is None
+    assert common_shift([without] * 9 + suite(make, *(10,) * 5)).tests == 5
+
+
+@given(st.floats(-0.3, 0.3), st.floats(0.5, 2.0))
+def test_a_difference_in_cycles_is_that_of_time_and_clock_together(make, log, ratio):
+    """Time × clock."""
+    judgement = replace(slower(make, 0, clock_hz=1.5 * GHZ), estimate=log, interval=(log, log))
+    found = clock_change(replace(judgement, clock_hz=1.5 * GHZ * ratio))
+    if abs(math.log(ratio)) > 0.0101:
+        assert math.exp(found.in_cycles) == pytest.approx(math.exp(log) * ratio)
+        assert (found.before_hz, found.after_hz) == (1.5 * GHZ, 1.5 * GHZ * ratio)
+    if abs(math.log(ratio)) < 0.0099:
+        assert found is None
+
+
+def test_a_slowdown_that_vanishes_in_cycles_is_the_clocks(make):
+    for percent, clock_ghz, explains in [
+        *((32, 1.5, True), (33, 1.5, True), (66, 1.5, False)),
+        *((33, 1.98, None), (33, 2.2, False), (10, 1.8, True)),
+    ]:
+        found = clock_change(replace(slower(make, percent, clock_hz=1.98 * GHZ), clock_hz=clock_ghz * GHZ))
+        assert explains == (found and found.explains(0.05)), (percent, clock_ghz)
+    for before, after in [(None, 1e9), (1e9, None), (None, None)]:
+        assert clock_change(replace(slower(make, 30, clock_hz=before), clock_hz=after)) is None, (before, after)
+    assert clock_change(said(judge([make.group(0.0)], None, Policy()), 1e9)) is None
+
+
+# verdicts.md: 22.5 ms in one process, 25.5 ms in the next is real.
+FAST, SLOW = math.log(22.5e-3), math.log(25.5e-3)
+
+
+def two_modes(make, fast=9, slow=5, spread=0.002):
+    return tuple(map(math.exp, [*make.spaced(fast, spread, FAST), *make.spaced(slow, spread, SLOW)]))
+
+
+def test_two_modes_are_told_by_where_they_lie_and_how_often_the_slow_one_is_occupied(make):
+    found = modes(two_modes(make), [22.4e-3, 25.4e-3, 25.6e-3])
+    assert (found.fast_s, found.slow_s) == (pytest.approx(22.5e-3), pytest.approx(25.5e-3))
+    assert (found.slow_before, found.before, found.slow_now, found.now) == (5, 14, 2, 3)
+    for few in [(4, 3), (7, 0), (1, 0)]:
+        assert modes(two_modes(make, *few, 0.001), [1.0]) is None, few
+    assert modes([1.0] * 20, [1.0]) is None
+    assert modes(list(map(math.exp, make.spaced(40, 0.05))), [1.0]) is None
+    # Two sides of one mode each are a difference and no modes.
+    fast, slow = (list(map(math.exp, make.spaced(10, 0.002, centre))) for centre in (FAST, SLOW))
+    assert modes(fast, slow) is None
+
+
+def test_modes_are_seen_where_the_dip_test_sees_them():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        for distance in (0.0, 2.0, 4.0, 8.0):
+            values = rng.standard_normal(24) + distance * (rng.random(24) < 0.4)
+            _, p = diptest.diptest(np.sort(values))
+            assert (p <= 0.05) == (modes(np.exp(0.01 * values), [1.0]) is not None), (seed, distance)
+
+
+def reaching(make, *percents):
+    """Verdicts that would have caught slowdowns of these."""
+    return [replace(slower(make, 0), reach=percent / 100) for percent in percents]
+
+
+def test_a_run_tells_what_it_could_have_seen_in_round_figures(make):
+    """The first is what half of the tests reach, the second what all do."""
+    for percents, seen in [
+        ((2.9,) * 131 + (9.9,) * 7, [(0.03, 131, 138), (0.10, 138, 138)]),
+        *(((2.9,) * 3, [(0.03, 3, 3)]), ((3.0,), [(0.03, 1, 1)]), ((0.2, 0.3), [(0.01, 2, 2)])),
+        *(((6.5, 11, 26, 61), [(0.15, 2, 4), (0.8, 4, 4)]), ((101, 150), [(1.5, 2, 2)]), ((99.9,), [(1.0, 1, 1)])),
+    ]:
+        found = could_have_seen(reaching(make, *percents))
+        assert [(round(share, 6), caught, tests) for share, caught, tests in found] == seen, percents
+    assert could_have_seen([said(judge([make.group(0.0)], None, Policy()))]) == []
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(0.01, 500.0), min_size=1, max_size=20))
+def test_what_a_run_could_have_seen_is_never_told_too_small(make, percents):
+    reaches = sorted(percent / 100 for percent in percents)
+    found = could_have_seen(reaching(make, *percents))
+    for share, caught, tests in found:
+        assert (caught, tests) == (sum(reach <= share for reach in reaches), len(reaches))
+    assert found[0][1] * 2 >= len(reaches)
+    assert found[-1][1] == len(reaches)
+    assert found[-1][0] <= max(0.01, 2.01 * reaches[-1])

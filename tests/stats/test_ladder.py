@@ -74,51 +74,35 @@ def state_of(steps, rung):
     return next(step.state for step in steps if step.rung is rung)
 
 
-@pytest.mark.parametrize("rung", PARTS, ids=lambda rung: rung.value)
-def test_each_part_is_known_by_the_tests_of_perf_tests(seen, rung):
-    assert rung_of(seen(rung).key) is rung
-
-
-@pytest.mark.parametrize(
-    ("name", "metric", "size_bytes", "expected"),
-    [
-        ("memcpy_d2d_triton", "sm_traffic_GBps", BIG, Rung.MULTIPROCESSORS),
-        ("memcpy_d2d_triton", "sm_traffic_GBps", TINY, Rung.LAUNCH),
-        ("stream_from_host", "pinned_auto_payload_GBps", BIG, Rung.HOST_LINK),
-        ("streaming_llm", "time_s", BIG, None),
-        ("stream_mine", "traffic_GBps", BIG, None),
-        ("memcpy_d2h", "pinned_auto_payload_GBps", 16 * MIB, Rung.HOST_LINK),
-        ("memcpy_d2h", "pinned_auto_payload_GBps", BETWEEN, None),
-        ("memcpy_d2h", "pageable_auto_payload_GBps", BIG, None),
-        ("my_own_copy", "ce_traffic_GBps", BIG, Rung.ENGINE),
-        ("my_own_kernel", "traffic_GBps", BIG, None),
-        ("peer_copy_gloo", "gloo_payload_GBps", BIG, None),
-        ("all_reduce", "busbw_GBps", BIG, None),
+def test_a_rung_is_what_benchmark_and_metric_say_of_engine_and_memory(make, seen):
+    for rung in PARTS:
+        assert rung_of(seen(rung).key) is rung
+    for name, metric, size_bytes, expected in [
+        *(("memcpy_d2d_triton", "sm_traffic_GBps", BIG, Rung.MULTIPROCESSORS),),
+        *(("memcpy_d2d_triton", "sm_traffic_GBps", TINY, Rung.LAUNCH),),
+        *(
+            ("stream_from_host", "pinned_auto_payload_GBps", BIG, Rung.HOST_LINK),
+            ("streaming_llm", "time_s", BIG, None),
+        ),
+        *(("stream_mine", "traffic_GBps", BIG, None), ("my_own_copy", "ce_traffic_GBps", BIG, Rung.ENGINE)),
+        *(("memcpy_d2h", "pinned_auto_payload_GBps", 16 * MIB, Rung.HOST_LINK),),
+        *(("memcpy_d2h", "pinned_auto_payload_GBps", BETWEEN, None),),
+        *(("memcpy_d2h", "pageable_auto_payload_GBps", BIG, None), ("my_own_kernel", "traffic_GBps", BIG, None)),
+        *(("peer_copy_gloo", "gloo_payload_GBps", BIG, None), ("all_reduce", "busbw_GBps", BIG, None)),
         ("job", "job_wall_s", BIG, None),
-    ],
-)
-def test_a_rung_is_what_a_metric_says_of_engine_and_memory(make, name, metric, size_bytes, expected):
-    assert rung_of(make.key(name, size_bytes, metric=metric)) is expected
+    ]:
+        assert rung_of(make.key(name, size_bytes, metric=metric)) is expected, (name, metric, size_bytes)
+    # Of STREAM only kernels that copy tell of the multiprocessors.
+    copies = {"copy": Rung.ENGINE, **dict.fromkeys(("scale", "add", "triad"), Rung.MULTIPROCESSORS), "dot": None}
+    for name in ("stream", "stream_large"):
+        keys = {one: make.key(name, parameters={"operation": one}, metric="traffic_GBps") for one in copies}
+        assert {one: rung_of(key) for one, key in keys.items()} == copies, name
 
 
-@pytest.mark.parametrize("name", ["stream", "stream_large"])
-def test_of_stream_only_kernels_that_copy_tell_of_the_multiprocessors(make, name):
-    found = {operation: rung_of(make.key(name, parameters={"operation": operation}, metric="traffic_GBps"))
-             for operation in ("copy", "scale", "add", "triad", "dot")}  # fmt: skip
-    assert found == {
-        "copy": Rung.ENGINE,
-        **dict.fromkeys(("scale", "add", "triad"), Rung.MULTIPROCESSORS),
-        "dot": None,
-    }
-
-
-def test_a_processor_has_no_rungs(make):
+def test_a_processor_has_no_rungs_and_where_nothing_regressed_there_is_no_ladder(make, seen):
     key = make.key("stream", hardware=make.hardware(partition="8-cores"))
     assert rung_of(key) is None
     assert climb([Evidence(key, "REGRESSED", 0.05, 0.2, (0.1, 0.3))]) == ()
-
-
-def test_where_nothing_regressed_there_is_no_ladder(seen):
     open_one = seen(Rung.ENGINE, "INCONCLUSIVE", 0.5)
     assert climb([seen(Rung.HOST_LINK), open_one]) == ()
     assert ladder_lines(()) == []
@@ -159,29 +143,21 @@ def test_the_clock_is_that_under_the_products_where_these_are_sick(seen):
     )
 
 
-@pytest.mark.parametrize(
-    ("clocks", "state"),
-    [
-        ([0.0] * 5, RungState.FINE),
-        ([-0.2, 0.0, 0.0, 0.0, 0.0], RungState.UNKNOWN),
-        ([-0.2, -0.2, 0.0, 0.0, 0.0], RungState.SICK),
-        ([-0.019], RungState.FINE),
-        ([-0.03], RungState.SICK),
-        ([0.1], RungState.FINE),
-    ],
-)
-def test_a_clock_is_sick_where_it_fell_and_fine_only_where_it_fell_under_nothing_that_is_sick(seen, clocks, state):
-    assert state_of(climb([seen(Rung.ENGINE, "REGRESSED", 0.25, clock) for clock in clocks]), Rung.CLOCK) is state
+def test_a_clock_is_sick_where_it_fell_and_fine_only_where_it_fell_under_nothing_that_is_sick(seen):
+    for clocks, state in [
+        *(([0.0] * 5, RungState.FINE), ([-0.2, 0.0, 0.0, 0.0, 0.0], RungState.UNKNOWN)),
+        *(([-0.2, -0.2, 0.0, 0.0, 0.0], RungState.SICK), ([-0.019], RungState.FINE)),
+        *(([-0.03], RungState.SICK), ([0.1], RungState.FINE)),
+    ]:
+        found = climb([seen(Rung.ENGINE, "REGRESSED", 0.25, clock) for clock in clocks])
+        assert state_of(found, Rung.CLOCK) is state, clocks
 
 
-@pytest.mark.parametrize(("sick", "state"), [(0, RungState.FINE), (6, RungState.UNKNOWN), (7, RungState.SICK)])
-def test_a_part_is_sick_where_a_third_of_its_tests_are_and_fine_where_none_is(seen, sick, state):
-    red = [seen(Rung.ENGINE, "REGRESSED", 0.1)] * sick
+def test_a_part_is_sick_where_a_third_of_its_tests_are_or_one_pair_of_many_and_fine_where_none_is(seen):
     other = seen(Rung.HOST_LINK, "REGRESSED", 0.1)
-    assert state_of(climb([*red, *[seen(Rung.ENGINE)] * (20 - sick), other]), Rung.ENGINE) is state
-
-
-def test_one_link_of_many_pairs_is_sick(seen):
+    for sick, state in [(0, RungState.FINE), (6, RungState.UNKNOWN), (7, RungState.SICK)]:
+        red = [seen(Rung.ENGINE, "REGRESSED", 0.1)] * sick
+        assert state_of(climb([*red, *[seen(Rung.ENGINE)] * (20 - sick), other]), Rung.ENGINE) is state, sick
     steps = climb([seen(Rung.PEER_LINK, "REGRESSED", 0.3), *[seen(Rung.PEER_LINK)] * 55])
     assert state_of(steps, Rung.PEER_LINK) is RungState.SICK
 

@@ -1,5 +1,6 @@
 """How far unchanged runs lie apart: estimated as the analysis of variance does, and assumed where nothing tells."""
 
+import itertools
 import math
 import warnings
 from dataclasses import replace
@@ -64,20 +65,22 @@ def estimated(groups, prior=NO_FLOOR):
     return process, session_spread(ONE, groups, process, prior)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("shape", [(3, 5), (8, 3)])
-def test_the_spreads_of_a_balanced_design_are_those_of_a_mixed_model(make, seed, shape):
-    logs, groups = drawn(make, seed, *shape)
-    process, session = estimated(groups)
-    expected = mixed_model(logs)
-    assert expected[1] > 0.002
-    assert (process.value, session.value) == pytest.approx(expected, rel=1e-3)
+def test_the_spreads_of_a_balanced_design_are_those_of_a_mixed_model_and_of_a_one_way_analysis(make):
+    for seed, shape in itertools.product(range(3), [(3, 5), (8, 3)]):
+        logs, groups = drawn(make, seed, *shape)
+        process, session = estimated(groups)
+        expected = mixed_model(logs)
+        assert expected[1] > 0.002
+        assert (process.value, session.value) == pytest.approx(expected, rel=1e-3), (seed, shape)
+        mean_square, freedom, processes = between_sessions(groups)
+        f = scipy.stats.f_oneway(*logs).statistic
+        assert mean_square / (within(groups)[0] / within(groups)[1]) == pytest.approx(f)
+        assert (freedom, processes) == (shape[0] - 1, pytest.approx(shape[1]))
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_sessions_that_differ_less_than_processes_tell_of_no_spread_between_them(make, seed):
+def test_sessions_that_differ_less_than_processes_tell_of_no_spread_between_them(make):
     """The restricted maximum likelihood at the edge: all processes are one sample."""
-    logs, _ = drawn(make, seed, 4, 5, session=0.0)
+    logs, _ = drawn(make, 3, 4, 5, session=0.0)
     logs -= logs.mean(axis=1, keepdims=True)
     process, session = estimated([make.group(*row, started=f"2026-01-{day:02d}") for day, row in enumerate(logs, 1)])
     assert session.value == 0.0
@@ -96,14 +99,6 @@ def test_an_unbalanced_design_is_estimated_by_the_analysis_of_variance(make):
     assert session.value == pytest.approx(math.sqrt((squares - 0.01**2) / typical))
 
 
-def test_the_mean_square_between_sessions_is_that_of_a_one_way_analysis(make):
-    logs, groups = drawn(make, 3, 4, 5)
-    mean_square, freedom, processes = between_sessions(groups)
-    f = scipy.stats.f_oneway(*logs).statistic
-    assert mean_square / (within(groups)[0] / within(groups)[1]) == pytest.approx(f)
-    assert (freedom, processes) == (3, pytest.approx(5))
-
-
 def test_what_lies_between_devices_is_no_spread_between_sessions(make):
     here, there = make.groups(4, session=0.02), make.groups(4, session=0.02, centre=0.5, device="GPU-2")
     assert between_sessions([*here, *there])[0] == pytest.approx(between_sessions(here)[0])
@@ -113,9 +108,7 @@ def test_new_and_old_processes_are_pooled_by_their_degrees_of_freedom(make):
     old, new = make.groups(1, 6, process=0.02), make.groups(1, 3, process=0.01)
     expected = math.sqrt((5 * 0.02**2 + 2 * 0.01**2) / 7)
     assert process_spread(new, old, NO_FLOOR).value == pytest.approx(expected)
-
-
-def test_the_distance_between_the_sides_is_no_spread_between_processes(make):
+    # The distance between the sides is none of it.
     old = make.groups(1, 5)
     near, far = (process_spread(make.groups(1, 5, centre=centre), old, NO_FLOOR) for centre in (0.0, 3.0))
     assert near.value == pytest.approx(far.value) == pytest.approx(0.01)
@@ -137,27 +130,19 @@ def test_new_processes_tell_what_of_sessions_of_one_process_lies_between_process
     assert session.value == pytest.approx(math.sqrt(0.05**2 - 0.01**2))
 
 
-@pytest.mark.parametrize("spread", [0.001, 0.01, 0.015, 0.03, 0.1])
-@pytest.mark.parametrize("processes", [2, 3, 6, 15])
-def test_a_tests_own_spread_is_joined_with_the_prior_unless_chance_rules_that_out(make, processes, spread):
-    found = process_spread(ONE, make.groups(1, processes, process=spread), DEVICE_PRIOR)
-    assert found.value == pytest.approx(joined((processes - 1) * spread**2, processes - 1))
-
-
-@pytest.mark.parametrize(
-    ("processes", "spread", "origin", "freedom"),
-    [
+def test_a_tests_own_spread_is_joined_with_the_prior_unless_chance_rules_that_out_and_says_so(make):
+    for processes, spread in itertools.product([2, 3, 6, 15], [0.001, 0.01, 0.015, 0.03, 0.1]):
+        found = process_spread(ONE, make.groups(1, processes, process=spread), DEVICE_PRIOR)
+        expected = joined((processes - 1) * spread**2, processes - 1)
+        assert found.value == pytest.approx(expected), (processes, spread)
+    for processes, spread, origin, freedom in [
         (1, 0.0, "prior", 4),
         (5, 0.01, "estimated, 4 degrees of freedom, with prior", 8),
         (5, 0.05, "estimated, 4 degrees of freedom", 4),
-    ],
-)
-def test_a_spread_says_whether_it_was_assumed(make, processes, spread, origin, freedom):
-    found = process_spread(ONE, make.groups(1, processes, process=spread), DEVICE_PRIOR)
-    assert (found.origin, found.freedom) == (origin, freedom)
-
-
-def test_medians_that_agree_to_the_tick_are_not_believed_to_have_no_spread(make):
+    ]:
+        found = process_spread(ONE, make.groups(1, processes, process=spread), DEVICE_PRIOR)
+        assert (found.origin, found.freedom) == (origin, freedom)
+    # Medians that agree to the tick are not believed to have no spread.
     assert process_spread(ONE, make.groups(1, 5, process=0.0), DEVICE_PRIOR).value == pytest.approx(joined(0.0, 4))
     assert process_spread(ONE, make.groups(1, 5, process=0.0), NO_FLOOR).value == LEAST_SPREAD
 
@@ -191,24 +176,13 @@ ZONES = ("2026-01-02T03:00:00+00:00", "2026-01-02T03:00:00+08:00", "2026-01-02T0
 DATES = ("2026-01-02", "2026-01-03", "2026-01-04")
 
 
-@pytest.mark.parametrize(
-    ("days", "sizes"),
-    [
-        (TOGETHER, [15]),
-        (TOGETHER[::-1], [15]),
-        (TOGETHER[:1] * 2 + DATES[1:2], [10, 5]),
-        (APART, [5, 5, 5]),
-        (ZONES, [5, 5, 5]),
-        (DATES, [5, 5, 5]),
-        (("", "", "once"), [5, 5, 5]),
-    ],
-)
-def test_sessions_that_begin_within_six_hours_of_the_last_are_one_sitting(make, days, sizes):
-    assert [len(group.medians_s) for group in sittings(on_days(make, *days))] == sizes
-
-
-def test_sessions_of_two_devices_are_never_one_sitting(make):
-    """A node measures all of its devices at once."""
+def test_sessions_of_a_device_that_begin_within_six_hours_of_the_last_are_one_sitting(make):
+    for days, sizes in [
+        *((TOGETHER, [15]), (TOGETHER[::-1], [15]), (TOGETHER[:1] * 2 + DATES[1:2], [10, 5])),
+        *((APART, [5, 5, 5]), (ZONES, [5, 5, 5]), (DATES, [5, 5, 5]), (("", "", "once"), [5, 5, 5])),
+    ]:
+        assert [len(group.medians_s) for group in sittings(on_days(make, *days))] == sizes, days
+    # A node measures all of its devices at once.
     groups = [replace(group, device=f"GPU-{number}") for number, group in enumerate(on_days(make, *TOGETHER))]
     assert sittings(groups) == tuple(groups)
 
@@ -217,28 +191,26 @@ def between(groups, prior):
     return session_spread(ONE, groups, process_spread(ONE, groups, prior), prior)
 
 
-@pytest.mark.parametrize("kind", ["device", "host"])
-@pytest.mark.parametrize(("count", "why"), [(1, "prior, recorded in one sitting"), (2, "prior, 2 sessions")])
-def test_of_fewer_than_three_sessions_twice_the_least_spread_is_assumed(make, count, why, kind):
+def test_what_few_sessions_tell_is_joined_with_the_least_spread_that_is_assumed(
+    make,
+):
     """As four degrees of freedom: two that agree, which tell a variance of nothing, add one."""
-    found = between(on_days(make, *APART[:count]), priors()[kind])
-    assert found.value == pytest.approx(math.sqrt(4 * (2 * priors()[kind].session) ** 2 / (4 + count - 1)))
-    assert (found.origin, found.freedom) == (why, 4 + count - 1)
-
-
-@pytest.mark.parametrize("sessions", [3, 14])
-def test_sessions_that_agree_are_believed_only_in_part(make, sessions):
-    """An estimate from three sessions is zero half of the time, also where they differ; believed, it cries wolf."""
-    found = between(make.groups(sessions), DEVICE_PRIOR)
-    assert found.value == pytest.approx(math.sqrt(4 * DEVICE_PRIOR.session**2 / (4 + sessions - 1)))
-    assert (found.freedom, found.origin) == (4 + sessions - 1, f"estimated, {sessions} sessions, with prior")
-
-
-@pytest.mark.parametrize("count", [2, 3])
-def test_sessions_that_lie_far_apart_are_believed_however_few(make, count):
-    found = between(on_days(make, *APART[:count], session=0.05), DEVICE_PRIOR)
-    assert found.value == pytest.approx(0.05)
-    assert (found.origin, found.freedom) == (f"estimated, {count} sessions", 4 + count - 1)
+    for kind, (count, why) in itertools.product(
+        ("device", "host"), [(1, "prior, recorded in one sitting"), (2, "prior, 2 sessions")]
+    ):
+        found = between(on_days(make, *APART[:count]), priors()[kind])
+        assert found.value == pytest.approx(math.sqrt(4 * (2 * priors()[kind].session) ** 2 / (4 + count - 1)))
+        assert (found.origin, found.freedom) == (why, 4 + count - 1)
+    # An estimate from three sessions is zero half of the time, also where they differ; believed, it cries wolf.
+    for sessions in (3, 14):
+        found = between(make.groups(sessions), DEVICE_PRIOR)
+        assert found.value == pytest.approx(math.sqrt(4 * DEVICE_PRIOR.session**2 / (4 + sessions - 1)))
+        assert (found.freedom, found.origin) == (4 + sessions - 1, f"estimated, {sessions} sessions, with prior")
+    # What lies far apart is believed however few.
+    for count in (2, 3):
+        found = between(on_days(make, *APART[:count], session=0.05), DEVICE_PRIOR)
+        assert found.value == pytest.approx(0.05)
+        assert (found.origin, found.freedom) == (f"estimated, {count} sessions", 4 + count - 1)
 
 
 def test_the_sessions_of_many_tests_tell_together_what_one_cannot(make):
@@ -252,9 +224,7 @@ def test_the_sessions_of_many_tests_tell_together_what_one_cannot(make):
     assert between(make.groups(3), prior).value == pytest.approx(math.sqrt(4 * 0.02**2 / 6), rel=0.05)
     assert lend(DEVICE_PRIOR, tests[1:]).lent == (0.0, 0.0)
     assert lend(DEVICE_PRIOR, [make.groups(3)] * 20).lent == (0.0, 0.0)
-
-
-def test_sessions_that_are_each_of_another_device_tell_nothing_of_how_sessions_differ(make):
+    # Each of another device: they tell nothing of how sessions differ.
     groups = [replace(group, device=f"GPU-{number}") for number, group in enumerate(make.groups(3, session=0.1))]
     assert lend(DEVICE_PRIOR, [groups] * 20).lent == (0.0, 0.0)
 
@@ -272,30 +242,19 @@ def test_sessions_of_one_process_each_lend_what_lies_between_them_in_all(make):
     assert lend(DEVICE_PRIOR, [nightlies] * (ENOUGH_TESTS - 1)).total is None
 
 
-@pytest.mark.parametrize(("kind", "above", "share"), [("device", 0.06, 0.1), ("device", 0.04, 0), ("host", 0.1, 0)])
-def test_the_share_of_processes_in_another_mode_is_that_of_all_tests(make, kind, above, share):
-    tests = [[make.group(*[0.0] * 9, above)]] * ENOUGH_TESTS
-    assert lend(DEVICE_PRIOR, tests, kind).strange == share
-    assert lend(DEVICE_PRIOR, tests[1:], kind).strange == 0
+def test_the_share_of_processes_in_another_mode_is_that_of_all_tests(make):
+    for kind, above, share in [("device", 0.06, 0.1), ("device", 0.04, 0), ("host", 0.1, 0)]:
+        tests = [[make.group(*[0.0] * 9, above)]] * ENOUGH_TESTS
+        assert (lend(DEVICE_PRIOR, tests, kind).strange, lend(DEVICE_PRIOR, tests[1:], kind).strange) == (share, 0)
 
 
-@pytest.mark.parametrize(("factor", "apart"), [(1.0, False), (2.0, False), (5.0, True), (50.0, True)])
-def test_new_processes_are_told_from_the_old_where_chance_is_no_excuse_for_their_spread(make, factor, apart):
-    new, old = make.groups(1, 5, process=0.01 * factor), make.groups(1, 13)
-    p = scipy.stats.f.sf(factor**2, 4, 12)
-    assert (p <= 0.01) == apart
-    assert apart == (unequal(new, old) is not None)
-
-
-def test_new_processes_that_agree_better_than_the_old_are_pooled_with_them(make):
+def test_new_processes_are_told_from_the_old_where_chance_is_no_excuse_for_their_spread(make):
+    for factor, apart in [(1.0, False), (2.0, False), (5.0, True), (50.0, True)]:
+        new, old = make.groups(1, 5, process=0.01 * factor), make.groups(1, 13)
+        assert (scipy.stats.f.sf(factor**2, 4, 12) <= 0.01) == apart == (unequal(new, old) is not None), factor
+    # Where they agree better than the old, or are but three, they are pooled.
     assert unequal(make.groups(1, 9, process=0.0001), make.groups(1, 9, process=0.1)) is None
-
-
-def test_the_spread_of_three_processes_says_too_little_to_tell_them_from_the_old(make):
     assert unequal(make.groups(1, 3, process=1.0), make.groups(3, 5)) is None
-
-
-def test_unequal_sides_keep_their_own_spreads(make):
     spreads = unequal(make.groups(1, 5, process=0.2), make.groups(1, 13))
     assert [(round(spread.value, 6), spread.freedom) for spread in spreads] == [(0.2, 4), (0.01, 12)]
 
@@ -314,13 +273,10 @@ def test_the_spreads_of_many_tests_tell_how_those_of_tests_differ():
         assert (found.borrowed, found.origin) == (True, "prior of 4000 tests"), freedom
 
 
-def test_what_tests_lend_is_their_process_spread_alone():
+def test_tests_that_spread_alike_lend_their_process_spread_and_do_not_claim_that_every_other_does():
     found = borrow(DEVICE_PRIOR, [(0.03**2, 14)] * 20)
     assert (found.session, found.device) == (DEVICE_PRIOR.session, DEVICE_PRIOR.device)
-
-
-def test_tests_that_spread_alike_do_not_claim_that_every_other_does():
-    assert borrow(DEVICE_PRIOR, [(0.03**2, 14)] * 20).freedom == MOST_BORROWED
+    assert found.freedom == MOST_BORROWED
 
 
 def test_too_few_tests_lend_nothing():

@@ -37,6 +37,13 @@ def test_one_session_a_side_is_students_test_on_the_log_medians(make, new, old, 
     assert (found.estimate - shift) / found.error == pytest.approx(float(expected.statistic), abs=1e-9)
     assert found.freedom == pytest.approx(float(expected.df))
     assert found.p_slower_than(shift) == pytest.approx(float(expected.pvalue), abs=1e-9)
+    interval = scipy.stats.ttest_ind(new, old, equal_var=True).confidence_interval(0.99)
+    assert found.interval(0.99) == pytest.approx((interval.low, interval.high), abs=1e-9)
+    # The sides changed over give the opposite difference.
+    back = two_sample(make, old, new)
+    assert found.estimate == pytest.approx(-back.estimate, abs=1e-12)
+    if not back.unequal:
+        assert found.p_slower_than(0.0) == pytest.approx(1 - back.p_slower_than(0.0), abs=1e-9)
 
 
 @given(st.lists(logs, min_size=4, max_size=8), st.floats(1e-4, 3e-3), st.integers(4, 12), st.floats(-0.1, 0.1))
@@ -62,14 +69,6 @@ def test_an_upper_bound_below_the_tolerance_is_statsmodels_test_of_equivalence(m
     assert (found.estimate + found.bound(1 - level) < TOLERANCE) == (p < level)
 
 
-@given(sides, sides, st.floats(0.5, 0.999))
-def test_the_interval_is_that_of_the_library(make, new, old, confidence):
-    found = two_sample(make, new, old)
-    assume(not found.unequal)
-    expected = scipy.stats.ttest_ind(new, old, equal_var=True).confidence_interval(confidence)
-    assert found.interval(confidence) == pytest.approx((expected.low, expected.high), abs=1e-9)
-
-
 def test_a_quantile_is_students_and_normal_where_the_spread_is_known():
     for freedom, probability in itertools.product([1, 2.5, 30, math.inf], [0.8, 0.96, 0.99, 0.9998]):
         assert quantile(probability, freedom) == pytest.approx(scipy.stats.t.ppf(probability, freedom))
@@ -87,24 +86,20 @@ def reference_part(found, new=1):
 
 
 # Of verdicts.md, at σ_s = σ_p = 1.
-@pytest.mark.parametrize(("sessions", "processes", "variance"), [(14, 1, 0.14), (3, 5, 0.40), (1, 5, 1.20)])
-def test_the_variance_of_a_reference_is_that_of_the_model(make, sessions, processes, variance):
-    reference = make.groups(sessions, processes, process=1.0, session=1.0)
-    # Of one session twice as much is assumed as of three.
-    prior = Prior(process=1.0, session=1.0 if sessions > 2 else 0.5, device=0.0)
-    assert reference_part(difference([make.group(0.0)], reference, prior)) == pytest.approx(variance, abs=0.005)
-
-
-@pytest.mark.parametrize("new", [1, 2, 5])
-@pytest.mark.parametrize(("sessions", "processes"), [(1, 4), (3, 5), (6, 2)])
-def test_the_error_is_that_of_the_model_on_both_sides(make, new, sessions, processes):
+def test_the_error_is_that_of_the_model_on_both_sides(make):
     """σ_s²/S + σ_p²/(S·R) a side; the new one is a single session."""
+    for sessions, processes, variance in [(14, 1, 0.14), (3, 5, 0.40), (1, 5, 1.20)]:
+        reference = make.groups(sessions, processes, process=1.0, session=1.0)
+        # Of one session twice as much is assumed as of three.
+        prior = Prior(process=1.0, session=1.0 if sessions > 2 else 0.5, device=0.0)
+        assert reference_part(difference([make.group(0.0)], reference, prior)) == pytest.approx(variance, abs=0.005)
     process, session = 0.01, 0.02
-    reference = make.groups(sessions, processes, process=process, session=session)
-    assumed = session if sessions > 2 else session / 2
-    found = difference(make.groups(1, new), reference, replace(DEVICE_PRIOR, session=assumed))
-    variance = session**2 * (1 + 1 / sessions) + process**2 * (1 / new + 1 / (sessions * processes))
-    assert found.error == pytest.approx(math.sqrt(variance))
+    for new, (sessions, processes) in itertools.product([1, 2, 5], [(1, 4), (3, 5), (6, 2)]):
+        reference = make.groups(sessions, processes, process=process, session=session)
+        assumed = session if sessions > 2 else session / 2
+        found = difference(make.groups(1, new), reference, replace(DEVICE_PRIOR, session=assumed))
+        variance = session**2 * (1 + 1 / sessions) + process**2 * (1 / new + 1 / (sessions * processes))
+        assert found.error == pytest.approx(math.sqrt(variance)), (new, sessions, processes)
 
 
 def test_a_spread_between_sessions_that_is_assumed_is_a_guess_of_four_degrees_of_freedom(make):
@@ -157,14 +152,6 @@ def test_the_order_of_sessions_and_processes_changes_nothing(make, new, old):
     assert (found.error, found.paired) == (pytest.approx(again.error), again.paired)
 
 
-@given(sides, sides)
-def test_the_sides_changed_over_give_the_opposite_difference(make, new, old):
-    there, back = two_sample(make, new, old), two_sample(make, old, new)
-    assert there.estimate == pytest.approx(-back.estimate, abs=1e-12)
-    assume(not there.unequal and not back.unequal)
-    assert there.p_slower_than(0.0) == pytest.approx(1 - back.p_slower_than(0.0), abs=1e-9)
-
-
 def test_the_device_itself_is_compared_paired_and_others_beside_it_do_not_matter(make):
     """They say where the device's own sessions lie apart by chance only, and nothing of its centre."""
     own, other = make.groups(3, session=0.02), make.groups(3, centre=0.5, session=0.02, device="GPU-2")
@@ -173,26 +160,21 @@ def test_the_device_itself_is_compared_paired_and_others_beside_it_do_not_matter
     assert among.estimate == pytest.approx(alone.estimate) == pytest.approx(0.1)
     assert (among.paired, among.device) == (True, None)
     assert among.error == pytest.approx(alone.error, rel=0.05)
-
-
-def test_another_devices_sessions_help_to_know_the_spreads(make):
-    """They run the same code; only their centre says nothing of this one."""
+    # They help to know the spreads: they run the same code.
     own, other = make.groups(1), make.groups(3, device="GPU-2")
     found = difference([make.group(0.0)], [*own, *other], DEVICE_PRIOR)
     assert found.process.freedom > difference([make.group(0.0)], own, DEVICE_PRIOR).process.freedom
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-def test_a_device_that_the_reference_has_never_seen_adds_the_prior_between_devices(make, devices):
-    reference = [group for number in range(devices) for group in make.groups(3, device=f"GPU-{number + 2}")]
-    found = difference([make.group(0.0)], reference, DEVICE_PRIOR)
-    paired = difference([make.group(0.0)], [replace(group, device="GPU-1") for group in reference], DEVICE_PRIOR)
-    assert (found.paired, found.device.value) == (False, 0.04)
-    assert found.device.origin == f"prior, {devices} device{'s' * (devices > 1)}"
-    assert found.error**2 - paired.error**2 == pytest.approx(0.04**2 * (1 + 1 / devices), rel=0.02)
-
-
-def test_three_devices_or_more_tell_themselves_how_far_devices_lie_apart(make):
+def test_a_device_that_the_reference_has_never_seen_adds_what_lies_between_devices(make):
+    for devices in (1, 2):
+        reference = [group for number in range(devices) for group in make.groups(3, device=f"GPU-{number + 2}")]
+        found = difference([make.group(0.0)], reference, DEVICE_PRIOR)
+        paired = difference([make.group(0.0)], [replace(group, device="GPU-1") for group in reference], DEVICE_PRIOR)
+        assert (found.paired, found.device.value) == (False, 0.04)
+        assert found.device.origin == f"prior, {devices} device{'s' * (devices > 1)}"
+        assert found.error**2 - paired.error**2 == pytest.approx(0.04**2 * (1 + 1 / devices), rel=0.02)
+    # Three or more tell it themselves.
     known = [
         make.groups(3, centre=centre, device=f"GPU-{number}") for number, centre in enumerate(make.spaced(4, 0.07), 2)
     ]
@@ -200,16 +182,11 @@ def test_three_devices_or_more_tell_themselves_how_far_devices_lie_apart(make):
     found = difference([make.group(0.0)], reference, DEVICE_PRIOR).device
     assert (found.value, found.freedom, found.origin) == (pytest.approx(0.07), 3, "estimated, 4 devices")
 
-
-def test_devices_that_nobody_tells_apart_are_one(make):
-    """As on a CPU."""
+    # Those that nobody tells apart are one, as on a CPU.
     found = difference([make.group(0.0, device="")], make.groups(3, device=""), DEVICE_PRIOR)
     assert (found.device, found.paired) == (None, False)
-
-
-@pytest.mark.parametrize("devices", [("GPU-1", "GPU-2"), ("GPU-2", "GPU-1")])
-def test_new_runs_of_which_one_is_of_another_device_are_not_paired_as_if_all_were_of_the_same(make, devices):
-    """The stranger's part of the new centre lies σ_g away, whichever run is named first."""
+    # Of two new runs the stranger's part of the centre lies σ_g away, whichever is named first.
     paired = difference([make.group(0.0)], make.groups(3), DEVICE_PRIOR)
-    mixed = difference([make.group(0.0, device=device) for device in devices], make.groups(3), DEVICE_PRIOR)
-    assert mixed.error > paired.error
+    for devices in (("GPU-1", "GPU-2"), ("GPU-2", "GPU-1")):
+        mixed = difference([make.group(0.0, device=device) for device in devices], make.groups(3), DEVICE_PRIOR)
+        assert mixed.error > paired.error, devices
