@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pytest_roofline.baselines.rows import rows_of_run
+from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.baselines.runs import Line, Run, assemble
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from pytest_roofline.core.keys import Key

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_roofline.baselines.rows import rows_of_run
+from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.rows import worst_first
 
 

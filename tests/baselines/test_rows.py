@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_roofline.baselines.rows import rows_of_run
+from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Judgement, Outcome, SessionRecord
 from pytest_roofline.core.resources import ExactJudgement, ResourceKey, Resources

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.baselines.rows import rows_of, rows_of_run
 from pytest_roofline.baselines.run_files import run_names
+from pytest_roofline.baselines.run_rows import rows_of, rows_of_run
 
 
 @pytest.fixture

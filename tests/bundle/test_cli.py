@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.baselines.rows import rows_of_run
+from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.bundle.making import chosen
 from pytest_roofline.cli.main import main

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pytest_roofline.baselines.rows import rows_of_run
+from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.bundle.making import make_bundle
 from pytest_roofline.bundle.patterns import CATEGORIES

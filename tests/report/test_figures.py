@@ -1,6 +1,6 @@
 """Lines beside the times: what tests found besides, first calls, and ranks."""
 
-from pytest_roofline.baselines.rows import rows_of_run
+from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.profiles import UNITS, Figure
 from pytest_roofline.core.samples import OVERSUBSCRIBED, Ranks, Samples
 from pytest_roofline.core.work import Work

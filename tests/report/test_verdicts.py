@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rich.cells import cell_len
 
-from pytest_roofline.baselines.rows import rows_of_run
+from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.facts import Finding
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.report.explain import detail_lines, explanation

@@ -1,10 +1,12 @@
 """What a measurement is compared with: the entries of baseline files, or saved runs, behind one question."""
 
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Protocol
 
 from ..core.entries import Entry, Statistic
 from ..core.errors import BadFile
@@ -21,33 +23,48 @@ from .files import Entries, nearest
 from .runs import Run, read_run
 
 
-class Comparator(Protocol):
+class Comparator(ABC):
     """Something that may know how long a measurement used to take."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """What to call it in a header: file names."""
 
+    @abstractmethod
     def reference(self, key: Key) -> Reference | None:
         """What stands under exactly this key."""
 
+    @abstractmethod
     def work(self, key: Key) -> Work | None:
         """The work that was timed under this key; times of different work must not be compared."""
 
-    def elsewhere(self, key: Key) -> list[HardwareKey]:
-        """The hardware on which the same benchmark is known."""
-
-    def hardware(self) -> list[HardwareKey]:
-        """Every hardware that has an entry."""
-
-    def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
-        """How many measurements of a test are known on a hardware, however many of its devices the test uses."""
-
+    @abstractmethod
     def references(self) -> list[tuple[Key, Reference]]:
         """Everything that it knows, for what only many tests can tell."""
 
+    @abstractmethod
+    def keys(self) -> list[Key]:
+        """Everything that it knows."""
 
-class BaselineComparator:
+    def elsewhere(self, key: Key) -> list[HardwareKey]:
+        """The hardware on which the same benchmark is known."""
+        return [known.hardware for known in self.keys() if (known.benchmark, known.name) == (key.benchmark, key.name)]
+
+    def hardware(self) -> list[HardwareKey]:
+        """Every hardware that it knows anything of."""
+        return [key.hardware for key in self.keys()]
+
+    def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
+        """How many measurements of a test are known on a hardware, however many of its devices the test uses."""
+        return self._counted[benchmark, canonical(parameters), hardware.alone]
+
+    @cached_property
+    def _counted(self) -> Counter[tuple[str, str, HardwareKey]]:
+        return Counter((key.benchmark, canonical(key.parameters), key.hardware.alone) for key in self.keys())
+
+
+class BaselineComparator(Comparator):
     """Compares with the `measured` entries of baseline files."""
 
     def __init__(self, entries: Entries) -> None:
@@ -60,28 +77,17 @@ class BaselineComparator:
 
     def reference(self, key: Key) -> Reference | None:
         """The processes of the entry for `key`."""
-        for entry in self._measured(key.benchmark, key.name):
-            if entry.matches(key):
-                return reference_of(entry, str(self.entries.path_of(entry)))
-        return None
+        entry = self._entry(key)
+        return None if entry is None else reference_of(entry, str(self.entries.path_of(entry)))
 
     def work(self, key: Key) -> Work | None:
         """The work of the entry for `key`."""
-        return next((e.work for e in self._measured(key.benchmark, key.name) if e.matches(key)), None)
+        entry = self._entry(key)
+        return None if entry is None else entry.work
 
-    def elsewhere(self, key: Key) -> list[HardwareKey]:
-        """The hardware of the other entries of the same benchmark."""
-        return [entry.hardware for entry in self._measured(key.benchmark, key.name)]
-
-    def hardware(self) -> list[HardwareKey]:
-        """The hardware of every measured entry."""
-        return [entry.hardware for entry in self.entries if entry.kind == "measured"]
-
-    def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
-        """The measured entries of a test."""
-        found = (entry for name in self.entries.names(benchmark) for entry in self._measured(benchmark, name))
-        asked = canonical(parameters)
-        return sum(canonical(entry.parameters) == asked and entry.hardware.alone == hardware.alone for entry in found)
+    def keys(self) -> list[Key]:
+        """The keys of the measured entries."""
+        return [key_of_entry(entry) for entry in self.entries if entry.kind == "measured"]
 
     def references(self) -> list[tuple[Key, Reference]]:
         """Every measured entry."""
@@ -91,8 +97,9 @@ class BaselineComparator:
             if entry.kind == "measured"
         ]
 
-    def _measured(self, benchmark: str, name: str) -> list[Entry]:
-        return [entry for entry in self.entries.of(benchmark, name) if entry.kind == "measured"]
+    def _entry(self, key: Key) -> Entry | None:
+        known = (entry for entry in self.entries.of(key.benchmark, key.name) if entry.kind == "measured")
+        return next((entry for entry in known if entry.matches(key)), None)
 
 
 # A run's name, when it began, and its device: a name alone may be that of each night, or of each node.
@@ -100,37 +107,30 @@ Session = tuple[str, str, str]
 Process = tuple[Session, str]
 
 
-def session_of(run: Run) -> Session:
-    """Which session a run is."""
-    return run.header.run_id, run.header.started, identity_of(run.header.environment)
-
-
-def _unfit(run: Run, measurement: Measurement) -> str:
-    return run.unfit(measurement, accept_slower=True) or told_by_position(measurement.key.parameters)
-
-
-class RunComparator:
+class RunComparator(Comparator):
     """Compares with the fit measurements of saved runs; several runs stand side by side as processes."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
-        fit = [(run, measurement) for run in runs for measurement in run.measurements if not _unfit(run, measurement)]
-        self.unfit = [
-            (measurement, why) for run in runs for measurement in run.measurements if (why := _unfit(run, measurement))
-        ]
+        self.unfit: list[tuple[Measurement, str]] = []
+        # By key, and then by process, its attempts.
         self._processes: dict[str, dict[Process, list[Measurement]]] = {}
         self._keys: dict[str, Key] = {}
         self._runs: dict[Session, Run] = {}
-        works: dict[str, Work] = {}
-        for run, measurement in fit:
-            identity = measurement.key.identity
-            # Times of different work do not mix; the first run says which work is meant.
-            if not measurement.work.agrees(works.setdefault(identity, measurement.work)):
-                continue
-            self._keys[identity] = measurement.key
-            session = session_of(run)
-            process = session, measurement.process
-            self._processes.setdefault(identity, {}).setdefault(process, []).append(measurement)
+        for run in runs:
+            session = run.header.run_id, run.header.started, identity_of(run.header.environment)
+            for measurement in run.measurements:
+                if why := run.unfit(measurement, accept_slower=True) or told_by_position(measurement.key.parameters):
+                    self.unfit.append((measurement, why))
+                else:
+                    self._add(run, session, measurement)
+
+    def _add(self, run: Run, session: Session, measurement: Measurement) -> None:
+        processes = self._processes.setdefault(measurement.key.identity, {})
+        # Times of different work do not mix; the first run says which work is meant.
+        if all(measurement.work.agrees(attempts[0].work) for attempts in list(processes.values())[:1]):
+            processes.setdefault((session, measurement.process), []).append(measurement)
+            self._keys[measurement.key.identity] = measurement.key
             self._runs[session] = run
 
     @property
@@ -139,73 +139,50 @@ class RunComparator:
         return ", ".join(str(run.path) for run in self.runs)
 
     def reference(self, key: Key) -> Reference | None:
-        """The processes that measured `key`, a session a run."""
+        """The processes that measured `key`, a session a run, each with all of its attempts together."""
         processes = self._processes.get(key.identity)
         if not processes:
             return None
+        measured = self._measured(key)
         return Reference(
-            groups=self.groups(key),
+            groups=_by_session({process: pooled_median(attempts) for process, attempts in processes.items()}),
             source=self.name,
             environments=tuple(
-                self._runs[session].header.environment.comparable() | measurements[0].comparable()
-                for (session, _), measurements in processes.items()
+                self._runs[session].header.environment.comparable() | attempts[0].comparable()
+                for (session, _), attempts in processes.items()
             ),
-            achieved=frozenset(m.samples.achieved for measurements in processes.values() for m in measurements),
-            clock_hz=typical_clock(m.samples.clock_hz for measurements in processes.values() for m in measurements),
+            achieved=frozenset(one.samples.achieved for one in measured),
+            clock_hz=typical_clock(one.samples.clock_hz for one in measured),
             peak_bytes=typical_peak(processes.values()),
         )
-
-    def groups(self, key: Key) -> tuple[Group, ...]:
-        """The processes that measured `key`, by session, each with all of its attempts together."""
-        processes = self._processes.get(key.identity, {})
-        return self._by_session({process: pooled_median(measured) for process, measured in processes.items()})
 
     def judged(self, key: Key, statistic: Statistic = "median") -> tuple[Group, ...]:
         """The same as what is judged: each process its slowest attempt, which in a reference would only loosen it."""
         processes = self._processes.get(key.identity, {}).items()
-        return self._by_session(
-            {process: max(process_s(m.samples, statistic) for m in attempts) for process, attempts in processes}
+        return _by_session(
+            {process: max(process_s(one.samples, statistic) for one in attempts) for process, attempts in processes}
         )
 
     def summary(self, key: Key, statistic: Statistic) -> Summary:
         """The same, with whether every attempt was taken in a way that tells the statistic itself."""
-        attempts = (m for attempts in self._processes.get(key.identity, {}).values() for m in attempts)
-        told = all(exact(measurement.samples, statistic) for measurement in attempts)
+        told = all(exact(one.samples, statistic) for one in self._measured(key))
         return Summary(self.judged(key, statistic), told)
 
-    def _by_session(self, processes: dict[Process, float]) -> tuple[Group, ...]:
-        sessions: dict[Session, list[float]] = {}
-        for (session, _), seconds in processes.items():
-            sessions.setdefault(session, []).append(seconds)
-        return tuple(Group(tuple(medians), device, began) for (_, began, device), medians in sessions.items())
-
-    def work(self, key: Key) -> Work | None:
-        """The work that the runs timed."""
-        processes = self._processes.get(key.identity)
-        return next(iter(processes.values()))[0].work if processes else None
-
-    def elsewhere(self, key: Key) -> list[HardwareKey]:
-        """The hardware on which the runs measured the same benchmark."""
-        return [known.hardware for known in self._keys.values() if known.benchmark == key.benchmark]
-
-    def hardware(self) -> list[HardwareKey]:
-        """The hardware of every measurement."""
-        return [key.hardware for key in self._keys.values()]
-
-    def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
-        """The keys that the runs measured in a test."""
-        wanted = (benchmark, canonical(parameters), hardware.alone)
-        keys = self._keys.values()
-        return sum((key.benchmark, canonical(key.parameters), key.hardware.alone) == wanted for key in keys)
-
-    def tolerance(self, key: Key) -> float | None:
-        """The tolerance that the test itself asked for, in its marker or its call."""
-        processes = self._processes.get(key.identity, {})
-        return next((m.tolerance for measurements in processes.values() for m in measurements if m.tolerance), None)
+    def _measured(self, key: Key) -> list[Measurement]:
+        return [one for attempts in self._processes.get(key.identity, {}).values() for one in attempts]
 
     def measurement(self, key: Key) -> Measurement | None:
         """One of the measurements of a key, for its work and its roofline, which are those of all."""
-        return next((one for attempts in self._processes.get(key.identity, {}).values() for one in attempts), None)
+        return next(iter(self._measured(key)), None)
+
+    def work(self, key: Key) -> Work | None:
+        """The work that the runs timed."""
+        one = self.measurement(key)
+        return None if one is None else one.work
+
+    def tolerance(self, key: Key) -> float | None:
+        """The tolerance that the test itself asked for, in its marker or its call."""
+        return next((one.tolerance for one in self._measured(key) if one.tolerance), None)
 
     def keys(self) -> list[Key]:
         """Every key measured, in the order of the runs."""
@@ -215,6 +192,13 @@ class RunComparator:
         """Everything that the runs measured."""
         found = ((key, self.reference(key)) for key in self._keys.values())
         return [(key, reference) for key, reference in found if reference is not None]
+
+
+def _by_session(processes: dict[Process, float]) -> tuple[Group, ...]:
+    sessions: dict[Session, list[float]] = {}
+    for (session, _), seconds in processes.items():
+        sessions.setdefault(session, []).append(seconds)
+    return tuple(Group(tuple(medians), device, began) for (_, began, device), medians in sessions.items())
 
 
 def key_of_entry(entry: Entry) -> Key:
@@ -258,38 +242,39 @@ def open_comparator(paths: Sequence[Path]) -> Comparator:
     baselines = [path for path in paths if path.suffix == ".json"]
     if runs and baselines:
         raise BadFile(f"{runs[0]} is a run and {baselines[0]} a baseline; expected all of one kind")
-    if runs:
-        return RunComparator([read_run(path) for path in runs])
-    return BaselineComparator(Entries.merged(baselines))
+    return RunComparator([read_run(path) for path in runs]) if runs else BaselineComparator(Entries.merged(baselines))
 
 
 def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Reference | None, str]:
     """What to compare a measurement of `work` with, or why there is nothing."""
     known = comparator.work(key)
     if known is not None and not known.agrees(work):
-        return None, f"the test's work changed from {_brief(known)} to {_brief(work)}, so the times are not comparable"
+        before, now = (
+            ", ".join(f"{one.name}={amount}" for one in fields(side) if (amount := getattr(side, one.name)))
+            for side in (known, work)
+        )
+        return None, f"the test's work changed from {before} to {now}, so the times are not comparable"
     reference = comparator.reference(key)
-    return reference, "" if reference is not None else _explain_missing(comparator, key)
-
-
-def _brief(work: Work) -> str:
-    amounts = {field.name: getattr(work, field.name) for field in fields(work)}
-    return ", ".join(f"{name}={amount}" for name, amount in amounts.items() if amount)
-
-
-def _explain_missing(comparator: Comparator, key: Key) -> str:
-    """Why a comparator has nothing for a key, naming the nearest hardware that it does know."""
+    if reference is not None:
+        return reference, ""
     others = [hardware for hardware in comparator.elsewhere(key) if hardware != key.hardware]
-    if not others:
-        return f"{comparator.name} has no such measurement" if comparator.hardware() else "no baseline recorded"
-    known = "; ".join(str(hardware) for hardware in nearest(key.hardware, others))
-    return f"no entry for this hardware ({key.hardware}); nearest known: {known}"
+    if others:
+        told = "; ".join(str(hardware) for hardware in nearest(key.hardware, others))
+        return None, f"no entry for this hardware ({key.hardware}); nearest known: {told}"
+    return None, f"{comparator.name} has no such measurement" if comparator.hardware() else "no baseline recorded"
 
 
 def prior_of(references: Iterable[tuple[Key, Reference]], kind: str) -> Prior:
     """What to assume of a class of benchmarks: the starting values, or what the references of that class tell."""
     groups = [reference.groups for key, reference in references if class_of_key(key) == kind]
     return lend(priors()[kind], groups, kind)
+
+
+def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
+    """What to assume of each class of benchmarks where an entry does not tell: what the others of its file do."""
+    tests = [entry for entry in entries if entry.kind == "measured" and not entry.is_canary]
+    references = [(key_of_entry(entry), reference_of(entry, "")) for entry in tests]
+    return {kind: prior_of(references, kind) for kind in priors()}
 
 
 def default_tolerance(key: Key) -> float:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..core.entries import Entry
+from ..core.entries import Baseline, Entry
+from ..core.errors import BadInput
 from ..core.facts import HardwareKey
 from ..core.keys import Key
 from ..core.records import Ceiling, rate
@@ -114,6 +115,24 @@ def absurd_entry(entry: Entry) -> Flaw | None:
         return None
     assert entry.work is not None
     return absurd(key_of_entry(entry), entry.work, entry.medians, [session.achieved for session in entry.sessions])
+
+
+def refuse_absurd(proposal: Baseline) -> None:
+    """Refuse a proposal with entries that can stand for no machine, or not for that of its file.
+
+    Raises:
+        BadInput: an entry is of another family, or no machine can have taken its times.
+    """
+    for entry in proposal.entries:
+        family = family_of_key(entry.hardware)
+        if family not in (None, proposal.family):
+            raise BadInput(
+                f"{entry.label} is of {entry.hardware}, whose family is {family}, and the proposal is for "
+                f"{proposal.family}.json; expected one family a file: move the entry to a proposal of its own"
+            )
+        flaw = absurd_entry(entry)
+        if flaw is not None:
+            raise BadInput(f"{entry.label} has {flaw.observed}; expected {flaw.expected}; {flaw.remedy}")
 
 
 def absurd_limit(entry: Entry) -> Flaw | None:

@@ -1,6 +1,6 @@
 """Making baselines: whole runs become a proposal, and what cannot stand for unchanged code is left out or refused."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ..core.samples import SIBLINGS
 from ..core.units import printable
 from ..hardware import family_of, identity_of
 from ..kernel_gate.recording import propose_exact
-from ..stats.key_results import typical_peak
+from ..stats.key_results import by_process, typical_peak
 from ..stats.stats import growth
 from .comparators import key_of_entry, pooled_median, reference_of, typical_clock
 from .disagreement import Disagreement, Sessions, runs_apart, sessions_apart
@@ -37,6 +37,9 @@ class NothingFit(BadInput):
         self.left_out = tuple(left_out)
 
 
+Taken = dict[str, list[tuple[Run, list[Measurement]]]]
+
+
 def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: bool = False) -> Proposal:
     """Entries from whole runs: a session a run, the median of each process within; and the exact ones of kernels.
 
@@ -56,61 +59,63 @@ def propose(runs: Sequence[Run], *, everything: bool = False, accept_slower: boo
     # What siblings measured becomes no baseline, so that its mark leaves nothing out.
     marked = (m for run in runs for m in run.measurements if m.gate and SIBLINGS not in m.samples.labels)
     gated = not everything and any(marked)
-    taken: dict[str, list[tuple[Run, list[Measurement]]]] = {}
-    left_out: list[str] = []
-    for run in runs:
-        fit: dict[str, list[Measurement]] = {}
-        unfit: dict[tuple[str, str], str] = {}
-        for measurement in run.measurements:
-            why = run.unfit(measurement, accept_slower) or told_by_position(measurement.key.parameters)
-            if why and measurement.key.is_canary:
-                # Whatever spoiled it spoiled the tests beside it, of which it is said.
-                continue
-            if not why and gated and not measurement.gate and not measurement.key.is_canary:
-                why = "not marked gate=True (take it with --all)"
-            if why:
-                unfit[_process(measurement)] = printable(f"{measurement.label} of {run.header.run_id}: {why}")
-            else:
-                fit.setdefault(measurement.key.identity, []).append(measurement)
-        # A process that has one unfit attempt under a key is unfit as a whole: keeping the good half would select.
-        left_out += dict.fromkeys(unfit.values())
-        for identity, measurements in fit.items():
-            whole = [measurement for measurement in measurements if _process(measurement) not in unfit]
-            if whole:
-                taken.setdefault(identity, []).append((run, whole))
+    taken, left_out = _fit(runs, gated, accept_slower)
     for identity, sessions in taken.items():
-        _refuse_changed_work(sessions)
+        _refuse_different(sessions, "did different work", lambda first, one: one.work.agrees(first.work))
         if not sessions[0][1][0].key.is_canary:
             taken[identity], minority = _of_one_mode(sessions)
             left_out += minority
-            _refuse_other_mode(taken[identity])
-    entries = [_entry(sessions) for sessions in taken.values()]
-    flaws = {entry.identity: flaw for entry in entries if (flaw := absurd_entry(entry)) is not None}
-    left_out += [
-        printable(f"{entry.label}: {flaw.observed}; expected {flaw.expected}; {flaw.remedy}")
-        for entry in entries
-        if (flaw := flaws.get(entry.identity)) is not None
-    ]
-    fit_entries, apart = _agreeing([entry for entry in entries if entry.identity not in flaws], runs)
-    left_out += apart
-    if all(entry.is_canary for entry in fit_entries):
-        # They tell how the machine was while the tests beside them were measured.
-        fit_entries = []
+            _refuse_different(taken[identity], "", lambda first, one: one.samples.achieved == first.samples.achieved)
+    entries = []
+    for entry in (_entry(sessions) for sessions in taken.values()):
+        flaw = absurd_entry(entry)
+        if flaw is None:
+            entries.append(entry)
+        else:
+            left_out.append(printable(f"{entry.label}: {flaw.observed}; expected {flaw.expected}; {flaw.remedy}"))
+    entries, apart = _agreeing(entries, runs)
     exact, exact_left_out = propose_exact(runs, accept_worse=accept_slower)
-    left_out += exact_left_out
-    if not fit_entries and not exact:
-        raise NothingFit(_nothing_fit(runs, left_out), left_out)
-    return Proposal(Baseline(family if fit_entries else RESOURCES, tuple(fit_entries), exact=exact), tuple(left_out))
+    left_out += [*apart, *exact_left_out]
+    if all(entry.is_canary for entry in entries):
+        # They tell how the machine was while the tests beside them were measured.
+        entries = []
+    if not entries and not exact:
+        names = str(runs[0].path) if len(runs) == 1 else f"{len(runs)} runs"
+        more = f"; and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        first = left_out[0] if left_out else "none there"
+        raise NothingFit(f"no measurement in {names} is fit for a baseline: {first}{more}", left_out)
+    return Proposal(Baseline(family if entries else RESOURCES, tuple(entries), exact=exact), tuple(left_out))
+
+
+def _fit(runs: Sequence[Run], gated: bool, accept_slower: bool) -> tuple[Taken, list[str]]:
+    """By key, of each run the measurements that are fit; and of each process that is not, why."""
+    taken: Taken = {}
+    left_out: list[str] = []
+    for run in runs:
+        unfit: dict[tuple[str, str], str] = {}
+        for measurement in run.measurements:
+            key = measurement.key
+            why = run.unfit(measurement, accept_slower) or told_by_position(key.parameters)
+            if not why and gated and not measurement.gate and not key.is_canary:
+                why = "not marked gate=True (take it with --all)"
+            if why:
+                unfit[_process(measurement)] = (
+                    "" if key.is_canary else f"{measurement.label} of {run.header.run_id}: {why}"
+                )
+        # Whatever spoiled a canary spoiled the tests beside it, of which it is said.
+        left_out += [printable(line) for line in dict.fromkeys(unfit.values()) if line]
+        # A process that has one unfit attempt under a key is unfit as a whole: keeping the good half would select.
+        whole: dict[str, list[Measurement]] = {}
+        for measurement in run.measurements:
+            if _process(measurement) not in unfit:
+                whole.setdefault(measurement.key.identity, []).append(measurement)
+        for identity, measurements in whole.items():
+            taken.setdefault(identity, []).append((run, measurements))
+    return taken, left_out
 
 
 def _process(measurement: Measurement) -> tuple[str, str]:
     return measurement.key.identity, measurement.process
-
-
-def _nothing_fit(runs: Sequence[Run], left_out: Sequence[str]) -> str:
-    names = str(runs[0].path) if len(runs) == 1 else f"{len(runs)} runs"
-    more = f"; and {len(left_out) - 1} more" if len(left_out) > 1 else ""
-    return f"no measurement in {names} is fit for a baseline: {left_out[0] if left_out else 'none there'}{more}"
 
 
 def _agreeing(entries: Sequence[Entry], runs: Sequence[Run]) -> tuple[list[Entry], list[str]]:
@@ -143,24 +148,20 @@ def _sessions(entry: Entry) -> Sessions:
 def _disagreement(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
     """Which runs disagree with the others, by how much, over how many tests; and whether one can tell who is right."""
     paths = {run.header.run_id: str(run.path) for run in runs}
-    if len(runs) == 2:
-        other = next(path for run_id, path in paths.items() if run_id != odd[0].run_id)
-        told = f"{paths[odd[0].run_id]} is {_how_far(odd[0], other)}"
-        return f"{told}, and two runs cannot tell which is right; record a third, and propose all of them"
-    told = "; ".join(f"{paths[apart.run_id]} is {_how_far(apart, 'the others')}" for apart in odd)
+    others = [path for run_id, path in paths.items() if run_id != odd[0].run_id]
+    than = others[0] if len(runs) == 2 else "the others"
+    told = "; ".join(f"{paths[apart.run_id]} is {_how_far(apart, than)}" for apart in odd)
     if 2 * len(odd) >= len(runs):
-        return (
-            f"the {len(runs)} runs disagree, so that nobody can tell which are right: {told}; choose runs of one kind "
-            "(--driver, --before, --after), or record more"
-        )
+        remedy = "choose runs of one kind (--driver, --before, --after), or record more, and propose all of them"
+        return f"{told}: the {len(runs)} runs disagree, so that nobody can tell which are right; {remedy}"
     them = "it" if len(odd) == 1 else "them"
     return f"{told}: more than runs of unchanged code differ; find out why, and propose the runs without {them}"
 
 
 def _one_apart(apart: Disagreement, entry: Entry) -> str:
     """The same of one entry, whose sessions disagree while the runs do not."""
+    other = next(session.run_id for session in entry.sessions if session.run_id != apart.run_id)
     if len(entry.sessions) == 2:
-        other = next(session.run_id for session in entry.sessions if session.run_id != apart.run_id)
         return f"{apart.run_id} is {_how_far(apart, other)}, and two sessions cannot tell which is right"
     far = _how_far(apart, f"its {apart.others} other sessions")
     return f"{apart.run_id} is {far}; find out why, or propose without that run"
@@ -202,13 +203,21 @@ def _refuse_repeated(runs: Sequence[Run]) -> None:
         seen[run.header.run_id] = run.path
 
 
-def _refuse_changed_work(sessions: Sequence[tuple[Run, list[Measurement]]]) -> None:
+def _refuse_different(
+    sessions: Sequence[tuple[Run, list[Measurement]]], what: str, same: Callable[[Measurement, Measurement], bool]
+) -> None:
+    """Refuse runs whose measurements of a key are not of the same thing: of other work, or timed in another way."""
     first_run, first = sessions[0][0], sessions[0][1][0]
     for run, measurements in sessions:
-        if not all(measurement.work.agrees(first.work) for measurement in measurements):
+        for one in measurements:
+            if same(first, one):
+                continue
+            before, now = (", ".join(m.samples.achieved) or "as asked" for m in (first, one))
+            told = f"{what} in {first_run.path} and {run.path}"
+            timed = f"was timed {before} in {first_run.path} and {now} in {run.path}"
             raise BadInput(
-                f"{first.label} did different work in {first_run.path} and {run.path}, so its times cannot stand in "
-                "one entry; propose the runs from before and after the change apart"
+                f"{first.label} {told if what else timed}, so its times cannot stand in one entry; find out why, and "
+                "propose runs of one kind"
             )
 
 
@@ -238,18 +247,6 @@ def _of_one_mode(
     return [(run, taken) for run, taken in whole if taken], lines
 
 
-def _refuse_other_mode(sessions: Sequence[tuple[Run, list[Measurement]]]) -> None:
-    first_run, first = sessions[0][0], sessions[0][1][0]
-    for run, measurements in sessions:
-        for measurement in measurements:
-            if measurement.samples.achieved != first.samples.achieved:
-                seen = [", ".join(m.samples.achieved) or "as asked" for m in (first, measurement)]
-                raise BadInput(
-                    f"{first.label} was timed {seen[0]} in {first_run.path} and {seen[1]} in {run.path}, so its times "
-                    "cannot stand in one entry; find out why, and propose runs of one kind"
-                )
-
-
 def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
     first = sessions[0][1][0]
     key: Key = first.key
@@ -273,19 +270,12 @@ def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
 def _newest_peak(sessions: Sequence[tuple[Run, list[Measurement]]]) -> int | None:
     """The peak of the newest run that has one: what an older one found is not what this code takes."""
     newest_first = sorted(sessions, key=lambda session: session[0].header.started, reverse=True)
-    peaks = (typical_peak(_by_process(measurements).values()) for _, measurements in newest_first)
+    peaks = (typical_peak(by_process(measurements).values()) for _, measurements in newest_first)
     return next((peak for peak in peaks if peak is not None), None)
 
 
-def _by_process(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
-    processes: dict[str, list[Measurement]] = {}
-    for measurement in measurements:
-        processes.setdefault(measurement.process, []).append(measurement)
-    return processes
-
-
 def _session(run: Run, measurements: Sequence[Measurement]) -> Session:
-    processes = _by_process(measurements)
+    processes = by_process(measurements)
     return Session(
         run_id=run.header.run_id,
         started=run.header.started,

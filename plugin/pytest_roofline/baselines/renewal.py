@@ -4,15 +4,19 @@ A renewal must not ratchet. A baseline renewed as min(old, new), or taken anew o
 drifts to the luckiest session there ever was: about 1.5 standard deviations below the truth after ten renewals of
 unchanged code, and then honest runs turn red. So new sessions replace the old only where they surely differ by more
 than the tolerance, either way; everywhere else they join them. Every session then counts alike, lucky or not, the mean
-stays where it is, and each renewal makes it better known. What joins week by week may still creep: see `creep`.
+stays where it is, and each renewal makes it better known.
+
+What joins may still creep: code that becomes 1 % slower a week is never far from a baseline that it joins. So an entry
+keeps its oldest sessions as an anchor, also when they are no longer among its newest, and each renewal is held against
+them too. Only a person who accepts slower code, or code that is faster, lets an entry begin anew.
 """
 
 import datetime
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ..core.entries import Baseline, Entry, ExactEntry, Renewal, Session
 from ..core.errors import BadInput
@@ -21,18 +25,25 @@ from ..core.writing import alone
 from ..kernel_gate.recording import ExactChange, exact_changes
 from ..stats.key_results import judge_peak, moved_text
 from ..stats.outlook import WORTH_REPORTING, Policy
-from ..stats.spread import Group, Prior, priors
+from ..stats.spread import Group, Prior
 from ..stats.stats import CONFIDENCE, Difference, difference, growth
 from ..stats.verdicts import Kind, judge, other_mode
-from .comparators import class_of_key, default_tolerance, key_of_entry, prior_of, reference_of
+from .comparators import class_of_key, default_tolerance, key_of_entry, priors_of, reference_of
 from .files import read_baseline, write_baseline
-from .plausible import absurd_entry, family_of_key
+from .plausible import refuse_absurd
 from .runs import now
 
 Labelled = TypeVar("Labelled", Entry, ExactEntry)
 Action = Literal["new", "replaced", "joined", "unchanged"]
 # A month of nightlies: older sessions tell of drivers that are gone, and thirty know the spread well enough.
 MOST_SESSIONS = 30
+# Enough to know how sessions differ, and few, since they are kept for years.
+MOST_ANCHORED = 3
+# A year of weekly renewals, and some.
+MOST_RENEWALS = 60
+# The chance that code which became slower by no more than what is worth reporting is called slower than its anchor.
+FALSE_CREEP = 0.005
+_LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +97,21 @@ def changes(
     Raises:
         BadFile: the file that is there cannot be read.
         BadInput: a part that no label has, an entry that cannot be (see `refuse_absurd`), or one that is too slow for
-            its anchor (see `creep`).
+            its anchor.
     """
     refuse_absurd(proposal)
-    known = _known(proposal.family, folder)
+    known = {entry.identity: entry for entry in _file(proposal.family, folder).entries}
     assumed = priors_of(known.values())
-    chosen = select(proposal.entries, only, [entry.label for entry in proposal.exact])
     found = [
         renew(entry, known.get(entry.identity), assumed, replaces=replaces, accept_slower=accept_slower)
-        for entry in chosen
+        for entry in select(proposal.entries, only, [entry.label for entry in proposal.exact])
     ]
-    refuse([change.refusal for change in found if change.refusal])
+    refusals = [change.refusal for change in found if change.refusal]
+    if refusals:
+        raise BadInput(
+            f"{listed(refusals, 5, '; ')}; expected no more than the tolerance, however many renewals it took; find "
+            "out what made it slower, approve other entries with --only, or accept it with --accept-slower"
+        )
     return found
 
 
@@ -107,8 +122,7 @@ def kernel_changes(proposal: Baseline, folder: Path, *, only: Sequence[str] = ()
         BadFile: the file that is there cannot be read.
         BadInput: a part that no label has.
     """
-    chosen = select(proposal.exact, only, [entry.label for entry in proposal.entries])
-    return exact_changes(chosen, folder)
+    return exact_changes(select(proposal.exact, only, [entry.label for entry in proposal.entries]), folder)
 
 
 def approve(
@@ -140,28 +154,6 @@ def approve(
     return path
 
 
-def refuse_absurd(proposal: Baseline) -> None:
-    """Refuse a proposal with entries that can stand for no machine, or not for that of its file.
-
-    Raises:
-        BadInput: an entry is of another family, or no machine can have taken its times.
-    """
-    for entry in proposal.entries:
-        family = family_of_key(entry.hardware)
-        if family not in (None, proposal.family):
-            raise BadInput(
-                f"{entry.label} is of {entry.hardware}, whose family is {family}, and the proposal is for "
-                f"{proposal.family}.json; expected one family a file: move the entry to a proposal of its own"
-            )
-        flaw = absurd_entry(entry)
-        if flaw is not None:
-            raise BadInput(f"{entry.label} has {flaw.observed}; expected {flaw.expected}; {flaw.remedy}")
-
-
-def _known(family: str, folder: Path) -> dict[str, Entry]:
-    return {entry.identity: entry for entry in _file(family, folder).entries}
-
-
 def _file(family: str, folder: Path) -> Baseline:
     path = folder / f"{family}.json"
     return read_baseline(path) if path.exists() else Baseline(family, ())
@@ -186,13 +178,6 @@ def select(entries: Sequence[Labelled], parts: Sequence[str], beside: Sequence[s
     return [entry for entry in entries if not parts or any(part in entry.label for part in parts)]
 
 
-def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
-    """What to assume of each class of benchmarks where an entry does not tell: what the others of its file do."""
-    tests = [entry for entry in entries if entry.kind == "measured" and not entry.is_canary]
-    references = [(key_of_entry(entry), reference_of(entry, "")) for entry in tests]
-    return {kind: prior_of(references, kind) for kind in priors()}
-
-
 def renew(
     proposed: Entry,
     before: Entry | None,
@@ -213,56 +198,51 @@ def renew(
     anew = replace(proposed, sessions=newest(proposed.sessions))
     if before is None:
         return Change(anew, None, "new")
-    anew = replace(
-        anew,
-        tolerance=proposed.tolerance or before.tolerance,
-        reason=proposed.reason or before.reason,
-        anchor=before.anchor,
-        renewals=before.renewals,
-    )
     joined = replace(anew, sessions=newest([*before.sessions, *anew.sessions]))
     other = _why_other(joined, before, proposed.sessions)
-    peak = _Peak(proposed.peak_bytes) if other else _renewed_peak(proposed, before, replaces)
-    anew, joined = (replace(entry, peak_bytes=peak.size_bytes) for entry in (anew, joined))
-    kept = replace(before, tolerance=anew.tolerance, reason=anew.reason, peak_bytes=peak.size_bytes)
-    refusal = "" if accept_slower else peak.refusal
+    size_bytes, peak_why, more_memory = (
+        (proposed.peak_bytes, "", "") if other else _renewed_peak(proposed, before, replaces)
+    )
+    decided: dict[str, Any] = {
+        "tolerance": proposed.tolerance or before.tolerance,
+        "reason": proposed.reason or before.reason,
+        "peak_bytes": size_bytes,
+    }
+    history: dict[str, Any] = {"anchor": before.anchor, "renewals": before.renewals}
+    anew, joined = (replace(entry, **decided, **history) for entry in (anew, joined))
+    kept = replace(before, **decided)
+    refusal = "" if accept_slower else more_memory
     if anew == kept or (not replaces and _adds_nothing(joined, before)):
-        why = peak.why or "tolerance"
+        why = peak_why or "tolerance"
         return Change(kept, before, "replaced", why, refusal) if kept != before else Change(kept, before, "unchanged")
     if other:
         return Change(replace(anew, anchor=(), renewals=()), before, "replaced", "--replace" if replaces else other)
     key = key_of_entry(before)
     prior = assumed[class_of_key(key)]
     merged = anew if replaces else joined
-    fresh = [session for session in merged.sessions if session not in before.sessions] or merged.sessions
+    fresh = [session for session in merged.sessions if session not in before.sessions] or list(merged.sessions)
     why = "--replace" if replaces else _why_anew(fresh, before, merged.tolerance or default_tolerance(key), prior)
-    after = renewed(anew if why else joined, before, fresh, prior, anew=bool(why), accept_slower=accept_slower)
-    told = "; ".join(filter(None, (why, peak.why)))
-    return Change(after.entry, before, "replaced" if why else "joined", told, after.refusal or refusal)
+    after, crept = _anchored(anew if why else joined, before, fresh, prior, bool(why), accept_slower)
+    told = "; ".join(filter(None, (why, peak_why)))
+    return Change(after, before, "replaced" if why else "joined", told, crept or refusal)
 
 
-@dataclass(frozen=True, slots=True)
-class _Peak:
-    """The peak that an entry has after a renewal, what became of it, and why that may not be."""
+def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int | None, str, str]:
+    """The peak after a renewal, what became of it, and why that may not be.
 
-    size_bytes: int | None
-    why: str = ""
-    refusal: str = ""
-
-
-def _renewed_peak(proposed: Entry, before: Entry, replaces: bool) -> _Peak:
-    """The old peak as long as the new one is within its tolerance, so that small steps do not add up; else the new."""
+    It stays the old one as long as the new one is within its tolerance, so that small steps do not add up.
+    """
     old, new = before.peak_bytes, proposed.peak_bytes
     if old == new or (new is None and not replaces):
-        return _Peak(old)
+        return old, "", ""
     before_text, after_text = ("none" if size is None else format_memory(size) for size in (old, new))
     told = f"peak {before_text} → {after_text}"
     if old is None or new is None:
-        return _Peak(new, told)
+        return new, told, ""
     found = judge_peak(new, reference_of(before, ""), key_of_entry(before))
     if found is None or found.verdict == Kind.PASSED.value:
-        return _Peak(old)
-    return _Peak(new, told, f"{before.label} takes {moved_text(old, new)}" if new > old else "")
+        return old, "", ""
+    return new, told, f"{before.label} takes {moved_text(old, new)}" if new > old else ""
 
 
 def _adds_nothing(joined: Entry, before: Entry) -> bool:
@@ -278,7 +258,11 @@ def _same_work(joined: Entry, before: Entry) -> bool:
 
 def newest(sessions: Sequence[Session]) -> tuple[Session, ...]:
     """At most thirty sessions, oldest first; of those of one run the last in the list. Without a date is oldest."""
-    return in_order(list({session.run_id: session for session in sessions}.values()))[-MOST_SESSIONS:]
+    return _in_order(list({session.run_id: session for session in sessions}.values()))[-MOST_SESSIONS:]
+
+
+def _in_order(sessions: Sequence[Session]) -> tuple[Session, ...]:
+    return tuple(sorted(sessions, key=lambda session: moment(session.started) or _LONG_AGO))
 
 
 def _why_other(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str:
@@ -293,8 +277,7 @@ def _why_other(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str
 
 def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: Prior) -> str:
     """Why the old sessions no longer stand for this; empty where the new ones may join them."""
-    policy = Policy(tolerance=tolerance, prior=prior)
-    verdict = judge(on_known_devices(fresh, before), reference_of(before, ""), policy)
+    verdict = judge(_on_known_devices(fresh, before), reference_of(before, ""), Policy(tolerance, prior=prior))
     found, change = verdict.difference, verdict.change
     assert found is not None
     assert change is not None
@@ -305,75 +288,41 @@ def _why_anew(fresh: Sequence[Session], before: Entry, tolerance: float, prior: 
     return f"slower {format_percent(change)}" if surely_slower else ""
 
 
-# Enough to know how sessions differ, and few, since they are kept for years.
-MOST_ANCHORED = 3
-# A year of weekly renewals, and some.
-MOST_RENEWALS = 60
-# The chance that code which became slower by no more than what is worth reporting is called slower than its anchor.
-FALSE_CREEP = 0.005
-_LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Renewed:
-    """An entry with its anchor and one more renewal, and why it is refused; empty where it is not."""
-
-    entry: Entry
-    refusal: str = ""
-
-
-def renewed(
-    after: Entry, before: Entry, fresh: Sequence[Session], prior: Prior, *, anew: bool, accept_slower: bool
-) -> Renewed:
-    """What a renewal leaves, held against the anchor of the entry before.
+def _anchored(
+    after: Entry, before: Entry, fresh: Sequence[Session], prior: Prior, anew: bool, accept_slower: bool
+) -> tuple[Entry, str]:
+    """A renewed entry with its anchor and one more renewal, and why it is refused; empty where it is not.
 
     Args:
         after: the entry as it will stand, with the anchor and the renewals of `before`.
         fresh: its sessions that `before` has not.
-        prior: what to assume of their class.
         anew: whether they replace the others: where they are no slower than the anchor, the entry begins anew.
         accept_slower: whether a drift beyond the tolerance is accepted: it begins a new anchor.
     """
     anchor = anchor_of(before)
     found = _against(fresh, replace(before, sessions=anchor, anchor=()), prior)
     if anew and found.estimate <= 0:
-        return Renewed(replace(after, anchor=(), renewals=()))
+        return replace(after, anchor=(), renewals=()), ""
     tolerance = after.tolerance or default_tolerance(key_of_entry(before))
     worth = math.log1p(WORTH_REPORTING * tolerance)
     slower = found.estimate > math.log1p(tolerance) and found.p_slower_than(worth) <= FALSE_CREEP
     # The anchor of a young entry grows: one session alone is known too little.
     older = () if slower else anchor
-    kept = tuple({session.run_id: session for session in (*older, *in_order(fresh))}.values())[:MOST_ANCHORED]
+    kept = tuple({session.run_id: session for session in (*older, *_in_order(fresh))}.values())[:MOST_ANCHORED]
     change, drift = growth(_against(fresh, before, prior).estimate), growth(found.estimate)
     renewals = (*before.renewals, Renewal(now(), len(fresh), change, drift, slower))
-    entry = replace(
-        after,
-        anchor=() if kept == in_order(after.sessions)[:MOST_ANCHORED] else kept,
-        renewals=renewals[-MOST_RENEWALS:],
-    )
+    own = kept == _in_order(after.sessions)[:MOST_ANCHORED]
+    entry = replace(after, anchor=() if own else kept, renewals=renewals[-MOST_RENEWALS:])
     if not slower or accept_slower:
-        return Renewed(entry)
+        return entry, ""
     count = len(since_accepted(renewals[:-1])) + 1
     told = f"{after.label} takes {format_percent(drift)} time since {since(before)}, over {count} renewal"
-    return Renewed(entry, f"{told}{'s' * (count > 1)} (tolerance {format_tolerance(tolerance)})")
-
-
-def refuse(refusals: Sequence[str]) -> None:
-    """Refuse an approval of which some renewals are slower than their anchor.
-
-    Raises:
-        BadInput: there are some.
-    """
-    if refusals:
-        raise BadInput(
-            f"{listed(refusals, 5, '; ')}; expected no more than the tolerance, however many renewals it took; find "
-            "out what made it slower, approve other entries with --only, or accept it with --accept-slower"
-        )
+    return entry, f"{told}{'s' * (count > 1)} (tolerance {format_tolerance(tolerance)})"
 
 
 def anchor_of(entry: Entry) -> tuple[Session, ...]:
     """The sessions that an entry's renewals are held against; without any of its own, its oldest."""
-    return entry.anchor or in_order(entry.sessions)[:MOST_ANCHORED]
+    return entry.anchor or _in_order(entry.sessions)[:MOST_ANCHORED]
 
 
 def since(entry: Entry) -> str:
@@ -388,12 +337,7 @@ def since_accepted(renewals: Sequence[Renewal]) -> Sequence[Renewal]:
     return renewals[last:]
 
 
-def in_order(sessions: Sequence[Session]) -> tuple[Session, ...]:
-    """Oldest first; without a date is oldest."""
-    return tuple(sorted(sessions, key=lambda session: moment(session.started) or _LONG_AGO))
-
-
-def on_known_devices(fresh: Sequence[Session], before: Entry) -> tuple[Group, ...]:
+def _on_known_devices(fresh: Sequence[Session], before: Entry) -> tuple[Group, ...]:
     """The new sessions that tell the most: those on devices that the entry knows; all where it knows none of them."""
     known = {session.device_uuid for session in before.sessions}
     told = [session for session in fresh if session.device_uuid in known] or fresh
@@ -401,4 +345,4 @@ def on_known_devices(fresh: Sequence[Session], before: Entry) -> tuple[Group, ..
 
 
 def _against(fresh: Sequence[Session], before: Entry, prior: Prior) -> Difference:
-    return difference(on_known_devices(fresh, before), reference_of(before, "").groups, prior)
+    return difference(_on_known_devices(fresh, before), reference_of(before, "").groups, prior)

@@ -1,152 +1,23 @@
-"""Every result of a run or a comparison as a row: the numbers worked out once, for all that show them.
-
-What a report says comes from the run file alone, so that one made at the end of a run and one made a year later are
-the same.
-"""
+"""A result as a row: the numbers worked out once, for all that show them."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from ..core.keys import Key
 from ..core.memory import OutOfMemory
-from ..core.records import Judgement, Measurement, Outcome
+from ..core.records import Judgement, Measurement
 from ..core.resources import ExactJudgement, ResourceKey, Resources
-from ..core.rows import FAILED, KERNEL, MEASURED, TIME, Row, finite
-from ..core.samples import OVERSUBSCRIBED, PROFILED
+from ..core.rows import KERNEL, TIME, Row, finite
 from ..core.work import Work, rate_unit
 from ..stats.judgements import judgement_of
 from ..stats.key_results import KeyResults
 from ..stats.stats import CONFIDENCE, growth
-from ..stats.verdicts import Kind, Verdict
-from .run_files import run_names
-from .runs import Run
-
-SKIPPED, XFAIL, INTERRUPTED = "SKIPPED", "XFAIL", "INTERRUPTED"
-OUT_OF_MEMORY = "OUT OF MEMORY"
-# Would have failed for want of a measurement, where a gate only watched.
-SHADOW = "SHADOW"
-# Of the test `device health`.
-DEGRADED = "DEGRADED"
-# What a run file calls a verdict and is none.
-UNKNOWN = "UNKNOWN"
-_VERDICTS = (*(kind.value for kind in Kind), OUT_OF_MEMORY, DEGRADED)
-# How pytest tells that a failure was expected.
-_XFAIL = "xfail: "
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a test ended.
-
-    Args:
-        outcome: that tells why it did not pass, if it ever did not; None where the run was cut before.
-        last: how it ended in the end.
-    """
-
-    outcome: Outcome | None = None
-    last: Outcome | None = None
-
-    @property
-    def red(self) -> bool:
-        """Whether it failed; what was expected to, or would have where a gate only watched, is kept as failed alone."""
-        last = self.last
-        return last is not None and last.outcome == "failed" and not (last.shadow or last.reason.startswith(_XFAIL))
-
-    @property
-    def by_itself(self) -> bool:
-        """Whether it is red for itself, and not for a verdict."""
-        return self.red and self.last is not None and not self.last.by_verdict
-
-
-def endings(run: Run) -> dict[str, Ending]:
-    """By test, how it ended: a rerun that passed does not undo a failure, and is not red."""
-    last = {outcome.test_id: outcome for outcome in run.outcomes}
-    worst = last | run.not_passed
-    return {test_id: Ending(worst[test_id], outcome) for test_id, outcome in last.items()}
-
-
-def said(
-    ending: Ending, judged: Judgement | ExactJudgement | None, number: Measurement | None = None, invalid: str = ""
-) -> tuple[str, str]:
-    """The word for a result of a test, and why.
-
-    FAILED where the test failed for itself, else the verdict, else what its outcome tells of verdicts, else how the
-    test ended.
-
-    Args:
-        ending: of the test.
-        judged: what was said of the result.
-        number: what was measured.
-        invalid: why that does not count.
-    """
-    if ending.by_itself:
-        return FAILED, judged.reason if judged is not None else reason_of(ending.outcome)
-    if judged is not None and judged.verdict not in _VERDICTS:
-        return UNKNOWN, f"the run file has {judged.verdict[:100]!r} for a verdict, which is none"
-    peak = judged.peak if isinstance(judged, Judgement) else None
-    if isinstance(judged, Judgement) and peak is not None and judged.overall != judged.verdict:
-        return peak.verdict, peak.reason
-    if judged is not None:
-        return judged.verdict, judged.reason
-    for label in (OVERSUBSCRIBED, PROFILED):
-        if number is not None and label in number.samples.labels:
-            return label.upper(), ""
-    told = _told(ending)
-    if told and ending.outcome is not None:
-        return told, invalid or reason_of(ending.outcome)
-    if ending.outcome is None or ending.outcome.outcome != "passed":
-        return how_it_ended(ending.outcome)
-    return (Kind.INVALID.value, invalid) if invalid else (MEASURED, "")
-
-
-def said_of_memory(ending: Ending, recorded: bool) -> str:
-    """The word for a test that ran out of memory: FAILED for itself, REGRESSED where its baseline had a time."""
-    if ending.by_itself or (ending.red and not recorded):
-        return FAILED
-    verdicts = ending.last.verdicts if ending.last is not None and ending.red else ()
-    lost = (OUT_OF_MEMORY, Kind.REGRESSED.value) in pairwise(verdicts)
-    return Kind.REGRESSED.value if lost else OUT_OF_MEMORY
-
-
-def said_of_test(outcome: Outcome) -> tuple[str, str]:
-    """The word for a test without any number, and why."""
-    return (DEGRADED, reason_of(outcome)) if DEGRADED in outcome.verdicts else how_it_ended(outcome)
-
-
-def how_it_ended(outcome: Outcome | None) -> tuple[str, str]:
-    """The word for a test without a verdict, and why."""
-    if outcome is None:
-        return INTERRUPTED, "the run was cut before the test had ended"
-    if outcome.reason.startswith(_XFAIL):
-        return XFAIL, reason_of(outcome)
-    if outcome.shadow:
-        return SHADOW, reason_of(outcome)
-    words = {"passed": Kind.PASSED.value, "failed": FAILED, "skipped": SKIPPED}
-    return words[outcome.outcome], reason_of(outcome)
-
-
-def reason_of(outcome: Outcome | None) -> str:
-    """Why a test ended as it did, without the room that pytest leaves behind a reason that nobody gave."""
-    text = outcome.reason.rstrip() if outcome is not None else ""
-    return "" if text == _XFAIL.rstrip() else text
-
-
-def _told(ending: Ending) -> str:
-    """The verdict that an outcome tells of where the run file has no judgements: its only one, else the worst."""
-    last = ending.last
-    if last is None or last.outcome == "skipped" or (last.outcome == "failed" and not last.by_verdict):
-        return ""
-    words = [word for word in (Kind.REGRESSED.value, *_VERDICTS) if word in last.verdicts]
-    return words[0] if words and (len(words) == 1 or last.by_verdict) else ""
-
+from ..stats.verdicts import Verdict
 
 # What all tests are called where they were judged as if they were one.
 TOGETHER = "all tests together"
-# Verdicts of which there is nothing more to say.
-_GREEN = (Kind.PASSED.value, Kind.IMPROVED.value)
 
 
 def timed_row(
@@ -301,115 +172,3 @@ def memory_row(lost: OutOfMemory, **facts: Any) -> Row:
         "free_bytes": lost.free_bytes,
     }
     return Row(**known | facts, what="memory", lost=lost)
-
-
-def rows_of(runs: Sequence[Run]) -> list[Row]:
-    """Everything that some runs say of their tests, run by run, each called by a name of its own."""
-    names = run_names(runs)
-    return [row for run in runs for row in rows_of_run(run, names[run.path])]
-
-
-def rows_of_run(run: Run, name: str = "") -> list[Row]:
-    """Everything that a run says of its tests, in the order in which it measured them.
-
-    Args:
-        run: one of a report.
-        name: what it is called there; by default as it is called alone.
-    """
-    ended = endings(run)
-    rows = [*_timed(run, ended), *_kernels(run, ended), *_without_memory(run, ended)]
-    told = {row.test for row in rows}
-    rows += [_bare(one.outcome) for test_id, one in ended.items() if test_id not in told and one.outcome]
-    name = name or run_names([run])[run.path]
-    return [_of_run(row, run, name, ended.get(row.test, Ending())) for row in rows]
-
-
-def _of_run(row: Row, run: Run, name: str, ending: Ending) -> Row:
-    header = run.header
-    environment = header.environment
-    row = replace(
-        row,
-        run=name,
-        run_id=header.run_id,
-        started=header.started,
-        device=environment.device.product,
-        driver=environment.device.driver,
-        torch=environment.software.get("torch"),
-        host=environment.host.name,
-        red=ending.red,
-        outcome=_outcome(ending),
-        ended=ending.outcome,
-        header=header,
-        path=run.path,
-    )
-    return replace(row, reason=_why(row))
-
-
-def _outcome(ending: Ending) -> Literal["passed", "failed", "skipped", "xfailed"] | None:
-    if ending.red or ending.outcome is None:
-        return "failed" if ending.red else None
-    if how_it_ended(ending.outcome)[0] == XFAIL:
-        return "xfailed"
-    # A gate that only watched let it pass, and so did a rerun.
-    return "skipped" if ending.outcome.outcome == "skipped" else "passed"
-
-
-def _why(row: Row) -> str:
-    """Why a result is not green, and what may explain it; empty of a green one whose test passed."""
-    judged, ended = row.judgement or row.exact, row.ended
-    told: list[str] = []
-    if judged is None or judged.verdict not in _GREEN or row.by_peak:
-        told += [row.reason, *(judged.remarks if judged is not None else ())]
-    if row.red and ended is not None and (not ended.by_verdict or row.what == "memory"):
-        # It failed for itself, ahead of any verdict; or its message names the time that the baseline has.
-        told.insert(0, reason_of(ended))
-    return "; ".join(dict.fromkeys(filter(None, told)))
-
-
-def _timed(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
-    judged = {(one.test_id, one.name): one for one in run.judgements}
-    exhausted = {(one.test_id, one.name) for one in run.out_of_memory}
-    trials: dict[tuple[str, str], list[Measurement]] = {}
-    for measurement in run.tested:
-        # What a measurement had taken before memory ran out is no result; that it ran out has a row of its own.
-        if not (measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted):
-            trials.setdefault((measurement.test_id, measurement.key.identity), []).append(measurement)
-    for (test_id, _), measurements in trials.items():
-        standing = KeyResults(list(measurements)).standing(None)
-        judgement, ending = judged.get((test_id, standing.key.name)), ended.get(test_id, Ending())
-        word, reason = said(ending, judgement, standing, standing.invalid)
-        yield timed_row(
-            measurements, judgement, standing=standing, test=test_id, label=standing.label, verdict=word, reason=reason
-        )
-
-
-def _kernels(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
-    judged = {(one.test_id, one.name, one.target): one for one in run.exact}
-    for resources in run.resources:
-        exact = judged.get((resources.test_id, resources.key.name, resources.target))
-        word, reason = said(ended.get(resources.test_id, Ending()), exact, invalid=resources.invalid)
-        yield compiled_row(resources, exact, verdict=word, reason=reason)
-
-
-def _without_memory(run: Run, ended: dict[str, Ending]) -> Iterator[Row]:
-    measured = {(one.test_id, one.key.name) for one in run.measurements if not one.invalid}
-    first: dict[tuple[str, str | None], OutOfMemory] = {}
-    for one in run.out_of_memory:
-        # What a later round had no room for was measured in the first.
-        if one.round == 1 or (one.test_id, one.name) not in measured:
-            first.setdefault((one.test_id, one.name), one)
-    for one in first.values():
-        word = said_of_memory(ended.get(one.test_id, Ending()), one.recorded)
-        yield memory_row(one, verdict=word, reason=one.message)
-
-
-def _bare(outcome: Outcome) -> Row:
-    word, reason = said_of_test(outcome)
-    label = _name(outcome.test_id)
-    return Row(test=outcome.test_id, label=label, parameters={}, verdict=word, reason=reason, what="test")
-
-
-def _name(test_id: str) -> str:
-    """The test without its file and class; what stands in brackets may hold anything."""
-    function, bracket, parameters = test_id.partition("::")[2].partition("[")
-    return function.rpartition("::")[2] + bracket + parameters or test_id

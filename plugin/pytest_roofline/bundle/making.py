@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..baselines.rows import rows_of_run
+from ..baselines.run_rows import rows_of_run
 from ..baselines.runs import Run
 from ..core.entries import Baseline, Entry, Session
 from ..core.errors import BadInput

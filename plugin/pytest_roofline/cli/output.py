@@ -109,7 +109,7 @@ def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
 
 
 def _write_report(runs: "list[Run]", output: Path, *, silent: bool) -> None:
-    from ..baselines.rows import rows_of
+    from ..baselines.run_rows import rows_of
     from ..report.files import append_summary, write_report
 
     rows = rows_of(runs)

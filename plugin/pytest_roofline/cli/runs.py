@@ -137,8 +137,8 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
 
     Exit status: 0 shown, 2 the run cannot be used, or measured nothing of that name.
     """
-    from ..baselines.rows import rows_of_run
     from ..baselines.run_files import resolve_run
+    from ..baselines.run_rows import rows_of_run
     from ..baselines.runs import read_run
     from ..report.explain import explanation, explanation_as_json, note_lines
     from ..report.overview import ladder_lines, ladder_of

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..baselines.picking import hardware_of, is_imported
-from ..baselines.rows import rows_of_run, timed_row
+from ..baselines.rows import timed_row
+from ..baselines.run_rows import rows_of_run
 from ..baselines.runs import Run
 from ..core.errors import BadInput, OtherHardware
 from ..core.records import Header, Measurement

@@ -15,7 +15,8 @@ from _pytest.runner import runtestprotocol
 
 from ..baselines.comparators import BaselineComparator
 from ..baselines.pruning import PlannedTest, Selection, Unmeasured, unmeasured
-from ..baselines.rows import DEGRADED, XFAIL, how_it_ended, together_row
+from ..baselines.rows import together_row
+from ..baselines.run_rows import DEGRADED, XFAIL, how_it_ended
 from ..core.entries import Entry
 from ..core.errors import BadFile
 from ..core.facts import Finding, Gpu

@@ -58,7 +58,7 @@ class Reports:
 
     def _read(self, writer: "RunWriter") -> "tuple[Run | None, list[Row]]":
         """The run as its file holds it, at its whole path as a later report would find it, with its rows."""
-        from ..baselines.rows import rows_of
+        from ..baselines.run_rows import rows_of
 
         found: list[tuple[Run, list[Row]]] = []
 

@@ -10,7 +10,8 @@ from typing import Any
 from ..baselines.comparators import BaselineComparator, class_of_key, find_reference
 from ..baselines.comparing import limits_of, policy_of
 from ..baselines.plausible import distrusted
-from ..baselines.rows import INTERRUPTED, timed_row
+from ..baselines.rows import timed_row
+from ..baselines.run_rows import INTERRUPTED
 from ..core.entries import Entry, Statistic
 from ..core.keys import Key
 from ..core.records import Measurement

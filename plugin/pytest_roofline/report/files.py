@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..baselines.rows import rows_of
 from ..baselines.run_files import run_names
+from ..baselines.run_rows import rows_of
 from ..baselines.runs import LINE_TYPES, Run
 from ..core.errors import CannotStore, RooflineError
 from ..core.records import Measurement

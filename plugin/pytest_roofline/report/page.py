@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..baselines.rows import rows_of
+from ..baselines.run_rows import rows_of
 from ..baselines.runs import Run
 from ..core.rows import Row, worst_first
 from ..core.units import listed, printable, slug

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..baselines.rows import DEGRADED, INTERRUPTED, OUT_OF_MEMORY, SHADOW, SKIPPED, XFAIL
 from ..baselines.run_files import run_names
+from ..baselines.run_rows import DEGRADED, INTERRUPTED, OUT_OF_MEMORY, SHADOW, SKIPPED, XFAIL
 from ..baselines.runs import Run
 from ..core.rows import FAILED, MEASURED, Row, worst_first
 from ..core.units import count, printable, slug

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..baselines.rows import SKIPPED, rows_of
 from ..baselines.run_files import run_names
+from ..baselines.run_rows import SKIPPED, rows_of
 from ..baselines.runs import Run
 from ..core.rows import Row, worst_first
 from ..core.samples import PROFILED

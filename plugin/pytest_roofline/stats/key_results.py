@@ -87,13 +87,18 @@ class KeyResults:
 
     def peak_bytes(self, reference: Reference | None) -> int | None:
         """The most memory that a call held, over the sound attempts."""
-        processes: dict[str, list[Measurement]] = {}
-        for attempt in self._sound_attempts(reference):
-            processes.setdefault(attempt.process, []).append(attempt)
-        return typical_peak(processes.values())
+        return typical_peak(by_process(self._sound_attempts(reference)).values())
 
     def _sound_attempts(self, reference: Reference | None) -> list[Measurement]:
         return [attempt for attempt in self.measurements if not _trouble(attempt, reference)]
+
+
+def by_process(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    """The attempts of each process, in the order taken."""
+    processes: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        processes.setdefault(measurement.process, []).append(measurement)
+    return processes
 
 
 def _trouble(measurement: Measurement, reference: Reference | None) -> str:

@@ -10,7 +10,7 @@ from html import unescape
 
 import pytest
 
-from pytest_roofline.baselines.rows import rows_of
+from pytest_roofline.baselines.run_rows import rows_of
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ExactJudgement, ResourceKey, Resources

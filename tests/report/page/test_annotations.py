@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_roofline.baselines.rows import rows_of_run
+from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.report.annotations import LONGEST, LONGEST_PROPERTY, MOST, annotations
 

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pytest_roofline.baselines.rows import rows_of, rows_of_run
+from pytest_roofline.baselines.run_rows import rows_of, rows_of_run
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.profiles import Figure
 from pytest_roofline.core.records import Ceiling, Judgement, Outcome

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from pytest_roofline.baselines.rows import rows_of
+from pytest_roofline.baselines.run_rows import rows_of
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.rows import plain
 from pytest_roofline.core.samples import Samples

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from pytest_roofline.baselines.rows import rows_of_run
+from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import ClassTime, Profile

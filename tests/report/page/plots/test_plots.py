@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_roofline.baselines.rows import rows_of
+from pytest_roofline.baselines.run_rows import rows_of
 from pytest_roofline.core.records import Ceiling, SessionRecord
 from pytest_roofline.core.rows import worst_first
 from pytest_roofline.core.samples import Block, Samples
