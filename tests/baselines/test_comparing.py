@@ -1,18 +1,25 @@
+"""The offline comparison of two sides, by the same verdicts as a live run, and only of what was timed alike."""
+
+import itertools
 import math
 from statistics import fmean
 
 import pytest
 
+from pytest_roofline.baselines.comparators import BaselineComparator, RunComparator
 from pytest_roofline.baselines.comparing import compare
-from pytest_roofline.baselines.files import write_baseline
+from pytest_roofline.baselines.files import Entries, read_baseline, write_baseline
+from pytest_roofline.baselines.proposals import propose
+from pytest_roofline.baselines.renewal import approve
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadInput, OtherHardware
 from pytest_roofline.core.facts import HardwareKey
-from pytest_roofline.core.samples import Samples
-from pytest_roofline.stats.verdicts import Kind
+from pytest_roofline.core.samples import ACHIEVED, Samples
+from pytest_roofline.stats.curves import summarise
+from pytest_roofline.stats.verdicts import Kind, other_mode
 
 
-def kinds(rows):
+def words(rows):
     return [(row.label.partition("[")[0], row.verdict) for row in rows]
 
 
@@ -20,7 +27,7 @@ def pair(make, folder, old, new):
     return [make.save(folder / "old.jsonl", *old)], [make.save(folder / "new.jsonl", *new)]
 
 
-def timed(make, rounds=1, **seconds):
+def times(make, rounds=1, **seconds):
     return [
         make.measurement(value, key=make.key(name), process=f"process-{number}")
         for name, value in seconds.items()
@@ -28,51 +35,42 @@ def timed(make, rounds=1, **seconds):
     ]
 
 
-def test_a_run_held_against_itself_has_not_changed(make, tmp_path):
-    paths = [make.save(tmp_path / "r.jsonl", *timed(make, a=1.0, b=2.0))]
-    assert kinds(compare(paths, paths).rows) == [("a", Kind.PASSED), ("b", Kind.PASSED)]
-
-
-def test_rows_stand_worst_first(make, tmp_path):
-    old = timed(make, 5, same=1.0, bad=1.0, better=1.0, worse=1.0, unsure=1.0)
-    new = timed(make, 3, same=1.0, bad=1.2, better=0.5, worse=2.0, unsure=1.03, unknown=1.0)
-    rows = compare(*pair(make, tmp_path, old, new)).rows
-    assert kinds(rows) == [
-        ("worse", Kind.REGRESSED),
-        ("bad", Kind.REGRESSED),
-        ("unsure", Kind.INCONCLUSIVE),
-        ("unknown", Kind.NO_BASELINE),
-        ("better", Kind.IMPROVED),
-        ("same", Kind.PASSED),
+def test_rows_stand_worst_first_each_held_against_the_others(make, tmp_path):
+    old = times(make, 5, same=1.0, bad=1.0, better=1.0, worse=1.0, unsure=1.0, gone=1.0)
+    new = times(make, 3, same=1.0, bad=1.2, better=0.5, worse=2.0, unsure=1.03, unknown=1.0)
+    compared = compare(*pair(make, tmp_path, old, new))
+    assert words(compared.rows) == [
+        *(("worse", "REGRESSED"), ("bad", "REGRESSED"), ("unsure", "INCONCLUSIVE")),
+        *(("unknown", "NO BASELINE"), ("better", "IMPROVED"), ("same", "PASSED")),
     ]
+    assert (compared.only_old, compared.regressed) == (("gone[64MiB]",), True)
+    worst = compared.rows[0]
+    assert (worst.baseline_time_s, worst.time_s, worst.change) == pytest.approx((1.0, 2.0, 1.0))
+    judged = [row.judgement for row in compared.rows if row.judgement.p is not None]
+    assert all(one.p_adjusted >= one.p for one in judged)
+    assert any(one.p_adjusted > one.p for one in judged)
+    same = [make.save(tmp_path / "r.jsonl", *times(make, a=1.0, b=2.0))]
+    assert words(compare(same, same).rows) == [("a", "PASSED"), ("b", "PASSED")]
+    # The same difference decides alone, and not among three hundred.
+    slow, others = times(make, 3, a=1.12), {f"b{number}": 1.0 for number in range(300)}
+    among = pair(make, tmp_path, times(make, 5, a=1.0, **others), [*slow, *times(make, 3, **others)])
+    assert compare(*among).rows[0].verdict == Kind.INCONCLUSIVE
+    assert compare(*pair(make, tmp_path, times(make, 5, a=1.0), slow)).rows[0].verdict == Kind.REGRESSED
 
 
-def test_old_and_new_times_stand_beside_the_verdict(make, tmp_path):
-    (row,) = compare(*pair(make, tmp_path, timed(make, a=1.0), timed(make, a=2.0))).rows
-    assert (row.baseline_time_s, row.time_s) == (pytest.approx(1.0), pytest.approx(2.0))
-    assert row.change == pytest.approx(1.0)
-
-
-def test_the_tolerance_of_the_caller_counts(make, tmp_path):
-    (row,) = compare(*pair(make, tmp_path, timed(make, a=1.0), timed(make, a=1.2)), tolerance=0.5).rows
+def test_the_tolerance_is_the_entrys_then_the_callers_and_a_cpu_has_the_spread_of_a_cpu(make, tmp_path):
+    (row,) = compare(*pair(make, tmp_path, times(make, a=1.0), times(make, a=1.2)), tolerance=0.5).rows
     assert (row.verdict, row.tolerance) == (Kind.PASSED, 0.5)
-
-
-def test_the_tolerance_of_an_entry_comes_before_the_callers(make, tmp_path):
-    old = tmp_path / "h200.json"
-    write_baseline(old, Baseline("h200", (make.measured(1.0, tolerance=0.5),)))
+    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(1.0, tolerance=0.5),)))
     new = make.save(tmp_path / "new.jsonl", make.measurement(1.2))
-    (row,) = compare([old], [new], tolerance=0.01).rows
+    (row,) = compare([tmp_path / "h200.json"], [new], tolerance=0.01).rows
     assert (row.verdict, row.tolerance) == (Kind.PASSED, 0.5)
+    cpu = make.key(hardware=HardwareKey("amd-epyc", "24gib", "2-cores", 1, "none"))
+    old, new = ([make.measurement(value, key=cpu)] for value in (1.0, 1.3))
+    assert compare(*pair(make, tmp_path, old, new)).rows[0].verdict == Kind.INCONCLUSIVE
 
 
-def test_two_baselines_can_be_compared(make, tmp_path):
-    for name, seconds in (("old.json", 1.0), ("new.json", 2.0)):
-        write_baseline(tmp_path / name, Baseline("h200", (make.measured(seconds), make.published())))
-    assert kinds(compare([tmp_path / "old.json"], [tmp_path / "new.json"]).rows) == [("memcpy_d2d", Kind.REGRESSED)]
-
-
-def test_other_hardware_is_refused_with_both_names(make, tmp_path):
+def test_what_cannot_be_compared_is_refused_with_the_reason(make, tmp_path):
     other = make.measurement(key=make.key(hardware=make.hardware(product="h100-sxm", memory="80gb")))
     old, new = pair(make, tmp_path, [other], [make.measurement()])
     with pytest.raises(OtherHardware) as error:
@@ -81,65 +79,25 @@ def test_other_hardware_is_refused_with_both_names(make, tmp_path):
         f"{new[0]} was measured on h200-sxm, 141gb, but {old[0]} knows only h100-sxm, 80gb; "
         "a comparison across hardware would mean nothing"
     )
-
-
-def test_runs_without_a_shared_measurement_are_refused(make, tmp_path):
-    old, new = pair(make, tmp_path, timed(make, a=1.0), timed(make, b=1.0))
-    with pytest.raises(BadInput, match="share no measurement; expected runs of the same tests"):
-        compare(old, new)
-
-
-def test_shared_measurements_of_which_none_is_fit_are_told_with_the_reason(make, tmp_path):
     spoiled = [make.measurement(1.0, key=make.key(name), invalid="neighbours") for name in ("a", "b")]
-    old, new = pair(make, tmp_path, timed(make, a=1.0, b=1.0), spoiled)
-    with pytest.raises(BadInput, match=r"fit on both sides: of 2 that they share, the first is not, since neighbours$"):
-        compare(old, new)
+    for before, after, words_ in [
+        (times(make, a=1.0), times(make, b=1.0), "share no measurement; expected runs of the same tests"),
+        (times(make, a=1.0, b=1.0), spoiled, "fit on both sides: of 2 that they share, the first is not, since neigh"),
+        ([], times(make, a=1.0), "share no measurement"),
+        (times(make, a=1.0), [], "share no measurement"),
+    ]:
+        with pytest.raises(BadInput, match=words_):
+            compare(*pair(make, tmp_path, before, after))
 
 
-@pytest.mark.parametrize("empty", ["old", "new"])
-def test_a_run_without_measurements_is_refused(make, tmp_path, empty):
-    sides = {"old": timed(make, a=1.0), "new": timed(make, a=1.0)} | {empty: []}
-    with pytest.raises(BadInput, match="share no measurement"):
-        compare(*pair(make, tmp_path, sides["old"], sides["new"]))
-
-
-def test_changed_work_is_not_compared_and_says_so(make, tmp_path):
+def test_changed_work_and_what_is_invalid_are_shown_as_such(make, tmp_path):
     changed = make.measurement(2.0, key=make.key("b"), work=make.copy(2**27))
-    rows = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), [*timed(make, a=1.0), changed])).rows
-    assert kinds(rows) == [("b", Kind.NO_BASELINE), ("a", Kind.PASSED)]
+    rows = compare(*pair(make, tmp_path, times(make, a=1.0, b=1.0), [*times(make, a=1.0), changed])).rows
+    assert words(rows) == [("b", "NO BASELINE"), ("a", "PASSED")]
     assert "the test's work changed" in rows[0].reason
-
-
-def test_an_invalid_measurement_of_the_new_run_is_shown_as_such(make, tmp_path):
     bad = make.measurement(1.0, key=make.key("b"), invalid="wrong data")
-    rows = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), [*timed(make, a=1.0), bad])).rows
-    assert ("b", Kind.INVALID) in kinds(rows)
-
-
-def test_every_comparison_has_its_share_of_the_false_alarms(make, tmp_path):
-    """The same difference decides alone, and not among three hundred."""
-    slow, others = timed(make, 3, a=1.12), {f"b{number}": 1.0 for number in range(300)}
-    alone = compare(*pair(make, tmp_path, timed(make, 5, a=1.0), slow)).rows
-    among = compare(*pair(make, tmp_path, timed(make, 5, a=1.0, **others), [*slow, *timed(make, 3, **others)])).rows
-    assert [alone[0].verdict, among[0].verdict] == [Kind.REGRESSED, Kind.INCONCLUSIVE]
-
-
-def test_a_cpu_of_one_process_is_given_the_spread_of_a_cpu(make, tmp_path):
-    cpu = make.key(hardware=HardwareKey("amd-epyc", "24gib", "2-cores", 1, "none"))
-    old, new = ([make.measurement(value, key=cpu)] for value in (1.0, 1.3))
-    (row,) = compare(*pair(make, tmp_path, old, new)).rows
-    assert row.verdict == Kind.INCONCLUSIVE
-
-
-def test_processes_of_the_new_run_are_judged_together(make, tmp_path):
-    new = [make.measurement(value, process=f"process-{value}") for value in (1.0, 4.0)]
-    (row,) = compare(*pair(make, tmp_path, [make.measurement(1.0)], new)).rows
-    assert row.time_s == pytest.approx(2.0)
-
-
-def test_what_only_the_old_side_knows_is_named(make, tmp_path):
-    compared = compare(*pair(make, tmp_path, timed(make, a=1.0, b=1.0), timed(make, a=1.0)))
-    assert compared.only_old == ("b[64MiB]",)
+    rows = compare(*pair(make, tmp_path, times(make, a=1.0, b=1.0), [*times(make, a=1.0), bad])).rows
+    assert words(rows) == [("b", "INVALID"), ("a", "PASSED")]
 
 
 OLD_DAYS, NEW_DAYS = ("2026-01-02", "2026-01-03", "2026-01-04"), ("2026-02-01", "2026-02-02")
@@ -163,20 +121,28 @@ def nights(make, folder, side, days, *process_percents, **environment):
 
 def test_sets_of_runs_are_compared_by_all_their_processes_each_run_a_session(make, tmp_path):
     old = nights(make, tmp_path, "old", OLD_DAYS, -1, 0, 1)
-    new = nights(make, tmp_path, "new", NEW_DAYS, 9, 11)
-    compared = compare(old, new)
+    compared = compare(old, nights(make, tmp_path, "new", NEW_DAYS, 9, 11))
     (row,) = compared.rows
-    assert (row.verdict, row.processes) == (Kind.REGRESSED, 4)
-    assert (row.baseline_processes, row.baseline_sessions) == (9, 3)
-    assert len(compared.runs) == 5
+    counts = row.processes, row.baseline_processes, row.baseline_sessions, len(compared.runs)
+    assert (row.verdict, counts) == (Kind.REGRESSED, (4, 9, 3, 5))
+    # The same from a baseline of three nights.
+    sessions = tuple(make.session(0.99, 1.0, 1.01, run_id=day, started=day, device_uuid="GPU-1") for day in OLD_DAYS)
+    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(sessions=sessions),)))
+    (row,) = compare([tmp_path / "h200.json"], nights(make, tmp_path, "new", NEW_DAYS, 9, 10)).rows
+    assert (row.verdict, row.processes, row.baseline_processes, row.baseline_sessions) == (Kind.REGRESSED, 4, 9, 3)
+    for name, seconds in (("old.json", 1.0), ("new.json", 2.0)):
+        write_baseline(tmp_path / name, Baseline("h200", (make.measured(seconds), make.published())))
+    rows = compare([tmp_path / "old.json"], [tmp_path / "new.json"]).rows
+    assert words(rows) == [("memcpy_d2d", "REGRESSED")]
 
 
-def test_the_centre_of_a_set_of_runs_is_that_of_all_its_processes(make, tmp_path):
+def test_the_centre_of_a_set_of_runs_is_that_of_all_its_processes_and_changes_sign_when_turned(make, tmp_path):
     old, new = nights(make, tmp_path, "old", OLD_DAYS, 0, 4), nights(make, tmp_path, "new", NEW_DAYS, 2, 9)
     (row,) = compare(old, new).rows
     centres = [fmean(map(math.log, side)) for side in ((1.0, 1.04), (1.02, 1.09))]
     assert (math.log(row.baseline_time_s), math.log(row.time_s)) == pytest.approx(centres)
     assert row.judgement.estimate == pytest.approx(centres[1] - centres[0])
+    assert compare(new, old).rows[0].judgement.estimate == pytest.approx(centres[0] - centres[1])
 
 
 def test_more_nights_on_either_side_know_more(make, tmp_path):
@@ -194,54 +160,149 @@ def test_more_nights_on_either_side_know_more(make, tmp_path):
     assert [one.judgement.session_spread.value for one in (few, many)] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("percents", [((0, 1), (9, 10)), ((0, 3, 6), (1, 2)), ((5,), (0,))])
-def test_old_and_new_changed_over_give_the_opposite_sign(make, tmp_path, percents):
-    old, new = (
-        nights(make, tmp_path, side, days, *those)
-        for side, days, those in zip(("old", "new"), (OLD_DAYS, NEW_DAYS), percents, strict=True)
-    )
-    there, back = (compare(*sides).rows[0].judgement for sides in ((old, new), (new, old)))
-    assert there.estimate == pytest.approx(-back.estimate)
-    assert {there.processes, len(there.baseline_medians_s)} == {back.processes, len(back.baseline_medians_s)}
-
-
-@pytest.mark.parametrize(("uuid", "kind"), [("GPU-1", Kind.REGRESSED), ("GPU-2", Kind.INCONCLUSIVE)])
-def test_the_same_device_is_compared_paired_and_another_one_with_what_lies_between_devices(make, tmp_path, uuid, kind):
+def test_the_same_device_is_compared_paired_and_another_one_with_what_lies_between_devices(make, tmp_path):
     old = nights(make, tmp_path, "old", OLD_DAYS, -1, 0, 1)
-    new = nights(make, tmp_path, "new", NEW_DAYS, 8, 9, 10, uuid=uuid)
-    judged = compare(old, new).rows[0].judgement
-    assert (judged.verdict, judged.paired) == (kind, uuid == "GPU-1")
-    assert (judged.device_spread is None) == (uuid == "GPU-1")
-
-
-def test_all_rows_are_held_against_each_other(make, tmp_path):
-    old, new = timed(make, a=1.0, b=1.0, c=1.0), timed(make, a=1.3, b=1.0, c=1.3)
-    rows = compare(*pair(make, tmp_path, old, new)).rows
-    assert all(row.judgement.p_adjusted >= row.judgement.p for row in rows)
-    assert any(row.judgement.p_adjusted > row.judgement.p for row in rows)
-
-
-def test_a_baseline_of_three_nights_and_a_run_are_compared_as_two_sides(make, tmp_path):
-    sessions = tuple(make.session(0.99, 1.0, 1.01, run_id=day, started=day, device_uuid="GPU-1") for day in OLD_DAYS)
-    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(sessions=sessions),)))
-    row = compare([tmp_path / "h200.json"], nights(make, tmp_path, "new", NEW_DAYS, 9, 10)).rows[0]
-    assert (row.verdict, row.processes, row.baseline_processes, row.baseline_sessions) == (Kind.REGRESSED, 4, 9, 3)
-
-
-def test_a_run_of_another_mode_among_the_new_ones_makes_the_row_invalid(make, tmp_path):
-    """One host-bound night may not hide among others that were timed as asked."""
-    old, new = nights(make, tmp_path, "old", OLD_DAYS, 0), nights(make, tmp_path, "new", NEW_DAYS, 0)
-    bound = make.measurement(samples=Samples((1.0,), 1, 1e-9, labels=("host_bound",)), process="bound")
-    other = make.save(tmp_path / "bound.jsonl", bound)
-    (row,) = compare(old, [*new, other]).rows
-    assert row.verdict == Kind.INVALID
+    for uuid, kind in [("GPU-1", Kind.REGRESSED), ("GPU-2", Kind.INCONCLUSIVE)]:
+        judged = compare(old, nights(make, tmp_path, uuid, NEW_DAYS, 8, 9, 10, uuid=uuid)).rows[0].judgement
+        same = uuid == "GPU-1"
+        assert (judged.verdict, judged.paired, judged.device_spread is None) == (kind, same, same)
 
 
 def test_a_slow_process_cannot_be_rerun_into_green_offline_either(make, tmp_path):
     """As in the run itself: of the attempts of a process the slowest sound one stands."""
-    old = nights(make, tmp_path, "old", OLD_DAYS, -1, 0, 1)
     slow = [make.measurement(1.3, process=name) for name in "abc"]
     reruns = [make.measurement(1.0, process=name) for name in "abc" for _ in range(3)]
     new = make.save(tmp_path / "new.jsonl", *slow, *reruns)
-    (row,) = compare(old, [new]).rows
+    (row,) = compare(nights(make, tmp_path, "old", OLD_DAYS, -1, 0, 1), [new]).rows
     assert (row.verdict, row.change) == (Kind.REGRESSED, pytest.approx(0.3, rel=0.01))
+
+
+AS_ASKED, BOUND = (), ("host_bound",)
+# As asked, by each label, and by two of them at once.
+MODES = [AS_ASKED, *((label,) for label in ACHIEVED), ("host_bound", "wall_clock")]
+OTHER_THINGS = "two different things were timed"
+
+
+def timed(make, seconds, labels=AS_ASKED, mode="events", **changes):
+    return make.measurement(samples=Samples((seconds,), 1, 1e-9, labels=labels, mode=mode), **changes)
+
+
+def saved(make, path, *measurements):
+    """A file that holds measurements: a run, or the baseline made of one, by its suffix."""
+    run = make.save(path.with_suffix(".jsonl"), *measurements)
+    if path.suffix == ".json":
+        write_baseline(path, propose([make.run(run, *measurements)]).baseline)
+    return path
+
+
+def compared(make, folder, old, new, suffix=".jsonl"):
+    sides = saved(make, (folder / "old").with_suffix(suffix), *old), saved(make, folder / "new.jsonl", *new)
+    (row,) = compare([sides[0]], [sides[1]]).rows
+    return row
+
+
+def test_what_was_timed_in_another_mode_is_invalid_however_fast_and_in_the_same_judged(make, tmp_path):
+    for before, after in itertools.permutations(MODES, 2):
+        row = compared(make, tmp_path, [timed(make, 1.0, before)], [timed(make, 0.5, after)])
+        assert (row.verdict, OTHER_THINGS in row.reason) == (Kind.INVALID, True), (before, after)
+    for suffix, before, after in itertools.product((".json", ".jsonl"), (AS_ASKED, BOUND), (AS_ASKED, BOUND)):
+        row = compared(make, tmp_path, [timed(make, 1.0, before)], [timed(make, 1.0, after)], suffix)
+        assert row.verdict == (Kind.PASSED if before == after else Kind.INVALID), (suffix, before, after)
+    for mode, (factor, kind) in itertools.product(
+        MODES, [(0.5, Kind.IMPROVED), (1.0, Kind.PASSED), (2.0, Kind.REGRESSED)]
+    ):
+        old, new = (
+            [timed(make, seconds, mode, process=f"p{number}") for number in range(count)]
+            for count, seconds in ((5, 1.0), (3, factor))
+        )
+        assert compared(make, tmp_path, old, new).verdict == kind, (mode, factor)
+    # Labels that do not change what was timed do not matter, nor does another clock alone.
+    for old, new in [
+        (timed(make, 1.0, ("drifting", "noisy")), timed(make, 1.0, ("noisy",))),
+        (timed(make, 1.0), timed(make, 1.0, mode="host")),
+    ]:
+        assert compared(make, tmp_path, [old], [new]).verdict == Kind.PASSED
+    # One host-bound night may not hide among others that were timed as asked.
+    nightly = nights(make, tmp_path, "new", NEW_DAYS, 0)
+    odd = make.save(tmp_path / "bound.jsonl", timed(make, 1.0, BOUND, process="bound"))
+    (row,) = compare(nights(make, tmp_path, "old", OLD_DAYS, 0), [*nightly, odd]).rows
+    assert row.verdict == Kind.INVALID
+
+
+def test_a_graphs_replay_and_its_calls_one_by_one_are_kept_apart(make, tmp_path):
+    # What lies between two launches, a third of a short kernel, is in the one and not in the other.
+    told = {"events": "timed as asked", "graph": "timed by replaying a graph"}
+    for before, after in [("events", "graph"), ("graph", "events")]:
+        row = compared(make, tmp_path, [timed(make, 1.0, mode=before)], [timed(make, 1.3, mode=after)], ".json")
+        assert row.verdict == Kind.INVALID
+        assert f"this is {told[after]}, the baseline {told[before]}: {OTHER_THINGS}" in row.reason
+    # A proposal takes the mode of most processes and says so.
+    names, ways = {"g": "graph", "e": "events"}, {"graph": "by replaying a graph", "events": "call by call"}
+    for modes, kept in [("geg", "graph"), ("gee", "events"), ("ge", "graph"), ("eegge", "events")]:
+        runs = [
+            make.run(tmp_path / f"{n}.jsonl", timed(make, 1.0, mode=names[mode], process=f"p{n}"))
+            for n, mode in enumerate(modes)
+        ]
+        proposal = propose(runs)
+        sessions = [session for entry in proposal.baseline.entries for session in entry.sessions]
+        more = sum(names[mode] == kept for mode in modes)
+        assert [session.environment["timed by"] for session in sessions] == [kept] * more
+        other = "events" if kept == "graph" else "graph"
+        assert proposal.left_out == (
+            f"memcpy_d2d[64MiB]: {len(modes) - more} of {len(modes)} processes timed it {ways[other]}, the others "
+            f"{ways[kept]}, which is another thing; the baseline takes the {more}, and runs follow it",
+        )
+
+
+def test_a_change_of_mode_is_told_in_words_with_what_to_do(make, tmp_path):
+    assert other_mode(BOUND, make.reference(achieved=frozenset([AS_ASKED]))) == (
+        "this is host-bound, the baseline timed as asked: two different things were timed; find out why it changed, "
+        "or record the baseline anew"
+    )
+    back = other_mode(AS_ASKED, make.reference(achieved=frozenset([("cache_resident", "wall_clock")])))
+    assert back.startswith("this is timed as asked, the baseline cache-resident, wall-clock")
+    assert [other_mode(mode, None) for mode in MODES] == [""] * len(MODES)
+    # A host-bound run among others widens the spread until a time that has doubled is merely INCONCLUSIVE.
+    runs = [
+        make.run(tmp_path / "one.jsonl", timed(make, 1.0)),
+        make.run(tmp_path / "two.jsonl", timed(make, 9.0, BOUND, process="process-2")),
+    ]
+    for after in (AS_ASKED, BOUND):
+        assert OTHER_THINGS in other_mode(after, RunComparator(runs).reference(make.key()))
+
+
+def test_runs_timed_in_different_modes_never_become_one_entry(make, tmp_path):
+    runs = [make.run(tmp_path / f"{labels}.jsonl", timed(make, 1.0, labels)) for labels in (AS_ASKED, BOUND)]
+    with pytest.raises(BadInput) as error:
+        propose(runs)
+    assert str(error.value) == (
+        f"memcpy_d2d[64MiB] was timed as asked in {runs[0].path} and host_bound in {runs[1].path}, so its times "
+        "cannot stand in one entry; find out why, and propose runs of one kind"
+    )
+    with pytest.raises(BadInput, match="host_bound"):
+        propose([make.run(tmp_path / "r.jsonl", timed(make, 1.0), timed(make, 1.0, BOUND))])
+
+
+def test_a_baseline_keeps_how_it_was_timed_from_proposal_to_comparison(make, tmp_path):
+    for mode in MODES:
+        path = approve(propose([make.run(tmp_path / "r.jsonl", timed(make, 1.0, mode))]).baseline, tmp_path / f"{mode}")
+        assert [session.achieved for entry in read_baseline(path).entries for session in entry.sessions] == [mode]
+        assert BaselineComparator(Entries.merged([path])).reference(make.key()).achieved == {mode}
+    runs = [make.run(tmp_path / f"{one}.jsonl", timed(make, 1.0, mode=one, process=one)) for one in ("events", "host")]
+    path = approve(propose(runs).baseline, tmp_path)
+    for reference in (
+        BaselineComparator(Entries.merged([path])).reference(make.key()),
+        RunComparator(runs).reference(make.key()),
+    ):
+        assert [facts["timed by"] for facts in reference.environments] == ["events", "host"]
+    # A baseline of old is one that was timed as asked.
+    write_baseline(
+        tmp_path / "h200.json", Baseline("h200", (make.measured(sessions=(make.session(1.0, device_uuid="GPU-1"),)),))
+    )
+    assert "achieved" not in (tmp_path / "h200.json").read_text()
+    new = saved(make, tmp_path / "new.jsonl", timed(make, 1.0))
+    assert compare([tmp_path / "h200.json"], [new]).rows[0].verdict == Kind.PASSED
+    # A sweep of unresolved times has no curve.
+    sizes = [make.key(size_bytes=2**power) for power in range(10, 16)]
+    for labels, count in [(AS_ASKED, 1), (("unresolved",), 0)]:
+        assert len(summarise(timed(make, 1e-3, labels, key=key) for key in sizes)) == count

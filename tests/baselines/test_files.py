@@ -1,3 +1,5 @@
+"""Baseline files: read back as written, refused in one sentence, a reviewable diff, a site's own before what ships."""
+
 import json
 
 import pytest
@@ -8,17 +10,8 @@ from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.storage import to_plain
 
 
-def write(path, raw):
-    path.parent.mkdir(parents=True, exist_ok=True)
+def complaint(path, raw):
     path.write_text(raw if isinstance(raw, str) else json.dumps(raw), encoding="utf-8")
-    return path
-
-
-def baseline(make, *entries):
-    return to_plain(Baseline("h200", entries or (make.measured(),)))
-
-
-def complaint(path):
     with pytest.raises(BadFile) as error:
         read_baseline(path)
     assert str(path) in str(error.value)
@@ -26,124 +19,83 @@ def complaint(path):
     return str(error.value).replace(str(path), "FILE")
 
 
-def test_a_baseline_reads_back_as_it_was_written(make, tmp_path):
-    written = Baseline("h200", (make.measured(),))
-    write_baseline(tmp_path / "h200.json", written)
-    assert written == read_baseline(tmp_path / "h200.json")
+def test_a_file_that_is_no_baseline_is_refused_in_one_sentence(make, tmp_path):
+    path = tmp_path / "h200.json"
+    plain = to_plain(Baseline("h200", (make.measured(),)))
 
+    def with_entry(**changes):
+        (entry,) = plain["entries"]
+        return plain | {"entries": [entry | changes]}
 
-@pytest.mark.parametrize(
-    ("version", "said"), [(2, "schema version 2"), ("1", "schema version '1'"), (True, "schema version True")]
-)
-def test_another_schema_version_is_named_before_anything_else(make, tmp_path, version, said):
-    path = write(tmp_path / "h200.json", baseline(make) | {"schema": version, "new_field": 1})
-    assert complaint(path) == f"baseline FILE has {said}; this pytest-roofline reads version 1"
+    def of(*entries):
+        return to_plain(Baseline("h200", entries))
 
-
-def test_a_file_without_schema_version_is_refused(make, tmp_path):
-    path = write(tmp_path / "h200.json", {"family": "h200", "entries": []})
-    assert complaint(path) == "baseline FILE has no schema version; this pytest-roofline reads version 1"
-
-
-def test_a_baseline_that_is_no_object_is_refused(tmp_path):
-    assert complaint(write(tmp_path / "h200.json", "[]")) == "baseline FILE is a list; expected an object"
-
-
-def test_a_truncated_baseline_is_refused_at_every_byte(make, tmp_path):
-    text = json.dumps(baseline(make))
+    reads = "this pytest-roofline reads version 1"
+    session = plain["entries"][0]["sessions"][0]
+    for raw, told in [
+        *(
+            (plain | {"schema": v, "new": 1}, f"baseline FILE has schema version {v!r}; {reads}")
+            for v in (2, "1", True)
+        ),
+        ({"family": "h200", "entries": []}, f"baseline FILE has no schema version; {reads}"),
+        ("[]", "baseline FILE is a list; expected an object"),
+        (
+            with_entry(tolerence=0.1),
+            "baseline FILE: Object contains unknown field `tolerence` - at `$.entries[0]`",
+        ),
+        (
+            with_entry(sessions=[session | {"process_medians": [1.0, -1.0]}]),
+            "baseline FILE: process_medians[1] is -1.0; expected a finite number above zero - at "
+            "`$.entries[0].sessions[0]`",
+        ),
+    ]:
+        assert complaint(path, raw) == told
+    twice = of(make.measured(1.0), make.published(), make.measured(2.0))
+    assert complaint(path, twice).startswith("baseline FILE: entries 0 and 2 are the same (memcpy_d2d {'size_bytes': ")
+    sources = of(make.measured(1.0, source="node 1"), make.measured(2.0, source="node 2"))
+    assert "are the same" in complaint(path, sources)
+    for family in ("", "../h200", "a/b", ".h200", "h200\n"):
+        assert complaint(path, plain | {"family": family}).startswith(f"baseline FILE: family is {family!r}")
+    text = json.dumps(plain)
     for cut in range(len(text)):
-        complaint(write(tmp_path / "h200.json", text[:cut]))
+        complaint(path, text[:cut])
 
 
-def test_an_unknown_field_names_file_entry_and_field(make, tmp_path):
-    raw = baseline(make)
-    raw["entries"][0]["tolerence"] = 0.1
-    said = complaint(write(tmp_path / "h200.json", raw))
-    assert said == "baseline FILE: Object contains unknown field `tolerence` - at `$.entries[0]`"
-
-
-def test_a_negative_value_names_file_entry_and_field(make, tmp_path):
-    raw = baseline(make)
-    raw["entries"][0]["sessions"][0]["process_medians"] = [1.0, -1.0]
-    assert complaint(write(tmp_path / "h200.json", raw)) == (
-        "baseline FILE: process_medians[1] is -1.0; expected a finite number above zero - at `$.entries[0].sessions[0]`"
-    )
-
-
-def test_an_entry_given_twice_names_both(make, tmp_path):
-    path = write(tmp_path / "h200.json", baseline(make, make.measured(1.0), make.published(), make.measured(2.0)))
-    assert complaint(path).startswith("baseline FILE: entries 0 and 2 are the same (memcpy_d2d {'size_bytes': ")
-
-
-def test_two_measured_entries_of_different_source_are_still_the_same_one(make, tmp_path):
-    twice = (make.measured(1.0, source="node 1"), make.measured(2.0, source="node 2"))
-    assert "are the same" in complaint(write(tmp_path / "h200.json", baseline(make, *twice)))
-
-
-@pytest.mark.parametrize("family", ["", "../h200", "a/b", ".h200", "h200\n"])
-def test_a_family_that_is_no_file_name_is_refused(make, tmp_path, family):
-    path = write(tmp_path / "h200.json", baseline(make) | {"family": family})
-    assert complaint(path).startswith(f"baseline FILE: family is {family!r}")
-
-
-def test_a_written_baseline_is_a_reviewable_diff(make, tmp_path):
-    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(),)))
-    text = (tmp_path / "h200.json").read_text(encoding="utf-8")
+def test_a_written_baseline_reads_back_sorted_and_is_a_reviewable_diff(make, tmp_path):
+    path = tmp_path / "h200.json"
+    write_baseline(path, Baseline("h200", (make.measured(),)))
+    assert read_baseline(path) == Baseline("h200", (make.measured(),))
+    text = path.read_text(encoding="utf-8")
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-def test_entries_are_sorted_by_benchmark_and_by_size_as_a_number(make, tmp_path):
+    # By benchmark, and by size as a number.
     sizes = [("b", 9), ("a", 2**20), ("a", 4096), ("a", 100_000)]
-    entries = tuple(make.measured(key=make.key(benchmark, size)) for benchmark, size in sizes)
-    write_baseline(tmp_path / "h200.json", Baseline("h200", entries))
-    written = read_baseline(tmp_path / "h200.json").entries
-    expected = [("a", 4096), ("a", 100_000), ("a", 2**20), ("b", 9)]
-    assert expected == [(entry.benchmark, entry.parameters["size_bytes"]) for entry in written]
-
-
-def test_the_order_of_entries_changes_no_byte(make, tmp_path):
+    write_baseline(path, Baseline("h200", tuple(make.measured(key=make.key(*one)) for one in sizes)))
+    written = [(entry.benchmark, entry.parameters["size_bytes"]) for entry in read_baseline(path).entries]
+    assert written == [("a", 4096), ("a", 100_000), ("a", 2**20), ("b", 9)]
+    # The order of entries changes no byte.
     entries = [make.measured(key=make.key(parameters={"kind": kind})) for kind in ("x", 3, None, 2.5, True)]
     write_baseline(tmp_path / "a.json", Baseline("h200", tuple(entries)))
     write_baseline(tmp_path / "b.json", Baseline("h200", tuple(reversed(entries))))
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
-def test_a_sites_own_entry_hides_the_shipped_one(make, tmp_path):
-    write_baseline(tmp_path / "site" / "h200.json", Baseline("h200", (make.measured(1.0),)))
-    write_baseline(tmp_path / "shipped" / "h200.json", Baseline("h200", (make.measured(2.0),)))
-    entries = BaselineFolders([tmp_path / "site", tmp_path / "shipped"]).family("h200")
-    assert [entry.medians for entry in entries] == [(1.0,)]
+def test_a_sites_own_entry_hides_the_shipped_one_and_leaves_the_others_in_force(make, tmp_path):
+    def family(site, shipped):
+        for name, entry in (("site", site), ("shipped", shipped)):
+            write_baseline(tmp_path / name / "h200.json", Baseline("h200", (entry,)))
+        return BaselineFolders([tmp_path / "site", tmp_path / "shipped"]).family("h200")
 
-
-def test_a_site_leaves_the_other_shipped_entries_in_force(make, tmp_path):
-    write_baseline(tmp_path / "site" / "h200.json", Baseline("h200", (make.measured(key=make.key("a")),)))
-    write_baseline(tmp_path / "shipped" / "h200.json", Baseline("h200", (make.measured(key=make.key("b")),)))
-    entries = BaselineFolders([tmp_path / "site", tmp_path / "shipped"]).family("h200")
-    assert [entry.benchmark for entry in entries] == ["a", "b"]
-
-
-def test_a_family_without_a_file_has_no_entries(tmp_path):
+    assert [entry.medians for entry in family(make.measured(1.0), make.measured(2.0))] == [(1.0,)]
+    both = family(make.measured(key=make.key("a")), make.measured(key=make.key("b")))
+    assert [entry.benchmark for entry in both] == ["a", "b"]
+    assert both.path_of(next(iter(both))) == tmp_path / "site" / "h200.json"
     assert len(BaselineFolders([tmp_path, tmp_path / "gone"]).family("h200")) == 0
+    names = make.measured(), make.measured(key=make.key(name="second")), make.measured(key=make.key("b", name="third"))
+    write_baseline(tmp_path / "h200.json", Baseline("h200", names))
+    assert Entries.merged([tmp_path / "h200.json"]).names("memcpy_d2d") == {"", "second"}
 
 
-def test_an_entry_knows_its_file(make, tmp_path):
-    write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(),)))
-    entries = Entries.merged([tmp_path / "h200.json"])
-    assert tmp_path / "h200.json" == entries.path_of(next(iter(entries)))
-
-
-def test_the_names_of_a_benchmark_are_those_of_its_entries(make, tmp_path):
-    both = (make.measured(), make.measured(key=make.key(name="second")), make.measured(key=make.key("b", name="third")))
-    write_baseline(tmp_path / "h200.json", Baseline("h200", both))
-    assert {"", "second"} == Entries.merged([tmp_path / "h200.json"]).names("memcpy_d2d")
-
-
-def test_the_nearest_hardware_agrees_in_most_facts(make):
-    wanted = make.hardware()
-    near = make.hardware(devices=8)
-    far = make.hardware(product="mi300x", memory="192gb", devices=8)
-    assert [near, far] == nearest(wanted, [far, near, far])
-
-
-def test_at_most_three_are_named_as_nearest(make):
+def test_the_nearest_hardware_agrees_in_most_facts_and_at_most_three_are_named(make):
+    near, far = make.hardware(devices=8), make.hardware(product="mi300x", memory="192gb", devices=8)
+    assert nearest(make.hardware(), [far, near, far]) == [near, far]
     assert len(nearest(make.hardware(), [make.hardware(devices=count) for count in range(2, 9)])) == 3

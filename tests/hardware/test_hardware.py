@@ -20,7 +20,6 @@ from pytest_roofline.hardware import (
     format_ceiling,
     is_arithmetic,
     key_of,
-    link_ceiling,
     product_ceiling,
     product_of,
     products,
@@ -30,6 +29,7 @@ from pytest_roofline.hardware import (
 MIB = 2**20
 LINK = Work(payload_bytes=64 * MIB, wire_bytes=64 * MIB)
 COPY = Work(read_bytes=64 * MIB, write_bytes=64 * MIB, payload_bytes=64 * MIB)
+ATTENTION = Work(flops=10**12)
 
 
 # GeForce boards boost beyond the clock that they are rated at; H100 NVL boards did 977 bf16 TFLOP/s, rated at 835.5.
@@ -56,53 +56,37 @@ def test_a_name_is_never_found_by_a_part_of_it(make):
         assert datasheet_ceiling(device, COPY, "traffic_GBps") is None
 
 
-def test_an_unknown_device_has_a_family_and_a_key_of_its_own(make):
-    environment = make.environment(product="NVIDIA H20")
-    assert family_of(environment.device) == "nvidia-h20"
-    assert key_of(environment) == make.hardware(product="nvidia-h20", memory="unknown")
+def test_a_device_has_a_family_and_a_key_that_what_it_runs_at_does_not_change(make):
+    def key(device):
+        return key_of(replace(make.environment(), device=device))
 
-
-def test_the_family_of_a_device_with_a_hostile_name_stays_a_file_name():
+    spec = products()["NVIDIA H200"]
+    known = make.hardware(product=spec.product, memory=spec.memory)
+    assert key_of(make.environment(), devices=2, link="nvlink") == replace(known, devices=2, link="nvlink")
+    assert key_of(make.environment()) == known
+    for device, expected in [
+        (DeviceFacts("cuda", "NVIDIA H20"), make.hardware(product="nvidia-h20", memory="unknown")),
+        (
+            DeviceFacts("cuda", "NVIDIA H20", memory_bytes=96 * 2**30 - 2**20),
+            make.hardware(product="nvidia-h20", memory="96gib"),
+        ),
+        (
+            DeviceFacts("cuda", "NVIDIA H200", power_limit_w=350.0, pcie_generation=3, clock_mhz=900.0, driver="1"),
+            known,
+        ),
+        (DeviceFacts("cuda", "NVIDIA H200", partition="1g.18gb"), replace(known, partition="1g.18gb")),
+    ]:
+        assert key(device) == expected
+    for quota, partition in [(None, "4-cores"), (1.5, "4-cores-quota-1.5"), (2.0, "4-cores-quota-2")]:
+        host = HostFacts("node", "AMD EPYC", 64, 4, 2**40, 24 * 2**30 - 2**20, kernel="6", cgroup_cpus=quota)
+        cpu = DeviceFacts("cpu", "AMD EPYC", architecture="f26m2")
+        expected = make.hardware(product="amd-epyc-f26m2", memory="24gib", partition=partition)
+        assert key_of(replace(make.environment(), device=cpu, host=host)) == expected
+    assert family_of(DeviceFacts("cuda", "NVIDIA H20")) == "nvidia-h20"
+    assert family_of(DeviceFacts("cpu", "NVIDIA H200")) == "cpu"
     for name in ["../../etc/passwd", "a/b", "..", "\x00", "-"]:
         family = family_of(DeviceFacts("cuda", name))
         assert check_name(family, "family") == family, name
-
-
-def test_a_known_device_is_keyed_by_its_rated_facts(make):
-    spec = products()["NVIDIA H200"]
-    key = key_of(make.environment(), devices=2, link="nvlink")
-    assert key == make.hardware(product=spec.product, memory=spec.memory, devices=2, link="nvlink")
-
-
-def test_the_memory_of_an_unknown_device_is_in_whole_gibibytes(make):
-    environment = make.environment()
-    device = DeviceFacts("cuda", "NVIDIA H20", memory_bytes=96 * 2**30 - 2**20)
-    assert key_of(type(environment)(device, environment.host, {})).memory == "96gib"
-
-
-def test_what_a_device_runs_at_selects_no_other_key(make):
-    environment = make.environment()
-    slow = DeviceFacts("cuda", "NVIDIA H200", power_limit_w=350.0, pcie_generation=3, clock_mhz=900.0, driver="1")
-    assert key_of(type(environment)(slow, environment.host, {})) == key_of(environment)
-
-
-def test_a_partition_selects_another_key(make):
-    environment = make.environment()
-    device = DeviceFacts("cuda", "NVIDIA H200", partition="1g.18gb")
-    assert key_of(type(environment)(device, environment.host, {})).partition == "1g.18gb"
-
-
-@pytest.mark.parametrize(
-    ("quota", "partition"), [(None, "4-cores"), (1.5, "4-cores-quota-1.5"), (2.0, "4-cores-quota-2")]
-)
-def test_a_cpu_is_keyed_by_what_this_process_may_use(make, quota, partition):
-    host = HostFacts("node", "AMD EPYC", 64, 4, 2**40, 24 * 2**30 - 2**20, kernel="6", cgroup_cpus=quota)
-    key = key_of(type(make.environment())(DeviceFacts("cpu", "AMD EPYC", architecture="f26m2"), host, {}))
-    assert key == make.hardware(product="amd-epyc-f26m2", memory="24gib", partition=partition)
-
-
-def test_every_cpu_is_of_the_cpu_family():
-    assert family_of(DeviceFacts("cpu", "NVIDIA H200")) == "cpu"
 
 
 def test_traffic_is_held_against_the_memorys_bandwidth():
@@ -118,11 +102,12 @@ def test_a_payload_across_the_hosts_link_is_held_against_pcie():
 
 
 def test_what_no_datasheet_bounds_has_no_roofline():
-    for work, metric in [(COPY, "payload_GBps"), (Work(flops=1), "TFLOPS"), (COPY, "time_s")]:
+    unnamed = ["TFLOPS", "fp64_TFLOPS", "causal_bf16_TFLOPS", "bf16_tflops", "memory_GBps"]
+    others = [(COPY, "payload_GBps"), (COPY, "time_s")]
+    for work, metric in [*((ATTENTION, metric) for metric in unnamed), *others]:
         assert datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), work, metric) is None, (work, metric)
-
-
-ATTENTION = Work(flops=10**12)
+    # Nor a type that a product has no units for.
+    assert datasheet_ceiling(DeviceFacts("cuda", "Tesla V100-SXM2-16GB"), ATTENTION, "bf16_TFLOPS") is None
 
 
 def test_flops_are_held_against_the_peak_of_their_type():
@@ -145,15 +130,6 @@ def test_single_precision_is_held_against_the_faster_of_its_units():
     for name, tflops in [("AMD Instinct MI250X", 47.85), ("AMD Instinct MI300X", 163.4), ("NVIDIA H200", 67)]:
         found = datasheet_ceiling(DeviceFacts("cuda", name), ATTENTION, "fp32_TFLOPS")
         assert (found.metric, found.value) == ("fp32_TFLOPS", tflops * 1e12), (name, tflops)
-
-
-def test_flops_of_no_known_type_have_no_roofline():
-    for metric in ["TFLOPS", "fp64_TFLOPS", "causal_bf16_TFLOPS", "bf16_tflops", "memory_GBps"]:
-        assert datasheet_ceiling(DeviceFacts("cuda", "NVIDIA H200"), ATTENTION, metric) is None, metric
-
-
-def test_a_type_that_a_product_has_no_units_for_has_no_roofline():
-    assert datasheet_ceiling(DeviceFacts("cuda", "Tesla V100-SXM2-16GB"), ATTENTION, "bf16_TFLOPS") is None
 
 
 def test_a_measurement_of_arithmetic_knows_its_share_of_the_peak(make):
@@ -232,23 +208,12 @@ def test_one_gigaflop_takes_a_step_of_the_clock_at_the_highest_peak_in_half_prec
     assert BOUNDED_FROM_FLOPS / (highest * 1e12) == pytest.approx(0.5e-6, rel=0.2)
 
 
-def test_several_devices_together_have_no_roofline_of_arithmetic(make):
-    device = DeviceFacts("cuda", "NVIDIA H200")
-    assert link_ceiling(device, make.hardware(devices=2, link="nvlink-switch"), "bf16_TFLOPS") is None
-
-
-@pytest.mark.parametrize(("memory_bytes", "partition"), [(206_141_652_992, "none"), (25_752_502_272, "24gib")])
-def test_a_partition_that_no_driver_names_is_seen_by_its_memory(make, memory_bytes, partition):
+def test_a_partition_that_no_driver_names_is_seen_by_its_memory_and_has_no_roofline(make):
     # An MI300X in CPX mode is eight devices of the same name, each with an eighth of the memory.
-    environment = make.environment()
-    device = DeviceFacts("cuda", "AMD Instinct MI300X", memory_bytes=memory_bytes)
-    assert key_of(type(environment)(device, environment.host, {})).partition == partition
-
-
-def test_a_part_of_a_device_has_no_roofline():
-    # A partition of an MI300X reaches an eighth of what the whole is rated at; its share of the whole would mislead.
-    part = DeviceFacts("cuda", "AMD Instinct MI300X", memory_bytes=25_752_502_272)
-    assert datasheet_ceiling(part, COPY, "traffic_GBps") is None
+    for memory_bytes, partition in [(206_141_652_992, "none"), (25_752_502_272, "24gib")]:
+        device = DeviceFacts("cuda", "AMD Instinct MI300X", memory_bytes=memory_bytes)
+        assert key_of(replace(make.environment(), device=device)).partition == partition
+        assert (datasheet_ceiling(device, COPY, "traffic_GBps") is None) == (partition != "none")
 
 
 def test_a_slice_of_all_memory_and_fewer_units_is_a_part_too(make):

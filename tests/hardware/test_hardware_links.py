@@ -22,44 +22,48 @@ def ceiling(make, ranks=8, link="nvlink-switch", product=H200, everywhere=True, 
     return collective_ceiling(product, hardware, work(ranks, everywhere), metric, **told)
 
 
-# algbw (n+1)/n is on the wire and busbw is algbw 2(n-1)/n, so busbw is at most 2(n-1)/(n+1) of the links' rate.
-@pytest.mark.parametrize(("ranks", "most"), [(8, 700e9), (4, 540e9)])
-def test_an_all_reduce_may_exceed_the_links_as_far_as_a_switch_that_adds_up_allows(make, ranks, most):
-    found = ceiling(make, ranks)
-    assert (found.metric, found.value, found.limit) == ("busbw_GBps", 450e9, pytest.approx(most))
-
-
-def test_a_bus_bandwidth_above_the_links_is_believed(make):
+def test_a_collective_is_bounded_by_its_links_and_an_all_reduce_by_what_a_switch_that_adds_up_allows(make):
+    # algbw (n+1)/n is on the wire and busbw is algbw 2(n-1)/n, so busbw is at most 2(n-1)/(n+1) of the links' rate.
+    for ranks, everywhere, most in [(8, True, 700e9), (4, True, 540e9), (8, False, None), (2, True, None)]:
+        found = ceiling(make, ranks, everywhere=everywhere)
+        assert (found.metric, found.value, found.limit) == ("busbw_GBps", 450e9, most and pytest.approx(most))
+    found = ceiling(make)
     # H100s print about 480 GB/s against 450, which is true where the switch adds up.
-    found = ceiling(make)
     assert above_peak(found, work(8), 480e9 / found.value, ()) == ""
-
-
-def test_beyond_what_the_switch_allows_nothing_is_believed(make):
-    found = ceiling(make)
     assert above_peak(found, work(8), 715e9 / found.value, ()).startswith("159% of the datasheet's peak (450 GB/s)")
+    for size_bytes, bounded in [(16 * 2**20 - 8, False), (16 * 2**20, True)]:
+        assert bool(above_peak(found, work(8, size_bytes=size_bytes), 2.0, ())) == bounded
+    for product, link, ranks, gbps in [
+        *((MI300X, "xgmi", 8, 448), (MI300X, "xgmi", 2, 64), (H200, "pcie", 4, 63), (H200, "nvlink", 4, 450)),
+    ]:
+        assert ceiling(make, ranks, link, product).value == gbps * 1e9, (link, ranks)
 
 
-@pytest.mark.parametrize(("size_bytes", "bounded"), [(16 * 2**20 - 8, False), (16 * 2**20, True)])
-def test_a_collective_is_bounded_from_16_mib_up(make, size_bytes, bounded):
-    small = work(8, size_bytes=size_bytes)
-    assert bounded == bool(above_peak(ceiling(make), small, 2.0, ()))
+PAYLOAD = "auto_payload_GBps"
 
 
-def test_no_other_collective_gains_by_the_switch(make):
-    assert (ceiling(make, everywhere=False).value, ceiling(make, everywhere=False).limit) == (450e9, None)
-
-
-def test_between_two_the_switch_saves_nothing(make):
-    assert (ceiling(make, 2).value, ceiling(make, 2).limit) == (450e9, None)
-
-
-@pytest.mark.parametrize(
-    ("product", "link", "ranks", "gbps"),
-    [(MI300X, "xgmi", 8, 448), (MI300X, "xgmi", 2, 64), (H200, "pcie", 4, 63), (H200, "nvlink", 4, 450)],
-)
-def test_a_collective_is_held_against_the_links_that_there_are(make, product, link, ranks, gbps):
-    assert ceiling(make, ranks, link, product).value == gbps * 1e9
+def test_a_copy_between_two_devices_is_held_against_their_link_where_a_figure_is_meant(make):
+    for product, link, peak in [
+        ("NVIDIA H200", "nvlink-switch", "nvlink_GBps"),
+        ("NVIDIA H200", "pcie", "pcie_GBps"),
+        ("AMD Instinct MI300X", "xgmi", "xgmi_GBps"),
+    ]:
+        known = products()[product].peaks[peak]
+        found = link_ceiling(DeviceFacts("cuda", product), make.hardware(devices=2, link=link), PAYLOAD)
+        assert (found.value, found.source, found.origin) == (known.value * 1e9, "datasheet", known.source)
+    both = make.hardware(devices=2, link="nvlink-switch")
+    found = link_ceiling(DeviceFacts("cuda", "NVIDIA H200"), both, "bidir_sum_auto_payload_GBps")
+    assert (found.value, found.origin.split(":")[0]) == (900e9, "both ways added up")
+    for product, link, devices, metric in [
+        *(("NVIDIA H200", link, 2, PAYLOAD) for link in ("staged", "unknown", "mixed")),
+        # From GPU to GPU as many links as the board wires carry it, which the key does not tell.
+        ("NVIDIA H200", "nvlink", 2, PAYLOAD),
+        ("NVIDIA H200", "nvlink-switch", 8, PAYLOAD),
+        *(("NVIDIA H200", "nvlink-switch", 2, metric) for metric in ("traffic_GBps", "bf16_TFLOPS")),
+        ("NVIDIA H20", "pcie", 2, PAYLOAD),
+    ]:
+        hardware = make.hardware(devices=devices, link=link)
+        assert link_ceiling(DeviceFacts("cuda", product), hardware, metric) is None, (product, link, devices, metric)
 
 
 def test_without_a_figure_that_is_meant_a_collective_has_no_roofline(make):
@@ -77,12 +81,13 @@ def test_without_a_figure_that_is_meant_a_collective_has_no_roofline(make):
         assert ceiling(make, **changes) is None, changes
 
 
-# Bridges join some of these boards, two or three links each way; no source tells how many.
-@pytest.mark.parametrize(("name", "link"), [("NVIDIA H100 PCIe", "nvlink"), ("AMD Instinct MI210", "xgmi")])
-def test_links_that_not_every_board_has_bound_nothing(make, name, link):
-    found = collective_ceiling(products()[name], make.hardware(devices=2, link=link), work(2), "busbw_GBps")
-    assert found is None or not found.bounds
-    assert link_ceiling(DeviceFacts("cuda", name), make.hardware(devices=2, link=link), "payload_GBps") is None
+def test_links_that_not_every_board_has_bound_nothing(make):
+    # Bridges join some of these boards, two or three links each way; no source tells how many.
+    for name, link in [("NVIDIA H100 PCIe", "nvlink"), ("AMD Instinct MI210", "xgmi")]:
+        hardware = make.hardware(devices=2, link=link)
+        found = collective_ceiling(products()[name], hardware, work(2), "busbw_GBps")
+        assert found is None or not found.bounds
+        assert link_ceiling(DeviceFacts("cuda", name), hardware, "payload_GBps") is None
 
 
 def test_ranks_record_the_roofline_of_their_links_and_are_held_against_it(make, monkeypatch):
