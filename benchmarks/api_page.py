@@ -18,6 +18,17 @@ INTRODUCTION = """# Public names
 Everything that `pytest_roofline` exports. Tests import nothing else of it: what is not on this page may change with any
 version. The two fixtures, `roofline` and `distributed`, are objects of the classes `Roofline` and `Distributed`;
 [writing a test](writing-tests.md) and [ranks](ranks.md) show how they are used.
+
+```python
+from pytest_roofline import Work, format_amount
+
+work = Work(read_bytes=2**30, write_bytes=2**30, flops=2**28)
+print(f"{work.metric} of {format_amount(work.traffic_bytes)}, {work.operational_intensity} FLOP per byte")
+```
+
+```text
+traffic_GBps of 2.15 GB, 0.125 FLOP per byte
+```
 """
 SECTIONS = {
     "Measuring": ("Roofline", "Work", "Timed", "Measurement", "Figure", "Resources"),
@@ -44,15 +55,24 @@ def page() -> str:
 
 
 def entry(name: str) -> Iterator[str]:
-    """The lines of one name, with those of its public members."""
+    """The lines of one name, with those of its public members: attributes as a list, then what is called."""
     thing = getattr(pytest_roofline, name)
     yield from described("###", name, thing)
-    if inspect.isclass(thing) and not issubclass(thing, Exception):
-        ours = [kind for kind in thing.__mro__ if kind.__module__.startswith(pytest_roofline.__name__)]
-        for member, value in [pair for kind in ours for pair in vars(kind).items()]:
-            hidden = member.startswith("_") or member in FOR_THE_PLUGIN.get(name, ())
-            if not hidden and (inspect.isfunction(value) or isinstance(value, property)):
-                yield from described("####", f"{name}.{member}", value)
+    if not inspect.isclass(thing) or issubclass(thing, Exception):
+        return
+    hidden = FOR_THE_PLUGIN.get(name, ())
+    ours = [kind for kind in thing.__mro__ if kind.__module__.startswith(pytest_roofline.__name__)]
+    found = [pair for kind in ours for pair in vars(kind).items()]
+    members = {each: value for each, value in found if not each.startswith("_") and each not in hidden}
+    attributes = {member: value for member, value in members.items() if isinstance(value, property)}
+    if attributes:
+        told = (
+            f"- `{member}`: {' '.join((inspect.getdoc(value) or '').split())}" for member, value in attributes.items()
+        )
+        yield "Attributes:\n" + "\n".join(told) + "\n"
+    for member, value in members.items():
+        if inspect.isfunction(value):
+            yield from described("####", f"{name}.{member}", value)
 
 
 def signature(name: str, thing: Any) -> str:
@@ -77,8 +97,8 @@ def described(level: str, name: str, thing: Any) -> Iterator[str]:
     # The parameters of a dataclass that says nothing of them are its fields, which its prose tells of.
     yield f"{prose}\n" if prose else ""
     for title, lines in sections:
-        yield f"{title}:\n"
-        yield "\n".join(lines) + "\n"
+        listed_below = "\n" if lines[0].startswith("- ") else " "
+        yield f"{title}:{listed_below}" + "\n".join(lines) + "\n"
     if inspect.isclass(thing) and is_dataclass(thing) and not any(title == "Args" for title, _ in sections):
         yield "Fields: " + ", ".join(f"`{name}`" for name in thing.__dataclass_fields__) + ".\n"
 

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import shutil
 
 import click
 import pytest
@@ -11,10 +10,10 @@ import pytest
 from pytest_roofline.cli.main import main
 
 from ... import warm
+from ...run import PARTS
 from .pages import ROOT, pages, read_page
-from .scene import stand_in
 
-# The suite is collected once for each set of files and tier; which tests each -k leaves of it is asked of pytest.
+# Tests are collected once for each set of arguments; which of them each -k leaves is asked of pytest.
 CHOOSE = """
 import contextlib, io, json, sys
 import pytest
@@ -32,13 +31,13 @@ class Choosing:
         config.option.keyword = ""
 
 for arguments, expressions in json.loads(sys.argv[1]):
-    choosing = Choosing(expressions)
-    with contextlib.redirect_stdout(io.StringIO()):
+    choosing, said = Choosing(expressions), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         status = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *arguments], plugins=[choosing])
-    print(json.dumps([arguments, int(status), choosing.counts]))
+    print(json.dumps([arguments, int(status), choosing.counts, said.getvalue()[-500:]]))
 """
 # Everything else belongs into a block of another language.
-PROGRAMS = ["ncu", "nsys", "pip", "pytest", "python", "python3", "rocprofv3", "roofline", "sbatch", "srun", "tox"]
+PROGRAMS = {"ncu", "nsys", "pip", "pytest", "python", "python3", "rocprofv3", "roofline", "sbatch", "srun", "tox"}
 
 
 def commands():
@@ -65,74 +64,66 @@ def arguments_of_pytest(words):
     if words_behind("drill", words):
         return words_behind("drill", words)[1:]
     if words_behind("tox", words):
-        # tests/run.py knows a word of its own, which never comes to pytest.
-        return [word for word in words_behind("--", words) or [] if word != "slow"]
+        return [word for word in words_behind("--", words) or [] if word not in PARTS]
     return words_behind("pytest", words)
 
 
-def selections():
-    """By files and tier the values of -k that pages use on the shipped suite, each with a place."""
-    found = {}
-    for place, words, _ in commands():
-        rest = iter(arguments_of_pytest(words) or ())
-        files, expression = [], ""
-        for word in rest:
-            if word.startswith(("perf_tests", "--roofline-tier")):
-                files.append(word)
-            elif word == "-k":
-                expression = next(rest)
-        if any(word.startswith("perf_tests") for word in files):
-            found.setdefault(tuple(files), {})[expression] = place
-    return found
+def collected(asked, **more):
+    """By arguments, in a process of its own: status, how many tests each -k leaves, and the end of what was said."""
+    done = warm.run(["-c", CHOOSE, json.dumps([[list(one), list(asked[one])] for one in asked])], **more)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_every_command_of_a_page_selects_tests_of_the_shipped_suite():
-    asked = selections()
-    assert asked[("perf_tests",)]
-    done = warm.run(["-c", CHOOSE, json.dumps([[files, list(places)] for files, places in asked.items()])], cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(tuple(files), status) for files, status, _ in answers] == [(files, 0) for files in asked]
-    empty = [
-        f"{asked[tuple(files)][expression]}: -k {expression!r} selects nothing of {shlex.join(files)}"
-        for files, _, counts in answers
-        for expression, count in counts.items()
-        if not count
-    ]
-    assert empty == []
-    assert sum(len(counts) for _, _, counts in answers) == sum(map(len, asked.values()))
+    asked = {}
+    for place, words, _ in commands():
+        arguments = arguments_of_pytest(words) or []
+        chosen = tuple(word for word in arguments if word.startswith(("perf_tests", "--roofline-tier")))
+        expression = arguments[arguments.index("-k") + 1] if "-k" in arguments else ""
+        if any(word.startswith("perf_tests") for word in chosen):
+            asked.setdefault(chosen, {})[expression] = place
+    assert ("perf_tests",) in asked
+    for arguments, status, counts, said in collected(asked, cwd=ROOT):
+        empty = [f"{asked[tuple(arguments)][one]}: -k {one!r}" for one, count in counts.items() if not count]
+        assert (status, empty) == (0, []), f"{arguments}: {said}"
 
 
-PYTEST = [(place, arguments_of_pytest(words)) for place, words, parsed in commands() if parsed]
-PYTEST = [(place, arguments) for place, arguments in PYTEST if arguments]
-
-
-@pytest.mark.parametrize(("place", "arguments"), PYTEST, ids=[place for place, _ in PYTEST])
-def test_pytest_takes_the_options_of_a_command_that_no_test_runs(place, arguments, tmp_path):
-    stand_in(tmp_path)
-    shutil.copytree(ROOT / "benchmarks" / "drills", tmp_path, dirs_exist_ok=True)
+def test_pytest_takes_the_options_of_every_command_that_no_test_runs(tmp_path):
     (tmp_path / "tests").mkdir()
-    for word in arguments:
-        if word.endswith(".py"):
-            (tmp_path / word).touch()
-    done = warm.run(["-m", "pytest", "-p", "no:cacheprovider", "--collect-only", *arguments], cwd=tmp_path)
-    assert done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), done.stdout + done.stderr
+    (tmp_path / "perf_tests").mkdir()
+    asked = {}
+    for place, words, parsed in commands():
+        arguments = [word for word in arguments_of_pytest(words) or [] if parsed and word != "copy_more"]
+        if arguments:
+            for word in arguments:
+                if word.endswith(".py"):
+                    (tmp_path / word).touch()
+            asked[tuple(word for word in arguments if word != "-p")] = {"": place}
+    assert len(asked) > 10
+    none = (int(pytest.ExitCode.OK), int(pytest.ExitCode.NO_TESTS_COLLECTED))
+    refused = [(one, said) for one, status, _, said in collected(asked, cwd=tmp_path) if status not in none]
+    assert refused == []
 
 
-ROOFLINE = [(place, words_behind("roofline", words)) for place, words, parsed in commands() if parsed]
-ROOFLINE = [(place, arguments) for place, arguments in ROOFLINE if arguments]
+def test_roofline_takes_the_options_of_every_command_that_no_test_runs():
+    for place, words, parsed in commands():
+        command, rest = main, words_behind("roofline", words) if parsed else None
+        while rest and isinstance(command, click.Group):
+            name, *rest = rest
+            command = command.get_command(click.Context(command), name)
+            assert command is not None, f"{place}: there is no {name}"
+        if command is not main:
+            command.make_context(command.name, rest)
 
 
-@pytest.mark.parametrize(("place", "arguments"), ROOFLINE, ids=[place for place, _ in ROOFLINE])
-def test_roofline_takes_the_options_of_a_command_that_no_test_runs(place, arguments):
-    command, rest = main, arguments
-    while isinstance(command, click.Group):
-        name, *rest = rest
-        command = command.get_command(click.Context(command), name)
-        assert command is not None, f"{place}: there is no {name}"
-    command.make_context(command.name, rest)
-
-
-def test_every_program_that_no_test_runs_is_known_here():
-    firsts = [next(word for word in words if "=" not in word) for _, words, parsed in commands() if parsed]
-    assert {first.rpartition("/")[2] for first in firsts} - set(PROGRAMS) == set()
+def test_every_program_that_no_test_runs_and_every_environment_of_tox_is_known():
+    firsts = {next(word for word in words if "=" not in word) for _, words, parsed in commands() if parsed}
+    assert {first.rpartition("/")[2] for first in firsts} <= PROGRAMS
+    known = set(re.findall(r"^\[testenv:(\w+)\]", (ROOT / "tox.ini").read_text(encoding="utf-8"), re.MULTILINE))
+    lines = [" ".join(words_behind("tox", words) or []) for _, words, _ in commands()]
+    asked = {
+        name for line in lines for names in re.findall(r"^(?:run|devenv) -e (\S+)", line) for name in names.split(",")
+    }
+    assert asked
+    assert asked <= known
