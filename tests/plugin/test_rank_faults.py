@@ -1,7 +1,6 @@
 """Ranks that fail in a run, and runs that end while ranks are at work: who is blamed, what is kept, what is left."""
 
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -148,69 +147,48 @@ def faults(tmp_path_factory):
     return RankRuns(tmp_path_factory.mktemp("faults"), FAULTS).run("--roofline-save=faults", "-p", "no:cacheprovider")
 
 
-def test_every_fault_costs_its_own_test_only(faults):
-    # An expected failure counts as skipped in JUnit.
-    assert {name: outcome for name, (outcome, _) in faults.cases().items()} == EXPECTED, faults.text
-    assert faults.status == 1
-    assert "3 failed, 4 passed, 2 skipped, 1 xfailed" in faults.text
-
-
-def test_nothing_is_left_of_ranks_that_failed(faults):
-    assert faults.left_over() == {}
-    assert list(faults.temporary.iterdir()) == []
-
-
 def reason(faults, name):
     return faults.cases()[name][1].splitlines()[0]
 
 
-def test_a_rank_that_dies_while_it_is_measured_is_named_first(faults):
+def test_every_fault_costs_its_own_test_only_and_nothing_is_left_of_it(faults):
+    # An expected failure counts as skipped in JUnit.
+    assert {name: outcome for name, (outcome, _) in faults.cases().items()} == EXPECTED, faults.text
+    assert faults.status == 1
+    assert "3 failed, 4 passed, 2 skipped, 1 xfailed" in faults.text
+    assert faults.left_over() == {}
+    assert list(faults.temporary.iterdir()) == []
+
+
+def test_the_failure_names_the_rank_and_points_to_the_line_of_the_test(faults):
     told = reason(faults, "test_dies")
     assert re.search(rf"{NAME.format(1)} was lost: killed by SIGKILL", told), told
-
-
-def test_the_failure_points_to_the_line_of_the_test_and_not_into_the_plugin(faults):
-    _, told = faults.cases()["test_dies"]
-    assert "roofline.measure_ranks(distributed, dies, work=WORK)" in told
-    assert re.findall(r"^\S*pytest_roofline\S*\.py:\d+:", told, re.MULTILINE) == []
+    _, whole = faults.cases()["test_dies"]
+    assert "roofline.measure_ranks(distributed, dies, work=WORK)" in whole
+    assert re.findall(r"^\S*pytest_roofline\S*\.py:\d+:", whole, re.MULTILINE) == []
+    told = reason(faults, "test_hangs")
+    assert re.search(rf"{NAME.format(1)} did not answer within 4 s: it is at test_suite.py:\d+ in call", told), told
+    assert reason(faults, "test_skips_on_one").endswith(f"no such device (rank 1 on {HOST})")
+    assert reason(faults, "test_all_skip").endswith("no such device")
+    assert "cache='rotate' needs a Timed with make_args" in faults.cases()["test_rotates_without_sets"][1]
 
 
 def test_what_was_measured_before_a_death_is_kept_and_fit_for_nothing(faults):
     run = faults.saved("faults")
-    found = by_label(run)["dies"]
+    labels = by_label(run)
+    found = labels["dies"]
     assert re.search(rf"^the ranks failed on the way: {NAME.format(1)} was lost: killed by SIGKILL", found.invalid)
     assert len(found.samples.seconds) > 0
     assert [max(column) for column in zip(*found.ranks.seconds, strict=True)] == list(found.samples.seconds)
     assert found.median_s > 0.004
     assert run.unfit(found, accept_slower=True)
     assert re.search(r"^\s*dies .*FAILED", faults.text, re.MULTILINE)
-
-
-def test_the_next_test_has_ranks_of_a_new_generation(faults):
-    found = by_label(faults.saved("faults"))["after_a_death"]
-    assert (found.ranks.generation, found.invalid) == (2, "")
-
-
-def test_a_skip_on_one_rank_is_a_skip_that_names_it(faults):
-    assert reason(faults, "test_skips_on_one").endswith(f"no such device (rank 1 on {HOST})")
-    assert reason(faults, "test_all_skip").endswith("no such device")
-
-
-def test_a_test_of_which_nothing_was_measured_leaves_no_measurement(faults):
-    labels = set(by_label(faults.saved("faults")))
-    assert not labels & {"skips_on_one", "rotates_without_sets"}
-    outcomes = {outcome.test_id.rpartition("::")[2]: outcome for outcome in faults.saved("faults").outcomes}
-    assert outcomes["test_skips_on_one"].outcome == "skipped"
-    assert outcomes["test_dies"].outcome == "failed"
-
-
-def test_rotating_needs_something_that_makes_sets(faults):
-    assert "cache='rotate' needs a Timed with make_args" in faults.cases()["test_rotates_without_sets"][1]
-
-
-def test_a_hang_while_measuring_is_told_with_its_place_and_the_time_that_it_had(faults):
-    told = reason(faults, "test_hangs")
-    assert re.search(rf"{NAME.format(1)} did not answer within 4 s: it is at test_suite.py:\d+ in call", told), told
+    # The next test has ranks of a new generation.
+    assert (labels["after_a_death"].ranks.generation, labels["after_a_death"].invalid) == (2, "")
+    # A test of which nothing was measured leaves no measurement.
+    assert not labels.keys() & {"skips_on_one", "rotates_without_sets"}
+    outcomes = {outcome.test_id.rpartition("::")[2]: outcome.outcome for outcome in run.outcomes}
+    assert (outcomes["test_skips_on_one"], outcomes["test_dies"]) == ("skipped", "failed")
 
 
 HANGS = """
@@ -248,33 +226,22 @@ def test_never_runs(distributed):
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
-@pytest.mark.parametrize(
-    ("launcher", "number"),
-    [
-        ("local", signal.SIGINT),
-        ("local", signal.SIGKILL),
-        ("local", signal.SIGTERM),
-        ("attach", signal.SIGKILL),
-        ("mpirun", signal.SIGTERM),
-        ("torchrun", signal.SIGINT),
-        ("torchrun", signal.SIGKILL),
-    ],
-)
-def test_a_run_that_ends_while_a_rank_waits_in_a_collective_leaves_no_process(tmp_path, launcher, number):
+def ends_without_a_process_left(path, launcher, number):
+    """A run whose pytest gets a signal while one rank waits for another in a collective."""
     require_tools(*(["mpirun"] if launcher == "mpirun" else []))
-    runs = RankRuns(tmp_path, HANGS)
+    runs = RankRuns(path, HANGS)
     starts = {"under": TORCHRUN} if launcher == "attach" else {}
     asked = [] if launcher == "attach" else [f"--roofline-launcher={launcher}"]
     child = runs.start("-p", "no:cacheprovider", *asked, "--roofline-save=cut", **starts)
     try:
         until_s = time.monotonic() + PATIENCE_S
-        while not (tmp_path / "hanging").exists():
+        while not (path / "hanging").exists():
             assert child.poll() is None, runs.text
             assert time.monotonic() < until_s, runs.text
             time.sleep(0.05)
         # The other rank comes to the collective, and waits there.
         time.sleep(0.2)
-        os.kill(int((tmp_path / "controller").read_text()), number)
+        os.kill(int((path / "controller").read_text()), number)
         status = child.wait(PATIENCE_S)
         # Within 1 s by design; the rest is for the machine.
         assert runs.left_over(10.0) == {}
@@ -293,6 +260,11 @@ def test_a_run_that_ends_while_a_rank_waits_in_a_collective_leaves_no_process(tm
     saved = runs.saved("cut")
     (found,) = saved.measurements
     assert (found.invalid, found.ranks.launcher, saved.footer.exit_status) == ("interrupted", launcher, 2)
+
+
+def test_a_run_that_ends_while_a_rank_waits_in_a_collective_leaves_no_process(tmp_path):
+    for number in (signal.SIGINT, signal.SIGKILL):
+        ends_without_a_process_left(tmp_path / str(int(number)), "local", number)
 
 
 MPI = """
@@ -327,45 +299,24 @@ def test_two_again(distributed, record_property):
 """
 
 
-def test_an_mpi_world_is_as_large_as_its_test_asks(tmp_path):
-    require_tools("mpirun")
-    runs = RankRuns(tmp_path, MPI).run("-p", "no:cacheprovider")
-    assert runs.status == 0, runs.text
-    three, two, again = (json.loads(runs.properties(f"test_{name}")["pids"]) for name in ("three", "two", "two_again"))
-    assert not set(three) & set(two)
-    assert two == again
-    assert runs.left_over() == {}
-    assert list(runs.temporary.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_without_what_mpi_needs_its_tests_are_skipped_with_the_reason(desk, monkeypatch):
+    desk.suite(MPI.replace("def check", "import pytest\n\ndef check", 1))
+    find_spec = importlib.util.find_spec
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda name, *_: None if name == "mpi4py" else find_spec(name, *_))
+        result = desk.run("-rs", "-k", "again")
+        result.assert_outcomes(skipped=1)
+        result.stdout.fnmatch_lines(["SKIPPED*needs mpi4py (the extra `mpi`), found none"])
+    monkeypatch.setenv("PATH", str(desk.path))
+    assert shutil.which("mpirun") is None
+    for options, said in (
         ([], "needs mpirun, found none in PATH"),
         (["--roofline-launcher=srun"], "needs srun, found none in PATH"),
         (["--roofline-launcher=torchrun"], "needs mpirun, found none in PATH"),
-    ],
-)
-def test_without_what_starts_mpi_its_tests_are_skipped_with_the_reason(desk, monkeypatch, options, said):
-    desk.suite(MPI.replace("def check", "import pytest\n\ndef check", 1))
-    monkeypatch.setenv("PATH", str(desk.path))
-    assert shutil.which("mpirun") is None
-    result = desk.run("-rs", "-k", "three or again", *options)
-    result.assert_outcomes(skipped=2)
-    result.stdout.fnmatch_lines([f"SKIPPED [[]2[]]*{said}"])
+    ):
+        result = desk.run("-rs", "-k", "three or again", *options)
+        result.assert_outcomes(skipped=2)
+        result.stdout.fnmatch_lines([f"SKIPPED [[]2[]]*{said}"])
     failed = desk.run("--roofline-require-hardware", "-k", "again", *options)
     failed.assert_outcomes(failed=1)
     failed.stdout.fnmatch_lines([f"*{said}, and --roofline-require-hardware is set*"])
-
-
-def test_without_mpi4py_its_tests_are_skipped_with_the_reason(desk, monkeypatch):
-    desk.suite(MPI.replace("def check", "import pytest\n\ndef check", 1))
-    found = importlib.util.find_spec
-
-    def without(name, *more):
-        return None if name == "mpi4py" else found(name, *more)
-
-    monkeypatch.setattr(importlib.util, "find_spec", without)
-    result = desk.run("-rs", "-k", "again")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*needs mpi4py (the extra `mpi`), found none"])

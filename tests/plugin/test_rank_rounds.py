@@ -90,16 +90,13 @@ def test_ranks_are_compared_with_saved_runs(decided):
     assert decided.status == 1
 
 
-def test_the_report_holds_the_comparison(decided):
+def test_only_what_is_open_has_a_further_round_and_the_report_holds_the_comparison(decided):
     told = decided.properties("test_slow")
     assert told["roofline.verdict"] == "REGRESSED"
     assert float(told["roofline.baseline_time_s"]) == pytest.approx(0.01, rel=0.01)
     assert float(told["roofline.change"]) == pytest.approx(1.0, rel=0.02)
     processes = {name: decided.properties(f"test_{name}")["roofline.processes"] for name in ("steady", "open")}
     assert processes == {"steady": "1", "open": "2"}
-
-
-def test_only_what_is_open_has_a_further_round(decided):
     lines = re.findall(r"^roofline: round [23] of at most 3: .* undecided$", decided.text, re.MULTILINE)
     assert [("test_slow" in line, "test_open" in line) for line in lines] == [(True, True), (True, False)]
     assert "test_steady" not in "".join(lines)
@@ -107,19 +104,16 @@ def test_only_what_is_open_has_a_further_round(decided):
     for measurement in decided.saved("decided").measurements:
         rounds[measurement.label].append(measurement.round)
     assert rounds == {"steady": [1], "slow": [1, 2, 3], "open": [1, 2]}
-
-
-def test_both_rounds_are_in_the_run_file_with_the_times_of_every_rank(decided):
+    # Both rounds are in the run file with the times of every rank.
     first, second = (m for m in decided.saved("decided").measurements if m.label == "open")
     assert first.process != second.process
     assert first.key == second.key
     for found in (first, second):
-        assert found.invalid == ""
-        assert len(found.ranks.seconds) == 2
+        assert (found.invalid, len(found.ranks.seconds)) == ("", 2)
         assert found.median_s == pytest.approx(0.0125, rel=1e-3)
 
 
-def test_a_round_has_ranks_of_its_own_and_the_parents_are_gone_by_then(decided):
+def test_a_round_has_ranks_of_its_own_the_parents_are_gone_by_then_and_nothing_is_left(decided):
     parent, ranks = decided.notes()[0][1:3]
     first = [line for line in decided.notes() if line[1] == parent]
     second = [line for line in decided.notes() if line[1] != parent]
@@ -128,9 +122,6 @@ def test_a_round_has_ranks_of_its_own_and_the_parents_are_gone_by_then(decided):
     for _, _, own, others in second:
         assert not set(own) & set(ranks)
         assert others == []
-
-
-def test_nothing_is_left_of_rounds_over_ranks(decided):
     assert decided.left_over() == {}
     assert list(decided.temporary.iterdir()) == []
     names = {path.stem for path in (decided.path / ".roofline" / "runs").glob("*.jsonl")}

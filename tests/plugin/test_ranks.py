@@ -12,6 +12,7 @@ import pytest_roofline.ranks.facts
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.facts import Gpu
 from pytest_roofline.plugin.launcher import Launcher
+from pytest_roofline.ranks.driving import Boot
 from pytest_roofline.ranks.facts import SeenDevice
 
 from .conftest import texts, write_sessions
@@ -193,15 +194,12 @@ def test_job(roofline, distributed, record_property):
 def test_hurries(roofline, distributed):
     roofline.measure_ranks(distributed, hurries, 2**20, work=WORK)
 """
-EXPECTED = dict.fromkeys(
-    [
-        "test_all_reduce[2ranks-1024]", "test_itself", "test_rotates", "test_allocates", "test_late",
-        "test_starts", "test_runs", "test_knows", "test_three", "test_job",
-    ],
-    "passed",
-) | dict.fromkeys(
-    ["test_wrong_on_1", "test_wrong_on_both", "test_twice_under_one_name", "test_hurries"], "failed"
-)  # fmt: skip
+FAILED = ["test_wrong_on_1", "test_wrong_on_both", "test_twice_under_one_name", "test_hurries"]
+PASSED = [
+    "test_all_reduce[2ranks-1024]", *(f"test_{name}" for name in (
+        "itself", "rotates", "allocates", "late", "starts", "runs", "knows", "three", "job"
+    )),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -216,12 +214,10 @@ def measured(story):
     return by_label(story.saved("story"))
 
 
-def test_every_test_ends_as_it_should(story):
-    assert {name: outcome for name, (outcome, _) in story.cases().items()} == EXPECTED, story.text
+def test_every_test_ends_as_it_should_and_nothing_is_left_of_the_run(story):
+    expected = dict.fromkeys(PASSED, "passed") | dict.fromkeys(FAILED, "failed")
+    assert {name: outcome for name, (outcome, _) in story.cases().items()} == expected, story.text
     assert story.status == 1
-
-
-def test_nothing_is_left_of_a_run(story):
     assert story.left_over() == {}
     assert list(story.temporary.iterdir()) == []
     assert {path.name for path in story.path.iterdir()} - {"__pycache__"} == {
@@ -229,105 +225,84 @@ def test_nothing_is_left_of_a_run(story):
         "job", "job-calls", "steady", "steady-calls",
     }  # fmt: skip
     assert [path.name for path in (story.path / ".roofline" / "runs").glob("*.jsonl")] == ["story.jsonl"]
+    _, hurried = story.cases()["test_hurries"]
+    assert "Work, whose work may not be done yet; expected a function that waits for it: call .wait() on it" in hurried
+    assert "out of step" not in hurried
 
 
-@pytest.mark.parametrize("label", ["all_reduce[2ranks-1024]", "itself", "rotates", "late.rank0", "three"])
-def test_a_sample_is_the_time_of_the_rank_that_took_longest(measured, label):
-    found = measured[label]
-    assert len(found.ranks.seconds) == found.ranks.size
-    assert [max(column) for column in zip(*found.ranks.seconds, strict=True)] == list(found.samples.seconds)
-
-
-def test_the_record_says_who_took_part(measured):
-    told = measured["all_reduce[2ranks-1024]"].ranks
+def test_the_record_says_who_took_part_and_what_was_asked_for(measured):
+    for label in ("all_reduce[2ranks-1024]", "itself", "rotates", "late.rank0", "three"):
+        # A sample is the time of the rank that took longest.
+        found = measured[label]
+        assert len(found.ranks.seconds) == found.ranks.size
+        assert [max(column) for column in zip(*found.ranks.seconds, strict=True)] == list(found.samples.seconds)
+    plain = measured["all_reduce[2ranks-1024]"]
+    told = plain.ranks
     assert (told.size, told.launcher, told.backend, told.hosts) == (2, "local", "gloo", (HOST, HOST))
-    assert (told.generation, told.threads) == (1, 1)
-    assert len(told.lag_s) == 2
-    assert min(told.lag_s) >= 0.0
-
-
-def test_the_key_counts_the_devices_and_names_the_link(measured):
-    key = measured["all_reduce[2ranks-1024]"].key
-    assert (key.benchmark, key.parameters) == ("all_reduce", {"world_size": 2, "numel": 1024})
-    assert (key.hardware.devices, key.hardware.link) == (2, "memory")
-    assert (measured["three"].key.hardware.devices, measured["three"].key.hardware.link) == (3, "memory")
-
-
-@pytest.mark.parametrize(
-    ("label", "timing", "cache", "metric"),
-    [
+    assert (told.generation, told.threads, len(told.lag_s), min(told.lag_s) >= 0.0) == (1, 1, 2, True)
+    assert (plain.key.benchmark, plain.key.parameters) == ("all_reduce", {"world_size": 2, "numel": 1024})
+    assert (plain.samples.iterations, plain.verified) == (1, None)
+    for label, devices in (("all_reduce[2ranks-1024]", 2), ("three", 3)):
+        assert (measured[label].key.hardware.devices, measured[label].key.hardware.link) == (devices, "memory")
+    for label, *expected in (
         ("all_reduce[2ranks-1024]", "isolated", "warm", "busbw_GBps"),
         ("itself", "pipelined", "warm", "x_traffic_GBps"),
         ("rotates", "isolated", "rotate", "busbw_GBps"),
         ("job.job", "wall", "warm", "job_wall_s"),
-    ],
-)
-def test_the_key_says_what_was_asked_for(measured, label, timing, cache, metric):
-    key = measured[label].key
-    assert (key.timing, key.cache, key.metric) == (timing, cache, metric)
+    ):
+        key = measured[label].key
+        assert [key.timing, key.cache, key.metric] == expected
+    rotated = measured["rotates"]
+    assert (rotated.verified, rotated.tolerance, rotated.gate) == (True, 0.2, True)
+    assert rotated.samples.argument_sets > 1
 
 
-def test_isolated_is_one_call_a_sample(measured):
-    assert measured["all_reduce[2ranks-1024]"].samples.iterations == 1
-
-
-def test_rotating_goes_through_several_sets_and_verifies_them(measured):
-    found = measured["rotates"]
-    assert (found.verified, found.tolerance, found.gate) == (True, 0.2, True)
-    assert found.samples.argument_sets > 1
-
-
-def test_the_most_memory_is_that_of_the_rank_which_holds_most_and_has_a_verdict(story, measured):
+def test_the_most_memory_is_that_of_the_rank_which_holds_most_and_the_first_calls_of_the_slowest(story, measured):
     assert measured["allocates"].peak_bytes == 2 * 2**20
-    assert measured["itself"].peak_bytes is None
     peaks = {judged.label: judged.peak for judged in story.saved("story").judgements}
     assert (peaks["allocates"].verdict, peaks["allocates"].new_bytes) == ("NO BASELINE", 2 * 2**20)
-    assert peaks["itself"] is None
+    assert (peaks["itself"], measured["itself"].peak_bytes) == (None, None)
+    first_s, second_s = measured["starts"].samples.first_calls_s
+    assert second_s < 0.2 <= first_s
+    assert "\nstarts: call 0 on new ranks took " in story.text
 
 
-def test_without_a_verify_nothing_is_verified(measured):
-    assert measured["all_reduce[2ranks-1024]"].verified is None
+def test_the_straggler_is_named_with_its_lag(story, measured):
+    for guilty in (0, 1):
+        found = measured[f"late.rank{guilty}"]
+        assert found.ranks.straggler == guilty
+        # Its nap, and what a busy machine adds to it.
+        assert 0.018 < found.ranks.lag_s[guilty] < 0.2
+        assert found.median_s > 0.02
+        line = rf"^straggler: rank {guilty} on {re.escape(HOST)} needs .* ms more than .* of late\.rank{guilty} \("
+        assert re.search(line, story.text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("guilty", [0, 1])
-def test_the_straggler_is_named_with_its_lag(story, measured, guilty):
-    found = measured[f"late.rank{guilty}"]
-    assert found.ranks.straggler == guilty
-    # Its nap, and what a busy machine adds to it.
-    assert 0.018 < found.ranks.lag_s[guilty] < 0.2
-    assert found.median_s > 0.02
-    line = rf"^straggler: rank {guilty} on {re.escape(HOST)} needs .* ms more than .* of late\.rank{guilty} \("
-    assert re.search(line, story.text, re.MULTILINE)
-
-
-def test_the_terminal_tells_of_each_launch_once(story):
+def test_the_terminal_and_the_report_tell_of_ranks(story):
     lines = [line for line in story.text.splitlines() if line.startswith("ranks: ")]
     assert lines == [f"ranks: local, gloo, 1 thread a rank, on {HOST}"]
     assert story.text.count("rates of collectives are bus bandwidth") == 1
-
-
-def test_the_figures_of_ranks_are_in_the_report(story):
     told = story.properties("test_all_reduce[2ranks-1024]")
     assert told["roofline.time_s"] == told["median"]
     assert float(told["roofline.rate"]) == pytest.approx(1e9 * float(told["busbw"]), rel=1e-5)
-    assert told["roofline.rate_unit"] == "B/s"
-    assert told["roofline.verdict"] == "NO BASELINE"
+    assert (told["roofline.rate_unit"], told["roofline.verdict"]) == ("B/s", "NO BASELINE")
+    known = json.loads(story.properties("test_knows")["known"])
+    assert [known[name] for name in ("world_size", "launcher", "kind", "available")] == [2, "local", "cpu", ""]
+    assert (known["backends"][0], known["facts"][:2]) == ("gloo", [[0, HOST, 2], [1, HOST, 2]])
+    assert known["free"] > 2**20
 
 
-@pytest.mark.parametrize(("name", "blamed"), [("wrong_on_1", [1]), ("wrong_on_both", [0, 1])])
-def test_wrong_data_are_named_by_rank_and_fit_for_nothing(story, measured, name, blamed):
-    _, reason = story.cases()[f"test_{name}"]
-    found = measured[name]
-    assert "WrongData" in reason
-    for rank in (0, 1):
-        assert (f"rank {rank}: " in found.invalid) == (rank in blamed)
-        assert (f"{rank} copied nothing" in found.invalid) == (rank in blamed)
-    assert f"{name}: {found.invalid}" in reason
-    assert found.verified is False
-    assert found.ranks.straggler is None
-
-
-def test_the_second_measurement_under_a_name_is_refused_and_the_first_fit_for_nothing(story, measured):
+def test_wrong_data_are_named_by_rank_and_fit_for_nothing(story, measured):
+    for name, blamed in (("wrong_on_1", [1]), ("wrong_on_both", [0, 1])):
+        _, reason = story.cases()[f"test_{name}"]
+        found = measured[name]
+        assert "WrongData" in reason
+        for rank in (0, 1):
+            assert (f"rank {rank}: " in found.invalid) == (rank in blamed)
+            assert (f"{rank} copied nothing" in found.invalid) == (rank in blamed)
+        assert f"{name}: {found.invalid}" in reason
+        assert (found.verified, found.ranks.straggler) == (False, None)
+    # The second measurement under a name is refused, and the first fit for nothing.
     assert "this test measures twice under the name 'a'" in story.cases()["test_twice_under_one_name"][1]
     first = measured["twice_under_one_name.a"]
     # So short a copy may itself span too few ticks of the clock.
@@ -335,88 +310,44 @@ def test_the_second_measurement_under_a_name_is_refused_and_the_first_fit_for_no
     assert story.saved("story").unfit(first, accept_slower=True) != ""
 
 
-def test_ranks_know_where_they_are(story):
-    known = json.loads(story.properties("test_knows")["known"])
-    assert {name: known[name] for name in ("world_size", "launcher", "kind", "available")} == {
-        "world_size": 2, "launcher": "local", "kind": "cpu", "available": "",
-    }  # fmt: skip
-    assert known["backends"][0] == "gloo"
-    assert known["free"] > 2**20
-    assert known["facts"][:2] == [[0, HOST, 2], [1, HOST, 2]]
-
-
-def test_the_first_calls_are_those_of_the_rank_that_took_longest(story, measured):
-    first_s, second_s = measured["starts"].samples.first_calls_s
-    assert second_s < 0.2 <= first_s
-    assert "\nstarts: call 0 on new ranks took " in story.text
-
-
-def test_a_collective_that_nobody_waits_for_is_refused_by_name(story):
-    _, reason = story.cases()["test_hurries"]
-    assert "Work, whose work may not be done yet; expected a function that waits for it: call .wait() on it" in reason
-    assert "out of step" not in reason
-
-
-def test_fresh_ranks_are_new_processes(story, measured):
-    before, after = json.loads(story.properties("test_starts")["pids"])
-    assert not set(before) & set(after)
-    assert [(measured[name].ranks.fresh, measured[name].ranks.generation) for name in ("late.rank0", "starts")] == [
-        (False, 1),
-        (True, 2),
-    ]
-
-
-def test_ranks_are_kept_from_test_to_test(story):
+def test_ranks_are_kept_from_test_to_test_unless_fresh_ones_are_asked_for(story, measured):
     before = json.loads(story.properties("test_runs")["pids"])
     assert json.loads(story.properties("test_knows")["known"])["pids"] == before
+    before, after = json.loads(story.properties("test_starts")["pids"])
+    assert not set(before) & set(after)
+    kinds = [(measured[name].ranks.fresh, measured[name].ranks.generation) for name in ("late.rank0", "starts")]
+    assert kinds == [(False, 1), (True, 2)]
 
 
 def test_more_ranks_than_cores_get_no_verdict_and_say_why(story, measured):
-    found = measured["three"]
-    assert "oversubscribed" in found.samples.labels
+    assert [label for label, found in measured.items() if "oversubscribed" in found.samples.labels] == ["three"]
     assert story.properties("test_three")["roofline.verdict"] == "OVERSUBSCRIBED"
     assert re.search(r"^\s*three .*OVERSUBSCRIBED", story.text, re.MULTILINE)
     assert re.search(r"^oversubscribed: more ranks on a host than cores.*never gate: three$", story.text, re.MULTILINE)
 
 
-def test_as_many_ranks_as_cores_are_not_oversubscribed(measured):
-    assert [label for label, found in measured.items() if "oversubscribed" in found.samples.labels] == ["three"]
-
-
 def test_a_job_is_timed_from_start_to_end_with_ranks_of_its_own(story, measured):
     job, steady = measured["job.job"], measured["job.steady"]
     assert 2 <= len(job.samples.seconds) <= 5
-    assert job.ranks.seconds == ()
+    assert (job.ranks.seconds, job.rate) == ((), None)
     assert job.median_s > 10 * steady.median_s
-    assert job.rate is None
     # A program each on processes of its own, in which the function is called once and so is what it gave.
     programs, kept = story.notes("job"), json.loads(story.properties("test_job")["pids"])
     assert sorted(rank for rank, _ in programs) == sorted([0, 1] * len(job.samples.seconds))
     assert len({pid for _, pid in programs} - set(kept)) == len(programs)
     assert sorted(story.notes("job-calls")) == sorted(rank for rank, _ in programs)
     assert job.ranks.generation == steady.ranks.generation + len(job.samples.seconds)
-
-
-def test_a_job_and_its_steady_time_are_shown_beside_each_other(story):
     (line,) = re.findall(r"^job\.job: the whole program takes .*", story.text, re.MULTILINE)
     assert "of which one steady call of its work is" in line
-
-
-def test_what_is_measured_is_made_once_on_each_rank_and_called_often(story):
-    kept = json.loads(story.properties("test_job")["pids"])
+    # What is measured steadily is made once on each rank, and called often.
     assert sorted(story.notes("steady")) == [[0, kept[0]], [1, kept[1]]]
     calls = story.notes("steady-calls")
     assert calls.count(0) == calls.count(1) > 5
 
 
-@pytest.fixture(scope="module")
-def days(story):
-    """The run as of two days, as the options that compare with them."""
+def test_a_proposal_takes_what_gates_and_nothing_oversubscribed_or_wrong(story, tmp_path, monkeypatch):
     path = story.run_path("story")
-    return write_sessions(path.parent, path.read_text(), (1.0, 1.01))
-
-
-def test_a_proposal_takes_what_gates_and_nothing_oversubscribed_or_wrong(story, days, tmp_path, monkeypatch):
+    write_sessions(path.parent, path.read_text(), (1.0, 1.01))
     proposal = tmp_path / "proposal.json"
     monkeypatch.chdir(story.path)
     answer = CliRunner().invoke(main, ["baseline", "propose", "day1", "day2", "--all", "-o", str(proposal)])
@@ -434,163 +365,112 @@ def test_a_proposal_takes_what_gates_and_nothing_oversubscribed_or_wrong(story, 
 
 REFUSED = r"""
 import functools
+import itertools
 
+import pytest
+import torch
+from pytest_roofline import Work
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.ranks.driving import Boot
+
+WORK = Work(algbw_bytes=4096, busbw_bytes=4096)
 
 
-def refuse(*_):
-    raise AssertionError("ranks were started")
-
-
-Boot.run = refuse
-
-
-class Holder:
-    def method(self, rank): pass
-
-    @classmethod
-    def made(cls, rank): pass
-
-    def __call__(self, rank): pass
-
-
-def inside():
-    held = 3
-
-    def closure(rank): return held
-
-    return closure
+def good(rank, *more): pass
 
 
 def decorate(fn):
-    @functools.wraps(fn)
-    def inner(*arguments): return fn(*arguments)
-
-    return inner
+    return functools.wraps(fn)(lambda rank: None)
 
 
 @decorate
 def decorated(rank): pass
 
 
-def shadowed(rank): pass
-
-
-before = shadowed
-
-
-def shadowed(rank): return 2
-
-
-async def asynchronous(rank): pass
-
-
-def good(rank, *more): pass
-
-
 class Odd: pass
 
 
-FUNCTIONS = {
-    "lambda": (lambda rank: None, "a lambda in test_suite was given"),
-    "closure": (inside(), "defined inside another function, which holds held"),
-    "bound method": (Holder().method, "is a method bound to an object"),
-    "class method": (Holder.made, "is a method bound to an object"),
-    "callable object": (Holder(), "is a Holder; expected a function"),
-    "class": (Holder, "is a type; expected a function"),
-    "builtin": (print, "is a builtin_function_or_method; expected a function"),
-    "partial": (functools.partial(good, 1), "is a partial"),
-    "nothing": (None, "None is a NoneType"),
-    "name": ("good", "'good' is a str"),
-    "decorated": (before, "a decorator replaced it"),
-    "async": (asynchronous, "is async"),
-}
-ARGUMENTS = {
-    "object": (Odd(), "test_suite.Odd"),
-    "function": (good, "holds good; expected"),
-    "module": (os, "module"),
-    "generator": ((each for each in ()), "generator"),
-    "deep inside": ([{"a": {1: Odd()}}], "test_suite.Odd; expected"),
-    "without data": (torch.empty(3, device="meta"), "Tensor"),
-    "sparse": (torch.eye(3).to_sparse(), "Tensor"),
-    "large": (torch.empty(1 << 34, dtype=torch.uint8), "MiB or more; expected at most"),
-}
-OPTIONS = {
-    "no ranks": ({"world_size": 0}, "world_size is 0; expected a number of ranks, 1 or more"),
-    "fewer": ({"world_size": -1}, "world_size is -1"),
-    "true": ({"world_size": True}, "world_size is True"),
-    "2.0": ({"world_size": 2.0}, "world_size is 2.0"),
-    "text": ({"world_size": "2"}, "world_size is '2'"),
-    "timeout": ({"timeout": 0}, "timeout is 0; expected a number above zero"),
-    "timeout in words": ({"timeout": "3"}, "timeout is '3'"),
-    "another back end": ({"backend": "carrier pigeon"}, "backend is 'carrier pigeon'; this torch has .*gloo"),
-}
-MEASURING = {
-    "no work": ({"work": None}, "work is None; expected Work"),
-    "timing": ({"timing": "device"}, "timing is 'device'; expected one of isolated, pipelined"),
-    "wall": ({"timing": "wall"}, "timing is 'wall'"),
-    "flush": ({"cache": "flush"}, "cache is 'flush'; expected one of warm, rotate"),
-    "metric": ({"metric": "speed"}, "metric is 'speed'"),
-    "metric without its work": ({"metric": "payload_GBps"}, "but work has none of what it counts"),
-    "budget": ({"budget": -1}, "budget is -1"),
-    "tolerance": ({"tolerance": 0}, "tolerance is 0"),
-    "name": ({"name": 3}, "name is 3; expected text"),
-    "collective": ({"collective": "all_hands"}, "collective is 'all_hands'; expected one of .*all_reduce"),
-}
+FUNCTIONS = (
+    (lambda rank: None, "a lambda in test_suite was given"),
+    (functools.partial(good, 1), "is a partial"),
+    ("good", "'good' is a str"),
+    (decorated.__wrapped__, "a decorator replaced it"),
+)
+ARGUMENTS = (
+    (Odd(), "an argument holds a test_suite.Odd; expected"),
+    (torch.empty(1 << 34, dtype=torch.uint8, device="meta"), "an argument holds a torch.Tensor"),
+)
+OPTIONS = (
+    ({"world_size": 0}, "world_size is 0; expected a number of ranks, 1 or more"),
+    ({"world_size": -1}, "world_size is -1"),
+    ({"world_size": True}, "world_size is True"),
+    ({"world_size": 2.0}, "world_size is 2.0"),
+    ({"world_size": "2"}, "world_size is '2'"),
+    ({"timeout": 0}, "timeout is 0; expected a number above zero"),
+    ({"timeout": "3"}, "timeout is '3'"),
+    ({"backend": "carrier pigeon"}, "backend is 'carrier pigeon'; this torch has .*gloo"),
+)
+MEASURING = (
+    ({"work": None}, "work is None; expected Work"),
+    ({"timing": "device"}, "timing is 'device'; expected one of isolated, pipelined"),
+    ({"timing": "wall"}, "timing is 'wall'"),
+    ({"cache": "flush"}, "cache is 'flush'; expected one of warm, rotate"),
+    ({"metric": "speed"}, "metric is 'speed'"),
+    ({"metric": "payload_GBps"}, "but work has none of what it counts"),
+    ({"budget": -1}, "budget is -1"),
+    ({"tolerance": 0}, "tolerance is 0"),
+    ({"name": 3}, "name is 3; expected text"),
+    ({"collective": "all_hands"}, "collective is 'all_hands'; expected one of .*all_reduce"),
+)
 
 
-@pytest.fixture(params=["run", "measure_ranks", "measure_job"])
-def call(request, roofline, distributed):
-    if request.param == "run":
-        return distributed.run
-    options = {"world_size": 2, "work": WORK}
-    measure = getattr(roofline, request.param)
-    return lambda fn, *args, **more: measure(distributed, fn, *args, **(options | more))
+@pytest.fixture
+def calls(roofline, distributed):
+    number = itertools.count()
+
+    def over(measure):
+        def call(fn, *args, **more):
+            # A test measures once under a name.
+            known = {"work": WORK, "name": f"call {next(number)}"}
+            return getattr(roofline, measure)(distributed, fn, *args, **(known | more))
+
+        return call
+
+    return distributed.run, over("measure_ranks"), over("measure_job")
 
 
-@pytest.mark.roofline(ranks=2)
-@pytest.mark.parametrize("case", FUNCTIONS)
-def test_function(call, case):
-    function, said = FUNCTIONS[case]
-    with pytest.raises(BadInput, match=said):
-        call(function)
+def test_functions_and_arguments(calls):
+    for call in calls:
+        for function, said in FUNCTIONS:
+            with pytest.raises(BadInput, match=said):
+                call(function, world_size=2)
+        for argument, said in ARGUMENTS:
+            with pytest.raises(BadInput, match=said):
+                call(good, 1, argument, world_size=2)
 
 
-@pytest.mark.roofline(ranks=2)
-@pytest.mark.parametrize("case", ARGUMENTS)
-def test_argument(call, case):
-    argument, said = ARGUMENTS[case]
-    with pytest.raises(BadInput, match=f"(?s)an argument .*({said})"):
-        call(good, 1, argument)
+def test_options(calls):
+    for call in calls:
+        for options, said in OPTIONS:
+            with pytest.raises(BadInput, match=said):
+                call(good, **({"world_size": 2} | options))
+        with pytest.raises(BadInput, match=r"test_options does not say how many ranks it needs; expected @pytest.mark."
+                                           r"roofline\(ranks=N\), a parameter world_size, or the argument world_size"):
+            call(good)
 
 
 @pytest.mark.roofline(ranks=2)
-@pytest.mark.parametrize("case", OPTIONS)
-def test_option(call, case):
-    options, said = OPTIONS[case]
-    with pytest.raises(BadInput, match=said):
-        call(good, **options)
-
-
-@pytest.mark.roofline(ranks=2)
-@pytest.mark.parametrize("case", MEASURING)
-def test_measuring(roofline, distributed, case):
-    options, said = MEASURING[case]
-    with pytest.raises(BadInput, match=said):
-        roofline.measure_ranks(distributed, good, **({"work": WORK} | options))
+def test_measuring(calls, roofline):
+    for options, said in MEASURING:
+        with pytest.raises(BadInput, match=said):
+            calls[1](good, **options)
+    with pytest.raises(BadInput, match="timing is 'isolated'; expected one of device, wall"):
+        roofline.measure(lambda: None, work=WORK, timing="isolated")
 
 
 @pytest.mark.roofline(cache="flush", ranks=2)
-def test_cache_of_the_marker(roofline, distributed):
+def test_cache_of_the_marker(calls):
     with pytest.raises(BadInput, match="cache is 'flush'"):
-        roofline.measure_ranks(distributed, good, work=WORK)
-
-
-def test_nobody_says_how_many(call):
-    with pytest.raises(BadInput, match=r"test_nobody_says_how_many\[.* does not say how many ranks it needs; expected "
-                                       r"@pytest.mark.roofline\(ranks=N\), a parameter world_size, or the argument"):
-        call(good, **{"world_size": None})
+        calls[1](good)
 
 
 def test_without_the_fixture(roofline, distributed):
@@ -598,20 +478,20 @@ def test_without_the_fixture(roofline, distributed):
         roofline.measure_ranks(good, 1, work=WORK, world_size=2)
     with pytest.raises(BadInput, match="the first argument is None"):
         roofline.measure_job(None, good, work=WORK, world_size=2)
-
-
-def test_times_of_ranks_are_for_ranks(roofline, distributed):
-    with pytest.raises(BadInput, match="timing is 'isolated'; expected one of device, wall"):
-        roofline.measure(lambda: None, work=WORK, timing="isolated")
 """
 
 
-def test_what_cannot_be_is_refused_before_a_rank_is_started(tmp_path):
-    runs = RankRuns(tmp_path, REFUSED).run("-p", "no:cacheprovider")
-    cases = runs.cases()
-    assert {name: reason for name, (outcome, reason) in cases.items() if outcome != "passed"} == {}
-    assert len(cases) == 3 * (12 + 8 + 8 + 1) + 10 + 3
-    assert runs.left_over() == {}
+def test_what_cannot_be_is_refused_before_a_rank_is_started(desk, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("ranks were started")
+
+    monkeypatch.setattr(Boot, "run", refuse)
+    desk.suite(REFUSED)
+    desk.run().assert_outcomes(passed=5)
+    # Also where a lack of ranks would skip the test: a function or an argument that can never be sent is a mistake.
+    monkeypatch.setattr(Launcher, "kind", "cuda")
+    monkeypatch.setattr(pytest_roofline.ranks.facts, "device_count", lambda kind: 1)
+    desk.run("-k", "functions_and_arguments").assert_outcomes(passed=1)
 
 
 ORDER = """
@@ -662,84 +542,54 @@ def names(result, begin="test_suite.py::"):
 
 
 def test_tests_come_by_world_and_within_one_in_the_users_order(desk):
+    def collected(*options):
+        return names(desk.run("--collect-only", "-q", *options))
+
+    desk.suite("def test_b(roofline): pass\ndef test_plain(): pass\ndef test_a(roofline): pass")
+    assert collected() == ["test_b", "test_plain", "test_a"]
     desk.suite(ORDER)
-    assert names(desk.run("--collect-only", "-q")) == ALONE + TWO + FOUR + THREE + UNSAID + MPI
-
-
-def test_an_order_of_ones_own_is_kept_within_a_world_and_among_worlds(desk):
-    desk.suite(ORDER)
-    desk.pytester.makeconftest(desk.conftest + REVERSED)
-    expected = [*ALONE[::-1], *TWO[::-1], *UNSAID[::-1], *FOUR[::-1], *THREE[::-1], *MPI]
-    assert names(desk.run("--collect-only", "-q")) == expected
-
-
-def test_a_suite_without_ranks_keeps_its_order(desk):
-    desk.suite("""
-def test_b(roofline): pass
-def test_plain(): pass
-def test_a(roofline): pass
-""")
-    assert names(desk.run("--collect-only", "-q")) == ["test_b", "test_plain", "test_a"]
-
-
-def test_k_chooses_a_collective_and_a_world(desk):
-    desk.suite(ORDER)
-    assert names(desk.run("--collect-only", "-q", "-k", "all_reduce and 2ranks")) == ["test_all_reduce[2ranks]"]
-
-
-def test_x_stops_at_the_first_failure_in_the_order_by_world_and_lf_begins_there(desk):
-    desk.suite(ORDER)
+    assert collected() == ALONE + TWO + FOUR + THREE + UNSAID + MPI
+    assert collected("-k", "all_reduce and 2ranks") == ["test_all_reduce[2ranks]"]
     stopped = desk.run("-x", "-v")
     stopped.assert_outcomes(passed=8, failed=1)
     assert names(stopped)[-1] == "test_three"
     again = desk.run("--lf", "-v")
     again.assert_outcomes(failed=1)
     assert names(again)[0] == "test_three"
+    # An order of one's own is kept within a world and among worlds.
+    desk.pytester.makeconftest(desk.conftest + REVERSED)
+    assert collected() == [*ALONE[::-1], *TWO[::-1], *UNSAID[::-1], *FOUR[::-1], *THREE[::-1], *MPI]
 
 
-@pytest.mark.parametrize("fixtures", ["distributed", "roofline, distributed"])
-def test_xdist_is_refused_for_ranks_as_for_any_measuring(desk, fixtures):
-    desk.suite(f"def test_one({fixtures}): pass\ndef test_two(): pass")
+def test_xdist_is_refused_for_ranks_as_for_any_measuring(desk):
+    desk.suite("def test_one(distributed): pass\ndef test_two(): pass")
     result = desk.subprocess("-n", "1", "-p", "no:hypothesispytest")
     assert result.ret == pytest.ExitCode.USAGE_ERROR, texts(result)
     assert "roofline measures, and pytest-xdist runs tests side by side" in texts(result)
 
 
-@pytest.mark.parametrize("fixtures", ["distributed", "roofline, distributed"])
-@pytest.mark.parametrize(
-    ("marker", "words"),
-    [
+def test_a_marker_or_an_option_that_cannot_be_is_a_usage_error(desk, sentence):
+    for marker, words in (
         ("ranks=0", ["ranks=0; expected a whole number above zero"]),
         ("ranks='2'", ["ranks='2'"]),
         ("ranks=True", ["ranks=True"]),
         ("mpi=1", ["mpi=1; expected True or False"]),
         ("mpi=None", ["mpi=None"]),
         ("world_size=2", ["does not know world_size", "ranks", "mpi"]),
-    ],
-)
-def test_a_marker_that_cannot_be_is_a_usage_error_that_names_the_test(desk, sentence, fixtures, marker, words):
-    desk.suite(f"import pytest\n@pytest.mark.roofline({marker})\ndef test_one({fixtures}): pass")
-    sentence(desk.run(), "test_suite.py::test_one", *words)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+    ):
+        desk.suite(f"import pytest\n@pytest.mark.roofline({marker})\ndef test_one(distributed): pass")
+        sentence(desk.run(), "test_suite.py::test_one", *words)
+    desk.suite("def test_one(distributed): pass")
+    for options, words in (
         (["--roofline-launcher=slurm"], ["--roofline-launcher is 'slurm'", "local, torchrun, mpirun, srun"]),
         (["--roofline-launcher-args=-N2"], ["--roofline-launcher-args is given", "local, which takes none"]),
         (["--roofline-launcher=srun", "--roofline-launcher-args='"], ["--roofline-launcher-args", "as in a shell"]),
         (["--roofline-rank-timeout=soon"], ["--roofline-rank-timeout", "soon"]),
         (["--roofline-rank-timeout=0"], ["--roofline-rank-timeout", "0"]),
         (["--roofline-boot-timeout=soon"], ["--roofline-boot-timeout", "soon"]),
-    ],
-)
-def test_an_option_that_cannot_be_is_a_usage_error(desk, sentence, options, words):
-    desk.suite("def test_one(distributed): pass")
-    sentence(desk.run(*options), *words)
-
-
-def test_the_ini_can_say_all_of_it(desk, sentence):
-    desk.suite("def test_one(distributed): pass")
+    ):
+        sentence(desk.run(*options), *words)
+    # The ini file can say all of it.
     desk.ini("roofline_launcher = slurm")
     sentence(desk.run(), "--roofline-launcher is 'slurm'")
     desk.ini("roofline_launcher = mpirun", "roofline_launcher_args = --map-by slot", "roofline_rank_timeout = 10m")

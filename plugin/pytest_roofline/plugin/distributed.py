@@ -99,11 +99,11 @@ class Distributed:
         """
         __tracebackhide__ = True
         from ..engine.request import positive
-        from ..ranks.tasks import reference
         from ..ranks.worlds import check_backend
 
-        function, timeout_s = reference(fn), positive("timeout", timeout)
-        return self.call(function, args, self.size_of(world_size), timeout=timeout_s, backend=check_backend(backend))
+        function = checked_call(fn, args)
+        timeout_s, backend = positive("timeout", timeout), check_backend(backend)
+        return self.call(function, args, self.size_of(world_size), timeout=timeout_s, backend=backend)
 
     def call(
         self,
@@ -191,6 +191,21 @@ class Distributed:
     def pool(self, size: int) -> "Pool":
         """The pool behind this test, for what is more than a call."""
         return self._launcher.pool(size, self._marks.mpi)
+
+
+def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> "FunctionRef":
+    """Where ranks find a function; what no rank could be given is refused before a lack of ranks skips the test.
+
+    Raises:
+        BadInput: ranks cannot load the function, or its arguments are no plain data.
+    """
+    __tracebackhide__ = True
+    from ..ranks.tasks import reference
+    from ..ranks.wire import encode
+
+    function = reference(fn)
+    encode(args, "an argument")
+    return function
 
 
 def make_distributed(request: pytest.FixtureRequest) -> Distributed:

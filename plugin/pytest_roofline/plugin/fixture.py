@@ -332,10 +332,9 @@ class Roofline(Findings):
     ) -> Measurement:
         __tracebackhide__ = True
         warn_of_ranks(self._session)
-        over_ranks.check_distributed(distributed)
         self._test.require_open()
         # What nobody could measure is refused before a lack of ranks skips the test.
-        over_ranks.check_call(fn, args)
+        over_ranks.check_call(distributed, fn, args)
         asked["name"] = self._test.fresh_name(asked["name"])
         asked["labels"] = tuple(profiled_labels(self._session))
         request = self._request(**asked, ranks=over_ranks.rank_options(distributed, **ranks))

@@ -57,12 +57,7 @@ def by_world(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 
 class Launcher:
-    """The pools of a run: one for ranks, and where that cannot do MPI another for those that need it.
-
-    Args:
-        config: pytest's configuration.
-        options: of the run.
-    """
+    """The pools of a run: one for ranks, and where that cannot do MPI another for those that need it."""
 
     def __init__(self, config: pytest.Config, options: Options) -> None:
         self.config = config
@@ -249,12 +244,9 @@ class _Ending:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """After the last test."""
-        self._end()
+        self.pytest_unconfigure()
 
     def pytest_unconfigure(self) -> None:
-        """Also where the session did not come to its end."""
-        self._end()
-
-    def _end(self) -> None:
+        """Also where the session did not come to its end; what was forked from this process leaves them alone."""
         if os.getpid() == self._process:
             self._launcher.end()

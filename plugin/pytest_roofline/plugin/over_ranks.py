@@ -1,7 +1,6 @@
 """One measurement over ranks: the request goes out, the times come back, and one record is made of them."""
 
 import contextlib
-import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from ..core.samples import OVERSUBSCRIBED, Block, Ranks, Samples
 from ..engine.measure import Measured
 from ..engine.request import RankOptions, Request, one_of, positive
 from ..hardware import collective_ceiling, product_of, rank_ceiling
-from .distributed import Distributed
+from .distributed import Distributed, checked_call
 from .planned import encodable
 from .recording import CurrentTest, key_for, record, why_partial
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from ..ranks.driving import Member
     from ..ranks.facts import RankFacts
     from ..ranks.lockstep import RankTimes
+    from ..ranks.pool import Pool
     from ..ranks.tasks import FunctionRef
 
 # Whole programs, unless the budget is spent before: two tell whether they agree.
@@ -54,14 +54,7 @@ class RankResult:
 
 @dataclass(frozen=True, slots=True)
 class RankCall:
-    """A function that ranks are to be measured with.
-
-    Args:
-        distributed: of the test.
-        function: what ranks load.
-        args: for it.
-        request: how to measure.
-    """
+    """A function that ranks are to be measured with, and how."""
 
     distributed: Distributed
     function: "FunctionRef"
@@ -87,50 +80,28 @@ class RankCall:
 Keep = Callable[[RankResult, BaseException], None]
 
 
-def check_distributed(distributed: object) -> Distributed:
-    """The fixture of that name.
+def check_call(distributed: object, fn: Callable[..., object], args: tuple[object, ...]) -> None:
+    """Refuse what is not the fixture of that name, and what no rank could be given.
 
     Raises:
-        BadInput: it is something else.
+        BadInput: it is something else, ranks cannot load the function, or its arguments are no plain data.
     """
     if not isinstance(distributed, Distributed):
         raise BadInput(
             f"the first argument is {shown(distributed)}; expected the fixture `distributed`, as the test takes it "
             "among its own arguments"
         )
-    return distributed
+    checked_call(fn, args)
 
 
 def rank_options(distributed: Distributed, world_size: int | None, **asked: Any) -> RankOptions:
-    """What a measurement over ranks asks for, checked; the test is skipped for lack of ranks.
-
-    Args:
-        distributed: the fixture of the test.
-        world_size: ranks; the test's own number by default.
-        asked: further fields of the record.
-
-    Raises:
-        BadInput: one cannot be used as given.
-    """
+    """What a measurement over ranks asks for, checked (BadInput); the test is skipped for lack of ranks."""
     from ..ranks.worlds import check_backend
 
     check_backend(asked.get("backend"))
     one_of("collective", asked.get("collective"), (None, *COLLECTIVES))
     timeout_s = positive("timeout", asked.pop("timeout", None))
     return RankOptions(distributed.size_of(world_size), timeout_s=timeout_s, **asked)
-
-
-def check_call(fn: Callable[..., object], args: tuple[object, ...]) -> None:
-    """Refuse what no rank could be given, before a lack of ranks skips the test.
-
-    Raises:
-        BadInput: ranks cannot load the function, or its arguments are no plain data.
-    """
-    from ..ranks.tasks import reference
-    from ..ranks.wire import encode
-
-    reference(fn)
-    encode(args, "an argument")
 
 
 def measure_over(
@@ -186,15 +157,7 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
 
 
 def take(call: RankCall, keep: Keep) -> RankResult:
-    """Have the ranks measure.
-
-    Args:
-        call: what.
-        keep: gets what had been measured where something goes wrong on the way.
-
-    Raises:
-        Exception: whatever went wrong.
-    """
+    """Have the ranks measure; `keep` gets what had been measured where something goes wrong on the way."""
     __tracebackhide__ = True
     told: dict[int, list[dict[str, Any]]] = {}
 
@@ -216,18 +179,25 @@ def take(call: RankCall, keep: Keep) -> RankResult:
 
 @contextlib.contextmanager
 def _ranks(call: RankCall) -> Iterator[None]:
-    """The ranks that the run keeps; or new ones, and no more than the request needs.
-
-    Beside idle ones each would have fewer threads, and how many depends on which other tests were selected.
-    """
+    """The ranks that the run keeps, or new ones."""
     if not call.options.fresh:
         yield
         return
+    with _new_ranks(call):
+        yield
+
+
+@contextlib.contextmanager
+def _new_ranks(call: RankCall) -> "Iterator[Pool]":
+    """Ranks of its own, and no more than the request needs.
+
+    Beside idle ones each would have fewer threads, and how many depends on which other tests were selected.
+    """
     pool = call.distributed.pool(call.options.size)
     pool.stop()
     before, pool.size = pool.size, call.options.size
     try:
-        yield
+        yield pool
     finally:
         pool.stop()
         pool.size = before
@@ -299,45 +269,30 @@ def _labelled(measured: Measured, members: "Sequence[Member]") -> Measured:
 
 
 def take_jobs(call: RankCall, keep: Keep) -> RankResult:
-    """Time whole programs: from starting the processes to their orderly end, each with ranks of its own.
-
-    Args:
-        call: the rank function is called once a job.
-        keep: gets what had been measured where something goes wrong on the way.
-
-    Raises:
-        Exception: whatever went wrong.
-    """
+    """Time whole programs: from starting the processes to their orderly end, each with ranks of its own."""
     __tracebackhide__ = True
     from ..ranks.local import whole_processes
     from ..ranks.tasks import JobPlan
 
-    pool = call.distributed.pool(call.options.size)
-    pool.stop()
-    # What only this process needs, once, is no part of a job.
-    pool.prepare()
-    before, pool.size = pool.size, call.options.size
     seconds: list[float] = []
     members: list[Member] = []
     began_s = time.perf_counter()
-    try:
-        with whole_processes(pool.placement):
-            for count in itertools.count():
-                spent_s = time.perf_counter() - began_s
-                if count >= MOST_JOBS or (count >= FEWEST_JOBS and spent_s >= call.request.budget_s):
-                    break
+    with _new_ranks(call) as pool, whole_processes(pool.placement):
+        # What only this process needs, once, is no part of a job.
+        pool.prepare()
+        try:
+            while len(seconds) < FEWEST_JOBS or (
+                len(seconds) < MOST_JOBS and time.perf_counter() - began_s < call.request.budget_s
+            ):
                 started_s = time.perf_counter()
                 call.send(JobPlan())
                 members = pool.present
                 pool.stop()
                 seconds.append(time.perf_counter() - started_s)
-    except BaseException as error:
-        if seconds:
-            keep(_jobs(call, members, seconds), error)
-        raise
-    finally:
-        pool.stop()
-        pool.size = before
+        except BaseException as error:
+            if seconds:
+                keep(_jobs(call, members, seconds), error)
+            raise
     return _jobs(call, members, seconds)
 
 
