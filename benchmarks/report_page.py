@@ -29,8 +29,7 @@ from pytest_roofline.core.records import Ceiling, Footer, Header, Judgement, Mea
 from pytest_roofline.core.rows import Row, worst_first
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.report.page import page
-from pytest_roofline.report.page_tables import results_table
+from pytest_roofline.report.page import page, results_table
 from pytest_roofline.report.plots import plots_of
 
 MEASUREMENTS, ROUNDS, SEED = 10_000, 9, 9

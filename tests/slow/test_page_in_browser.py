@@ -2,8 +2,7 @@
 
 import pytest
 
-from pytest_roofline.report.page import page
-from pytest_roofline.report.page_tables import SHOWN_ROWS
+from pytest_roofline.report.page import SHOWN_ROWS, page
 
 from ..report.page.page_runs import everything, hostile, many
 from ..tools import require_tools

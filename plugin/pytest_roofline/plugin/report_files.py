@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..baselines.run_files import RunWriter
     from ..baselines.runs import Run
     from ..core.rows import Row
-    from ..report.annotations import Place
+    from ..report.summary import Place
 
 # A plugin that tells GitHub of every failed test itself.
 ANNOTATING = "pytest_github_actions_annotate_failures"
@@ -95,7 +95,7 @@ class Reports:
         append_summary([run], Path(self._summary), rows)
 
     def _annotate(self, rows: "list[Row]", planned: Mapping[str, Planned], config: pytest.Config) -> None:
-        from ..report.annotations import annotations
+        from ..report.summary import annotations
 
         places = {encodable(test_id): place_of(plan.item, config) for test_id, plan in planned.items()}
         told_elsewhere = config.pluginmanager.hasplugin(ANNOTATING)

@@ -23,6 +23,7 @@ from ..core.units import (
 )
 from ..core.work import rate_suffix
 from ..stats.outlook import DEFAULT_TOLERANCE
+from .words import cut
 
 # A sweep may give figures in every test; the run file has them all.
 MOST_LISTED = 30
@@ -40,8 +41,7 @@ def figure_lines(figures: Sequence[Figure], at_most: int = MOST_LISTED) -> list[
         printable(f"{next(iter(found.values())).label}: {', '.join(map(figure_text, found.values()))}")
         for found in tests.values()
     ]
-    more = [f"… and {len(lines) - at_most} more tests with figures"] if len(lines) > at_most else []
-    return lines[:at_most] + more
+    return cut(lines, at_most, "tests with figures")
 
 
 def figure_text(figure: Figure) -> str:
@@ -83,8 +83,7 @@ def first_call_lines(rows: Sequence[Row], at_most: int = MOST_FIRST_CALLS) -> li
         for row in rows
         if row.measurement is not None and _asked(row.measurement)
     ]
-    more = [f"… and {len(lines) - at_most} more with first calls"] if len(lines) > at_most else []
-    return lines[:at_most] + more
+    return cut(lines, at_most, "with first calls")
 
 
 def first_call_text(measurement: Measurement, tolerance: float | None = None) -> str:
@@ -146,7 +145,8 @@ def rank_lines(rows: Sequence[Row]) -> list[str]:
         return []
     lines = [] if not any(rate_suffix(m.key.metric) == "busbw_GBps" for m, _ in known) else [COUNTED]
     lines += [f"ranks: {text}" for text in dict.fromkeys(launch_text(ranks) for _, ranks in known)]
-    lines += _cut([straggler_text(measurement, ranks) for measurement, ranks in known if ranks.straggler is not None])
+    late = [straggler_text(measurement, ranks) for measurement, ranks in known if ranks.straggler is not None]
+    lines += cut(late, MOST_RANKS, "with a straggler")
     lines += [text for m, _ in known for text in job_text(m, [other for other, _ in known])]
     shared = [m for m, _ in known if OVERSUBSCRIBED in m.samples.labels]
     if shared:
@@ -188,8 +188,3 @@ def job_text(job: Measurement, others: Sequence[Measurement]) -> list[str]:
         f"its work is {format_seconds(one.median_s)}; the rest is starting, importing, meeting, warming up and ending"
         for one in same
     ]
-
-
-def _cut(lines: list[str]) -> list[str]:
-    more = len(lines) - MOST_RANKS
-    return lines if more <= 0 else [*lines[:MOST_RANKS], f"… and {more} more with a straggler"]

@@ -11,6 +11,7 @@ from ..core.units import count, format_bytes, format_seconds, listed, printable,
 from ..core.work import rate_suffix
 from ..stats.key_results import NO_PEAK
 from ..stats.verdicts import Kind
+from .words import cut
 
 # Why tests were not measured: a sweep has a reason of its own for every size.
 MOST_REASONS = 4
@@ -41,33 +42,20 @@ def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
         for row in rows
         if row.judgement is not None and row.judgement.verdict in (Kind.INCONCLUSIVE, Kind.INVALID)
     ]
-    more = [f"… and {len(lines) - at_most} more of these"] if len(lines) > at_most else []
-    return lines[:at_most] + more
+    return cut(lines, at_most, "of these")
 
 
 def peak_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
-    """What became of the peaks of memory that are not as in the baseline, and how many the baseline has not.
-
-    Args:
-        rows: of a run or a comparison.
-        at_most: so many of each are told.
-    """
+    """What became of the peaks of memory that are not as in the baseline, and how many the baseline has not."""
     peaks = [(printable(row.label), row.peak) for row in rows if row.peak is not None]
     known = [(label, peak) for label, peak in peaks if peak.reference_bytes is not None and peak.reason]
     lines = [f"peak {peak.verdict} {label}: {printable(peak.reason)}" for label, peak in known]
-    more = [f"… and {len(lines) - at_most} more of these"] if len(lines) > at_most else []
     unknown = [label for label, peak in peaks if peak.reason == NO_PEAK]
-    return [*lines[:at_most], *more, *_about(f"{NO_PEAK}, so it is compared with nothing", unknown, at_most)]
+    return [*cut(lines, at_most, "of these"), *_about(f"{NO_PEAK}, so it is compared with nothing", unknown, at_most)]
 
 
 def condition_lines(rows: Sequence[Row], at_most: int = 3, untold_since: str = "the driver does not tell") -> list[str]:
-    """What must be known of how the numbers were taken: the host's pace, excluded blocks, drift, the power cap.
-
-    Args:
-        rows: what was measured.
-        at_most: so many of them are named in a line.
-        untold_since: why a device did not tell of its state, where one did not.
-    """
+    """How the numbers were taken: the host's pace, excluded blocks, drift, the power cap, what no device told."""
     lines: list[str] = []
     samples = [(printable(row.label), row.measurement.samples) for row in rows if row.measurement is not None]
     for label, meaning in _PACES.items():

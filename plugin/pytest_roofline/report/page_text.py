@@ -10,15 +10,16 @@ from ..baselines.run_rows import DEGRADED, INTERRUPTED, OUT_OF_MEMORY, SHADOW, S
 from ..baselines.runs import Run
 from ..core.rows import FAILED, MEASURED, Row, worst_first
 from ..core.units import count, printable, slug
+from ..kernel_gate.text import figures_text
+from ..observe.text import circumstances
 from ..stats.verdicts import Kind
 from .explain import explanation, note_labels, note_lines
 from .figures import first_call_lines, rank_lines
 from .messages import condition_lines, counts_line
 from .overview import ladder_lines, ladder_of
-from .page_tables import reason
 from .summary import headline, remarks_of
 from .tables import roofline_note
-from .words import compared, difference_text
+from .words import compared, cut, difference_text
 
 # Of so many failed tests, and of so many measurements of each, everything is told; the others stand in the table.
 MOST_DETAILED, MOST_OF_A_TEST = 40, 5
@@ -94,16 +95,19 @@ def sentence(runs: Sequence[Run], rows: Sequence[Row]) -> str:
     return f"{told[:1].upper()}{told[1:]}."
 
 
+def reason(row: Row) -> str:
+    """Why, in a sentence; of a kernel what it asks for, and what of that changed; of lost memory how it ran out."""
+    told = [row.reason]
+    if row.resources is not None:
+        told += [difference_text(row), f"{row.resources.target}: {figures_text(row.resources)}"]
+    elif row.lost is not None:
+        told += [circumstances(row.lost), row.lost.message]
+    return "; ".join(dict.fromkeys(filter(None, told)))
+
+
 @dataclass(frozen=True, slots=True)
 class Red:
-    """A failed test as the page tells it.
-
-    Args:
-        row: with its label, word and test id.
-        message: why it failed, in a sentence.
-        explained: how that came about, as lines that keep their columns; none where there is no number.
-        commands: that show more of it or try it again.
-    """
+    """A failed test as the page tells it: why, how that came about where there is a number, and what to type next."""
 
     row: Row
     message: str
@@ -173,13 +177,14 @@ def inside_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
         for label in note_labels(run)
     ]
     left = len(found) - MOST_TOLD
-    return found[:MOST_TOLD] + ([(f"… and {count(left, 'more call')} in the run file", [])] if left > 0 else [])
+    return found[:MOST_TOLD] + ([(f"… and {left} more in the run file", [])] if left > 0 else [])
 
 
 def changed_lines(rows: Sequence[Row]) -> list[str]:
     """What is not as it was behind the baselines, with how many results say so."""
     told, of = remarks_of(rows)
-    return _cut([text + (f" ({number} of {of} results)" if number < of else "") for text, number in told.items()])
+    lines = [text + (f" ({number} of {of} results)" if number < of else "") for text, number in told.items()]
+    return cut(lines, MOST_TOLD, "of this kind")
 
 
 def known_lines(rows: Sequence[Row]) -> list[str]:
@@ -191,7 +196,8 @@ def known_lines(rows: Sequence[Row]) -> list[str]:
 def published_of(rows: Sequence[Row]) -> list[str]:
     """Figures from elsewhere beside the results, which never gate."""
     known = [(row.label, row.judgement.published) for row in rows if row.judgement is not None]
-    return _cut([f"{label}: {'; '.join(texts)}" for label, texts in known if texts])
+    lines = [f"{label}: {'; '.join(texts)}" for label, texts in known if texts]
+    return cut(lines, MOST_TOLD, "of this kind")
 
 
 def ended_lines(runs: Sequence[Run]) -> list[str]:
@@ -203,9 +209,4 @@ def ended_lines(runs: Sequence[Run]) -> list[str]:
             lines.append(f"{name}the run was cut before its end, so that what follows is what it had until then")
         if run.footer is not None:
             lines.append(name + counts_line(run.footer.measured, run.footer.not_measured, run.footer.compiled))
-    return _cut(lines, MOST_ENDED)
-
-
-def _cut(lines: Sequence[str], at_most: int = MOST_TOLD) -> list[str]:
-    more = [f"… and {count(len(lines) - at_most, 'more line')} of this kind"] if len(lines) > at_most else []
-    return [*lines[:at_most], *more]
+    return cut(lines, MOST_ENDED, "of this kind")

@@ -18,12 +18,8 @@ WHOLE_PROGRAM = "of whole programs, not comparable with a steady-state time"
 def published_lines(rows: Sequence[Row], at_most: int = 12, *, verbose: bool = False) -> list[str]:
     """A line for each measurement with figures from elsewhere, which are for a reader and never gate.
 
-    First what is slower here than everything published, the slowest first.
-
-    Args:
-        results: of the run.
-        at_most: so many measurements.
-        verbose: whether all are told, and below each every figure with what its source says of it.
+    First what is slower here than everything published, the slowest first. `verbose` tells all of them, and below each
+    every figure with what its source says of it.
     """
     shown = sorted((row for row in rows if _figures(row)), key=_lag)
     told = shown if verbose else shown[:at_most]

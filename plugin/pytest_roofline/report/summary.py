@@ -1,9 +1,11 @@
-"""`summary.md`: what came out, for the summary of a CI job and for the comment on a merge request."""
+"""What GitHub and other hosts show beside the code: `summary.md` of a job, and annotations on the output of a run."""
 
 import re
 import shlex
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from ..baselines.run_files import run_names
@@ -12,7 +14,8 @@ from ..baselines.runs import Run
 from ..core.rows import Row, worst_first
 from ..core.samples import PROFILED
 from ..core.units import count, printable
-from .words import baseline_text, compared, counts_text, difference_text, interval_text, now_text
+from ..stats.verdicts import Kind
+from .words import baseline_text, compared, counts_text, difference_text, interval_text, now_text, sentence
 
 # GitHub takes less than a mebibyte for each step of a job.
 MOST_BYTES = 2**20 - 1
@@ -200,3 +203,66 @@ def line(cells: Iterable[str]) -> str:
 def _without_bars(cell: str) -> str:
     # Some readers pair backslashes ahead of a bar, others look at the last one only; an odd number satisfies both.
     return re.sub(r"(\\*)\|", lambda found: f"{found[1] * 2}\\|", cell)
+
+
+# GitHub shows so many of one kind for a step, and we show no more of both together.
+MOST = 10
+# GitHub cuts what is longer than some four thousand bytes: a message, and each property, as they are written.
+LONGEST_MESSAGE, LONGEST_PROPERTY = 2000, 900
+_WARNED = (Kind.INVALID.value, Kind.INCONCLUSIVE.value, Kind.NO_BASELINE.value)
+
+# A file relative to the repository's root, and a line counted from 1; None where it is not known.
+Place = tuple[str, int | None]
+
+
+def annotations(
+    rows: Sequence[Row], place_of: Callable[[str], Place | None], *, errors: bool = True, most: int = MOST
+) -> list[str]:
+    """Workflow commands for what failed, and warnings for what could not be judged; one a test, worst first.
+
+    Args:
+        rows: of one run.
+        place_of: where the test of an id stands; None where that is not known.
+        errors: whether failed tests are told; without, another plugin tells of them.
+        most: so many commands; how many were left out is said in a line of its own.
+    """
+    worst: dict[str, Row] = {}
+    for row in worst_first(rows):
+        worst.setdefault(row.test, row)
+    told = [row for row in worst.values() if (errors if row.red else row.verdict in _WARNED or _watched(row))]
+    lines = [_command(row, place_of(row.test)) for row in told[:most]]
+    if len(told) > most:
+        lines.append(f"roofline: {len(told) - most} more annotations left out, the worst {most} are shown")
+    return lines
+
+
+def _watched(row: Row) -> bool:
+    """Whether it would have failed, had the gate not only watched."""
+    return row.ended is not None and row.ended.shadow
+
+
+def _command(row: Row, place: Place | None) -> str:
+    properties = {"title": f"{row.verdict} {row.label}"}
+    if place is not None:
+        file, number = place
+        properties = {"file": file, **({"line": f"{number}"} if number is not None else {}), **properties}
+    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{'error' if row.red else 'warning'} {told}::{_data(sentence(row))}"
+
+
+def _data(text: str) -> str:
+    # What is printable has no line ends, but only what is escaped here may be relied upon.
+    return _escaped(text, "%\r\n", LONGEST_MESSAGE)
+
+
+def _property(text: str) -> str:
+    return _escaped(text, "%\r\n:,", LONGEST_PROPERTY)
+
+
+def _escaped(text: str, special: str, most_bytes: int) -> str:
+    """Text with special characters as `%0A`, cut between two characters where it is too long as it is written."""
+    parts = [f"%{ord(one):02X}" if one in special else one for one in printable(text)]
+    ends = list(accumulate(len(part.encode()) for part in parts))
+    if not ends or ends[-1] <= most_bytes:
+        return "".join(parts)
+    return "".join(parts[: bisect_right(ends, most_bytes - len("…".encode()))]) + "…"

@@ -21,9 +21,7 @@ INVALID, UNRESOLVED = "invalid", "?"
 def matrix_lines(rows: Sequence[Row], width: int) -> list[str]:
     """A matrix for every benchmark and size that was measured between three pairs of devices or more.
 
-    Args:
-        rows: of the run; those count whose parameters have `source` and `target`, both whole numbers.
-        width: columns of the terminal; a matrix that is wider goes on below.
+    Those rows count whose parameters have `source` and `target`, both whole numbers. What is too wide goes on below.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -115,9 +113,8 @@ def transfer_lines(rows: Sequence[Row]) -> list[str]:
 def fan_lines(rows: Sequence[Row]) -> list[str]:
     """What one device reaches to or from all others at once, beside the sum of its links measured one by one.
 
-    Args:
-        rows: valid ones. A fan has only one of `source` and `target` among its parameters, and more than two
-            devices; its links are the measurements of that size and metric that have both.
+    A fan has only one of `source` and `target` among its parameters, and more than two devices; its links are the
+    valid measurements of that size and metric that have both.
     """
     return [line for row in rows for line in _fan(row, rows)]
 
@@ -153,11 +150,7 @@ def _links_of(rows: Iterable[Row], fan: Row, end: str) -> list[float]:
 
 
 def latency_lines(rows: Sequence[Row]) -> list[str]:
-    """Half a round trip of the smallest message of every sweep that goes there and back.
-
-    Args:
-        rows: valid ones; those count whose parameter `pattern` is `round_trip`.
-    """
+    """Half a round trip of the smallest message of every sweep whose parameter `pattern` is `round_trip`."""
     smallest: dict[str, Row] = {}
     for row in rows:
         if row.parameters.get("pattern") == "round_trip":
@@ -184,10 +177,9 @@ def _seconds(row: Row) -> float:
 
 
 def memory_lines(rows: Sequence[Row]) -> list[str]:
-    """How much faster or slower messages go from other memory than from the host's, at the largest size of all.
+    """How much faster messages go from other memory than from the `host`'s, at the largest size that both have.
 
-    Args:
-        rows: valid ones; those count that differ in their parameter `memory` alone, of which one is `host`.
+    Those rows count that differ in their parameter `memory` alone.
     """
     groups: dict[str, dict[int, dict[str, Row]]] = {}
     for row in rows:

@@ -36,6 +36,11 @@ CACHED = "cache"
 _PEAK_PROPERTIES = ("verdict", "baseline_value", "change")
 
 
+def cut(lines: Sequence[str], at_most: int, what: str) -> list[str]:
+    """At most so many of the lines, and behind them `… and 3 more of these`, where `what` is `of these`."""
+    return [*lines[:at_most], *([f"… and {len(lines) - at_most} more {what}"] if len(lines) > at_most else [])]
+
+
 def compared(row: Row) -> bool:
     """Whether a verdict says how a result lies to its baseline or limit."""
     return row.verdict in _COMPARED and row.what != "test"

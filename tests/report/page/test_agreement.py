@@ -14,10 +14,9 @@ from pytest_roofline.baselines.run_rows import rows_of
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ExactJudgement, ResourceKey, Resources
-from pytest_roofline.report.annotations import annotations
 from pytest_roofline.report.files import results_csv, run_json
 from pytest_roofline.report.page import page
-from pytest_roofline.report.summary import summary
+from pytest_roofline.report.summary import annotations, summary
 
 BADGE = r'<span class="badge [a-z]*"><span aria-hidden="true">.</span> ([A-Z ]+)</span>'
 # What every file has to say of each, and whether it is red.

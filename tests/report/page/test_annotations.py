@@ -7,7 +7,7 @@ import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.core.records import Outcome
-from pytest_roofline.report.annotations import LONGEST, LONGEST_PROPERTY, MOST, annotations
+from pytest_roofline.report.summary import LONGEST_MESSAGE, LONGEST_PROPERTY, MOST, annotations
 
 COMMAND = re.compile(r"::(error|warning) ((?:[a-z]+=[^,:\r\n]*,?)+)::([^\r\n]*)")
 
@@ -113,7 +113,7 @@ def test_what_is_long_is_cut_by_the_bytes_that_are_written_and_between_character
         (line,) = lines(Outcome(f"test_a.py::test_x[{text * 9999}]", "failed", reason=text * 9999))
         properties, message = re.fullmatch("::error (.*?)::(.*)", line).groups()
         title = properties.rpartition("title=")[2]
-        assert LONGEST - 8 <= len(message.encode()) <= LONGEST
+        assert LONGEST_MESSAGE - 8 <= len(message.encode()) <= LONGEST_MESSAGE
         assert LONGEST_PROPERTY - 8 <= len(title.encode()) <= LONGEST_PROPERTY
         assert ["…"] * 2 == [message[-1], title[-1]]
         assert set(text) == set(parsed(line)[2].removesuffix("…"))

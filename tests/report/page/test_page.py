@@ -18,8 +18,17 @@ from pytest_roofline.core.records import Ceiling, Judgement, Outcome
 from pytest_roofline.core.rows import worst_first
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.report import page_text
-from pytest_roofline.report.page import asset, for_script, page, plotly_script, rendered
-from pytest_roofline.report.page_tables import SHOWN_ROWS, kernels_table, machine_table, results_table
+from pytest_roofline.report.page import (
+    SHOWN_ROWS,
+    asset,
+    for_script,
+    kernels_table,
+    machine_table,
+    page,
+    plotly_script,
+    rendered,
+    results_table,
+)
 from pytest_roofline.report.page_text import (
     MOST_DETAILED,
     MOST_OF_A_TEST,
@@ -257,11 +266,11 @@ def test_kernels_what_ran_out_of_memory_and_what_calls_go_into_are_told(run, ful
 
 def test_what_is_folded_away_and_how_runs_ended_is_cut_short_with_a_word(make, run, tmp_path, monkeypatch):
     monkeypatch.setattr(page_text, "MOST_TOLD", 2)
-    assert ("… and 1 more call in the run file", []) == inside_of([run])[2]
+    assert ("… and 1 more in the run file", []) == inside_of([run])[2]
     runs = [make.run(tmp_path / f"{number}.jsonl", make.footer(measured=number)) for number in range(12)]
     lines = ended_lines(runs)
-    assert ("0: 0 measured", "7: 7 measured", "… and 4 more lines of this kind") == (lines[0], lines[7], lines[-1])
-    assert "… and 1 more line of this kind" == ended_lines(runs[:9])[-1]
+    assert ("0: 0 measured", "7: 7 measured", "… and 4 more of this kind") == (lines[0], lines[7], lines[-1])
+    assert "… and 1 more of this kind" == ended_lines(runs[:9])[-1]
     assert "the run was cut before its end" in page([make.run(tmp_path / "c.jsonl", make.measurement(), ended=False)])
 
 

@@ -36,14 +36,10 @@ _DRAWN = (1e-30, 1e30)
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One figure of the page.
+    """One figure of the page, under the heading `section`; `says` is its sentence, also for a screen reader.
 
-    Args:
-        section: the heading under which it stands; plots of one section follow each other.
-        title: what is shown, in a line.
-        says: what it says at a glance, in a sentence or two; also the figure's description for a screen reader.
-        figure: `data` and `layout` as Plotly's JavaScript takes them, plain data only; without colours of the page
-            itself (background, text, grid), which follow the light or dark mode.
+    `figure` is `data` and `layout` as Plotly's JavaScript takes them, without colours of the page itself (background,
+    text, grid), which follow the light or dark mode.
     """
 
     section: str
@@ -148,16 +144,10 @@ def marks(
     rows: Sequence[Row] = (),
     lines: bool = True,
 ) -> Trace:
-    """A series of points: those of failed tests and of invalid numbers have marks of their own.
+    """A series of points: those of failed tests and of invalid numbers among `rows` have marks of their own.
 
-    Args:
-        name: in the legend.
-        xs: where they stand.
-        ys: how high; what has no place is left out.
-        told: beside the pointer, lines for each.
-        index: of the series, for its look: colour, symbol and dash each tell it from its neighbours.
-        rows: of the points, where the verdict shows.
-        lines: whether they are joined.
+    Colour, symbol and dash each tell the series of an `index` from its neighbours. `told` are the lines beside the
+    pointer; what has no place on a logarithmic axis is left out.
     """
     colour, symbol = COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)]
     size = 9 if len(xs) <= _MOST_LARGE else 6
@@ -189,14 +179,7 @@ def marks_explained(rows: Iterable[Row]) -> list[Trace]:
 
 
 def dashed(xs: Sequence[float], ys: Sequence[float], name: str, **changes: Any) -> list[Trace]:
-    """A grey line that is no series, with its name at its end; none where a point of it has no place.
-
-    Args:
-        xs: of its points.
-        ys: of its points.
-        name: in the legend and beside the pointer.
-        changes: of the trace: `text`, a text for each point; `textposition`.
-    """
+    """A grey line that is no series, with its name at its end; none where a point of it has no place."""
     if xs[0] > xs[-1] or not all(map(drawable, ys)):
         return []
     text = [""] * (len(xs) - 1) + [safe(name)]

@@ -113,8 +113,8 @@ def _sweep(section: str, title: str, rate_name: str, every: dict[str, Series]) -
         beside = [hover(row, name) for row in series.values()]
         traces.append(marks(name, list(series), ys, beside, index, rows=list(series.values())))
     traces += _limits(drawn.values(), unit) + marks_explained(rows)
-    heights = [y for trace in traces for y in trace["y"]]
-    layout = {"xaxis": size_axis("size", sizes), "yaxis": log_axis(f"{rate_name} ({unit_name})", heights)}
+    heights = log_axis(f"{rate_name} ({unit_name})", [y for trace in traces for y in trace["y"]])
+    layout = {"xaxis": size_axis("size", sizes), "yaxis": heights}
     figure = plain_figure(traces, layout, with_legend(420, len(traces)))
     return Plot(section, printable(title), _says(every) + thinned_note(len(rows), total, "points"), figure)
 
@@ -162,12 +162,7 @@ def _limits(drawn: Iterable[Series], unit: float) -> list[Trace]:
 
 
 def series_of(rows: Sequence[Row], fewest: int) -> dict[str, Series]:
-    """The series of one benchmark by name, each of at least so many sizes; none where no parameter is the size.
-
-    Args:
-        rows: measurements of one benchmark.
-        fewest: sizes that make a line.
-    """
+    """The series of one benchmark by name, each of at least so many sizes; none where no parameter is the size."""
     parameter = size_parameter(rows)
     found: dict[tuple[str, ...], Series] = {}
     for row in rows:

@@ -163,13 +163,7 @@ def _across(inner: Span, outer: Span) -> dict[str, Any]:
 
 
 def _roof_traces(roofs: Mapping[str, Ceiling], span: Span, strip_end: float) -> list[Trace]:
-    """Slopes of what moves bytes and levels of what computes; links have slopes in the strip of bytes alone.
-
-    Args:
-        roofs: by metric.
-        span: the least and the largest intensity of the figure.
-        strip_end: where the strip of those ends that have no FLOPs; the least intensity of the figure without a strip.
-    """
+    """Slopes of what moves bytes and levels of what computes; links have slopes in the strip of bytes alone."""
     low, high = span
     memory = roofs.get(_MEMORY)
     top = max((roof.value for metric, roof in roofs.items() if computes(metric)), default=math.inf)
@@ -193,13 +187,7 @@ def _roof_traces(roofs: Mapping[str, Ceiling], span: Span, strip_end: float) -> 
 
 
 def _series(points: Sequence[Point], inner: Span, outer: Span) -> list[Trace]:
-    """A series for each benchmark; with many of them the last stands for the rest.
-
-    Args:
-        points: of one figure.
-        inner: the least and the largest intensity between the strips.
-        outer: those of the figure.
-    """
+    """A series for each benchmark; with many of them the last stands for the rest."""
     groups: dict[str, list[Point]] = {}
     for point in points:
         name = point.row.benchmark

@@ -118,13 +118,7 @@ def hover(row: Row, name: str) -> list[str]:
 
 
 def verdicts(rows: Sequence[Row], what: str, where: Callable[[Row], str]) -> str:
-    """How many of the rows are slower than what they were held against, and which the most; how many do not count.
-
-    Args:
-        rows: of one series.
-        what: `size`; its plural has an s more.
-        where: what tells one of them from the others.
-    """
+    """How many of the rows are slower than what they were held against, and `where` the most; how many do not count."""
     slower = [row for row in rows if row.verdict == Kind.REGRESSED]
     judged, total = sum(row.change is not None for row in rows), count(len(rows), what)
     parts = [f"{judged} of {total} compared, none found slower" if judged else f"none of {total} compared"]
