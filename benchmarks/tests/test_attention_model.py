@@ -31,11 +31,6 @@ def test_a_tile_takes_as_many_clocks_as_arithmetic_says(model):
     assert one.overlapped == 2048 / (1024 + 1536)
 
 
-def test_what_takes_less_than_the_next_product_hides_under_it(model):
-    # 512 exponentials and 256 instructions under a QKᵀ of 1024 clocks.
-    assert model.Tile(2048, 512, 256).overlapped == 1
-
-
 def test_the_rates_of_a_clock_are_those_of_the_datasheet(model, product):
     hz = 1.83e9
     units = product.facts["units"].value
@@ -66,20 +61,6 @@ def test_no_forward_pass_is_foreseen_above_what_its_tile_allows(model, product):
     for head_dim, one in rates.items():
         own = configurations()[model.ARCHITECTURE]["forward"]["16-bit"][head_dim]
         assert one.least < one.most <= model.tile(head_dim, own.block_m, own.block_n).in_turn * peak
-
-
-def test_a_backward_pass_is_foreseen_below_five_of_seven_products(model, product):
-    (one,) = (one for one in model.predictions() if (one.passes, one.unit) == ("backward", "FLOP/s"))
-    assert one.most < product.peaks["bf16_TFLOPS"].value * 1e12 * 5 / 7
-
-
-def test_a_program_finds_each_prediction_by_its_name_and_knows_its_value(model):
-    found = model.predictions()
-    assert len({one.name for one in found}) == len(found)
-    assert {one.value for one in found} == set(model.WORDS)
-    assert {one.unit for one in found if one.value == "flops_per_s"} == {"FLOP/s"}
-    assert {one.unit for one in found if one.value != "flops_per_s"} == {"share"}
-    assert all(one.most is None or one.least < one.most for one in found)
 
 
 def test_the_page_shows_both_tables_as_they_are_made(model, capsys):

@@ -1,11 +1,9 @@
 """The page of the attention sweep: what it takes from run files, and what it refuses to show."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.work import Work
 
@@ -77,12 +75,6 @@ def test_the_sweep_is_printed_as_the_assignment_asks(measured, shown):
     assert rows_of(text, "The sweep, compiled") == [["64", "1024", "1.00", "–", "–", "–"]]
 
 
-def test_the_peak_is_that_of_the_worse_pass(attention, measured, saved):
-    forward = measured(1e-3, held_bytes=10_000_000, peak_bytes=90_000_000)
-    run = read_run(saved(forward, measured(1e-3, passes="backward", peak_bytes=1_000_000)))
-    assert attention.row(run, "eager", 64, 1024)[-1] == "96.3"
-
-
 def test_eager_stands_beside_compiled_with_the_ratio_of_one_run(measured, shown):
     text = shown(
         measured(3e-3), measured(2e-3, implementation="compiled"),
@@ -91,12 +83,6 @@ def test_eager_stands_beside_compiled_with_the_ratio_of_one_run(measured, shown)
     assert rows_of(text, "The sweep, eager over compiled") == [
         ["64", "1024", "3.00", "2.00", "1.50 ×", "8.00", "–", "–"],
     ]
-
-
-def test_sizes_stand_in_numeric_order(measured, shown):
-    sizes = [(128, 256), (16, 4096), (16, 256)]
-    text = shown(*(measured(1e-3, d_model=d_model, sequence=sequence) for d_model, sequence in sizes))
-    assert [row[:2] for row in rows_of(text, "The sweep, eager")] == [["16", "256"], ["16", "4096"], ["128", "256"]]
 
 
 def test_out_of_memory_stands_where_the_number_would(measured, shown):
@@ -120,11 +106,6 @@ def test_what_a_run_says_must_not_be_trusted_has_no_number(measured, shown):
     assert "other processes kept 1.5 of 2 cores busy" in text.replace("\n", " ")
 
 
-def test_of_several_rounds_the_median_is_shown(measured, shown):
-    text = shown(*(measured(seconds, round=number) for number, seconds in enumerate([1e-3, 7e-3, 2e-3], 1)))
-    assert rows_of(text, "The sweep, eager")[0][2] == "2.00"
-
-
 def test_back_ends_are_rates_beside_the_plain_formula(measured, shown):
     key = {"benchmark": "flash_attention_fp32", "causal": True, "sequence": 512}
     text = shown(
@@ -139,28 +120,6 @@ def test_back_ends_are_rates_beside_the_plain_formula(measured, shown):
         ["backward", "causal", "512", "250", "1000", "4.00 ×", "–", "–"],
     ]
     assert "The sweep, eager" not in text
-
-
-def test_the_page_says_on_what_it_was_measured(measured, shown):
-    text = shown(measured(1e-3), name="night", footer=False).replace("\n", " ")
-    assert "## NVIDIA H200, night" in text
-    assert "NVIDIA H200, driver 570.86, torch 2.13.0. Run `night`, 2026-01-02." in text
-    assert "The run did not come to its end." in text
-
-
-def test_what_had_not_settled_is_counted(measured, shown):
-    calm = measured(1e-3)
-    noisy = replace(calm.samples, labels=("noisy",))
-    text = shown(measured(1e-3, samples=noisy), measured(1e-3, passes="backward"))
-    assert "1 of 2 had not settled when their budget ended." in text
-
-
-def test_several_runs_stand_below_each_other(attention, measured, saved, capsys):
-    paths = [saved(measured(seconds), name=name) for name, seconds in (("one", 1e-3), ("two", 2e-3))]
-    assert attention.main([*map(str, paths)]) == 0
-    text = capsys.readouterr().out
-    assert text.index("## NVIDIA H200, one") < text.index("## NVIDIA H200, two") < text.index("## Published elsewhere")
-    assert "attention_page.py one two -o docs/results/attention.md` from 2 runs." in text.replace("\n", " ")
 
 
 def test_the_numbers_of_others_name_their_hardware_and_claim_nothing(attention, measured, shown):
@@ -181,14 +140,6 @@ def test_every_published_row_is_whole(attention):
             (d_model, sequence) for d_model in (16, 32, 64, 128) for sequence in (256, 1024, 4096, 8192, 16384)
         ]
         assert source["hardware"]
-
-
-def test_the_file_holds_what_is_printed(attention, measured, saved, capsys, tmp_path):
-    page = tmp_path / "attention.md"
-    assert attention.main([str(saved(measured(1e-3))), "-o", str(page)]) == 0
-    text = capsys.readouterr().out
-    assert page.read_text(encoding="utf-8") == text
-    assert text.rpartition("\n## ")[2].startswith("What may not be concluded")
 
 
 def test_runs_that_cannot_be_used_are_refused(attention, measured, saved, capsys, tmp_path):

@@ -9,7 +9,6 @@ import pytest
 
 from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy, Reference
-from pytest_roofline.stats.shared import leave_one_out
 from pytest_roofline.stats.spread import Group, lend, priors
 from pytest_roofline.stats.verdicts import default_looks, judge, settle
 
@@ -122,12 +121,6 @@ def test_more_rounds_never_find_less(lab, monkeypatch):
         assert found[spreads, "auto"] >= found[spreads, "3"] - 0.01
 
 
-def test_of_each_value_the_median_of_all_others():
-    values = np.random.default_rng(1).standard_normal((2, 9))
-    for row in (values[0], values[1][:8]):
-        assert leave_one_out(row) == pytest.approx([np.median(np.delete(row, i)) for i in range(len(row))])
-
-
 def test_what_is_shared_is_taken_out_and_where_nothing_is_nothing(lab):
     rng, shape = np.random.default_rng(4), (5, 5, 5)
     setup = lab.drawing.Setup("calm", session=0.0)
@@ -140,55 +133,11 @@ def test_what_is_shared_is_taken_out_and_where_nothing_is_nothing(lab):
         assert np.abs(lab.twin.without_shared(logs, shape, new)[1] - new).max() < 0.001
 
 
-def test_every_row_is_one_set_up_and_varies_one_thing(lab):
-    rows = lab.rows.rows()
-    assert len({(row.group, row.name, row.shape, row.rounds) for row in rows}) == len(rows)
-    assert {row.shape for row in rows} == set(lab.rows.SHAPES)
-
-
-def test_recorded_processes_are_drawn_once_each_and_shapes_that_do_not_fit_are_left_out(lab, tmp_path, capsys):
-    rng = np.random.default_rng(0)
-    raw = {f"b{i}": [[float(np.exp(x))] for x in 0.003 * rng.standard_normal(10)] for i in range(12)}
-    path = tmp_path / "data.json"
-    path.write_text(json.dumps(raw))
-    assert lab.detector_quality.main(["--data", str(path), "--draws", "10", "--jobs", "1", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert {row["baseline"] for row in told["rows"]} == {"1 × 1", "2 × 1", "3 × 1", "5 × 1"}
-    assert all(row["tests"] == 120 for row in told["rows"])
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ('{"a": [[1.0], [-1.0], [1.0], [1.0]]}', "process 2 has the sample -1.0; expected seconds"),
-        ('{"a": [[1.0]]}', "no usable benchmark: expected 4 processes or more, and the most is 1"),
-        ("[]", "holds list; expected an object"),
-    ],
-)
-def test_data_that_cannot_be_used_is_refused_with_what_was_seen(lab, tmp_path, capsys, content, said):
-    path = tmp_path / "data.json"
-    path.write_text(content)
-    assert lab.detector_quality.main(["--data", str(path)]) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_the_page_names_goals_that_are_missed(lab, capsys):
     arguments = ["--draws", "2", "--tests", "8", "--only", "rounds mix 3 × 5", "--jobs", "1", "--json"]
     assert lab.detector_quality.main(arguments) == 0
     told = json.loads(capsys.readouterr().out)
     assert [goal["reached"] for goal in told["goals"] if "at least 45 %" in goal["goal"]]
-
-
-@pytest.mark.parametrize("data", ["usual", "equal"])
-def test_peers_are_put_before_one_process_or_before_all(lab, data):
-    rng = np.random.default_rng(6)
-    before, after = lab.drawing.draw(rng, lab.drawing.Setup(), 50, (1,) * 14)
-    pair = lab.peers.usual(rng, before, after) if data == "usual" else (np.exp(before), np.exp(after))
-    for peer in lab.peers.available():
-        called = lab.peers.Called()
-        lab.peers.call(peer, pair, called)
-        assert called.tests == 50
-        assert called.found[0.10] >= called.slower
 
 
 @pytest.mark.parametrize("shape", [(5, 5, 5), (1,) * 14], ids=str)

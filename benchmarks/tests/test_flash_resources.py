@@ -79,13 +79,6 @@ def test_a_row_says_what_was_compiled_and_what_it_asks_for(made):
     assert "sm_80" not in text
 
 
-def test_the_head_names_the_compilers_and_the_command(made):
-    text = made(FORWARD, AMD, replace(LARGE, compiler={"triton": "3.10.0"}))[1].replace("\n", " ")
-    assert "`python benchmarks/flash_resources.py -o docs/results/flash-resources.md`" in text
-    assert "3 kernels for 2 architectures" in text
-    assert "llvm 6bc4, ptxas 13.4.59, triton 3.10.0 and 3.9.0." in text
-
-
 def test_what_spills_is_marked_and_comes_first(made):
     text = made(FORWARD, LARGE)[1]
     assert rows_of(text, "What stands out") == [
@@ -111,46 +104,6 @@ def test_what_spills_is_marked_and_comes_first(made):
 def test_the_rule_holds_for_16_bit_types_to_128_columns_in_whole_tiles(resources, figures, parameters, why):
     entry = replace(FORWARD, figures=FORWARD.figures | figures, parameters=FORWARD.parameters | parameters)
     assert resources.breach(entry) == why
-
-
-def test_what_breaks_the_rule_comes_before_what_may_spill(made):
-    allowed = replace(LARGE, parameters=LARGE.parameters | {"kernel": "forward"})
-    broken = replace(LARGE, parameters=LARGE.parameters | {"head_dim": 128})
-    text = made(allowed, broken)[1]
-    found = rows_of(text, "What stands out")
-    assert [(row[1], row[-1]) for row in found] == [("d_queries", "**no: spills**"), ("forward", "yes")]
-    assert "**against the rule: 1**" in text
-
-
-def test_where_nothing_stands_out_one_sentence_says_so(made):
-    text = made(FORWARD, AMD)[1]
-    assert "No kernel spills" in text
-    assert "## What stands out" not in text
-
-
-def test_what_no_disassembler_could_read_is_not_shown_as_zero(made):
-    figures = {name: FORWARD.figures[name] for name in ("registers", "shared_bytes", "stack_bytes")}
-    text = made(replace(FORWARD, figures=figures), AMD)[1]
-    assert rows_of(text, "sm_90")[0][-2:] == ["not read", "not read"]
-    assert "Of 1 that is not known" in text.replace("\n", " ")
-
-
-def test_rows_stand_in_the_order_in_which_people_read_them(made):
-    cases = [("forward", "bf16", 128), ("forward", "bf16", 64), ("d_keys", "bf16", 64), ("forward", "fp16", 64)]
-    entries = [
-        replace(FORWARD, parameters=FORWARD.parameters | {"kernel": kernel, "dtype": dtype, "head_dim": size})
-        for kernel, dtype, size in cases
-    ]
-    rows = [tuple(row[:3]) for row in rows_of(made(*entries)[1], "sm_90")]
-    assert rows == [("forward", "bf16", "64"), ("forward", "bf16", "128"), ("forward", "fp16", "64"),
-                    ("d_keys", "bf16", "64")]  # fmt: skip
-
-
-def test_the_file_holds_what_is_printed_and_says_what_may_not_be_concluded(made, tmp_path):
-    page = tmp_path / "page.md"
-    text = made(FORWARD, options=("-o", page))[1]
-    assert page.read_text(encoding="utf-8") == text
-    assert text.rpartition("\n## ")[2].startswith("What may not be concluded\n\nNo time.")
 
 
 def test_without_entries_or_a_baseline_it_says_what_to_do(made, resources, tmp_path, capsys):

@@ -6,11 +6,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-import torch
 from threadpoolctl import threadpool_limits
 
-from pytest_roofline.core.errors import BadFile, BadInput
-from roofline_kernels.attention.architectures import LIKE, REFUSED, SHARED_BYTES
+from roofline_kernels.attention.architectures import REFUSED, SHARED_BYTES
 from roofline_kernels.attention.configurations import PASSES, Configuration, configuration, registers, shipped
 
 ARCHITECTURES = sorted(set(SHARED_BYTES) - set(REFUSED))
@@ -77,29 +75,11 @@ def test_the_default_shapes_are_the_leaderboard_and_flash_attention_2s_columns(l
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["", "16x16384", "1x16x", "1x16x16384x64", "0x16x16384", "1x2048/Ex4096"])
-def test_a_shape_that_is_none_is_refused(lab, text):
-    with pytest.raises(BadInput, match="expected BATCHxHEADSxSEQUENCE"):
-        lab.problems.parse_shape(text)
-
-
-def test_columns_that_no_head_fits_into_are_refused(lab):
-    with pytest.raises(BadInput, match="multiple of the head dimension 256"):
-        lab.problems.parse_shape("1x100/Dx512").setting(256, causal=True)
-
-
 def test_kernels_count_the_products_that_they_do(lab, problem):
     forward, d_keys, d_queries = (replace(problem, kernel=kernel).flops for kernel in PASSES)
     assert forward == problem.setting.flops("forward")
     # Both backward kernels work out the scores and dP: seven products, of which five are counted.
     assert 5 * (d_keys + d_queries) == 7 * problem.setting.flops("backward")
-
-
-def test_the_kernels_of_a_setting_come_together(lab):
-    settings = lab.problems.settings([lab.problems.parse_shape("1x1x512")], (64, 128), (True, False))
-    asked = list(lab.problems.problems(settings, PASSES))
-    assert [one.kernel for one in asked] == [*PASSES] * 4
-    assert [one.setting for one in asked][::3] == settings
 
 
 # Candidates
@@ -135,14 +115,6 @@ def test_an_architecture_tries_what_it_knows(lab, architecture, descriptors, wav
     assert {one.matrix_instr_nonkdim for one in found} == rows
 
 
-def test_nothing_that_is_shipped_is_left_out_by_arithmetic(lab):
-    for architecture in set(shipped()) - {"interpreter", *LIKE}:
-        for kernel in PASSES:
-            for size, own in shipped()[architecture][kernel]["16-bit"].items():
-                needed, limit = registers(architecture, kernel, size, own)
-                assert needed <= limit
-
-
 def test_what_cannot_be_held_in_registers_is_left_out(lab):
     # 256 x 64 of output and 256 x 256 scores over 128 threads: 640 registers each.
     assert registers("sm_90", "forward", 64, Configuration(256, 256, 4, 1)) == (640, 255)
@@ -176,11 +148,6 @@ def test_hopper_tries_other_ways_through_the_loop_behind_the_shipped_one(lab):
         assert lab.candidates.variants(architecture, kernel, 128, own) == []
 
 
-def test_a_configuration_has_a_short_name(lab):
-    assert lab.candidates.name_of(replace(FAST, descriptors=True)) == "128×64 w8 s4 tma"
-    assert lab.candidates.name_of(Configuration(32, 16, 4, 1, False, True, 2, 16)) == "32×16 w4 s1 ws wpe2 k16"
-
-
 # What the compiler says
 
 
@@ -212,12 +179,6 @@ def test_a_candidate_is_compiled_without_a_gpu(lab, problem):
     assert 0 < found["shared_bytes"] < SHARED_BYTES["sm_80"]
 
 
-def test_a_fault_of_the_compiler_is_that_of_one_candidate(lab):
-    tasks = ["'101 spills'", "__import__('os')._exit(3)", "''"]
-    found = dict(lab.compiling.judged(tasks, eval, jobs=1))
-    assert found == dict(zip(tasks, ["101 spills", lab.compiling.DIED, ""], strict=True))
-
-
 # The choice
 
 
@@ -231,26 +192,12 @@ def test_the_best_of_the_finals_is_chosen_whatever_was_lucky_in_the_sweep(lab, p
     assert found.far
 
 
-@pytest.mark.parametrize(("shipped_s", "far"), [(1.0, False), (1.04, False), (1.06, True)])
-def test_more_than_5_percent_is_far(lab, problem, tried, shipped_s, far):
-    found = lab.choosing.choose([tried(SMALL, shipped_s), tried(FAST, 1.0)], problem, SMALL)
-    assert found.distance == pytest.approx(shipped_s - 1)
-    assert found.far is far
-
-
 def test_what_was_wrong_once_is_never_chosen(lab, problem, tried):
     log = [tried(FAST, 1.0), tried(SMALL, 2.0), tried(FAST, None, "final", trouble="dK is off by 3")]
     log += [tried(SMALL, 2.0, "final")]
     assert lab.choosing.choose(log, problem, FAST).best == SMALL
     assert lab.choosing.compromise(log, [problem]) == SMALL
     assert lab.choosing.choose(log[:1] + log[2:3], problem, FAST).best is None
-
-
-def test_finalists_are_the_fastest_and_the_shipped_one(lab):
-    swept = {SMALL: 3.0, FAST: 1.0, SLOW: 2.0}
-    assert lab.choosing.finalists(swept, SMALL, 1) == [FAST, SMALL]
-    assert lab.choosing.finalists(swept, FAST, 2) == [FAST, SLOW]
-    assert lab.choosing.finalists(swept, replace(SMALL, num_stages=4), 1) == [FAST]
 
 
 def test_of_several_shapes_the_least_loss_over_all_is_taken(lab, problem, tried):
@@ -292,29 +239,6 @@ def test_a_line_says_shipped_best_and_distance(lab, problem):
     assert lab.wording.line(replace(far, best=None)).endswith("; no candidate has a sound time")
 
 
-def test_a_tally_counts_what_was_left_out_and_why(lab, problem, tried):
-    log = [tried(SMALL, step="compile"), tried(FAST, step="compile"), tried(SLOW, step="compile", trouble="101 spills")]
-    log += [replace(tried(SMALL, 1.0), labels=("noisy",)), tried(FAST, trouble="dQ is off by 2"), tried(FAST, 1.0)]
-    assert lab.wording.tally(log, problem) == (
-        "  3 candidates, 1 left out (256×32 w8 s1: 101 spills), 3 timed, 1 failed (128×64 w8 s4: dQ is off by 2), "
-        "1 of them noisy, drifting or paced by the host"
-    )
-
-
-def test_peers_stand_side_by_side(lab, problem):
-    seconds = problem.setting.flops("forward") / 400e12
-    peers = [
-        lab.log.Peer(problem.setting, "forward", "sdpa_flash", seconds),
-        lab.log.Peer(problem.setting, "backward", "sdpa_flash", 2.5 * seconds),
-        lab.log.Peer(problem.setting, "forward", "sdpa_math", trouble="out of memory"),
-    ]
-    assert lab.wording.peer_lines(peers) == [
-        "d64 causal 1x16x16384: whole passes",
-        "  sdpa_flash       forward 400 TFLOP/s, backward 400 TFLOP/s",
-        "  sdpa_math        forward has no time (out of memory)",
-    ]
-
-
 # The log
 
 
@@ -344,25 +268,6 @@ def test_a_line_that_was_cut_is_taken_off(begun, tried):
     assert again.tried == [tried(SMALL, 1.0)]
     again.add(tried(FAST, 2.0))
     assert begun(resume=True).tried == [tried(SMALL, 1.0), tried(FAST, 2.0)]
-
-
-def test_a_log_is_never_begun_over_another(begun):
-    begun()
-    with pytest.raises(BadInput, match="go on with it by --resume"):
-        begun()
-
-
-def test_a_log_of_something_else_is_not_gone_on_with(begun):
-    begun()
-    with pytest.raises(BadInput, match=r"was made with triton 3\.9\.0, here 3\.10\.0; expected the same"):
-        begun(resume=True, header=HEADER | {"triton": "3.10.0"})
-
-
-def test_what_is_no_log_is_refused(begun):
-    log = begun()
-    log.path.write_text('{"type": "header"}\n{"type": "measurement"}\n', encoding="utf-8")
-    with pytest.raises(BadFile, match="line 2 is no line of a tuning log"):
-        begun(resume=True)
 
 
 # The sweep
@@ -396,13 +301,6 @@ def test_the_fastest_and_the_shipped_are_timed_again_in_turn(lab, sweep, tasks, 
     ]  # fmt: skip
 
 
-def test_what_the_compiler_ruled_out_is_not_timed_except_the_shipped_one(lab, sweep, tasks, begun, tried):
-    log, timer = begun(), FakeTimer(lab, {})
-    heard(log, tasks, tried, left_out=(SMALL, SLOW))
-    sweep.time(log, tasks, timer)
-    assert {configuration for configuration, _, _ in timer.asked} == {SMALL, FAST}
-
-
 def test_an_interrupted_sweep_goes_on_where_it_was(lab, sweep, tasks, begun, tried):
     log = begun()
     heard(log, tasks, tried)
@@ -426,16 +324,6 @@ def test_what_ends_the_program_is_not_tried_again(lab, sweep, tasks, begun, trie
     sweep.time(again, tasks, timer)
     assert (FAST, "sweep", 0) not in timer.asked
     assert "ended the sweep with RuntimeError: an illegal address" in again.tried[4].trouble
-
-
-def test_the_compiler_is_asked_once(lab, sweep, tasks, begun):
-    log, texts = begun(), []
-    asking = replace(sweep, judge=repr)
-    lab.sweeping.Sweep.compile(asking, log, tasks[:1])
-    texts = [one.trouble for one in log.tried]
-    # No judge: another question would raise.
-    sweep.compile(begun(resume=True), tasks[:1])
-    assert texts == [repr(tasks[0])]
 
 
 # The whole
@@ -490,45 +378,6 @@ def test_peers_are_ours_twice_and_every_back_end_each_once(lab, timing, problem,
     ]
 
 
-def test_an_interrupted_run_reports_what_it_has_and_says_how_to_go_on(lab, run, tmp_path):
-    status, out, err = run(FakeTimer(lab, {Configuration(32, 32, 4, 1): KeyboardInterrupt()}))
-    assert status == 130
-    assert "--resume goes on" in err
-    assert "forward d64 causal 1x16x16384: shipped" in out
-    status, _, err = run(FakeTimer(lab, {}), resume=True)
-    assert (status, err) == (0, "")
-
-
-def test_without_a_gpu_it_says_so_in_one_sentence(lab, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert lab.main.main(["--log", str(tmp_path / "log.jsonl")]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("flash_tuning: --device asks for cuda:0, found no CUDA or ROCm device")
-    assert captured.err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["--device", "cpu"], "--device is cpu; expected a CUDA or ROCm device"),
-        (["--device", "gpu"], "--device is 'gpu'; expected cpu, cuda"),
-        (["--shapes", "1x2"], "--shape is '1x2'; expected BATCHxHEADSxSEQUENCE"),
-    ],
-)
-def test_input_that_cannot_be_used_is_refused(lab, capsys, arguments, why):
-    assert lab.main.main(arguments) == 2
-    assert why in capsys.readouterr().err
-
-
-def test_a_gpu_without_matrix_instructions_is_refused(lab, monkeypatch, capsys):
-    monkeypatch.setattr(lab.main, "open_device", lambda *_: SimpleNamespace(name="cuda:0"))
-    monkeypatch.setattr(lab.main, "architecture_of", lambda _: "sm_70")
-    assert lab.main.main([]) == 2
-    assert "no matrix instructions" in capsys.readouterr().err
-
-
 # The bench, in Triton's interpreter
 
 
@@ -567,26 +416,3 @@ def test_a_kernel_that_writes_nothing_is_found_and_spoils_no_other(lab, timing, 
     assert found.seconds is None
     assert "not finite" in found.trouble or "is off by nan" in found.trouble
     bench._check("backward")
-
-
-def test_an_output_without_its_log_sum_exp_is_not_right(lab, timing, bench, monkeypatch):
-    right = bench._out.clone()
-    monkeypatch.setattr(timing.Bench, "launch", lambda *_: SimpleNamespace(run=lambda device: bench._out.copy_(right)))
-    found = bench.time(lab.problems.Problem("forward", bench.setting), SMALL, "sweep")
-    assert (found.seconds, found.trouble) == (None, "the log-sum-exp is not finite")
-
-
-def test_peers_are_whole_passes_and_say_why_they_are_not(timing, bench):
-    found = timing.time_peer(bench, "backward", "plain", "sdpa_math")
-    assert (found.name, found.passes, found.seconds is not None) == ("plain", "backward", True)
-    missing = timing.time_peer(bench, "forward", "sdpa_cudnn", "sdpa_cudnn")
-    assert missing.seconds is None
-    assert missing.trouble.startswith("needs a back end of PyTorch")
-
-
-def test_a_peer_that_runs_out_of_memory_is_told(timing, bench, monkeypatch):
-    def full(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB.")
-
-    monkeypatch.setattr(timing, "pass_of", full)
-    assert timing.time_peer(bench, "forward", "sdpa_math", "sdpa_math").trouble == "out of memory"

@@ -48,13 +48,6 @@ def test_an_exponential_is_under_a_product_until_this_is_waited_for(page, instru
     assert page.exponentials_under(code(*instructions)) == count
 
 
-def test_a_pass_that_failed_is_named_where_the_compiler_names_it(page):
-    error = "forward_kernel cannot be compiled for sm_90:\n  RuntimeError: PassManager::run failed"
-    said = b"note: Pipeline failed while executing [`NVGPUWarpSpecialization` on 'builtin.module' operation]"
-    assert page.failure(error, said) == "Triton: RuntimeError: PassManager::run failed (in NVGPUWarpSpecialization)"
-    assert page.failure(error, b"") == "Triton: RuntimeError: PassManager::run failed"
-
-
 def test_the_page_has_each_that_is_tried_and_none_that_spills(candidates, rows):
     expected = [
         [str(size), mask, candidates.name_of(one)]

@@ -98,25 +98,6 @@ def test_a_switch_that_deviates_is_disproved_and_nothing_else(probed, switch):
     assert named(probed(**{switch: value})[1], "**disproved**") == rows
 
 
-@pytest.mark.parametrize("switch", ["launch_gap_s", "graph_upload_s", "driver_bytes", "context_bytes"])
-def test_a_card_without_what_the_fake_imitates_is_disproved_too(probed, switch):
-    assert len(named(probed(**{switch: 0})[1], "**disproved**")) == 1
-
-
-def test_a_card_without_a_power_cap_disproves_the_droop_and_its_being_told(probed):
-    assert named(probed(power_cap_w=None)[1], "**disproved**") == {"power cap", "power cap told"}
-
-
-def test_a_device_that_is_throttled_says_so(probed):
-    active = frozenset({"thermal slowdown"})
-    assert named(probed(throttle=lambda _: active)[1], "**disproved**") == {"causes"}
-
-
-def test_every_value_of_the_faithful_fake_is_tried_with_another(lab):
-    untried = {"product", "cache_bytes", "memory_bytes_per_s", "shortest_s", "product_s", "product_w", "pair_check_s"}
-    assert {*lab.faithful.DEVICE, *lab.faithful.LAB} - untried <= set(DEVIATIONS)
-
-
 def test_a_probe_that_raises_leaves_its_error_and_the_others_are_asked(lab, probed, monkeypatch):
     def broken(_):
         yield "half", {"seconds": 1.0}
@@ -142,13 +123,6 @@ def test_what_a_machine_lacks_is_said_and_not_disproved(lab, header, tmp_path):
     assert [fact.lacking for fact in facts.find("probe", "graphs")] == ["needs a device with graphs; cpu has none"]
 
 
-def test_a_value_that_is_foreseen_of_one_product_is_not_asked_of_another(lab, header, probed):
-    header["product"] = "NVIDIA A100-SXM4-80GB"
-    _, rows = probed(clock_hz=1.41e9)
-    assert {row.found for row in rows if row.prediction.name == "full clock"} == {"foreseen of H100 only"}
-    assert named(rows, "**disproved**") == set()
-
-
 # All of it
 
 
@@ -167,55 +141,11 @@ def test_all_of_it_runs_to_its_end_on_the_faithful_fake_and_disproves_nothing(la
     assert {stage: facts.outcome(stage) for stage in lab.main.ALL} == dict.fromkeys(lab.main.ALL, "finished")
 
 
-def test_the_first_line_of_a_page_says_that_a_fake_stood_in(whole):
-    _, folder, _ = whole
-    lines = (folder / "page.md").read_text().splitlines()
-    assert lines[0] == "# NVIDIA H100 80GB HBM3, faked"
-    assert lines[2].startswith("**Made on the faithful fake, not on a card")
-
-
-def test_a_finished_stage_is_skipped_on_the_next_call(lab, whole, monkeypatch):
-    _, folder, facts = whole
-    monkeypatch.setattr(lab.stages, "run", None)
-    before = facts.path.read_bytes()
-    assert lab.main.main(["--device", "fake", "--quick", "--out", str(folder)]) == 0
-    assert facts.path.read_bytes() == before
-
-
 def test_facts_that_were_brought_back_make_the_same_page(lab, whole, tmp_path):
     _, folder, facts = whole
     shutil.copy(facts.path, tmp_path)
     assert lab.main.main(["--from", str(tmp_path)]) == 0
     assert (tmp_path / "page.md").read_text() == (folder / "page.md").read_text()
-
-
-def test_facts_of_another_device_do_not_join(lab, whole, capsys):
-    _, folder, _ = whole
-    asked = ["--device", "fake", "--quick", "--plant", '{"tick_s": 1e-6}', "--out", str(folder)]
-    assert lab.main.main(asked) == 2
-    assert "expected the same, or another folder as --out" in capsys.readouterr().err
-
-
-def test_what_is_planted_in_later_stages_is_found_there_and_nothing_else(lab, tmp_path):
-    slow = {"triton-forward-full-s16384-d128": 1.15, "triton-forward-causal-s16384-d128": 1.15}
-    asked = ["--device", "fake", "--quick", "--stages", "attention", "--plant", json.dumps({"suite_slow": slow})]
-    assert lab.main.main([*asked, "--out", str(tmp_path)]) == 1
-    rows = lab.page.rows(lab.facts.read(tmp_path))
-    assert named(rows, "**disproved**") == {"forward d128"}
-
-
-@pytest.mark.parametrize(
-    ("second", "disproved"),
-    [(("holds", 1.99e9), set()), (("FAILS", 1.98e9), {"selftest"}), (("holds", 1.5e9), {"calibrations"})],
-)
-def test_what_one_of_two_self_tests_finds_is_told(lab, header, tmp_path, second, disproved):
-    facts = lab.facts.begin(tmp_path, header)
-    for number, (outcome, hz) in enumerate((("holds", 1.98e9), second), 1):
-        values = {"properties": {"a flush evicts the cache": outcome}, "calibration": {"spin_hz": hz}}
-        facts.add(lab.facts.Fact("trust", f"selftest {number}", values))
-    facts.end("trust", "finished", 1.0)
-    assert named(lab.page.rows(facts), "**disproved**") == disproved
-    assert ("a flush evicts the cache FAILS" in lab.page.page(facts)) == (outcome == "FAILS")
 
 
 def test_the_self_test_of_a_fake_that_deviates_fails(lab, monkeypatch, capsys):
@@ -330,36 +260,6 @@ def test_a_stage_that_is_too_slow_is_cut_says_so_and_is_called_again(lab, tmp_pa
     assert named(lab.page.rows(lab.facts.read(tmp_path)), "holds") == {"gemm ran"}
 
 
-@pytest.mark.parametrize(("status", "words"), [(-4, "illegal instruction"), (None, "ended after 1 s")])
-def test_a_process_of_the_probe_that_dies_or_hangs_loses_one_probe_only(
-    lab, header, tmp_path, monkeypatch, status, words
-):
-    machine = lab.stages.Machine("fake", tmp_path, {})
-    facts = lab.facts.begin(tmp_path, header)
-    called = []
-
-    def ends_at_stamps(command, said, limit_s, environment, folder):
-        group = command[command.index("--ask") + 1 :]
-        called.append(group)
-        own = lab.facts.read(tmp_path)
-        for name in group:
-            if name == "stamps":
-                said.parent.mkdir(exist_ok=True)
-                said.write_text("illegal instruction\n")
-                said.with_suffix(".err").write_text("")
-                return lab.running.Ended(status, 1.0, said)
-            own.add(lab.facts.Fact("probe", name))
-        return lab.running.Ended(0, 1.0, said)
-
-    monkeypatch.setattr(lab.main, "run", ends_at_stamps)
-    lab.main.ask_probes(machine, facts, 100.0)
-    assert facts.asked("probe") == set(lab.probe.PROBES)
-    assert [fact.what for fact in facts.all if fact.error] == ["stamps"]
-    assert words in next(fact.error for fact in facts.all if fact.error)
-    assert facts.outcome("probe") == "finished"
-    assert called[-1] == ["failed capture"]
-
-
 # Where pages go
 
 
@@ -372,12 +272,6 @@ def test_a_page_of_a_fake_does_not_stand_among_results_of_hardware(lab, header, 
     facts.header |= {"quick": True}
     assert lab.main.written_to(options, facts) == tmp_path / "page.md"
     assert lab.main.written_to(lab.main.parse(["--from", ".", "-o", "x.md"]), facts).name == "x.md"
-
-
-def test_planting_is_for_the_fake(lab, tmp_path, capsys):
-    asked = ["--device", "cpu", "--plant", '{"tick_s": 1}', "--out", str(tmp_path)]
-    assert lab.main.main(asked) == 2
-    assert "--plant is for --device fake" in capsys.readouterr().err
 
 
 # The table on the front pages
@@ -409,27 +303,3 @@ def test_facts_of_a_card_make_its_line(lab, header, probed, tmp_path, monkeypatc
     (tmp_path / "fake.jsonl").write_text("".join(lines))
     with pytest.raises(BadFile, match="only facts of hardware stand there"):
         lab.devices_table.lines()
-
-
-def test_a_page_without_a_place_for_the_table_is_refused(lab):
-    with pytest.raises(BadFile, match="expected both around the table"):
-        lab.devices_table.with_table("README.md", "# A page\n")
-
-
-def test_facts_that_are_none_are_refused(lab, tmp_path):
-    (tmp_path / "facts.jsonl").write_text('{"stage": "probe"}\n')
-    with pytest.raises(BadFile, match="expected a header"):
-        lab.facts.read(tmp_path)
-
-
-def test_a_stage_that_is_asked_anew_forgets_what_it_found(lab, probed):
-    facts, _ = probed()
-    facts.forget("probe")
-    assert (facts.asked("probe"), facts.outcome("probe")) == (set(), None)
-    assert lab.facts.read(facts.path.parent).latest() == {}
-
-
-def test_no_stage_of_that_name_is_refused(lab, capsys):
-    with pytest.raises(SystemExit):
-        lab.main.parse(["--stages", "probe,luck"])
-    assert "no stage luck; expected some of probe,trust" in capsys.readouterr().err

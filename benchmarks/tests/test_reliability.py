@@ -41,11 +41,6 @@ def test_what_a_kill_spoils_misses_its_goal(reliability, killed):
     assert "| pytest | SIGKILL | 5 | 0.10 s | 1.20 s | 1 |" in figure.text
 
 
-def test_enough_kills_that_spoil_nothing_reach_every_goal(reliability, killed):
-    figure = reliability.kills_figure([killed()] * 199 + [killed("a rank")])
-    assert all(goal.reached for goal in figure.goals)
-
-
 def test_a_killed_run_is_found_whole_with_nothing_left_of_it(reliability, tmp_path):
     (one,) = reliability.kill_in(tmp_path / "run", None, {"a rank": 1}, random.Random(1), 0.0)
     assert (one.victim, one.number) == ("a rank", signal.SIGKILL)
@@ -71,8 +66,3 @@ def test_the_fuzzers_figures_are_read_and_a_smaller_number_of_cases_is_a_miss(re
         "silent among them": ("0", True),
     }
     assert "| `read_run` | 20 |" in figure.text
-
-
-def test_only_root_can_be_another_user(reliability, monkeypatch):
-    monkeypatch.setattr(reliability.os, "geteuid", lambda: 1)
-    assert found(reliability.attacks()) == {"ranks that came to another user": ("not tried, which needs root", False)}

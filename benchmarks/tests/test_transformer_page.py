@@ -7,7 +7,6 @@ import pytest
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import ClassTime, Figure, Profile
 from pytest_roofline.core.records import Ceiling
-from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.work import Work
 
 CASE = {"size": "small", "passes": "forward", "context": 128, "precision": "fp32"}
@@ -63,12 +62,6 @@ def test_a_step_has_its_time_its_rates_its_share_of_the_peak_and_its_memory(show
     assert "`fp32_TFLOPS` 80.0 GFLOP/s, measured (product of 1024 x 1024, best of 9)" in text
 
 
-def test_of_several_processes_the_median_stands_with_rates_of_that_time(shown, step):
-    found = [step(seconds, process=f"p{seconds}", ceiling=PEAK) for seconds in (1.0, 2.0, 4.0)]
-    (row,) = rows_of(shown(*found), "Steps")
-    assert row[1:5] == ["2000", "256", "50.0", "62.5%"]
-
-
 def test_a_time_that_must_not_be_trusted_is_not_shown(shown, step):
     text = shown(step(2.0, invalid="busy neighbours"))
     assert rows_of(text, "Steps")[0][1:] == ["not sound", "–", "–", "–", "–", "–"]
@@ -107,14 +100,6 @@ def test_precisions_stand_beside_each_other_with_difference_and_percent(shown, s
     assert rows == [["transformer[small-128]", "140 ms", "96.5 ms", "-43.3 ms", "-31.0 %"]]
 
 
-def test_the_first_steps_stand_one_by_one_beside_the_steady_time(shown, step):
-    samples = Samples((0.1396,) * 5, iterations=1, tick_s=1e-9, first_calls_s=(1.763, 0.1396, 0.1396))
-    text = shown(step(0.1, benchmark="transformer_warm_up", samples=samples))
-    (row,) = rows_of(text, "Warm-up: the first steps of a fresh process, ms")
-    assert row[1:] == ["1763", "140", "140", "140"]
-    assert "call 0 took 1.76 s, 12.6" in text
-
-
 def test_memory_and_profiles_stand_as_the_run_has_them(shown, step):
     use = MemoryUse("t", "transformer_memory[small]", "p", "cpu", "", 1000, "backward", {"activations": 1000})
     profile = Profile(
@@ -134,22 +119,6 @@ def test_worlds_stand_with_the_figures_of_their_tests(shown, step):
     assert "* transformer_ranks[ddp-2]: efficiency 80.0 %" in text
 
 
-def test_a_figure_made_from_a_time_that_must_not_be_trusted_is_not_shown(shown, step):
-    worlds = [step(1.0, "transformer_ranks", "alone"), step(1.2, "transformer_ranks", "together", invalid="busy")]
-    figures = [Figure(one.test_id, "transformer_ranks[ddp-2]", "p", "efficiency", 0.8, "share") for one in worlds]
-    assert "efficiency" not in shown(*worlds, figures[1])
-
-
-def test_memory_and_profiles_of_other_benchmarks_stay_away(shown, step):
-    use = MemoryUse("t", "attention[64]", "p", "cpu", "", 1000, "forward", {"activations": 1000})
-    profile = Profile("t", "attention[64]", "p", "cpu", 1, measured_s=2.0)
-    assert "attention[64]" not in shown(step(1.0), use, profile)
-
-
-def test_a_run_that_was_cut_says_so(shown, step):
-    assert "did not come to its end" in shown(step(1.0), footer=False)
-
-
 def test_a_run_without_the_transformer_is_refused(transformer, make, tmp_path, capsys):
     run = make.save(tmp_path / "other.jsonl", make.measurement(1e-3))
     assert transformer.main([str(run)]) == 2
@@ -162,21 +131,3 @@ def test_every_published_table_names_its_hardware_and_has_whole_rows(transformer
     for source in sources:
         assert source["hardware"]
         assert {len(row) for row in source["rows"]} == {len(source["columns"])}
-
-
-def test_the_published_warm_up_of_the_large_model_is_that_of_its_report(transformer):
-    sources = json.loads(transformer.PUBLISHED.read_text(encoding="utf-8"))
-    (series,) = [source for source in sources if "effect of warm-up" in source["title"]]
-    assert series["rows"][0] == [0, 139.71225545, 1763.26469705, 520.85475251, 922.03254253]
-    assert series["rows"][9] == [9, 139.56166804, 139.6548599, 592.31639281, 519.27106827]
-
-
-def test_published_differences_agree_with_the_times_beside_them(transformer):
-    sources = json.loads(transformer.PUBLISHED.read_text(encoding="utf-8"))
-    (mixed,) = [source for source in sources if source["title"].endswith("(mixed precision)")]
-    for row in mixed["rows"]:
-        for fp32, bf16, difference, change in (row[2:6], row[6:10]):
-            if fp32 == "failed":
-                continue
-            assert float(difference) == pytest.approx(bf16 - fp32, abs=0.06)
-            assert float(change.removesuffix(" %")) == pytest.approx(100 * (bf16 / fp32 - 1), abs=0.3)

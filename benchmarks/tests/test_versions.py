@@ -55,12 +55,6 @@ def test_the_page_has_versions_counts_failures_and_what_did_not_run(versions, sa
         assert line in lines
 
 
-def test_a_test_that_ran_again_counts_as_it_did_last(versions, saved):
-    saved(FAILED, begun="2026-01-02T00:00:00")
-    folder = saved(FAILED.replace("failure", "skipped"), name="again", begun="2026-01-02T00:00:01")
-    assert list(outcomes(versions.read_environment("oldest", folder)).values()) == ["skipped"]
-
-
 @pytest.mark.parametrize("cases", [(PASSED, TORN_DOWN), (TORN_DOWN, PASSED)])
 def test_a_test_that_fails_in_its_teardown_has_failed(versions, saved, cases):
     tried = versions.read_environment("oldest", saved(*cases))
@@ -79,11 +73,6 @@ def test_files_of_other_versions_or_of_none_are_refused(versions, saved, changes
     folder = saved(FAILED, name="serial", begun="2026-01-03T00:00:00", **changes)
     with pytest.raises(SystemExit, match=said):
         versions.read_environment("oldest", folder)
-
-
-def test_a_folder_without_a_report_is_refused(versions, tmp_path):
-    with pytest.raises(SystemExit, match=r"found no file for JUnit.*expected those of `tox run -e image`"):
-        versions.read_environment("image", tmp_path)
 
 
 def test_a_run_of_the_tests_says_its_versions(versions, tmp_path, pytester, request):
