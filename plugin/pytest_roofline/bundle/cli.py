@@ -25,11 +25,11 @@ LONGEST_NAME = 80
 @click.argument("run")
 @click.option(
     "--test", "tests", multiple=True, metavar="TEST",
-    help="Part of the name or id of a test (repeatable); the worst that failed without.",
+    help="Part of the name or id of a test (repeatable); default: the worst failure.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE.zip",
-    help="The archive; roofline-bundle-TEST.zip in this folder by default.",
+    help="The archive; default: roofline-bundle-TEST.zip in this folder.",
 )  # fmt: skip
 @click.option(
     "--keep", "keep", multiple=True, metavar="CATEGORIES",
@@ -38,7 +38,7 @@ LONGEST_NAME = 80
 )  # fmt: skip
 @click.option(
     "--sources", type=click.Path(path_type=Path), metavar="DIR",
-    help="pytest's root of the run, which the test is copied from; this folder, or the one above .roofline.",
+    help="pytest's root of the run, from which the test is copied; default: the folder above .roofline, or this one.",
 )  # fmt: skip
 @json_option
 @folder_option
@@ -46,7 +46,7 @@ def bundle(
     run: str, tests: tuple[str, ...], output: Path | None, keep: tuple[str, ...], sources: Path | None, as_json: bool,
     folder: Path,
 ) -> None:  # fmt: skip
-    """Pack RUN for a vendor's support: the run, explanations, and all that it takes to measure the test again.
+    """Pack RUN for a vendor's support: the run, explanations, and everything needed to measure the test again.
 
     RUN is a saved NAME or a PATH. Hosts, users, paths, addresses, devices and secrets are replaced by placeholders
     that are the same in every file; read the archive before you send it.

@@ -28,16 +28,17 @@ def baseline() -> None:
 @command("Make a proposal of saved runs.", folder_option)
 @click.argument("runs", nargs=-1)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The proposal to write.")
-@click.option("--driver", default="", help="Only runs of this driver: its version or the first parts of it, as 550.")
-@click.option("--before", default="", metavar="DATE", help="Only runs begun before this date or time (ISO 8601, UTC).")
-@click.option("--after", default="", metavar="DATE", help="Only runs begun then or later.")
-@click.option("--product", default="", help="Only runs of this hardware: its key, or words of it, as h200-sxm.")
-@click.option("--all", "everything", is_flag=True, help="Also what is not marked gate=True.")
+@click.option("--driver", default="", help="Only runs with this driver version, or the first parts of it: 550.")
+@click.option(
+    "--before", default="", metavar="DATE", help="Only runs started before this date or time (ISO 8601, UTC)."
+)
+@click.option("--after", default="", metavar="DATE", help="Only runs started then or later.")
+@click.option("--product", default="", help="Only runs on this hardware: its key, or words of it: h200-sxm.")
+@click.option("--all", "everything", is_flag=True, help="Also tests that are not marked gate=True.")
 @click.option(
     "--accept-slower",
     is_flag=True,
-    help="Also tests that failed only because they were slower, took more memory, or their kernels ask for more: that "
-    "is accepted.",
+    help="Also tests that failed only because they were slower, took more memory, or their kernels ask for more.",
 )
 def propose(
     runs: tuple[str, ...],
@@ -51,13 +52,14 @@ def propose(
     as_json: bool,
     folder: Path,
 ) -> None:
-    """Build baseline entries from RUNS (NAME or PATH; all saved ones without), a session each, into a new file.
+    """Build baseline entries from RUNS (NAME or PATH; default: all saved runs), a session each, into a new file.
 
-    What failed, was invalid or held wrong data is left out and named; runs that disagree with each other are refused.
+    Tests that failed, were invalid or had wrong data are left out and named. Runs that contradict each other are
+    refused.
 
     Example: roofline baseline propose -o driver-570.json --driver 570
 
-    Exit status: 0 the proposal is written, 2 the input cannot be used, or nothing of it is fit.
+    Exit status: 0 the proposal is written, 2 the input cannot be used, or nothing in it can become a baseline.
     """
     from ..baselines.files import write_baseline
     from ..baselines.picking import Choice, parse_moment
@@ -157,11 +159,11 @@ def provisional_lines(entries: "Iterable[Entry]", path: Path) -> list[str]:
 @command("Merge a proposal into the baselines.", into_option)
 @click.argument("proposal", type=click.Path(path_type=Path))
 @click.option("--only", multiple=True, metavar="EXPR", help="Only entries with this in their label (repeatable).")
-@click.option("--replace", is_flag=True, help="Take the new sessions in place of the old, unless they are too slow.")
+@click.option("--replace", is_flag=True, help="Replace the old sessions by the new ones, unless these are too slow.")
 @click.option(
     "--accept-slower",
     is_flag=True,
-    help="Take what crept beyond the tolerance since its anchor, and anchor it anew; and what takes more memory.",
+    help="Accept entries that became slower than the tolerance allows since their anchor, or take more memory.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the changes, write nothing.")
 def approve(
@@ -177,14 +179,14 @@ def approve(
 
     Compiled kernels go into resources.json, whatever the hardware.
 
-    New sessions replace the old where they surely differ by more than the tolerance, and join them everywhere else: so
-    noise neither tightens nor loosens a baseline. What is slower than the oldest sessions of its entry by more than the
+    New sessions replace the old where they surely differ by more than the tolerance; otherwise they are added, so that
+    noise neither tightens nor loosens a baseline. An entry that is slower than its oldest sessions by more than the
     tolerance, in one step or many, or takes more memory, is refused without --accept-slower.
 
     Example: roofline baseline approve driver-570.json --dry-run
 
-    Exit status: 0 merged, or nothing to change, 2 the proposal cannot be used, is too slow for an anchor, or a file
-    cannot be written.
+    Exit status: 0 merged, or nothing to change, 2 the proposal cannot be used or is too slow, or a file cannot be
+    written.
     """
     from ..baselines.files import read_baseline
     from ..baselines.renewal import approve as approve_entries

@@ -27,12 +27,12 @@ LINES = 5
 
 @command("Read files of other tools into a run.", folder_option, name="import")
 @click.argument("files", nargs=-1, required=True)
-@click.option("--format", "format_name", help="What the files are; each is recognised by default.")
+@click.option("--format", "format_name", help="Format of the files; default: recognised.")
 @click.option("--product", help="The device, as its driver prints it, where the files do not tell.")
 @click.option("--devices", type=int, help="How many devices took part, where the files do not tell.")
 @click.option("--link", help="What lies between the devices: nvlink, nvlink-switch, xgmi, pcie, …")
 @click.option("--operation", help="The collective, where a log does not name it: all_gather, …")
-@click.option("--save", "name", help="Name of the run; one made of the content by default.")
+@click.option("--save", "name", help="Name of the run; default: made from the content.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the run to this .jsonl file instead.")
 def import_(
     files: tuple[str, ...],
@@ -203,13 +203,13 @@ def _imported_json(imported: Sequence["Imported"], path: Path, run_id: str) -> d
     help="pytest-benchmark, github-action-benchmark, github-action-benchmark-rates or bencher.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write this file; standard output without, or with -."
+    "-o", "--output", type=click.Path(path_type=Path), help="Write this file; default, and with -: standard output."
 )
 def export(runs: tuple[str, ...], format_name: str, output: Path | None, as_json: bool, folder: Path) -> None:
     """Write RUNs (NAME or PATH) as another tool's JSON: pytest-benchmark, github-action-benchmark, Bencher.
 
-    Only numbers that may stand go out: what is INVALID, held wrong data, was oversubscribed, profiled, or slowed down
-    by a drill is left out, and named on standard error. A test that is only slower goes out.
+    Only numbers that can be trusted are written: what is INVALID, had wrong data, was oversubscribed, profiled, or
+    slowed down by a drill is left out, and named on standard error. A test that is only slower is written.
 
     Example: roofline export driver-570 --to bencher -o bencher.json
 

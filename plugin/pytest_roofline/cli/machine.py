@@ -22,13 +22,13 @@ def _width() -> int:
     return shutil.get_terminal_size((100, 24)).columns
 
 
-@command("Prove on this device that timing is right, in a minute.")
-@click.option("--device", help="cpu, cuda, cuda:N, mps, xpu; the best there is by default.")
+@command("Check on this device that timing is right, in a minute.")
+@click.option("--device", help="cpu, cuda, cuda:N, mps, xpu; default: the best one.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Also write the JSON to this file.")
 def selftest(device: str | None, as_json: bool, output: Path | None) -> int:
-    """Prove on this device that timing is right: a line for each property that must hold.
+    """Check on this device that timing is right: a line for each property that must hold.
 
-    It takes up to a minute, of which a GPU works at its power cap for ten seconds.
+    It takes up to a minute; a GPU works at its power cap for ten seconds of it.
 
     Example: roofline selftest --device cuda:1
 
@@ -94,7 +94,7 @@ def _memory_peak(device: "DeviceFacts") -> float | None:
 @click.option("--expect", type=click.Path(path_type=Path), help="Check the machine against FILE; nothing is measured.")
 @click.option("--write-expect", type=click.Path(path_type=Path), help="Write FILE from this machine, a good one.")
 def doctor(expect: Path | None, write_expect: Path | None, as_json: bool) -> int:
-    """List what this machine has, what limits the trust in its numbers, and what would mend each.
+    """List what this machine has, what limits the trust in its numbers, and how to fix it.
 
     Example: roofline doctor --expect node.json
 
@@ -214,7 +214,7 @@ def _is_called(product: "Product", name: str) -> bool:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.pass_obj
 def check_hardware(folders: tuple[Path, ...], files: tuple[Path, ...], as_json: bool) -> int:
-    """Validate FILES of hardware, each beside the files in use; without FILES, all of these.
+    """Validate FILES of hardware, each together with the files in use (default: those).
 
     Checked are the form, the names, the sources, and that every figure lies in the range of its unit.
 

@@ -53,13 +53,13 @@ CONFIGURED = {
 def report(runs: tuple[str, ...], output: str | None, as_json: bool, as_schema: bool, folder: Path) -> None:
     """Write a report of RUNs into DIR: run.json, results.csv, summary.md, and index.html with plots.
 
-    RUN is a saved name or a path; several runs stand in one report. Files of an earlier report are replaced. Where
-    GITHUB_STEP_SUMMARY names a file, the summary is appended to that as well. This judges nothing: the verdicts are
-    those that the runs gave themselves.
+    RUN is a saved name or a path; several runs make one report. Files of an earlier report are replaced. If
+    GITHUB_STEP_SUMMARY names a file, the summary is appended to it as well. Nothing is judged anew: the verdicts are
+    those of the runs.
 
     Example: roofline report driver-570 -o report
 
-    Exit status: 0 the report is written, whatever it says, 2 the input cannot be used or the report not be written.
+    Exit status: 0 the report is written, whatever it says, 2 the input cannot be used, or a file cannot be written.
     """
     if as_schema:
         if runs or output is not None or as_json:

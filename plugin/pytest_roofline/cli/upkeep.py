@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 LAST_LINES = 15
 
 
-@command("Show what stands behind each entry.", into_option)
+@command("Show what each entry is based on.", into_option)
 @click.argument("what", nargs=-1)
 def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
-    """Show what stands behind each entry, and how small a slowdown it finds.
+    """Show what each entry is based on, and how small a slowdown it detects.
 
-    WHAT: baseline files (*.json; those of the folder without), and parts of the labels to show.
+    WHAT: baseline files (*.json; default: all of the folder), and parts of the labels to show.
 
     Example: roofline baseline show baselines/h200.json memcpy
 
@@ -102,9 +102,9 @@ def _print_exact(entries: "Sequence[ExactEntry]") -> None:
 @command("Validate baselines.", into_option)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 def check(files: tuple[Path, ...], into: Path, as_json: bool) -> int:
-    """Validate baseline FILES: what cannot be true, or is not said.
+    """Validate baseline FILES (default: all of the folder): values that cannot be true, and facts that are missing.
 
-    Without FILES those of the folder. Times against the datasheet's peak, provenance, conventions, dates, duplicates.
+    Times are checked against the datasheet's peak; also provenance, conventions, dates and duplicates.
 
     Example: roofline baseline check baselines/h200.json
 
@@ -152,7 +152,7 @@ def read_baselines(files: "Sequence[Path]", into: Path) -> "dict[Path, Baseline]
 
 @command("List the entries that no test uses any more.", into_option)
 @click.option(
-    "--tests", multiple=True, metavar="PATH", help="Where the tests are (repeatable); pytest's own choice without."
+    "--tests", multiple=True, metavar="PATH", help="Where the tests are (repeatable); default: as pytest chooses."
 )
 @click.option("--apply", "applied", is_flag=True, help="Remove the entries that no test uses, after listing them.")
 def prune(into: Path, tests: tuple[str, ...], applied: bool, as_json: bool) -> None:
